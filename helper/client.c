@@ -75,7 +75,7 @@ static bool send_answer(int fd, struct hw_helper_reply *a)
 static void set_refusal(struct hw_helper_reply *a, int rc)
 {
     *a = (struct hw_helper_reply){.type = a->type, .seq = a->seq, .status = rc};
-    snprintf(a->text, sizeof(a->text), "%s", *hw_error() ? hw_error() : hw_errno_name(rc));
+    snprintf(a->text, sizeof(a->text), "%s", *hw_error() ? hw_error() : hw_errno_text(rc));
 }
 
 /* A line of what anybody can bring about as often as he likes. */
@@ -111,7 +111,7 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
     socklen_t len = sizeof(*who);
     unsigned n_groups;
     if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, who, &len) < 0)
-        return hw_fail(-errno, "SO_PEERCRED: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "SO_PEERCRED: %s", hw_errno_text(errno));
     gid_t *groups = groups_of(c->fd, who->gid, &n_groups);
     c->rights = hd_policy_find(d->policy, who->uid, groups, n_groups);
     free(groups);
@@ -141,7 +141,7 @@ void hd_client_accept(struct hd_daemon *d)
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
             struct timespec t = {.tv_nsec = 100000000};
             if (may_say(d))
-                SAY(d, HAWSER_LOG_ERROR, "taking a client: %s", hw_errno_name(errno));
+                SAY(d, HAWSER_LOG_ERROR, "taking a client: %s", hw_errno_text(errno));
             nanosleep(&t, NULL); /* the socket stays readable: no race through the loop for that */
         }
         return;
@@ -257,7 +257,7 @@ static void answer_request(struct hd_daemon *d, struct hd_client *c, const struc
     int rc = dispatch_request(d, c, q, f, dmabuf, &a);
     if (rc)
         SAY(d, HAWSER_LOG_DEBUG, "user %u, process %d: request of type %u: %s: %s", (unsigned)c->account->uid,
-            (int)c->pid, q->type, hw_errno_name(rc), hw_error());
+            (int)c->pid, q->type, hw_errno_text(rc), hw_error());
     if (rc)
         set_refusal(&a, rc);
     if (!send_answer(c->fd, &a))

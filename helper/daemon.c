@@ -24,7 +24,7 @@ int hd_listen(const char *path)
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return hw_fail(-errno, "a UNIX socket: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "a UNIX socket: %s", hw_errno_text(errno));
     int rc = 0;
     if (lstat(path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode))
@@ -32,12 +32,12 @@ int hd_listen(const char *path)
         else if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EAGAIN)
             rc = hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
         else if (unlink(path) < 0)
-            rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_name(errno));
+            rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_text(errno));
     }
     /* its mode from the first moment on: a chmod() later could meet another file at that path */
     mode_t mask = umask(0111);
     if (rc == 0 && (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 512) < 0))
-        rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_name(errno));
+        rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_text(errno));
     umask(mask);
     if (rc)
         hw_close(&fd);
@@ -129,7 +129,7 @@ static void serve_rounds(struct hd_daemon *d, struct set *s)
         if (poll(s->p, s->n, milliseconds_to(HW_MIN(wake, HW_MIN(retry, look)))) < 0) {
             if (errno == EINTR)
                 continue;
-            SAY(d, HAWSER_LOG_ERROR, "poll: %s", hw_errno_name(errno));
+            SAY(d, HAWSER_LOG_ERROR, "poll: %s", hw_errno_text(errno));
             return;
         }
         if (s->p[STOP].revents)

@@ -30,7 +30,7 @@ static int become_daemon_user(const char *user)
     /* capabilities are kept over the change of user, and cut down behind it */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
         setresgid(u->pw_gid, u->pw_gid, u->pw_gid) || setresuid(u->pw_uid, u->pw_uid, u->pw_uid))
-        return hw_fail(-errno, "becoming user %s: %s", user, hw_errno_name(errno));
+        return hw_fail(-errno, "becoming user %s: %s", user, hw_errno_text(errno));
     return 0;
 }
 
@@ -41,19 +41,19 @@ int hd_guard_caps(const char *user)
     /* The bounding set first, as it takes CAP_SETPCAP; without that no_new_privs has the same effect. */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (c != CAP_NET_ADMIN && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
-            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_name(errno));
+            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));
     int rc = user ? become_daemon_user(user) : 0;
     if (rc)
         return rc;
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (syscall(SYS_capget, &h, d) < 0)
-        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_text(errno));
     if (!(d[0].permitted & 1u << CAP_NET_ADMIN))
         return hw_fail(-EPERM, "hawserd needs CAP_NET_ADMIN: start it as root, or by its systemd unit");
     d[0] = (struct __user_cap_data_struct){.effective = 1u << CAP_NET_ADMIN, .permitted = 1u << CAP_NET_ADMIN};
     d[1] = (struct __user_cap_data_struct){0};
     if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -84,7 +84,7 @@ static int allow_folder(int ruleset, const char *path, bool file, uint64_t acces
     HW_AUTO_CLOSE int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = fd};
     if (fd < 0 || syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-        return hw_fail(-errno, "allowing itself the folder %s: %s", dir, hw_errno_name(errno));
+        return hw_fail(-errno, "allowing itself the folder %s: %s", dir, hw_errno_text(errno));
     return 0;
 }
 
@@ -113,7 +113,7 @@ int hd_guard_files(const char *state, const char *sock)
     }
     HW_AUTO_CLOSE int ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
     if (ruleset < 0)
-        return hw_fail(-errno, "a Landlock ruleset: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "a Landlock ruleset: %s", hw_errno_text(errno));
     int rc = allow_folder(ruleset, "/proc", false, LANDLOCK_ACCESS_FS_READ_FILE);
     if (rc)
         return rc;
@@ -124,7 +124,7 @@ int hd_guard_files(const char *state, const char *sock)
     if (rc)
         return rc;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-        return hw_fail(-errno, "Landlock: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "Landlock: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -245,5 +245,5 @@ int hd_guard_calls(void)
     int rc = f ? load_daemon_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
-    return rc ? hw_fail(rc, "the filter of system calls: %s", hw_errno_name(rc)) : 0;
+    return rc ? hw_fail(rc, "the filter of system calls: %s", hw_errno_text(rc)) : 0;
 }

@@ -109,9 +109,9 @@ static int make_daemon_folder(const char *path, const char *user)
     const char *dir = dirname(copy);
     const struct passwd *u = user ? getpwnam(user) : NULL;
     if (mkdir(dir, 0755) < 0)
-        return errno == EEXIST ? 0 : hw_fail(-errno, "making the folder %s: %s", dir, hw_errno_name(errno));
+        return errno == EEXIST ? 0 : hw_fail(-errno, "making the folder %s: %s", dir, hw_errno_text(errno));
     if (u && chown(dir, u->pw_uid, u->pw_gid) < 0)
-        return hw_fail(-errno, "giving the folder %s to %s: %s", dir, user, hw_errno_name(errno));
+        return hw_fail(-errno, "giving the folder %s to %s: %s", dir, user, hw_errno_text(errno));
     return 0;
 }
 
@@ -150,10 +150,10 @@ static int open_daemon_signalfd(void)
     sigaddset(&s, SIGINT);
     sigaddset(&s, SIGHUP);
     if (sigprocmask(SIG_BLOCK, &s, NULL) < 0)
-        return hw_fail(-errno, "blocking signals: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "blocking signals: %s", hw_errno_text(errno));
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK);
-    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_name(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
 static void raise_daemon_file_limit(void)

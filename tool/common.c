@@ -191,8 +191,50 @@ static int refuse_same_machine(struct common *c)
     return getenv("HAWSER_SAME_MACHINE") ? 0 : common_knob(c, knob, "no");
 }
 
+struct env_check {
+    struct hw_guess guess;
+    char near[48];
+    bool is_knob;
+};
+
+static void compare_knob_env(void *arg, const char *name, const char *env, const char *def, const char *unit,
+                             const char *doc)
+{
+    struct env_check *e = arg;
+    (void)name, (void)def, (void)unit, (void)doc;
+    e->is_knob |= strcmp(e->guess.word, env) == 0;
+    hw_guess(&e->guess, env);
+    if (e->guess.near == env) { /* which is gone after this call */
+        snprintf(e->near, sizeof e->near, "%s", env);
+        e->guess.near = e->near;
+    }
+}
+
+/* A variable that is no knob, and nearly one: a knob that its user believes to be set. */
+static void warn_of_unknown_knobs(void)
+{
+    extern char **environ;
+    static const char *const others[] = {"HAWSER_NCCL_", "HAWSER_NIXL_", "HAWSER_CUDA_", "HAWSER_PLUGIN_"};
+    static bool warned;
+    for (char **e = warned ? NULL : environ; e && *e; e++) {
+        char word[48];
+        struct env_check check = {.guess = {.word = word}};
+        bool other = strncmp(*e, "HAWSER_", 7) != 0;
+        for (size_t i = 0; i < HW_ARRAY_LEN(others); i++)
+            other |= strncmp(*e, others[i], strlen(others[i])) == 0;
+        if (other || strcspn(*e, "=") >= sizeof word)
+            continue;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(*e, "="), *e);
+        hawser_knobs(compare_knob_env, &check);
+        if (!check.is_knob && check.guess.near)
+            fprintf(stderr, "hawser: warning: %s is set, and no knob; did you mean %s?\n", word, check.guess.near);
+    }
+    warned = true;
+}
+
 int common_open(struct common *c, hawser **out)
 {
+    warn_of_unknown_knobs();
     int knob = refuse_same_machine(c);
     if (knob < 0)
         return knob;

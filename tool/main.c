@@ -43,9 +43,9 @@ static const struct command *find_tool_command(const char *name)
 
 static int refuse_command(const char *name)
 {
-    struct tool_guess g = {.word = name};
+    struct hw_guess g = {.word = name};
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
-        tool_guess(&g, commands[i].name);
+        hw_guess(&g, commands[i].name);
     if (g.near)
         return tool_usage(NULL, "there is no command '%s'; did you mean '%s'?", name, g.near);
     return tool_usage(NULL, "there is no command '%s'", name);
@@ -145,6 +145,6 @@ int main(int argc, char **argv)
     }
     /* Output that did not arrive (a full disk, say) is a failure, not a detail. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == TOOL_OK)
-        rc = tool_fail(NULL, "standard output could not be written: %s", hw_errno_name(errno));
+        rc = tool_fail(NULL, "standard output could not be written: %s", hw_errno_text(errno));
     return rc;
 }

@@ -66,14 +66,14 @@ static const char *list_words(const char *const *words, char *buf, size_t cap)
 
 static int find_word(const struct opt *p, const char *text, size_t *out)
 {
-    struct tool_guess g = {.word = text};
+    struct hw_guess g = {.word = text};
     char all[256];
     for (size_t i = 0; p->words[i]; i++) {
         if (strcmp(p->words[i], text) == 0) {
             *out = i;
             return 0;
         }
-        tool_guess(&g, p->words[i]);
+        hw_guess(&g, p->words[i]);
     }
     list_words(p->words, all, sizeof all);
     if (g.near)
@@ -159,12 +159,12 @@ static int take_value(const struct opt *p, char *args, const char *text)
 static int refuse_unknown(const struct opts *o, const struct flat *f, const char *bad)
 {
     char word[64];
-    struct tool_guess g = {.word = word};
+    struct hw_guess g = {.word = word};
     snprintf(word, sizeof word, "%.*s", (int)strcspn(bad + 2, "="), bad + 2);
-    tool_guess(&g, "help");
+    hw_guess(&g, "help");
     for (size_t i = 0; i < f->n; i++)
         if (f->row[i].opt->help)
-            tool_guess(&g, f->row[i].opt->name);
+            hw_guess(&g, f->row[i].opt->name);
     if (g.near)
         return tool_usage(o->cmd, "there is no option '%s'; did you mean '--%s'?", bad, g.near);
     return tool_usage(o->cmd, "there is no option '%s'", bad);

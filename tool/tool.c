@@ -81,38 +81,6 @@ int tool_failed(const char *cmd, int rc)
     return rc == -EINTR && tool_stop ? tool_interrupted(cmd, "%s", "") : tool_fail(cmd, "%s", hw_error());
 }
 
-/* Edits (insert, delete, replace) that turn a into b; both short. */
-static size_t count_edits(const char *a, const char *b)
-{
-    enum { MAX = 32 };
-    size_t la = strlen(a), lb = strlen(b), row[MAX + 1];
-    if (la > MAX || lb > MAX)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= lb; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= la; i++) {
-        size_t diag = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= lb; j++) {
-            size_t best = diag + (a[i - 1] != b[j - 1]);
-            diag = row[j];
-            best = HW_MIN(best, row[j] + 1);
-            row[j] = HW_MIN(best, row[j - 1] + 1);
-        }
-    }
-    return row[lb];
-}
-
-void tool_guess(struct tool_guess *g, const char *candidate)
-{
-    enum { MOST = 2 }; /* further away than two edits is a guess that does not help */
-    size_t d = count_edits(g->word, candidate);
-    if (d <= MOST && (!g->near || d < g->edits)) {
-        g->edits = d;
-        g->near = candidate;
-    }
-}
-
 /* "env, check, bench" */
 static void list_actions(const struct tool_action *actions, char *buf, size_t cap)
 {
@@ -141,7 +109,7 @@ static int complete_action(const struct tool_actions *t)
 int tool_act(const struct tool_actions *t, int argc, char **argv)
 {
     char all[256];
-    struct tool_guess g = {.word = argc < 2 ? "" : argv[1]};
+    struct hw_guess g = {.word = argc < 2 ? "" : argv[1]};
     list_actions(t->action, all, sizeof all);
     if (argc < 2 && tool_completion.word)
         return complete_action(t);
@@ -154,7 +122,7 @@ int tool_act(const struct tool_actions *t, int argc, char **argv)
     for (const struct tool_action *a = t->action; a->name; a++) {
         if (strcmp(argv[1], a->name) == 0)
             return a->run(argc - 1, argv + 1);
-        tool_guess(&g, a->name);
+        hw_guess(&g, a->name);
     }
     if (g.near)
         return tool_usage(t->cmd, "there is no '%s'; did you mean '%s'? There are %s", argv[1], g.near, all);

@@ -4,6 +4,7 @@
 #define HW_TOOL_H
 
 #include "base/base.h"
+#include "base/guess.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -43,14 +44,6 @@ int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
 /* Says hw_error(), for a command that failed with rc: -EINTR after a signal is tool_interrupted(). */
 int tool_failed(const char *cmd, int rc);
-
-/* Which of the candidates was meant by word: start with {.word = word}, give each one; near is NULL where none is
- * within two edits. */
-struct tool_guess {
-    const char *word, *near;
-    size_t edits;
-};
-void tool_guess(struct tool_guess *g, const char *candidate);
 
 /* An action of a command, as `up` of `hawser lab`. */
 struct tool_action {

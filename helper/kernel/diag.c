@@ -70,7 +70,7 @@ int hd_diag_events_open(void)
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
     /* unbound, it has the number that reports come from, and gets none (net/netlink/af_netlink.c) */
     if (fd < 0 || bind(fd, (struct sockaddr *)&me, sizeof(me)) < 0) {
-        int rc = hw_fail(-errno, "a netlink socket for sock_diag's reports: %s", hw_errno_name(errno));
+        int rc = hw_fail(-errno, "a netlink socket for sock_diag's reports: %s", hw_errno_text(errno));
         hw_close(&fd);
         return rc;
     }
@@ -86,7 +86,7 @@ int hd_diag_events_set(int fd, bool on)
         if (setsockopt(fd, SOL_NETLINK, on ? NETLINK_ADD_MEMBERSHIP : NETLINK_DROP_MEMBERSHIP, &groups[i],
                        sizeof(groups[i])) < 0)
             return hw_fail(-errno, "sock_diag's reports of destroyed sockets: %s (module tcp_diag?)",
-                           hw_errno_name(errno));
+                           hw_errno_text(errno));
     return 0;
 }
 

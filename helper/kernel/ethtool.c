@@ -29,7 +29,7 @@ static int run_ethtool_ioctl(int fd, int ifindex, void *data, const char *what)
     if (ioctl(fd, SIOCETHTOOL, &r) == 0)
         return 0;
     int err = errno;
-    return hw_fail(-err, "%.16s: %s: %s%s", r.ifr_name, what, hw_errno_name(err),
+    return hw_fail(-err, "%.16s: %s: %s%s", r.ifr_name, what, hw_errno_text(err),
                    err == EOPNOTSUPP ? ": this driver cannot" : "");
 }
 
@@ -46,7 +46,7 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
         return rc;
     memcpy(out->name, r.ifr_name, sizeof(out->name));
     if (ioctl(fd, SIOCGIFFLAGS, &r) < 0)
-        return hw_fail(-errno, "%s: asking for its flags: %s", out->name, hw_errno_name(errno));
+        return hw_fail(-errno, "%s: asking for its flags: %s", out->name, hw_errno_text(errno));
     out->up = r.ifr_flags & IFF_UP;
     if (ioctl(fd, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0)
         out->mtu = (unsigned)r.ifr_mtu;

@@ -33,7 +33,7 @@ int hd_fd_dmabuf_size(int fd, uint64_t *size)
         return hw_fail(-EBADF, "the descriptor that came with the request is no dma-buf");
     off_t end = lseek(fd, 0, SEEK_END);
     if (end < 0)
-        return hw_fail(-errno, "the size of the dma-buf: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "the size of the dma-buf: %s", hw_errno_text(errno));
     *size = (uint64_t)end;
     return 0;
 }
@@ -82,7 +82,7 @@ int hd_fd_connection(int fd, uint64_t netns, struct hd_conn *c)
         return hw_fail(errno == ENOTCONN ? -ENOTCONN : -errno,
                        "only a connected socket can be steered: its other end says whose packets are meant");
     if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &c->cookie, &k) < 0)
-        return hw_fail(-errno, "the kernel's number for a socket: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "the kernel's number for a socket: %s", hw_errno_text(errno));
     hw_addr_unmap(&c->local);
     hw_addr_unmap(&c->remote);
     return c->local.sa.sa_family == c->remote.sa.sa_family ? 0 : hw_fail(-EINVAL, "a socket with ends of two families");

@@ -34,7 +34,7 @@ int hd_port_hold(const union hw_addr *local, int *sock)
         bind(fd, &local->sa, hw_addr_len(local)) < 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)) < 0) {
         rc = hw_fail(-errno, "holding the port of %s: %s", hw_addr_text(local, text, sizeof(text)),
-                     hw_errno_name(errno));
+                     hw_errno_text(errno));
         hw_close(&fd);
         return rc;
     }

@@ -149,7 +149,7 @@ int hd_journal_write(struct hd_state *s)
         return hw_fail(-EFBIG, "journal %s: more than %u bytes to undo", s->path, JOURNAL_MAX);
     int rc = replace_journal(s->path, text, len);
     return rc ? hw_fail(rc, "journal %s: %s; nothing is changed on a NIC that could not be undone", s->path,
-                        hw_errno_name(rc))
+                        hw_errno_text(rc))
               : 0;
 }
 
@@ -381,7 +381,7 @@ int hd_journal_read(struct hd_state *s)
         return hw_fail(-ENOENT, "no journal is kept");
     HW_AUTO_CLOSE int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return hw_fail(-errno, "journal %s: %s", s->path, hw_errno_name(errno));
+        return hw_fail(-errno, "journal %s: %s", s->path, hw_errno_text(errno));
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return hw_fail(-EINVAL, "journal %s: not a plain file", s->path);
     int rc = check_owner(s->path, &st);
@@ -407,11 +407,11 @@ int hd_journal_chown(const char *path)
     struct stat st;
     folder_of(path, folder, sizeof(folder));
     if (stat(folder, &st) < 0)
-        return hw_fail(-errno, "%s: %s", folder, hw_errno_name(errno));
+        return hw_fail(-errno, "%s: %s", folder, hw_errno_text(errno));
     for (size_t i = 0; i < HW_ARRAY_LEN(ends); i++) {
         snprintf(file, sizeof(file), "%s%s", path, ends[i]);
         if (lchown(file, st.st_uid, st.st_gid) < 0)
-            return hw_fail(-errno, "giving %s to the owner of its folder: %s", file, hw_errno_name(errno));
+            return hw_fail(-errno, "giving %s to the owner of its folder: %s", file, hw_errno_text(errno));
     }
     return 0;
 }
@@ -432,9 +432,9 @@ int hd_journal_alive(const char *path)
     snprintf(lock, sizeof(lock), "%s.lock", path);
     HW_AUTO_CLOSE int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT ? 0 : hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+        return errno == ENOENT ? 0 : hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     if (fcntl(fd, F_OFD_GETLK, &f) < 0)
-        return hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+        return hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     return f.l_type == F_UNLCK ? 0 : HW_MAX(read_lock_pid(fd), 1);
 }
 
@@ -445,14 +445,14 @@ int hd_journal_lock(const char *path)
     snprintf(lock, sizeof(lock), "%s.lock", path);
     int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
-        return hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+        return hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     int rc = 0;
     if (fcntl(fd, F_OFD_SETLK, &f) < 0)
         rc = errno == EAGAIN || errno == EACCES
                  ? hw_fail(-EBUSY, "hawserd lives, with process id %d: it holds %s", read_lock_pid(fd), lock)
-                 : hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+                 : hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     if (rc == 0 && (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0))
-        rc = hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_name(errno));
+        rc = hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_text(errno));
     if (rc)
         hw_close(&fd);
     return rc ? rc : fd;

@@ -231,7 +231,7 @@ int hd_policy_load(struct hd_policy *p, const char *path)
     struct stat s;
     HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
-        return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+        return hw_fail(-errno, "policy %s: %s", path, hw_errno_text(errno));
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
         return hw_fail(-EINVAL, "policy %s: not a plain file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))

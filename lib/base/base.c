@@ -82,6 +82,11 @@ const char *hw_errno_name(int err)
     return n ? n : "unknown error";
 }
 
+const char *hw_errno_text(int err)
+{
+    return strerror(err < 0 ? -err : err);
+}
+
 void hw_log(const struct hw_logger *l, int level, const char *fmt, ...)
 {
     if (!l->fn || level > l->level)

@@ -37,8 +37,10 @@ struct hw_error_kept {
 };
 struct hw_error_kept hw_error_take(void);
 void hw_error_put(const struct hw_error_kept *k);
-/* The name of an errno value, "ETIMEDOUT"; for text only. */
+/* The name of an errno value, "ETIMEDOUT"; for JSON and logs. */
 const char *hw_errno_name(int err);
+/* The same in words, "Connection timed out"; for messages to people. */
+const char *hw_errno_text(int err);
 
 struct hw_logger {
     hawser_log_fn fn;

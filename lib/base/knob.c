@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/knob.h"
+#include "base/guess.h"
 #include "base/size.h"
 
 #include <inttypes.h>
@@ -164,52 +165,21 @@ static const struct knob *find_knob(const char *name)
     return NULL;
 }
 
-/* Edits (insert, delete, replace) from a to b; '-' is '_' and case does not count. Longer names than any
- * knob's are all equally far. */
-static size_t compute_edit_distance(const char *a, const char *b)
-{
-    size_t row[32], n = strlen(b);
-
-    if (strlen(a) >= HW_ARRAY_LEN(row) || n >= HW_ARRAY_LEN(row))
-        return SIZE_MAX;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (; *a; a++) {
-        size_t diagonal = row[0]++;
-        char c = *a;
-        if (c == '-')
-            c = '_';
-        if (c >= 'A' && c <= 'Z')
-            c = (char)(c - 'A' + 'a');
-        for (size_t j = 1; j <= n; j++) {
-            size_t replace = diagonal + (c != b[j - 1]);
-            diagonal = row[j];
-            row[j] = HW_MIN(replace, HW_MIN(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
 static int reject_unknown_knob(const char *name)
 {
-    const struct knob *best = NULL;
-    size_t least = SIZE_MAX;
+    struct hw_guess g = {.word = name};
 
     for (size_t i = 0; i < HW_ARRAY_LEN(gone); i++)
-        if (compute_edit_distance(name, gone[i].name) == 0)
+        hw_guess(&g, gone[i].name);
+    for (size_t i = 0; i < HW_ARRAY_LEN(gone); i++)
+        if (g.near == gone[i].name && g.edits == 0 && strlen(name) == strlen(g.near))
             return hw_fail(-EINVAL, "the knob '%s' is gone: %s", gone[i].name, gone[i].instead);
-    for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
-        size_t d = compute_edit_distance(name, table[i].name), len = strlen(name);
-        if (len > 1 && strncasecmp(name, table[i].name, len) == 0)
-            d = 0; /* "stall": the unit is what is forgotten most easily */
-        if (d < least) {
-            least = d;
-            best = &table[i];
-        }
-    }
-    if (!best)
-        best = &table[0];
-    return hw_fail(-EINVAL, "there is no knob '%.60s'; the nearest is '%s' (%s)", name, best->name, best->doc);
+    g = (struct hw_guess){.word = name};
+    for (size_t i = 0; i < HW_ARRAY_LEN(table); i++)
+        hw_guess(&g, table[i].name);
+    if (!g.near)
+        return hw_fail(-EINVAL, "there is no knob '%.60s': see hawser(7) or `hawser help knobs`", name);
+    return hw_fail(-EINVAL, "there is no knob '%.60s'; did you mean '%s' (%s)?", name, g.near, find_knob(g.near)->doc);
 }
 
 static bool parse_bool(const char *s, bool *out)

@@ -222,5 +222,5 @@ int sbx_plan_json(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *
     hw_json_end(&j);
     hw_json_end(&j);
     int rc = hw_json_finish(&j);
-    return rc < 0 ? hw_fail(rc, "the plan could not be written: %s", hw_errno_name(rc)) : rc;
+    return rc < 0 ? hw_fail(rc, "the plan could not be written: %s", hw_errno_text(rc)) : rc;
 }

@@ -157,7 +157,7 @@ int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out)
     write_attrs(&j, "files", &s->file);
     hw_json_end(&j);
     int rc = hw_json_finish(&j);
-    return rc < 0 ? hw_fail(rc, "the snapshot could not be written: %s", hw_errno_name(rc)) : 0;
+    return rc < 0 ? hw_fail(rc, "the snapshot could not be written: %s", hw_errno_text(rc)) : 0;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

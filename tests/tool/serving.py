@@ -10,8 +10,8 @@ import tempfile
 HAWSER = sys.argv[1]
 
 
-def run(*argv, timeout=60):
-    return subprocess.run([HAWSER, *map(str, argv)], capture_output=True, text=True, timeout=timeout)
+def run(*argv, timeout=60, env=None):
+    return subprocess.run([HAWSER, *map(str, argv)], capture_output=True, text=True, timeout=timeout, env=env)
 
 
 class Serve:

@@ -82,12 +82,25 @@ int main(void)
                                         "--bytes 12Q x"};
     for (size_t i = 0; i < HW_ARRAY_LEN(wrong); i++)
         is_int(parse_line(&a, wrong[i]), TOOL_USAGE, wrong[i]);
-    struct tool_guess g = {.word = "chnnels"};
-    tool_guess(&g, "chunk");
-    tool_guess(&g, "channels");
+    struct hw_guess g = {.word = "chnnels"};
+    hw_guess(&g, "chunk");
+    hw_guess(&g, "channels");
     ok(g.near && strcmp(g.near, "channels") == 0, "the nearest is guessed");
-    g = (struct tool_guess){.word = "xyz"};
-    tool_guess(&g, "channels");
+    g = (struct hw_guess){.word = "xyz"};
+    hw_guess(&g, "channels");
     ok(!g.near, "nothing near: no guess");
+    static const char *const guess[][3] = {{"ls", "up", NULL},
+                                           {"ls", "list", NULL},
+                                           {"sevre", "serve", "serve"},
+                                           {"val", "validate", "validate"},
+                                           {"vl", "validate", NULL},
+                                           {"dwn", "down", "down"},
+                                           {"frobnicate", "splice", NULL}};
+    for (size_t i = 0; i < HW_ARRAY_LEN(guess); i++) {
+        g = (struct hw_guess){.word = guess[i][0]};
+        hw_guess(&g, guess[i][1]);
+        ok((g.near != NULL) == (guess[i][2] != NULL), "%s for %s: %s", guess[i][1], guess[i][0],
+           guess[i][2] ? "near" : "no");
+    }
     return tap_done();
 }

@@ -3,6 +3,7 @@
 """What the `hawser` command says to people, and when: one event, one line; results in spite of a signal (TAP).
 Usage: tool_user.py HAWSER"""
 import json
+import os
 import pathlib
 import re
 import signal
@@ -90,6 +91,40 @@ def interrupted(tmp):
     ok(s.stop() == 0 and "lost: " not in s.said, "no client was lost by that", s.said)
 
 
+def errors(tmp):
+    for command in "bench", "validate", "drill":
+        r = run(command, "127.0.0.1:1")
+        ok(r.returncode == 1 and "Connection refused: nobody listens there; start `hawser serve`" in r.stderr and
+           r.stderr.count("connecting") == 1, f"{command}: nobody listens, and what to do", r)
+    for argv, said in {"bench x --iters 5x": "--iters: '5x'", "bench x --duration 5y": "--duration: '5y'", "bench x -c 4,99": "--channels: '99'",
+                       "bench x --size 12Q": "--size: '12Q'", "bench x --knob windwo=1": "did you mean 'window'",
+                       "bench x --knob frobnicate=1": "`hawser help knobs`", "lab lst": "did you mean 'list'",
+                       "sevre": "did you mean 'serve'", "bench x --itres 5": "did you mean '--iters'"}.items():
+        r = run(*argv.split())
+        ok(r.returncode == 2 and said in r.stderr, f"`{argv}`: {said}", r)
+    for argv in "lab ls", "frobnicate", "bench x --frobnicate", "bench x --knob frobnicate=1":
+        r = run(*argv.split())
+        ok(r.returncode == 2 and "did you mean" not in r.stderr, f"`{argv}`: nothing is near, so nothing is guessed", r)
+    r = run("bench", "127.0.0.1:1", env={**os.environ, "HAWSER_CHANELS": "4", "HAWSER_NCCL_TUNE": "1", "HAWSER_CHANNELS": "4"})
+    ok("HAWSER_CHANELS is set, and no knob; did you mean HAWSER_CHANNELS?" in r.stderr and r.stderr.count("did you mean") == 1,
+       "a variable that is nearly a knob's", r)
+    for what in "bench", "drill":
+        r = run(what, "127.0.0.1:1", "--report", tmp / "none" / "x.html")
+        ok(r.returncode == 1 and r.stderr == f"hawser {what}: writing {tmp}/none/x.html: No such file or directory\n",
+           f"{what} --report: the file that cannot be written, before anything is measured", r)
+        r = run(what, "127.0.0.1:1", "--report", tmp / "x.html")
+        ok(r.returncode == 1 and not list(tmp.glob("x.html*")), "no report of nothing", (r, list(tmp.glob("x.html*"))))
+    s = Serve()
+    r = run("bench", s.host, "--iters", "4", "--size", "64KiB", "--report", tmp / "x.html")
+    ok(r.returncode == 0 and r.stdout.endswith(f"\nReport: {tmp}/x.html\n") and [x.name for x in tmp.glob("x.*")] == ["x.html"],
+       "--report names the one file that it wrote", (r, list(tmp.glob("x.*"))))
+    s.stop()
+    for argv in ["topo", "--from"], ["trace", "--show"], ["sandbox", "plan", "--from"], ["verbs", "run", "--policy"]:
+        more = ["--", "true"] if argv[0] == "verbs" else []
+        r = run(*argv, tmp / "none", *more)
+        ok("No such file or directory" in r.stderr and "ENOENT" not in r.stderr, f"{' '.join(argv)}: errno in words", r)
+
+
 def list_tables():
     """Each command, or command and action, with its --help."""
     for command in re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.M):
@@ -153,6 +188,7 @@ with tempfile.TemporaryDirectory() as d:
     peer_dies(pathlib.Path(d))
     strangers()
     interrupted(pathlib.Path(d))
+    errors(pathlib.Path(d))
     letters()
     measures(pathlib.Path(d))
 sys.exit(done())

@@ -8,6 +8,7 @@
 #include "tool/load/gpus.h"
 #include "tool/opts.h"
 #include "tool/raw/rival.h"
+#include "tool/report/files.h"
 #include "tool/report/table.h"
 
 #define BENCH_SIZES  64
@@ -49,8 +50,8 @@ struct bench {
     struct session s;
     struct rival rival;
     struct table table;
-    FILE *json_out;
-    char *json_tmp; /* a report without --json still needs the lines */
+    struct report_files files;
+    FILE *json_out; /* of files */
     uint64_t bad;
     bool failed;      /* some GPU did */
     bool abandoned;   /* a thread hangs in the driver: the process can only be left */

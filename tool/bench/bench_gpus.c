@@ -245,7 +245,7 @@ static int start_threads(struct bench *b, struct crew *c, struct thread *t)
         int e = pthread_create(&t[i].id, NULL, thread_main, &t[i]);
         if (e) {
             hw_close(&t[i].w.fd);
-            return hw_fail(-e, "a thread for a worker: %s", hw_errno_name(e));
+            return hw_fail(-e, "a thread for a worker: %s", hw_errno_text(e));
         }
         t[i].started = true;
         c->m[i].gone = false;

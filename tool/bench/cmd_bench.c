@@ -329,25 +329,6 @@ static int run_host_size(struct bench *b, size_t i, bool last)
     return rc;
 }
 
-static int open_bench_json(struct bench *b)
-{
-    if (!b->json && !b->report)
-        return 0;
-    if (b->json && strcmp(b->json, "-") == 0) {
-        b->json_out = stdout;
-        return 0;
-    }
-    const char *path = b->json;
-    if (!path) {
-        /* beside the report, which proves that the folder can be written */
-        if (asprintf(&b->json_tmp, "%s.jsonl", b->report) < 0)
-            return hw_no_memory("a file name");
-        path = b->json_tmp;
-    }
-    b->json_out = fopen(path, "we");
-    return b->json_out ? 0 : hw_fail(-errno, "writing %s: %s", path, strerror(errno));
-}
-
 static int run_host_sizes(struct bench *b)
 {
     const struct hawser_connect_options o = {
@@ -377,27 +358,13 @@ static int run_host_bench(struct bench *b)
 
 static int run_any_bench(struct bench *b)
 {
-    int rc = open_bench_json(b);
+    int rc = report_files_open(&b->files, b->json, b->report);
+    b->json_out = b->files.lines;
     if (rc < 0 || (rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs)) < 0)
         return rc;
     if (bench_sweeps(b))
         return bench_sweep(b);
     return b->gpus_text || b->both ? bench_gpus(b) : run_host_bench(b);
-}
-
-/* The files of --json and --report, of all that was measured. */
-static int close_bench_files(struct bench *b)
-{
-    const char *path = b->json_tmp ? b->json_tmp : b->json;
-    const bool file = b->json_out && b->json_out != stdout;
-    const bool some = file && ftell(b->json_out) > 0;
-    int rc = 0;
-    if (file && fclose(b->json_out) != 0)
-        rc = hw_fail(-errno, "writing %s: %s", path, strerror(errno));
-    if (b->report && rc == 0 && some)
-        rc = report_html(path, b->report);
-    free(b->json_tmp);
-    return rc;
 }
 
 static int run_bench_command(struct bench *b)
@@ -409,7 +376,7 @@ static int run_bench_command(struct bench *b)
     const bool interrupted = rc == -EINTR;
     if (rc < 0 && !interrupted)
         tool_fail("bench", "%s", hw_error());
-    const int closed = close_bench_files(b);
+    const int closed = report_files_close(&b->files, bench_table(b));
     if (closed < 0)
         rc = tool_fail("bench", "%s", hw_error());
     if (b->abandoned) {

@@ -126,7 +126,7 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
 {
     bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;
     if (n->split < 0) {
-        print_bind_obstacle(bad, "the driver does not say whether it can split headers: %s", hw_errno_name(n->split));
+        print_bind_obstacle(bad, "the driver does not say whether it can split headers: %s", hw_errno_text(n->split));
         return;
     }
     if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
@@ -173,7 +173,7 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
     if (n->link.up)
         plan_queues(s, &n->link, r, want, bad);
     if (n->rules < 0)
-        print_bind_obstacle(bad, "%s has no flow rules: %s", n->link.name, hw_errno_name(n->rules));
+        print_bind_obstacle(bad, "%s has no flow rules: %s", n->link.name, hw_errno_text(n->rules));
     else
         printf("  flow rules: %s, %d there now\n", n->ntuple == 1 ? "on already" : "turned on with the first one",
                n->rules);

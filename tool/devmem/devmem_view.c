@@ -214,7 +214,7 @@ void devmem_print(FILE *out, const struct devmem_view *v)
         fprintf(out, "hawserd: process %d\n", v->pid);
     else
         fprintf(out, "hawserd: %s%s\n", v->pid < 0 ? "unknown: " : "none runs",
-                v->pid < 0 ? hw_errno_name(v->pid) : "");
+                v->pid < 0 ? hw_errno_text(v->pid) : "");
     if (v->journal < 0 && v->journal != -ENOENT)
         fprintf(out, "%s\n", v->why);
     fprintf(out, "\n%-15s %-10s %-4s %6s %5s %-5s %-6s %5s %-8s %-8s %s\n", "NIC", "driver", "up", "queues", "RSS",

@@ -18,7 +18,7 @@ static bool is_mlx5(const struct dr_nic *n)
 static void split_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->split < 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_name(-n->split));
+        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_text(-n->split));
     else if (n->split == DR_SPLIT_UNKNOWN && !(is_mlx5(n) && dr_kernel(d->m->release) >= 7000))
         dr_say(d, DR_SKIP, n->name, "its driver does not say");
     else if (n->split == DR_SPLIT_ON && n->thresh > 0) {
@@ -79,7 +79,7 @@ static void gro_hw_of(struct dr_report *d, const struct dr_nic *n)
         dr_mend(d, "ethtool -K %s rx-gro-hw on   # hawserd does, while a queue is bound", n->name);
     } else {
         dr_say(d, DR_WARN, n->name, "cannot be turned on (%s): this driver has no header split without it",
-               hw_errno_name(-n->gro_hw));
+               hw_errno_text(-n->gro_hw));
         dr_mend(
             d,
             "ethtool --show-priv-flags %s; ip link show %s   # rx_striding_rq off, rx_cqe_compress on or XDP stand in "

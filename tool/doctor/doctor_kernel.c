@@ -99,7 +99,7 @@ void dr_kernel_devmem(struct dr_report *d)
         dr_say(d, DR_SKIP, NULL, "the kernel knows %s, but whether it was built with it is not said: %s", knows,
                hw_error());
     else
-        dr_say(d, DR_SKIP, NULL, "%s, and netlink family netdev: %s", hw_error(), hw_errno_name(-m->netdev_rc));
+        dr_say(d, DR_SKIP, NULL, "%s, and netlink family netdev: %s", hw_error(), hw_errno_text(-m->netdev_rc));
     if (d->r && d->r[d->n - 1].outcome == DR_WARN)
         dr_mend(d, "boot a kernel from 6.16 on that has CONFIG_NET_DEVMEM=y, as Debian's have");
 }

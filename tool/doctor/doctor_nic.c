@@ -20,7 +20,7 @@ void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const stru
         if (m->nic[i].physical || (!physical && m->nic[i].up))
             fn(d, &m->nic[i]);
     if (m->n_nics < 0)
-        dr_say(d, DR_SKIP, NULL, "the NICs cannot be listed: %s", hw_errno_name(-m->n_nics));
+        dr_say(d, DR_SKIP, NULL, "the NICs cannot be listed: %s", hw_errno_text(-m->n_nics));
     else if (d->n == before)
         dr_say(d, DR_SKIP, NULL, "no NIC but loopback");
 }
@@ -217,7 +217,7 @@ void dr_nic_hawserd(struct dr_report *d)
 static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->ntuple < 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_name(-n->ntuple));
+        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_text(-n->ntuple));
     else if (n->ntuple)
         dr_say(d, DR_PASS, n->name, "ntuple filters on, %d rules", HW_MAX(n->rules, 0));
     else if (n->rules < 0)
@@ -236,7 +236,7 @@ void dr_nic_ntuple(struct dr_report *d)
 static void queues_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->queues <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_name(-n->queues));
+        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_text(-n->queues));
     else if (n->queues > 1)
         dr_say(d, DR_PASS, n->name, "%d of at most %d", n->queues, n->queues_max);
     else if (n->queues_max > 1) {

@@ -25,7 +25,7 @@ static void gids_of(struct dr_report *d, const char *dev, const char *port)
     }
     hw_names_free(&l);
     if (rc < 0) {
-        dr_say(d, DR_SKIP, subject, "its table of GIDs cannot be read: %s", hw_errno_name(-rc));
+        dr_say(d, DR_SKIP, subject, "its table of GIDs cannot be read: %s", hw_errno_text(-rc));
         return;
     }
     (void)hw_root_text(root, layer, sizeof layer, "sys/class/infiniband/%s/ports/%s/link_layer", dev, port);

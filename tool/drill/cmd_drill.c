@@ -5,8 +5,8 @@
 #include "tool/drill/drill.h"
 #include "tool/load/stats.h"
 #include "tool/opts.h"
+#include "tool/report/files.h"
 #include "tool/report/output.h"
-#include "tool/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -26,6 +26,7 @@ struct drill {
     char host[256];
     uint16_t port;
     const char *nics, *peer_nics, *take, *faults_file, *json, *report;
+    struct report_files files;
     enum drill_how how;
     uint64_t faults, off_ms, duration_ms, size, depth;
     /* running */
@@ -367,25 +368,6 @@ static int write_json(const struct drill *d, FILE *out)
     return rc < 0 ? hw_wrap(rc, "writing the JSON line") : 0;
 }
 
-static int write_files(const struct drill *d)
-{
-    if (d->json && strcmp(d->json, "-") == 0)
-        return write_json(d, stdout);
-    if (!d->json && !d->report)
-        return 0;
-    HW_AUTO_FREE char *beside = NULL; /* the report's folder can be written, or there is none */
-    if (!d->json && asprintf(&beside, "%s.jsonl", d->report) < 0)
-        return hw_no_memory("a file name");
-    const char *path = d->json ? d->json : beside;
-    FILE *f = fopen(path, "we");
-    if (!f)
-        return hw_fail(-errno, "writing %s: %s", path, strerror(errno));
-    int rc = write_json(d, f);
-    if (fclose(f) != 0 && rc == 0)
-        rc = hw_fail(-errno, "writing %s: %s", path, strerror(errno));
-    return rc == 0 && d->report ? report_html(path, d->report) : rc;
-}
-
 /* ---- the run --------------------------------------------------------------------------------------------------- */
 
 static int run_load(struct drill *d)
@@ -451,7 +433,7 @@ static int run_session(struct drill *d)
     if (rc == 0) {
         drill_judge(&d->load);
         print_results(d);
-        rc = write_files(d);
+        rc = d->files.lines ? write_json(d, d->files.lines) : 0;
     }
     HW_KEEP_ERROR();
     measure_close(&d->m);
@@ -469,10 +451,14 @@ static bool came_back(const struct drill_load *l)
 
 static int run_drill(struct drill *d)
 {
-    int rc = d->take ? drill_child_start(&d->child) : 0, code = TOOL_OK;
+    int rc = report_files_open(&d->files, d->json, d->report), code = TOOL_OK;
+    if (rc == 0 && d->take)
+        rc = drill_child_start(&d->child);
     if (rc == 0)
         rc = run_session(d);
     output_progress(NULL);
+    const int closed = report_files_close(&d->files, d->json && strcmp(d->json, "-") == 0 ? stderr : stdout);
+    rc = rc < 0 ? rc : closed;
     if (rc < 0)
         code = tool_fail("drill", "%s", hw_error());
     else if (d->take && d->taken < d->faults)

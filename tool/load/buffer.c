@@ -48,7 +48,7 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
     void *p = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return hw_fail(-ENOMEM, "mapping %s of memory: %s", hw_format_size(need, text, sizeof text),
-                       hw_errno_name(errno));
+                       hw_errno_text(errno));
     madvise(p, need, MADV_HUGEPAGE); /* a wish; without huge pages it is only slower */
     /* Page faults belong outside the clock. Populate says ENOMEM or EFAULT where touching would kill. */
     if (madvise(p, need, MADV_POPULATE_WRITE) < 0) {
@@ -56,7 +56,7 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
         if (e != EINVAL) {
             munmap(p, need);
             return hw_fail(-ENOMEM, "%s of memory are not to be had: %s", hw_format_size(need, text, sizeof text),
-                           hw_errno_name(e));
+                           hw_errno_text(e));
         }
         memset(p, 0, need); /* Linux before 5.14 */
     }

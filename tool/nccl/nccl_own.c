@@ -194,7 +194,7 @@ int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms)
     uint8_t key[32];
     unsigned rows = 0;
     if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
-        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
+        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_text(errno));
     for (size_t i = 0; i < sizeof key; i++)
         snprintf(w.key + 2 * i, 3, "%02x", key[i]);
     int rc = start_serving(&w, &serve);

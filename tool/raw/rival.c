@@ -22,7 +22,7 @@ int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs)
 static int generate_raw_token(struct tp_request *q)
 {
     if (getrandom(q->raw.token, sizeof q->raw.token, 0) != (ssize_t)sizeof q->raw.token)
-        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
+        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_text(errno));
     return 0;
 }
 

@@ -85,7 +85,7 @@ int sandbox_watch_main(int argc, char **argv)
     /* Blocked for good: once restoring has begun it is brought to its end. */
     int stop = sigprocmask(SIG_BLOCK, &set, NULL) < 0 ? -1 : signalfd(-1, &set, SFD_CLOEXEC);
     if (stop < 0)
-        return tool_fail(cmd, "preparing for signals: %s", hw_errno_name(errno));
+        return tool_fail(cmd, "preparing for signals: %s", hw_errno_text(errno));
     int rc = sb_watch(&b.o, stop, &lost);
     hw_close(&stop);
     return say_result(cmd, rc, lost);

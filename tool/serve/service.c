@@ -472,7 +472,7 @@ static int start_service_client(struct service *s, struct client *c, hawser_peer
     pthread_attr_setstacksize(&attr, THREAD_STACK);
     int e = pthread_create(&c->thread, &attr, client_main, c);
     pthread_attr_destroy(&attr);
-    return e ? hw_fail(-e, "a thread for client %s: %s", hawser_peer_name(p), hw_errno_name(e)) : 0;
+    return e ? hw_fail(-e, "a thread for client %s: %s", hawser_peer_name(p), hw_errno_text(e)) : 0;
 }
 
 static int add_client(struct service *s, hawser_peer *p)

@@ -43,7 +43,7 @@ static int make_verbs_folder(const char *path)
 {
     struct stat st;
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_name(errno));
+        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_text(errno));
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
 }
 
@@ -64,9 +64,9 @@ int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
     for (size_t i = 0; i < n; i++)
         sigaddset(&s, set[i]);
     if (sigprocmask(SIG_BLOCK, &s, old) < 0)
-        return hw_fail(-errno, "blocking signals: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "blocking signals: %s", hw_errno_text(errno));
     int fd = signalfd(-1, &s, SFD_CLOEXEC | flags);
-    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_name(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
 /* Descriptors for what is fetched from applications. */

@@ -53,12 +53,12 @@ static int hide_nodes(void)
 {
     struct stat st;
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        return hw_fail(-errno, "a mount namespace: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "a mount namespace: %s", hw_errno_text(errno));
     if (stat(NODES, &st) < 0)
-        return errno == ENOENT ? 0 : hw_fail(-errno, NODES ": %s", hw_errno_name(errno));
+        return errno == ENOENT ? 0 : hw_fail(-errno, NODES ": %s", hw_errno_text(errno));
     if (mount(NODES, NODES, NULL, MS_BIND, NULL) < 0 ||
         mount("", NODES, NULL, MS_REMOUNT | MS_BIND | MS_NODEV | MS_NOSUID | MS_NOEXEC | MS_RDONLY, NULL) < 0)
-        return hw_fail(-errno, "mounting " NODES " with nodev: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "mounting " NODES " with nodev: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -73,7 +73,7 @@ static int limit_files(struct rlimit l)
     l.rlim_cur = HW_MAX(l.rlim_cur, (rlim_t)VB_FD_LAST + 1);
     l.rlim_max = HW_MAX(l.rlim_max, l.rlim_cur);
     return setrlimit(RLIMIT_NOFILE, &l) < 0
-               ? hw_fail(-errno, "%d descriptors for the command: %s", VB_FD_LAST + 1, hw_errno_name(errno))
+               ? hw_fail(-errno, "%d descriptors for the command: %s", VB_FD_LAST + 1, hw_errno_text(errno))
                : 0;
 }
 
@@ -198,7 +198,7 @@ static int start_command(const struct run_args *a, const struct rlimit *files)
     sigset_t old;
     int signals = verbs_signals(handed_on, HW_ARRAY_LEN(handed_on), 0, &old);
     if (signals < 0 || stop < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock) < 0) {
-        tool_fail(CMD, "preparing for the command: %s", signals < 0 ? hw_error() : hw_errno_name(errno));
+        tool_fail(CMD, "preparing for the command: %s", signals < 0 ? hw_error() : hw_errno_text(errno));
     } else {
         pid_t child = fork();
         if (child == 0) {
@@ -207,7 +207,7 @@ static int start_command(const struct run_args *a, const struct rlimit *files)
         }
         hw_close(&sock[1]);
         if (child < 0)
-            tool_fail(CMD, "fork: %s", hw_errno_name(errno));
+            tool_fail(CMD, "fork: %s", hw_errno_text(errno));
         else
             rc = supervise_verbs_run(a, child, sock[0], signals, stop);
     }

@@ -103,12 +103,12 @@ static int open_agent_listener(const char *path)
         if (has_socket_listener(path))
             return hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
         if (unlink(path) < 0)
-            return hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_name(errno));
+            return hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_text(errno));
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t was = umask(0177);
     if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0) {
-        rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_name(errno));
+        rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_text(errno));
         hw_close(&fd);
     }
     umask(was);
@@ -196,7 +196,7 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
     memcpy(k->id, id, sizeof(id));
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
     if (k->pidfd < 0) { /* its end would not be seen */
-        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: pidfd_open: %s", id, hw_errno_name(errno));
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: pidfd_open: %s", id, hw_errno_text(errno));
         kill(k->pid, SIGKILL);
         (void)waitpid(k->pid, NULL, 0);
         return;
@@ -318,7 +318,7 @@ static void accept_one(struct agent *a)
     } else if (h && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
         struct timespec t = {.tv_nsec = 100000000};
         if (hw_now() - a->said > SAID_MS * HW_MS || a->said == 0)
-            SAY(a, HAWSER_LOG_ERROR, "taking a runtime: %s", hw_errno_name(errno));
+            SAY(a, HAWSER_LOG_ERROR, "taking a runtime: %s", hw_errno_text(errno));
         a->said = hw_now();
         nanosleep(&t, NULL); /* the socket stays readable: no race through the loop for that */
     }
@@ -394,7 +394,7 @@ static int run_agent_loop(struct agent *a, struct pollfd *p)
         unsigned children = a->n_children;
         int ready = poll(p, n, last ? 0 : wait);
         if (ready < 0 && errno != EINTR)
-            return hw_fail(-errno, "poll: %s", hw_errno_name(errno));
+            return hw_fail(-errno, "poll: %s", hw_errno_text(errno));
         if (ready < 0)
             continue;
         if (p[P_STOP].revents)
@@ -430,7 +430,7 @@ static void end_all(struct agent *a)
         struct pollfd p = {.fd = a->child[0].pidfd, .events = POLLIN};
         if (now >= until && kill(a->child[0].pid, SIGKILL) < 0)
             SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, cannot be killed: %s", a->child[0].id,
-                (int)a->child[0].pid, hw_errno_name(errno));
+                (int)a->child[0].pid, hw_errno_text(errno));
         if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
             reap_broker(a, 0);
         } else if (now >= until) { /* a page of its container's that does not come can hold it: not us */
@@ -446,7 +446,7 @@ static int make_state_dir(const char *path)
 {
     struct stat st;
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_name(errno));
+        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_text(errno));
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
 }
 
@@ -481,7 +481,7 @@ static int serve_runtimes(struct agent *a, struct pollfd *p)
         a->half[i].fd = -1;
     a->stop = eventfd(0, EFD_CLOEXEC);
     if (a->stop < 0)
-        return hw_fail(-errno, "an eventfd: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "an eventfd: %s", hw_errno_text(errno));
     a->listener = open_agent_listener(a->o.socket);
     if (a->listener < 0)
         return a->listener;

@@ -83,7 +83,7 @@ static int fill_seccomp_filter(scmp_filter_ctx f)
     if (rc == 0)
         rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a search tree instead of a row of comparisons */
     if (rc)
-        return hw_fail(rc, "the filter's attributes: %s", hw_errno_name(rc));
+        return hw_fail(rc, "the filter's attributes: %s", hw_errno_text(rc));
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
         struct scmp_arg_cmp is[HW_ARRAY_LEN(r->is)];
         unsigned n = 0;
@@ -93,7 +93,7 @@ static int fill_seccomp_filter(scmp_filter_ctx f)
         rc = seccomp_rule_add_array(f, r->err ? SCMP_ACT_ERRNO((uint32_t)r->err) : SCMP_ACT_NOTIFY,
                                     seccomp_syscall_resolve_name(r->call), n, is);
         if (rc)
-            return hw_fail(rc, "the filter's rule of %s: %s", r->call, hw_errno_name(rc));
+            return hw_fail(rc, "the filter's rule of %s: %s", r->call, hw_errno_text(rc));
     }
     return 0;
 }
@@ -112,13 +112,13 @@ static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned 
     if (!f)
         return hw_no_memory("a filter");
     if (fd < 0)
-        return hw_fail(-errno, "a memfd: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "a memfd: %s", hw_errno_text(errno));
     int rc = fill_seccomp_filter(f);
     if (rc)
         return rc;
     rc = seccomp_export_bpf(f, fd);
     if (rc < 0)
-        return hw_fail(rc, "compiling the filter: %s", hw_errno_name(rc));
+        return hw_fail(rc, "compiling the filter: %s", hw_errno_text(rc));
     ssize_t len = pread(fd, out, cap, 0);
     if (len <= 0 || (size_t)len == cap || (size_t)len % sizeof(*out))
         return hw_fail(-EIO, "compiling the filter: a program of %zd bytes", len);
@@ -141,7 +141,7 @@ int vb_filter_install(bool *killable)
     if (rc < 0)
         return rc;
     if (!may_without_nnp() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "no_new_privs: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "no_new_privs: %s", hw_errno_text(errno));
     /* Not by libseccomp, whose version of Debian 12 does not know the flag. */
     unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     *killable = true;
@@ -152,7 +152,7 @@ int vb_filter_install(bool *killable)
         fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
     }
     if (fd < 0)
-        return hw_fail(-errno, "installing the filter: %s%s", hw_errno_name(errno),
+        return hw_fail(-errno, "installing the filter: %s%s", hw_errno_text(errno),
                        errno == EBUSY ? " (it runs under a filter with a listener already)" : "");
     return (int)fd;
 }

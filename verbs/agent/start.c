@@ -25,11 +25,11 @@ static int make_nodes(const char *state_dir, char *out, size_t cap)
     if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
         return hw_fail(-ENAMETOOLONG, "%s is too long", state_dir);
     if (mkdir(out, 0700) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making the folder %s: %s", out, hw_errno_name(errno));
+        return hw_fail(-errno, "making the folder %s: %s", out, hw_errno_text(errno));
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        return hw_fail(-errno, "a mount namespace: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "a mount namespace: %s", hw_errno_text(errno));
     if (mount("hawser-nodes", out, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0700,size=1m") < 0)
-        return hw_fail(-errno, "a file system for device nodes at %s: %s", out, hw_errno_name(errno));
+        return hw_fail(-errno, "a file system for device nodes at %s: %s", out, hw_errno_text(errno));
     return 0;
 }
 
@@ -54,10 +54,10 @@ static int join_container(int folder, bool own_pids)
     if (folder >= 0) {
         HW_AUTO_CLOSE int fd = openat(folder, "ns/net", O_RDONLY | O_CLOEXEC);
         if (fd < 0 || setns(fd, CLONE_NEWNET))
-            return hw_fail(-errno, "joining its network namespace: %s", hw_errno_name(errno));
+            return hw_fail(-errno, "joining its network namespace: %s", hw_errno_text(errno));
     }
     if (own_pids && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return hw_fail(-errno, "a /proc of its PID namespace: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "a /proc of its PID namespace: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -103,7 +103,7 @@ static int choose_user(uid_t *out)
     }
     if (proc)
         closedir(proc);
-    return rc ? hw_fail(rc, "choosing a user for its broker: %s", hw_errno_name(-rc)) : 0;
+    return rc ? hw_fail(rc, "choosing a user for its broker: %s", hw_errno_text(-rc)) : 0;
 }
 
 /* Its signals are as programs begin with them, and it has no terminal. parent, if it is not 0: it ends with that one.
@@ -142,7 +142,7 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     if (rc)
         return rc;
     if (c->pid && *folder < 0)
-        return hw_fail(-errno, "opening %s: %s", path, hw_errno_name(errno));
+        return hw_fail(-errno, "opening %s: %s", path, hw_errno_text(errno));
     rc = vb_join(o->state_dir, c);
     if (rc)
         return rc;
@@ -192,12 +192,12 @@ static int choose_pids(pid_t pid, bool *own)
     HW_AUTO_CLOSE int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     HW_AUTO_CLOSE int there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (here < 0 || fstat(here, &mine))
-        return hw_fail(-errno, "its own PID namespace: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "its own PID namespace: %s", hw_errno_text(errno));
     if (pid && (there < 0 || fstat(there, &theirs)))
         return hw_fail(-ESRCH, "its first process, %d, has ended", (int)pid);
     *own = pid && mine.st_ino != theirs.st_ino;
     if (setns(*own ? there : here, CLONE_NEWPID))
-        return hw_fail(-errno, "its PID namespace: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "its PID namespace: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -218,7 +218,7 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
             _exit(rc < 0 ? 1 : rc ? VB_JOINED : 0);
         }
         if (*pid < 0)
-            rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_name(errno));
+            rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_text(errno));
         HW_KEEP_ERROR();
         (void)choose_pids(0, &own_pids);
     }

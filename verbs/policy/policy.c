@@ -149,7 +149,7 @@ int vb_policy_load(const char *path, struct vb_policy **out)
     HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     *out = NULL;
     if (fd < 0)
-        return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+        return hw_fail(-errno, "policy %s: %s", path, hw_errno_text(errno));
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
         return hw_fail(-EINVAL, "policy %s: not a plain file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
@@ -163,7 +163,7 @@ int vb_policy_load(const char *path, struct vb_policy **out)
     while (have < FILE_MAX + 1 && (n = read(fd, text + have, FILE_MAX + 1 - have)) > 0)
         have += (size_t)n;
     if (n < 0)
-        return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+        return hw_fail(-errno, "policy %s: %s", path, hw_errno_text(errno));
     return vb_policy_parse(text, have, path, out);
 }
 

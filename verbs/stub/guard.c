@@ -31,17 +31,17 @@ static int reduce_capabilities(uint64_t keep, uint64_t *had)
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
     if (syscall(SYS_capget, &h, d) < 0)
-        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_text(errno));
     /* the bounding set first, as it takes CAP_SETPCAP; without that no_new_privs has the same effect */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (!(keep & BIT(c)) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
-            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_name(errno));
+            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     *had = keep & ((uint64_t)d[1].permitted << 32 | d[0].permitted);
     d[0] = (struct __user_cap_data_struct){.effective = (uint32_t)*had, .permitted = (uint32_t)*had};
     d[1] = (struct __user_cap_data_struct){.effective = (uint32_t)(*had >> 32), .permitted = (uint32_t)(*had >> 32)};
     if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -59,7 +59,7 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
         unsigned to = i < n ? (unsigned)keep[i] : UINT32_MAX;
         if (i == n || to > from)
             if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
-                return hw_fail(-errno, "close_range: %s", hw_errno_name(errno));
+                return hw_fail(-errno, "close_range: %s", hw_errno_text(errno));
         from = to + 1;
     }
     return 0;
@@ -96,10 +96,10 @@ static int become_broker_user(uid_t uid, uint64_t keep)
     (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
     if (uid && (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || setgroups(0, NULL) || setresgid(uid, uid, uid) ||
                 setresuid(uid, uid, uid)))
-        return hw_fail(-errno, "becoming user %u: %s", uid, hw_errno_name(errno));
+        return hw_fail(-errno, "becoming user %u: %s", uid, hw_errno_text(errno));
     int rc = reduce_capabilities(keep, &had);
     if (rc == 0 && uid && sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel forgets it with the user */
-        rc = hw_fail(-errno, "asking for the end of its parent: %s", hw_errno_name(errno));
+        rc = hw_fail(-errno, "asking for the end of its parent: %s", hw_errno_text(errno));
     return rc;
 }
 
@@ -108,10 +108,10 @@ int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg)
     int sig = 0;
     (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
     if (uid && setresuid(uid, uid, (uid_t)-1))
-        return hw_fail(-errno, "becoming user %u for a moment: %s", uid, hw_errno_name(errno));
+        return hw_fail(-errno, "becoming user %u for a moment: %s", uid, hw_errno_text(errno));
     int rc = fn(arg);
     if (uid && (setresuid(0, 0, (uid_t)-1) || (sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0))))
-        return hw_fail(-errno, "becoming root again: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "becoming root again: %s", hw_errno_text(errno));
     return rc;
 }
 
@@ -198,7 +198,7 @@ int vb_guard_calls(void)
     int rc = f ? load_broker_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
-    return rc ? hw_fail(rc, "the broker's filter of system calls: %s", hw_errno_name(rc)) : 0;
+    return rc ? hw_fail(rc, "the broker's filter of system calls: %s", hw_errno_text(rc)) : 0;
 }
 
 int vb_guard_command(void)
@@ -216,6 +216,6 @@ int vb_guard_user(const char *name, uid_t uid, gid_t gid)
         return rc;
     if ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
         setresuid(uid, uid, uid) < 0)
-        return hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_name(errno));
+        return hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_text(errno));
     return reduce_capabilities(0, &had);
 }

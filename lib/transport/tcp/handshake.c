@@ -149,11 +149,11 @@ int hw_hs_step(struct hw_hs *hs, int fd)
             if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
                 err = errno;
             if (err)
-                return hw_fail(-err, "connecting: %s", strerror(err));
+                return hw_fail(-err, "%s", strerror(err));
             if (getpeername(fd, &peer.sa, &plen) < 0) {
                 if (hw_now() < hs->deadline)
                     return -EAGAIN;
-                return hw_fail(-ETIMEDOUT, "connecting: no answer within %llu ms", (unsigned long long)hs->step_ms);
+                return hw_fail(-ETIMEDOUT, "no answer within %llu ms", (unsigned long long)hs->step_ms);
             }
             hw_hello_encode(hs->hello_raw, &hs->hello);
             if ((rc = send_bytes(fd, hs->hello_raw, HW_HELLO_SIZE)))

@@ -123,7 +123,7 @@ static void unknown(void)
 {
     char text[3000];
 
-    bad("windows", "1", "no knob 'windows'; the nearest is 'window'");
+    bad("windows", "1", "no knob 'windows'; did you mean 'window' (");
     bad("chanels", "1", "'channels'");
     bad("keepalive-ms", "1", "'keepalive_ms'");
     bad("STALL_MS", "1", "'stall_ms'");
@@ -131,6 +131,8 @@ static void unknown(void)
     bad("STALL", "1", "'stall_ms'");
     bad("", "1", "no knob ''");
     bad(NULL, "1", "no knob ''");
+    bad("windwo", "1", "did you mean 'window'");
+    bad("frobnicate", "1", "no knob 'frobnicate': see hawser(7)");
     memset(text, 'x', sizeof(text));
     text[sizeof(text) - 1] = 0;
     bad(text, "1", "no knob 'xxx");
