@@ -120,8 +120,20 @@ static int complete_words(int argc, char **argv)
     return c ? c->run(n - 1, word) : TOOL_OK;
 }
 
+/* For reports, as it was typed: getopt_long() sorts argv. */
+static void keep_command_line(int argc, char **argv)
+{
+    char **copy = calloc((size_t)argc + 1, sizeof *copy);
+    if (!copy)
+        return; /* then reports do not have it */
+    memcpy(copy, argv, (size_t)argc * sizeof *copy);
+    tool_argv = copy;
+    tool_argc = argc;
+}
+
 int main(int argc, char **argv)
 {
+    keep_command_line(argc, argv);
     if (argc < 2) {
         print_list(stderr);
         return TOOL_USAGE;

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 volatile sig_atomic_t tool_stop;
+int tool_argc;
+char **tool_argv;
 
 /* timeout(1) signals its child and then the group, so that one wish to end comes twice; who insists is let go. */
 #define PATIENCE 4

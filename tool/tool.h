@@ -70,6 +70,10 @@ extern struct tool_completion tool_completion;
 /* Prints dashes and candidate as one word, a tab and the text, if the word that is completed may become it. */
 void tool_complete(const char *dashes, const char *candidate, const char *text);
 
+/* The process's command line, set by main(). */
+extern int tool_argc;
+extern char **tool_argv;
+
 /* SIGINT or SIGTERM, whichever arrived last since tool_catch_signals(), or 0; the fifth kills at once. SIGPIPE is
  * ignored from then on. */
 extern volatile sig_atomic_t tool_stop;

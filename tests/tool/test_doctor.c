@@ -190,7 +190,7 @@ static void nics(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(every); i++)
         check(every[i], DR_SKIP, "no NIC but loopback");
     m.n_nics = -EACCES;
-    check("nic.mtu", DR_SKIP, "EACCES");
+    check("nic.mtu", DR_SKIP, "Permission denied");
     m.n_nics = 0;
     struct dr_nic *n = nic("eth1", "");
     for (size_t i = 0; i < HW_ARRAY_LEN(every); i++)

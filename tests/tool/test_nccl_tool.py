@@ -272,8 +272,11 @@ def part_bench(tmp):
 
     told.unlink()
     r = bench(tmp, "--vs-socket", "--raw", "1,2", "--op", "all_reduce", "--size", "4KiB", "--iters", 4, "--warmup", 1, "--rounds", 3, "--json",
-              tmp / "out.jsonl", "--set", "NCCL_NTHREADS=256", FAKENCCL_SLOW="Socket:20000", FAKENCCL_REPORT=told, NCCL_BUFFSIZE="65536",
-              NCCL_NSOCKS_PERTHREAD="8")
+              tmp / "out.jsonl", "--set", "NCCL_NTHREADS=256", "--report", tmp / "out.html", FAKENCCL_SLOW="Socket:20000",
+              FAKENCCL_REPORT=told, NCCL_BUFFSIZE="65536", NCCL_NSOCKS_PERTHREAD="8")
+    page = (tmp / "out.html").read_text()
+    ok("Bus bandwidth" in page and "Against NET/Socket" in page and page.count("socket-4x4-8ch") >= 2 and "What the columns are" in page,
+       "--report: a page of the same make as bench's", page[-2000:])
     j = [json.loads(x) for x in (tmp / "out.jsonl").read_text().splitlines()]
     by = {x["config"]: x for x in j if "config" in x}
     ok(r.returncode == 0 and list(by) == ["hawser", "socket", "socket-1x1-16ch", "socket-4x4-8ch"] and

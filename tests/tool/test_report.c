@@ -107,7 +107,7 @@ static void put(const char *text, size_t len)
 static char *page(const char *path)
 {
     unlink(out_path);
-    int rc = report_html(path, out_path);
+    int rc = report_html(path, out_path, NULL);
     if (!ok(rc == 0, "%s: made", path))
         diag("%s", hw_error());
     char *text = slurp(out_path);
@@ -136,7 +136,7 @@ static void refused(const char *json, size_t len, int want, const char *line, co
 {
     put(json, len);
     unlink(out_path);
-    int rc = report_html(in_path, out_path);
+    int rc = report_html(in_path, out_path, NULL);
     if (!ok(rc == want && strstr(hw_error(), line) && strstr(hw_error(), word), "refused: %s", hw_error()))
         diag("got %d, wanted %d with '%s' and '%s'", rc, want, line, word);
     ok(access(out_path, F_OK) != 0, "and no page was begun");
@@ -273,12 +273,12 @@ static void test_refusals(void)
         free(deep);
     }
     snprintf(line, sizeof(line), "%s/nothing", dir);
-    is_int(report_html(line, out_path), -ENOENT, "no such file");
+    is_int(report_html(line, out_path, NULL), -ENOENT, "no such file");
     ok(strstr(hw_error(), line) != NULL, "is named: %s", hw_error());
     put("{\"op\":\"write\",\"size\":1}\n", 24);
-    is_int(report_html(in_path, dir), -EISDIR, "the page cannot be created");
-    is_int(report_html(dir, out_path), -EISDIR, "a folder is no input");
-    is_int(report_html(in_path, "/dev/full"), -EIO, "a full disk is noticed");
+    is_int(report_html(in_path, dir, NULL), -EISDIR, "the page cannot be created");
+    is_int(report_html(dir, out_path, NULL), -EISDIR, "a folder is no input");
+    is_int(report_html(in_path, "/dev/full", NULL), -EIO, "a full disk is noticed");
 }
 
 static void test_text(void)

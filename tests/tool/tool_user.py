@@ -125,6 +125,36 @@ def errors(tmp):
         ok("No such file or directory" in r.stderr and "ENOENT" not in r.stderr, f"{' '.join(argv)}: errno in words", r)
 
 
+def explains_itself(page, title, argv):
+    """A report names the run, explains its columns, needs nothing else, and is made for screens of all kinds and for paper."""
+    text = page.read_text()
+    heads = {h for h in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) if h}
+    cells = {h.replace("-<br>", "").replace("<br>", " ") for h in heads}
+    plain = {"Here", "There", "Measurement", "Found", "Why it matters", "Size", "NICs", "Peer&#39;s NIC"}
+    told = set(re.findall("<dt>(.*?)</dt>", text))
+    return [why for good, why in (
+        (f"<h1>{title}</h1>" in text, "title"), (re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}<br>hawser " + re.escape(argv), text), "date and command"),
+        (os.uname().release in text and os.uname().nodename in text, "host and kernel"), ("What the terminal showed" in text, "terminal"),
+        (cells - plain <= told, f"columns {cells - plain - told}"), ("prefers-color-scheme:dark" in text and "@media print" in text and
+         "max-width:640px" in text and "width=device-width" in text, "media"),
+        (not re.search("http|<script|@import|url\\(", text.replace("http request", "")), "self-contained")) if not good]
+
+
+def reports(tmp):
+    s, page = Serve(), tmp / "page.html"
+    for argv in ["bench", s.host, "--size", "64KiB,1MiB", "--compare-raw", "--report", page], ["bench", s.host, "--bidir", "--report", page], \
+            ["bench", s.host, "--op", "pingpong", "--report", page], ["validate", s.host, "--report", page], \
+            ["doctor", s.host, "--report", page], ["drill", s.host, "--duration", "4s", "--report", page], \
+            ["doctor", "--only", "kernel,limits", "--report", page]:
+        page.unlink(missing_ok=True)
+        r = run(*argv)
+        lacks = explains_itself(page, f"hawser {argv[0]}", " ".join(map(str, argv))) if page.exists() else "all"
+        ok(r.stdout.endswith(f"\nReport: {page}\n") and not lacks, f"{argv[0]}: a report with all that belongs to it", (lacks, r))
+        ok("1.0.0" in page.read_text().partition("The run</h2>")[2].partition("There")[2] or "--only" in argv or "--bidir" in argv,
+           "and the peer's side", page.read_text()[-1500:])
+    s.stop()
+
+
 def list_tables():
     """Each command, or command and action, with its --help."""
     for command in re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.M):
@@ -190,5 +220,6 @@ with tempfile.TemporaryDirectory() as d:
     interrupted(pathlib.Path(d))
     errors(pathlib.Path(d))
     letters()
+    reports(pathlib.Path(d))
     measures(pathlib.Path(d))
 sys.exit(done())

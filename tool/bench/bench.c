@@ -15,7 +15,7 @@
 
 FILE *bench_table(const struct bench *b)
 {
-    return b->json && strcmp(b->json, "-") == 0 ? stderr : stdout;
+    return b->files.shown;
 }
 
 uint64_t bench_iters(const struct bench *b, uint64_t size)

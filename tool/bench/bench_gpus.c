@@ -455,6 +455,7 @@ int bench_gpus(struct bench *b)
     if (b->abandoned)
         return rc; /* its memory is still in use */
     HW_KEEP_ERROR();
+    snprintf(b->files.run.peer, sizeof b->files.run.peer, "%s", b->host);
     crew_close(&c);
     free(t.thread);
     free(t.child);

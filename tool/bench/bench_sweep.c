@@ -206,6 +206,7 @@ int bench_sweep(struct bench *b)
     const struct bench_list *c = b->channels_list.n ? &b->channels_list : &none;
     const struct bench_list *w = b->window_list.n ? &b->window_list : &none;
     int rc = 0;
+    snprintf(b->files.run.peer, sizeof b->files.run.peer, "%s", b->host);
     print_sweep_head(&s);
     for (size_t i = 0; i < c->n * w->n && rc == 0 && !tool_stop; i++) {
         char one[96];

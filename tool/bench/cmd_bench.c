@@ -351,6 +351,8 @@ static int run_host_bench(struct bench *b)
     int rc = run_host_sizes(b);
     HW_KEEP_ERROR();
     table_end(&b->table);
+    if (b->report)
+        run_ask(&b->files.run, &b->s, b->host);
     session_close(&b->s);
     hawser_close(b->h);
     return HW_MIN(rc, 0);
@@ -376,7 +378,7 @@ static int run_bench_command(struct bench *b)
     const bool interrupted = rc == -EINTR;
     if (rc < 0 && !interrupted)
         tool_fail("bench", "%s", hw_error());
-    const int closed = report_files_close(&b->files, bench_table(b));
+    const int closed = report_files_close(&b->files);
     if (closed < 0)
         rc = tool_fail("bench", "%s", hw_error());
     if (b->abandoned) {

@@ -5,6 +5,7 @@
 #include "tool/nccl/nccl_look.h"
 #include "tool/nixl/nixl_look.h"
 #include "tool/opts.h"
+#include "tool/page/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,9 @@ struct doctor {
     uint16_t port;
     uint64_t reverse_port;
     unsigned groups;
-    bool json, why, list;
+    bool list;
+    struct dr_finish how;
+    struct run run;
     struct dr_machine m;
     struct dr_pair pair;
     struct nccl_look nccl;
@@ -66,6 +69,8 @@ static int ask_peer(struct doctor *d, int root)
     } else {
         snprintf(name, sizeof name, "%s", hawser_peer_name(s.peer));
         dr_pair_ask(&d->pair, root, &s, d->port, (uint16_t)d->reverse_port);
+        d->run.there = d->pair.there;
+        d->run.asked = d->pair.asked == 0;
         session_close(&s);
     }
     hawser_close(h);
@@ -90,7 +95,9 @@ static int run_doctor(struct doctor *d)
     }
     if (rc >= 0)
         rc = dr_run(&report, &d->m, pair ? &d->pair : NULL, d->groups);
-    int exit = dr_finish(&report, rc, "doctor", d->json, d->why);
+    snprintf(d->run.peer, sizeof d->run.peer, "%s", pair ? d->host : "");
+    d->how.run = &d->run;
+    int exit = dr_finish(&report, rc, "doctor", &d->how);
     nccl_look_free(&d->nccl);
     nixl_look_free(&d->nixl);
     hw_close(&root);
@@ -102,8 +109,7 @@ static const struct opt rows[] = {
         "only", 0, "GROUP[,..]", parse_groups,
         "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl (default: pair with HOST, else all but "
         "pair, nccl and nixl)"),
-    OPT_FLAG("json", 'j', struct doctor, json, "one JSON object instead of lines"),
-    OPT_FLAG("why", 'w', struct doctor, why, "say why of every check, not only of what is wrong"),
+    OPT_GROUP(dr_finish_opts, struct doctor, how),
     OPT_FLAG("list", 0, struct doctor, list, "list the checks, and do nothing"),
     OPT_NUMBER("reverse-port", 0, "PORT", struct doctor, reverse_port, 1024, 65535,
                "the peer connects back to this port (default: any)"),

@@ -11,6 +11,7 @@
 
 #include "mem/cuda.h"
 #include "net/nic.h"
+#include "tool/opts.h"
 #include "tool/peer/proto.h"
 
 #include <stdio.h>
@@ -132,9 +133,17 @@ size_t dr_count(const struct dr_report *d, enum dr_outcome o);
 void dr_print(FILE *out, const struct dr_report *d, bool color, bool why);
 /* One object, schema hawser-doctor-1. -EIO. */
 int dr_print_json(FILE *out, const struct dr_report *d);
-/* How a command ends: prints the report to stdout where rc is not negative (json: as an object), else why the command
- * cmd failed (hw_error()). Frees the report. The exit status: TOOL_FAILED where a check failed. */
-int dr_finish(struct dr_report *d, int rc, const char *cmd, bool json, bool why);
+/* How a command that runs checks tells of them: its options. */
+struct run;
+struct dr_finish {
+    bool json, why;
+    const char *report;    /* an HTML file; NULL: none */
+    const struct run *run; /* for the file; NULL: of this machine alone */
+};
+extern const struct opt dr_finish_opts[];
+/* How it ends: prints the report to stdout where rc is not negative (json: as an object), else why the command cmd
+ * failed (hw_error()). Frees the report. The exit status: TOOL_FAILED where a check failed. */
+int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_finish *how);
 
 /* For checks: a result about subject (NULL: the machine). */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);

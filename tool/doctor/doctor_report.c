@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What checks say: kept, counted and printed. */
 #include "tool/doctor/doctor.h"
+#include "tool/opts.h"
+#include "tool/report/files.h"
 
 #include "sys/json.h"
 #include "tool/tool.h"
@@ -162,13 +164,68 @@ int dr_print_json(FILE *out, const struct dr_report *d)
     return rc < 0 ? hw_wrap(rc, "writing the JSON") : 0;
 }
 
-int dr_finish(struct dr_report *d, int rc, const char *cmd, bool json, bool why)
+static void write_dr_page(struct page *p, const void *arg)
 {
-    if (rc >= 0 && json)
+    static const struct page_column heads[] = {
+        {"Result", "PASS: as it should be; WARN: could be better; FAIL: broken; SKIP: cannot be told here", true},
+        {"Check", "`hawser doctor --list` has them all", true},
+        {"On", "a NIC, a GPU, a pair of NICs", true},
+        {"Found", NULL, true},
+        {"Why it matters", NULL, true},
+        {"What mends it", "a command; changes last until the next boot", true}};
+    static const char *const class[DR_OUTCOMES] = {"good", "warn", "bad", ""};
+    static const char *const what[DR_OUTCOMES] = {"Passed", "Warnings", "Failed", "Skipped"};
+    static const char *const note[DR_OUTCOMES] = {"as they should be", "could be better", "broken",
+                                                  "cannot be told here"};
+    const struct dr_report *d = arg;
+    page_cards(p);
+    for (int o = 0; o < DR_OUTCOMES; o++) {
+        char n[16];
+        snprintf(n, sizeof n, "%zu", dr_count(d, (enum dr_outcome)o));
+        page_card(p, what[o], n, "", dr_count(d, (enum dr_outcome)o) ? class[o] : "", note[o]);
+    }
+    page_cards_end(p);
+    page_table(p, "Checks", "");
+    page_heads(p, heads, HW_ARRAY_LEN(heads));
+    for (size_t i = 0; i < d->n; i++) {
+        const struct dr_result *r = &d->r[i];
+        const bool bad = r->outcome == DR_WARN || r->outcome == DR_FAIL;
+        page_row(p);
+        page_text(p, dr_outcome_name(r->outcome), class[r->outcome]);
+        page_text(p, r->check->id, "");
+        page_text(p, r->subject, "");
+        page_text(p, r->found, "w");
+        page_text(p, bad ? r->check->why : NULL, "w");
+        page_text(p, bad ? r->mend : NULL, "w");
+        page_row_end(p);
+    }
+    page_table_end(p, NULL);
+}
+
+const struct opt dr_finish_opts[] = {
+    OPT_FLAG("json", 'j', struct dr_finish, json, "one JSON object instead of lines"),
+    OPT_FLAG("why", 'w', struct dr_finish, why, "say why of every check, not only of what is wrong"),
+    OPT_TEXT("report", 0, "FILE", struct dr_finish, report, "one HTML file with all checks"),
+    {0},
+};
+
+int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_finish *how)
+{
+    struct report_files files = {0};
+    char title[64];
+    if (rc >= 0)
+        rc = report_files_open(&files, NULL, how->report);
+    if (rc >= 0 && how->json)
         rc = dr_print_json(stdout, d);
     else if (rc >= 0)
-        dr_print(stdout, d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), why);
+        dr_print(files.shown, d, !how->report && isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), how->why);
+    if (how->run)
+        files.run = *how->run;
+    snprintf(title, sizeof title, "hawser %s", cmd);
+    if (rc >= 0)
+        rc = report_files_page(&files, title, write_dr_page, d);
     int exit = rc < 0 ? tool_failed(cmd, rc) : dr_count(d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
+    (void)report_files_close(&files);
     dr_free(d);
     return exit;
 }

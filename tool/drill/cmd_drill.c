@@ -192,7 +192,7 @@ static int tick(void *arg, uint64_t now)
 
 static FILE *get_table(const struct drill *d)
 {
-    return d->json && strcmp(d->json, "-") == 0 ? stderr : stdout;
+    return d->files.shown;
 }
 
 static void print_head(struct drill *d)
@@ -212,12 +212,12 @@ static double get_seconds(const struct drill_load *l, uint64_t at)
 
 static void print_fault(FILE *out, const struct drill_load *l, const struct drill_fault *f)
 {
-    char again[32], back[32] = "not within 1 s";
+    char again[32], back[32] = "never";
     if (f->judged && !isnan(f->back_ms))
         snprintf(back, sizeof back, "%.0f", f->back_ms);
-    fprintf(out, "%8.2f  %-15s %-16s", get_seconds(l, f->at), f->nic, f->text);
+    fprintf(out, "%7.2f  %-15s %-14s", get_seconds(l, f->at), f->nic, f->text);
     if (f->judged)
-        fprintf(out, " %15s %18.1f %12s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
+        fprintf(out, " %9s %13.1f %11s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
     else
         fprintf(out, " too near to the beginning or the end to be judged\n");
 }
@@ -251,7 +251,17 @@ static uint64_t count_again(const struct drill_load *l)
     return l->n_win ? l->win[l->n_win - 1].again : 0;
 }
 
-static void print_results(const struct drill *d)
+static void note_figure(struct drill *d, const char *what, double ms, double p99, bool good)
+{
+    struct page_figure *g = &d->files.figure[d->files.n_figures++];
+    snprintf(g->what, sizeof g->what, "%s", what);
+    snprintf(g->value, sizeof g->value, isinf(ms) ? "never" : "%.0f", ms);
+    snprintf(g->unit, sizeof g->unit, "%s", isinf(ms) ? "" : "ms");
+    snprintf(g->class, sizeof g->class, "%s", good ? "good" : "bad");
+    snprintf(g->note, sizeof g->note, isinf(p99) ? "median; not within a second of all" : "median; p99 %.0f ms", p99);
+}
+
+static void print_results(struct drill *d)
 {
     const struct drill_load *l = &d->load;
     FILE *out = get_table(d);
@@ -259,8 +269,7 @@ static void print_results(const struct drill *d)
     struct share back = share_of(l, offsetof(struct drill_fault, back_ms));
     struct share longest = share_of(l, offsetof(struct drill_fault, longest_ms));
     if (l->n_faults)
-        fprintf(out, "%8s  %-15s %-16s %15s %18s %12s\n", "at s", "NIC", "what", "goodput back ms", "longest write ms",
-                "sent again");
+        fprintf(out, "%7s  %-15s %-14s %9s %13s %11s\n", "at s", "NIC", "what", "back ms", "longest ms", "sent again");
     for (size_t i = 0; i < l->n_faults; i++)
         print_fault(out, l, &l->fault[i]);
     if (!l->n_faults)
@@ -268,8 +277,13 @@ static void print_results(const struct drill *d)
     if (back.n)
         fprintf(
             out,
-            "of %zu: goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f); %s sent again in all\n",
+            "back: until goodput is at 90 %% of what the other NICs carry; never: not within 1 s\n"
+            "of %zu: goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f);\n%s sent again in all\n",
             back.n, back.p50, back.p99, longest.p50, longest.p99, hw_format_size(count_again(l), again, sizeof again));
+    if (back.n) {
+        note_figure(d, "Goodput back after", back.p50, back.p99, !isinf(back.p99));
+        note_figure(d, "Longest write", longest.p50, longest.p99, true);
+    }
     fprintf(out,
             "%.3f GB/s over %.1f s; writes: p50 %.2f ms, p99 %.2f ms; %" PRIu64 " bytes checked, %" PRIu64
             " of them wrong\n",
@@ -452,13 +466,21 @@ static bool came_back(const struct drill_load *l)
 static int run_drill(struct drill *d)
 {
     int rc = report_files_open(&d->files, d->json, d->report), code = TOOL_OK;
+    d->files.title = "hawser drill";
     if (rc == 0 && d->take)
         rc = drill_child_start(&d->child);
     if (rc == 0)
         rc = run_session(d);
+    drill_child_end(&d->child); /* first: what is away comes back */
     output_progress(NULL);
-    const int closed = report_files_close(&d->files, d->json && strcmp(d->json, "-") == 0 ? stderr : stdout);
-    rc = rc < 0 ? rc : closed;
+    if (d->report && d->s.peer)
+        run_ask(&d->files.run, &d->s, d->host);
+    if (rc < 0) {
+        HW_KEEP_ERROR();
+        (void)report_files_close(&d->files);
+    } else {
+        rc = report_files_close(&d->files);
+    }
     if (rc < 0)
         code = tool_fail("drill", "%s", hw_error());
     else if (d->take && d->taken < d->faults)
@@ -467,7 +489,6 @@ static int run_drill(struct drill *d)
         code = tool_fail("drill", "%" PRIu64 " bytes arrived wrong", d->bad);
     else if (!came_back(&d->load))
         code = tool_fail("drill", "goodput did not come back within 1 s");
-    drill_child_end(&d->child); /* first: what is away comes back */
     session_close(&d->s);
     hawser_close(d->h);
     drill_load_free(&d->load);

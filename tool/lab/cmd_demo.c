@@ -390,7 +390,7 @@ static int run_demo(const char *dir)
     if (d->up && hw_lab_down(d->lab) < 0)
         rc = -(exit = tool_fail("demo", "%s", hw_error()));
     if (rc == 0 && ((rc = check_demo_results(d)) < 0 || (rc = append_fault_results(d)) < 0 ||
-                    (rc = report_html(d->result, d->report)) < 0))
+                    (rc = report_html(d->result, d->report, NULL)) < 0))
         exit = tool_fail("demo", "%s", hw_error());
     if (rc == 0)
         printf("  Results: %s\n  Report:  %s\n  (%.0f s; the lab is gone)\n", d->result, d->report,

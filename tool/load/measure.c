@@ -411,11 +411,14 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
         m->beat(m->progress_arg, false);
     if (!ping)
         seconds = SECONDS(span.end - span.start);
-    if (rc < 0) { /* what has ended counts, unchecked: the server is not asked any more */
+    {
         HW_KEEP_ERROR();
-        (void)add_batch(m, &span, *done, seconds, cpu, sum);
-        return rc;
+        const int kept = add_batch(m, &span, *done, seconds, cpu, sum); /* what has ended counts, checked or not */
+        if (rc == 0 && kept < 0)
+            return hw_no_memory("the results");
     }
+    if (rc < 0)
+        return rc;
     m->broken = false;
     q = (struct tp_request){.type = TP_END, .first = first, .count = *done};
     rc = session_call(m->s, &q, ended, patience);
@@ -434,8 +437,7 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
     sum->peer_cpu_us += ended->cpu_us - begun->cpu_us;
     stats_add(sum->own, &sum->n_own, TP_MAX_NICS, own[0], n[0], own[1], n[1]);
     stats_add(sum->peer, &sum->n_peer, TP_MAX_NICS, begun->nic, begun->n_nics, ended->nic, ended->n_nics);
-    const int kept = add_batch(m, &span, *done, seconds, cpu, sum);
-    return rc < 0 ? rc : kept;
+    return rc;
 }
 
 int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum)

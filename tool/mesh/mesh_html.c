@@ -3,12 +3,11 @@
 #include "tool/mesh/mesh_out.h"
 
 #include "tool/mesh/mesh_heat.h"
-#include "tool/report/report.h"
-#include "tool/report/report_text.h"
+#include "tool/page/page.h"
 #include "tool/report/svg.h"
+#include "tool/report/report_text.h"
 
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <string.h>
 
@@ -22,22 +21,11 @@ static const char own_style[] =
     ".h0{fill:var(--k0);opacity:.22}.h1{fill:#e8c35a}.h2{fill:#e58a2f}.h3{fill:#c4302b}.h4{fill:var(--soft);opacity:."
     "55}"
     ".h5{fill:var(--card)}.key.h0,.key.h1,.key.h2,.key.h3,.key.h4{border-radius:3px}svg.key{width:26px;height:12px}\n"
-    ".card dd.n{font-size:inherit;font-weight:inherit}.findings{margin:8px 0 0;padding-left:20px}.findings "
+    ".findings{margin:8px 0 0;padding-left:20px}.findings "
     "li{margin:3px 0;overflow-wrap:anywhere}"
     "svg text.bad{fill:var(--bad);font-weight:600}.scroll{overflow-x:auto}\n";
 
-static void write_card(FILE *f, const char *what, const char *value, const char *unit, const char *class,
-                       const char *note)
-{
-    fprintf(f, "<dl class=\"card\"><dt>%s</dt><dd class=\"%s\">%s", what, class, value);
-    if (*unit)
-        fprintf(f, " <small>%s</small>", unit);
-    fputs("</dd><dd class=\"n\"><p>", f);
-    svg_escape(f, note, 120);
-    fputs("</p></dd></dl>\n", f);
-}
-
-static void write_kind_card(FILE *f, const struct mesh *m, enum mesh_kind kind, bool nics, const char *what)
+static void write_kind_card(struct page *p, const struct mesh *m, enum mesh_kind kind, bool nics, const char *what)
 {
     struct mesh_figures s;
     char value[64], note[160], least[32], most[32];
@@ -47,37 +35,37 @@ static void write_kind_card(FILE *f, const struct mesh *m, enum mesh_kind kind, 
     rep_text_num(s.least, least, sizeof least);
     rep_text_num(s.most, most, sizeof most);
     snprintf(note, sizeof note, "median; from %s to %s", least, most);
-    write_card(f, what, value, kind == MESH_K_LATENCY ? "us" : "GB/s", "", note);
+    page_card(p, what, value, kind == MESH_K_LATENCY ? "us" : "GB/s", "", note);
 }
 
-static void write_cards(FILE *f, const struct mesh *m, const struct mesh_findings *found)
+static void write_cards(struct page *p, const struct mesh *m, const struct mesh_findings *found)
 {
     char value[64], note[160];
     uint32_t well = 0;
     for (uint32_t i = 0; i < m->n; i++)
         well += m->node[i].state == MESH_WELL;
-    fputs("<section class=\"cards\" aria-label=\"Key figures\">\n", f);
+    page_cards(p);
     snprintf(value, sizeof value, "%zu", found->n);
-    write_card(f, "Findings", value, "", found->n ? "bad" : "good",
-               found->n ? "listed below" : "no node, NIC, rail or path stands out");
+    page_card(p, "Findings", value, "", found->n ? "bad" : "good",
+              found->n ? "listed below" : "no node, NIC, rail or path stands out");
     snprintf(value, sizeof value, "%u of %u", well, m->n);
     snprintf(note, sizeof note, "%u of %u rounds", m->rounds, m->of_rounds);
-    write_card(f, "Nodes measured", value, "", well == m->n ? "" : "bad", note);
-    write_kind_card(f, m, MESH_K_WAY, false, "One way");
-    write_kind_card(f, m, MESH_K_BOTH, false, "Each of both ways");
-    write_kind_card(f, m, MESH_K_RAIL, true, "One rail alone");
-    write_kind_card(f, m, MESH_K_LATENCY, false, "8 bytes, one way");
+    page_card(p, "Nodes measured", value, "", well == m->n ? "" : "bad", note);
+    write_kind_card(p, m, MESH_K_WAY, false, "One way");
+    write_kind_card(p, m, MESH_K_BOTH, false, "Each of both ways");
+    write_kind_card(p, m, MESH_K_RAIL, true, "One rail alone");
+    write_kind_card(p, m, MESH_K_LATENCY, false, "8 bytes, one way");
     if (m->bisection_GBps > 0) {
         rep_text_num(m->bisection_GBps, value, sizeof value);
-        write_card(f, "Across the middle", value, "GB/s", "", "one half of the nodes with the other, both ways");
+        page_card(p, "Across the middle", value, "GB/s", "", "one half of the nodes with the other, both ways");
     }
     if (m->all_GBps > 0) {
         rep_text_num(m->all_GBps, value, sizeof value);
-        write_card(f, "All to all", value, "GB/s", "", "each node to up to 16 others at once, all together");
+        page_card(p, "All to all", value, "GB/s", "", "each node to up to 16 others at once, all together");
     }
     rep_text_bytes((double)m->checked, value, sizeof value);
-    write_card(f, "Checked", value, "", "", "compared with what was sent");
-    fputs("</section>\n", f);
+    page_card(p, "Checked", value, "", "", "compared with what was sent");
+    page_cards_end(p);
 }
 
 static void write_findings(FILE *f, const struct mesh *m, const struct mesh_findings *found)
@@ -239,43 +227,30 @@ static void write_nodes(FILE *f, const struct mesh *m, const struct heat_nodes *
     fputs("</tbody></table></section>\n", f);
 }
 
-static int write_page(FILE *f, const struct mesh *m, const struct mesh_findings *found)
+static int write_page(struct page *p, const struct mesh *m, const struct mesh_findings *found)
 {
     struct heat_nodes h;
     int rc = heat_nodes(m, &h);
     if (rc < 0)
         return rc;
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-          "content=\"width=device-width,initial-scale=1\"><title>hawser mesh</title>\n<style>\n",
-          f);
-    fputs(report_style, f);
-    fputs(own_style, f);
-    fprintf(f, "</style></head><body><main>\n<h1>hawser mesh: %u nodes</h1>\n<p class=\"sub\">", m->n);
-    svg_escape(f, m->date, 60);
-    fputs(" \u00b7 ", f);
-    svg_escape(f, m->what, 160);
-    fprintf(f, " \u00b7 %.0f s \u00b7 hawser %s \u00b7 GB is 10<sup>9</sup> bytes</p>\n", m->seconds, hawser_version());
-    write_cards(f, m, found);
-    write_findings(f, m, found);
-    rc = write_heat_maps(f, m, found);
-    write_nodes(f, m, &h);
-    fputs("<footer>Made by hawser mesh; this file needs nothing else.</footer>\n</main></body></html>\n", f);
+    fprintf(p->f, "<style>%s</style>\n<p class=\"sub\">", own_style);
+    svg_escape(p->f, m->date, 60);
+    fputs(" \u00b7 ", p->f);
+    svg_escape(p->f, m->what, 160);
+    fprintf(p->f, " \u00b7 %.0f s \u00b7 GB is 10<sup>9</sup> bytes</p>\n", m->seconds);
+    write_cards(p, m, found);
+    write_findings(p->f, m, found);
+    rc = write_heat_maps(p->f, m, found);
+    write_nodes(p->f, m, &h);
     heat_nodes_free(&h);
     return rc;
 }
 
 int mesh_html(const struct mesh *m, const struct mesh_findings *found, const char *path)
 {
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* decimal points, whatever the user's language */
-    if (c == (locale_t)0)
-        return hw_no_memory("a locale");
-    locale_t old = uselocale(c);
-    FILE *f = fopen(path, "we");
-    int rc = f ? write_page(f, m, found) : hw_fail(-errno, "writing %s: %s", path, strerror(errno));
-    bool bad = f && ferror(f);
-    if (f && (fclose(f) != 0 || bad) && rc == 0)
-        rc = hw_fail(-EIO, "writing %s failed: %s", path, strerror(errno));
-    uselocale(old);
-    freelocale(c);
-    return rc;
+    struct page p;
+    char title[40];
+    snprintf(title, sizeof title, "hawser mesh: %u nodes", m->n);
+    int rc = page_begin(&p, path, title);
+    return rc < 0 ? rc : page_end(&p, write_page(&p, m, found));
 }

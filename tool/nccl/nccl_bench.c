@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser nccl bench: which configurations are measured, in which order; its options. */
 #include "tool/nccl/nccl_bench.h"
+#include "tool/report/files.h"
 
 #include "base/size.h"
 #include "mem/cuda.h"
@@ -95,7 +96,7 @@ struct bench_args {
     bool op[NB_OPS], vs;
     uint64_t size[NB_SIZES], gpus, rounds, iters, warmup, timeout_ms;
     size_t n_sizes;
-    const char *nccl, *plugin, *json, *lab, *rank, *hosts, *ssh, *remote, *tcpx;
+    const char *nccl, *plugin, *json, *report, *lab, *rank, *hosts, *ssh, *remote, *tcpx;
     bool verbose, agent;
     struct nb_var set[SETS + 1];
     char *set_text[SETS];
@@ -112,6 +113,7 @@ struct bench_args {
 struct bench_run {
     const struct bench_args *a;
     struct nb_table t;
+    struct report_files files;
     struct nb_start start;
     struct nb_hosts hosts;
     struct nb_config config[CONFIGS + SOCKETS]; /* those that are measured */
@@ -247,19 +249,6 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
     fprintf(out, "# cpu: of all ranks' processes, per GB of algbw\n");
 }
 
-static int write_nccl_bench_json(const struct nb_table *t, const char *path)
-{
-    if (strcmp(path, "-") == 0)
-        return nb_print_json(stdout, t);
-    FILE *f = fopen(path, "we");
-    if (!f)
-        return hw_fail(-errno, "%s: %s", path, strerror(errno));
-    int rc = nb_print_json(f, t);
-    if (fclose(f) != 0 && rc == 0)
-        rc = hw_fail(-EIO, "%s could not be written", path);
-    return rc;
-}
-
 static int make_rows(struct bench_run *b)
 {
     const struct bench_args *a = b->a;
@@ -388,13 +377,14 @@ static int measure_all(struct bench_run *b)
         rc = measure_rounds(b);
     if (rc < 0 && rc != -EINTR)
         return tool_fail(CMD, "%s", hw_error());
-    /* where no communicator was made all has been said */
-    const bool table = b->version && (!a->json || strcmp(a->json, "-") != 0);
-    if (table) {
-        print_nccl_bench_head(stdout, b);
-        nb_print(stdout, &b->t);
+    if (b->version && (!a->json || strcmp(a->json, "-") != 0)) { /* else no communicator was made, and all was said */
+        print_nccl_bench_head(b->files.shown, b);
+        nb_print(b->files.shown, &b->t);
     }
-    if (a->json && write_nccl_bench_json(&b->t, a->json) < 0)
+    int wrote = a->json ? nb_print_json(b->files.lines, &b->t) : 0;
+    if (wrote == 0 && b->version)
+        wrote = report_files_page(&b->files, "hawser nccl bench", nb_write_page, &b->t);
+    if (wrote < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (rc == -EINTR)
         return tool_interrupted(CMD, "what is above was measured until then");
@@ -528,6 +518,7 @@ static const struct opt rows[] = {
     OPT_TIME("timeout", 0, "TIME", struct bench_args, timeout_ms, 1000, 3600000,
              "a rank that does not answer for so long is given up (default: 120s)"),
     OPT_TEXT("json", 0, "FILE", struct bench_args, json, "write a line of JSON per measurement; - is standard output"),
+    OPT_TEXT("report", 0, "FILE", struct bench_args, report, "one HTML file with the results"),
     OPT_FLAG("verbose", 'v', struct bench_args, verbose, "show all that the ranks and NCCL say, on stderr"),
     OPT_TEXT("rank", 0, "FD,RANK,RANKS,GPU", struct bench_args, rank, NULL),
     OPT_FLAG("agent", 0, struct bench_args, agent, NULL),
@@ -566,7 +557,9 @@ static int parse_and_bench(struct bench_args *a, int argc, char **argv)
     for (size_t i = 0; i < a->n_raw; i++)
         b->t.raw[b->t.n_raw++].streams = a->raw[i];
     tool_catch_signals();
-    rc = measure_all(b);
+    rc = report_files_open(&b->files, a->json, a->report) < 0 ? tool_fail(CMD, "%s", hw_error()) : measure_all(b);
+    if (report_files_close(&b->files) < 0)
+        rc = tool_fail(CMD, "%s", hw_error());
     for (size_t i = 0; i < b->t.n_rows; i++)
         free(b->t.row[i].cell);
     free(b->t.row);

@@ -128,6 +128,7 @@ struct nb_sample {
     double first;   /* us of the first of its kind, in which NCCL connects; 0: it was not this one */
 };
 
+struct page;
 struct nb_cell {
     struct nb_sample sample[NB_ROUNDS];
     unsigned n; /* samples */
@@ -180,6 +181,8 @@ double nb_us(const struct nb_cell *c);
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
 double nb_first_ms(const struct nb_cell *c); /* NAN also where another row has it */
 void nb_print(FILE *out, const struct nb_table *t);
+/* For a report: arg is a struct nb_table. */
+void nb_write_page(struct page *p, const void *arg);
 /* A line for each operation, size and configuration, and one for each kind of plain sockets; schema
  * hawser-nccl-bench-1. -EIO. */
 int nb_print_json(FILE *out, const struct nb_table *t);

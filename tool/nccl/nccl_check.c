@@ -11,14 +11,13 @@
 
 struct check_args {
     const char *nccl;
-    bool json, why;
+    struct dr_finish how;
 };
 
 static const struct opt rows[] = {
     OPT_TEXT("nccl", 0, "FILE", struct check_args, nccl,
              "NCCL's library, as your program loads it (default: libnccl.so.2)"),
-    OPT_FLAG("json", 'j', struct check_args, json, "one JSON object instead of lines"),
-    OPT_FLAG("why", 'w', struct check_args, why, "say why of every check, not only of what is wrong"),
+    OPT_GROUP(dr_finish_opts, struct check_args, how),
     {0},
 };
 
@@ -46,7 +45,7 @@ int nccl_check_main(int argc, char **argv)
         m->nccl = &look;
         rc = dr_run(&d, m, NULL, 1u << DR_NCCL);
     }
-    int exit = dr_finish(&d, rc, CMD, a.json, a.why);
+    int exit = dr_finish(&d, rc, CMD, &a.how);
     nccl_look_free(&look);
     free(m);
     return exit;

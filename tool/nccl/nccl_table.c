@@ -3,6 +3,8 @@
 #include "base/size.h"
 #include "sys/json.h"
 #include "tool/nccl/nccl_bench.h"
+#include "tool/page/page.h"
+#include "tool/report/report_text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -236,6 +238,79 @@ void nb_print(FILE *out, const struct nb_table *t)
     }
     if (rivals)
         print_nccl_comparison(out, t);
+}
+
+static void format_ratio(double v, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "%.2f\u00d7", v);
+}
+
+static void write_best_card(struct page *p, const struct nb_table *t)
+{
+    char value[32], note[120], size[32];
+    double best = 0;
+    const struct nb_row *of = NULL;
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct compared c = compare_configs(t, &t->row[i]);
+        const double bus = compute_algbw(&t->row[i], c.ours) * nb_bus_factor(t->row[i].op, t->ranks);
+        if (bus > best) {
+            best = bus;
+            of = &t->row[i];
+        }
+    }
+    if (!of)
+        return;
+    rep_text_num(best, value, sizeof value);
+    snprintf(note, sizeof note, "%s of %s, %u ranks", nb_op_name(of->op), hw_format_size(of->size, size, sizeof size),
+             t->ranks);
+    page_card(p, "Bus bandwidth", value, "GB/s", "", note);
+    const struct compared c = compare_configs(t, of);
+    if (isnan(c.standard))
+        return;
+    format_ratio(c.standard / c.ours, value, sizeof value);
+    page_card(p, "Against NET/Socket", value, "", c.standard >= c.ours ? "good" : "bad", "its default, same operation");
+}
+
+void nb_write_page(struct page *p, const void *arg)
+{
+    static const struct page_column heads[] = {
+        {"Operation", "as of nccl-tests: float32, sum", true},
+        {"Network", "hawser, or what it is compared with", true},
+        {"Size", "bytes of a rank&#39;s buffer", false},
+        {"Time", "of an operation, of the slowest rank; median of the rounds", false},
+        {"algbw<br>GB/s", "size divided by time", false},
+        {"busbw<br>GB/s", "bus bandwidth: algbw times what crosses the network per byte", false},
+        {"Against<br>default", "time of NET/Socket as it comes, divided by this one&#39;s", false},
+        {"Against<br>best tuned", "time of the fastest tuned NET/Socket, divided by this one&#39;s", false},
+        {"CPU<br>s/GB", "of all ranks&#39; processes, per GB of algbw", false},
+        {"Wrong", "elements that are not what they should be", false}};
+    const struct nb_table *t = arg;
+    page_cards(p);
+    write_best_card(p, t);
+    page_cards_end(p);
+    page_table(p, "Results", "");
+    page_heads(p, heads, HW_ARRAY_LEN(heads));
+    for (size_t i = 0; i < t->n_rows; i++)
+        for (size_t k = 0; k < t->n_configs; k++) {
+            const struct nb_row *r = &t->row[i];
+            const struct compared c = compare_configs(t, r);
+            const double us = nb_us(&r->cell[k]), bad = (double)r->cell[k].bad;
+            if (isnan(us))
+                continue;
+            page_row(p);
+            page_text(p, nb_op_name(r->op), "");
+            page_text(p, t->config[k].name, "");
+            page_number(p, (double)r->size, rep_text_size, "");
+            page_number(p, us, rep_text_us, "");
+            page_number(p, compute_algbw(r, us), rep_text_num, "");
+            page_number(p, compute_algbw(r, us) * nb_bus_factor(r->op, t->ranks), rep_text_num, "");
+            page_number(p, c.standard / us, format_ratio, "");
+            page_number(p, c.tuned / us, format_ratio, "");
+            page_number(p, nb_cpu_per_GB(&r->cell[k], r->size), rep_text_num, "");
+            page_number(p, bad, rep_text_count, bad > 0 ? "bad" : "");
+            page_row_end(p);
+        }
+    page_table_end(p, NULL);
 }
 
 static int json_cell(struct hw_json *j, const struct nb_table *t, const struct nb_row *r, size_t k)

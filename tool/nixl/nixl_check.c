@@ -11,15 +11,14 @@
 
 struct check_args {
     const char *python, *dir;
-    bool json, why;
+    struct dr_finish how;
 };
 
 static const struct opt rows[] = {
     OPT_TEXT("python", 0, "FILE", struct check_args, python,
              "the Python whose NIXL is meant (default: that of this program's package, of VIRTUAL_ENV, or python3)"),
     OPT_TEXT("dir", 0, "DIR", struct check_args, dir, "the folder that NIXL is installed in; no Python is asked"),
-    OPT_FLAG("json", 'j', struct check_args, json, "one JSON object instead of lines"),
-    OPT_FLAG("why", 'w', struct check_args, why, "say why of every check, not only of what is wrong"),
+    OPT_GROUP(dr_finish_opts, struct check_args, how),
     {0},
 };
 
@@ -53,7 +52,7 @@ int nixl_check_main(int argc, char **argv)
         m->nixl = look;
         rc = dr_run(&d, m, NULL, 1u << DR_NIXL);
     }
-    int exit = dr_finish(&d, rc, CMD, a.json, a.why);
+    int exit = dr_finish(&d, rc, CMD, &a.how);
     nixl_look_free(look);
     free(look);
     free(m);

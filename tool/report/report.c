@@ -5,55 +5,9 @@
 #include "tool/report/report_text.h"
 #include "tool/report/svg.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char report_style[] =
-    ":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2430;--soft:#5b6675;--rule:#dfe3e8;--grid:#e8ebef;"
-    "--good:#12743f;--bad:#b3261e;--mark:#b3261e;--k0:#2563c9;--k1:#d9730d;--k2:#0f8a76;--k3:#8b3fc4;--k4:#b8336a;"
-    "--k5:#6b7d10;--k6:#0e7fa8;--k7:#8a5a2b}\n"
-    "@media(prefers-color-scheme:dark){:root{--bg:#12161c;--card:#1a2029;--ink:#e6eaf0;--soft:#9aa6b5;--rule:#2c3542;"
-    "--grid:#262e39;--good:#5fd08f;--bad:#ff8a80;--mark:#ff8a80;--k0:#6ea8fe;--k1:#f2a154;--k2:#43c7ae;--k3:#c08bf0;"
-    "--k4:#f08bb4;--k5:#b9cc54;--k6:#5cc4e8;--k7:#d2a679}}\n"
-    "@media print{:root{--bg:#fff;--card:#fff;--ink:#000;--soft:#444;--rule:#bbb;--grid:#ddd;--good:#12743f;"
-    "--bad:#b3261e;--mark:#b3261e;--k0:#2563c9;--k1:#d9730d;--k2:#0f8a76;--k3:#8b3fc4;--k4:#b8336a;--k5:#6b7d10;"
-    "--k6:#0e7fa8;--k7:#8a5a2b}figure,.cards,.sheet{break-inside:avoid}body{font-size:11px}"
-    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n"
-    "*{box-sizing:border-box}body{margin:0;background:var(--bg);color:var(--ink);"
-    "font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",\"Noto Sans\",\"DejaVu Sans\",sans-serif}\n"
-    "main{max-width:1120px;margin:0 auto;padding:28px 20px 40px}h1{font-size:24px;margin:0;letter-spacing:-.01em}"
-    "h2{font-size:16px;margin:0}.sub{margin:2px 0 20px;color:var(--soft);overflow-wrap:anywhere}\n"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(144px,1fr));gap:12px;margin:0 0 16px}"
-    ".card,figure,.sheet{background:var(--card);border:1px solid "
-    "var(--rule);border-radius:10px}.card{margin:0;padding:12px "
-    "14px}"
-    ".card dt{font-size:12px;color:var(--soft)}.card dd{margin:0;font-size:26px;font-weight:650;line-height:1.25;"
-    "font-variant-numeric:tabular-nums}.card dd small{font-size:15px;font-weight:500}.card p{margin:2px 0 0;"
-    "font-size:12px;color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}\n"
-    "figure{margin:0 0 16px;padding:16px 18px 12px}figcaption p,.note{margin:2px 0 0;font-size:13px;color:var(--soft)}"
-    "figure>svg{display:block;width:100%;height:auto;margin-top:6px}\n"
-    ".legend{list-style:none;margin:8px 0 0;padding:0;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px}"
-    ".legend li{display:flex;align-items:center;gap:7px}.key{width:26px;height:12px;flex:none}\n"
-    ".faults{margin:6px 0 0;padding-left:26px;font-size:13px;columns:2 260px}.faults "
-    "b{font-variant-numeric:tabular-nums}"
-    "\n"
-    ".note.after{margin:-8px 4px 14px}.faults.plain{list-style:none;padding-left:4px}\n"
-    "svg text{font-size:12px;fill:var(--soft)}svg .mid{text-anchor:middle}svg .end{text-anchor:end}"
-    "svg .unit{font-size:12px}svg .marktext{fill:var(--mark);font-weight:600}.grid{stroke:var(--grid)}"
-    ".axis{stroke:var(--soft)}.mark{stroke:var(--mark);stroke-dasharray:4 3}.badge{fill:var(--card);stroke:var(--mark)}"
-    "svg .badgetext{fill:var(--mark);font-size:11px;font-weight:600}\n"
-    ".line{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}.area{fill:var(--c);opacity:.45}"
-    ".edge{stroke-width:1.2}.bar{fill:var(--c)}.bar.raw{fill:var(--card);stroke:var(--c);stroke-width:1.5;"
-    "stroke-dasharray:6 4}.dot{fill:var(--c);stroke:var(--card);stroke-width:1}.raw{stroke-dasharray:6 "
-    "4}.dot.raw{stroke-dasharray:none;"
-    "fill:var(--card);stroke:var(--c);stroke-width:1.6}\n"
-    ".sheet{margin:0 0 16px;padding:16px 18px;overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px;"
-    "margin-top:8px;font-variant-numeric:tabular-nums}th,td{padding:5px 6px;text-align:right;white-space:nowrap;"
-    "border-bottom:1px solid var(--rule)}th{color:var(--soft);font-weight:600;vertical-align:bottom}"
-    "tr:last-child td{border-bottom:0}.t{text-align:left}th:first-child,td:first-child{padding-left:0}"
-    "footer{color:var(--soft);font-size:12px}\n";
 
 static const char no_value[] = "\u2013"; /* a dash */
 
@@ -95,23 +49,16 @@ static struct sums sums_of(const struct rep *r)
     return s;
 }
 
-/* unit may be "", class too; both and the value are ours, the note may hold a stranger's text. */
-static void write_figure_card(FILE *f, const char *what, const char *value, const char *unit, const char *class,
-                              const char *note)
+static void write_key_figures(struct page *p, const struct rep *r, const struct report_frame *frame)
 {
-    fprintf(f, "<dl class=\"card\"><dt>%s</dt><dd class=\"%s\">%s", what, class, value);
-    if (*unit)
-        fprintf(f, " <small>%s</small>", unit);
-    fputs("</dd><dd class=\"n\"><p>", f);
-    svg_escape(f, note, 90);
-    fputs("</p></dd></dl>\n", f);
-}
-
-static void write_key_figures(FILE *f, const struct rep *r)
-{
+    const size_t own = frame ? frame->n_figures : 0;
     struct sums s = sums_of(r);
     char v[64], note[256], name[128], size[64];
-    fputs("<section class=\"cards\" aria-label=\"Key figures\">\n", f);
+    page_cards(p);
+    for (size_t i = 0; i < own; i++) {
+        const struct page_figure *g = &frame->figures[i];
+        page_card(p, g->what, g->value, g->unit, g->class, g->note);
+    }
     const struct rep_row *row = s.best ? s.best : s.fast;
     if (row) {
         rep_series_name(r, row, name, sizeof(name));
@@ -121,9 +68,13 @@ static void write_key_figures(FILE *f, const struct rep *r)
     }
     if (s.best) {
         rep_text_num(s.best->num[REP_GBPS], v, sizeof(v));
-        write_figure_card(f, "Throughput", v, "GB/s", "", note);
-        if (isnan(s.best->num[REP_RATIO])) {
-            write_figure_card(f, "Against plain sockets", no_value, "", "", "not measured (bench --compare-raw)");
+        page_card(p, "Throughput", v, "GB/s", "", note);
+        rep_text_num(8 * s.best->num[REP_GBPS], v, sizeof(v));
+        page_card(p, "The same in bits", v, "Gbit/s", "", "8 bits a byte, payload alone");
+        if (own && isnan(s.best->num[REP_RATIO])) {
+            /* it is about something else */
+        } else if (isnan(s.best->num[REP_RATIO])) {
+            page_card(p, "Against plain sockets", no_value, "", "", "not measured (bench --compare-raw)");
         } else {
             snprintf(v, sizeof(v), "%.2f", s.best->num[REP_RATIO]);
             char raw[64];
@@ -132,12 +83,11 @@ static void write_key_figures(FILE *f, const struct rep *r)
                      isnan(s.best->num[REP_RAW_GBPS]) ? "same path, same run"
                                                       : "they reach %s GB/s; same path, same run",
                      raw);
-            write_figure_card(f, "Against plain sockets", v, "times", s.best->num[REP_RATIO] >= 1 ? "good" : "bad",
-                              note);
+            page_card(p, "Against plain sockets", v, "times", s.best->num[REP_RATIO] >= 1 ? "good" : "bad", note);
         }
     } else if (s.fast) {
         rep_text_us(s.fast->num[REP_P50], v, sizeof(v));
-        write_figure_card(f, "Latency, median", v, "", "", note);
+        page_card(p, "Latency, median", v, "", "", note);
     }
     if (s.best && !isnan(s.best->num[REP_CPU]) && !isnan(s.best->num[REP_PEER_CPU])) {
         double cpu = s.best->num[REP_CPU] + s.best->num[REP_PEER_CPU];
@@ -146,7 +96,7 @@ static void write_key_figures(FILE *f, const struct rep *r)
         rep_text_num(raw, size, sizeof(size));
         snprintf(note, sizeof(note), isnan(raw) ? "both sides together" : "both sides together; plain sockets %s",
                  size);
-        write_figure_card(f, "CPU seconds per GB", v, "", "", note);
+        page_card(p, "CPU seconds per GB", v, "", "", note);
     }
     if (s.some_verified) {
         char *unit;
@@ -155,19 +105,19 @@ static void write_key_figures(FILE *f, const struct rep *r)
         snprintf(note, sizeof(note), "%s bytes compared with what was sent", size);
         if ((unit = strchr(v, ' ')))
             *unit++ = '\0';
-        write_figure_card(f, "Verified", v, unit ? unit : "", "", note);
+        page_card(p, "Verified", v, unit ? unit : "", "", note);
     } else {
-        write_figure_card(f, "Verified", "no", "", "bad", "no byte was checked");
+        page_card(p, "Verified", "no", "", "bad", "no byte was checked");
     }
     if (s.some_bad) {
         rep_text_count(s.bad, v, sizeof(v));
-        write_figure_card(f, "Bad bytes", v, "",
-                          s.bad > 0         ? "bad"
-                          : s.some_verified ? "good"
-                                            : "",
-                          s.bad > 0         ? "what arrived is not what was sent"
-                          : s.some_verified ? "every byte arrived as sent"
-                                            : "");
+        page_card(p, "Bad bytes", v, "",
+                  s.bad > 0         ? "bad"
+                  : s.some_verified ? "good"
+                                    : "",
+                  s.bad > 0         ? "what arrived is not what was sent"
+                  : s.some_verified ? "every byte arrived as sent"
+                                    : "");
     }
     if (s.some_lost) {
         rep_text_count(s.lost, v, sizeof(v));
@@ -178,17 +128,20 @@ static void write_key_figures(FILE *f, const struct rep *r)
             snprintf(note, sizeof(note),
                      s.lost > 0 ? "their chunks were taken up by the others" : "no connection died");
         }
-        write_figure_card(f, "Channels lost", v, "", "", note);
+        page_card(p, "Channels lost", v, "", "", note);
     }
-    fputs("</section>\n", f);
+    page_cards_end(p);
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
+enum column_group { RATES, TIMES, CPU, GROUPS };
+
 struct column {
+    enum column_group group;
     enum rep_num key;
-    const char *head;
     void (*fmt)(double v, char *buf, size_t cap);
+    struct page_column page;
 };
 
 static void fmt_ratio(double v, char *buf, size_t cap)
@@ -197,45 +150,48 @@ static void fmt_ratio(double v, char *buf, size_t cap)
 }
 
 static const struct column columns[] = {
-    {REP_SIZE, "Size", rep_text_size},
-    {REP_ITERS, "Iters", rep_text_count},
-    {REP_CHANNELS, "Channels<br>per NIC", rep_text_count},
-    {REP_DEPTH, "Depth", rep_text_count},
-    {REP_WINDOW, "Window", rep_text_size},
-    {REP_SECONDS, "Seconds", rep_text_num},
-    {REP_GBPS, "GB/s", rep_text_num},
-    {REP_RAW_GBPS, "Plain<br>GB/s", rep_text_num},
-    {REP_RATIO, "Ratio", fmt_ratio},
-    {REP_P50, "p50", rep_text_us},
-    {REP_P99, "p99", rep_text_us},
-    {REP_P999, "p99.9", rep_text_us},
-    {REP_CPU, "CPU<br>s/GB", rep_text_num},
-    {REP_PEER_CPU, "Peer<br>s/GB", rep_text_num},
-    {REP_RAW_CPU, "Plain<br>s/GB", rep_text_num},
-    {REP_RAW_PEER_CPU, "its peer<br>s/GB", rep_text_num},
-    {REP_VERIFIED, "Verified", rep_text_bytes},
-    {REP_BAD, "Bad<br>bytes", rep_text_count},
-    {REP_LOST, "Lost<br>channels", rep_text_count},
-    {REP_RECOVERED, "Re-<br>covered", rep_text_count},
+    {RATES, REP_SIZE, rep_text_size, {"Size", "bytes of an operation", false}},
+    {RATES, REP_ITERS, rep_text_count, {"Ops", "operations under the clock, all rounds together", false}},
+    {RATES, REP_CHANNELS, rep_text_count, {"Channels<br>per NIC", "TCP connections over each NIC", false}},
+    {RATES, REP_DEPTH, rep_text_count, {"In<br>flight", "operations that are under way at the same time", false}},
+    {RATES, REP_WINDOW, rep_text_size, {"Window", "bytes in flight on a connection, at most", false}},
+    {RATES,
+     REP_SECONDS,
+     rep_text_num,
+     {"Seconds", "time under the clock: filling and checking memory is outside it", false}},
+    {RATES,
+     REP_GBPS,
+     rep_text_num,
+     {"GB/s", "payload that the receiver has confirmed, in 10<sup>9</sup> bytes per second", false}},
+    {RATES, REP_GBITS, rep_text_num, {"Gbit/s", "the same in 10<sup>9</sup> bits per second", false}},
+    {RATES, REP_OPS, rep_text_num, {"Ops/s", "operations that ended per second", false}},
+    {RATES,
+     REP_RAW_GBPS,
+     rep_text_num,
+     {"Plain<br>GB/s", "plain TCP sockets over the same paths, in turns with hawser", false}},
+    {RATES, REP_RATIO, fmt_ratio, {"Ratio", "hawser&#39;s throughput divided by that of the plain sockets", false}},
+    {TIMES,
+     REP_MEAN,
+     rep_text_us,
+     {"Mean",
+      "time of an operation from its start to its end; with several in flight most of it is "
+      "waiting behind the others. Of a ping-pong: half of the round trip",
+      false}},
+    {TIMES, REP_P50, rep_text_us, {"p50", "median of that time", false}},
+    {TIMES, REP_P99, rep_text_us, {"p99", "99 of 100 operations took no longer", false}},
+    {TIMES, REP_P999, rep_text_us, {"p99.9", "999 of 1,000 operations took no longer", false}},
+    {CPU, REP_CPU, rep_text_num, {"CPU<br>s/GB", "CPU seconds that this side used per GB", false}},
+    {CPU, REP_PEER_CPU, rep_text_num, {"Peer<br>s/GB", "CPU seconds that the serving side used per GB", false}},
+    {CPU, REP_RAW_CPU, rep_text_num, {"Plain<br>s/GB", "CPU seconds of plain sockets on this side per GB", false}},
+    {CPU,
+     REP_RAW_PEER_CPU,
+     rep_text_num,
+     {"Plain peer<br>s/GB", "CPU seconds of plain sockets on the serving side per GB", false}},
+    {RATES, REP_VERIFIED, rep_text_bytes, {"Verified", "bytes that were compared with what was sent", false}},
+    {RATES, REP_BAD, rep_text_count, {"Bad<br>bytes", "of these, bytes that differed", false}},
+    {RATES, REP_LOST, rep_text_count, {"Lost<br>channels", "connections that died; others took up their bytes", false}},
+    {RATES, REP_RECOVERED, rep_text_count, {"Re-<br>covered", "of these, connections that were made again", false}},
 };
-
-static void text_cell(FILE *f, const char *text)
-{
-    fputs("<td class=\"t\">", f);
-    if (text && *text)
-        svg_escape(f, text, 60);
-    else
-        fputs(no_value, f);
-    fputs("</td>", f);
-}
-
-static void number_cell(FILE *f, double v, void (*fmt)(double v, char *buf, size_t cap), const char *class)
-{
-    char buf[64];
-    if (!isnan(v))
-        fmt(v, buf, sizeof(buf));
-    fprintf(f, "<td%s>%s</td>", class, isnan(v) ? no_value : buf);
-}
 
 /* What is the same for every measurement is said once, above the table, instead of in a column. */
 static bool all_same_num(const struct rep *r, enum rep_num key)
@@ -288,58 +244,107 @@ static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, boo
         fputs("</p>\n", f);
 }
 
-static void write_results_table(FILE *f, const struct rep *r)
+/* Which columns stand in the tables: what no measurement has is left out, and so is what all have in common. */
+struct shown {
+    bool column[HW_ARRAY_LEN(columns)], mem, nics;
+};
+
+static void write_group(struct page *p, const struct rep *r, const struct shown *s, enum column_group group)
 {
-    bool show[HW_ARRAY_LEN(columns)] = {false}, mem = false, nics = false;
-    for (size_t i = 0; i < r->n_row; i++) {
-        for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++)
-            show[k] |= !isnan(r->row[i].num[columns[k].key]);
-        mem |= r->row[i].mem != NULL;
-        nics |= r->row[i].nics != NULL;
+    static const struct page_column texts[] = {
+        {"Operation", "write: into the peer&#39;s memory; read: out of it; send: as messages; pingpong: there and back",
+         true},
+        {"Memory", "host, or which GPU here and there", true},
+        {"NICs", NULL, true},
+        {"Size", NULL, false}};
+    struct page_column heads[HW_ARRAY_LEN(columns) + HW_ARRAY_LEN(texts)];
+    size_t n = 0;
+    heads[n++] = texts[0];
+    if (s->mem)
+        heads[n++] = texts[1];
+    if (s->nics)
+        heads[n++] = texts[2];
+    if (group != RATES) {
+        heads[0].help = NULL;
+        heads[n++] = texts[3];
     }
-    fputs("<section class=\"sheet\"><h2>Results</h2>\n", f);
-    common_line(f, r, show, &mem, &nics);
-    fprintf(f, "<table><thead><tr><th class=\"t\">Operation</th>%s%s", mem ? "<th class=\"t\">Memory</th>" : "",
-            nics ? "<th class=\"t\">NICs</th>" : "");
     for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++)
-        if (show[k]) /* a column that no measurement has is left out */
-            fprintf(f, "<th>%s</th>", columns[k].head);
-    fputs("</tr></thead><tbody>\n", f);
+        if (s->column[k] && columns[k].group == group)
+            heads[n++] = columns[k].page;
+    page_heads(p, heads, n);
     for (size_t i = 0; i < r->n_row; i++) {
         const struct rep_row *row = &r->row[i];
-        fputs("<tr>", f);
-        text_cell(f, row->op);
-        if (mem)
-            text_cell(f, row->mem);
-        if (nics)
-            text_cell(f, row->nics);
+        page_row(p);
+        page_text(p, row->op, "");
+        if (s->mem)
+            page_text(p, row->mem, "");
+        if (s->nics)
+            page_text(p, row->nics, "");
+        if (group != RATES)
+            page_number(p, row->num[REP_SIZE], rep_text_size, "");
         for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++)
-            if (show[k]) {
+            if (s->column[k] && columns[k].group == group) {
                 double v = row->num[columns[k].key];
-                number_cell(f, v, columns[k].fmt, columns[k].key == REP_BAD && v > 0 ? " class=\"bad\"" : "");
+                page_number(p, v, columns[k].fmt, columns[k].key == REP_BAD && v > 0 ? "bad" : "");
             }
-        fputs("</tr>\n", f);
+        page_row_end(p);
     }
-    fputs("</tbody></table></section>\n", f);
+    page_table_end(p, NULL);
 }
 
-static void nic_table(FILE *f, const struct rep *r)
+static void write_results_table(struct page *p, const struct rep *r)
 {
-    bool some = false, lost = false, rate = false, channels = false;
+    static const char *const headings[GROUPS] = {"Results", "Time of an operation", "CPU time"};
+    struct shown s = {0};
+    bool some[GROUPS] = {true};
+    for (size_t i = 0; i < r->n_row; i++) {
+        for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++)
+            s.column[k] |= !isnan(r->row[i].num[columns[k].key]);
+        s.mem |= r->row[i].mem != NULL;
+        s.nics |= r->row[i].nics != NULL;
+    }
+    for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++)
+        some[columns[k].group] |= s.column[k];
+    for (enum column_group g = RATES; g < GROUPS; g++) {
+        if (!some[g])
+            continue;
+        page_table(p, headings[g], "");
+        if (g == RATES)
+            common_line(p->f, r, s.column, &s.mem, &s.nics);
+        write_group(p, r, &s, g);
+    }
+}
+
+static void fmt_percent(double v, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "%.1f %%", v);
+}
+
+static void fmt_overhead(double v, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "%.3f", v);
+}
+
+static void nic_table(struct page *p, const struct rep *r)
+{
+    static const struct page_column heads[] = {
+        {"Measurement", NULL, true},
+        {"NIC", "of this node", true},
+        {"Peer&#39;s NIC", "that its connections lead to", true},
+        {"Channels", "connections over this NIC", false},
+        {"Payload", "bytes that hawser moved over the NIC, in both directions", false},
+        {"Share", "of the payload of all NICs", false},
+        {"Kernel counted", "whole frames, with headers and what was sent again, of every program", false},
+        {"Kernel / payload", "1.00 would be no headers at all", false},
+        {"GB/s", "payload over the NIC per second", false},
+        {"Lost", "connections over it that died", false}};
+    bool some = false;
     for (size_t i = 0; i < r->n_row; i++)
-        for (size_t k = 0; k < r->row[i].n_nic; k++) {
-            some = true;
-            lost |= !isnan(r->row[i].nic[k].lost);
-            rate |= !isnan(r->row[i].nic[k].gbps);
-            channels |= !isnan(r->row[i].nic[k].channels);
-        }
+        some |= r->row[i].n_nic > 0;
     if (!some)
         return;
-    fprintf(f,
-            "<section class=\"sheet\"><h2>Per NIC</h2>\n<table><thead><tr><th class=\"t\">Measurement</th>"
-            "<th class=\"t\">NIC</th><th class=\"t\">Peer&#39;s NIC</th>%s<th>Payload</th><th>Share</th>"
-            "<th>Kernel counted</th><th>Kernel / payload</th>%s%s</tr></thead><tbody>\n",
-            channels ? "<th>Channels</th>" : "", rate ? "<th>GB/s</th>" : "", lost ? "<th>Lost</th>" : "");
+    page_table(p, "Per NIC", "");
+    page_heads(p, heads, HW_ARRAY_LEN(heads));
     for (size_t i = 0; i < r->n_row; i++) {
         const struct rep_row *row = &r->row[i];
         char name[128], size[64], what[200];
@@ -351,79 +356,61 @@ static void nic_table(FILE *f, const struct rep *r)
         snprintf(what, sizeof(what), "%s, %s", name, size);
         for (size_t k = 0; k < row->n_nic; k++) {
             const struct rep_nic *n = &row->nic[k];
-            fputs("<tr>", f);
-            text_cell(f, k ? " " : what);
-            text_cell(f, n->nic);
-            text_cell(f, n->peer_nic);
-            if (channels)
-                number_cell(f, n->channels, rep_text_count, "");
-            number_cell(f, n->bytes, rep_text_bytes, "");
-            if (all > 0 && !isnan(n->bytes))
-                fprintf(f, "<td>%.1f %%</td>", n->bytes / all * 100);
-            else
-                fprintf(f, "<td>%s</td>", no_value);
-            number_cell(f, n->kernel_bytes, rep_text_bytes, "");
-            if (n->bytes > 0 && !isnan(n->kernel_bytes))
-                fprintf(f, "<td>%.3f</td>", n->kernel_bytes / n->bytes);
-            else
-                fprintf(f, "<td>%s</td>", no_value);
-            if (rate)
-                number_cell(f, n->gbps, rep_text_num, "");
-            if (lost)
-                number_cell(f, n->lost, rep_text_count, "");
-            fputs("</tr>\n", f);
+            page_row(p);
+            page_text(p, k ? " " : what, "");
+            page_text(p, n->nic, "");
+            page_text(p, n->peer_nic, "");
+            page_number(p, n->channels, rep_text_count, "");
+            page_number(p, n->bytes, rep_text_bytes, "");
+            page_number(p, all > 0 ? n->bytes / all * 100 : NAN, fmt_percent, "");
+            page_number(p, n->kernel_bytes, rep_text_bytes, "");
+            page_number(p, n->bytes > 0 ? n->kernel_bytes / n->bytes : NAN, fmt_overhead, "");
+            page_number(p, n->gbps, rep_text_num, "");
+            page_number(p, n->lost, rep_text_count, "");
+            page_row_end(p);
         }
     }
-    fputs("</tbody></table><p class=\"note\">The kernel counts whole frames, with headers and what was sent again."
-          "</p></section>\n",
-          f);
+    page_table_end(p, NULL);
 }
 
 /* ---- the page ------------------------------------------------------------------------------- */
 
-static int write_page(FILE *f, const struct rep *r)
+static int write_page(struct page *p, const struct rep *r, const struct report_frame *frame)
 {
-    const char *title = r->title ? r->title : "hawser bench";
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>",
-          f);
-    svg_escape(f, title, 120);
-    fprintf(f, "</title>\n<style>\n%s", report_style);
-    for (int i = 0; i < SVG_COLOURS; i++)
-        fprintf(f, ".c%d{--c:var(--k%d)}", i, i);
-    fputs("\n.card dd.n{font-size:inherit;font-weight:inherit}</style></head>\n<body><main>\n<h1>", f);
-    svg_escape(f, title, 120);
-    fputs("</h1>\n<p class=\"sub\">", f);
+    fputs("<p class=\"sub\">", p->f);
     if (r->node || r->peer) {
-        svg_escape(f, r->node ? r->node : "this node", 80);
-        fputs(" \u2192 ", f);
-        svg_escape(f, r->peer ? r->peer : "peer", 80);
-        fputs(" \u00b7 ", f);
+        svg_escape(p->f, r->node ? r->node : "this node", 80);
+        fputs(" \u2192 ", p->f);
+        svg_escape(p->f, r->peer ? r->peer : "peer", 80);
+        fputs(" \u00b7 ", p->f);
     }
     if (r->date) {
-        svg_escape(f, r->date, 60);
-        fputs(" \u00b7 ", f);
+        svg_escape(p->f, r->date, 60);
+        fputs(" \u00b7 ", p->f);
     }
-    fprintf(f, "%zu measurement%s \u00b7 GB is 10<sup>9</sup> bytes, MiB is 2<sup>20</sup></p>\n", r->n_row,
+    fprintf(p->f, "%zu measurement%s \u00b7 GB is 10<sup>9</sup> bytes, MiB is 2<sup>20</sup></p>\n", r->n_row,
             r->n_row == 1 ? "" : "s");
-    write_key_figures(f, r);
-    int rc = rep_plot_timeline(f, r);
+    if (frame && frame->proved)
+        page_proved(p, frame->proved);
+    write_key_figures(p, r, frame);
+    int rc = rep_plot_timeline(p->f, r);
     if (!rc)
-        rc = rep_plot_throughput(f, r);
+        rc = rep_plot_throughput(p->f, r);
     if (!rc)
-        rc = rep_plot_latency(f, r);
-    write_results_table(f, r);
-    nic_table(f, r);
-    fprintf(
-        f,
-        "<footer>Made by hawser %d.%d from JSON lines; this file needs nothing else.</footer>\n</main></body></html>\n",
-        HAWSER_VERSION_MAJOR, HAWSER_VERSION_MINOR);
+        rc = rep_plot_latency(p->f, r);
+    write_results_table(p, r);
+    nic_table(p, r);
+    if (frame)
+        page_said(p, frame->said);
+    if (frame && frame->run)
+        page_run(p, frame->run);
     return rc;
 }
 
-int report_html(const char *jsonl_path, const char *html_path)
+int report_html(const char *jsonl_path, const char *html_path, const struct report_frame *frame)
 {
     struct rep r;
+    struct page p;
     FILE *in = fopen(jsonl_path, "re");
     if (!in)
         return hw_fail(-errno, "report: opening %s: %s", jsonl_path, strerror(errno));
@@ -431,23 +418,9 @@ int report_html(const char *jsonl_path, const char *html_path)
     fclose(in);
     if (rc)
         return rc;
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* decimal points, whatever the user's language */
-    if (c == (locale_t)0) {
-        rep_free(&r);
-        return hw_no_memory("a locale");
-    }
-    locale_t old = uselocale(c);
-    FILE *out = fopen(html_path, "we");
-    if (!out) {
-        rc = hw_fail(-errno, "report: creating %s: %s", html_path, strerror(errno));
-    } else {
-        rc = write_page(out, &r);
-        bool bad = ferror(out) != 0;
-        if (fclose(out) != 0 || bad)
-            rc = rc ? rc : hw_fail(-EIO, "report: writing %s failed: %s", html_path, strerror(errno));
-    }
-    uselocale(old);
-    freelocale(c);
+    rc = page_begin(&p, html_path, r.title ? r.title : frame && frame->title ? frame->title : "hawser bench");
+    if (rc == 0)
+        rc = page_end(&p, write_page(&p, &r, frame));
     rep_free(&r);
     return rc;
 }

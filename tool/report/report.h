@@ -18,14 +18,21 @@
 #ifndef HW_TOOL_REPORT_H
 #define HW_TOOL_REPORT_H
 
-#include "base/base.h"
+#include "tool/page/page.h"
+
+/* What a page has besides measurements; all may be NULL, and so may the frame. */
+struct report_frame {
+    const struct run *run;
+    const struct page_figure *figures; /* at the top, before those of the measurements */
+    size_t n_figures;
+    const char *title;         /* where the lines have none */
+    const char *said;          /* what the terminal showed */
+    const char *const *proved; /* sentences at the top; NULL ends them */
+};
 
 /* Reads jsonl_path whole, then writes html_path. A bad line ends it before anything is written, with the line's number
  * in hw_error(): -EINVAL not JSON, not an object, a key of the wrong type or out of range; -ENODATA no measurement in
  * the file; -E2BIG more than a report can show; -ENOMEM, or what opening, reading or writing failed with. */
-int report_html(const char *jsonl_path, const char *html_path);
-
-/* The stylesheet of all reports: light, dark and printed. */
-extern const char report_style[];
+int report_html(const char *jsonl_path, const char *html_path, const struct report_frame *frame);
 
 #endif

@@ -33,6 +33,9 @@ enum rep_num {
     REP_RAW_PEER_CPU,
     REP_LOST,
     REP_RECOVERED,
+    REP_MEAN,
+    REP_OPS,
+    REP_GBITS, /* 8 times REP_GBPS */
     REP_NUMS
 };
 

@@ -27,6 +27,9 @@ static const char *const num_key[REP_NUMS] = {
     [REP_RAW_PEER_CPU] = "raw_peer_cpu_s_per_GB",
     [REP_LOST] = "lost_channels",
     [REP_RECOVERED] = "recovered_channels",
+    [REP_MEAN] = "mean_us",
+    [REP_OPS] = "ops_per_s",
+    [REP_GBITS] = "Gbps",
 };
 
 /* Where we are, for the error text. */
@@ -291,6 +294,8 @@ static int read_row(const struct at *at, json_t *o, struct rep *all, struct rep_
         r->num[i] = NAN;
     for (int i = 0; !rc && i < REP_NUMS; i++)
         rc = get_num(at, o, num_key[i], &r->num[i]);
+    if (isnan(r->num[REP_GBITS]))
+        r->num[REP_GBITS] = 8 * r->num[REP_GBPS];
     if (rc || (rc = get_text(at, o, "op", &r->op)) || (rc = get_text(at, o, "mem", &r->mem)) ||
         (rc = read_gpu(at, o, r)) || (rc = read_nics(at, o, r)) || (rc = read_per_nic(at, o, r)) ||
         (rc = read_hist(at, o, r)) || (rc = read_timeline(at, o, r)) || (rc = read_faults(at, o, r)) ||

@@ -8,8 +8,10 @@
 #include "tool/load/stats.h"
 #include "tool/opts.h"
 #include "tool/peer/session.h"
+#include "tool/report/files.h"
 #include "tool/report/output.h"
 #include "tool/validate/validate_json.h"
+#include "tool/validate/validate_page.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -45,8 +47,10 @@ struct validate {
     struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
     size_t n_own, n_peer;
     struct verdict here, there;
-    const char *json; /* NULL: none; "-": standard output, and text goes to standard error */
-    FILE *text, *json_out;
+    const char *json, *report; /* NULL: none; json "-": standard output, and text goes to standard error */
+    struct report_files files;
+    FILE *text, *json_out; /* of files */
+    struct validate_page page;
     uint64_t moved;        /* bytes that each side received */
     struct hw_knobs knobs; /* in force */
 };
@@ -196,22 +200,6 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
                : 0;
 }
 
-/* Why channel c does not count, or NULL. */
-static const char *get_channel_fault(const struct hawser_channel_stats *c)
-{
-    if (!c->up)
-        return "is down";
-    if (c->lost)
-        return "was lost on the way";
-    if (!c->tx_bytes && !c->rx_bytes)
-        return "carried nothing";
-    if (!c->tx_bytes)
-        return "sent nothing";
-    if (!c->rx_bytes)
-        return "received nothing";
-    return NULL;
-}
-
 static size_t count_good_channels(struct validate *v)
 {
     size_t good = 0;
@@ -221,7 +209,7 @@ static size_t count_good_channels(struct validate *v)
         v->n_ch = 0;
     v->n_ch = HW_MIN(v->n_ch, (size_t)MAX_VALIDATE);
     for (size_t i = 0; i < v->n_ch; i++) {
-        const bool is_good = get_channel_fault(&v->ch[i]) == NULL;
+        const bool is_good = validate_channel_fault(&v->ch[i]) == NULL;
         good += is_good;
         v->n_open += !is_good && v->ch[i].lost == 0;
     }
@@ -317,7 +305,7 @@ static void print_validated_channels(const struct validate *v)
 {
     for (size_t i = 0; i < v->n_ch; i++) {
         const struct hawser_channel_stats *c = &v->ch[i];
-        const char *f = get_channel_fault(c);
+        const char *f = validate_channel_fault(c);
         fprintf(v->text,
                 "channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
                 " in %" PRIu64 "  %s%s\n",
@@ -375,6 +363,8 @@ static int run_nic_validation(struct validate *v, hawser *h)
     else if (rc == 0 && good < v->channels)
         snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
                  v->channels - good, v->channels, v->timeout_ms);
+    if (v->report)
+        validate_page_add(&v->page, v->nic, v->ch, v->n_ch, good, v->channels, why);
     if (*why && rc != -EINTR)
         tool_fail("validate", "%s", why);
     const int wrote = write_validate_json(v, good, why);
@@ -382,6 +372,8 @@ static int run_nic_validation(struct validate *v, hawser *h)
         tool_fail("validate", "%s", hw_error());
     buffer_free(&v->out);
     buffer_free(&v->in);
+    if (v->report && v->s.peer && !tool_stop)
+        run_ask(&v->files.run, &v->s, v->host);
     session_close(&v->s);
     return rc == 0 && wrote == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
 }
@@ -415,18 +407,11 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
     return good == n ? TOOL_OK : TOOL_FAILED;
 }
 
-static int open_validate_json(struct validate *v)
-{
-    const bool out = v->json && strcmp(v->json, "-") == 0;
-    v->text = out ? stderr : stdout;
-    if (v->json)
-        v->json_out = out ? stdout : fopen(v->json, "we");
-    return v->json && !v->json_out ? hw_fail(-errno, "writing %s: %s", v->json, strerror(errno)) : 0;
-}
-
 static int open_validation(struct validate *v, char route[HAWSER_NIC_NAME], hawser **h)
 {
-    int rc = open_validate_json(v);
+    int rc = report_files_open(&v->files, v->json, v->report);
+    v->text = v->files.shown;
+    v->json_out = v->json ? v->files.lines : NULL;
     if (rc < 0)
         return rc;
     if (!v->nic[0] && (rc = route_nic(v->host, route)) < 0)
@@ -450,8 +435,13 @@ static int run_validate_command(struct validate *v)
         rc = run_nic_validation(v, h);
     }
     hawser_close(h);
-    if (v->json_out && v->json_out != stdout && fclose(v->json_out) != 0)
-        rc = tool_fail("validate", "writing %s: %s", v->json, strerror(errno));
+    snprintf(v->files.run.peer, sizeof v->files.run.peer, "%s", v->host);
+    int wrote = v->page.n ? report_files_page(&v->files, "hawser validate", validate_page_write, &v->page) : 0;
+    const int closed = report_files_close(&v->files);
+    wrote = wrote < 0 ? wrote : closed;
+    if (wrote < 0)
+        rc = tool_fail("validate", "%s", hw_error());
+    validate_page_free(&v->page);
     return tool_stop ? tool_interrupted("validate", "what whole rounds proved until then is above") : rc;
 }
 
@@ -488,6 +478,7 @@ static const struct opt rows[] = {
              "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("json", 0, "FILE", struct validate, json,
              "a line of JSON for each NIC and pair of GPUs; - for standard output"),
+    OPT_TEXT("report", 0, "FILE", struct validate, report, "one HTML file with what each channel carried"),
     OPT_GROUP(common_opts, struct validate, common),
     {0},
 };

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One self-contained HTML page, the frame of all reports: no script, no font, no image; light and dark as the reader's
+ * system has it, readable on a telephone and on paper. A page has key figures, what the terminal showed, facts of the
+ * run, and tables whose columns are explained below them. What is passed is escaped, but for heads, helps, notes,
+ * values and classes: those are ours, and may have markup.
+ */
+#ifndef HW_TOOL_PAGE_H
+#define HW_TOOL_PAGE_H
+
+#include "tool/page/run.h"
+
+#include <locale.h>
+#include <stdio.h>
+
+struct page_column {
+    const char *head, *help; /* help NULL: it explains itself */
+    bool text;               /* left-aligned */
+};
+
+struct page {
+    FILE *f;
+    const char *path, *class;
+    locale_t c, old;
+    const struct page_column *col;
+    size_t n_col;
+};
+
+/* Creates the file, and writes up to the title. -errno; then there is nothing to end. */
+int page_begin(struct page *p, const char *path, const char *title);
+/* Ends and closes it. rc: what went wrong before, or 0. Returns rc, or -EIO where the file is not whole. */
+int page_end(struct page *p, int rc);
+
+void page_cards(struct page *p);
+struct page_figure {
+    char what[40], value[32], unit[16], class[8], note[120];
+};
+/* What the run has shown, as sentences; NULL ends them. */
+void page_proved(struct page *p, const char *const *sentence);
+/* One figure; unit and class ("good", "warn", "bad") may be "". */
+void page_card(struct page *p, const char *what, const char *value, const char *unit, const char *class,
+               const char *note);
+void page_cards_end(struct page *p);
+
+/* A section with a table: page_table(), what stands above it, page_heads(), rows, page_table_end(). class may be "";
+ * note NULL. col must live until the end. */
+void page_table(struct page *p, const char *heading, const char *class);
+void page_heads(struct page *p, const struct page_column *col, size_t n);
+void page_row(struct page *p);
+void page_text(struct page *p, const char *text, const char *class);
+/* NAN: not measured. */
+void page_number(struct page *p, double v, void (*fmt)(double v, char *buf, size_t cap), const char *class);
+void page_row_end(struct page *p);
+void page_table_end(struct page *p, const char *note);
+
+/* Date, command line, and both nodes' hosts, versions, kernels, GPUs and NICs with their rates. */
+void page_run(struct page *p, const struct run *r);
+/* text: as it was printed. Nothing where it is NULL or empty. */
+void page_said(struct page *p, const char *text);
+
+#endif
