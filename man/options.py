@@ -39,10 +39,28 @@ def write_option(rows, where, name, value):
     return (f"*-{letter}*, " if letter else "") + f"*--{name}*" + (f" {text}" if text else "")
 
 
+def list_commands(hawser, text):
+    """The synopsis: each command of the tool's table, which must have a section."""
+    lines = []
+    for command in re.findall(r"^  ([a-z-]+) ", said(hawser, "help"), re.M):
+        if not re.search(rf"^## hawser {command}\b", text, re.M):
+            sys.exit(f"options.py: {command} has no section")
+        if command == "help":
+            lines.append("*hawser help* [_COMMAND_]")
+            continue
+        usage = re.match(r"Usage: hawser (.*)", said(hawser, "help", command))[1]
+        lines.append("*hawser " + command + "*" + re.sub(r"\b[A-Z][A-Z_]*\b", r"_\g<0>_", usage[len(command):]))
+    return "++\n".join(lines) + "\n"
+
+
 def main(hawser, source):
     where, rows = "", {}
     with open(source, encoding="utf-8") as f:
-        for line in f:
+        text = f.read()
+        for line in text.splitlines(keepends=True):
+            if line == "@commands\n":
+                print(list_commands(hawser, text), end="")
+                continue
             head = re.match(r"## (?:hawser ([a-z-]+)|Common options)", line)
             if head:
                 where = line[3:].strip()

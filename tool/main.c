@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser: one table of subcommands drives dispatch, help and the guess at what was meant. */
+#include "tool/build.h"
 #include "tool/tool.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static const struct command {
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
     {"drill", cmd_drill, "take a NIC away under load, and say what that cost"},
     {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
+    {"bugreport", cmd_bugreport, "what a report of a fault should have, without secrets"},
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
 };
 
@@ -146,7 +148,7 @@ int main(int argc, char **argv)
         print_list(stdout);
         rc = TOOL_OK;
     } else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-        printf("hawser %s\n", hawser_version());
+        build_print(stdout);
         rc = TOOL_OK;
     } else if (strcmp(argv[1], "complete") == 0) {
         rc = complete_words(argc - 1, argv + 1);

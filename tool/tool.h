@@ -32,6 +32,7 @@ int cmd_nixl(int argc, char **argv);
 int cmd_sandbox(int argc, char **argv);
 int cmd_oci_hook(int argc, char **argv);
 int cmd_verbs(int argc, char **argv);
+int cmd_bugreport(int argc, char **argv);
 
 /* "hawser bench: <text>" and where the help is, on stderr. Returns TOOL_USAGE. */
 int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);

@@ -2,10 +2,10 @@
 /* The HTML report: well-formed from any measurements, clear refusals of anything else. */
 #include "tests/tap.h"
 
+#include "tool/page/svg.h"
 #include "tool/report/report.h"
 #include "tool/report/report_data.h"
 #include "tool/report/report_text.h"
-#include "tool/report/svg.h"
 
 #include <ctype.h>
 #include <sys/stat.h>

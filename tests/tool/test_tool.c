@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tool's parsers, its messages and its bookkeeping. */
 #include "tests/tap.h"
+#include "tool/bugreport/mask.h"
 #include "tool/common.h"
 #include "tool/load/buffer.h"
 #include "tool/load/stats.h"
@@ -387,8 +388,23 @@ static void numbers(void)
     ok(tp_seed(1, 0) != tp_seed(1, 1) && tp_seed(1, 1) != tp_seed(2, 0) && tp_seed(0, 0) != 0, "seeds differ");
 }
 
+static void masks(void)
+{
+    static const char text[] =
+        "10.0.0.1 10.0.0.2:20000, [fd00::1]:5 10.0.0.1. 02:42:ac:11:00:02 127.0.0.1 at 21:18:04 on vm, devmem\n"
+        "0000:3b:00.0 version 1.0.0 vm-2 198.18.0.1/24";
+    char *out = mask_addresses(text, "vm");
+    is_str(out,
+           "<address-1> <address-2>:20000, [<address-3>]:5 <address-1>. <address-4> 127.0.0.1 at 21:18:04 on <host>, "
+           "devmem\n"
+           "0000:3b:00.0 version 1.0.0 vm-2 <address-5>/24",
+           "addresses and the host's name are masked, and nothing else");
+    free(out);
+}
+
 int main(void)
 {
+    masks();
     sizes();
     hosts();
     keys();

@@ -155,6 +155,28 @@ def reports(tmp):
     s.stop()
 
 
+def bugreport(tmp):
+    secret = "s3cr3t-0123456789abcdef"
+    for name in "job.key", ".ssh/id_ed25519", "hawser.key":
+        (tmp / name).parent.mkdir(exist_ok=True)
+        (tmp / name).write_text(secret + "\n")
+    env = {**os.environ, "HOME": str(tmp), "HAWSER_CHANNELS": "7", "HAWSER_KEY": secret, "HAWSER_SECRET_FILE": secret, "NCCL_TOKEN": secret,
+           "AWS_SECRET_ACCESS_KEY": secret, "NCCL_SOCKET_IFNAME": secret, "NCCL_NET_PLUGIN": secret, "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": secret}
+    texts = []
+    for more in [], ["--mask-addresses"], ["--out", tmp / "bug.txt"]:
+        r = subprocess.run([os.path.abspath(HAWSER), "bugreport", *more], capture_output=True, text=True, timeout=60, env=env, cwd=tmp)
+        text = (tmp / "bug.txt").read_text() if "--out" in more else r.stdout
+        texts.append(text)
+        ok(r.returncode == 0 and secret not in text + r.stdout + r.stderr and "AWS_SECRET" not in text and "\nNCCL_TOKEN\n" in text and
+           "HAWSER_CHANNELS=7" in text, f"bugreport {' '.join(map(str, more))}: no secret of environment or files", r)
+    ok(os.uname().release in texts[0] and "hawser doctor" in texts[0] and "passed" in texts[0] and "by gcc" in texts[0] + "by clang",
+       "kernel, build and doctor's result", texts[0])
+    addresses = set(re.findall(r"inet6? ([0-9a-f.:]+)", subprocess.run(["ip", "-o", "addr"], capture_output=True, text=True).stdout)) - {"127.0.0.1", "::1"}
+    ok(not [a for a in addresses if a in texts[1]] and f"host: {os.uname().nodename}" not in texts[1], "--mask-addresses has none of this host's", texts[1])
+    r = run("--version")
+    ok(re.match(r"hawser \d+\.\d+\.\d+\ncommit: ", r.stdout) and "glibc: built with" in r.stdout, "--version tells how it was built", r)
+
+
 def list_tables():
     """Each command, or command and action, with its --help."""
     for command in re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.M):
@@ -220,6 +242,7 @@ with tempfile.TemporaryDirectory() as d:
     interrupted(pathlib.Path(d))
     errors(pathlib.Path(d))
     letters()
+    bugreport(pathlib.Path(d))
     reports(pathlib.Path(d))
     measures(pathlib.Path(d))
 sys.exit(done())

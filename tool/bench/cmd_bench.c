@@ -240,11 +240,13 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
 static void show_bench_progress(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes)
 {
     const struct bench *b = arg;
+    const double GBps = seconds > 0 ? (double)bytes / 1e9 / seconds : 0;
     if (b->duration_ms)
-        output_progress("%s: %" PRIu64 " operations, %.1f of %.1f s, %.3f GB", b->what, done, seconds,
-                        (double)b->duration_ms / 1e3, (double)bytes / 1e9);
+        output_progress("%s: %.1f of %.1f s, %.3f GB, %.2f GB/s, %.1f Gbit/s", b->what, seconds,
+                        (double)b->duration_ms / 1e3, (double)bytes / 1e9, GBps, 8 * GBps);
     else
-        output_progress("%s: %" PRIu64 " of %" PRIu64 " operations, %.3f GB", b->what, done, of, (double)bytes / 1e9);
+        output_progress("%s: %" PRIu64 " of %" PRIu64 " operations, %.3f GB, %.2f GB/s, %.1f Gbit/s", b->what, done, of,
+                        (double)bytes / 1e9, GBps, 8 * GBps);
 }
 
 static void print_host_bench_head(struct bench *b)

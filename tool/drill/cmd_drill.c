@@ -180,11 +180,12 @@ static int tick(void *arg, uint64_t now)
 {
     struct drill *d = arg;
     double passed = (double)(now - d->load.start) / 1e9;
+    const double GBps = passed > 0 ? (double)(d->load.ops * d->load.size) / 1e9 / passed : 0;
     if (d->take) {
-        output_progress("%" PRIu64 " of %" PRIu64 " faults, %.1f s", d->taken, d->faults, passed);
+        output_progress("%" PRIu64 " of %" PRIu64 " faults, %.1f s, %.2f GB/s", d->taken, d->faults, passed, GBps);
         return step_faults(d, now);
     }
-    output_progress("%.1f of %.1f s", passed, (double)d->duration_ms / 1e3);
+    output_progress("%.1f of %.1f s, %.2f GB/s", passed, (double)d->duration_ms / 1e3, GBps);
     return now >= d->load.start + d->duration_ms * HW_MS;
 }
 

@@ -412,7 +412,7 @@ static int parse_out(void *args, const char *text)
 int cmd_demo(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_CALL("out", 'o', "DIR", parse_out, "where result.jsonl and report.html go (default build/demo)"), {0}};
+        OPT_CALL("out", 'o', "DIR", parse_out, "where result.jsonl and report.html go (default hawser-demo)"), {0}};
     static const struct opts o = {
         .cmd = "demo",
         .args = "[--out DIR]",
@@ -420,7 +420,7 @@ int cmd_demo(int argc, char **argv)
                  "plain\nsockets, then takes a NIC down in the middle of a drill and brings it back. About a "
                  "minute.",
         .rows = rows};
-    struct demo_args a = {.dir = "build/demo"};
+    struct demo_args a = {.dir = "hawser-demo"};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : run_demo(a.dir);
 }

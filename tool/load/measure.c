@@ -445,7 +445,8 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
     bool ping = m->plan.op == TP_PINGPONG;
     double start = m->clocked, limit = duration_ms ? (double)duration_ms / 1e3 : 0;
     uint64_t done = 0;
-    double before = sum->seconds;
+    const double before = sum->seconds;
+    const uint64_t bytes = sum->bytes;
     if (m->record && m->n_names == 0) {
         nic_state(m, m->clocked); /* the first look has no rate yet */
         m->mark = (struct measure_mark){.bytes = count_nic_bytes(m)};
@@ -466,7 +467,7 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
             return rc;
         done += k;
         if (m->progress)
-            m->progress(m->progress_arg, done, iters, sum->seconds - before, sum->bytes);
+            m->progress(m->progress_arg, done, iters, sum->seconds - before, sum->bytes - bytes);
         if (k == 0)
             break;
     }

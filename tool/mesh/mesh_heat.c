@@ -3,7 +3,7 @@
 
 #include "tool/load/stats.h"
 #include "tool/mesh/mesh_out.h"
-#include "tool/report/svg.h"
+#include "tool/page/svg.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "tool/mesh/mesh_heat.h"
 #include "tool/page/page.h"
-#include "tool/report/svg.h"
+#include "tool/page/svg.h"
 #include "tool/report/report_text.h"
 
 #include <inttypes.h>

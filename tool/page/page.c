@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/page/page.h"
 
-#include "tool/report/svg.h"
+#include "tool/page/svg.h"
 
 #include <arpa/inet.h>
 #include <math.h>
@@ -61,7 +61,8 @@ static const char style[] =
     ".said{margin:8px 0 0;padding:10px 12px;overflow-x:auto;background:var(--bg);border:1px solid var(--rule);"
     "border-radius:8px;font:12px/1.4 ui-monospace,\"DejaVu Sans Mono\",Menlo,Consolas,monospace;white-space:pre}"
     "h1+.cards,h1+.sheet{margin-top:14px}.run td:first-child{white-space:nowrap}"
-    ".run td+td,.run th{white-space:normal;vertical-align:top;overflow-wrap:anywhere}.w{white-space:normal;min-width:16em}"
+    ".run td+td,.run "
+    "th{white-space:normal;vertical-align:top;overflow-wrap:anywhere}.w{white-space:normal;min-width:16em}"
     ".proof{margin:0;padding-left:20px}.warn{color:var(--warn)}\n"
     "@media(max-width:640px){main{padding:16px 10px 28px}h1{font-size:20px}.cards{gap:8px;"
     "grid-template-columns:1fr 1fr}.card{padding:8px 10px}.card dd{font-size:20px}figure{overflow-x:auto;padding:12px}"

@@ -3,6 +3,7 @@
 
 #include "mem/cuda.h"
 #include "net/sysfs.h"
+#include "tool/build.h"
 #include "tool/peer/reach.h"
 #include "tool/tool.h"
 
@@ -20,7 +21,7 @@ void run_note(struct run *r)
         (void)strftime(r->date, sizeof r->date, "%Y-%m-%d %H:%M:%S %z", &tm);
     if (gethostname(r->host, sizeof r->host - 1) < 0)
         r->host[0] = 0;
-    snprintf(r->build, sizeof r->build, "%s", hawser_version());
+    snprintf(r->build, sizeof r->build, "%s", build_name());
     r->argc = tool_argc;
     r->argv = tool_argv;
     int root = hw_root_open("/");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/report/report_plot.h"
+#include "tool/page/svg.h"
 #include "tool/report/report_text.h"
-#include "tool/report/svg.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The node drawn: a box for each NUMA node, GPUs above, NICs below, a line for each NIC that serves a GPU. */
-#include "tool/report/svg.h"
+#include "tool/page/svg.h"
 #include "tool/topo/topo.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/report/svg.h"
+#include "tool/page/svg.h"
 
 #include <math.h>
 #include <string.h>
