@@ -548,7 +548,7 @@ struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n)
         if (hw_address_handle_decode(g->pair[k].handle, g->pair[k].handle_len, &to) == 0)
             hw_addr_text(&to, x->remote, sizeof(x->remote));
         if (!g->pair[k].sure)
-            snprintf(x->why, sizeof(x->why), "no answer yet: it is tried on");
+            snprintf(x->why, sizeof(x->why), "no answer yet; attempts go on");
     }
     for (int side = 0; side < 2; side++)
         for (unsigned i = 0; i < (side ? g->in.n_theirs : g->in.n_mine); i++) {

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,6 +26,8 @@
 #define DRILL_RUN  "9s"
 #define DOWN_TEXT  "taken down"
 #define UP_TEXT    "back up"
+#define PROVED     8
+#define COLUMNS    78
 
 static const uint64_t rates[NICS] = {1000000000, 1000000000, 1000000000, 250000000};
 
@@ -32,7 +35,10 @@ struct demo {
     char lab[HW_LAB_NAME_MAX + 1];
     char self[4096];
     const char *dir;
-    char result[4200], second[4200], report[4200], faults[4200];
+    char result[4200], lists[4200], second[4200], report[4200], faults[4200];
+    char proved[PROVED][400]; /* what the run has shown */
+    size_t n_proved;
+    struct run run;
     bool up;
     pid_t serve, bench;
     int serve_out;
@@ -184,6 +190,15 @@ static int run_clean_benchmark(struct demo *d)
     return rc < 0 ? rc : end_bench(d);
 }
 
+static int run_list_benchmark(struct demo *d)
+{
+    const char *const extra[] = {"--blocks", "1x64MiB,1024x64KiB", "--duration", "1s", "--json", d->lists, NULL};
+    printf("\nThe same 64 MiB in one piece, and as a list of 1,024 scattered pieces, as a KV cache has them:\n");
+    fflush(stdout);
+    int rc = start_client(d, "bench", extra);
+    return rc < 0 ? rc : end_bench(d);
+}
+
 static int run_fault_drill(struct demo *d)
 {
     const char *const extra[] = {"--duration", DRILL_RUN, "--marks", d->faults, "--json", d->second, NULL};
@@ -276,43 +291,84 @@ static double count_lost(const json_t *row)
     return lost;
 }
 
+/* Notes a sentence, and prints it in lines of COLUMNS. */
+__attribute__((format(printf, 2, 3))) static void prove(struct demo *d, const char *fmt, ...)
+{
+    char *text = d->proved[HW_MIN(d->n_proved, (size_t)PROVED - 1)];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof d->proved[0], fmt, ap);
+    va_end(ap);
+    d->n_proved += d->n_proved < PROVED;
+    size_t column = 0;
+    for (const char *at = text; *at;) {
+        const size_t n = strcspn(at, " ");
+        if (column + n + 1 > COLUMNS) {
+            putchar('\n');
+            column = 0;
+        }
+        column += (size_t)printf("%s%.*s", column ? " " : at == text ? "- " : "  ", (int)n, at);
+        at += n + (at[n] == ' ');
+    }
+    putchar('\n');
+}
+
+static void add_checked(const json_t *rows, double *verified, double *bad)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        *verified += get_result_number(row, "verified_bytes");
+        *bad += get_result_number(row, "bad_bytes");
+    }
+}
+
 static int check_demo_results(struct demo *d)
 {
     json_auto_t *first = read_lines(d->result);
-    json_auto_t *second = first ? read_lines(d->second) : NULL;
-    json_t *row;
+    json_auto_t *lists = first ? read_lines(d->lists) : NULL;
+    json_auto_t *second = lists ? read_lines(d->second) : NULL;
     double total = 0, verified = 0, bad = 0;
-    size_t i;
     if (!second)
         return -EIO;
-    for (i = 0; i < NICS; i++)
+    for (size_t i = 0; i < NICS; i++)
         total += (double)rates[i] / 8e9;
-    json_array_foreach(first, i, row)
-    {
-        verified += get_result_number(row, "verified_bytes");
-        bad += get_result_number(row, "bad_bytes");
-    }
-    row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
+    add_checked(first, &verified, &bad);
+    add_checked(lists, &verified, &bad);
+    add_checked(second, &verified, &bad);
+    const json_t *row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
     const json_t *hit = json_array_get(second, 0);
     const json_t *fault = json_array_get(json_object_get(hit, "drill"), 0);
     double down = fault_time(hit, DOWN_TEXT), up = fault_time(hit, UP_TEXT), lost = count_lost(hit);
     double back = get_result_number(fault, "back_ms"), longest = get_result_number(fault, "longest_ms");
     double before = victim_rate(hit, 0, down), during = victim_rate(hit, down + 0.3, up);
     double after = victim_rate(hit, up + 1, INFINITY), best = get_result_number(row, "GBps");
-    bad += get_result_number(hit, "bad_bytes");
-    verified += get_result_number(hit, "verified_bytes");
-    printf("\nIn short:\n"
-           "  64 MiB transfers over four NICs reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together;\n"
-           "  plain sockets over the same NICs and memory %.3f GB/s, so hawser is at %.2f of them.\n"
-           "  eth%d went down at %.1f s and came back at %.1f s: it carried %.3f GB/s before, %.3f while it was down\n"
-           "  and %.3f after; %.0f channels died, no transfer failed. Goodput was back at 90 %% of what the other\n"
-           "  NICs carry after %.0f ms, the longest write took %.0f ms, and %.1f MiB were sent again.\n"
-           "  %.2f GB were checked byte by byte, %.0f bytes were wrong.\n",
-           best, 100 * best / total, total, get_result_number(row, "raw_GBps"), get_result_number(row, "ratio_raw"),
-           VICTIM, down, up, before, during, after, lost, back, longest,
-           get_result_number(hit, "retaken_bytes") / (1 << 20), verified / 1e9, bad);
+    double one = get_result_number(json_array_get(lists, 0), "GBps");
+    double many = get_result_number(json_array_get(lists, 1), "GBps");
+    printf("\nIn short:\n");
+    prove(d, "Every byte was right: %.2f GB were compared with what was sent, %.0f bytes differed.", verified / 1e9,
+          bad);
+    prove(d, "Four NICs are one: transfers of 64 MiB reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together.", best,
+          100 * best / total, total);
+    prove(d, "Plain sockets over the same NICs and memory reached %.3f GB/s: hawser is at %.2f of them.",
+          get_result_number(row, "raw_GBps"), get_result_number(row, "ratio_raw"));
+    prove(d, "A list of 1,024 scattered pieces of 64 KiB moved at %.3f GB/s, one piece of 64 MiB at %.3f: %.2f of it.",
+          many, one, many / one);
+    prove(d,
+          "A lost NIC costs no transfer: eth%d carried %.3f GB/s, went down at %.1f s, carried %.3f, came back at %.1f "
+          "s and "
+          "carried %.3f again; %.0f channels died, no transfer failed.",
+          VICTIM, before, down, during, up, after, lost);
+    prove(d,
+          "The gap: goodput was back at 90 %% of what the other NICs carry after %.0f ms, the longest write took %.0f "
+          "ms, and "
+          "%.1f MiB were sent again.",
+          back, longest, get_result_number(hit, "retaken_bytes") / (1 << 20));
     if (!(bad == 0) || !(verified > 0))
         return hw_fail(-EIO, "the data did not arrive right, or was not checked");
+    if (!(many > 0) || !(one > 0))
+        return hw_fail(-EIO, "the lists were not measured");
     if (!(lost > 0) || isnan(down) || isnan(up))
         return hw_fail(-EIO, "no channel died: the fault did not hit the transfer");
     if (isnan(back))
@@ -322,10 +378,10 @@ static int check_demo_results(struct demo *d)
     return 0;
 }
 
-/* The second file's line joins the first file. */
-static int append_fault_results(struct demo *d)
+/* The lines of another file join the first one. */
+static int append_results(struct demo *d, const char *path)
 {
-    FILE *from = fopen(d->second, "re"), *to = fopen(d->result, "ae");
+    FILE *from = fopen(path, "re"), *to = fopen(d->result, "ae");
     char buf[65536];
     size_t n;
     bool good = from && to;
@@ -337,10 +393,24 @@ static int append_fault_results(struct demo *d)
     if (to && fclose(to) != 0)
         good = false;
     if (!good)
-        return hw_fail(-EIO, "joining %s to %s: %s", d->second, d->result, strerror(errno));
-    unlink(d->second);
-    unlink(d->faults);
+        return hw_fail(-EIO, "joining %s to %s: %s", path, d->result, strerror(errno));
+    unlink(path);
     return 0;
+}
+
+static int write_demo_report(struct demo *d)
+{
+    const char *sentence[PROVED + 1] = {0};
+    for (size_t i = 0; i < d->n_proved; i++)
+        sentence[i] = d->proved[i];
+    run_note(&d->run);
+    const struct report_frame frame = {.run = &d->run, .title = "hawser demo", .proved = sentence};
+    int rc = append_results(d, d->lists);
+    if (rc == 0)
+        rc = append_results(d, d->second);
+    if (rc == 0)
+        unlink(d->faults);
+    return rc < 0 ? rc : report_html(d->result, d->report, &frame);
 }
 
 static int run_demo_benchmarks(struct demo *d)
@@ -353,7 +423,7 @@ static int run_demo_benchmarks(struct demo *d)
     int rc = make_result_dirs(d->dir);
     if (rc < 0)
         return rc;
-    const char *const old[] = {d->result, d->second, d->report, d->faults};
+    const char *const old[] = {d->result, d->lists, d->second, d->report, d->faults};
     for (size_t i = 0; i < HW_ARRAY_LEN(old); i++)
         unlink(old[i]); /* a report must be this run's */
     remove_stale_labs();
@@ -364,6 +434,8 @@ static int run_demo_benchmarks(struct demo *d)
     if (rc < 0 || (rc = start_serve(d)) < 0)
         return rc;
     rc = run_clean_benchmark(d);
+    if (rc == 0)
+        rc = run_list_benchmark(d);
     return rc < 0 ? rc : run_fault_drill(d);
 }
 
@@ -376,6 +448,7 @@ static int run_demo(const char *dir)
     d->serve_out = -1;
     snprintf(d->lab, sizeof d->lab, "demo-%d", (int)getpid());
     snprintf(d->result, sizeof d->result, "%s/result.jsonl", dir);
+    snprintf(d->lists, sizeof d->lists, "%s/lists.jsonl", dir);
     snprintf(d->second, sizeof d->second, "%s/fault.jsonl", dir);
     snprintf(d->report, sizeof d->report, "%s/report.html", dir);
     snprintf(d->faults, sizeof d->faults, "%s/faults.txt", dir);
@@ -389,8 +462,7 @@ static int run_demo(const char *dir)
     hw_close(&d->serve_out);
     if (d->up && hw_lab_down(d->lab) < 0)
         rc = -(exit = tool_fail("demo", "%s", hw_error()));
-    if (rc == 0 && ((rc = check_demo_results(d)) < 0 || (rc = append_fault_results(d)) < 0 ||
-                    (rc = report_html(d->result, d->report, NULL)) < 0))
+    if (rc == 0 && ((rc = check_demo_results(d)) < 0 || (rc = write_demo_report(d)) < 0))
         exit = tool_fail("demo", "%s", hw_error());
     if (rc == 0)
         printf("  Results: %s\n  Report:  %s\n  (%.0f s; the lab is gone)\n", d->result, d->report,
@@ -417,7 +489,8 @@ int cmd_demo(int argc, char **argv)
         .cmd = "demo",
         .args = "[--out DIR]",
         .about = "Makes a lab of two nodes on this machine, measures verified transfers between them beside "
-                 "plain\nsockets, then takes a NIC down in the middle of a drill and brings it back. About a "
+                 "plain\nsockets, in one piece and as lists, then takes a NIC down in the middle of a drill and brings "
+                 "it back. About a "
                  "minute.",
         .rows = rows};
     struct demo_args a = {.dir = "hawser-demo"};

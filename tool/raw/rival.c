@@ -11,10 +11,22 @@
 #define WARMUP      (16ull << 20)
 #define WARMUP_CALL 1000
 
+/* Which paths hawser has now: a NIC may have come later than the session, or have gone, and who is compared must have
+ * the same. */
+static void learn_paths(struct rival *v)
+{
+    struct session_path path[TP_MAX_PATHS];
+    const size_t n = session_paths(v->s, path, TP_MAX_PATHS);
+    if (n == 0)
+        return;
+    memcpy(v->path, path, n * sizeof *path);
+    v->n_paths = n;
+}
+
 int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs)
 {
     *v = (struct rival){.s = s, .knobs = knobs};
-    v->n_paths = session_paths(s, v->path, TP_MAX_PATHS);
+    learn_paths(v);
     return v->n_paths ? 0
                       : hw_fail(-ENODEV, "no channel to %s says which addresses it uses", hawser_peer_name(s->peer));
 }
@@ -61,6 +73,7 @@ int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t ite
                             .message = HW_MIN(m->plan.size, (uint64_t)RAW_MESSAGE),
                             .duration_ms = duration_ms,
                             .knobs = v->knobs};
+    learn_paths(v);
     if (m->plan.size == 0)
         return hw_fail(-EINVAL, "plain sockets cannot carry messages of 0 bytes");
     if (!duration_ms)

@@ -17,7 +17,8 @@ struct rival_result {
     char congestion[16]; /* of this side's sockets */
 };
 
-/* Learns the paths from the session's channels. knobs: the session's, which live on. -ENODEV where there are none. */
+/* Learns the paths from the session's channels, and again before each run. knobs: the session's, which live on. -ENODEV
+ * where there are none. */
 int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs);
 /* One run of `streams` streams a path over m's memory: as many bytes as iters operations move, or for duration_ms. */
 int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t iters, uint64_t duration_ms,

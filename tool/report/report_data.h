@@ -35,6 +35,7 @@ enum rep_num {
     REP_RECOVERED,
     REP_MEAN,
     REP_OPS,
+    REP_BLOCKS,
     REP_GBITS, /* 8 times REP_GBPS */
     REP_NUMS
 };

@@ -29,6 +29,7 @@ static const char *const num_key[REP_NUMS] = {
     [REP_RECOVERED] = "recovered_channels",
     [REP_MEAN] = "mean_us",
     [REP_OPS] = "ops_per_s",
+    [REP_BLOCKS] = "blocks",
     [REP_GBITS] = "Gbps",
 };
 

@@ -97,8 +97,8 @@ void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, 
 {
     bool nics = false, mem = false, counts = false;
     unsigned differ = 0;
-    static const enum rep_num key[] = {REP_CHANNELS, REP_DEPTH, REP_WINDOW};
-    static const char *const word[] = {"channels", "deep", "window"};
+    static const enum rep_num key[] = {REP_BLOCKS, REP_CHANNELS, REP_DEPTH, REP_WINDOW};
+    static const char *const word[] = {"pieces", "channels", "in flight", "window"};
     for (size_t i = 0; i < r->n_row; i++) {
         const struct rep_row *o = &r->row[i];
         nics |= !is_same_row_text(o->nics, row->nics);
@@ -120,6 +120,10 @@ void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, 
     for (size_t k = 0; k < HW_ARRAY_LEN(key) && at < cap; k++)
         if (differ & 1u << k && !isnan(row->num[key[k]])) {
             char v[40];
+            if (key[k] == REP_BLOCKS && row->num[key[k]] == 1) {
+                at += (size_t)snprintf(buf + at, cap - at, ", one piece");
+                continue;
+            }
             if (key[k] == REP_WINDOW)
                 rep_text_size(row->num[key[k]], v, sizeof(v));
             else
