@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints hawser.1 as scdoc: each @--NAME of its source becomes the option as the tool's own table has it, with its letter and
 the name of its value, so that the page cannot drift from the tool. @--NAME=VALUE picks one where actions differ.
-Usage: options.py HAWSER SOURCE"""
+@DOCDIR@ is
+where documents are installed. Usage: options.py HAWSER SOURCE [DOCDIR]"""
 import re
 import subprocess
 import sys
@@ -53,10 +54,10 @@ def list_commands(hawser, text):
     return "++\n".join(lines) + "\n"
 
 
-def main(hawser, source):
+def main(hawser, source, docdir="/usr/share/doc/hawser"):
     where, rows = "", {}
     with open(source, encoding="utf-8") as f:
-        text = f.read()
+        text = f.read().replace("@DOCDIR@", docdir)
         for line in text.splitlines(keepends=True):
             if line == "@commands\n":
                 print(list_commands(hawser, text), end="")

@@ -32,6 +32,12 @@ def main(root, hawser=None):
                 (root / "man/meson.build").read_text(encoding="utf-8"), re.S)[1]))
     has_none(functions ^ {"hawser_" + x for x in links}, "every function has a link to its page")
 
+    # Whoever reads a page may have no source: it names documents where they are installed, and those that there are.
+    for page in sorted((root / "man").glob("*.scd")):
+        text = page.read_text(encoding="utf-8")
+        has_none(set(re.findall(r"(?<![/A-Za-z0-9@.])(?:docs|examples)/[\w/.-]+[a-z]", text)), f"{page.name} names documents by their whole path")
+        has_none({x for x in re.findall(r"@DOCDIR@/([\w/.-]+?\.(?:md|c))\b", text) if not (root / x).exists()}, f"{page.name} names what is installed")
+
     if hawser:
         sys.path.insert(0, str(root / "man"))
         from options import ROW, read_help, said
