@@ -399,7 +399,7 @@ static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct h
 
 int hw_lab_parse_nic(const char *text, unsigned *nic)
 {
-    const char *at = strncmp(text, "eth", 3) == 0 ? text + 3 : text;
+    const char *at = text + strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"); /* as --names takes */
     unsigned v = 0;
     size_t len = strlen(at);
     bool good = len >= 1 && len <= 2 && !(len == 2 && at[0] == '0');
@@ -408,7 +408,8 @@ int hw_lab_parse_nic(const char *text, unsigned *nic)
         v = v * 10 + (unsigned)(at[i] - '0');
     }
     if (!good || v >= HW_LAB_MAX_NICS)
-        return hw_fail(-EINVAL, "'%s' is no NIC: eth0 to eth%d, or the number alone", text, HW_LAB_MAX_NICS - 1);
+        return hw_fail(-EINVAL, "'%s' is no NIC: a name as `hawser lab list` has it, or the number alone, up to %d",
+                       text, HW_LAB_MAX_NICS - 1);
     *nic = v;
     return 0;
 }

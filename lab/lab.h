@@ -92,7 +92,7 @@ int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec);
 int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out);
 /* "1gbit", "1.5gbit", "none", as hw_lab_parse_rate() reads it. Returns buf. */
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap);
-/* "eth2" or "2" to 2. NICs of other names are told by their number. -EINVAL. */
+/* "eth2", "2", or with another name's letters "enp2", to 2. -EINVAL. */
 int hw_lab_parse_nic(const char *text, unsigned *nic);
 
 struct hw_lab_nic {

@@ -47,7 +47,7 @@ def list_commands(hawser, text):
         if not re.search(rf"^## hawser {command}\b", text, re.M):
             sys.exit(f"options.py: {command} has no section")
         if command == "help":
-            lines.append("*hawser help* [_COMMAND_]")
+            lines.append("*hawser help* [_COMMAND_ [_ACTION_]]")
             continue
         usage = re.match(r"Usage: hawser (.*)", said(hawser, "help", command))[1]
         lines.append("*hawser " + command + "*" + re.sub(r"\b[A-Z][A-Z_]*\b", r"_\g<0>_", usage[len(command):]))

@@ -3,8 +3,10 @@
 #include "tool/build.h"
 #include "tool/tool.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int cmd_help(int argc, char **argv);
 
@@ -32,7 +34,7 @@ static const struct command {
     {"drill", cmd_drill, "take a NIC away under load, and say what that cost"},
     {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
     {"bugreport", cmd_bugreport, "what a report of a fault should have, without secrets"},
-    {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
+    {"help", cmd_help, "this list, `help COMMAND [ACTION]`, or `help knobs`"},
 };
 
 static const struct command *find_tool_command(const char *name)
@@ -73,8 +75,8 @@ static void print_knob(void *arg, const char *name, const char *env, const char 
 
 static int cmd_help(int argc, char **argv)
 {
-    if (argc > 2)
-        return tool_usage(NULL, "help takes one command's name");
+    if (argc > 3)
+        return tool_usage(NULL, "help takes the name of a command, and of an action of it");
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
         print_list(stdout);
         return TOOL_OK;
@@ -89,8 +91,8 @@ static int cmd_help(int argc, char **argv)
     if (!c)
         return refuse_command(argv[1]);
     char help[] = "--help";
-    char *args[] = {argv[1], help, NULL};
-    return c->run(2, args);
+    char *args[] = {argv[1], argc > 2 ? argv[2] : help, argc > 2 ? help : NULL, NULL};
+    return c->run(argc > 2 ? 3 : 2, args);
 }
 
 static int complete_command(bool knobs)
@@ -120,6 +122,13 @@ static int complete_words(int argc, char **argv)
     if (c && c->run == cmd_help)
         return complete_command(true);
     return c ? c->run(n - 1, word) : TOOL_OK;
+}
+
+/* `hawser bench HOST | head`: whoever reads has enough, as where the signal had ended us. */
+static bool is_reader_gone(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
 /* For reports, as it was typed: getopt_long() sorts argv. */
@@ -158,7 +167,10 @@ int main(int argc, char **argv)
         rc = refuse_command(argv[1]);
     }
     /* Output that did not arrive (a full disk, say) is a failure, not a detail. */
+    errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == TOOL_OK)
-        rc = tool_fail(NULL, "standard output could not be written: %s", hw_errno_text(errno));
+        rc = is_reader_gone() ? 128 + SIGPIPE
+                              : tool_fail(NULL, "standard output could not be written%s%s", errno ? ": " : "",
+                                          errno ? hw_errno_text(errno) : "");
     return rc;
 }

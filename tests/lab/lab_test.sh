@@ -64,7 +64,7 @@ exits 2 "exec without a node" "$hawser" lab exec -- true
 exits 2 "exec without --" "$hawser" lab exec a true
 exits 2 "two names for one lab" "$hawser" lab exec --name x y/a -- true
 exits 2 "link neither up nor down" "$hawser" lab link a eth0 sideways
-exits 2 "link of what is no NIC" "$hawser" lab link a wlan0 up
+exits 2 "link of what is no NIC" "$hawser" lab link a wlan up
 exits 0 "down where nothing is" "$hawser" lab down --name "$lab"
 exits 125 "exec in no lab" "$hawser" lab exec "$lab/a" -- true
 says "no lab '$lab'"

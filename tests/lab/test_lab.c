@@ -247,7 +247,9 @@ static void test_parsers(void)
     is_int(hw_lab_parse_rates("1gbit,1gbit", &s), -EINVAL, "two rates for three NICs");
     is_int(hw_lab_parse_rates("1gbit,,1gbit,", &s), -EINVAL, "four rates for three NICs");
     unsigned nic = 99;
-    ok(hw_lab_parse_nic("eth3", &nic) == 0 && nic == 3 && hw_lab_parse_nic("12", &nic) == 0 && nic == 12, "NICs");
+    ok(hw_lab_parse_nic("eth3", &nic) == 0 && nic == 3 && hw_lab_parse_nic("12", &nic) == 0 && nic == 12 &&
+           hw_lab_parse_nic("enp7", &nic) == 0 && nic == 7,
+       "NICs");
     ok(hw_lab_parse_nic("eth", &nic) == -EINVAL && hw_lab_parse_nic("eth32", &nic) == -EINVAL &&
            hw_lab_parse_nic("01", &nic) == -EINVAL && hw_lab_parse_nic("lo", &nic) == -EINVAL &&
            hw_lab_parse_nic("", &nic) == -EINVAL && hw_lab_parse_nic("eth-1", &nic) == -EINVAL,

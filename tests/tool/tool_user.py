@@ -108,6 +108,13 @@ def errors(tmp):
     r = run("bench", "127.0.0.1:1", env={**os.environ, "HAWSER_CHANELS": "4", "HAWSER_NCCL_TUNE": "1", "HAWSER_CHANNELS": "4"})
     ok("HAWSER_CHANELS is set, and no knob; did you mean HAWSER_CHANNELS?" in r.stderr and r.stderr.count("did you mean") == 1,
        "a variable that is nearly a knob's", r)
+    r = run("help", "nccl", "bench")
+    ok(r.returncode == 0 and r.stdout.startswith("Usage: hawser nccl bench"), "help of an action", r)
+    p = start("help", "knobs")
+    p.stdout.close()
+    ok(p.wait(timeout=30) in (141, -13) and "written" not in p.stderr.read(), "a reader that has gone is no error of the output", p.returncode)
+    r = subprocess.run([HAWSER, "help"], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True)
+    ok(r.returncode == 1 and "No space left on device" in r.stderr, "a full disk is", r)
     for what in "bench", "drill":
         r = run(what, "127.0.0.1:1", "--report", tmp / "none" / "x.html")
         ok(r.returncode == 1 and r.stderr == f"hawser {what}: writing {tmp}/none/x.html: No such file or directory\n",
