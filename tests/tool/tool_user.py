@@ -5,6 +5,7 @@ Usage: tool_user.py HAWSER"""
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import socket
@@ -184,6 +185,25 @@ def bugreport(tmp):
     ok(re.match(r"hawser \d+\.\d+\.\d+\ncommit: ", r.stdout) and "glibc: built with" in r.stdout, "--version tells how it was built", r)
 
 
+def progress():
+    """What a terminal sees while a measurement is under way."""
+    s = Serve()
+    for argv in ["bench", s.host, "--size", "1MiB", "--duration", "1s"], ["drill", s.host, "--duration", "4s"]:
+        ours, theirs = pty.openpty()
+        p = subprocess.Popen([HAWSER, *argv], stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        text = ""
+        while True:
+            try:
+                piece = os.read(ours, 4096).decode()
+            except OSError:  # the terminal's other end is closed
+                break
+            text += piece
+        os.close(ours)
+        ok(p.wait(timeout=60) == 0 and re.search(r"\r.*[0-9.]+ of [0-9.]+ s, .*[1-9.]+ GB/s", text), f"{argv[0]}: progress with a rate", text[-500:])
+    s.stop()
+
+
 def list_tables():
     """Each command, or command and action, with its --help."""
     for command in re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.M):
@@ -249,6 +269,7 @@ with tempfile.TemporaryDirectory() as d:
     interrupted(pathlib.Path(d))
     errors(pathlib.Path(d))
     letters()
+    progress()
     bugreport(pathlib.Path(d))
     reports(pathlib.Path(d))
     measures(pathlib.Path(d))
