@@ -49,6 +49,9 @@ static bool is_confirmed(struct series *s, struct mesh_finding *f)
     f->confirmed = series_median(s->room, n) < CONFIRMS * f->limit;
     if (!f->confirmed)
         return false;
+    n = 0; /* the best ones would make it better than it is */
+    for (size_t i = 0; i < m->n_again; i++)
+        n += collect(s, &m->again[i], f, s->room + n);
     for (size_t i = 0; i < m->n_samples; i++)
         n += collect(s, &m->sample[i], f, s->room + n);
     f->ratio = get_ratio(s, series_median(s->room, n));
