@@ -12,6 +12,8 @@
 #define SIGMA      1.4826 /* times the median of deviations: the standard deviation of a normal distribution */
 #define MEDIAN_SD  1.2533 /* times it: the median's own, by the root of the number */
 #define FEW        5.0
+#define TAIL       20
+#define TAIL_LEAST ((size_t)4)
 #define FEW_NODES  6
 #define LEAST_SD   0.004
 #define PORT_LEAST 0.15 /* a NIC is not named for less than that, however quiet the cluster is */
@@ -253,6 +255,19 @@ static double estimate_sigma(double *v, size_t n)
     return HW_MAX(SIGMA * series_median(v, n) * (1 + FEW / (double)n), LEAST_SD);
 }
 
+/* The same from the lower tail, where one in twenty is: of a machine that is busy with something else, it is longer
+ * than the middle tells. v[0..n) is changed. */
+static double estimate_tail(double *v, size_t n)
+{
+    const size_t k = HW_MAX(n / TAIL, TAIL_LEAST);
+    if (n < 4 * k)
+        return 0;
+    const double t = sqrt(-2 * log(((double)k + 0.5) / (double)n));
+    /* the normal distribution's quantile: Abramowitz and Stegun, 26.2.22 */
+    const double z = t - (2.30753 + 0.27061 * t) / (1 + 0.99229 * t + 0.04481 * t * t);
+    return HW_MAX(-series_select(v, n, k), 0.0) / z;
+}
+
 /* Below which logarithm of so many, which scatter by sigma, one is not there by chance. */
 static double get_limit(double sigma, size_t n, double over, double least, double more, enum mesh_kind kind)
 {
@@ -277,11 +292,12 @@ static void compute_limits(struct series *s)
     for (size_t i = 0; i < s->n; i++)
         if (!s->p[i].slow)
             s->room[n++] = series_rest(s, &s->p[i]);
+    const double tail = n ? estimate_tail(s->room, n) : 0;
     double noise = n ? estimate_sigma(s->room, n) : LEAST_SD;
     if (!s->few && n > ports) /* what the effects were fitted to scatters less than what was not */
         noise *= sqrt((double)n / (double)(n - ports));
     ports = 0;
-    s->path_limit = get_limit(noise, n, PATH_OVER, PATH_LEAST, PATH_MORE, s->kind);
+    s->path_limit = get_limit(HW_MAX(noise, tail), n, PATH_OVER, PATH_LEAST, PATH_MORE, s->kind);
     for (unsigned side = 0; side < SIDES; side++)
         for (size_t k = 0; k < s->n_ports; k++)
             if (!isnan(s->effect[side][k]))
