@@ -23,8 +23,8 @@ trap 'rm -rf "$work"' EXIT
 # No documents and translations. What only one installation has, such as machine-id, mmdebstrap leaves out.
 if ! mmdebstrap --variant=minbase --format=tar --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-    --customize-hook='mkdir "$1/work"' --customize-hook="copy-in ${debs[*]} /work" \
-    --customize-hook='chroot "$1" sh -c "apt-get -q -y --no-install-recommends install /work/*.deb"' --customize-hook='rm -r "$1/work"' \
+    --customize-hook='mkdir "$1/packages"' --customize-hook="copy-in ${debs[*]} /packages" \
+    --customize-hook='chroot "$1" sh -c "apt-get -q -y --no-install-recommends install /packages/*.deb"' --customize-hook='rm -r "$1/packages"' \
     "$suite" "$work/root.tar" "$mirror" >"$work/log" 2>&1 </dev/null; then
     tail -n 20 "$work/log" >&2
     echo "image: mmdebstrap failed" >&2

@@ -64,16 +64,16 @@ def find_mirror():
 
 def make_archive(suite, what, contents, hooks, files):
     """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Made anew where contents differ from
-    those of the last time. files: what the hooks find in /work of the tree, which is removed then."""
+    those of the last time. files: what the hooks find in /packages of the tree, which is removed then."""
     CACHE.mkdir(parents=True, exist_ok=True)
     archive, stamp = CACHE / f"{suite}-{what}.tar", CACHE / f"{suite}-{what}.stamp"
     want = hashlib.sha256("\0".join([contents, *hooks]).encode()).hexdigest()
     if archive.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == want:
         return archive
     half = CACHE / f"{suite}-{what}.half"
-    copy = f'mkdir "$1/work" && cp -r {" ".join(shlex.quote(str(f)) for f in files)} "$1/work"' if files else "true"
+    copy = f'mkdir "$1/packages" && cp -r {" ".join(shlex.quote(str(f)) for f in files)} "$1/packages"' if files else "true"
     status, text = run(["mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", "--skip=cleanup/apt", "--dpkgopt=force-unsafe-io", f"--customize-hook={copy}",
-                        *(f"--customize-hook={h}" for h in hooks), '--customize-hook=rm -rf "$1/work"', suite, half, find_mirror()], limit=580)
+                        *(f"--customize-hook={h}" for h in hooks), '--customize-hook=rm -rf "$1/packages"', suite, half, find_mirror()], limit=580)
     if status:
         half.unlink(missing_ok=True)
         raise Missing(f"mmdebstrap {suite}: {(text.strip().splitlines() or ['no output'])[-1]}")

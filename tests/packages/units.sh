@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs as a unit of a booted Debian that has packages in /work: installs them, and starts, reloads, restarts and stops hawser's
+# Runs as a unit of a booted Debian that has packages in /packages: installs them, and starts, reloads, restarts and stops hawser's
 # units. A line "ok - ..." or "not ok - ..." for each point.
 set -u
 apt="apt-get -q -y --no-install-recommends -o APT::Sandbox::User=root"
@@ -31,7 +31,7 @@ pid() { systemctl show -P MainPID "$1"; }
 logged() { journalctl -q -u "$1" --no-pager -o cat; }
 failed() { systemctl list-units --failed --no-legend --plain; }
 
-ok "installs" sh -c "$apt install /work/first/*.deb"
+ok "installs" sh -c "$apt install /packages/first/*.deb"
 ok "systemd finds no fault in the units" systemd-analyze --man=no verify hawserd.service hawser-verbs.service
 
 ok "hawserd is enabled" systemctl is-enabled hawserd
@@ -42,8 +42,8 @@ ok "hawserd has CAP_NET_ADMIN alone" grep -q '^CapEff:\s*0000000000001000$' "/pr
 ok "hawserd's socket is there" test -S /run/hawser/hawserd.sock
 ok "hawserd is seen by the command" sh -c 'hawser devmem status | grep "^hawserd: process"'
 # What is no dma-buf: the answer is an error, and comes from hawserd.
-ok "hawserd answers root" says "is no dma-buf" /work/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
-ok "hawserd refuses others, who are not in its policy" says "policy" setpriv --reuid=65534 --regid=65534 --clear-groups /work/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
+ok "hawserd answers root" says "is no dma-buf" /packages/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
+ok "hawserd refuses others, who are not in its policy" says "policy" setpriv --reuid=65534 --regid=65534 --clear-groups /packages/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
 before=$(pid hawserd)
 ok "hawserd restarts" systemctl restart hawserd
 ok "as another process" fails is "$(pid hawserd)" "$before"
@@ -66,7 +66,7 @@ ok "hawser-verbs reloads" systemctl reload hawser-verbs
 ok "as the same process" is "$(pid hawser-verbs)" "$before"
 
 one=$(pid hawserd)
-ok "an upgrade" sh -c "$apt install /work/second/*.deb"
+ok "an upgrade" sh -c "$apt install /packages/second/*.deb"
 ok "restarts hawserd" fails is "$(pid hawserd)" "$one"
 ok "which is running" systemctl is-active hawserd
 ok "restarts hawser-verbs where it runs" fails is "$(pid hawser-verbs)" "$before"
