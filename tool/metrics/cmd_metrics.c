@@ -48,7 +48,7 @@ static int parse_listen(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("listen", 'l', "ADDR[:PORT]", parse_listen,
+    OPT_CALL("listen", 0, "ADDR[:PORT]", parse_listen,
              "answer GET /metrics on this loopback address until interrupted (port 9420 where none is said)"),
     OPT_TEXT(
         "textfile", 'o', "FILE", struct metrics_args, textfile,
@@ -56,7 +56,7 @@ static const struct opt rows[] = {
     OPT_TIME("interval", 'i', "TIME", struct metrics_args, interval_ms, 1000, 3600000,
              "how often --textfile is written (default 15s)"),
     OPT_FLAG("once", '1', struct metrics_args, once, "write --textfile once"),
-    OPT_TEXT("dir", 'd', "FOLDER", struct metrics_args, dir,
+    OPT_TEXT("dir", 0, "FOLDER", struct metrics_args, dir,
              "look for sockets in this folder alone (knob metrics_dir of the processes)"),
     {0},
 };

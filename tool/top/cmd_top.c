@@ -22,7 +22,7 @@ static const struct opt rows[] = {
     OPT_TIME("interval", 'i', "TIME", struct top_args, interval_ms, 100, 3600000, "how often (default 1s)"),
     OPT_FLAG("once", '1', struct top_args, once, "end after one interval"),
     OPT_FLAG("json", 'j', struct top_args, json, "a line of JSON per interval"),
-    OPT_TEXT("dir", 'd', "FOLDER", struct top_args, dir,
+    OPT_TEXT("dir", 0, "FOLDER", struct top_args, dir,
              "look for sockets in this folder alone (knob metrics_dir of the processes)"),
     {0},
 };
