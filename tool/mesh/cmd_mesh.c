@@ -220,17 +220,17 @@ static int publish(struct mesh_pmix *pmix, uint16_t port)
     return mesh_pmix_put(pmix, text);
 }
 
+/* *h is to be closed, and own freed, once the result is told: that takes time which a launcher that ends the job does
+ * not give. */
 static int lead(const struct mesh_args *a, struct mesh_seat *seat, const struct mesh_place *place, int to,
-                struct mesh *m, struct mesh_findings *f)
+                struct common *own, hawser **h, struct mesh *m, struct mesh_findings *f)
 {
-    struct common own;
     struct mesh_pmix *pmix = NULL;
-    hawser *h = NULL;
     uint16_t port = 0;
     uint32_t rank, size = 0;
-    int rc = mesh_open_control(&a->o, &own, &h);
+    int rc = mesh_open_control(&a->o, own, h);
     if (rc == 0)
-        rc = mesh_listen(h, place, &port);
+        rc = mesh_listen(*h, place, &port);
     if (rc == 0 && !place->n) {
         rc = mesh_pmix_open(&pmix, &rank, &size);
         if (rc == 0)
@@ -241,11 +241,10 @@ static int lead(const struct mesh_args *a, struct mesh_seat *seat, const struct 
         rc = hw_fail(-EPIPE, "rank 0's other process is gone");
     close(to);
     if (rc == 0)
-        rc = mesh_lead(&a->o, seat, h, pmix, m, f);
+        rc = mesh_lead(&a->o, seat, *h, pmix, m, f);
     HW_KEEP_ERROR();
-    mesh_pmix_close(pmix);
-    hawser_close(h);
-    common_free(&own);
+    if (!tool_stop)
+        mesh_pmix_close(pmix);
     return rc;
 }
 
@@ -264,6 +263,8 @@ static int run_rank_0(const struct mesh_args *a, struct mesh_seat *seat, const s
 {
     struct mesh m = {0};
     struct mesh_findings f = {0};
+    struct common own = {0};
+    hawser *h = NULL;
     int pipes[2], code = TOOL_USAGE, rc;
     pid_t parent = getpid(), pid;
     if (pipe(pipes) < 0 || (pid = fork()) < 0)
@@ -275,14 +276,17 @@ static int run_rank_0(const struct mesh_args *a, struct mesh_seat *seat, const s
     close(pipes[0]);
     if (a->agent)
         mesh_follow_starter();
-    rc = lead(a, seat, place, pipes[1], &m, &f);
+    rc = lead(a, seat, place, pipes[1], &own, &h, &m, &f);
     kill(pid, rc < 0 ? SIGTERM : 0);
-    (void)child_reap(&pid, RANK_MS);
     describe_run(a, seat, &m);
     if (rc < 0)
         (void)tool_fail("mesh", "%s", hw_error());
     else
         code = show(a, &m, &f);
+    fflush(stdout);
+    hawser_close(h);
+    common_free(&own);
+    (void)child_reap(&pid, RANK_MS); /* last: a launcher that ends a job soon kills it */
     mesh_findings_free(&f);
     mesh_free(&m);
     return code;

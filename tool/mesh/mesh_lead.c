@@ -17,7 +17,7 @@
 #define KNOCK_MS 1000
 #define EVENTS   64
 #define LEAVE_MS 5000  /* for a rank's last word */
-#define HURRY_MS 300   /* the same, interrupted: a launcher that ends a job soon kills it */
+#define HURRY_MS 500   /* the same, interrupted: a launcher that ends a job soon kills it */
 #define SLACK_MS 20000 /* beyond what an order should take, before a rank that answers nothing is given up */
 #define HOPELESS 3     /* pairs that failed, with different nodes, and none that worked: a node is left out then */
 
@@ -43,7 +43,7 @@ static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state
     hawser_peer_close(r->peer);
     r->peer = NULL;
     r->busy = false;
-    if (!node || r->left || tool_stop) /* interrupted, ranks end together */
+    if (!node || r->left)
         return;
     node->state = state;
     snprintf(node->why, sizeof node->why, "%s", why);
@@ -73,13 +73,15 @@ static int knock(const struct mesh_hello *h)
     return result;
 }
 
-static void note_death(struct lead *l, hawser_peer *p)
+static void note_death(struct lead *l, hawser_peer *p, int result)
 {
     struct lead_rank *r = find_rank(l, p);
     if (!r) {
         hawser_peer_close(p); /* it never said who it is */
         return;
     }
+    if (tool_stop && result == -ESHUTDOWN) /* interrupted, ranks take their leave together */
+        r->left = true;
     switch (knock(&r->hello)) {
     case 0:
         lose_rank(l, r, MESH_SILENT, "its process is there and does not answer");
@@ -153,7 +155,7 @@ static int hear(struct lead *l, int ms)
             note_message(l, &c[i]);
             hawser_data_free(c[i].data);
         } else if (c[i].event == HAWSER_DIED) {
-            note_death(l, c[i].peer);
+            note_death(l, c[i].peer, c[i].result);
             l->busy -= was_busy;
             l->here -= was_here && !l->closed;
             l->leaving -= was_here && l->closed && l->leaving > 0;
@@ -456,7 +458,7 @@ void lead_answer(struct lead *l, struct lead_rank *r, const struct mesh_answer *
     if (a->bad)
         (void)mesh_add_fault(l->m, (uint16_t)from, (uint16_t)to, a->bad, "");
     if (a->status < 0) {
-        if (lead_has(l, from) && l->m->node[to].state == MESH_WELL)
+        if (!tool_stop && lead_has(l, from) && l->m->node[to].state == MESH_WELL)
             note_failure(l, from, to, a->text);
         return;
     }
@@ -523,8 +525,6 @@ int mesh_lead(const struct mesh_options *o, const struct mesh_seat *seat, hawser
         rc = mesh_judge(m, out);
     HW_KEEP_ERROR();
     m->seconds = (double)(hw_now() - start) / 1e9;
-    for (uint32_t i = 0; l.rank && i < l.size; i++)
-        hawser_peer_close(l.rank[i].peer);
     free(l.rank);
     free(l.by_node);
     free(l.failures);
