@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser mesh: is this cluster well? Options, the key, and which process does what. */
 #include "tool/child.h"
-#include "tool/mesh/mesh_hosts.h"
-#include "tool/mesh/mesh_json.h"
-#include "tool/mesh/mesh_out.h"
-#include "tool/mesh/mesh_run.h"
+#include "tool/mesh/run/mesh_hosts.h"
+#include "tool/mesh/run/mesh_run.h"
+#include "tool/mesh/show/mesh_json.h"
+#include "tool/mesh/show/mesh_out.h"
 #include "tool/opts.h"
 
 #include "net/nic.h"

@@ -6,7 +6,7 @@
 #ifndef HW_MESH_H
 #define HW_MESH_H
 
-#include "tool/mesh/mesh_proto.h"
+#include "tool/mesh/run/mesh_proto.h"
 
 #define MESH_WHY     160
 #define MESH_SAMPLES 16000000 /* at most */

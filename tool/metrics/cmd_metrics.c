@@ -51,7 +51,7 @@ static const struct opt rows[] = {
     OPT_CALL("listen", 0, "ADDR[:PORT]", parse_listen,
              "answer GET /metrics on this loopback address until interrupted (port 9420 where none is said)"),
     OPT_TEXT(
-        "textfile", 'o', "FILE", struct metrics_args, textfile,
+        "textfile", 0, "FILE", struct metrics_args, textfile,
         "write this file every --interval until interrupted, whole or not at all; for node_exporter: DIR/hawser.prom"),
     OPT_TIME("interval", 'i', "TIME", struct metrics_args, interval_ms, 1000, 3600000,
              "how often --textfile is written (default 15s)"),

@@ -3,10 +3,10 @@
  * lines, the judge of what needs no statistics, and the comparison with a baseline. */
 #include "tests/tap.h"
 
-#include "tool/mesh/mesh_env.h"
-#include "tool/mesh/mesh_json.h"
-#include "tool/mesh/mesh_out.h"
-#include "tool/mesh/mesh_plan.h"
+#include "tool/mesh/judge/mesh_plan.h"
+#include "tool/mesh/run/mesh_env.h"
+#include "tool/mesh/show/mesh_json.h"
+#include "tool/mesh/show/mesh_out.h"
 
 #include <math.h>
 

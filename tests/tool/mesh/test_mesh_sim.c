@@ -7,8 +7,8 @@
  */
 #include "tests/tap.h"
 
-#include "tool/mesh/mesh_judge.h"
-#include "tool/mesh/mesh_plan.h"
+#include "tool/mesh/judge/mesh_judge.h"
+#include "tool/mesh/judge/mesh_plan.h"
 
 #include <inttypes.h>
 #include <math.h>

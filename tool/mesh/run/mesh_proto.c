@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_proto.h"
+#include "tool/mesh/run/mesh_proto.h"
 
 #include "tool/peer/cursor.h"
 

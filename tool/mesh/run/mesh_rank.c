@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank: serves the others, and measures with them as the lead says. */
-#include "tool/mesh/mesh_run.h"
+#include "tool/mesh/run/mesh_run.h"
 
 #include "net/sysfs.h"
-#include "tool/mesh/mesh_measure.h"
+#include "tool/mesh/run/mesh_measure.h"
 #include "tool/peer/reach.h"
 #include "tool/serve/service.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lead: meets the ranks, has them measure in rounds, and notes what came of it. */
-#include "tool/mesh/mesh_lead.h"
+#include "tool/mesh/run/mesh_lead.h"
 
 #include "tool/peer/session.h"
 #include "tool/report/output.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_env.h"
+#include "tool/mesh/run/mesh_env.h"
 
 #include "base/size.h"
 #include "tool/common.h"

@@ -3,8 +3,8 @@
 #ifndef HW_MESH_LEAD_H
 #define HW_MESH_LEAD_H
 
-#include "tool/mesh/mesh_plan.h"
-#include "tool/mesh/mesh_run.h"
+#include "tool/mesh/judge/mesh_plan.h"
+#include "tool/mesh/run/mesh_run.h"
 
 struct lead_rank {
     hawser_peer *peer; /* NULL: it has not come, or is lost */

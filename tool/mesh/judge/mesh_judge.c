@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_judge.h"
+#include "tool/mesh/judge/mesh_judge.h"
 
 #include <math.h>
 #include <string.h>

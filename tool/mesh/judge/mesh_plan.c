@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The circle method: one node stands still, the others move on by one place each round. */
-#include "tool/mesh/mesh_plan.h"
+#include "tool/mesh/judge/mesh_plan.h"
 
 uint32_t mesh_rounds(uint32_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_pmix.h"
+#include "tool/mesh/run/mesh_pmix.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

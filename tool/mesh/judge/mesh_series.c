@@ -4,7 +4,7 @@
  * the receiver's NIC and the path between them add, plus noise. Medians estimate all of them, so that what is slow does
  * not shift what it is compared with.
  */
-#include "tool/mesh/mesh_series.h"
+#include "tool/mesh/judge/mesh_series.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef HW_MESH_JSON_H
 #define HW_MESH_JSON_H
 
-#include "tool/mesh/mesh_judge.h"
+#include "tool/mesh/judge/mesh_judge.h"
 
 /* -errno of opening or writing. */
 int mesh_write(const struct mesh *m, const struct mesh_findings *f, FILE *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands out of a series, and is not refuted by what was measured again, as findings. */
-#include "tool/mesh/mesh_series.h"
+#include "tool/mesh/judge/mesh_series.h"
 
 #include <math.h>
 #include <string.h>

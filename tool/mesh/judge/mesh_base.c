@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The comparison with another run. */
-#include "tool/mesh/mesh_out.h"
+#include "tool/mesh/show/mesh_out.h"
 
 #include "tool/load/stats.h"
 

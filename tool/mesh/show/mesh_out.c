@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_out.h"
+#include "tool/mesh/show/mesh_out.h"
 
 #include "tool/load/stats.h"
 

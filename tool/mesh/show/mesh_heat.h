@@ -3,7 +3,7 @@
 #ifndef HW_MESH_HEAT_H
 #define HW_MESH_HEAT_H
 
-#include "tool/mesh/mesh_judge.h"
+#include "tool/mesh/judge/mesh_judge.h"
 
 enum heat_order { HEAT_BY_NAME, HEAT_BY_RACK, HEAT_BY_RESULT, HEAT_ORDERS };
 

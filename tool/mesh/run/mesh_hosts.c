@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_hosts.h"
+#include "tool/mesh/run/mesh_hosts.h"
 
 #include "tool/child.h"
-#include "tool/mesh/mesh_env.h"
-#include "tool/mesh/mesh_json.h"
+#include "tool/mesh/run/mesh_env.h"
+#include "tool/mesh/show/mesh_json.h"
 #include "tool/report/output.h"
 #include "tool/tool.h"
 

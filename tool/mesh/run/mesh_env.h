@@ -3,7 +3,7 @@
 #ifndef HW_MESH_ENV_H
 #define HW_MESH_ENV_H
 
-#include "tool/mesh/mesh_proto.h"
+#include "tool/mesh/run/mesh_proto.h"
 
 #define MESH_PORT  20100 /* the first of those that jobs meet at */
 #define MESH_PORTS 8     /* from a job's first port on: the lead takes the first one that is free */

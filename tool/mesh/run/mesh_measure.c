@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_measure.h"
+#include "tool/mesh/run/mesh_measure.h"
 
 #include "tool/load/measure.h"
 #include "tool/tool.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTML report: figures, findings, heat maps of all pairs, a table of nodes. */
-#include "tool/mesh/mesh_out.h"
+#include "tool/mesh/show/mesh_out.h"
 
-#include "tool/mesh/mesh_heat.h"
+#include "tool/mesh/show/mesh_heat.h"
 #include "tool/page/page.h"
 #include "tool/page/svg.h"
 #include "tool/report/report_text.h"

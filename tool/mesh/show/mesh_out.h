@@ -3,7 +3,7 @@
 #ifndef HW_MESH_OUT_H
 #define HW_MESH_OUT_H
 
-#include "tool/mesh/mesh_judge.h"
+#include "tool/mesh/judge/mesh_judge.h"
 
 /* Figures of one kind of samples, of those of all NICs together, or of each NIC's. */
 struct mesh_figures {

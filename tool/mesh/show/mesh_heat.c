@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh_heat.h"
+#include "tool/mesh/show/mesh_heat.h"
 
 #include "tool/load/stats.h"
-#include "tool/mesh/mesh_out.h"
+#include "tool/mesh/show/mesh_out.h"
 #include "tool/page/svg.h"
 
 #include <math.h>

@@ -5,9 +5,9 @@
 #define HW_MESH_RUN_H
 
 #include "tool/common.h"
-#include "tool/mesh/mesh_env.h"
-#include "tool/mesh/mesh_judge.h"
-#include "tool/mesh/mesh_pmix.h"
+#include "tool/mesh/judge/mesh_judge.h"
+#include "tool/mesh/run/mesh_env.h"
+#include "tool/mesh/run/mesh_pmix.h"
 
 struct mesh_options {
     struct common common;

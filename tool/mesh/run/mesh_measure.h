@@ -3,7 +3,7 @@
 #ifndef HW_MESH_MEASURE_H
 #define HW_MESH_MEASURE_H
 
-#include "tool/mesh/mesh_proto.h"
+#include "tool/mesh/run/mesh_proto.h"
 #include "tool/peer/session.h"
 
 /* Connections to one peer, which are kept while orders name the same one. */

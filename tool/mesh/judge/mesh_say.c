@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Findings as sentences. */
-#include "tool/mesh/mesh_judge.h"
+#include "tool/mesh/judge/mesh_judge.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef HW_MESH_SERIES_H
 #define HW_MESH_SERIES_H
 
-#include "tool/mesh/mesh_judge.h"
+#include "tool/mesh/judge/mesh_judge.h"
 
 #define SERIES_PORTS  (TP_MAX_NICS + 1) /* of a node; the last one: all NICs together */
 #define SERIES_GROUPS 512

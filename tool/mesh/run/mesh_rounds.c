@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the lead has the ranks measure: rounds, loads, and once more what stood out. */
-#include "tool/mesh/mesh_lead.h"
+#include "tool/mesh/run/mesh_lead.h"
 #include "tool/report/output.h"
 #include "tool/tool.h"
 
