@@ -57,12 +57,13 @@ def run_receiver(device):
         sender = await_event(context, Event.ARRIVED).peer
         tensors = {name: torch.zeros(shape, dtype=kind, device=device) for name, (shape, kind) in SHAPES.items()}
         synchronize(device)  # or the zeros may come after the bytes
-        keys = {name: context.register(tensor).export(write=True, peer=sender).hex() for name, tensor in tensors.items()}
+        memory = {name: context.register(tensor) for name, tensor in tensors.items()}
+        keys = {name: m.export(write=True, peer=sender).hex() for name, m in memory.items()}
         sender.notify(json.dumps(keys).encode()).wait()
         await_event(context, Event.NOTIFIED)  # every byte is in place, for all streams
         for name, tensor in tensors.items():
             same = torch.equal(tensor, make_content(name).to(device))
-            print(f"{name}: {tensor.nbytes} bytes on {device}, {'verified' if same else 'WRONG'}", flush=True)
+            print(f"{name}: {memory[name].length} bytes on {device}, {'verified' if same else 'WRONG'}", flush=True)
         await_event(context, Event.DIED)  # the sender knows, and has closed
 
 
@@ -73,11 +74,11 @@ def run_sender(host, port, device):
         keys = json.loads(await_event(context, Event.NOTIFIED).data)
         tensors = {name: make_content(name).to(device) for name in SHAPES}
         synchronize(device)  # or the write may be earlier than the content
-        vecs = [(context.register(tensor), 0, tensor.nbytes, hawser.Region(bytes.fromhex(keys[name])), 0)
-                for name, tensor in tensors.items()]
+        memory = {name: context.register(tensor) for name, tensor in tensors.items()}
+        vecs = [(m, 0, m.length, hawser.Region(bytes.fromhex(keys[name])), 0) for name, m in memory.items()]
         begun = time.perf_counter()
         receiver.write(vecs, notification=b"sent", timeout=WAIT).wait()
-        took, moved = time.perf_counter() - begun, sum(tensor.nbytes for tensor in tensors.values())
+        took, moved = time.perf_counter() - begun, sum(m.length for m in memory.values())
         speed = moved / took / 1e9
         print(f"{len(tensors)} tensors, {moved} bytes from {device} in {took * 1e3:.1f} ms, {speed:.2f} GB/s", flush=True)
 
