@@ -20,9 +20,9 @@
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
 #define LOOK_MS   100u /* a connection that was not looked at for longer is taken for one that was acknowledged now */
-#define ALONE_MS                                                                                                     \
-    130u /* without one, and a retransmission in vain, which comes after 100: dead where the peer is heard elsewhere \
-          */
+/* Without an acknowledgement, and after a retransmission in vain, which comes after 100: dead where the peer is heard
+ * elsewhere. */
+#define ALONE_MS 130u
 
 static void set_int(int fd, int level, int name, int value)
 {
