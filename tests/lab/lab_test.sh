@@ -47,7 +47,7 @@ exits 2 "a bad rate" "$hawser" lab up --name "$lab" --rate 12parsecs
 says "'12parsecs'"
 exits 2 "too few rates" "$hawser" lab up --name "$lab" --rate 1gbit,1gbit
 says "2 rates for 4 NICs"
-exits 2 "too many nodes" "$hawser" lab up --name "$lab" --nodes 27
+exits 2 "too many nodes" "$hawser" lab up --name "$lab" --nodes 65
 exits 2 "NICs that are no number" "$hawser" lab up --name "$lab" --nics four
 exits 2 "too many numbers of NICs" "$hawser" lab up --name "$lab" --nics 1,2,3
 exits 2 "a strange fabric" "$hawser" lab up --name "$lab" --fabric mesh

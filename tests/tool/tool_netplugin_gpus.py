@@ -89,7 +89,7 @@ def direct(r, op, n_gpus):
 
 def there(r):
     """(GB into device memory, GB copied by a CPU) on the serving side, summed over its NICs, as the table has it."""
-    got = re.findall(r"there \S+ .*\n.*rx (\S+) GB into it, (\S+) GB copied", r.stdout)
+    got = re.findall(r"there \S+ .*\n.*device memory, (\S+) GB into it,\s+(\S+) GB copied", r.stdout)
     return sum(float(a) for a, _ in got), sum(float(b) for _, b in got)
 
 

@@ -147,7 +147,7 @@ def use(python, folder):
     ok(good, "README's script of 30 lines moves and checks data between two processes", text)
     hawser = python.parent / "hawser"
     status, text = run(hawser, "--version")
-    ok(status == 0 and re.fullmatch(r"hawser \d+\.\d+\.\d+\n", text), "the command runs", text)
+    ok(status == 0 and re.match(r"hawser \d+\.\d+\.\d+\n", text), "the command runs", text)
     status, text = run(hawser, "topo")
     ok(status == 0, "hawser topo", text)
     status, text = run(hawser, "bench")

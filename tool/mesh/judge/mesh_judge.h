@@ -7,7 +7,7 @@
 #ifndef HW_MESH_JUDGE_H
 #define HW_MESH_JUDGE_H
 
-#include "tool/mesh/mesh.h"
+#include "tool/mesh/data/mesh.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 #ifndef HW_MESH_HOSTS_H
 #define HW_MESH_HOSTS_H
 
-#include "tool/mesh/mesh.h"
+#include "tool/mesh/data/mesh.h"
 
 struct mesh_hosts {
     const char *file, *ssh, *remote;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/mesh.h"
+#include "tool/mesh/data/mesh.h"
 
 #include <math.h>
 #include <stdio.h>
