@@ -67,8 +67,9 @@ bench() { # OPTIONS: two channels, 4 MB
 devmem_gb() { # here|there tx|rx|copied
     awk -v side="$1" -v what="$2" '
         $1 == "here" || $1 == "there" { at = $1 }
-        $1 == "devmem:" && at == side {
-            v["tx"] = $3; v["rx"] = $9; v["copied"] = $13
+        $1 == "devmem:" && at == side { v["tx"] = $2; v["rx"] = $7; more = 1; next }
+        more { # the line goes on
+            v["copied"] = $1; more = 0
             print v[what] * 1e6; found = 1 }
         END { if (!found) print 0 }' /tmp/run.log
 }
@@ -83,7 +84,7 @@ straight() { # N: so many lines say that all of it was put into its GPU's memory
     [ "$(grep -c 'device path 100.00 %, staged 0.00 %, copied 0.00 %' /tmp/run.log)" = "$1" ] &&
         [ "$(grep -c 'device path' /tmp/run.log)" -le $(($1 + 1)) ] # with the heading
 }
-agrees() { grep -q "the NIC's own count: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
+agrees() { grep -q "the NIC's own count, rx_devmem_pkts: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
 falls_back() { # WORDS: a transfer goes well all the same, and says this
     bench || return 1
     grep -q "no devmem, plain tcp instead: .*$1" /tmp/serve.log

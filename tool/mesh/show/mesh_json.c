@@ -212,7 +212,7 @@ static int read_nic(const json_t *o, struct mesh_node *n)
 
 static int read_node(const json_t *o, struct mesh *m)
 {
-    uint64_t i, rank;
+    uint64_t i = 0, rank = 0;
     char state[16];
     int rc = m->n ? get_number(o, "node", m->n - 1, &i) : hw_fail(-EINVAL, "a node before the run");
     if (rc < 0 || (rc = get_number(o, "rank", MESH_RANKS - 1, &rank)) < 0)
@@ -241,7 +241,7 @@ static int read_node(const json_t *o, struct mesh *m)
 static int read_sample(const json_t *o, struct mesh *m, bool again)
 {
     const char *kind = json_string_value(json_object_get(o, "kind"));
-    uint64_t from, to, nic = MESH_ALL, to_nic = MESH_ALL;
+    uint64_t from = 0, to = 0, nic = MESH_ALL, to_nic = MESH_ALL;
     struct mesh_sample s = {0};
     for (unsigned k = 1; k < MESH_KINDS && kind; k++)
         if (strcmp(mesh_kind_name(k), kind) == 0)
@@ -267,7 +267,7 @@ static int read_sample(const json_t *o, struct mesh *m, bool again)
 
 static int read_failure(const json_t *o, struct mesh *m)
 {
-    uint64_t from, to, bad;
+    uint64_t from = 0, to = 0, bad = 0;
     char text[MESH_WHY];
     int rc = m->n ? get_number(o, "from", m->n - 1, &from) : hw_fail(-EINVAL, "a failure before the run");
     if (rc < 0 || (rc = get_number(o, "to", m->n - 1, &to)) < 0 ||
