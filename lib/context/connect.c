@@ -224,7 +224,7 @@ static int agree_on_rails(struct hw_connect *c, const uint8_t *offer, size_t len
         rc = hw_pairing_run(g, c->deadline);
     if (rc == 0)
         rc = hw_pairing_prefer(g, c->prefer);
-    if (rc >= 0) {
+    if (rc >= 0 && g) {
         unsigned spares = (unsigned)HW_MIN(rc, SPARES_MAX);
         g->n_pairs -= (unsigned)rc - spares;
         rc = hw_setup_choose(p, g, spares, c->o.channels ? c->o.channels : h->k.channels, out);

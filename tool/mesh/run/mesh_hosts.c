@@ -49,9 +49,16 @@ static bool is_plain(const char *word)
     return *word && *word != '-' && strspn(word, PLAIN) == strlen(word);
 }
 
-static int read_host(struct starter *s, char *line)
+static void free_host(struct host *h)
 {
-    struct host h = {.in = -1, .out = -1};
+    free(h->name);
+    free(h->rack);
+    free(h->addr);
+}
+
+/* The words of a line into h, to be freed whatever is returned. */
+static int parse_host(struct host *h, char *line)
+{
     for (char *at = line, *word; (word = strsep(&at, " \t\r\n"));) {
         if (!*word)
             continue;
@@ -59,19 +66,33 @@ static int read_host(struct starter *s, char *line)
             break;
         if (!is_plain(word))
             return hw_fail(-EINVAL, "'%s' is no plain word", word);
-        char **to = !h.name                          ? &h.name
-                    : strncmp(word, "rack=", 5) == 0 ? &h.rack
-                    : strncmp(word, "addr=", 5) == 0 ? &h.addr
+        char **to = !h->name                         ? &h->name
+                    : strncmp(word, "rack=", 5) == 0 ? &h->rack
+                    : strncmp(word, "addr=", 5) == 0 ? &h->addr
                                                      : NULL;
         if (!to)
             return hw_fail(-EINVAL, "'%s' is neither rack=NAME nor addr=ADDRESS", word);
-        *to = strdup(to == &h.name ? word : word + 5);
+        free(*to);
+        *to = strdup(to == &h->name ? word : word + 5);
+        if (!*to)
+            return hw_no_memory("'%s'", word);
     }
-    if (!h.name)
-        return 0;
+    return 0;
+}
+
+static int read_host(struct starter *s, char *line)
+{
+    struct host h = {.in = -1, .out = -1};
+    int rc = parse_host(&h, line);
+    if (rc < 0 || !h.name) {
+        free_host(&h);
+        return rc;
+    }
     struct host *more = s->n < MESH_RANKS ? realloc(s->host, (s->n + 1) * sizeof *more) : NULL;
-    if (!more)
+    if (!more) {
+        free_host(&h);
         return hw_fail(-E2BIG, "more than %d hosts", MESH_RANKS);
+    }
     s->host = more;
     s->host[s->n++] = h;
     return 0;
@@ -298,9 +319,7 @@ static void end_agents(struct starter *s)
             kill(s->host[i].pid, SIGTERM);
         (void)child_reap(&s->host[i].pid, now > end ? 1000 : (int)((end - now) / HW_MS));
         hw_close(&s->host[i].out);
-        free(s->host[i].name);
-        free(s->host[i].rack);
-        free(s->host[i].addr);
+        free_host(&s->host[i]);
     }
     free(s->host);
     free(s->seat);
