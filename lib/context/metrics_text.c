@@ -9,20 +9,21 @@
 
 /* ---- totals: under the context's lock ------------------------------------------------------------------ */
 
+/* Structs of n counters: a += b - c. */
+static void add_counters(uint64_t *a, const uint64_t *b, const uint64_t *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        a[i] += b[i] - (c ? c[i] : 0);
+}
+
 void hw_metrics_add_rail(struct hw_rail_totals *a, const struct hw_rail_totals *b, const struct hw_rail_totals *c)
 {
-    uint64_t *to = (uint64_t *)a;
-    const uint64_t *plus = (const uint64_t *)b, *minus = (const uint64_t *)c;
-    for (size_t i = 0; i < sizeof *a / sizeof *to; i++)
-        to[i] += plus[i] - (minus ? minus[i] : 0);
+    add_counters((uint64_t *)a, (const uint64_t *)b, (const uint64_t *)c, sizeof *a / sizeof(uint64_t));
 }
 
 void hw_metrics_add_ops(struct hw_op_totals *a, const struct hw_op_totals *b, const struct hw_op_totals *c)
 {
-    uint64_t *to = (uint64_t *)a;
-    const uint64_t *plus = (const uint64_t *)b, *minus = (const uint64_t *)c;
-    for (size_t i = 0; i < sizeof *a / sizeof *to; i++)
-        to[i] += plus[i] - (minus ? minus[i] : 0);
+    add_counters((uint64_t *)a, (const uint64_t *)b, (const uint64_t *)c, sizeof *a / sizeof(uint64_t));
 }
 
 struct hw_rail_totals hw_metrics_rail(const struct hawser_peer *p, unsigned rail)

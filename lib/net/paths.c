@@ -40,7 +40,7 @@ static bool in_list(const char *list, const struct hw_path_end *e)
     return !list || !*list || hw_nic_listed(list, e->name);
 }
 
-static int check_names(const char *list, const char *whose, const struct hw_path_end *e, unsigned n)
+int hw_paths_check_names(const char *list, const char *whose, const struct hw_path_end *e, unsigned n)
 {
     size_t len;
     const char *name;
@@ -178,9 +178,9 @@ static int add_pairs(const struct hw_paths_in *in, struct hw_paths *out)
 int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
 {
     *out = (struct hw_paths){0};
-    int rc = check_names(in->nics, "this machine", in->mine, in->n_mine);
+    int rc = hw_paths_check_names(in->nics, "this machine", in->mine, in->n_mine);
     if (rc == 0)
-        rc = check_names(in->peer_nics, "the peer", in->theirs, in->n_theirs);
+        rc = hw_paths_check_names(in->peer_nics, "the peer", in->theirs, in->n_theirs);
     if (rc == 0 && in->rails)
         rc = hw_rails_check(in->rails);
     if (rc)

@@ -59,6 +59,9 @@ struct hw_paths {
  */
 int hw_rails_check(const char *rails);
 
+/* 0 where each name of the comma-separated list is that of one of the n ends, which are whose; else -ENODEV. */
+int hw_paths_check_names(const char *list, const char *whose, const struct hw_path_end *e, unsigned n);
+
 /* Fills out, to be freed. -ENODEV: a name that is no NIC, or a pair that cannot be; -EINVAL: rails; -ENOMEM. */
 int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out);
 void hw_paths_free(struct hw_paths *p);

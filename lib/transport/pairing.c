@@ -498,26 +498,10 @@ static bool is_used(const struct hw_pairing *g, bool ours, unsigned i)
     return false;
 }
 
-static int check_names(const struct hw_pairing *g, const char *nics)
-{
-    char name[HAWSER_NIC_NAME];
-    for (size_t n; *nics; nics += n + (nics[n] == ',')) {
-        n = strcspn(nics, ",");
-        bool known = n == 0;
-        snprintf(name, sizeof(name), "%.*s", (int)n, nics);
-        for (int i = 0; i < g->n_nics && !known; i++)
-            known = n < sizeof(name) && strcmp(g->nics[i].name, name) == 0;
-        if (!known)
-            return hw_fail(-ENODEV, "preferred NIC '%.*s': there is none of that name that is up with an address",
-                           (int)HW_MIN(n, 40u), nics);
-    }
-    return 0;
-}
-
 int hw_pairing_prefer(struct hw_pairing *g, const char *nics)
 {
     uint32_t front = 0;
-    int rc = check_names(g, nics);
+    int rc = hw_paths_check_names(nics, "this machine", g->mine, g->in.n_mine);
     if (rc < 0 || !*nics)
         return rc;
     for (uint32_t k = 0; k < g->n_pairs; k++) {

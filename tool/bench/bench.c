@@ -57,6 +57,22 @@ int bench_plan(const struct bench *b, size_t i, struct measure_plan *out)
     return 0;
 }
 
+struct row bench_make_row(const struct bench *b, struct measure *m, const char *op, uint64_t size, uint32_t blocks)
+{
+    return (struct row){.op = op,
+                        .devmem = strcmp(b->knobs.transport, "devmem") == 0,
+                        .size = size,
+                        .blocks = blocks,
+                        .mean_us = NAN,
+                        .raw_GBps = NAN,
+                        .ratio_raw = NAN,
+                        .raw_cpu_s_per_GB = NAN,
+                        .raw_peer_cpu_s_per_GB = NAN,
+                        .raw_spin_us = NAN,
+                        .raw_block_us = NAN,
+                        .m = m};
+}
+
 int bench_start(const struct bench *b, struct session *s, const struct measure_plan *plan, uint64_t warmup,
                 struct measure *m, struct row *r)
 {
@@ -69,20 +85,9 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
     m->interval = hooks.interval;
     m->interval_s = (double)b->interval_ms / 1e3;
     m->progress_arg = hooks.progress_arg;
-    *r = (struct row){.op = output_op_name(plan->op),
-                      .devmem = strcmp(b->knobs.transport, "devmem") == 0,
-                      .size = plan->size,
-                      .window = b->knobs.window,
-                      .depth = m->depth,
-                      .blocks = plan->blocks,
-                      .mean_us = NAN,
-                      .raw_GBps = NAN,
-                      .ratio_raw = NAN,
-                      .raw_cpu_s_per_GB = NAN,
-                      .raw_peer_cpu_s_per_GB = NAN,
-                      .raw_spin_us = NAN,
-                      .raw_block_us = NAN,
-                      .m = m};
+    *r = bench_make_row(b, m, output_op_name(plan->op), plan->size, plan->blocks);
+    r->window = b->knobs.window;
+    r->depth = m->depth;
     HW_AUTO_FREE struct measure_sum *ignored = calloc(1, sizeof *ignored);
     rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_no_memory("the results");
     if (rc == 0)

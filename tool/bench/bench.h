@@ -66,6 +66,8 @@ uint64_t bench_warmup(const struct bench *b, uint64_t iters);
 uint32_t bench_depth(const struct bench *b, uint64_t size);
 /* The plan of size i, of host memory. -EIO: no random seed. */
 int bench_plan(const struct bench *b, size_t i, struct measure_plan *out);
+/* A row of which nothing is measured yet. */
+struct row bench_make_row(const struct bench *b, struct measure *m, const char *op, uint64_t size, uint32_t blocks);
 /* Opens m by plan on s, with its hooks (progress...) set before, runs the warm-up and makes r ready for measure_run().
  * On failure m is closed. */
 int bench_start(const struct bench *b, struct session *s, const struct measure_plan *plan, uint64_t warmup,

@@ -86,19 +86,8 @@ static void sum_rounds(struct row *all)
 /* All of a size's results as one row: what they moved, over the time in which any clock ran. */
 bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, struct row *all, struct measure *m)
 {
-    *all = (struct row){.of = b->gpus_text ? ROW_GPUS : ROW_BOTH,
-                        .op = b->both ? "bidir" : output_op_name(b->op),
-                        .devmem = strcmp(b->knobs.transport, "devmem") == 0,
-                        .size = b->sizes[size],
-                        .blocks = b->blocks[size],
-                        .mean_us = NAN,
-                        .raw_GBps = NAN,
-                        .ratio_raw = NAN,
-                        .raw_cpu_s_per_GB = NAN,
-                        .raw_peer_cpu_s_per_GB = NAN,
-                        .raw_spin_us = NAN,
-                        .raw_block_us = NAN,
-                        .m = m};
+    *all = bench_make_row(b, m, b->both ? "bidir" : output_op_name(b->op), b->sizes[size], b->blocks[size]);
+    all->of = b->gpus_text ? ROW_GPUS : ROW_BOTH;
     uint64_t longest = 0, added = 0, peer = 0;
     for (size_t i = 0; i < c->n; i++) {
         const struct crew_result *r = c->m[i].result[size];

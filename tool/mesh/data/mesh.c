@@ -23,20 +23,29 @@ void mesh_free(struct mesh *m)
     *m = (struct mesh){0};
 }
 
+int mesh_grow(void *list, size_t n, size_t *cap, size_t size, const char *what)
+{
+    void *at;
+    if (n < *cap)
+        return 0;
+    size_t more = HW_MAX(2 * *cap, (size_t)ROOM);
+    memcpy(&at, list, sizeof at);
+    at = realloc(at, more * size);
+    if (!at)
+        return hw_no_memory("%zu %s", more, what);
+    memcpy(list, &at, sizeof at);
+    *cap = more;
+    return 0;
+}
+
 static int add_sample(struct mesh_sample **list, size_t *n, size_t *cap, const struct mesh_sample *s)
 {
-    if (*n == *cap) {
-        size_t more = HW_MAX(2 * *cap, (size_t)ROOM);
-        if (*n >= MESH_SAMPLES)
-            return hw_fail(-E2BIG, "more than %d results", MESH_SAMPLES);
-        struct mesh_sample *at = realloc(*list, more * sizeof *at);
-        if (!at)
-            return hw_no_memory("%zu results", more);
-        *list = at;
-        *cap = more;
-    }
-    (*list)[(*n)++] = *s;
-    return 0;
+    if (*n == *cap && *n >= MESH_SAMPLES)
+        return hw_fail(-E2BIG, "more than %d results", MESH_SAMPLES);
+    int rc = mesh_grow(list, *n, cap, sizeof **list, "results");
+    if (rc == 0)
+        (*list)[(*n)++] = *s;
+    return rc;
 }
 
 int mesh_add(struct mesh *m, const struct mesh_sample *s)
@@ -51,14 +60,9 @@ int mesh_add_again(struct mesh *m, const struct mesh_sample *s)
 
 int mesh_add_fault(struct mesh *m, uint16_t from, uint16_t to, uint64_t bad, const char *text)
 {
-    if (m->n_faults == m->cap_faults) {
-        size_t cap = HW_MAX(2 * m->cap_faults, (size_t)64);
-        struct mesh_fault *more = realloc(m->fault, cap * sizeof *more);
-        if (!more)
-            return hw_no_memory("%zu failures", cap);
-        m->fault = more;
-        m->cap_faults = cap;
-    }
+    int rc = mesh_grow(&m->fault, m->n_faults, &m->cap_faults, sizeof *m->fault, "failures");
+    if (rc < 0)
+        return rc;
     struct mesh_fault *f = &m->fault[m->n_faults++];
     *f = (struct mesh_fault){.from = from, .to = to, .bad = bad};
     snprintf(f->text, sizeof f->text, "%s", text);

@@ -72,6 +72,8 @@ struct mesh {
 /* Room for n nodes. -ENOMEM. */
 int mesh_init(struct mesh *m, uint32_t n);
 void mesh_free(struct mesh *m);
+/* Makes room for one more than n in *list, an allocated array of *cap elements of that size. -ENOMEM, naming what. */
+int mesh_grow(void *list, size_t n, size_t *cap, size_t size, const char *what);
 /* Adds a sample. -ENOMEM, -E2BIG. */
 int mesh_add(struct mesh *m, const struct mesh_sample *s);
 /* Adds a sample of what is measured again. */

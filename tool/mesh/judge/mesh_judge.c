@@ -8,30 +8,18 @@
 
 int mesh_find(struct mesh_findings *out, const struct mesh_finding *f)
 {
-    if (out->n == out->cap) {
-        size_t cap = HW_MAX(2 * out->cap, (size_t)16);
-        struct mesh_finding *more = realloc(out->f, cap * sizeof *more);
-        if (!more)
-            return hw_no_memory("%zu findings", cap);
-        out->f = more;
-        out->cap = cap;
-    }
-    out->f[out->n++] = *f;
-    return 0;
+    int rc = mesh_grow(&out->f, out->n, &out->cap, sizeof *out->f, "findings");
+    if (rc == 0)
+        out->f[out->n++] = *f;
+    return rc;
 }
 
 int mesh_suspect(struct mesh_findings *out, enum mesh_kind kind, uint32_t from, uint32_t to)
 {
-    if (out->n_suspects == out->cap_suspects) {
-        size_t cap = HW_MAX(2 * out->cap_suspects, (size_t)64);
-        struct mesh_suspect *more = realloc(out->suspect, cap * sizeof *more);
-        if (!more)
-            return hw_no_memory("%zu pairs", cap);
-        out->suspect = more;
-        out->cap_suspects = cap;
-    }
-    out->suspect[out->n_suspects++] = (struct mesh_suspect){kind, (uint16_t)from, (uint16_t)to};
-    return 0;
+    int rc = mesh_grow(&out->suspect, out->n_suspects, &out->cap_suspects, sizeof *out->suspect, "pairs");
+    if (rc == 0)
+        out->suspect[out->n_suspects++] = (struct mesh_suspect){kind, (uint16_t)from, (uint16_t)to};
+    return rc;
 }
 
 void mesh_findings_free(struct mesh_findings *f)
