@@ -42,6 +42,10 @@ struct hw_stripe {
 /* True if a rail of this rate is done with so many bytes soon enough, whatever others do. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
 
+/* How long chunks may be, from least to most bytes, that a rail of this rate (bytes/s, 0: unknown) is not busy with one
+ * for longer than a millisecond, and that each of so many rails has several of the `left` bytes. */
+uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsigned rails, uint64_t rate);
+
 /* Bytes that the rail may take now, as one chunk: up to budget, left and max_chunk; 0: none. Neither they nor what is
  * then left are fewer than half of min_chunk, unless there were fewer to begin with: a payload of a few bytes goes with
  * its head and not by a transport's own way, and costs as much as one of many. */

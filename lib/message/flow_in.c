@@ -266,6 +266,14 @@ static unsigned count_most_answers(const struct hw_peer *p)
     return HW_READS + p->session.rails * HW_RAIL_LINKS * HW_LINK_FLIGHT;
 }
 
+/* True if the CPU cannot use the memory that the peer asks for. It may have been taken back: the answer finds out. */
+static bool is_staged(const struct hw_peer *p, const struct hw_msg_vec *v)
+{
+    struct hw_piece piece;
+    return hw_handle_find(&p->handles, v->handle, v->offset, v->len, HAWSER_REMOTE_READ, &piece) == 0 &&
+           !piece.space->direct;
+}
+
 static int place_request(struct hw_peer *p, struct hw_link_in *in)
 {
     uint64_t landing, total = 0;
@@ -280,7 +288,9 @@ static int place_request(struct hw_peer *p, struct hw_link_in *in)
         struct hw_msg_vec v = hw_msg_vec_decode(in->ext, k);
         op->span[k] = (struct hw_span){.len = v.len, .remote = v.offset, .handle = v.handle};
         total += v.len;
+        op->foreign |= is_staged(p, &v);
     }
+    op->foreign |= flags & HW_MSG_STAGED;
     op->serves = landing;
     op->over = end_serve;
     bool many = atomic_fetch_add(&p->serves, 1) >= HW_READS;

@@ -159,12 +159,21 @@ static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const s
            hw_session_is_sound(&p->session, p->relief);
 }
 
+/* The most bytes of a chunk. Memory that the CPU cannot use is copied to and from host memory, piece by piece, while
+ * other pieces are on their way; but what does not belong to the same chunk waits until all of one is in its place. So
+ * chunks are long there. */
+static uint64_t choose_most(const struct hw_peer *p, const struct hw_op *op, uint64_t rate)
+{
+    uint64_t left = op->total - atomic_load(&op->cursor);
+    return op->foreign ? hw_stripe_lengthen(HW_CHUNK, HW_STAGED_CHUNK, left, p->session.rails, rate) : HW_CHUNK;
+}
+
 static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
 {
     struct hw_peer *p = up;
     struct hw_op *op = p->current[rail];
     struct hw_rail *r = &p->session.rail[rail].rail;
-    struct hw_stripe s = {.min_chunk = HW_MIN(r->limits.window, HW_CHUNK) / 4, .max_chunk = HW_CHUNK};
+    struct hw_stripe s = {.min_chunk = HW_MIN(r->limits.window, HW_CHUNK) / 4};
     hw_pace_look(p->pace, p->session.rails, rail, r, &s);
     for (;;) {
         bool wait = false;
@@ -174,6 +183,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
             return NULL;
         }
         s.behind = op ? atomic_load_explicit(&p->queued, memory_order_relaxed) - op->queued_upto : 0;
+        s.max_chunk = op ? choose_most(p, op, s.rate) : 0;
         struct hw_chunk *c = op ? cut_chunk(op, &s, budget, &wait) : NULL;
         if (c) {
             hw_pace_start(&p->pace[rail], r);
@@ -336,7 +346,7 @@ static void fill_write(const struct hw_chunk *c, struct hw_link_out *out)
 
 static void fill_request(const struct hw_chunk *c, struct hw_link_out *out)
 {
-    hw_msg_vecs_encode(out->ext, c->landing, 0, encode_spans(c, out));
+    hw_msg_vecs_encode(out->ext, c->landing, c->op->foreign ? HW_MSG_STAGED : 0, encode_spans(c, out));
 }
 
 /* The memory of an answer. The region may have been taken back since the request came. */

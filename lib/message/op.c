@@ -452,6 +452,7 @@ static int advance_op(struct hw_op *op)
         int rc = check_span(op, &op->span[op->ready]);
         if (rc < 0)
             return rc;
+        op->foreign |= i->staged;
     }
     if (op->note && (!hw_list_empty(&op->peer->notes) || !has_note_room(op->peer, op->note)))
         hw_list_append(&op->peer->notes, &op->queued);
@@ -486,7 +487,7 @@ static int count_bytes(struct hw_op *op)
 {
     op->total = 0;
     for (uint32_t i = 0; i < op->n; i++) {
-        op->foreign |= op->kind == HW_OP_RECV && op->span[i].len && !op->span[i].space->direct;
+        op->foreign |= op->kind != HW_OP_SERVE && op->span[i].len && !op->span[i].space->direct;
         op->span[i].start = op->total;
         if (op->span[i].len >= HW_MSG_LANDING_MAX - 1 - op->total)
             return hw_fail(-E2BIG, "an operation of more than %llu bytes", HW_MSG_LANDING_MAX);

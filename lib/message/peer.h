@@ -38,6 +38,7 @@
 #define HW_SMALL_OP       8192u      /* bytes of an operation that goes as one small parcel .. */
 #define HW_SMALL_SPANS    64         /* .. and how many spans it may have */
 #define HW_CHUNK          (256u << 10)
+#define HW_STAGED_CHUNK   (4u << 20)  /* likewise the most, where memory is not for the CPU */
 #define HW_REQUEST        (64u << 20) /* bytes of one request of a read */
 #define HW_COUNT_BLOCK    256
 #define HW_TICK           (4 * HW_MS)   /* deadlines are looked at so often */
@@ -138,7 +139,7 @@ struct hw_op {
     uint64_t rest;              /* send: what the message leaves of it */
     enum hw_match match;        /* send, receive */
     uint64_t granted;           /* receive: number of the control message that told the peer */
-    bool foreign;               /* receive: the CPU cannot use some of its memory */
+    bool foreign;               /* the CPU cannot use some of its memory, here or, but for a receive, at the peer */
     struct hw_note *message;    /* receive: an eager one, to be copied */
     uint32_t ready;             /* spans, from the first one on, whose region is known */
     bool pending, started;      /* is in the peer's list; waits for nothing */

@@ -188,7 +188,7 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
         rc = add_handle(p, x, &number);
     answer.b = number;
     answer.c = (uint64_t)-rc;
-    answer.d = rc == 0 ? x->len << 2 | x->rights : 0;
+    answer.d = rc == 0 ? x->len << 3 | (x->space->direct ? 0 : HW_REGION_STAGED) | x->rights : 0;
     pthread_mutex_unlock(&p->domain->lock);
     return rc == -ENOMEM ? hw_no_memory("a handle to a region") : hw_control_send(p, &answer);
 }
@@ -343,8 +343,9 @@ int hw_import_answer(struct hw_peer *p, const struct hw_control_head *h)
     if (i) {
         i->handle = (uint32_t)h->b;
         i->error = -(int)h->c;
-        i->len = h->d >> 2;
+        i->len = h->d >> 3;
         i->rights = h->d & 3;
+        i->staged = h->d & HW_REGION_STAGED;
         i->state = h->c ? HW_IMPORT_REFUSED : HW_IMPORT_READY;
         hw_ops_resume(p, &i->ops);
         forget_import(&p->imports, i);

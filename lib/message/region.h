@@ -96,6 +96,7 @@ struct hw_import {
     uint64_t id, secret;
     uint64_t len;    /* as the exporter says, once it has answered */
     uint32_t rights; /* likewise */
+    bool staged;     /* likewise: the peer's CPU cannot use it */
     uint32_t refs;
     enum { HW_IMPORT_ASKED, HW_IMPORT_READY, HW_IMPORT_REFUSED } state;
     uint32_t handle;

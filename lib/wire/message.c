@@ -57,7 +57,8 @@ int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t 
     *id = hw_get64(in);
     *flags = hw_get32(in + 8);
     *n = hw_get32(in + 12);
-    if (*n > HW_MSG_VECS_MAX || size != HW_MSG_VECS_HEAD + HW_MSG_VEC_SIZE * *n || *flags & ~HW_MSG_COUNTED)
+    if (*n > HW_MSG_VECS_MAX || size != HW_MSG_VECS_HEAD + HW_MSG_VEC_SIZE * *n ||
+        *flags & ~(HW_MSG_COUNTED | HW_MSG_STAGED))
         return hw_fail(-EPROTO, "%u descriptors in %u bytes, flags 0x%x", *n, size, *flags);
     return 0;
 }

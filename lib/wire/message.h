@@ -22,7 +22,7 @@ enum hw_message_type { HW_MSG_CONTROL = 1, HW_MSG_WRITE, HW_MSG_READ, HW_MSG_DAT
 /* Kinds of control messages, and what a to d hold. Errors are positive Linux errno values below HW_MSG_ERRNO_MAX. */
 enum hw_control_kind {
     HW_CONTROL_IMPORT = 1, /* a region; b to d: the proof, 24 bytes */
-    HW_CONTROL_HANDLE,     /* a region; b handle; c error, 0: none; d bytes << 2 | rights */
+    HW_CONTROL_HANDLE,     /* a region; b handle; c error, 0: none; d bytes << 3 | HW_REGION_STAGED | rights */
     HW_CONTROL_FAIL,       /* a operation; b error: what it wrote did not land */
     HW_CONTROL_UNREAD,     /* a landing; b error: it will not be filled */
     HW_CONTROL_STOP,       /* a landing: it is not wanted any more */
@@ -50,6 +50,8 @@ enum hw_control_kind {
 #define HW_MSG_VECS_MAX    255 /* descriptors of a frame */
 #define HW_IMPORT_PROOF    24
 #define HW_MSG_COUNTED     1u /* WRITE: a NOTED frame comes for the operation */
+#define HW_MSG_STAGED      2u /* READ: the CPU cannot use the memory that the bytes are for: long payloads suit it */
+#define HW_REGION_STAGED   4u /* beside a region's rights: likewise the memory of the region */
 #define HW_MSG_LANDING_MAX (1ull << 44)
 #define HW_MSG_NO_LANDING  UINT64_MAX
 #define HW_MSG_EAGER_MAX   8192u /* bytes of a message that nobody has asked for */

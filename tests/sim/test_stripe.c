@@ -190,6 +190,10 @@ int main(void)
     ok((double)took <= best * 1.10,
        "a NIC that falls to a tenth in the middle: %.3f of the time that its loss explains", (double)took / best);
 
+    ok(hw_stripe_lengthen(1, 9, 1000, 4, 0) == 1 && hw_stripe_lengthen(1, 9, 1000, 4, 5000) == 5 &&
+           hw_stripe_lengthen(1, 9, 24, 4, 5000) == 3 && hw_stripe_lengthen(1, 9, 1000, 4, 50000) == 9,
+       "long chunks are bounded by the rail's rate, by what each rail has of the rest, and by the most");
+
     struct hw_stripe one = {.left = 10 << 20, .rails = 1, .min_chunk = 64 << 10, .max_chunk = 1 << 20};
     is_int(hw_stripe_take(&one, 70000), 70000, "a chunk is no longer than the budget");
     is_int(hw_stripe_take(&one, 300), 0, "a small budget waits until it is larger");
