@@ -85,8 +85,11 @@ static void nic_lines(FILE *out, const char *side, const struct tp_nic *n, bool 
             continue;
         fprintf(out, "%6s %-15s %s %13.6f GB  kernel %13.6f GB", side, n->nic, d ? "in " : "out", (double)ours[d] / 1e9,
                 (double)kernel[d] / 1e9);
-        if (ours[d] > 1000000) /* below that acknowledgements and headers are all there is to compare */
-            fprintf(out, " (%+.2f %%)", 100 * ((double)kernel[d] - (double)ours[d]) / (double)ours[d]);
+        const double ratio = (double)kernel[d] / (double)HW_MAX(ours[d], 1);
+        if (ours[d] > 1000000 && ratio >= 10) /* others use this NIC, too */
+            fprintf(out, " (%.0f times)", ratio);
+        else if (ours[d] > 1000000) /* below that acknowledgements and headers are all there is to compare */
+            fprintf(out, " (%+.2f %%)", 100 * (ratio - 1));
         fputc('\n', out);
     }
     if (devmem || n->rx_device_bytes || n->rx_copied_bytes || n->tx_device_bytes)
