@@ -152,10 +152,8 @@ static void document(FILE *f)
 {
     fputs("<!-- SPDX-License-Identifier: Apache-2.0 -->\n"
           "# What a program may say to a verbs device\n\n"
-          "Written by `tests/verbs_schema_doc` from the tables of `verbs/schema/schema_*.c`; `house-verbs-schema` "
-          "fails where "
-          "it is "
-          "old.\n\n"
+          "Written by `tests/verbs/schema/verbs_schema_doc.c` from the tables of `verbs/schema/schema_*.c`; "
+          "`house-verbs-schema` fails where it is old.\n\n"
           "What is not in here the program gets EOPNOTSUPP for; so it does for an attribute that is not in here and "
           "marked "
           "mandatory, but\nEPROTONOSUPPORT, as from a kernel that is older. What is not mandatory is left out. "

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each command of README.md and docs/*.md is run. A command that is new or changed in a page needs a row here.
+
+HERE: docs.py runs the command. `where`: this machine, or node a or b of a lab (a prompt `node1$` or `node2$` says so by itself).
+      `swap`: what is replaced first, so that the command takes a second or meets what this machine has. `ends`: the command
+      goes on until it is interrupted. `status`: what it may end with.
+BY:   a test runs the command. The words tell it from others in the test's source; docs.py looks for them.
+NOT:  nobody runs the command, and why."""
+from typing import NamedTuple
+
+
+class Here(NamedTuple):
+    where: str = "here"
+    swap: tuple[tuple[str, str], ...] = ()
+    ends: bool = False
+    status: tuple[int, ...] = (0,)
+
+
+class By(NamedTuple):
+    test: str
+    words: tuple[str, ...]
+
+
+# A machine may have what doctor warns of, or lacks; that is no fault of the page.
+LOOK = Here(status=(0, 1))
+LAB_LOOK = Here("", status=(0, 1))
+NODE = Here("")  # the prompt says which
+SHORT = Here("", (("bench", "bench --iters 3"),))
+
+HERE = {
+    '(umask 077; head -c 32 /dev/urandom | base64 > job.key)': Here(),
+    'eval "$(hawser nccl env)"': Here(),
+    'hawser bench node1 --key-file job.key': SHORT,
+    'hawser bench node1 --key-file job.key --bidir --report report.html': SHORT,
+    'hawser bench node1 --key-file job.key --blocks 1024x64KiB': SHORT,
+    'hawser bench node1 --key-file job.key --compare-raw': SHORT,
+    'hawser bench node1 --key-file job.key -t 10s -i 1s': Here("", (("10s -i 1s", "1s -i 500ms"),)),
+    'hawser bugreport --out report.txt --mask-addresses': Here(),
+    'hawser doctor': LOOK,
+    'hawser doctor node1 --key-file job.key': LAB_LOOK,
+    'hawser drill node1 --key-file job.key': Here("", (("drill", "drill --duration 4s"),)),
+    'hawser help knobs': Here(),
+    'hawser lab down': Here(),
+    'hawser lab exec a -- hawser serve': Here(),
+    'hawser lab exec a -- hawser serve --key-file job.key &': Here(),
+    'hawser lab exec b -- hawser bench 198.18.0.1': Here(swap=(("bench", "bench --size 16MiB --iters 3"),)),
+    'hawser lab exec b -- hawser bench 198.18.0.1 --key-file job.key': Here(swap=(("bench", "bench --iters 3"),)),
+    'hawser lab link a eth1 down': Here(),
+    'hawser lab up': Here(),
+    'hawser lab up --nics 4 --rate 1gbit,1gbit,1gbit,250mbit': Here(),
+    'hawser metrics': Here(),
+    'hawser metrics --listen 127.0.0.1:9420': Here(swap=(("9420", "PORT"),), ends=True),
+    'hawser metrics --textfile /var/lib/prometheus/node-exporter/hawser.prom':
+        Here(swap=(("/var/lib/prometheus/node-exporter/", ""),), ends=True),
+    'hawser sandbox env': LOOK,  # 1: no GPU, no NIC to give
+    'hawser sandbox plan': LOOK,
+    'hawser sandbox snapshot --out node.json': Here(),
+    'hawser sandbox status': Here(),
+    'hawser sandbox sysfs --out /run/c1/sys': Here(swap=(("/run/c1/", ""),), status=(0, 1)),
+    'hawser serve --key-file job.key': NODE,
+    'hawser top': Here(ends=True),
+    'hawser top --json --once': Here(),
+    'hawser validate node1 --key-file job.key': NODE,
+    'hawser validate node1 --key-file job.key --nic eth1': NODE,
+}
+
+DEVMEM = By("tests/vm/devmem/test_devmem.sh", ("--require-devmem", "validate --gpus 0"))
+DMNIC = By("tests/vm/devmem/dmnic.sh", ("ip link set dm$i netns n$i", "split=on ntuple=on rss=3 rule=4:5000:3"))  # the same requests, by dmnic_probe
+HOSTS = By("tests/tool/test_nccl_tool.py", ('"--hosts", "a,b", "--ssh"', "lab exec"))
+MOVE = By("tests/sandbox/sandbox_move_tool.py", ('"move", "box", "--netns"', '"sandbox", "watch"', '"restore"'))
+NIXL = By("tests/wheel/wheel_run.py", ('"nixl-install"', '"nixl", "check"', '"paths"'))
+OCI = By("tests/oci/oci_run.py", ("oci-hook createRuntime", '"offer=rdma0,rdma1", "sysfs=yes"'))
+RUN = By("tests/lab/lab_containers.py", ('"sandbox", "run", "--nics", "eth1,eth2,eth3", "--peer"', '"sandbox", "plan"'))
+SPEC = By("tests/oci/oci_spec.py", ('t("spec"', 't("cdi"'))
+SYMPTOMS = By("tests/lab/lab_symptoms.py", ('"shared-subnet"', "stall@12:send", '"--require-devmem"', '"4,3"', '"sandbox", "plan"'))
+VERBS = By("tests/verbs/agent/verbs_oci.py", ('verbs("spec"', '"verbs", "run", "--policy"', '"verbs", "agent", "--policy"', 'verbs("status"', 'verbs("audit"'))
+
+BY = {
+    'PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 python3 examples/python/kv_push.py': By("tests/python/test_examples.py", ('"kv_push.py"',)),
+    'PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 python3 examples/python/weights.py dies': By("tests/python/test_examples.py", ('"weights.py"', '"dies"')),
+    'TCPXLIKE_FAULT=fail-regmr hawser validate HOST --transport netplugin:$TCPX --channels 4': By("tests/tool/tool_netplugin.py", ("fail-regmr", '"validate"')),
+    'TCPXLIKE_FAULT=stall@12:send hawser validate HOST --transport netplugin:$TCPX --channels 1 --timeout 4s': SYMPTOMS,
+    'apt install ./dist/*.deb': By("tests/packages/units.sh", ("install /packages/first/*.deb",)),
+    'ethtool -G dm1 tcp-data-split on': DMNIC,
+    'ethtool -K dm1 ntuple on': DMNIC,
+    'ethtool -N dm1 flow-type tcp4 dst-port 5000 action 3': DMNIC,
+    'ethtool -X dm1 equal 3': DMNIC,
+    'hawser bench NODE': By("tests/lab/lab_fabrics.py", ('"bench"', "not used")),
+    'hawser bench NODE --transport devmem --gpus 0 --key-file KEY': DEVMEM,
+    'hawser devmem plan eth1': By("tests/vm/devmem/test_hawserd.sh", ("devmem plan",)),
+    'hawser drill HOST --key-file KEY --take eth1 --faults 3 --report drill.html': By("tests/tool/tool_drill.py", ('"--take"', '"--faults"', '"--report"')),
+    'hawser drill NODE': By("tests/tool/tool_drill.py", ('"drill"', "--marks")),
+    'hawser lab exec a -- hawser doctor --only rdma': SYMPTOMS,
+    'hawser lab exec a -- hawser doctor 198.18.0.2': SYMPTOMS,
+    'hawser lab exec a -- hawser sandbox plan --nics eth1,eth2,eth3 --peer 198.18.0.2': SYMPTOMS,
+    'hawser lab exec a -- hawser validate 198.18.0.1 --transport netplugin:$TCPX --gpus 0': SYMPTOMS,
+    'hawser lab exec a -- hawser validate 198.18.1.2 --nic eth1 --size 4MiB': SYMPTOMS,
+    'hawser lab up && hawser lab exec a -- hawser serve --transport netplugin:$TCPX &': SYMPTOMS,
+    'hawser lab up --fabric shared-subnet && hawser lab exec b -- hawser serve &': SYMPTOMS,
+    'hawser lab up --nics 4,3 && hawser lab exec b -- hawser serve &': SYMPTOMS,
+    'hawser mesh --hosts FILE --baseline last-week.jsonl': By("tests/tool/mesh/mesh_launch.py", ('"--hosts"', '"--baseline"')),
+    'hawser nccl bench --hosts a,b': HOSTS,
+    "hawser nccl bench --hosts a,b --ssh 'hawser lab exec lab/{} --'": HOSTS,
+    'hawser nccl bench --vs-socket': By("tests/tool/test_nccl_tool.py", ('"--vs-socket"',)),
+    'hawser nccl check': By("tests/tool/test_nccl_tool.py", ('"check"',)),
+    'hawser nixl check': NIXL,
+    'hawser oci-hook createRuntime offer=rdma0,rdma1 sysfs=yes': OCI,
+    'hawser sandbox cdi --out /run/cdi/hawser.json': SPEC,
+    'hawser sandbox env --nics rdma0,rdma1 > env.list': By("tests/sandbox/sandbox_plan.py", ('"env"', "a line each for --env-file")),
+    'hawser sandbox move c1 --netns 4711 --nics rdma0,rdma1=eth1': MOVE,
+    'hawser sandbox plan --nics rdma0,rdma1 --peer NODE2': RUN,
+    'hawser sandbox restore c1': MOVE,
+    'hawser sandbox run --nics rdma0,rdma1 --peer NODE2 -- COMMAND': RUN,
+    'hawser sandbox run --nics rdma0,rdma1 -- COMMAND...': RUN,
+    'hawser sandbox run -- CMD': By("tests/oci/oci_run.py", ('"sandbox", "run"',)),
+    'hawser sandbox spec BUNDLE/config.json --nics rdma0,rdma1': SPEC,
+    'hawser sandbox spec config.json': SPEC,
+    'hawser sandbox spec config.json --nics rdma0': SPEC,
+    'hawser sandbox watch c1 &': MOVE,
+    'hawser serve &': RUN,
+    'hawser serve --transport devmem --key-file KEY': By("tests/vm/devmem/test_devmem.sh", ("serve",)),
+    'hawser validate HOST --transport devmem --require-devmem': SYMPTOMS,
+    'hawser validate NODE --transport devmem --gpus 0 --require-devmem --key-file KEY': DEVMEM,
+    'hawser verbs agent --policy /etc/hawser/verbs.conf': VERBS,
+    'hawser verbs agent --socket /run/hawser/verbs.sock --policy /etc/hawser/verbs.conf &': VERBS,
+    'hawser verbs run --policy /etc/hawser/verbs.conf -- ib_write_bw 10.0.0.2': By("tests/vm/verbs/test_verbs.sh", ("ib_write_bw", "verbs run")),
+    'hawser verbs run --policy /etc/hawser/verbs.conf -- ib_write_bw NODE': By("tests/vm/verbs/test_verbs.sh", ("ib_write_bw", "verbs run")),
+    'hawser verbs spec config.json': VERBS,
+    'hawser verbs spec config.json --socket /run/hawser/verbs.sock && crun run mine': VERBS,
+    'hawser verbs status; hawser verbs audit --follow': VERBS,
+    'ip link set dm1 netns n1; ip -n n1 addr add 10.9.0.2/24 dev dm1; ip -n n1 link set dm1 up': DMNIC,
+    'lab/vm/build-module 7 lab/dmnic /tmp/dmnic-7': By("tests/vm/devmem/test_dmnic.sh", ("build-module lab/dmnic",)),
+    'make check': By(".ci/run", ("make check BUILD=",)),
+    'make deb': By("tests/packages/run", ("`make deb`",)),
+    'make demo': By(".ci/run", ("make demo BUILD=",)),
+    'make wheel': By("tests/wheel/wheel_run.py", ("scripts/wheel.py",)),
+    'pip install dist/hawser_transfer-*.whl': NIXL,
+    'python -m hawser nixl-install': NIXL,
+    'python -m hawser paths': NIXL,
+    'srun -N 64 --ntasks-per-node=1 hawser mesh --key-file job.key --report mesh.html': By("tests/tool/mesh/mesh_launch.py", ("srun", '"--report"')),
+    'systemd-sysusers && systemctl start hawserd': By("tests/packages/units.sh", ("systemctl is-active hawserd", "getent passwd hawserd")),
+}
+
+KUBERNETES = "needs a Kubernetes cluster"
+SRIOV = "needs a NIC with virtual functions"
+SLURM = "test mesh_launch runs srun, with the key in a file"
+GUEST = "boots a guest; test_lab and test_dmnic do the same by tests/vm/run (make check-vm)"
+MODEL = "needs a model and GPUs; docs/inference.md says what was run in its place"
+
+NOT = {
+    "export CRED=$(head -c 32 /dev/urandom | base64 -w0 | munge)": SLURM,
+    "export SGLANG_DISAGGREGATION_NIXL_BACKEND=HAWSER": MODEL,
+    "hawser nccl bench --hosts a,b --ssh 'srun --overlap -w {} -N1 -n1'": "needs two hosts with GPUs in one allocation of SLURM",
+    "hawser nccl bench --hosts pod1,pod2 --ssh 'kubectl exec -i {} --'": KUBERNETES,
+    "python -m sglang.launch_server --disaggregation-mode prefill --disaggregation-transfer-backend nixl ...": MODEL,
+    "echo mlx5_5 hca_handle=8 hca_object=2000 >/sys/fs/cgroup/web/rdma.max": "needs an mlx5 NIC; test_verbs_cgroup sets the limit for rxe",
+    "ip link set eth0 vf 3 mac 02:00:00:00:00:03 vlan 30 max_tx_rate 20000 spoofchk on trust off": SRIOV,
+    "podman run --env-file env.list -e NCCL_DEBUG=WARN --device hawser.dev/sandbox=all ...": "needs an image, and podman, which no test has",
+    "rdma dev set mlx5_5 netns web": "needs an mlx5 NIC",
+    "rdma system set netns exclusive": "changes the whole machine; test_sandbox_move_rdma plays the kernel's answers",
+    "socat -u UNIX-CONNECT:/run/hawser-metrics/24487.0 -": "the process's number; tool_top reads such sockets by itself",
+    "scp job.key node2:": "the nodes of a lab share one file system",
+    "srun -N 64 sh -c 'export HAWSER_MESH_KEY=$(printf %s \"$CRED\" | unmunge -m /dev/null); exec hawser mesh'": SLURM,
+    "lab/vm/run --kernel 6.12 --program build/hawser --log kernel.log --out files mytest.sh 1 2": GUEST,
+    "lab/vm/run --kernel 7 --program ip --module veth -c 'ip link add type veth; ip link'": GUEST,
+    "lab/vm/run --kernel 7 --program ip --program ethtool --program build/tests/vm/dmnic_probe --file /tmp/dmnic-7/dmnic.ko "
+    "--file tests/vm/tap.sh --file tests/vm/devmem/dmnic.sh -c '. /dmnic.sh up # insmod; a namespace, an address, rules for port 5000 "
+    "to queue 3 each transfer 1 \"queue=3 bytes=1000000\" \"bytes=1000000 dev=dm0\"; cat recv send down'": GUEST,
+    "vllm serve MODEL --kv-transfer-config '{\"kv_connector\": \"NixlConnector\", \"kv_role\": \"kv_producer\", "
+    "\"kv_connector_extra_config\": {\"backends\": [\"HAWSER\"]}}'": MODEL,
+}
