@@ -3,7 +3,7 @@
  * receiver when they are in place. cc -o kv_push kv_push.c $(pkg-config --cflags --libs hawser)
  *     ./kv_push              on the one machine: receives, and says on which port
  *     ./kv_push HOST PORT    on the other: sends
- * Between machines both need the same secret: .key and .key_len of struct hawser_options. */
+ * Between machines both need the same job key: .key and .key_len of struct hawser_options. */
 #include <hawser.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     hawser_mem *mem;
     must(hawser_open(&opts, &h), "open");
     must(hawser_mem_register(h, HAWSER_MEM_HOST, cache, sizeof(cache), &mem), "register");
-    if (argc < 3) { /* the receiver lets the sender write, and tells it the key of that */
+    if (argc < 3) { /* the receiver lets the sender write, and tells it the remote key */
         uint8_t key[HAWSER_KEY_SIZE];
         uint16_t port;
         must(hawser_listen(h, NULL, 0, &port), "listen");

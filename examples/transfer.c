@@ -34,7 +34,7 @@ int main(void)
     must(hawser_connect(a, "127.0.0.1", port, NULL, 5000, &to_b), "connect");
     must(hawser_accept(b, 5000, &to_a), "accept");
 
-    hawser_mem *mem_a, *mem_b; /* b lets a write; the key's 64 bytes reach a by any means: here, a variable */
+    hawser_mem *mem_a, *mem_b; /* b lets a write; the remote key's 64 bytes reach a by any means: here, a variable */
     uint8_t key[HAWSER_KEY_SIZE];
     struct hawser_region region;
     must(hawser_mem_register(a, HAWSER_MEM_HOST, from, SIZE, &mem_a), "register");

@@ -40,7 +40,7 @@ TABLE = [
         ("HW_NOTE_COST", PEER, "bytes", "what each notification or eager message counts besides its own bytes", ""),
         ("HW_EAGER_ROOM", PEER, "bytes", "eager messages that no receive has met", "the rail ends"),
         ("HW_MSG_EAGER_MAX", "lib/wire/message.h", "bytes", "one eager message", "the rail ends"),
-        ("HW_QUEUES", PEER, "", "queues with something under way", "the peer is dropped"),
+        ("HW_QUEUES", PEER, "", "queues with something in flight", "the peer is dropped"),
         ("HW_QUEUES", PEER, "", "streams that one side has closed and the other has not", "the peer is dropped"),
         ("HW_OPS", PEER, "", "receives of the peer's that nothing was sent to yet", "the peer is dropped"),
         ("HW_OPS", PEER, "", "counts of the peer's writes with a notification", "the rail ends"),
@@ -71,7 +71,7 @@ TABLE = [
         ("HX_NAME_MAX", "nixl/blob.h", "bytes", "an agent's name", "the connection is closed"),
     ]),
     ("This side's own use of a peer", [
-        ("HW_OPS", PEER, "", "operations under way", "-EAGAIN"),
+        ("HW_OPS", PEER, "", "operations in flight", "-EAGAIN"),
         ("HW_READS", PEER, "", "requests of reads that the peer has not answered whole", "they wait"),
         ("HW_LANDINGS", "lib/message/landing.h", "", "landings", "the operation fails, or waits"),
         ("HW_HANDLES", "lib/message/region.h", "", "imports of the peer's regions", "-ENOMEM"),
