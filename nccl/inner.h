@@ -2,11 +2,11 @@
 /*
  * Inside the NCCL plugin: one context of the process, the links of that context, and the communicators on them.
  *
- * A *link* is a peer of libhawser, between two processes. Each communicator is a stream on one of them, whatever their
- * numbers. A process that has few others connects up to `lanes` links to each, and sends on them. One that has many
- * connects fewer, and takes one that the other has connected where there is such (hn_link_get()). A link has one
- * connection per pair of NICs, of its group or of all (devices.h), and what libhawser does about a slow NIC or a dead
- * one.
+ * A *link* is a peer of libhawser, between two processes; documents call a link a session (docs/glossary.md). Each
+ * communicator is a stream on one of them, whatever their numbers. A process that has few others connects up to `lanes`
+ * links to each, and sends on them. One that has many connects fewer, and takes one that the other has connected where
+ * there is such (hn_link_get()). A link has one connection per pair of NICs, of its group or of all (devices.h), and
+ * what libhawser does about a slow NIC or a dead one.
  *
  * g.mu guards all of it but what only one thread of NCCL's touches: a communicator's requests are its progress
  * thread's.

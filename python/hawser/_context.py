@@ -284,7 +284,7 @@ class Context:
         """Takes an export back. Once revoke() returns, no byte of a peer's lands in or leaves the region.
         StaleRegionError: there is no such export. ArgumentError: not a key."""
         if len(key) != _memory.KEY_SIZE:
-            raise invalid(f"a remote key of {len(key)} bytes; it has {_memory.KEY_SIZE}")
+            raise invalid(f"a remote key has {_memory.KEY_SIZE} bytes, and these are {len(key)}")
         with self._use() as handle:
             check(lib.hawser_revoke(handle, ffi.from_buffer("uint8_t[]", key)))
 

@@ -30,7 +30,7 @@ class Region:
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_SIZE:
-            raise invalid(f"a remote key of {len(key)} bytes; it has {KEY_SIZE}")
+            raise invalid(f"a remote key has {KEY_SIZE} bytes, and these are {len(key)}")
         data = ffi.new("struct hawser_region *")
         check(lib.hawser_import(ffi.from_buffer("uint8_t[]", key), data))
         self._data = data
