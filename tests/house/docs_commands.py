@@ -80,7 +80,7 @@ BY = {
     'PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 python3 examples/python/weights.py dies': By("tests/python/test_examples.py", ('"weights.py"', '"dies"')),
     'TCPXLIKE_FAULT=fail-regmr hawser validate HOST --transport netplugin:$TCPX --channels 4': By("tests/tool/tool_netplugin.py", ("fail-regmr", '"validate"')),
     'TCPXLIKE_FAULT=stall@12:send hawser validate HOST --transport netplugin:$TCPX --channels 1 --timeout 4s': SYMPTOMS,
-    'apt install ./dist/*.deb': By("tests/packages/units.sh", ("install /packages/first/*.deb",)),
+    'apt install ./dist/*.deb': By("tests/packages/run", ("README_INSTALL",)),
     'ethtool -G dm1 tcp-data-split on': DMNIC,
     'ethtool -K dm1 ntuple on': DMNIC,
     'ethtool -N dm1 flow-type tcp4 dst-port 5000 action 3': DMNIC,
