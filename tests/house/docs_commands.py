@@ -55,7 +55,7 @@ HERE = {
     'hawser sandbox env': LOOK,  # 1: no GPU, no NIC to give
     'hawser sandbox plan': LOOK,
     'hawser sandbox snapshot --out node.json': Here(),
-    'hawser sandbox status': Here(),
+    'hawser sandbox status': LOOK,  # 1: no right to read root's journals
     'hawser sandbox sysfs --out /run/c1/sys': Here(swap=(("/run/c1/", ""),), status=(0, 1)),
     'hawser serve --key-file job.key': NODE,
     'hawser top': Here(ends=True),
