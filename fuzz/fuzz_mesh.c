@@ -4,7 +4,7 @@
  * bounds. */
 #include "fuzz.h"
 #include "tool/mesh/judge/mesh_judge.h"
-#include "tool/mesh/run/mesh_env.h"
+#include "tool/launch/launch_env.h"
 #include "tool/mesh/show/mesh_json.h"
 
 static void read_message(const uint8_t *data, size_t size)
@@ -25,11 +25,11 @@ static void read_list(const char *text)
 {
     char **names = NULL;
     uint32_t n = 0;
-    int rc = mesh_nodelist(text, &names, &n);
+    int rc = launch_nodelist(text, &names, &n);
     FUZZ_CHECK(rc == 0 ? n >= 1 && n <= MESH_RANKS : *hw_error() != 0 && names == NULL);
     for (uint32_t i = 0; names && i < n; i++)
         FUZZ_CHECK(*names[i] && strlen(names[i]) < MESH_NAME);
-    mesh_names_free(names, n);
+    launch_names_free(names, n);
 }
 
 static void read_file(const uint8_t *data, size_t size)

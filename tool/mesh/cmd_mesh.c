@@ -15,11 +15,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define KEY_VARIABLE "HAWSER_MESH_KEY"
-#define KEY_LEAST    16
-#define LOOK_MS      60000
-#define RANK_MS      10000 /* for rank 0's own rank to end */
-#define HOSTS_WAIT   15000 /* of those that --hosts has started, the last one comes soon */
+#define RANK_MS    10000 /* for rank 0's own rank to end */
+#define HOSTS_WAIT 15000 /* of those that --hosts has started, the last one comes soon */
 
 struct mesh_args {
     struct mesh_options o;
@@ -168,34 +165,12 @@ static int judge_others(const struct mesh_args *a)
     return code;
 }
 
-/* ---- the key ---------------------------------------------------------------------------------------- */
-
-static int take_key(struct mesh_args *a)
-{
-    struct common *c = &a->o.common;
-    char *text = getenv(KEY_VARIABLE);
-    if (c->key_file)
-        return common_read_key(c->key_file, c->key, sizeof c->key, &c->key_len);
-    if (!text)
-        return 0;
-    size_t n = strlen(text);
-    if (n < KEY_LEAST || n > sizeof c->key)
-        return hw_fail(-EINVAL,
-                       "the key in " KEY_VARIABLE
-                       " is %zu bytes; %d to %zu are needed (head -c 32 /dev/urandom | base64)",
-                       n, KEY_LEAST, sizeof c->key);
-    memcpy(c->key, text, n);
-    c->key_len = n;
-    explicit_bzero(text, n); /* what is shown of it in /proc, too */
-    return unsetenv(KEY_VARIABLE) < 0 ? hw_fail(-errno, "the environment: %s", strerror(errno)) : 0;
-}
-
 /* ---- rank 0: the lead, and a rank beside it --------------------------------------------------------- */
 
 /* Rank 0's rank, in a process of its own, once the lead listens at the port that comes by the pipe. */
-static void become_rank(const struct mesh_args *a, const struct mesh_seat *seat, pid_t parent, int from)
+static void become_rank(const struct mesh_args *a, const struct launch_seat *seat, pid_t parent, int from)
 {
-    struct mesh_place place = {.n = 1, .ports = 1};
+    struct launch_place place = {.n = 1, .ports = 1};
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent ||
         read(from, &place.port, sizeof place.port) != sizeof place.port)
         _exit(TOOL_USAGE);
@@ -204,37 +179,21 @@ static void become_rank(const struct mesh_args *a, const struct mesh_seat *seat,
     exit(mesh_rank(&a->o, seat, &place));
 }
 
-/* "20100 198.18.0.1 10.0.0.1": for PMIx. */
-static int publish(struct mesh_pmix *pmix, uint16_t port)
-{
-    struct hw_nic nic[HW_NIC_MAX];
-    char text[2048], addr[HAWSER_ADDR_TEXT + 8];
-    int n = hw_nics_list(nic, HW_NIC_MAX, true), at = snprintf(text, sizeof text, "%u", port);
-    if (n < 0)
-        return n;
-    for (int i = 0, k = 0; i < n && k < MESH_PLACES; i++)
-        if (!nic[i].loopback) {
-            at += snprintf(text + at, sizeof text - (size_t)at, " %s", hw_addr_text(&nic[i].addr, addr, sizeof addr));
-            k++;
-        }
-    return mesh_pmix_put(pmix, text);
-}
-
 /* *h is to be closed, and own freed, once the result is told: that takes time which a launcher that ends the job does
  * not give. */
-static int lead(const struct mesh_args *a, struct mesh_seat *seat, const struct mesh_place *place, int to,
+static int lead(const struct mesh_args *a, struct launch_seat *seat, const struct launch_place *place, int to,
                 struct common *own, hawser **h, struct mesh *m, struct mesh_findings *f)
 {
-    struct mesh_pmix *pmix = NULL;
+    struct launch_pmix *pmix = NULL;
     uint16_t port = 0;
     uint32_t rank, size = 0;
-    int rc = mesh_open_control(&a->o, own, h);
+    int rc = launch_open(&a->o.common, a->o.deadline_ms, own, h);
     if (rc == 0)
-        rc = mesh_listen(*h, place, &port);
+        rc = launch_listen(*h, place, &port);
     if (rc == 0 && !place->n) {
-        rc = mesh_pmix_open(&pmix, &rank, &size);
+        rc = launch_pmix_open(&pmix, &rank, &size);
         if (rc == 0)
-            rc = publish(pmix, port);
+            rc = launch_publish(pmix, port);
         seat->size = seat->size ? seat->size : size;
     }
     if (rc == 0 && write(to, &port, sizeof port) != sizeof port)
@@ -244,11 +203,11 @@ static int lead(const struct mesh_args *a, struct mesh_seat *seat, const struct 
         rc = mesh_lead(&a->o, seat, *h, pmix, m, f);
     HW_KEEP_ERROR();
     if (!tool_stop)
-        mesh_pmix_close(pmix);
+        launch_pmix_close(pmix);
     return rc;
 }
 
-static void describe_run(const struct mesh_args *a, const struct mesh_seat *seat, struct mesh *m)
+static void describe_run(const struct mesh_args *a, const struct launch_seat *seat, struct mesh *m)
 {
     time_t now = time(NULL);
     struct tm tm;
@@ -259,7 +218,7 @@ static void describe_run(const struct mesh_args *a, const struct mesh_seat *seat
              a->o.budget_ms ? ", in limited time" : "");
 }
 
-static int run_rank_0(const struct mesh_args *a, struct mesh_seat *seat, const struct mesh_place *place)
+static int run_rank_0(const struct mesh_args *a, struct launch_seat *seat, const struct launch_place *place)
 {
     struct mesh m = {0};
     struct mesh_findings f = {0};
@@ -294,29 +253,9 @@ static int run_rank_0(const struct mesh_args *a, struct mesh_seat *seat, const s
 
 /* ---- other ranks --------------------------------------------------------------------------------------- */
 
-static int look_up_place(const struct mesh_args *a, struct mesh_seat *seat, struct mesh_place *place)
+static int run_other_rank(const struct mesh_args *a, struct launch_seat *seat, struct launch_place *place)
 {
-    struct mesh_pmix *pmix;
-    char text[2048] = "", *at = text, *word;
-    uint32_t rank, size = 0;
-    int rc = mesh_pmix_open(&pmix, &rank, &size);
-    if (rc < 0)
-        return rc;
-    rc = mesh_pmix_get(pmix, text, sizeof text, (int)HW_MIN(a->o.wait_ms, (uint64_t)LOOK_MS));
-    HW_KEEP_ERROR();
-    mesh_pmix_close(pmix);
-    seat->size = seat->size ? seat->size : size;
-    if (rc == 0)
-        place->port = (uint16_t)strtoul(strsep(&at, " "), NULL, 10);
-    place->ports = 1;
-    while (rc == 0 && (word = strsep(&at, " ")) && place->n < MESH_PLACES)
-        snprintf(place->host[place->n++], MESH_HOST, "%s", word);
-    return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 says by PMIx that it has no address") : rc;
-}
-
-static int run_other_rank(const struct mesh_args *a, struct mesh_seat *seat, struct mesh_place *place)
-{
-    if (!place->n && look_up_place(a, seat, place) < 0)
+    if (!place->n && launch_look_up(seat, place, a->o.wait_ms) < 0)
         return tool_fail("mesh", "%s", hw_error()), TOOL_USAGE;
     if (a->agent)
         mesh_follow_starter();
@@ -327,27 +266,25 @@ extern char **environ;
 
 static int run_seated(struct mesh_args *a)
 {
-    struct mesh_seat seat;
-    struct mesh_place place = {.ports = MESH_PORTS};
+    struct launch_seat seat;
+    struct launch_place place;
     int rc = a->agent ? mesh_take_orders() : 0;
     if (rc == 0)
-        rc = take_key(a);
+        rc = launch_key(&a->o.common);
     if (rc < 0)
         return tool_fail("mesh", "%s", hw_error()), TOOL_USAGE;
-    rc = mesh_env((const char *const *)environ, &seat);
+    rc = launch_env((const char *const *)environ, &seat);
     if (rc == 0 && a->meet)
         rc = opts_host(a->meet, seat.meet, sizeof seat.meet, &seat.port);
     int code = TOOL_USAGE;
-    place.port = seat.port;
-    if (seat.meet[0])
-        snprintf(place.host[place.n++], MESH_HOST, "%s", seat.meet);
+    launch_place_of(&seat, &place);
     if (rc == -ENOENT)
         code = tool_usage("mesh", "%s", hw_error());
     else if (rc < 0)
         (void)tool_fail("mesh", "%s", hw_error());
     else
         code = seat.rank == 0 ? run_rank_0(a, &seat, &place) : run_other_rank(a, &seat, &place);
-    mesh_seat_free(&seat);
+    launch_seat_free(&seat);
     return code;
 }
 

@@ -4,7 +4,7 @@
 #include "tests/tap.h"
 
 #include "tool/mesh/judge/mesh_plan.h"
-#include "tool/mesh/run/mesh_env.h"
+#include "tool/launch/launch_env.h"
 #include "tool/mesh/show/mesh_json.h"
 #include "tool/mesh/show/mesh_out.h"
 
@@ -45,7 +45,7 @@ static const struct env_case cases[] = {
      0,
      2,
      2,
-     MESH_PORT},
+     LAUNCH_PORT},
     {"our own, a name too few",
      {"HAWSER_MESH_RANK=0", "HAWSER_MESH_SIZE=3", "HAWSER_MESH_MEET=head", "HAWSER_MESH_NAMES=x,y"},
      -EINVAL,
@@ -149,7 +149,7 @@ static const struct env_case cases[] = {
      1,
      2,
      0,
-     MESH_PORT},
+     LAUNCH_PORT},
     {"a place by hand beats PMIx",
      {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "HAWSER_MESH_MEET=[fd00::1]:77"},
      0,
@@ -179,18 +179,18 @@ static void test_env(void)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(cases); i++) {
         const struct env_case *c = &cases[i];
-        struct mesh_seat s;
-        int rc = mesh_env(c->vars, &s);
+        struct launch_seat s;
+        int rc = launch_env(c->vars, &s);
         bool good = rc == c->rc;
         if (good && rc == 0)
             good = strcmp(s.launcher, c->launcher) == 0 && strcmp(s.meet, c->meet) == 0 &&
                    strcmp(s.name, c->name) == 0 && strcmp(s.rack, c->rack) == 0 && s.rank == c->rank &&
                    s.size == c->size && s.n_names == c->names &&
-                   (c->port ? s.port == c->port : s.port >= MESH_PORT && s.port < 32768);
+                   (c->port ? s.port == c->port : s.port >= LAUNCH_PORT && s.port < 32768);
         if (!ok(good, "variables: %s", c->what))
             diag("%d (%s): %s, meet '%s' port %u, name '%s', rack '%s', rank %u of %u, %u names", rc,
                  rc < 0 ? hw_error() : "", s.launcher, s.meet, s.port, s.name, s.rack, s.rank, s.size, s.n_names);
-        mesh_seat_free(&s);
+        launch_seat_free(&s);
     }
 }
 
@@ -213,12 +213,12 @@ static void test_nodelist(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(lists); i++) {
         char **names = NULL, got[256] = "";
         uint32_t n = 0;
-        int rc = mesh_nodelist(lists[i].text, &names, &n);
+        int rc = launch_nodelist(lists[i].text, &names, &n);
         for (uint32_t k = 0; rc == 0 && k < n; k++)
             snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", k ? "," : "", names[k]);
         ok(lists[i].want ? rc == 0 && strcmp(got, lists[i].want) == 0 : rc < 0, "list of hosts '%s': '%s'",
            lists[i].text, got);
-        mesh_names_free(names, n);
+        launch_names_free(names, n);
     }
 }
 

@@ -2,7 +2,7 @@
 #include "tool/mesh/run/mesh_hosts.h"
 
 #include "tool/child.h"
-#include "tool/mesh/run/mesh_env.h"
+#include "tool/launch/launch_env.h"
 #include "tool/mesh/show/mesh_json.h"
 #include "tool/report/output.h"
 #include "tool/tool.h"
@@ -272,7 +272,7 @@ static int seat_hosts(struct starter *s)
                 s->seat[rank++] = i;
     for (uint32_t i = 0; i < s->n; i++)
         snprintf(names + strlen(names), MESH_NAME + 1, "%s%s", i ? "," : "", get_bare_name(&s->host[s->seat[i]]));
-    const uint16_t port = (uint16_t)(MESH_PORT + random[0] * 2 * MESH_PORTS);
+    const uint16_t port = (uint16_t)(LAUNCH_PORT + random[0] * 2 * LAUNCH_PORTS);
     for (uint32_t i = 0; i < s->n && rc == 0 && s->host[s->seat[i]].greeted; i++)
         rc = write_orders(s, i, key, port, names);
     explicit_bzero(key, sizeof key);

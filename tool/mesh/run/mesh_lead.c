@@ -166,20 +166,12 @@ static int hear(struct lead *l, int ms)
 
 /* ---- meeting ------------------------------------------------------------------------------------ */
 
-int mesh_listen(hawser *h, const struct mesh_place *place, uint16_t *port)
-{
-    int rc = -EADDRINUSE;
-    for (uint16_t p = 0; p < place->ports && rc == -EADDRINUSE; p++)
-        rc = hawser_listen(h, NULL, (uint16_t)(place->port + p), port);
-    return rc;
-}
-
 static void name_absent(const struct lead *l, uint32_t rank, struct mesh_node *node)
 {
     char host[MESH_NAME];
     if (l->seat->names)
         snprintf(node->name, sizeof node->name, "%s", l->seat->names[rank]);
-    else if (l->pmix && mesh_pmix_host(l->pmix, rank, host, sizeof host) == 0)
+    else if (l->pmix && launch_pmix_host(l->pmix, rank, host, sizeof host) == 0)
         snprintf(node->name, sizeof node->name, "%s", host);
     else
         snprintf(node->name, sizeof node->name, "rank %u", rank);
@@ -501,7 +493,7 @@ static int open_lead(struct lead *l)
     return l->rank && l->by_node && l->failures && l->hopeless && l->failed_now ? 0 : hw_no_memory("%u ranks", l->size);
 }
 
-int mesh_lead(const struct mesh_options *o, const struct mesh_seat *seat, hawser *h, struct mesh_pmix *pmix,
+int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, hawser *h, struct launch_pmix *pmix,
               struct mesh *m, struct mesh_findings *out)
 {
     struct lead l = {.o = o, .seat = seat, .h = h, .pmix = pmix, .m = m, .size = seat->size, .answered = lead_answer};

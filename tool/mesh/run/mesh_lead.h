@@ -17,9 +17,9 @@ struct lead_rank {
 
 struct lead {
     const struct mesh_options *o;
-    const struct mesh_seat *seat;
+    const struct launch_seat *seat;
     hawser *h;
-    struct mesh_pmix *pmix;
+    struct launch_pmix *pmix;
     struct mesh *m;
     enum { LEAD_KEEP, LEAD_AGAIN, LEAD_ASIDE } keep; /* samples: as they are, as measured again, not at all */
     uint32_t size, here, busy, leaving, spare, seq;

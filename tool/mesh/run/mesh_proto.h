@@ -12,12 +12,13 @@
 #ifndef HW_MESH_PROTO_H
 #define HW_MESH_PROTO_H
 
+#include "tool/launch/launch_env.h"
 #include "tool/peer/proto.h"
 
 #define MESH_VERSION 1
-#define MESH_MESSAGE 4096   /* bytes of a message, at most */
-#define MESH_RANKS   4096   /* at most */
-#define MESH_NAME    64     /* of a node or rack, with the NUL */
+#define MESH_MESSAGE 4096 /* bytes of a message, at most */
+#define MESH_RANKS   LAUNCH_RANKS
+#define MESH_NAME    LAUNCH_NAME
 #define MESH_TARGETS 16     /* ranks that one order measures with */
 #define MESH_LONGEST 600000 /* ms that an order may measure, at most */
 #define MESH_PINGS   1000000

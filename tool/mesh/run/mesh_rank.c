@@ -12,9 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TRY_MS     3000  /* one connection to a place where the lead may be */
-#define AGAIN_MS   200   /* between two rounds of such tries */
-#define WRONG_MS   10000 /* another key than the lead's: that long it may be another job's lead */
 #define POLL_MS    250
 #define TELL_MS    10000
 #define EVENTS     16
@@ -22,7 +19,7 @@
 
 struct rank {
     const struct mesh_options *o;
-    const struct mesh_seat *seat;
+    const struct launch_seat *seat;
     struct common common, control;
     hawser *data, *talk;
     hawser_peer *lead;
@@ -90,30 +87,9 @@ static int describe_self(struct rank *k)
 
 /* ---- contexts ------------------------------------------------------------------------------------- */
 
-/* Options with the key and what else both contexts need, and knobs of their own. */
-static int copy_common(const struct mesh_options *o, struct common *own)
-{
-    char text[32];
-    *own =
-        (struct common){.key_len = o->common.key_len, .insecure = o->common.insecure, .verbose = o->common.verbose - 1};
-    memcpy(own->key, o->common.key, o->common.key_len);
-    snprintf(text, sizeof text, "%llu", (unsigned long long)HW_MAX(o->deadline_ms, (uint64_t)100));
-    int rc = common_knob(own, "peer_timeout_ms", text);
-    return rc < 0 ? rc : common_knob(own, "handshake_ms", text);
-}
-
-int mesh_open_control(const struct mesh_options *o, struct common *own, hawser **out)
-{
-    int rc = copy_common(o, own);
-    own->flags = HAWSER_EVENTS;
-    if (rc == 0)
-        rc = common_knob(own, "threads", "1");
-    return rc < 0 ? rc : common_open(own, out);
-}
-
 static int open_data(struct rank *k)
 {
-    int rc = copy_common(k->o, &k->common);
+    int rc = launch_copy_common(&k->o->common, k->o->deadline_ms, &k->common);
     for (size_t i = 0; i < k->o->common.n_knobs && rc == 0; i++)
         rc = common_knob(&k->common, k->o->common.knobs[i], NULL);
     if (rc == 0)
@@ -143,40 +119,6 @@ int mesh_tell(hawser_peer *p, const struct mesh_message *m, int wait_ms)
 }
 
 /* ---- meeting -------------------------------------------------------------------------------------- */
-
-static int try_places(struct rank *k, const struct mesh_place *place)
-{
-    const struct hawser_connect_options o = {.size = sizeof o, .channels = 1, .flags = HAWSER_ONLY_DIALLED};
-    int worst = -ENOENT;
-    for (size_t i = 0; i < place->n; i++)
-        for (uint16_t p = 0; p < place->ports && !tool_stop; p++) {
-            int rc = hawser_connect(k->talk, place->host[i], (uint16_t)(place->port + p), &o, TRY_MS, &k->lead);
-            if (rc == 0 || rc == -EPERM)
-                return rc;
-            worst = worst == -EACCES ? worst : rc;
-            if (rc == -EHOSTUNREACH || rc == -ETIMEDOUT)
-                break; /* another port is no better */
-        }
-    return worst;
-}
-
-static int find_lead(struct rank *k, const struct mesh_place *place)
-{
-    const uint64_t start = hw_now(), end = hw_deadline((int)k->o->wait_ms);
-    for (;;) {
-        int rc = try_places(k, place);
-        if (rc == 0 || rc == -EPERM)
-            return rc;
-        if (tool_stop)
-            return hw_fail(-EINTR, "interrupted");
-        if (rc == -EACCES && hw_now() - start > WRONG_MS * HW_MS)
-            return hw_fail(rc, "rank 0 at %s has another key", place->host[0]);
-        if (hw_now() > end)
-            return hw_wrap(rc, "rank 0 was not found at %s, ports %u to %u, within %llu s", place->host[0], place->port,
-                           place->port + place->ports - 1u, (unsigned long long)(k->o->wait_ms / 1000));
-        usleep(AGAIN_MS * 1000);
-    }
-}
 
 static int say_hello(struct rank *k)
 {
@@ -252,26 +194,26 @@ static int obey(struct rank *k)
     return rc;
 }
 
-static int live(struct rank *k, const struct mesh_place *place)
+static int live(struct rank *k, const struct launch_place *place)
 {
     int rc = open_data(k);
     if (rc == 0)
         rc = describe_self(k);
     if (rc == 0)
-        rc = mesh_open_control(k->o, &k->control, &k->talk);
+        rc = launch_open(&k->o->common, k->o->deadline_ms, &k->control, &k->talk);
     if (rc < 0)
         return rc;
     int e = pthread_create(&k->service, NULL, service_main, k);
     k->serves = e == 0;
     if (e)
         return hw_fail(-e, "a thread: %s", hw_errno_name(e));
-    rc = find_lead(k, place);
+    rc = launch_find(k->talk, place, k->o->wait_ms, &k->lead);
     if (rc == 0)
         rc = say_hello(k);
     return rc < 0 ? rc : obey(k);
 }
 
-int mesh_rank(const struct mesh_options *o, const struct mesh_seat *seat, const struct mesh_place *place)
+int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, const struct launch_place *place)
 {
     struct rank *k = calloc(1, sizeof *k);
     if (!k)

@@ -5,9 +5,9 @@
 #define HW_MESH_RUN_H
 
 #include "tool/common.h"
+#include "tool/launch/launch_meet.h"
+#include "tool/launch/launch_pmix.h"
 #include "tool/mesh/judge/mesh_judge.h"
-#include "tool/mesh/run/mesh_env.h"
-#include "tool/mesh/run/mesh_pmix.h"
 
 struct mesh_options {
     struct common common;
@@ -21,27 +21,15 @@ struct mesh_options {
     unsigned gpu;
 };
 
-#define MESH_PLACES 16
-/* Where rank 0's lead may be found: on one of these hosts, at one of the ports from the first one on. */
-struct mesh_place {
-    char host[MESH_PLACES][MESH_HOST];
-    size_t n;
-    uint16_t port, ports;
-};
-
 /* A rank's whole life. The exit code: TOOL_OK once the lead has let it go. */
-int mesh_rank(const struct mesh_options *o, const struct mesh_seat *seat, const struct mesh_place *place);
+int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, const struct launch_place *place);
 
-/* A context to talk to the lead or the ranks by: one connection each, and events. -errno. */
-int mesh_open_control(const struct mesh_options *o, struct common *own, hawser **out);
 /* Sends a message as a notification; wait: until it has arrived. -errno. */
 int mesh_tell(hawser_peer *p, const struct mesh_message *m, int wait_ms);
 
-/* The lead's listener: finds a free port of the place's. -errno. */
-int mesh_listen(hawser *h, const struct mesh_place *place, uint16_t *port);
 /* All that the lead does until the ranks are let go: fills m in. pmix: to name ranks that never came; may be NULL. 0,
  * also where tool_stop ended it early; -errno where nothing was measured. */
-int mesh_lead(const struct mesh_options *o, const struct mesh_seat *seat, hawser *h, struct mesh_pmix *pmix,
+int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, hawser *h, struct launch_pmix *pmix,
               struct mesh *m, struct mesh_findings *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor's half of agents on hosts: started by ssh or the like, greeted, asked, ended. */
-#include "tool/nccl/nccl_hosts.h"
+#include "tool/nccl/bench/nccl_launch.h"
 
 #include "hawser.h"
 #include "tool/child.h"
@@ -42,8 +42,11 @@ static int split_list(struct nb_hosts *hosts, const char *list)
         for (unsigned i = 0; i < hosts->n; i++)
             if (strcmp(hosts->host[i], word) == 0)
                 return hw_fail(-EINVAL, "host %s is named twice", word);
+        hosts->node[hosts->n] = hosts->n;
         hosts->host[hosts->n++] = word;
     }
+    hosts->other = 1;
+    hosts->via = -1;
     return hosts->n < 2 ? hw_fail(-EINVAL, "--hosts takes two hosts at least, not '%s'", list) : 0;
 }
 
@@ -74,11 +77,46 @@ int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, co
     return 0;
 }
 
+int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uint32_t n, int via)
+{
+    enum { NAME = LAUNCH_NAME + 16 };
+    bool several = false; /* on one node */
+    if (n > NB_RANKS)
+        return hw_fail(-E2BIG, "%u processes are more than %d", n, NB_RANKS);
+    hosts->text = calloc(n, NAME);
+    if (!hosts->text)
+        return hw_no_memory("names of hosts");
+    hosts->n = n;
+    hosts->via = via;
+    for (uint32_t i = 0; i < n; i++) {
+        bool twice = false;
+        hosts->node[i] = i;
+        for (uint32_t k = n; k-- > 0;) {
+            if (k < i && row[k].node == row[i].node)
+                hosts->node[i] = k;
+            twice = twice || (k != i && strcmp(row[k].name, row[i].name) == 0);
+        }
+        several = several || hosts->node[i] != i;
+        if (!hosts->other && hosts->node[i] != 0)
+            hosts->other = i;
+        char *name = hosts->text + (size_t)i * NAME;
+        snprintf(name, NAME, twice ? "%s:%u" : "%s", row[i].name, i);
+        hosts->host[i] = name;
+    }
+    hosts->per_host = several ? 1 : 0;
+    const size_t room = (size_t)n * NAME;
+    hosts->label = calloc(1, room);
+    for (uint32_t i = 0, at = 0; i < n && hosts->label; i++)
+        at += (uint32_t)snprintf(hosts->label + at, room - at, "%s%s", i ? "," : "", hosts->host[i]);
+    return hosts->label ? 0 : hw_no_memory("names of hosts");
+}
+
 void nb_hosts_free(struct nb_hosts *hosts)
 {
     free(hosts->text);
     free(hosts->ssh_text);
-    hosts->text = hosts->ssh_text = NULL;
+    free(hosts->label);
+    hosts->text = hosts->ssh_text = hosts->label = NULL;
 }
 
 /* ---- asks ------------------------------------------------------------------------------------ */
@@ -157,8 +195,13 @@ static void agent_command(const struct nb_hosts *hosts, unsigned host, char *arg
 {
     static char nccl[] = "nccl", bench[] = "bench", agent[] = "--agent", self[] = "/proc/self/exe";
     size_t n = 0;
-    const bool here = is_here(hosts->host[host]);
+    const bool here = hosts->via < 0 && is_here(hosts->host[host]);
     bool placed = here;
+    if (hosts->via >= 0) {
+        snprintf(room, cap, "--via=%d,%u", hosts->via, host);
+        memcpy(argv, (char *[]){self, nccl, bench, room, NULL}, 5 * sizeof *argv);
+        return;
+    }
     if (here)
         argv[n++] = self;
     for (size_t i = 0; hosts->ssh[i] && !here; i++) {
@@ -247,31 +290,37 @@ static int hear_greeting(struct nb_member *m)
     return 0;
 }
 
+int nb_agent_process(char **argv, pid_t *pid, int *fd, int *err)
+{
+    int talk[2], pipes[2];
+    int rc = child_ends(SOCK_STREAM, 3, "an agent", talk, pipes);
+    fflush(NULL);
+    pid_t parent = getpid(), child = rc == 0 ? fork() : -1;
+    if (child == 0)
+        become_agent(argv, parent, talk[1], pipes[1]);
+    if (rc == 0 && child < 0)
+        rc = hw_fail(-errno, "starting %s: %s", argv[0], strerror(errno));
+    hw_close(&talk[1]);
+    hw_close(&pipes[1]);
+    if (rc < 0) {
+        hw_close(&talk[0]);
+        hw_close(&pipes[0]);
+        return rc;
+    }
+    (void)fcntl(pipes[0], F_SETFL, O_NONBLOCK);
+    *pid = child;
+    *fd = talk[0];
+    *err = pipes[0];
+    return 0;
+}
+
 int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host)
 {
     char *argv[NB_HOST_ARGS], room[4096];
-    int talk[2], err[2];
     *m = (struct nb_member){.fd = -1, .err = -1, .host = hosts->host[host]};
     agent_command(hosts, host, argv, room, sizeof room);
-    int rc = child_ends(SOCK_STREAM, 3, "an agent", talk, err);
-    fflush(NULL);
-    pid_t parent = getpid(), pid = rc == 0 ? fork() : -1;
-    if (pid == 0)
-        become_agent(argv, parent, talk[1], err[1]);
-    if (rc == 0 && pid < 0)
-        rc = hw_fail(-errno, "starting %s: %s", argv[0], strerror(errno));
-    hw_close(&talk[1]);
-    hw_close(&err[1]);
-    if (rc < 0) {
-        hw_close(&talk[0]);
-        hw_close(&err[0]);
-        return rc;
-    }
-    (void)fcntl(err[0], F_SETFL, O_NONBLOCK);
-    m->fd = talk[0];
-    m->err = err[0];
-    m->pid = pid;
-    return hear_greeting(m);
+    int rc = nb_agent_process(argv, &m->pid, &m->fd, &m->err);
+    return rc < 0 ? rc : hear_greeting(m);
 }
 
 int nb_agent_end(struct nb_member *m, int ms, bool show)
@@ -287,13 +336,9 @@ int nb_agent_end(struct nb_member *m, int ms, bool show)
     return status;
 }
 
-static int probe_host(const struct nb_hosts *hosts, unsigned host, const struct nb_items *items, struct nb_member *m,
-                      struct nb_probe *p)
+static int hear_probe(const struct nb_hosts *hosts, unsigned host, struct nb_member *m, struct nb_probe *p)
 {
-    int rc = nb_agent_start(m, hosts, host);
-    if (rc < 0 || (rc = nb_agent_ask(m, NB_ASK_PROBE, items)) < 0)
-        return rc;
-    rc = hear_answer(m, p, sizeof *p, hw_deadline(NB_GREET_MS), "word of its GPUs");
+    int rc = hear_answer(m, p, sizeof *p, hw_deadline(NB_GREET_MS), "word of its GPUs");
     if (rc < 0)
         return rc;
     p->text[sizeof p->text - 1] = 0;
@@ -302,23 +347,42 @@ static int probe_host(const struct nb_hosts *hosts, unsigned host, const struct 
     return p->gpus == 0 ? hw_fail(-ENODEV, "host %s has no GPU", hosts->host[host]) : 0;
 }
 
+/* Each host of a node gets a GPU of its own, where a host sees those of the others too. */
+static void choose_gpu(struct nb_hosts *hosts, unsigned host, int gpus)
+{
+    int before = 0;
+    for (unsigned i = 0; i < host; i++)
+        before += hosts->node[i] == hosts->node[host];
+    hosts->gpu[host] = before % gpus;
+}
+
 int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus)
 {
-    unsigned with = 0;
+    unsigned with = 0, started = 0;
     struct nb_items items = {0};
+    HW_AUTO_FREE struct nb_member *m = calloc(hosts->n, sizeof *m);
     snprintf(hosts->tcpx_path, sizeof hosts->tcpx_path, "%s", tcpx);
     nb_item(&items, 'f', "%s", hosts->tcpx_path);
-    int rc = 0;
+    int rc = m ? 0 : hw_no_memory("%u hosts", hosts->n);
     *gpus = NB_RANKS;
+    /* all of them look at the same time */
+    for (; started < hosts->n && rc == 0; started++) {
+        rc = nb_agent_start(&m[started], hosts, started);
+        if (rc == 0)
+            rc = nb_agent_ask(&m[started], NB_ASK_PROBE, &items);
+    }
     for (unsigned i = 0; i < hosts->n && rc == 0; i++) {
-        struct nb_member m;
         struct nb_probe p = {0};
-        rc = probe_host(hosts, i, &items, &m, &p);
+        rc = hear_probe(hosts, i, &m[i], &p);
+        if (rc < 0)
+            break;
         *gpus = HW_MIN(*gpus, p.gpus);
         with += p.file != 0;
-        HW_KEEP_ERROR();
-        (void)nb_agent_end(&m, rc < 0 ? 0 : 2000, false);
+        choose_gpu(hosts, i, p.gpus);
     }
+    HW_KEEP_ERROR();
+    for (unsigned i = 0; i < started; i++)
+        (void)nb_agent_end(&m[i], rc < 0 ? 0 : 2000, false);
     free(items.at);
     hosts->tcpx = with == hosts->n ? hosts->tcpx_path : NULL;
     return rc;

@@ -15,7 +15,7 @@
 #ifndef HW_TOOL_NCCL_HOSTS_H
 #define HW_TOOL_NCCL_HOSTS_H
 
-#include "tool/nccl/nccl_bench.h"
+#include "tool/nccl/bench/nccl_bench.h"
 
 #define NB_MAGIC     "hawser-nccl-agent" /* 18 bytes with its NUL */
 #define NB_ASK_MOST  (256u << 10)
@@ -50,17 +50,35 @@ struct nb_probe {
 struct nb_hosts {
     char *text; /* what the names point into */
     const char *host[NB_RANKS];
-    unsigned n, per_host; /* ranks */
+    unsigned n, per_host;    /* ranks */
+    unsigned node[NB_RANKS]; /* which hosts are one node: the number of its first one */
+    int gpu[NB_RANKS];       /* of the host's first rank */
+    unsigned other;          /* the first host on another node than host 0; 0: there is none */
+    int via;                 /* hosts are processes that a launcher has started (nccl_launch.h); else -1 */
     char *ssh_text, *ssh[NB_HOST_ARGS / 2];
     char remote[4096]; /* the program's path there */
+    char *label;       /* the launched ones in a list; else NULL */
     const char *tcpx;  /* the plugin's path on all hosts; NULL: not on all */
     char tcpx_path[256];
 };
 
 /* "a,b", "ssh -oBatchMode=yes", the path or NULL. -EINVAL, -ENOMEM. */
 int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, const char *remote);
+/* The hosts are processes that a launcher has started: one on each node, or several, with a rank each. */
+struct nb_seat_row;
+int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uint32_t n, int via);
 void nb_hosts_free(struct nb_hosts *hosts);
-/* Asks each host for its version, its GPUs (the least of all in *gpus) and its TCPX plugin. */
+/* Where a rank is, and its GPU there. */
+static inline unsigned nb_host_of(const struct nb_hosts *hosts, unsigned rank)
+{
+    return rank / hosts->per_host;
+}
+static inline int nb_gpu_of(const struct nb_hosts *hosts, unsigned rank)
+{
+    return hosts->gpu[nb_host_of(hosts, rank)] + (int)(rank % hosts->per_host);
+}
+/* Asks each host for its version, its GPUs (the least of all in *gpus) and its TCPX plugin. Of several hosts on one
+ * node each gets a GPU of its own, as far as each sees more than one. */
 int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus);
 
 /* Items of an ask, as they are added. */
@@ -73,6 +91,8 @@ void nb_item(struct nb_items *items, char tag, const char *fmt, ...) HW_PRINTF(3
 
 /* Starts an agent and hears its greeting; m is to be ended by nb_agent_end() in any case. */
 int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host);
+/* Starts argv with a socket as its standard input and output, and a pipe as its errors. -errno. */
+int nb_agent_process(char **argv, pid_t *pid, int *fd, int *err);
 int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_items *items);
 /* Lets it end within ms, by force after that. show: what it said last goes to standard error. Its status. */
 int nb_agent_end(struct nb_member *m, int ms, bool show);

@@ -2,7 +2,7 @@
 /* What `hawser nccl bench` says in the end: as nccl-tests print it, then ours against the others. */
 #include "base/size.h"
 #include "sys/json.h"
-#include "tool/nccl/nccl_bench.h"
+#include "tool/nccl/bench/nccl_bench.h"
 #include "tool/page/page.h"
 #include "tool/report/report_text.h"
 
@@ -231,6 +231,7 @@ void nb_print(FILE *out, const struct nb_table *t)
         rivals = rivals || t->config[i].socket;
     print_measured_rows(out, t);
     print_first_operations(out, t);
+    nb_print_nics(out, t);
     for (size_t i = 0; i < t->n_raw; i++) {
         fprintf(out, "%s# plain sockets, %u streams over loopback:", i ? "" : "\n", t->raw[i].streams);
         print_column_number(out, 0, raw_GBps(&t->raw[i]));
@@ -341,6 +342,7 @@ static int json_cell(struct hw_json *j, const struct nb_table *t, const struct n
     hw_json_double(j, "ratio_tuned", g->socket ? NAN : of.tuned / us);
     hw_json_str(j, "tuned_best", isnan(of.tuned) ? NULL : t->config[of.best].name);
     hw_json_double(j, "of_raw", compute_wire_speed(t, r, us) / of.raw);
+    nb_json_nics(j, c);
     hw_json_array(j, "rounds_us");
     for (unsigned i = 0; i < c->n; i++)
         hw_json_double(j, NULL, c->sample[i].us);

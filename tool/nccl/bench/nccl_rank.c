@@ -5,7 +5,7 @@
  */
 #include "base/size.h"
 #include "mem/cuda.h"
-#include "tool/nccl/nccl_bench.h"
+#include "tool/nccl/bench/nccl_bench.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -312,9 +312,11 @@ static int warm_up(struct rank *k, const struct nb_order *o, double *first)
 static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_reply *r)
 {
     double ignored;
+    struct nb_counts before;
     if (o->op >= NB_OPS || o->size > k->cap || o->size % 4)
         return hw_fail(-EINVAL, "an order of %llu bytes, with room for %llu", (unsigned long long)o->size,
                        (unsigned long long)k->cap);
+    nb_count(&before);
     int rc = fill_rank_buffers(k, o->size, 1);
     if (rc < 0 || (rc = warm_up(k, o, &r->first_op)) < 0)
         return rc;
@@ -326,6 +328,8 @@ static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_rep
     rc = fill_rank_buffers(k, o->size, 0x9e3779b9u);
     if (rc < 0 || (rc = time_operations(k, o, 1, &ignored)) < 0)
         return rc;
+    nb_count(&r->counts);
+    nb_count_since(&r->counts, &before);
     return check_gpu_output(k, o->op, o->size, 0x9e3779b9u, r);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/run/mesh_env.h"
+#include "tool/launch/launch_env.h"
 
 #include "base/size.h"
 #include "tool/common.h"
@@ -15,9 +15,9 @@ struct list {
 
 static int add_name(struct list *l, const char *name)
 {
-    if (l->n == MESH_RANKS)
-        return hw_fail(-E2BIG, "more than %d hosts", MESH_RANKS);
-    if (!*name || strlen(name) >= MESH_NAME)
+    if (l->n == LAUNCH_RANKS)
+        return hw_fail(-E2BIG, "more than %d hosts", LAUNCH_RANKS);
+    if (!*name || strlen(name) >= LAUNCH_NAME)
         return hw_fail(-EINVAL, "'%s' is no name of a host", name);
     char **more = realloc(l->name, (l->n + 1) * sizeof *more);
     if (!more)
@@ -49,7 +49,7 @@ static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *
 /* Adds the names of one item: done is what stands before text, in which brackets may follow. */
 static int expand_item(struct list *l, const char *done, const char *text)
 {
-    char name[2 * MESH_NAME];
+    char name[2 * LAUNCH_NAME];
     const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
     if (!open) {
         int k = snprintf(name, sizeof name, "%s%s", done, text);
@@ -65,7 +65,8 @@ static int expand_item(struct list *l, const char *done, const char *text)
         for (uint64_t v = first; rc == 0 && v <= last; v++) {
             int k = snprintf(name, sizeof name, "%s%.*s%0*llu", done, (int)(open - text), text, width,
                              (unsigned long long)v);
-            rc = k >= MESH_NAME ? hw_fail(-EINVAL, "'%s' is no name of a host", name) : expand_item(l, name, close + 1);
+            rc = k >= LAUNCH_NAME ? hw_fail(-EINVAL, "'%s' is no name of a host", name)
+                                  : expand_item(l, name, close + 1);
         }
         if (rc < 0)
             return rc;
@@ -73,7 +74,7 @@ static int expand_item(struct list *l, const char *done, const char *text)
     return 0;
 }
 
-int mesh_nodelist(const char *text, char ***names, uint32_t *n)
+int launch_nodelist(const char *text, char ***names, uint32_t *n)
 {
     struct list l = {0};
     HW_AUTO_FREE char *copy = strdup(text);
@@ -89,7 +90,7 @@ int mesh_nodelist(const char *text, char ***names, uint32_t *n)
     }
     if (rc < 0) {
         HW_KEEP_ERROR();
-        mesh_names_free(l.name, l.n);
+        launch_names_free(l.name, l.n);
         return rc;
     }
     *names = l.name;
@@ -97,7 +98,7 @@ int mesh_nodelist(const char *text, char ***names, uint32_t *n)
     return 0;
 }
 
-void mesh_names_free(char **names, uint32_t n)
+void launch_names_free(char **names, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         free(names[i]);
@@ -128,9 +129,9 @@ static int get_number(const char *const *vars, const char *name, uint64_t min, u
     return 0;
 }
 
-static int get_rank(const char *const *vars, const char *rank, const char *size, struct mesh_seat *out)
+static int get_rank(const char *const *vars, const char *rank, const char *size, struct launch_seat *out)
 {
-    int rc = get_number(vars, size, 1, MESH_RANKS, &out->size);
+    int rc = get_number(vars, size, 1, LAUNCH_RANKS, &out->size);
     return rc < 0 ? rc : get_number(vars, rank, 0, out->size - 1, &out->rank);
 }
 
@@ -139,7 +140,7 @@ static uint16_t choose_port(const char *job, const char *step)
 {
     uint64_t h = hw_hash(HW_HASH_START, job, strlen(job));
     h = hw_hash(h, step, strlen(step));
-    return (uint16_t)(MESH_PORT + h % 512 * MESH_PORTS);
+    return (uint16_t)(LAUNCH_PORT + h % 512 * LAUNCH_PORTS);
 }
 
 static void copy_text(char *to, size_t cap, const char *text)
@@ -147,7 +148,7 @@ static void copy_text(char *to, size_t cap, const char *text)
     snprintf(to, cap, "%s", text ? text : "");
 }
 
-static int read_own(const char *const *vars, struct mesh_seat *out)
+static int read_own(const char *const *vars, struct launch_seat *out)
 {
     const char *meet = get(vars, "HAWSER_MESH_MEET");
     out->launcher = "hawser";
@@ -155,13 +156,13 @@ static int read_own(const char *const *vars, struct mesh_seat *out)
     if (rc < 0)
         return rc;
     const char *names = get(vars, "HAWSER_MESH_NAMES");
-    rc = names ? mesh_nodelist(names, &out->names, &out->n_names) : 0;
+    rc = names ? launch_nodelist(names, &out->names, &out->n_names) : 0;
     if (rc < 0 || (names && out->n_names != out->size))
         return hw_fail(-EINVAL, "HAWSER_MESH_NAMES has not a name for each of %u ranks", out->size);
     return meet ? 0 : hw_fail(-EINVAL, "HAWSER_MESH_RANK is set, but HAWSER_MESH_MEET (HOST[:PORT] of rank 0) is not");
 }
 
-static int read_openmpi(const char *const *vars, struct mesh_seat *out)
+static int read_openmpi(const char *const *vars, struct launch_seat *out)
 {
     const char *job = get(vars, "PMIX_NAMESPACE"), *local = get(vars, "OMPI_COMM_WORLD_LOCAL_SIZE");
     const char *size = get(vars, "OMPI_COMM_WORLD_SIZE");
@@ -173,7 +174,7 @@ static int read_openmpi(const char *const *vars, struct mesh_seat *out)
     return get_rank(vars, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", out);
 }
 
-static int read_torchrun(const char *const *vars, struct mesh_seat *out)
+static int read_torchrun(const char *const *vars, struct launch_seat *out)
 {
     const char *host = get(vars, "MASTER_ADDR"), *job = get(vars, "TORCHELASTIC_RUN_ID"),
                *port = get(vars, "MASTER_PORT");
@@ -184,14 +185,14 @@ static int read_torchrun(const char *const *vars, struct mesh_seat *out)
 }
 
 /* SLURM_TOPOLOGY_ADDR is "spine0.leaf3.node12" where a plugin knows the network, and else the node alone. */
-static void read_slurm_rack(const char *const *vars, struct mesh_seat *out)
+static void read_slurm_rack(const char *const *vars, struct launch_seat *out)
 {
     const char *addr = get(vars, "SLURM_TOPOLOGY_ADDR"), *dot = addr ? strrchr(addr, '.') : NULL;
-    if (dot && dot - addr < MESH_NAME)
+    if (dot && dot - addr < LAUNCH_NAME)
         snprintf(out->rack, sizeof out->rack, "%.*s", (int)(dot - addr), addr);
 }
 
-static int read_slurm(const char *const *vars, struct mesh_seat *out)
+static int read_slurm(const char *const *vars, struct launch_seat *out)
 {
     const char *job = get(vars, "SLURM_JOB_ID"), *step = get(vars, "SLURM_STEP_ID");
     const char *list = get(vars, "SLURM_STEP_NODELIST");
@@ -204,7 +205,7 @@ static int read_slurm(const char *const *vars, struct mesh_seat *out)
                       out);
     if (rc < 0)
         return rc;
-    rc = mesh_nodelist(list, &out->names, &out->n_names);
+    rc = launch_nodelist(list, &out->names, &out->n_names);
     if (rc < 0)
         return hw_wrap(rc, "SLURM's list of nodes");
     copy_text(out->meet, sizeof out->meet, out->n_names ? out->names[0] : NULL);
@@ -212,22 +213,22 @@ static int read_slurm(const char *const *vars, struct mesh_seat *out)
     out->port = choose_port(job ? job : "", step ? step : "");
     read_slurm_rack(vars, out);
     if (out->n_names != out->size) { /* several ranks on a node: which is where is not said */
-        mesh_names_free(out->names, out->n_names);
+        launch_names_free(out->names, out->n_names);
         out->names = NULL;
         out->n_names = 0;
     }
     return 0;
 }
 
-static int read_pmix(const char *const *vars, struct mesh_seat *out)
+static int read_pmix(const char *const *vars, struct launch_seat *out)
 {
     out->launcher = "pmix";
     out->port = choose_port(get(vars, "PMIX_NAMESPACE"), "");
     out->size = 0; /* PMIx knows it */
-    return get_number(vars, "PMIX_RANK", 0, MESH_RANKS - 1, &out->rank);
+    return get_number(vars, "PMIX_RANK", 0, LAUNCH_RANKS - 1, &out->rank);
 }
 
-static int read_launcher(const char *const *vars, struct mesh_seat *out)
+static int read_launcher(const char *const *vars, struct launch_seat *out)
 {
     if (get(vars, "HAWSER_MESH_RANK"))
         return read_own(vars, out);
@@ -243,11 +244,11 @@ static int read_launcher(const char *const *vars, struct mesh_seat *out)
                             "--hosts FILE");
 }
 
-int mesh_env(const char *const *vars, struct mesh_seat *out)
+int launch_env(const char *const *vars, struct launch_seat *out)
 {
     const char *meet = get(vars, "HAWSER_MESH_MEET"), *name = get(vars, "HAWSER_MESH_NAME");
     const char *rack = get(vars, "HAWSER_MESH_RACK");
-    *out = (struct mesh_seat){.port = MESH_PORT};
+    *out = (struct launch_seat){.port = LAUNCH_PORT};
     int rc = read_launcher(vars, out);
     if (rc == 0 && meet)
         rc = opts_host(meet, out->meet, sizeof out->meet, &out->port);
@@ -258,8 +259,8 @@ int mesh_env(const char *const *vars, struct mesh_seat *out)
     return rc;
 }
 
-void mesh_seat_free(struct mesh_seat *s)
+void launch_seat_free(struct launch_seat *s)
 {
-    mesh_names_free(s->names, s->n_names);
-    *s = (struct mesh_seat){0};
+    launch_names_free(s->names, s->n_names);
+    *s = (struct launch_seat){0};
 }

@@ -2,7 +2,7 @@
 /* The ranks of one configuration, as their supervisor sees them: started, told, heard, ended. */
 #include "nccl/params.h"
 #include "tool/child.h"
-#include "tool/nccl/nccl_hosts.h"
+#include "tool/nccl/bench/nccl_hosts.h"
 #include "tool/tool.h"
 
 #include <fcntl.h>
@@ -87,7 +87,7 @@ static int each_change(const struct nb_config *config, const struct nb_start *s,
     if (s->more && !config->socket && !config->theirs && (rc = change_vars(s->more, fn, arg)) < 0)
         return rc;
     /* of ranks here each is a host of its own; else those of a host are of one */
-    snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? rank / s->hosts->per_host : rank);
+    snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? s->hosts->node[nb_host_of(s->hosts, rank)] : rank);
     return fn(arg, "NCCL_HOSTID", host);
 }
 
@@ -133,7 +133,7 @@ static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config 
 {
     struct nb_member *m = &c->m[rank];
     const int gpu = m->gpu;
-    int rc = nb_agent_start(m, s->hosts, rank / s->hosts->per_host);
+    int rc = nb_agent_start(m, s->hosts, nb_host_of(s->hosts, rank));
     m->gpu = gpu;
     m->answered = true;
     if (rc < 0)
@@ -411,7 +411,7 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
     *c = (struct nb_crew){.config = config->name, .n = s->n, .verbose = s->verbose};
     for (unsigned i = 0; i < c->n; i++)
         c->m[i] = (struct nb_member){
-            .fd = -1, .err = -1, .gpu = (int)(s->hosts ? i % s->hosts->per_host : i), .answered = true};
+            .fd = -1, .err = -1, .gpu = s->hosts ? nb_gpu_of(s->hosts, i) : (int)i, .answered = true};
     fflush(NULL); /* else each child would have what is not written yet */
     for (unsigned i = 0; i < c->n && rc == 0; i++)
         rc = s->hosts ? start_there(c, i, config, s) : start_local_rank(c, i, config, s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/mesh/run/mesh_pmix.h"
+#include "tool/launch/launch_pmix.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ struct pmix_info {
     struct pmix_value value;
 };
 
-struct mesh_pmix {
+struct launch_pmix {
     int (*Init)(struct pmix_proc *proc, struct pmix_info *info, size_t n);
     int (*Finalize)(const struct pmix_info *info, size_t n);
     int (*Put)(uint8_t scope, const char *key, struct pmix_value *value);
@@ -47,7 +47,7 @@ struct mesh_pmix {
     struct pmix_proc self;
 };
 
-static int load_symbols(struct mesh_pmix *p)
+static int load_symbols(struct launch_pmix *p)
 {
     static const char *const names[] = {"PMIx_Init",   "PMIx_Finalize", "PMIx_Put",
                                         "PMIx_Commit", "PMIx_Get",      "PMIx_Error_string"};
@@ -65,12 +65,12 @@ static int load_symbols(struct mesh_pmix *p)
     return 0;
 }
 
-static int pmix_fail(const struct mesh_pmix *p, int status, const char *what)
+static int pmix_fail(const struct launch_pmix *p, int status, const char *what)
 {
     return hw_fail(-EIO, "PMIx: %s: %s", what, p->Error_string(status));
 }
 
-static int get_value(struct mesh_pmix *p, uint32_t rank, const char *key, int seconds, struct pmix_value **value)
+static int get_value(struct launch_pmix *p, uint32_t rank, const char *key, int seconds, struct pmix_value **value)
 {
     struct pmix_proc proc = p->self;
     struct pmix_info wait = {.key = "pmix.timeout", .value = {.type = INT, .data = {.integer = seconds}}};
@@ -82,7 +82,7 @@ static int get_value(struct mesh_pmix *p, uint32_t rank, const char *key, int se
     return status || !*value ? pmix_fail(p, status, key) : 0;
 }
 
-static int get_string(struct mesh_pmix *p, uint32_t rank, const char *key, int seconds, char *text, size_t cap)
+static int get_string(struct launch_pmix *p, uint32_t rank, const char *key, int seconds, char *text, size_t cap)
 {
     struct pmix_value *v; /* the library's: some kilobytes once a job, not worth its destructors, which are macros */
     int rc = get_value(p, rank, key, seconds, &v);
@@ -94,9 +94,9 @@ static int get_string(struct mesh_pmix *p, uint32_t rank, const char *key, int s
     return 0;
 }
 
-int mesh_pmix_open(struct mesh_pmix **out, uint32_t *rank, uint32_t *size)
+int launch_pmix_open(struct launch_pmix **out, uint32_t *rank, uint32_t *size)
 {
-    struct mesh_pmix *p = calloc(1, sizeof *p);
+    struct launch_pmix *p = calloc(1, sizeof *p);
     struct pmix_value *v;
     if (!p)
         return hw_no_memory("PMIx");
@@ -116,14 +116,14 @@ int mesh_pmix_open(struct mesh_pmix **out, uint32_t *rank, uint32_t *size)
     return 0;
 }
 
-void mesh_pmix_close(struct mesh_pmix *p)
+void launch_pmix_close(struct launch_pmix *p)
 {
     if (p)
         (void)p->Finalize(NULL, 0);
     free(p);
 }
 
-int mesh_pmix_put(struct mesh_pmix *p, const char *text)
+int launch_pmix_put(struct launch_pmix *p, const char *text)
 {
     char name[KEY] = OUR_KEY;
     HW_AUTO_FREE char *copy = strdup(text);
@@ -136,12 +136,12 @@ int mesh_pmix_put(struct mesh_pmix *p, const char *text)
     return status ? pmix_fail(p, status, "telling the other ranks where rank 0 is") : 0;
 }
 
-int mesh_pmix_get(struct mesh_pmix *p, char *text, size_t cap, int timeout_ms)
+int launch_pmix_get(struct launch_pmix *p, char *text, size_t cap, int timeout_ms)
 {
     return get_string(p, 0, OUR_KEY, HW_MAX(timeout_ms / 1000, 1), text, cap);
 }
 
-int mesh_pmix_host(struct mesh_pmix *p, uint32_t rank, char *name, size_t cap)
+int launch_pmix_host(struct launch_pmix *p, uint32_t rank, char *name, size_t cap)
 {
     return get_string(p, rank, "pmix.hname", LOOK_S, name, cap);
 }

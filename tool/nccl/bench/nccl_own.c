@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Our own transfer beside NCCL's: `hawser serve` on the first host, `hawser bench` on the second one. */
-#include "tool/nccl/nccl_hosts.h"
+#include "tool/nccl/bench/nccl_hosts.h"
 
 #include "base/size.h"
 #include "tool/tool.h"
@@ -147,7 +147,7 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
     char sizes[NB_SIZES * 24] = "";
     const uint64_t deadline = hw_deadline(w->timeout_ms);
     *rows = 0;
-    int rc = nb_agent_start(&m, w->hosts, 1), k = 1;
+    int rc = nb_agent_start(&m, w->hosts, w->hosts->other), k = 1;
     for (size_t i = 0; i < w->t->n_own; i++) {
         size_t at = strlen(sizes);
         snprintf(sizes + at, sizeof sizes - at, "%s%llu", at ? "," : "", (unsigned long long)w->t->own[i].size);
@@ -159,7 +159,10 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
     nb_item(&items, 'a', "--key-file");
     nb_item(&items, 'a', NB_KEY_WORD);
     nb_item(&items, 'a', "--size=%s", sizes);
-    nb_item(&items, 'a', w->hosts->per_host > 1 ? "--gpus=0-%u" : "--gpus=%u", w->hosts->per_host - 1);
+    if (w->hosts->per_host > 1)
+        nb_item(&items, 'a', "--gpus=0-%u", w->hosts->per_host - 1);
+    else
+        nb_item(&items, 'a', "--gpus=%d", w->hosts->gpu[w->hosts->other]);
     nb_item(&items, 'a', "--json=-");
     if (rc == 0)
         rc = nb_agent_ask(&m, NB_ASK_RUN, &items);

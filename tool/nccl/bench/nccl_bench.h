@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#define NB_RANKS   16
+#define NB_RANKS   256 /* the sums of more than 367 ranks would not be exact in float32 */
+#define NB_NICS    16
 #define NB_SIZES   64
 #define NB_SET     12 /* variables of a configuration */
 #define NB_UID     128
@@ -45,12 +46,32 @@ struct nb_order {
     uint8_t uid[NB_UID];
 };
 
+/* Counters of a node's NICs: since it was started, or what they grew by. */
+struct nb_nic {
+    char name[HAWSER_NIC_NAME];
+    uint64_t sent, received, dropped; /* the kernel's: bytes, bytes, packets */
+    uint64_t retransmits;             /* segments, of the TCP connections that this process has */
+};
+
+struct nb_counts {
+    uint64_t node; /* the same in processes that share a kernel and a network namespace */
+    uint32_t n;
+    struct nb_nic nic[NB_NICS];
+};
+
+uint64_t nb_node_id(void);
+/* Reads the counters of the NICs that are up and have an address. */
+void nb_count(struct nb_counts *c);
+/* Leaves in c what its counters have grown by. */
+void nb_count_since(struct nb_counts *c, struct nb_counts *before);
+
 struct nb_reply {
     int32_t rc; /* 0, or -errno and text says why */
     int32_t version;
     double seconds, cpu; /* of all iterations; cpu of the whole process, over the same time */
     double first_op;     /* seconds of the communicator's first operation of this kind; 0: it was not this one */
     uint64_t checked, bad, first; /* elements; first: the index of the first bad one */
+    struct nb_counts counts;      /* NB_RUN: meanwhile */
     uint8_t uid[NB_UID];
     char text[HW_ERR_TEXT];
 };
@@ -128,11 +149,28 @@ struct nb_sample {
     double first;   /* us of the first of its kind, in which NCCL connects; 0: it was not this one */
 };
 
+/* One NIC of one node, over all samples of a cell. */
+struct nb_counted {
+    uint64_t node;
+    char host[64];
+    struct nb_nic nic;
+};
+
+struct nb_counted_list {
+    struct nb_counted *at; /* to be freed */
+    size_t n;
+};
+
+/* Adds what a rank of the crew has told in its last reply; the NICs of a node count once. -ENOMEM. */
+int nb_counted_add(struct nb_counted_list *l, const struct nb_crew *c, unsigned rank);
+
 struct page;
+struct hw_json;
 struct nb_cell {
     struct nb_sample sample[NB_ROUNDS];
     unsigned n; /* samples */
     uint64_t checked, bad;
+    struct nb_counted_list nics;
 };
 
 /* A row is one operation and size; a cell of it, one configuration. */
@@ -181,6 +219,8 @@ double nb_us(const struct nb_cell *c);
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
 double nb_first_ms(const struct nb_cell *c); /* NAN also where another row has it */
 void nb_print(FILE *out, const struct nb_table *t);
+void nb_print_nics(FILE *out, const struct nb_table *t);
+void nb_json_nics(struct hw_json *j, const struct nb_cell *cell);
 /* For a report: arg is a struct nb_table. */
 void nb_write_page(struct page *p, const void *arg);
 /* A line for each operation, size and configuration, and one for each kind of plain sockets; schema

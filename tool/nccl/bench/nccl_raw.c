@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plain sockets over this host's loopback, beside what NCCL moves over it. */
-#include "tool/nccl/nccl_bench.h"
+#include "tool/nccl/bench/nccl_bench.h"
 #include "tool/raw/raw.h"
 
 #include <stdlib.h>

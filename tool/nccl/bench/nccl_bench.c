@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser nccl bench: which configurations are measured, in which order; its options. */
-#include "tool/nccl/nccl_bench.h"
+#include "tool/nccl/bench/nccl_args.h"
 #include "tool/report/files.h"
 
 #include "base/size.h"
 #include "mem/cuda.h"
+#include "tool/nccl/bench/nccl_launch.h"
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_conf.h"
-#include "tool/nccl/nccl_hosts.h"
-#include "tool/opts.h"
 #include "tool/report/output.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CMD        "nccl bench"
-#define OPS        "all_reduce, sendrecv, alltoall, all_gather, reduce_scatter, broadcast"
+#define CMD        NB_CMD
 #define BYTES      (1ull << 30) /* that the iterations of a size move by default */
 #define ITERS_MIN  10
 #define ITERS_MAX  500
 #define WARMUP_MIN 3
 #define TIMEOUT_MS 120000
+#define WAIT_MS    60000
 #define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
 /* The tuned settings are the two that no other beat by much, each for another operation (docs/performance.md). */
@@ -89,35 +88,17 @@ static const struct nb_var common_hosts[] = {
     {0},
 };
 
-#define SETS    32
-#define SOCKETS 32
-
-struct bench_args {
-    bool op[NB_OPS], vs;
-    uint64_t size[NB_SIZES], gpus, rounds, iters, warmup, timeout_ms;
-    size_t n_sizes;
-    const char *nccl, *plugin, *json, *report, *lab, *rank, *hosts, *ssh, *remote, *tcpx;
-    bool verbose, agent;
-    struct nb_var set[SETS + 1];
-    char *set_text[SETS];
-    size_t n_set;
-    struct nb_config sockets[SOCKETS];
-    char *sockets_text[SOCKETS], sockets_name[SOCKETS][16];
-    size_t n_sockets;
-    uint32_t raw[NB_RAWS];
-    size_t n_raw;
-};
-
 /* ---- rounds ----------------------------------------------------------------------------------- */
 
 struct bench_run {
-    const struct bench_args *a;
+    const struct nb_args *a;
     struct nb_table t;
     struct report_files files;
     struct nb_start start;
     struct nb_hosts hosts;
-    struct nb_config config[CONFIGS + SOCKETS]; /* those that are measured */
-    bool failed[CONFIGS + SOCKETS], own_failed;
+    bool on_hosts;                                 /* ranks are there, else here */
+    struct nb_config config[CONFIGS + NB_SOCKETS]; /* those that are measured */
+    bool failed[CONFIGS + NB_SOCKETS], own_failed;
     bool left_badly; /* ranks of some round did not end in good order */
     int version;
     uint64_t most;
@@ -142,32 +123,35 @@ static int measure_row(struct bench_run *b, struct nb_crew *crew, struct nb_row 
                       crew->config, i, nb_op_name(r->op), (unsigned long long)r->size, (unsigned long long)p->bad,
                       (unsigned long long)p->checked, (unsigned long long)p->first);
         cell->bad += p->bad;
+        rc = rc < 0 ? rc : nb_counted_add(&cell->nics, crew, i);
     }
     cell->sample[cell->n++] = s;
-    return 0;
+    return rc;
 }
 
 /* A set of ranks does all operations and sizes of a configuration once. */
 static int measure_config(struct bench_run *b, size_t config, unsigned round)
 {
-    struct nb_crew crew;
+    HW_AUTO_FREE struct nb_crew *crew = calloc(1, sizeof *crew);
+    if (!crew)
+        return hw_no_memory("%u ranks", b->t.ranks);
     output_progress("round %u of %u: %s: starting", round + 1, b->t.rounds, b->config[config].name);
-    int rc = nb_crew_start(&crew, &b->config[config], &b->start, b->most);
+    int rc = nb_crew_start(crew, &b->config[config], &b->start, b->most);
     if (rc == 0) {
-        b->version = crew.version;
-        snprintf(b->t.network[config], sizeof b->t.network[config], "%s", crew.m[0].network);
+        b->version = crew->version;
+        snprintf(b->t.network[config], sizeof b->t.network[config], "%s", crew->m[0].network);
     }
     for (size_t i = 0; i < b->t.n_rows && rc == 0; i++) {
         struct nb_row *r = &b->t.row[i];
         char size[32];
         output_progress("round %u of %u: %s: %s %s", round + 1, b->t.rounds, b->config[config].name, nb_op_name(r->op),
                         hw_format_size(r->size, size, sizeof size));
-        rc = measure_row(b, &crew, r, config);
+        rc = measure_row(b, crew, r, config);
     }
     output_progress(NULL);
     if (rc < 0 && rc != -EINTR)
         tool_fail(CMD, "%s", hw_error());
-    if (nb_crew_end(&crew, rc) < 0 && rc == 0)
+    if (nb_crew_end(crew, rc) < 0 && rc == 0)
         b->left_badly = true;
     return rc;
 }
@@ -215,7 +199,7 @@ static int measure_rounds(struct bench_run *b)
 
 static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
 {
-    const struct bench_args *a = b->a;
+    const struct nb_args *a = b->a;
     fprintf(out, "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; every element checked; medians of %u round%s\n",
             b->version / 10000, b->version / 100 % 100, b->version % 100, a->nccl ? a->nccl : "libnccl.so.2",
             b->t.ranks, b->t.rounds, b->t.rounds == 1 ? "" : "s");
@@ -223,21 +207,27 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
         fprintf(out, "# rank 0 in node %s/a, rank 1 in node %s/b, and so on\n", a->lab, a->lab);
     for (unsigned i = 0; i < b->t.ranks; i++) {
         struct hw_gpu_info g;
-        if (a->hosts)
-            fprintf(out, "# rank %u: host %s, GPU %u, NCCL_HOSTID=hawser-bench-%u\n", i,
-                    b->hosts.host[i / b->hosts.per_host], i % b->hosts.per_host, i / b->hosts.per_host);
+        const unsigned host = b->on_hosts ? nb_host_of(&b->hosts, i) : 0;
+        if (b->on_hosts)
+            fprintf(out, "# rank %u: host %s, GPU %d, NCCL_HOSTID=hawser-bench-%u\n", i, b->hosts.host[host],
+                    nb_gpu_of(&b->hosts, i), b->hosts.node[host]);
         else if (hw_cuda_info((int)i, &g) == 0)
             fprintf(out, "# rank %u: GPU %u, %s, %s, NCCL_HOSTID=hawser-bench-%u\n", i, i, g.name, g.pci, i);
     }
-    fputs(a->hosts ? "# for all:" : "# as if each rank were a node of its own:", out);
+    if (b->on_hosts && !b->hosts.other)
+        fputs("# all ranks are on one node, where NCCL need not use the network\n", out);
+    if (a->rails)
+        fprintf(out, "# rails: %s\n", a->rails);
+    fputs(b->on_hosts ? "# for all:" : "# as if each rank were a node of its own:", out);
     for (const struct nb_var *v = b->start.common; v->name; v++)
         if (v->value && strncmp(v->name, "NCCL_DEBUG", 10) != 0)
             fprintf(out, " %s=%s", v->name, v->value);
     fputc('\n', out);
-    if (a->hosts && !b->hosts.tcpx)
+    if (b->on_hosts && !b->hosts.tcpx)
         fprintf(out, "# tcpx: not measured: not all hosts have %s (--tcpx)\n", b->hosts.tcpx_path);
     if (b->t.n_own)
-        fprintf(out, "# hawser bench: write from host %s to host %s, GPU memory\n", b->hosts.host[1], b->hosts.host[0]);
+        fprintf(out, "# hawser bench: write from host %s to host %s, GPU memory\n", b->hosts.host[b->hosts.other],
+                b->hosts.host[0]);
     for (size_t i = 0; i < b->t.n_configs; i++) {
         fprintf(out, "# %s: network %s;", b->config[i].name, b->t.network[i][0] ? b->t.network[i] : "none");
         for (const struct nb_var *v = b->config[i].set; v->name; v++)
@@ -251,7 +241,7 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
 
 static int make_rows(struct bench_run *b)
 {
-    const struct bench_args *a = b->a;
+    const struct nb_args *a = b->a;
     struct nb_table *t = &b->t;
     t->row = calloc(NB_OPS * a->n_sizes, sizeof *t->row);
     t->network = calloc(t->n_configs, sizeof *t->network);
@@ -298,11 +288,11 @@ static bool all_well(const struct bench_run *b)
 /* Which configurations are measured: ours, and with --vs-socket or --hosts those of others. */
 static void choose_configs(struct bench_run *b)
 {
-    const struct bench_args *a = b->a;
+    const struct nb_args *a = b->a;
     size_t n = 0;
     configs[OURS].set[0].value = a->plugin;
     for (size_t i = 0; i < CONFIGS; i++) {
-        if (i == STANDARD ? !a->vs && !a->hosts : i == PLUGIN_TCPX ? !b->hosts.tcpx : i >= FIRST_TUNED && !a->vs)
+        if (i == STANDARD ? !a->vs && !b->on_hosts : i == PLUGIN_TCPX ? !b->hosts.tcpx : i >= FIRST_TUNED && !a->vs)
             continue;
         b->config[n] = configs[i];
         if (i == PLUGIN_TCPX)
@@ -315,37 +305,43 @@ static void choose_configs(struct bench_run *b)
     b->t.n_configs = n;
 }
 
-/* How many ranks, and where. TOOL_OK, or what was said. */
-static int find_gpus(struct bench_run *b)
+/* How many ranks each host has. TOOL_OK, or what was said. */
+static int find_hosts_gpus(struct bench_run *b)
 {
-    const struct bench_args *a = b->a;
+    const struct nb_args *a = b->a;
+    struct nb_hosts *h = &b->hosts;
     int gpus = 0;
-    if (a->hosts) {
-        struct nb_hosts *h = &b->hosts;
-        int rc = nb_hosts_parse(h, a->hosts, a->ssh, a->remote);
-        if (rc < 0)
-            return tool_usage(CMD, "%s", hw_error());
-        output_progress("asking %u hosts", h->n);
-        rc = nb_hosts_probe(h, a->tcpx ? a->tcpx : TCPX, &gpus);
-        output_progress(NULL);
-        if (rc < 0)
-            return tool_fail(CMD, "%s", hw_error());
-        if (a->gpus > (uint64_t)gpus)
-            return tool_fail(CMD, "not all hosts have %llu GPUs: one has %d", (unsigned long long)a->gpus, gpus);
+    output_progress("asking %u hosts", h->n);
+    int rc = nb_hosts_probe(h, a->tcpx ? a->tcpx : TCPX, &gpus);
+    output_progress(NULL);
+    if (rc < 0)
+        return tool_failed(CMD, rc);
+    if (h->per_host && a->gpus > 1)
+        return tool_usage(CMD, "several processes on a node have a GPU each, not %llu (--gpus)",
+                          (unsigned long long)a->gpus);
+    if (a->gpus > (uint64_t)gpus)
+        return tool_fail(CMD, "not all hosts have %llu GPUs: one has %d", (unsigned long long)a->gpus, gpus);
+    if (!h->per_host)
         h->per_host = a->gpus ? (unsigned)a->gpus : HW_MIN((unsigned)gpus, (unsigned)NB_RANKS / h->n);
-        b->t.ranks = h->n * h->per_host;
-        if (b->t.ranks > NB_RANKS)
-            return tool_fail(CMD, "%u ranks are more than %d", b->t.ranks, NB_RANKS);
-        b->t.hosts = a->hosts;
-        for (size_t i = 0; i < a->n_sizes; i++)
-            b->t.own[b->t.n_own++].size = a->size[i];
-        return TOOL_OK;
-    }
-    gpus = hw_cuda_count();
+    b->t.ranks = h->n * h->per_host;
+    if (b->t.ranks > NB_RANKS)
+        return tool_fail(CMD, "%u ranks are more than %d", b->t.ranks, NB_RANKS);
+    for (size_t i = 0; i < a->n_sizes && h->other; i++)
+        b->t.own[b->t.n_own++].size = a->size[i];
+    return TOOL_OK;
+}
+
+/* How many ranks there are here. TOOL_OK, or what was said. */
+static int find_local_gpus(struct bench_run *b)
+{
+    const struct nb_args *a = b->a;
+    int gpus = hw_cuda_count();
     if (gpus < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (gpus < 2)
         return tool_fail(CMD, "NCCL moves nothing with one GPU: two are needed, and there is %d", gpus);
+    if (a->gpus == 1)
+        return tool_usage(CMD, "--gpus takes 2 or more on one host, not '1'");
     if (a->gpus > (uint64_t)gpus)
         return tool_fail(CMD, "%llu GPUs are not there: there are %d", (unsigned long long)a->gpus, gpus);
     b->t.ranks = a->gpus ? (unsigned)a->gpus : (unsigned)HW_MIN(gpus, NB_RANKS);
@@ -354,9 +350,9 @@ static int find_gpus(struct bench_run *b)
 
 static int measure_all(struct bench_run *b)
 {
-    const struct bench_args *a = b->a;
+    const struct nb_args *a = b->a;
     char dir[NCCL_PATH] = "";
-    int found = find_gpus(b);
+    int found = b->on_hosts ? find_hosts_gpus(b) : find_local_gpus(b);
     if (found != TOOL_OK)
         return found;
     choose_configs(b);
@@ -365,9 +361,9 @@ static int measure_all(struct bench_run *b)
         dir[0] = 0;
     b->start = (struct nb_start){.nccl = a->nccl,
                                  .lab = a->lab,
-                                 .hosts = a->hosts ? &b->hosts : NULL,
+                                 .hosts = b->on_hosts ? &b->hosts : NULL,
                                  .library_path = dir,
-                                 .common = a->hosts ? common_hosts : common,
+                                 .common = b->on_hosts ? common_hosts : common,
                                  .more = a->set,
                                  .n = b->t.ranks,
                                  .timeout_ms = (int)a->timeout_ms,
@@ -391,200 +387,110 @@ static int measure_all(struct bench_run *b)
     return all_well(b) ? TOOL_OK : TOOL_FAILED;
 }
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- the command --------------------------------------------------------------------------------- */
 
-static int parse_ops(void *args, const char *text)
+static void free_rows(struct nb_table *t)
 {
-    bool *ops = ((struct bench_args *)args)->op;
-    const char *p = text;
-    memset(ops, 0, NB_OPS * sizeof *ops);
-    do {
-        size_t n = strcspn(p, ",");
-        int op = 0;
-        while (op < NB_OPS && (strlen(nb_op_name(op)) != n || strncmp(nb_op_name(op), p, n) != 0))
-            op++;
-        if (op == NB_OPS)
-            return hw_fail(-EINVAL, "there is no operation '%.*s'; there are " OPS, (int)HW_MIN(n, (size_t)40), p);
-        ops[op] = true;
-        p += n + (p[n] == ',');
-    } while (*p || p[-1] == ',');
-    return 0;
-}
-
-static int parse_raw(void *args, const char *text)
-{
-    struct bench_args *a = args;
-    char word[16];
-    for (const char *p = text;;) {
-        size_t n = strcspn(p, ",");
-        uint64_t v;
-        if (a->n_raw == NB_RAWS)
-            return hw_fail(-E2BIG, "more than %d numbers of plain sockets", NB_RAWS);
-        snprintf(word, sizeof word, "%.*s", (int)HW_MIN(n, sizeof word - 1), p);
-        int rc = hw_parse_u64(word, 1, 256, &v);
-        if (rc < 0)
-            return rc;
-        a->raw[a->n_raw++] = (uint32_t)v;
-        if (!p[n])
-            return 0;
-        p += n + 1;
+    for (size_t i = 0; i < t->n_rows; i++) {
+        for (size_t k = 0; k < t->n_configs; k++)
+            free(t->row[i].cell[k].nics.at);
+        free(t->row[i].cell);
     }
+    free(t->row);
+    free(t->network);
 }
 
-static int parse_set(void *args, const char *text)
+/* Measures here, on the hosts of --hosts, or where n rows say. */
+static int run_bench(const struct nb_args *a, const struct nb_seat_row *row, uint32_t n, int via)
 {
-    struct bench_args *a = args;
-    const char *eq = strchr(text, '=');
-    if (!eq || eq == text)
-        return hw_fail(-EINVAL, "it takes NAME=VALUE, not '%s'", text);
-    if (a->n_set == SETS)
-        return hw_fail(-E2BIG, "more than %d variables", SETS);
-    char *copy = strdup(text);
-    if (!copy)
-        return hw_no_memory("'%s'", text);
-    copy[eq - text] = 0;
-    a->set_text[a->n_set] = copy;
-    a->set[a->n_set++] = (struct nb_var){copy, copy + (eq - text) + 1};
-    return 0;
-}
-
-/* "NAME=VALUE[,..]", or "default". */
-static int parse_sockets(void *args, const char *text)
-{
-    struct bench_args *a = args;
-    if (a->n_sockets == SOCKETS)
-        return hw_fail(-E2BIG, "more than %d times --sockets", SOCKETS);
-    size_t i = a->n_sockets, n = 2;
-    struct nb_config *c = &a->sockets[i];
-    *c = (struct nb_config){.name = a->sockets_name[i],
-                            .about = "",
-                            .socket = true,
-                            .tuned = true,
-                            .set = {{"NCCL_NET", "Socket"}, {"NCCL_NET_PLUGIN", "none"}}};
-    snprintf(a->sockets_name[i], sizeof a->sockets_name[i], "sockets-%zu", i + 1);
-    char *rest = a->sockets_text[i] = strdup(strcmp(text, "default") == 0 ? "" : text);
-    if (!rest)
-        return hw_no_memory("'%s'", text);
-    a->n_sockets++;
-    for (char *word; rest && *rest;) {
-        word = strsep(&rest, ",");
-        char *eq = strchr(word, '=');
-        if (!eq || eq == word)
-            return hw_fail(-EINVAL, "it takes NAME=VALUE[,..] or 'default', not '%s'", text);
-        if (n == NB_SET - 1)
-            return hw_fail(-E2BIG, "'%s' is more than %d variables", text, NB_SET - 3);
-        *eq = 0;
-        c->set[n++] = (struct nb_var){word, eq + 1};
-    }
-    return 0;
-}
-
-static int parse_nccl_sizes(void *args, const char *text)
-{
-    struct bench_args *a = args;
-    return opts_sizes(text, a->size, NB_SIZES, &a->n_sizes);
-}
-
-static const struct opt rows[] = {
-    OPT_CALL("op", 0, "OP[,..]", parse_ops, OPS " (default: the first two)"),
-    OPT_CALL("size", 0, "SIZE[,..]", parse_nccl_sizes,
-             "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
-    OPT_NUMBER("gpus", 0, "N", struct bench_args, gpus, 1, NB_RANKS,
-               "ranks, each with a GPU, from GPU 0 on; with --hosts: on each host (default: all)"),
-    OPT_TEXT(
-        "hosts", 0, "A,B[,..]", struct bench_args, hosts,
-        "ranks on these hosts: NCCL over hawser, sockets, TCPX where it is, and hawser's own transfer from B to A"),
-    OPT_TEXT("ssh", 0, "COMMAND", struct bench_args, ssh,
-             "what reaches a host; {} in it is the host, else that follows (default: ssh -oBatchMode=yes)"),
-    OPT_TEXT("remote", 0, "PATH", struct bench_args, remote, "this program there (default: the path that it has here)"),
-    OPT_TEXT("tcpx", 0, "PATH", struct bench_args, tcpx,
-             "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
-    OPT_FLAG("vs-socket", 0, struct bench_args, vs,
-             "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"),
-    OPT_CALL("sockets", 0, "NAME=VALUE[,..]", parse_sockets,
-             "measure NCCL's own sockets with these variables, in the same turns; 'default': without; may be repeated"),
-    OPT_CALL("raw", 0, "N[,..]", parse_raw, "measure N plain sockets over loopback too, in the same turns"),
-    OPT_NUMBER("rounds", 0, "N", struct bench_args, rounds, 1, NB_ROUNDS,
-               "turns, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
-    OPT_NUMBER("iters", 0, "N", struct bench_args, iters, 1, 1000000,
-               "operations under the clock (default: 1GiB's worth, 10 to 500)"),
-    OPT_NUMBER("warmup", 0, "N", struct bench_args, warmup, 0, 1000000,
-               "operations before it (default: a tenth, at least 3)"),
-    OPT_TEXT("plugin", 0, "NAME", struct bench_args, plugin, "NCCL_NET_PLUGIN of what is ours (default: hawser)"),
-    OPT_CALL("set", 0, "NAME=VALUE", parse_set, "a variable for ours alone; may be repeated"),
-    OPT_TEXT("nccl", 0, "FILE", struct bench_args, nccl, "NCCL's library (default: libnccl.so.2)"),
-    OPT_TEXT("lab", 0, "LAB", struct bench_args, lab,
-             "rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"),
-    OPT_TIME("timeout", 0, "TIME", struct bench_args, timeout_ms, 1000, 3600000,
-             "a rank that does not answer for so long is given up (default: 120s)"),
-    OPT_TEXT("json", 0, "FILE", struct bench_args, json, "write a line of JSON per measurement; - is standard output"),
-    OPT_TEXT("report", 0, "FILE", struct bench_args, report, "one HTML file with the results"),
-    OPT_FLAG("verbose", 'v', struct bench_args, verbose, "show all that the ranks and NCCL say, on stderr"),
-    OPT_TEXT("rank", 0, "FD,RANK,RANKS,GPU", struct bench_args, rank, NULL),
-    OPT_FLAG("agent", 0, struct bench_args, agent, NULL),
-    {0},
-};
-
-static int parse_and_bench(struct bench_args *a, int argc, char **argv)
-{
-    static const struct opts o = {
-        .cmd = CMD,
-        .args = "[OPTION...]",
-        .about = "Measures NCCL over hawser, and over NCCL's own sockets, as nccl-tests do: a process for each\n"
-                 "GPU of this host, each as if it were a node of its own. All that arrives is checked.",
-        .rows = rows,
-        .too_many = "bench takes options only"};
-    int rc = opts_parse(&o, a, argc, argv);
-    if (rc != OPTS_GO)
-        return rc;
-    if (a->lab && a->n_raw)
-        return tool_usage(CMD, "--raw goes over this host's loopback, and --lab does not");
-    if (a->hosts && (a->lab || a->n_raw))
-        return tool_usage(CMD, "--hosts goes with neither --lab nor --raw");
-    if (!a->hosts && (a->ssh || a->remote || a->tcpx))
-        return tool_usage(CMD, "--ssh, --remote and --tcpx go with --hosts");
-    if (!a->hosts && a->gpus == 1)
-        return tool_usage(CMD, "--gpus takes 2 or more on one host, not '1'");
-    if (a->agent)
-        return nb_agent();
-    if (a->rank)
-        return nb_rank(a->rank, a->nccl);
     struct bench_run *b = calloc(1, sizeof *b);
     if (!b)
         return tool_fail(CMD, "out of memory");
     b->a = a;
-    b->t.rounds = a->rounds ? (unsigned)a->rounds : a->vs || a->hosts ? 3 : 1;
+    b->on_hosts = n || a->hosts;
+    b->t.rounds = a->rounds ? (unsigned)a->rounds : a->vs || b->on_hosts ? 3 : 1;
     for (size_t i = 0; i < a->n_raw; i++)
         b->t.raw[b->t.n_raw++].streams = a->raw[i];
-    tool_catch_signals();
-    rc = report_files_open(&b->files, a->json, a->report) < 0 ? tool_fail(CMD, "%s", hw_error()) : measure_all(b);
+    int rc = TOOL_OK;
+    if (n && nb_hosts_launched(&b->hosts, row, n, via) < 0)
+        rc = tool_fail(CMD, "%s", hw_error());
+    else if (a->hosts && nb_hosts_parse(&b->hosts, a->hosts, a->ssh, a->remote) < 0)
+        rc = tool_usage(CMD, "%s", hw_error());
+    b->t.hosts = b->hosts.label ? b->hosts.label : a->hosts;
+    if (rc == TOOL_OK)
+        rc = report_files_open(&b->files, a->json, a->report) < 0 ? tool_fail(CMD, "%s", hw_error()) : measure_all(b);
     if (report_files_close(&b->files) < 0)
         rc = tool_fail(CMD, "%s", hw_error());
-    for (size_t i = 0; i < b->t.n_rows; i++)
-        free(b->t.row[i].cell);
-    free(b->t.row);
-    free(b->t.network);
+    free_rows(&b->t);
     nb_hosts_free(&b->hosts);
     free(b);
     return rc;
 }
 
+static int supervise(void *arg, const struct nb_seat_row *row, uint32_t n, int via)
+{
+    return run_bench(arg, row, n, via);
+}
+
+/* As one of the processes of a launcher. */
+static int run_launched(struct nb_args *a, struct launch_seat *seat)
+{
+    struct nb_launch l = {.common = &a->common, .seat = seat, .wait_ms = a->wait_ms};
+    int rc = launch_key(&a->common);
+    if (rc == 0 && a->meet)
+        rc = opts_host(a->meet, seat->meet, sizeof seat->meet, &seat->port);
+    if (rc < 0)
+        return tool_fail(CMD, "%s", hw_error());
+    /* what a seat is told to start runs with its rights */
+    if (!a->common.key_len)
+        return tool_usage(CMD,
+                          "a key is needed where %s has started several processes: --key-file, or HAWSER_MESH_KEY on "
+                          "every node (head -c 32 /dev/urandom | base64); --local measures this host alone",
+                          seat->launcher);
+    if (a->n_raw)
+        return tool_usage(CMD, "--raw goes over one host's loopback: give --local with it");
+    launch_place_of(seat, &l.place);
+    return seat->rank == 0 ? nb_hub(&l, supervise, a) : nb_seat(&l);
+}
+
+static int parse_and_bench(struct nb_args *a, int argc, char **argv)
+{
+    extern char **environ;
+    struct launch_seat seat = {0};
+    int rc = nb_args_parse(a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    if (a->agent)
+        return nb_agent();
+    if (a->rank)
+        return nb_rank(a->rank, a->nccl);
+    if (a->via)
+        return nb_via(a->via);
+    tool_catch_signals();
+    rc = a->hosts || a->lab || a->local ? -ENOENT : launch_env((const char *const *)environ, &seat);
+    if (rc < 0 && rc != -ENOENT)
+        rc = tool_fail(CMD, "%s (--local measures this host alone)", hw_error());
+    else if (rc == 0 && seat.size != 1)
+        rc = run_launched(a, &seat);
+    else
+        rc = run_bench(a, NULL, 0, -1);
+    launch_seat_free(&seat);
+    return rc;
+}
+
 int nccl_bench_main(int argc, char **argv)
 {
-    struct bench_args *a = calloc(1, sizeof *a);
+    struct nb_args *a = calloc(1, sizeof *a);
     if (!a)
         return tool_fail(CMD, "out of memory");
-    *a = (struct bench_args){.op = {[NB_ALL_REDUCE] = true, [NB_SENDRECV] = true},
-                             .size = {8, 1024, 65536, 1ull << 20, 16ull << 20, 64ull << 20, 256ull << 20},
-                             .n_sizes = 7,
-                             .warmup = UINT64_MAX,
-                             .timeout_ms = TIMEOUT_MS,
-                             .plugin = "hawser"};
+    *a = (struct nb_args){.op = {[NB_ALL_REDUCE] = true, [NB_SENDRECV] = true},
+                          .size = {8, 1024, 65536, 1ull << 20, 16ull << 20, 64ull << 20, 256ull << 20},
+                          .n_sizes = 7,
+                          .warmup = UINT64_MAX,
+                          .timeout_ms = TIMEOUT_MS,
+                          .wait_ms = WAIT_MS,
+                          .plugin = "hawser"};
     int rc = parse_and_bench(a, argc, argv);
-    for (size_t i = 0; i < a->n_set; i++)
-        free(a->set_text[i]);
-    for (size_t i = 0; i < a->n_sockets; i++)
-        free(a->sockets_text[i]);
-    free(a);
+    nb_args_free(a);
     return rc;
 }

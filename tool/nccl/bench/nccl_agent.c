@@ -3,8 +3,8 @@
 #include "hawser.h"
 #include "mem/cuda.h"
 #include "tool/child.h"
+#include "tool/nccl/bench/nccl_hosts.h"
 #include "tool/nccl/nccl_conf.h"
-#include "tool/nccl/nccl_hosts.h"
 #include "tool/tool.h"
 
 #include <fcntl.h>
