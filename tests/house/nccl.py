@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import library  # noqa: E402  of this folder
 from tap import done, ok  # noqa: E402
 
-TABLES = {f"ncclNetPlugin_v{n}" for n in range(6, 13)} | {"ncclTunerPlugin_v4", "ncclTunerPlugin_v5"}
+TABLES = {f"ncclNetPlugin_v{n}" for n in range(6, 13)} | {"ncclTunerPlugin_v4", "ncclTunerPlugin_v5", "ncclTunerPlugin_v6"}
 # Sizes of the tables in bytes (NCCL's ABI).
 SIZES = {6: 136, 7: 152, 8: 152, 9: 160, 10: 160, 11: 176, 12: 176}
 

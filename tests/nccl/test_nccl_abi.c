@@ -18,6 +18,7 @@ static const struct {
     PART("net v6", ABI_V6), PART("net v7", ABI_V7), PART("net v8", ABI_V8), PART("net v9", ABI_V9),
     PART("net v10", ABI_V10), PART("net v11", ABI_V11), PART("net v12", ABI_V12),
     PART("what all tuners share", ABI_TUNER), PART("tuner v4", ABI_TUNER_V4), PART("tuner v5", ABI_TUNER_V5),
+    PART("tuner v6", ABI_TUNER_V6),
 };
 /* clang-format on */
 

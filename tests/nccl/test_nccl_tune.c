@@ -15,6 +15,7 @@
 
 extern const ncclTuner_v4_t ncclTunerPlugin_v4;
 extern const ncclTuner_v5_t ncclTunerPlugin_v5;
+extern const ncclTuner_v6_t ncclTunerPlugin_v6;
 
 static int infos, warns;
 static char warned[256];
@@ -393,10 +394,57 @@ static bool as_many_as_nccl_wants(void)
     return channels_of(2, 2, 1 << 20) == 0 && channels_of(2, 2, 8) == 0;
 }
 
+#define CHUNK ((size_t)4 << 20)
+
+/* What becomes of a chunk of 4 MiB. */
+static size_t chunk_of(size_t ranks, size_t nodes, int algo, int proto, size_t bytes, int channels)
+{
+    size_t chunk = CHUNK;
+    void *ctx = NULL;
+    if (ncclTunerPlugin_v6.init(&ctx, 1, ranks, nodes, logger, NULL, NULL) != ncclSuccess ||
+        ncclTunerPlugin_v6.getChunkSize(ctx, ncclFuncAllReduce, bytes, algo, proto, channels, &chunk) != ncclSuccess ||
+        ncclTunerPlugin_v6.finalize(ctx) != ncclSuccess)
+        return 0;
+    return chunk;
+}
+
+static bool leaves_chunks(void)
+{
+    return chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK &&
+           chunk_of(16, 2, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK;
+}
+
+/* After the plugin's parameters are set, as NCCL does it: the net plugin's init comes first. */
+static bool halves_chunks_within_a_node(void)
+{
+    hn_params_set(NULL);
+    bool good = chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK / 2 &&
+                chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 8, 1) == CHUNK / 2 &&
+                chunk_of(8, 1, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK / 2;
+    /* the others do not cut their chunks from this buffer */
+    good = good && chunk_of(8, 1, NCCL_ALGO_NVLS, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK &&
+           chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_LL, 1 << 30, 8) == CHUNK &&
+           chunk_of(8, 1, NCCL_ALGO_TREE, NCCL_PROTO_LL128, 1 << 30, 8) == CHUNK;
+    for (size_t nodes = 2; nodes <= 128; nodes *= 2)
+        good = good && chunk_of(8 * nodes, nodes, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK;
+    return good;
+}
+
+static bool leaves_users_chunks(void)
+{
+    hn_params_set(NULL);
+    return leaves_chunks();
+}
+
 static void tuner(void)
 {
     is_str(ncclTunerPlugin_v4.name, "hawser", "the tuner's name, v4");
     is_str(ncclTunerPlugin_v5.name, "hawser", "and v5");
+    is_str(ncclTunerPlugin_v6.name, "hawser", "and v6");
+    ok(ncclTunerPlugin_v6.getCollInfo == ncclTunerPlugin_v5.getCollInfo, "v6 answers as v5 does");
+    ok(in_child(halves_chunks_within_a_node, NULL), "within a node chunks are as NCCL's own buffers make them");
+    ok(in_child(leaves_users_chunks, VARS("NCCL_BUFFSIZE", "16777216")), "not of the user's buffers");
+    ok(in_child(leaves_users_chunks, VARS("HAWSER_NCCL_TUNE", "0")), "nor without tuning");
     ok(in_child(forbids, NULL),
        "between nodes, where steps are large, only the simple protocol is left if there is it");
     ok(in_child(grows_with_ranks, NULL), "a ring's steps are the smaller the more ranks there are");

@@ -86,6 +86,9 @@ extern const struct abi_row abi_theirs[]; /* ends with a NULL type */
     FIELD(ncclTuner_v5_t, finalize) TYPE(ncclNvlDomainInfo_v5_t) \
     FIELD(ncclNvlDomainInfo_v5_t, nNvlDomains) FIELD(ncclNvlDomainInfo_v5_t, minRanksPerNvlDomain) \
     FIELD(ncclNvlDomainInfo_v5_t, maxRanksPerNvlDomain)
+#define ABI_TUNER_V6 \
+    TYPE(ncclTuner_v6_t) FIELD(ncclTuner_v6_t, name) FIELD(ncclTuner_v6_t, init) FIELD(ncclTuner_v6_t, getCollInfo) \
+    FIELD(ncclTuner_v6_t, finalize) FIELD(ncclTuner_v6_t, getChunkSize)
 /* clang-format on */
 
 #endif

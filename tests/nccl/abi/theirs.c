@@ -47,5 +47,8 @@ const struct abi_row abi_theirs[] = {
 #ifdef THEIR_TUNER_V5
     ABI_TUNER_V5
 #endif
+#ifdef THEIR_TUNER_V6
+    ABI_TUNER_V6
+#endif
     {NULL, NULL, 0, 0},
 };

@@ -49,6 +49,22 @@ static void print_answers(const ncclTuner_v5_t *t, size_t ranks, size_t nodes)
     (void)t->finalize(ctx);
 }
 
+/* The part of a chunk that each kind of operation gets. */
+static void print_chunks(const ncclTuner_v6_t *t, size_t ranks, size_t nodes)
+{
+    void *ctx = NULL;
+    if (t->init(&ctx, 1, ranks, nodes, NULL, NULL, NULL) != ncclSuccess)
+        return;
+    for (int algo = 0; algo < NCCL_NUM_ALGORITHMS; algo++)
+        for (int proto = 0; proto < NCCL_NUM_PROTOCOLS; proto++)
+            for (size_t bytes = 8; bytes <= (size_t)1 << 32; bytes *= 64) {
+                size_t chunk = (size_t)4 << 20;
+                (void)t->getChunkSize(ctx, ncclFuncAllReduce, bytes, algo, proto, 4, &chunk);
+                printf(", [%zu, %zu, %d, %d, %zu, %zu]", ranks, nodes, algo, proto, bytes, chunk);
+            }
+    (void)t->finalize(ctx);
+}
+
 int run_facts(void)
 {
     static const size_t shapes[][2] = {{2, 2}, {2, 1}, {16, 2}, {64, 64}, {1024, 128}};
@@ -66,6 +82,10 @@ int run_facts(void)
     printf(", \"tuner\": [%d", t != NULL);
     for (size_t i = 0; t && i < HW_ARRAY_LEN(shapes); i++)
         print_answers(t, shapes[i][0], shapes[i][1]);
+    const ncclTuner_v6_t *v6 = dl ? dlsym(dl, "ncclTunerPlugin_v6") : NULL;
+    printf("], \"chunks\": [%d", v6 != NULL);
+    for (size_t i = 0; v6 && i < HW_ARRAY_LEN(shapes); i++)
+        print_chunks(v6, shapes[i][0], shapes[i][1]);
     printf("]}\n");
     return 0;
 }

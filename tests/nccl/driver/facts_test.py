@@ -31,7 +31,7 @@ def facts(*before, cpus=None, files=None, version="11", **env):
 
 
 first, err = facts()
-ok(first and len(first["devices"]) > 0 and len(first["parameters"]) > 0 and len(first["tuner"]) > 100, "a rank's facts",
+ok(first and len(first["devices"]) > 0 and len(first["parameters"]) > 0 and len(first["tuner"]) > 100 and len(first["chunks"]) > 100, "a rank's facts",
    first, err)
 
 RANKS = {"one CPU": dict(cpus={min(CPUS)}), "the loopback alone": dict(HAWSER_NICS="lo"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's plugin ABI as a plugin and its loader see it: net tables v6 to v12, tuner tables v4 and v5, and what the
+ * NCCL's plugin ABI as a plugin and its loader see it: net tables v6 to v12, tuner tables v4 to v6, and what the
  * kernel of a device-unpacking plugin reads. Written from the facts of the ABI (names, order, types, sizes), for Linux
  * on 64-bit machines; tests/nccl/test_nccl_abi.c compares it with NCCL's own header where one is installed.
  *
@@ -523,8 +523,9 @@ _Static_assert(offsetof(ncclNet_v11_t, finalize) == 160, "NCCL's ABI");
 _Static_assert(offsetof(ncclNet_v11_t, setNetAttr) == 168, "NCCL's ABI");
 _Static_assert(sizeof(ncclNet_v12_t) == 176, "NCCL's ABI");
 
-/* The tuner: of a collective operation it chooses algorithm, protocol and channels. NCCL looks for ncclTunerPlugin_v5
- * and older in the net plugin's own library where it finds no libnccl-tuner.so. */
+/* The tuner: of a collective operation it chooses algorithm, protocol, channels and (v6) chunk size. NCCL looks for
+ * ncclTunerPlugin_v5 and older, from 2.30 on for v6 first, in the net plugin's own library where it finds no
+ * libnccl-tuner.so. */
 
 typedef enum {
     ncclFuncBroadcast = 0,
@@ -580,9 +581,27 @@ typedef struct {
     ncclResult_t (*finalize)(void *context);
 } ncclTuner_v5_t;
 
+typedef ncclNvlDomainInfo_v5_t ncclNvlDomainInfo_v6_t;
+typedef ncclTunerConstants_v5_t ncclTunerConstants_v6_t;
+
+/* From NCCL 2.30 on (src/include/plugin/tuner/tuner_v6.h). *chunkSize is NCCL's choice on entry, in bytes of a
+ * channel's buffer; what is larger than a chunk of the protocol's buffer is cut to that (calcCollChunking() in
+ * src/enqueue.cc). It must be the same on all ranks. getChunkSize may be NULL. */
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(void **ctx, uint64_t commId, size_t nRanks, size_t nNodes, ncclDebugLogger_t logFunction,
+                         ncclNvlDomainInfo_v6_t *nvlDomainInfo, ncclTunerConstants_v6_t *constants);
+    ncclResult_t (*getCollInfo)(void *context, ncclFunc_t collType, size_t nBytes, int numPipeOps,
+                                float **collCostTable, int numAlgo, int numProto, int regBuff, int *nChannels);
+    ncclResult_t (*finalize)(void *context);
+    ncclResult_t (*getChunkSize)(void *context, ncclFunc_t collType, size_t nBytes, int algo, int proto, int nChannels,
+                                 size_t *chunkSize);
+} ncclTuner_v6_t;
+
 _Static_assert(sizeof(ncclTuner_v4_t) == 32, "NCCL's ABI");
 _Static_assert(sizeof(ncclNvlDomainInfo_v5_t) == 12, "NCCL's ABI");
 _Static_assert(sizeof(ncclTunerConstants_v5_t) == 1152, "NCCL's ABI");
 _Static_assert(sizeof(ncclTuner_v5_t) == 32, "NCCL's ABI");
+_Static_assert(sizeof(ncclTuner_v6_t) == 40, "NCCL's ABI");
 
 #endif
