@@ -47,6 +47,7 @@ static struct hn_comm *create_nccl_comm(struct hn_link *l, uint32_t stream, bool
     c->link = l;
     c->stream = stream;
     c->out = out;
+    (void)pthread_mutex_init(&c->mu, NULL); /* never fails on Linux */
     for (unsigned i = 0; i < HN_REQUESTS; i++)
         c->req[i].comm = c;
     hn_g.comms++;
@@ -159,6 +160,7 @@ static void free_comm(struct hn_comm *c)
     }
     hawser_op_free(c->hello);
     hn_link_put(c->link);
+    pthread_mutex_destroy(&c->mu);
     free(c);
 }
 
@@ -318,21 +320,33 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     return hn_error(hw_fail(-EINVAL, "dma-bufs were not offered"), "regMrDmaBuf");
 }
 
+/* Ends the connection's requests on m, and no other. NCCL may test others meanwhile, in another thread. -ETIMEDOUT: one
+ * goes on, and may still touch the memory. */
+static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
+{
+    int rc = 0;
+    pthread_mutex_lock(&c->mu);
+    for (unsigned i = 0; i < HN_REQUESTS; i++)
+        if (c->req[i].op && c->req[i].mem == m)
+            (void)hawser_cancel(c->req[i].op);
+    for (unsigned i = 0; i < HN_REQUESTS && rc != -EAGAIN; i++)
+        if (c->req[i].op && c->req[i].mem == m)
+            rc = hawser_wait(c->req[i].op, HN_CANCEL_MS);
+    pthread_mutex_unlock(&c->mu);
+    return rc == -EAGAIN ? hw_fail(-ETIMEDOUT, "a request on the memory does not end within %d s", HN_CANCEL_MS / 1000)
+                         : 0;
+}
+
 ncclResult_t hn_dereg(void *comm, void *mh)
 {
     struct mem *m = mh;
-    struct hn_comm *c = comm;
     if (!m)
         return ncclSuccess;
     int rc = hawser_mem_deregister(m->mem);
     if (rc == -EBUSY) { /* an abort: NCCL takes the memory back with requests in flight on it */
-        for (unsigned i = 0; i < HN_REQUESTS; i++)
-            if (c->req[i].op)
-                (void)hawser_cancel(c->req[i].op);
-        for (unsigned i = 0; i < HN_REQUESTS; i++)
-            if (c->req[i].op)
-                (void)hawser_wait(c->req[i].op, -1);
-        rc = hawser_mem_deregister(m->mem);
+        rc = cancel_requests_on(comm, m);
+        if (rc == 0)
+            rc = hawser_mem_deregister(m->mem);
     }
     if (rc)
         return hn_error(rc, "deregMr");
@@ -358,6 +372,7 @@ static void free_request(struct hn_req *r)
 {
     hawser_op_free(r->op);
     r->op = NULL;
+    r->mem = NULL;
     r->copied = r->told = false;
 }
 
@@ -378,8 +393,8 @@ static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
     return ncclSuccess;
 }
 
-static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m,
-                                      void *phandle, void **req, const char *what)
+static ncclResult_t start_request(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m,
+                                  void *phandle, void **req, const char *what)
 {
     struct hn_req *r;
     ncclResult_t failed = find_free_request(c, &r);
@@ -400,10 +415,20 @@ static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data,
     if (rc)
         return hn_error(rc, what);
     c->at = (unsigned)(r - c->req + 1) % HN_REQUESTS;
+    r->mem = size && !r->copied ? m : NULL;
     *req = r;
     if (hn_g.profiler && phandle)
         hn_event_start(r, phandle, size);
     return ncclSuccess;
+}
+
+static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m,
+                                      void *phandle, void **req, const char *what)
+{
+    pthread_mutex_lock(&c->mu);
+    ncclResult_t rc = start_request(c, fn, data, size, m, phandle, req, what);
+    pthread_mutex_unlock(&c->mu);
+    return rc;
 }
 
 ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req)
@@ -438,9 +463,8 @@ ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mh
     return ncclSuccess;
 }
 
-ncclResult_t hn_test(void *req, int *done, int *sizes)
+static ncclResult_t test_request(struct hn_req *r, int *done, int *sizes)
 {
-    struct hn_req *r = req;
     struct hn_comm *c = r->comm;
     *done = 0;
     int rc = hawser_test(r->op);
@@ -463,4 +487,14 @@ ncclResult_t hn_test(void *req, int *done, int *sizes)
         sizes[0] = (int)len;
     *done = 1;
     return ncclSuccess;
+}
+
+ncclResult_t hn_test(void *req, int *done, int *sizes)
+{
+    struct hn_req *r = req;
+    struct hn_comm *c = r->comm;
+    pthread_mutex_lock(&c->mu);
+    ncclResult_t rc = test_request(r, done, sizes);
+    pthread_mutex_unlock(&c->mu);
+    return rc;
 }

@@ -4,18 +4,17 @@
 #include "event.h"
 #include "inner.h"
 
-static struct hn_event_v1 make_message_event(const struct hn_comm *c, uint64_t length)
+/* fd: the number of the link, for a message travels by several sockets. */
+static ncclProfilerNetSockDescr_v1_t make_message_event(const struct hn_comm *c, uint64_t length)
 {
-    return (struct hn_event_v1){.type = HN_EVENT_MESSAGE,
-                                .received = !c->out,
-                                .link = (uint16_t)c->link->number,
-                                .stream = c->stream,
-                                .length = length};
+    return (ncclProfilerNetSockDescr_v1_t){
+        .type = ncclProfileSocket,
+        .sock = {.fd = (int)c->link->number, .op = c->out ? NCCL_SOCKET_SEND : NCCL_SOCKET_RECV, .length = length}};
 }
 
 void hn_event_start(struct hn_req *r, void *phandle, uint64_t room)
 {
-    struct hn_event_v1 e = make_message_event(r->comm, room);
+    ncclProfilerNetSockDescr_v1_t e = make_message_event(r->comm, room);
     (void)hn_g.profiler(&r->event, ncclProfilerNetEventStart, phandle, HN_EVENT_ID, &e);
 }
 
@@ -23,7 +22,7 @@ void hn_event_start(struct hn_req *r, void *phandle, uint64_t room)
  * event there. (NCCL 2.26.2, src/plugin/profiler.cc) */
 void hn_event_done(struct hn_req *r, uint64_t length)
 {
-    struct hn_event_v1 e = make_message_event(r->comm, length);
+    ncclProfilerNetSockDescr_v1_t e = make_message_event(r->comm, length);
     (void)hn_g.profiler(&r->event, ncclProfilerNetEventUpdateAndStop, NULL, HN_EVENT_ID, &e);
     r->event = NULL;
 }

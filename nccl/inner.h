@@ -38,6 +38,8 @@
 
 /* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
 
+#define HN_CANCEL_MS 10000 /* for requests that were called off to end */
+
 #define HN_ADDRS 3 /* in a handle */
 #define HN_KEY   32
 #define HN_HELLO 32 /* bytes */
@@ -135,19 +137,21 @@ struct hn_comm;
 
 struct hn_req {
     struct hn_comm *comm;
-    hawser_op *op; /* NULL: free */
-    bool copied;   /* a send of which libhawser has a copy: NCCL has its memory back at once .. */
-    bool told;     /* .. and has been told; the operation goes on */
-    void *event;   /* the profiler's; NULL: it has none */
+    hawser_op *op;   /* NULL: free */
+    const void *mem; /* the registration that it is on; NULL: none */
+    bool copied;     /* a send of which libhawser has a copy: NCCL has its memory back at once .. */
+    bool told;       /* .. and has been told; the operation goes on */
+    void *event;     /* the profiler's; NULL: it has none */
 };
 
 struct hn_comm {
     struct hn_link *link;
     uint32_t stream;
     bool out;
-    bool failed;      /* told once */
-    unsigned at;      /* where to look for a free request first */
-    hawser_op *hello; /* out: under way */
+    bool failed;        /* told once */
+    unsigned at;        /* where to look for a free request first */
+    hawser_op *hello;   /* out: under way */
+    pthread_mutex_t mu; /* of the requests: NCCL deregisters memory in another thread than it posts and tests */
     struct hn_req req[HN_REQUESTS];
 };
 

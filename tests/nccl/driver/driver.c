@@ -60,6 +60,7 @@ static const struct row {
     {"no-death", FLAG, &opt.no_death, 0, 0, "all: no rank is killed"},
     {"no-abort", FLAG, &opt.no_abort, 0, 0, "all: nobody waits for the error that the other's close brings"},
     {"no-fork", FLAG, &opt.no_fork, 0, 0, "all: no children"},
+    {"ends", FLAG, &opt.ends, 0, 0, "all: ends as hawser's plugin promises them"},
     {"size", SIZE, &opt.size, 1, 1u << 30, "bench: of a message (1MiB)"},
     {"comms", NUMBER, &opt.comms, 1, 32, "bench: connections (1)"},
     {"depth", NUMBER, &opt.depth, 1, FLOW_DEPTH, "bench: in flight on each (8)"},

@@ -36,6 +36,7 @@ struct options {
     bool no_alternate; /* connect and accept of one rank do not take turns */
     bool profile;      /* set for all, not for bench: a profiler is there */
     bool cuda;         /* GPU memory must be taken */
+    bool ends;         /* what ours promises of ends, beyond NCCL's contract */
     bool no_stray, no_death, no_abort, no_fork;
 };
 extern struct options opt;
@@ -47,7 +48,9 @@ struct shared {
         _Atomic(const char *) call;  /* what it called last */
         atomic_uint_least64_t since; /* hw_now() of its begin; 0: it has returned */
     } at[2];
-    char warn[2][512]; /* the plugin's last warning, of each process; read without a lock, for people only */
+    char warn[2][512];          /* the plugin's last warning, of each process; read without a lock, for people only */
+    atomic_int children_go;     /* those of dead_parent may end */
+    atomic_uint_least64_t died; /* hw_now() of its end */
     atomic_uint_least64_t limit[64]; /* bench: messages that the sender will have sent, for each comm; 0: not known */
 };
 
@@ -252,6 +255,9 @@ int step_unload_late(struct rank *r);
 int step_fork(struct rank *r);
 int step_stray(struct rank *r);
 int step_oversize(struct rank *r);
+int step_deregister_one(struct rank *r);
+int step_dead_parent(struct rank *r);
+int step_stopped_deadline(struct rank *r);
 int step_dead_sender(struct rank *r);
 int step_dead_receiver(struct rank *r);
 int step_dead_idle(struct rank *r);

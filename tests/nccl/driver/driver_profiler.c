@@ -52,11 +52,12 @@ static struct event **find(const void *handle)
 }
 
 /* What ours says is known to the byte. (nccl/event.h) */
-static void check_ours(const struct hn_event_v1 *e, bool sends, uint64_t length, const char *when)
+static void check_ours(const ncclProfilerNetSockDescr_v1_t *e, bool sends, uint64_t length, const char *when)
 {
-    if (!e || e->type != HN_EVENT_MESSAGE || e->received == sends || e->length != length)
-        wrong("hawser's event at its %s: type %d, received %d, %llu bytes; wanted 1, %d, %llu", when, e ? e->type : -1,
-              e ? e->received : -1, e ? (unsigned long long)e->length : 0ull, !sends, (unsigned long long)length);
+    const int op = sends ? NCCL_SOCKET_SEND : NCCL_SOCKET_RECV;
+    if (!e || e->type != ncclProfileSocket || e->sock.op != op || e->sock.length != length)
+        wrong("hawser's event at its %s: type %d, op %d, %llu bytes; wanted 1, %d, %llu", when, e ? e->type : -1,
+              e ? e->sock.op : -1, e ? (unsigned long long)e->sock.length : 0ull, op, (unsigned long long)length);
 }
 
 static void start(void **handle, struct phandle *p, int64_t id, const void *ext)

@@ -167,7 +167,9 @@ int step_oversize(struct rank *r)
         while (f.done < 1 && (n = flow_step(&f)) >= 0 && atomic_load(&r->sh->gone) != r->step + 1)
             if (!n && (rc = wait_turn(r, &w)))
                 break;
-        rc = rc == -ETIMEDOUT ? rc : 0; /* done or an error: either will do */
+        rc = rc == -ETIMEDOUT ? rc : 0;
+        if (rc == 0 && f.done && opt.ends)
+            rc = hw_fail(-EPROTO, "a send that is larger than its receive was done well");
     }
     if (!rc)
         rc = flow_abandon(&f);

@@ -83,6 +83,25 @@ typedef enum {
 #define NCCL_PROFILER_NET_TYPE_IB   (1 << 16)
 #define NCCL_PROFILER_NET_TYPE_SOCK (2 << 16)
 
+/* What NET/Socket tells of a task, under the id NCCL_PROFILER_NET_TYPE_SOCK | 1, and what NCCL's example of a profiler
+ * shows under it (plugins/profiler/example/nccl/net_socket_v1.h; op as in src/include/socket.h). */
+#define ncclProfileSocket (1 << 0)
+#define NCCL_SOCKET_SEND  0
+#define NCCL_SOCKET_RECV  1
+typedef struct {
+    uint8_t type;
+    union {
+        struct {
+            int fd;
+            int op;
+            size_t length;
+        } sock;
+    };
+} ncclProfilerNetSockDescr_v1_t;
+
+_Static_assert(sizeof(ncclProfilerNetSockDescr_v1_t) == 24, "NCCL's ABI");
+_Static_assert(offsetof(ncclProfilerNetSockDescr_v1_t, sock) == 8, "NCCL's ABI");
+
 typedef ncclResult_t (*ncclProfilerCallback_t)(void **eHandle, int type, void *pHandle, int64_t pluginId,
                                                void *extData);
 
