@@ -3,8 +3,8 @@
  * which are judged as well. A message that is taken is exactly what its fields say; names and numbers are within their
  * bounds. */
 #include "fuzz.h"
-#include "tool/mesh/judge/mesh_judge.h"
 #include "tool/launch/launch_env.h"
+#include "tool/mesh/judge/mesh_judge.h"
 #include "tool/mesh/show/mesh_json.h"
 
 static void read_message(const uint8_t *data, size_t size)

@@ -12,8 +12,8 @@ sys.dont_write_bytecode = True
 import arrows  # noqa: E402  of this folder
 
 # Folders that call each other, and why.
-TOGETHER = {("tool/doctor", "tool/nccl", "tool/nixl"): "the checks of NCCL and NIXL use what `hawser nccl` and `hawser nixl` find, whose "
-            "action check is a group of checks"}
+TOGETHER = {("tool/doctor", "tool/nccl", "tool/nccl/bench", "tool/nixl"): "the checks of NCCL and NIXL use what `hawser nccl` and `hawser nixl` find, whose "
+            "action check is a group of checks; bench is an action of `hawser nccl`, and uses its plugin's folder"}
 LINE = re.compile(r"^.*?:(?P<object>.*\.c\.o): *[0-9a-f]* +(?P<kind>\w) (?P<symbol>\S+)$")
 
 

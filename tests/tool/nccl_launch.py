@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok, skip  # noqa: E402
 
-HAWSER, CUDA, NCCL = map(os.path.abspath, sys.argv[1:])
+HAWSER, CUDA, NCCL = [os.path.abspath(a) for a in sys.argv[1:]]
 LAB = f"ncclrun{os.getpid()}"
 NODES = "ab"
 KEY = secrets.token_hex(16)

@@ -3,8 +3,8 @@
  * lines, the judge of what needs no statistics, and the comparison with a baseline. */
 #include "tests/tap.h"
 
-#include "tool/mesh/judge/mesh_plan.h"
 #include "tool/launch/launch_env.h"
+#include "tool/mesh/judge/mesh_plan.h"
 #include "tool/mesh/show/mesh_json.h"
 #include "tool/mesh/show/mesh_out.h"
 
