@@ -21,9 +21,10 @@
 #define PATH_SD  0.03  /* of each path: its jitter */
 #define NOISE_SD 0.04  /* of each measurement */
 #define MOMENTS  0.002 /* of measurements fall into a slow moment */
+#define STALLS   0.4   /* of measurements stall where the machines are busy */
 #define AGAIN    3
 
-enum plant { HEALTHY, RECEIVES, SENDS, PORT, NODE, RAIL, PATH, DEAD, LATE_NODE, LATE_PAIR, PLANTS };
+enum plant { HEALTHY, RECEIVES, SENDS, PORT, NODE, RAIL, PATH, DEAD, LATE_NODE, LATE_PAIR, BUSY, PLANTS };
 static const char *const plant_name[] = {"healthy",
                                          "a NIC receives at 41 %",
                                          "a NIC sends at 50 %",
@@ -33,7 +34,8 @@ static const char *const plant_name[] = {"healthy",
                                          "one path is at half",
                                          "a node died",
                                          "a node's latency is double",
-                                         "a path's latency is triple"};
+                                         "a path's latency is triple",
+                                         "a NIC is at 30 % and the machines are busy"};
 
 struct cluster {
     uint32_t n;
@@ -80,6 +82,8 @@ static double get_fault(const struct cluster *c, uint32_t from, uint32_t to, uin
         return from == c->bad && nic == c->nic ? 0.5 : 1;
     case PORT:
         return (from == c->bad || to == c->bad) && nic == c->nic ? 0.6 : 1;
+    case BUSY:
+        return (from == c->bad || to == c->bad) && nic == c->nic ? 0.3 : 1;
     case NODE:
         return from == c->bad || to == c->bad ? 0.7 : 1;
     case RAIL:
@@ -97,6 +101,8 @@ static double measure_rate(const struct cluster *c, uint32_t from, uint32_t to, 
     double log_rate = NODE_SD * (normal(name_of(c, 1, from, nic, 0)) + normal(name_of(c, 2, to, nic, 0))) +
                       PATH_SD * normal(name_of(c, 3, from, to, nic)) + NOISE_SD * normal(luck);
     double moment = uniform(mix(luck + 1)) < MOMENTS ? 0.3 + 0.5 * uniform(mix(luck + 2)) : 1;
+    if (c->plant == BUSY && uniform(mix(luck + 3)) < STALLS)
+        moment = 0.1 + 0.8 * uniform(mix(luck + 4));
     return RATE * exp(log_rate) * moment * get_fault(c, from, to, nic);
 }
 
@@ -196,6 +202,7 @@ static bool is_right(const struct cluster *c, const struct mesh_finding *f)
     case SENDS:
         return f->what == MESH_F_SENDS && f->node == bad && f->nic == c->nic && fabs(f->ratio - 0.5) < 0.06;
     case PORT:
+    case BUSY:
         return f->what == MESH_F_PORT && f->node == bad && f->nic == c->nic;
     case NODE:
         return f->what == MESH_F_NODE && f->node == bad;

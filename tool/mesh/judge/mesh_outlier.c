@@ -9,7 +9,8 @@
 #define SOME       3   /* slow paths that a NIC must have to be named for them */
 #define CONFIRMS   0.7 /* of a limit: measured again, what stood out must be beyond that still */
 #define PARTNERS   7   /* that a node or NIC which stands out is measured with again */
-#define SUSPECTS   16  /* pairs that are measured again, times the number of nodes */
+#define SETTLES    8  /* results of a NIC, measured again, settle what is said of it: all but one in so many are slow */
+#define SUSPECTS   16 /* pairs that are measured again, times the number of nodes */
 
 static double get_ratio(const struct series *s, double effect)
 {
@@ -35,18 +36,29 @@ static size_t collect(struct series *s, const struct mesh_sample *sample, const 
     return 1;
 }
 
-/* Does what was measured again of a node or NIC say the same? Also where nothing was. Then its ratio is of all samples
- * together. */
-static bool is_confirmed(struct series *s, struct mesh_finding *f)
+/* The median of what was measured again about f, in *middle. Returns of how many results. */
+static size_t find_retried(struct series *s, const struct mesh_finding *f, double *middle)
 {
-    const struct mesh *m = s->m;
     size_t n = 0;
     for (size_t i = 0; i <= s->mask; i++)
         if (s->retry[i].key)
             n += collect(s, &s->retry[i].best, f, s->room + n);
+    *middle = n ? series_median(s->room, n) : NAN;
+    return n;
+}
+
+/* Does what was measured again of a node or NIC say the same? Also where nothing was. Then its ratio is of all samples
+ * together. *settled: and there is no need to measure it once more. */
+static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled)
+{
+    const struct mesh *m = s->m;
+    double middle;
+    size_t n = find_retried(s, f, &middle);
+    *settled = n >= SETTLES && !s->noisy && s->kind != MESH_K_LATENCY &&
+               series_select(s->room, n, n - 1 - n / SETTLES) < f->limit;
     if (n == 0)
         return true;
-    f->confirmed = series_median(s->room, n) < CONFIRMS * f->limit;
+    f->confirmed = middle < CONFIRMS * f->limit;
     if (!f->confirmed)
         return false;
     n = 0; /* the best ones would make it better than it is */
@@ -91,11 +103,22 @@ static int suspect_node(const struct series *s, const struct mesh_finding *f, st
 
 static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_findings *out)
 {
+    bool settled;
     f->kind = s->kind;
-    if (!is_confirmed(s, f))
+    if (!is_confirmed(s, f, &settled))
         return 0;
     int rc = mesh_find(out, f);
-    return rc < 0 ? rc : suspect_node(s, f, out);
+    return rc < 0 || settled ? rc : suspect_node(s, f, out);
+}
+
+/* Asks for all pairs of a noisy series to be measured again. */
+static int suspect_all(const struct series *s, struct mesh_findings *out)
+{
+    const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
+    int rc = 0;
+    for (size_t i = 0; s->noisy && s->proof == s->kind && i < s->n && rc == 0 && out->n_suspects < most; i++)
+        rc = mesh_suspect(out, s->kind, s->p[i].port[SENDS] / SERIES_PORTS, s->p[i].port[RECEIVES] / SERIES_PORTS);
+    return rc;
 }
 
 /* ---- findings -------------------------------------------------------------------------------------- */
@@ -117,9 +140,25 @@ static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
     return there > 1 && named > 0 && *effect < s->port_limit / 2;
 }
 
+/* Is one direction of the NIC named, and the other one slow in what was measured again of it? Then both are named. */
+static void name_other_way(struct series *s, uint32_t node, uint8_t nic)
+{
+    const uint32_t port = series_port(node, nic);
+    const unsigned other = s->named[SENDS][port] ? RECEIVES : SENDS;
+    const struct mesh_finding f = {
+        .what = other == SENDS ? MESH_F_SENDS : MESH_F_RECEIVES, .node = (int)node, .nic = s->nics ? nic : -1};
+    double middle;
+    if (s->named[SENDS][port] != s->named[RECEIVES][port] && find_retried(s, &f, &middle) > 1 &&
+        middle < s->port_limit) {
+        s->named[other][port] = true;
+        s->effect[other][port] = fmin(s->effect[other][port], middle);
+    }
+}
+
 static int find_port(struct series *s, uint32_t node, uint8_t nic, struct mesh_findings *out)
 {
     uint32_t port = series_port(node, nic);
+    name_other_way(s, node, nic);
     bool sends = s->named[SENDS][port], receives = s->named[RECEIVES][port];
     if (!sends && !receives)
         return 0;
@@ -287,6 +326,8 @@ int mesh_judge_series(const struct mesh *m, enum mesh_kind kind, bool nics, stru
     if (rc == 0 && s.n > 0)
         rc = series_fit(&s);
     series_prove(&s);
+    if (rc == 0 && s.n > 0)
+        rc = suspect_all(&s, out);
     if (rc == 0 && s.n > 0)
         rc = find_ports(&s, out);
     series_mark(&s);

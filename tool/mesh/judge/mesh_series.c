@@ -22,6 +22,7 @@
 #define PATH_MORE  1.0
 #define PORT_OVER  1.5 /* standard deviations beyond what the largest of so many is by chance */
 #define PATH_OVER  2.5
+#define NOISY      0.5 /* of the usual: a series that would not show a NIC so slow is noisy */
 
 uint32_t series_hash_nic(const struct mesh *m, uint32_t node, uint8_t nic)
 {
@@ -153,8 +154,9 @@ int series_open(struct series *s)
         s->count[k] = calloc(s->n_ports + 1, sizeof *s->count[k]);
         full = full && s->effect[k] && s->named[k] && s->count[k];
     }
-    if (!full)
-        return hw_no_memory("%zu results", m->n_samples);
+    int rc = full ? index_retries(s) : hw_no_memory("%zu results", m->n_samples);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < m->n_samples; i++) {
         const struct mesh_sample *sample = &m->sample[i];
         int g = is_of_series(s, sample) ? series_group(s, sample) : -1;
@@ -164,8 +166,10 @@ int series_open(struct series *s)
             (struct point){.port = {series_port(sample->from, sample->nic), series_port(sample->to, sample->to_nic)},
                            .group = (uint16_t)g,
                            .y = series_log(s->kind, sample->value)};
+        const struct retry *r = s->proof == s->kind ? series_retry(s, series_key(sample)) : NULL;
+        s->p[s->n - 1].best = r && r->key ? fmax(s->p[s->n - 1].y, r->y) : s->p[s->n - 1].y;
     }
-    return index_retries(s);
+    return 0;
 }
 
 void series_close(struct series *s)
@@ -315,7 +319,7 @@ void series_mark(struct series *s)
         s->p[i].slow = s->named[SENDS][s->p[i].port[SENDS]] || s->named[RECEIVES][s->p[i].port[RECEIVES]];
 }
 
-int series_fit(struct series *s)
+static int fit_once(struct series *s)
 {
     int rc = 0;
     for (unsigned pass = 0; pass < 3 && rc == 0; pass++) {
@@ -332,5 +336,21 @@ int series_fit(struct series *s)
                 s->named[side][k] = s->count[side][k] > 1 && s->effect[side][k] < s->port_limit;
         series_mark(s);
     }
+    return rc;
+}
+
+int series_fit(struct series *s)
+{
+    int rc = fit_once(s);
+    s->noisy = rc == 0 && s->port_limit < log(NOISY);
+    if (!s->noisy || s->proof != s->kind)
+        return rc;
+    /* The machines had other work to do. That only makes a result worse, so the best result of a pair is the nearest to
+     * the truth; of a path there are too few results to say more than before. */
+    const double path_limit = s->path_limit;
+    for (size_t i = 0; i < s->n; i++)
+        s->p[i].y = s->p[i].best;
+    rc = fit_once(s);
+    s->path_limit = fmin(s->path_limit, path_limit);
     return rc;
 }

@@ -15,6 +15,7 @@ struct point {
     uint16_t group;
     bool slow;      /* named, or explained by one that is */
     double y, rest; /* the logarithm; without the rail's median */
+    double best;    /* the best logarithm, of y and what was measured again */
 };
 
 struct group {
@@ -47,7 +48,8 @@ struct series {
     } * retry;                   /* what was measured again, by nodes and NICs */
     size_t mask;
     double port_limit, path_limit;
-    bool few; /* too few samples to tell what is a port's and what a path's */
+    bool noisy; /* all pairs are to be measured again */
+    bool few;   /* too few samples to tell what is a port's and what a path's */
 };
 
 /* Reads the samples of s->kind, and those that prove. s: m, kind, proof and nics are set. To be closed also after a
