@@ -144,6 +144,8 @@ static int run_hosts(const struct mesh_args *a, struct mesh *m)
         args[n++] = "--load";
     if (p->quick)
         args[n++] = "--quick";
+    if (p->common.verbose > 0)
+        args[n++] = "-v";
     args[n] = NULL;
     return mesh_hosts_run(&a->hosts, args, m);
 }

@@ -111,12 +111,12 @@ static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_f
     return rc < 0 || settled ? rc : suspect_node(s, f, out);
 }
 
-/* Asks for all pairs of a noisy series to be measured again. */
+/* Asks for all pairs of a series to be measured again. */
 static int suspect_all(const struct series *s, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
     int rc = 0;
-    for (size_t i = 0; s->noisy && s->proof == s->kind && i < s->n && rc == 0 && out->n_suspects < most; i++)
+    for (size_t i = 0; i < s->n && rc == 0 && out->n_suspects < most; i++)
         rc = mesh_suspect(out, s->kind, s->p[i].port[SENDS] / SERIES_PORTS, s->p[i].port[RECEIVES] / SERIES_PORTS);
     return rc;
 }
@@ -326,7 +326,7 @@ int mesh_judge_series(const struct mesh *m, enum mesh_kind kind, bool nics, stru
     if (rc == 0 && s.n > 0)
         rc = series_fit(&s);
     series_prove(&s);
-    if (rc == 0 && s.n > 0)
+    if (rc == 0 && s.noisy && s.proof == s.kind)
         rc = suspect_all(&s, out);
     if (rc == 0 && s.n > 0)
         rc = find_ports(&s, out);
@@ -355,7 +355,10 @@ static bool find_owner(const struct series *s, uint32_t hash, struct mesh_findin
 int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
 {
     struct series s = {.m = m, .kind = MESH_K_RAIL, .proof = MESH_K_RAIL, .nics = true};
+    const size_t before = out->n;
     int rc = series_open(&s);
+    for (size_t i = 0; i < s.n; i++)
+        s.p[i].y = s.p[i].best;
     if (rc == 0 && s.n > 0)
         rc = series_fit(&s);
     for (size_t g = 0; rc == 0 && g < s.n_groups; g++) {
@@ -384,6 +387,8 @@ int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
         if (n > 1 && everywhere && own.ratio < 1 - RAIL_LEAST && !twice)
             rc = mesh_find(out, &own);
     }
+    if (rc == 0 && out->n > before)
+        rc = suspect_all(&s, out);
     series_close(&s);
     return rc;
 }

@@ -466,6 +466,10 @@ void lead_answer(struct lead *l, struct lead_rank *r, const struct mesh_answer *
         keep_sample(l, to, from, kind, MESH_ALL, MESH_ALL, a->in_GBps);
         l->sum_GBps += a->out_GBps + a->in_GBps;
     }
+    if (r->order.what == MESH_RAILS) {
+        l->railed[from]++;
+        l->railed[to]++;
+    }
     if (r->order.what != MESH_BOTH_WAYS)
         keep_shares(l, from, to, r->order.what == MESH_RAILS ? MESH_K_RAIL : MESH_K_WAY, a);
 }
@@ -488,9 +492,11 @@ static int open_lead(struct lead *l)
     l->rank = calloc(l->size, sizeof *l->rank);
     l->by_node = calloc(l->size, sizeof *l->by_node);
     l->failures = calloc(l->size, sizeof *l->failures);
+    l->railed = calloc(l->size, sizeof *l->railed);
     l->hopeless = calloc(l->size, sizeof *l->hopeless);
     l->failed_now = calloc(l->size, sizeof *l->failed_now);
-    return l->rank && l->by_node && l->failures && l->hopeless && l->failed_now ? 0 : hw_no_memory("%u ranks", l->size);
+    const bool full = l->rank && l->by_node && l->failures && l->railed && l->hopeless && l->failed_now;
+    return full ? 0 : hw_no_memory("%u ranks", l->size);
 }
 
 int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, hawser *h, struct launch_pmix *pmix,
@@ -520,6 +526,7 @@ int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, haws
     free(l.rank);
     free(l.by_node);
     free(l.failures);
+    free(l.railed);
     free(l.hopeless);
     free(l.failed_now);
     return rc;

@@ -26,6 +26,7 @@ struct lead {
     struct lead_rank *rank;
     uint32_t *by_node;           /* the rank of each node */
     uint32_t *failures;          /* of each node, since a pair with it worked */
+    uint32_t *railed;            /* by node: pairs whose rails were measured alone */
     bool *hopeless, *failed_now; /* failed_now: in this round */
     bool closed, full;
     char own[HAWSER_ADDR_TEXT]; /* rank 0's address, as others see it */

@@ -13,7 +13,23 @@
 #define AGAIN      3 /* times that what stood out is measured again */
 #define LOAD_TIMES 4 /* a load lasts that many times as long as a pair's measurement */
 
-static int measure_round(struct lead *l, const struct mesh_pair *pair, size_t n, bool rails)
+/* Has a node whose pairs failed, since others were lost, too few results of its rails? */
+static bool lacks_rails(const struct lead *l, uint32_t node)
+{
+    return lead_has(l, node) && l->railed[node] < RAIL_ROUNDS;
+}
+
+/* Keeps the pairs in which a node lacks results of its rails. Returns how many. */
+static size_t list_lacking(const struct lead *l, struct mesh_pair *pair, size_t n)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (lacks_rails(l, pair[i].a) || lacks_rails(l, pair[i].b))
+            pair[left++] = pair[i];
+    return left;
+}
+
+static int measure_round(struct lead *l, struct mesh_pair *pair, size_t n, bool rails)
 {
     memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
     int rc = lead_phase(l, pair, n, MESH_LATENCY, l->o->duration_ms);
@@ -21,7 +37,9 @@ static int measure_round(struct lead *l, const struct mesh_pair *pair, size_t n,
         rc = lead_phase(l, pair, n, MESH_ONE_WAY, l->o->duration_ms);
     if (rc == 0 && !l->o->quick)
         rc = lead_phase(l, pair, n, MESH_BOTH_WAYS, l->o->duration_ms);
-    if (rc == 0 && rails)
+    if (!rails)
+        n = list_lacking(l, pair, n);
+    if (rc == 0 && n > 0)
         rc = lead_phase(l, pair, n, MESH_RAILS, l->o->duration_ms);
     return rc;
 }
