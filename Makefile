@@ -44,8 +44,8 @@ check-vm: vm-deps
 	@tests/vm/run $(BUILD)
 
 demo: deps
-	@$(MAKE) --no-print-directory all
-	@$(BUILD)/hawser demo --out $(BUILD)/demo
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@scripts/demo.sh $(BUILD)
 
 # What a sanitizer shows nothing new of: programs of one thread under ThreadSanitizer; the house; real container runtimes;
 # the same code gone through once more: by plugins that are the tests' own, with one thread where four run too; models.

@@ -10,12 +10,12 @@ set -eu
 
 # locales: a test wants a locale with a decimal comma. hwloc-nox, ibverbs-*: other readers of
 # the sandbox's sysfs. crun, runc, iproute2: its containers. spin: the model of failover.
-# python3-cffi, -pytest, -numpy: the Python binding and its tests; python3-venv: NIXL's wheels.
-packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin python3-cffi python3-pytest python3-numpy"
+# python3-cffi, -pytest, -numpy: the Python binding and its tests; python3-venv: NIXL's wheels, which the demo shows.
+packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin python3-cffi python3-pytest python3-numpy python3-venv"
 case "${1-}" in
 "") ;;
-ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl python3-venv prometheus prometheus-node-exporter openmpi-bin slurmctld slurmd slurm-client munge" ;;
-wheel) packages="$packages python3 python3-venv" ;;
+ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl prometheus prometheus-node-exporter openmpi-bin slurmctld slurmd slurm-client munge" ;;
+wheel) packages="$packages python3" ;;
 deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container umoci" ;;
 vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
 *)
