@@ -101,16 +101,6 @@ static int suspect_node(const struct series *s, const struct mesh_finding *f, st
     return rc;
 }
 
-static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_findings *out)
-{
-    bool settled;
-    f->kind = s->kind;
-    if (!is_confirmed(s, f, &settled))
-        return 0;
-    int rc = mesh_find(out, f);
-    return rc < 0 || settled ? rc : suspect_node(s, f, out);
-}
-
 /* Asks for all pairs of a series to be measured again. */
 static int suspect_all(const struct series *s, struct mesh_findings *out)
 {
@@ -119,6 +109,19 @@ static int suspect_all(const struct series *s, struct mesh_findings *out)
     for (size_t i = 0; i < s->n && rc == 0 && out->n_suspects < most; i++)
         rc = mesh_suspect(out, s->kind, s->p[i].port[SENDS] / SERIES_PORTS, s->p[i].port[RECEIVES] / SERIES_PORTS);
     return rc;
+}
+
+static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_findings *out)
+{
+    bool settled;
+    f->kind = s->kind;
+    if (!is_confirmed(s, f, &settled))
+        return 0;
+    int rc = mesh_find(out, f);
+    if (rc == 0 && !settled)
+        rc = suspect_node(s, f, out);
+    /* what else the CPUs do now shows in the others */
+    return rc < 0 || s->kind != MESH_K_LATENCY ? rc : suspect_all(s, out);
 }
 
 /* ---- findings -------------------------------------------------------------------------------------- */
@@ -290,7 +293,7 @@ static int list_slow(const struct series *s, struct point **slow, size_t *n, str
         if (out->n_suspects < most)
             rc = mesh_suspect(out, s->proof, p->port[SENDS] / SERIES_PORTS, p->port[RECEIVES] / SERIES_PORTS);
     }
-    return rc;
+    return rc < 0 || s->kind != MESH_K_LATENCY || *n == 0 ? rc : suspect_all(s, out);
 }
 
 static int find_paths(struct series *s, struct mesh_findings *out)
