@@ -19,6 +19,7 @@ RATE, SLOW = "40mbit", "12mbit"
 # Short measurements of little: eight nodes on two CPUs.
 OPTIONS = ["-v", "--size", "32KiB", "--depth", "4", "--quick", "--duration", "150ms"]
 BEGUN = re.compile(r"hawser mesh: one way: .* pairs in")  # said once all have met, and the first pairs were measured
+ROUND = re.compile(r"(hawser mesh: one way: .* pairs in[\s\S]*){2}")  # the first round is over
 BEGIN_S, RUN_S, END_S = 240, 150, 60  # to the first measurement, from there to the result, from there to the end
 FOUND = {"slow": ("port", "sends", "receives"), "dead": ("died",), "hung": ("silent",)}
 
@@ -317,7 +318,7 @@ class Run:
         self.code = every[0].returncode
         self.text = "".join(o.text for o in outputs)
         lines = read_lines(launcher.json) if launcher.json.exists() else []
-        found = [f for f in lines if f["type"] == "finding"]
+        found = self.findings = [f for f in lines if f["type"] == "finding"]
         self.found = [(f["what"], f.get("node"), f.get("nic")) for f in found]
         self.said = [f["text"] for f in found]
 
