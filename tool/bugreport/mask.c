@@ -11,11 +11,34 @@
 
 #define MOST    256 /* different addresses; more share the last number */
 #define LONGEST INET6_ADDRSTRLEN
+#define WORDS   16
 
 struct mask {
     char seen[MOST][LONGEST];
     size_t n;
+    struct {
+        const char *word, *becomes;
+    } word[WORDS];
+    size_t n_words;
 };
+
+struct mask *mask_new(void)
+{
+    return calloc(1, sizeof(struct mask));
+}
+
+void mask_free(struct mask *m)
+{
+    free(m);
+}
+
+void mask_word(struct mask *m, const char *word, const char *becomes)
+{
+    if (word && *word && m->n_words < WORDS) {
+        m->word[m->n_words].word = word;
+        m->word[m->n_words++].becomes = becomes;
+    }
+}
 
 static bool is_address_letter(char c)
 {
@@ -69,44 +92,91 @@ static bool is_word_letter(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '-';
 }
 
-/* Does host stand there, as a word of its own? */
-static bool is_host(const char *text, const char *at, const char *host, size_t len)
+/* How many letters of the text at `at` are the word, alone, with the domain behind it; 0: it does not stand there. */
+static size_t match_word(const char *text, const char *at, const char *word)
 {
-    return len && strncmp(at, host, len) == 0 && !is_word_letter(at[len]) && (at == text || !is_word_letter(at[-1]));
+    size_t len = strlen(word);
+    if (strncmp(at, word, len) != 0 || is_word_letter(at[len]) || (at != text && is_word_letter(at[-1])))
+        return 0;
+    while (at[len] == '.' && isalnum((unsigned char)at[len + 1]))
+        for (len++; is_word_letter(at[len]);)
+            len++;
+    return len;
 }
 
-char *mask_addresses(const char *text, const char *host)
+/* Writes what stands instead of the words at `at`. Returns how many letters that replaces. */
+static size_t put_word(const struct mask *m, const char *text, const char *at, FILE *f)
+{
+    for (size_t i = 0; i < m->n_words; i++) {
+        const size_t len = match_word(text, at, m->word[i].word);
+        if (len) {
+            fputs(m->word[i].becomes, f);
+            return len;
+        }
+    }
+    return 0;
+}
+
+/* enx001122334455 is the name that udev gives a NIC by its MAC address. */
+static size_t find_mac_name(const char *at)
+{
+    size_t n = 3;
+    if (strncmp(at, "enx", 3) != 0 && strncmp(at, "wlx", 3) != 0)
+        return 0;
+    while (n < 16 && isxdigit((unsigned char)at[n]))
+        n++;
+    return n == 15 && !is_word_letter(at[n]) ? n : 0;
+}
+
+/* Writes what stands instead of the address at `at`. Returns how many letters that replaces. */
+static size_t put_address(struct mask *m, const char *text, const char *at, FILE *f)
+{
+    char word[LONGEST];
+    size_t run = 0;
+    if (at != text && (isalnum((unsigned char)at[-1]) || at[-1] == '.' || at[-1] == ':'))
+        return 0;
+    while (is_address_letter(at[run]))
+        run++;
+    size_t n = run ? find_address(at, run) : 0;
+    if (!n)
+        n = find_mac_name(at);
+    if (n) {
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
+        fprintf(f, "<address-%zu>", number_address(m, word));
+    }
+    return n;
+}
+
+char *mask_text(struct mask *m, const char *text)
 {
     char *out = NULL;
     size_t len = 0;
-    const size_t host_len = host ? strlen(host) : 0;
-    HW_AUTO_FREE struct mask *m = calloc(1, sizeof *m);
-    FILE *f = m ? open_memstream(&out, &len) : NULL;
+    FILE *f = open_memstream(&out, &len);
     if (!f)
         return NULL;
     for (const char *at = text; *at;) {
-        if (is_host(text, at, host, host_len)) {
-            fputs("<host>", f);
-            at += host_len;
-            continue;
-        }
-        const bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '.' || at[-1] == ':');
-        size_t run = 0;
-        while (begins && is_address_letter(at[run]))
-            run++;
-        const size_t n = run ? find_address(at, run) : 0;
-        if (n) {
-            char word[LONGEST];
-            snprintf(word, sizeof word, "%.*s", (int)n, at);
-            fprintf(f, "<address-%zu>", number_address(m, word));
-            at += n;
-        } else {
-            fputc(*at++, f);
-        }
+        size_t n = put_word(m, text, at, f);
+        if (!n)
+            n = put_address(m, text, at, f);
+        if (!n)
+            fputc(*at, f);
+        at += n ? n : 1;
     }
     if (fclose(f) != 0) {
         free(out);
         return NULL;
     }
+    return out;
+}
+
+char *mask_addresses(const char *text, const char *host)
+{
+    struct mask *m = mask_new();
+    char *out = NULL;
+    if (m) {
+        mask_word(m, host, "<host>");
+        out = mask_text(m, text);
+    }
+    mask_free(m);
     return out;
 }
