@@ -30,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(r.facts.n_nics <= TP_MAX_NICS && memchr(r.facts.kernel, 0, sizeof(r.facts.kernel)));
         FUZZ_CHECK(r.type == TP_FACTS || (r.facts.n_nics == 0 && r.facts.gpus == 0));
         FUZZ_CHECK(r.facts.gpus < TP_HOST);
+        FUZZ_CHECK(r.whole <= TP_INVENTORY_MOST && r.n_piece <= r.whole && r.n_piece <= TP_PIECE);
         for (uint32_t i = 0; i < r.facts.n_nics; i++) {
             FUZZ_CHECK(memchr(r.facts.nic[i].nic, 0, sizeof(r.facts.nic[i].nic)) && r.facts.nic[i].prefix <= 128);
             FUZZ_CHECK(is_name(r.facts.nic[i].nic) && r.facts.nic[i].contained <= 1);
@@ -50,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             FUZZ_CHECK(q.slots >= 1 && q.slots <= TP_MAX_SLOTS && q.size <= q.stride);
             FUZZ_CHECK(!__builtin_mul_overflow(q.stride, (uint64_t)q.slots, &bytes));
         }
+        FUZZ_CHECK(q.type != TP_INVENTORY || q.first <= TP_INVENTORY_MOST);
         FUZZ_CHECK(q.type != TP_FACTS || (q.flags & ~TP_CONTAINED) == 0);
         FUZZ_CHECK(q.reach.n_addrs <= TP_MAX_NICS && (q.reach.n_addrs == 0 || q.reach.port >= 1024));
         for (uint32_t i = 0; i < q.reach.n_addrs; i++)

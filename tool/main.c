@@ -19,6 +19,7 @@ static const struct command {
     {"bench", cmd_bench, "measure verified transfers to a node that runs `hawser serve`"},
     {"validate", cmd_validate, "try N channels at once on one NIC and check each of them"},
     {"mesh", cmd_mesh, "measure every pair of a cluster's nodes, and name what stands out"},
+    {"fieldtest", cmd_fieldtest, "test two nodes in ten minutes, and write files to send to hawser's authors"},
     {"trace", cmd_trace, "every call into a net plugin, with times and its log; and in what two runs differ"},
     {"topo", cmd_topo, "show GPUs, NICs and the ways between them, and plan which NICs serve which GPU"},
     {"doctor", cmd_doctor, "look over this machine, or a pair of them, and say what mends what is wrong"},

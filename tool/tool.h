@@ -25,6 +25,7 @@ int cmd_devmem(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_drill(int argc, char **argv);
+int cmd_fieldtest(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
 int cmd_nccl(int argc, char **argv);

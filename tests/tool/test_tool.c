@@ -240,6 +240,20 @@ static void facts(void)
     is_int(tp_encode_request(&q, buf), -EINVAL, "and by no other flag");
 }
 
+static void inventory(void)
+{
+    uint8_t buf[TP_REPLY];
+    struct tp_request q = {.type = TP_INVENTORY, .first = TP_INVENTORY_MOST}, q2;
+    struct tp_reply r = {.type = TP_INVENTORY, .whole = 9, .n_piece = 9, .piece = "inventory"}, r2;
+    ok(tp_encode_request(&q, buf) == 0 && tp_decode_request(buf, TP_REQUEST, &q2) == 0 && q2.first == q.first,
+       "a piece of the inventory is asked for");
+    ok(tp_encode_reply(&r, buf) == 0 && tp_decode_reply(buf, TP_REPLY, &r2) == 0 && memcmp(&r2, &r, sizeof r) == 0,
+       "and told");
+    q.first++;
+    r.n_piece++;
+    ok(tp_encode_request(&q, buf) == -EINVAL && tp_encode_reply(&r, buf) == -EINVAL, "within its bounds");
+}
+
 /* ---- whose NICs belong together ------------------------------------------------------------- */
 
 struct match_nic {
@@ -400,6 +414,17 @@ static void masks(void)
            "0000:3b:00.0 version 1.0.0 vm-2 <address-5>/24",
            "addresses and the host's name are masked, and nothing else");
     free(out);
+    struct mask *m = mask_new();
+    mask_word(m, "node1", "<here>");
+    mask_word(m, "", "<nothing>");
+    mask_word(m, "n2.lab.example", "<there>");
+    out = mask_text(m, "node1.cluster.example: n2.lab.example at 10.0.0.1; node12, enx02420000ab01, enxeth0.");
+    is_str(out, "<here>: <there> at <address-1>; node12, <address-2>, enxeth0.", "words go with their domains");
+    free(out);
+    out = mask_text(m, "enx02420000ab01 on node1. 10.0.0.1");
+    is_str(out, "<address-2> on <here>. <address-1>", "placeholders stay the same in another text");
+    free(out);
+    mask_free(m);
 }
 
 int main(void)
@@ -410,6 +435,7 @@ int main(void)
     keys();
     messages();
     facts();
+    inventory();
     matches();
     numbers();
     return tap_done();

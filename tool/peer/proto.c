@@ -92,6 +92,13 @@ static void request_fields(struct cursor *c, struct tp_request *r)
         convert_padding(c);
         return;
     }
+    if (r->type == TP_INVENTORY) {
+        convert_number(c, &r->first, 8);
+        if (r->first > TP_INVENTORY_MOST)
+            c->bad = true;
+        convert_padding(c);
+        return;
+    }
     convert_number(c, &r->op, 4);
     convert_number(c, &r->flags, 4);
     convert_number(c, &r->slots, 4);
@@ -165,6 +172,16 @@ int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r)
     return 0;
 }
 
+static void convert_piece(struct cursor *c, struct tp_reply *r)
+{
+    convert_number(c, &r->whole, 4);
+    convert_number(c, &r->n_piece, 4);
+    if (r->whole > TP_INVENTORY_MOST || r->n_piece > HW_MIN(r->whole, (uint32_t)TP_PIECE))
+        c->bad = true;
+    else
+        convert_bytes(c, r->piece, r->n_piece);
+}
+
 static void reply_fields(struct cursor *c, struct tp_reply *r)
 {
     convert_header(c, MAGIC_REPLY);
@@ -174,6 +191,11 @@ static void reply_fields(struct cursor *c, struct tp_reply *r)
     convert_text(c, r->text, TP_TEXT);
     if (r->type == TP_FACTS) {
         fact_fields(c, &r->facts);
+        convert_padding(c);
+        return;
+    }
+    if (r->type == TP_INVENTORY) {
+        convert_piece(c, r);
         convert_padding(c);
         return;
     }

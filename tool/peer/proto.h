@@ -12,6 +12,7 @@
  *   RAW_END  wait for it                                                       -> bytes, seconds, CPU
  *   RELEASE  free the memory                                                   -> empty
  *   FACTS    what are you, and which of these addresses do your NICs reach?    -> facts
+ *   INVENTORY  what `hawser fieldtest` notes of a node, from byte `first` on   -> a piece of text
  *
  * Iteration i lives in slot i % slots and holds the pattern of tp_seed(seed, i).
  */
@@ -20,20 +21,22 @@
 
 #include "base/base.h"
 
-#define TP_VERSION    4
-#define TP_MAX_SLOTS  65536
-#define TP_MAX_DEPTH  4096
-#define TP_MAX_NICS   16 /* counters of so many NICs fit in a reply */
-#define TP_MAX_PATHS  16 /* plain-socket paths in one request */
-#define TP_TEXT       224
-#define TP_REQUEST    1024 /* bytes of every request on the wire */
-#define TP_REPLY      2048 /* bytes of every reply on the wire */
-#define TP_TOKEN      16
-#define TP_HOST       0xffff  /* instead of a GPU: the host's memory */
-#define TP_MAX_STREAM 16      /* plain streams per path */
-#define TP_RAW_MS     3600000 /* longest plain run */
+#define TP_VERSION        4
+#define TP_MAX_SLOTS      65536
+#define TP_MAX_DEPTH      4096
+#define TP_MAX_NICS       16 /* counters of so many NICs fit in a reply */
+#define TP_MAX_PATHS      16 /* plain-socket paths in one request */
+#define TP_TEXT           224
+#define TP_REQUEST        1024 /* bytes of every request on the wire */
+#define TP_REPLY          2048 /* bytes of every reply on the wire */
+#define TP_TOKEN          16
+#define TP_HOST           0xffff  /* instead of a GPU: the host's memory */
+#define TP_MAX_STREAM     16      /* plain streams per path */
+#define TP_RAW_MS         3600000 /* longest plain run */
+#define TP_PIECE          1536    /* most bytes of the inventory in a reply */
+#define TP_INVENTORY_MOST (256u << 10)
 
-enum tp_type { TP_PREPARE = 1, TP_BEGIN, TP_END, TP_RAW, TP_RAW_END, TP_RELEASE, TP_FACTS, TP_TYPES };
+enum tp_type { TP_PREPARE = 1, TP_BEGIN, TP_END, TP_RAW, TP_RAW_END, TP_RELEASE, TP_FACTS, TP_INVENTORY, TP_TYPES };
 enum tp_op { TP_WRITE = 1, TP_READ, TP_SEND, TP_PINGPONG, TP_VALIDATE, TP_OPS };
 #define TP_NO_VERIFY 1u /* flags: neither fill nor check */
 #define TP_HOT       2u /* flags: all slots share the same memory; only the last iteration can be checked */
@@ -84,7 +87,7 @@ struct tp_request {
     uint32_t flags;
     uint32_t slots, depth;
     uint64_t size, stride, seed; /* PREPARE */
-    uint64_t first;              /* BEGIN, END */
+    uint64_t first;              /* BEGIN, END; INVENTORY: offset, 0 makes a new one */
     uint32_t count;
     uint16_t gpu; /* PREPARE: of the serving node's, whose memory it is to be; TP_HOST: the host's */
     struct {
@@ -125,7 +128,9 @@ struct tp_reply {
     uint16_t port[TP_MAX_PATHS];
     uint32_t n_nics;
     struct tp_nic nic[TP_MAX_NICS];
-    struct tp_facts facts; /* FACTS */
+    struct tp_facts facts;   /* FACTS */
+    uint32_t whole, n_piece; /* INVENTORY: bytes of the text, and of them in piece */
+    uint8_t piece[TP_PIECE];
 };
 
 /* Write exactly TP_REQUEST or TP_REPLY bytes. What lies outside the bounds of decode is a caller's bug: -EINVAL. */

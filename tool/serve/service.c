@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "mem/cuda.h"
 #include "net/sysfs.h"
+#include "tool/field/inventory.h"
 #include "tool/load/buffer.h"
 #include "tool/load/stats.h"
 #include "tool/peer/reach.h"
@@ -51,6 +52,8 @@ struct client {
     struct raw_server *raw;
     struct raw_pp_server *raw_pp;
     uint64_t checked, bad;
+    char *inventory; /* as the client is reading it */
+    size_t n_inventory;
 };
 
 /* Waits for op and frees it; *len (may be NULL) is its message's length. -ECANCELED when the service stops. */
@@ -359,6 +362,27 @@ static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
     return rc;
 }
 
+/* For `hawser fieldtest`. The client reads one text piece by piece. */
+static int fill_reply_inventory(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    if (q->first == 0) {
+        free(c->inventory);
+        c->n_inventory = 0;
+        HW_AUTO_CLOSE int root = hw_root_open("/");
+        int rc = root < 0 ? root : inventory_make(root, &c->inventory, &c->n_inventory);
+        if (rc < 0) {
+            c->inventory = NULL;
+            return rc;
+        }
+    }
+    if (!c->inventory || q->first > c->n_inventory)
+        return hw_fail(-EINVAL, "INVENTORY from byte %" PRIu64 " of %zu", q->first, c->n_inventory);
+    r->whole = (uint32_t)c->n_inventory;
+    r->n_piece = (uint32_t)HW_MIN(c->n_inventory - q->first, (uint64_t)TP_PIECE);
+    memcpy(r->piece, c->inventory + q->first, r->n_piece);
+    return 0;
+}
+
 /* 0: answer r; 1: answered; negative: the error is answered, unless the peer is lost. */
 static int serve_one(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
@@ -378,6 +402,8 @@ static int serve_one(struct client *c, const struct tp_request *q, struct tp_rep
         return 0;
     case TP_FACTS:
         return fill_reply_facts(q, r);
+    case TP_INVENTORY:
+        return fill_reply_inventory(c, q, r);
     default:
         return hw_fail(-EINVAL, "a request of unknown type %d", (int)q->type);
     }
@@ -446,6 +472,7 @@ static void *client_main(void *arg)
     release_client_buffer(c);
     hawser_mem_deregister(c->msg_mem);
     free(c->msg);
+    free(c->inventory);
     pthread_mutex_lock(&c->s->lock);
     struct service_summary *sum = &c->s->sum;
     sum->died += died;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser fieldtest: ten minutes on two nodes of somebody's cluster, and two files to send. */
+#include "tool/build.h"
+#include "tool/field/field.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const lists[] = {"findings", "problems", "parts", "paths", "validate", "bench", "rivals", "drill"};
+
+static void begin_document(struct field *f)
+{
+    char date[16] = "";
+    const time_t now = time(NULL);
+    struct tm tm;
+    if (gmtime_r(&now, &tm))
+        (void)strftime(date, sizeof date, "%Y-%m-%d", &tm);
+    f->doc = json_pack("{s:s,s:s,s:s,s:b,s:n,s:{s:f,s:b,s:b,s:b},s:{},s:{}}", "schema", FIELD_SCHEMA, "date", date,
+                       "hawser", build_name(), "complete", 1, "seconds", "asked", "seconds", (double)f->total_ms / 1e3,
+                       "drill", f->drill, "names", f->names, "ssh", f->ssh != NULL, "nodes", "doctor");
+    for (size_t i = 0; i < HW_ARRAY_LEN(lists); i++)
+        json_object_set_new(f->doc, lists[i], json_array());
+}
+
+/* PREFIX.json and PREFIX.html, where PREFIX can be written: said before anything is measured. */
+static int name_files(const struct field *f, char **json, char **page)
+{
+    char prefix[64] = "";
+    const time_t now = time(NULL);
+    struct tm tm;
+    if (gmtime_r(&now, &tm))
+        (void)strftime(prefix, sizeof prefix, "hawser-field-%Y%m%d-%H%M%S", &tm);
+    const char *to = f->out ? f->out : prefix, *slash = strrchr(to, '/');
+    HW_AUTO_FREE char *folder = slash ? strndup(to, (size_t)(slash - to) + 1) : strdup(".");
+    if (asprintf(json, "%s.json", to) < 0 || asprintf(page, "%s.html", to) < 0 || !folder)
+        return hw_no_memory("names of files");
+    return access(folder, W_OK) < 0 ? hw_fail(-errno, "writing %s: %s", *json, strerror(errno)) : 0;
+}
+
+static int write_files(struct field *f, const char *json, const char *page)
+{
+    int rc = f->names ? 0 : field_mask(f);
+    if (rc == 0)
+        rc = field_write_json(f, json);
+    return rc == 0 ? field_write_page(f, page) : rc;
+}
+
+static bool is_well(const struct field *f)
+{
+    bool well = true;
+    for (int p = 0; p < FIELD_PARTS; p++)
+        well = well && !f->part[p].wrong && !f->part[p].failed;
+    return well;
+}
+
+static int run_fieldtest(struct field *f)
+{
+    HW_AUTO_FREE char *json = NULL;
+    HW_AUTO_FREE char *page = NULL;
+    json_t *finding;
+    size_t i;
+    int rc = name_files(f, &json, &page);
+    if (rc == 0) {
+        begin_document(f);
+        rc = f->doc ? field_measure(f) : hw_no_memory("the result");
+    }
+    if (rc == 0)
+        rc = write_files(f, json, page);
+    if (rc < 0)
+        return tool_failed(FIELD_CMD, rc);
+    json_array_foreach(json_object_get(f->doc, "findings"), i, finding) printf("! %s\n", json_string_value(finding));
+    const bool complete = json_is_true(json_object_get(f->doc, "complete"));
+    printf("%s and %s%s%s: read them, then send them: see hawser(1)\n", json, page, complete ? "" : " are incomplete",
+           f->names ? "; they have names and addresses" : "");
+    if (tool_stop)
+        return tool_interrupted(FIELD_CMD, "%s has what was measured until then", json);
+    return is_well(f) ? TOOL_OK : TOOL_FAILED;
+}
+
+static const struct opt rows[] = {
+    OPT_TEXT("out", 'o', "NAME", struct field, out,
+             "write NAME.json and NAME.html (default: hawser-field-DATE-TIME here)"),
+    OPT_TIME("duration", 't', "TIME", struct field, total_ms, 5000, 86400000, "all of it within (default 10m)"),
+    OPT_TIME("each", 0, "TIME", struct field, each_ms, 50, 3600000,
+             "a measurement takes so long (default: so that all fit, 10s at most)"),
+    OPT_FLAG("drill", 0, struct field, drill, "then take each NIC of this node away for a second, under load (root)"),
+    OPT_FLAG("names", 0, struct field, names, "leave names of hosts and addresses as they are"),
+    OPT_TEXT("ssh", 0, "COMMAND", struct field, ssh,
+             "run the other side of iperf3 and NCCL there by this, with {} for its name: \"ssh -oBatchMode=yes {}\""),
+    OPT_GROUP(common_opts, struct field, common),
+    {0},
+};
+
+static int parse_and_run(struct field *f, int argc, char **argv)
+{
+    static const struct opts o = {
+        .cmd = FIELD_CMD,
+        .args = "HOST[:PORT] [OPTION...]",
+        .about =
+            "Tests this node and one that runs `hawser serve`, in ten minutes at most, and writes a JSON and an HTML\n"
+            "file to send to hawser's authors: inventory, doctor, validate and bench of each NIC and of all, and\n"
+            "plain sockets, iperf3 and NCCL beside them. No keys; names and addresses are replaced.\n"
+            "Exit: 0 all well, 1 something is wrong, 2 wrong usage.",
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "which node? Start `hawser serve` there, and name it"};
+    f->total_ms = 600000;
+    f->port = HAWSER_DEFAULT_PORT;
+    int rc = opts_parse(&o, f, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    f->target = argv[optind];
+    if (opts_host(f->target, f->host, sizeof f->host, &f->port) < 0)
+        return tool_usage(FIELD_CMD, "%s", hw_error());
+    tool_catch_signals();
+    return run_fieldtest(f);
+}
+
+int cmd_fieldtest(int argc, char **argv)
+{
+    struct field *f = calloc(1, sizeof *f);
+    if (!f)
+        return tool_fail(FIELD_CMD, "out of memory");
+    int rc = parse_and_run(f, argc, argv);
+    json_decref(f->doc);
+    common_free(&f->common);
+    free(f);
+    return rc;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which NIC stands out: each is compared with the other NICs of the same rate, as far as rates are told. */
+#include "tool/field/field.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOW 0.6 /* of the median of the others */
+
+struct mark {
+    const char *nic;
+    double GBps, rate; /* Mbit/s; 0: not told */
+};
+
+static double get_rate(const struct field *f, const char *nic)
+{
+    json_t *n;
+    size_t i;
+    json_array_foreach(json_object_get(json_object_get(json_object_get(f->doc, "nodes"), "here"), "nics"), i, n)
+    {
+        const char *name = json_string_value(json_object_get(n, "nic"));
+        if (name && strcmp(name, nic) == 0)
+            return json_number_value(json_object_get(n, "speed_Mbps"));
+    }
+    return 0;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of the others of its rate; 0: there is none. */
+static double find_median(const struct mark *m, size_t n, size_t of)
+{
+    double v[FIELD_NICS];
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i != of && fabs(m[i].rate - m[of].rate) < 1)
+            v[k++] = m[i].GBps;
+    qsort(v, k, sizeof *v, compare_doubles);
+    return k == 0 ? 0 : k % 2 ? v[k / 2] : (v[k / 2 - 1] + v[k / 2]) / 2;
+}
+
+/* The most that each NIC carried alone in an operation of that kind, in any test, by plain sockets too: what slows a
+ * NIC slows all of them, what else the machine does rather not. Returns how many NICs. */
+static size_t collect_marks(const struct field *f, const char *op, struct mark m[FIELD_NICS])
+{
+    json_t *row;
+    size_t n = 0, i;
+    json_array_foreach(json_object_get(f->doc, "bench"), i, row)
+    {
+        const char *nic = json_string_value(json_object_get(row, "nic"));
+        const char *what = json_string_value(json_object_get(row, "op"));
+        const double own = json_number_value(json_object_get(row, "GBps"));
+        const double plain = json_number_value(json_object_get(row, "raw_GBps"));
+        size_t k = 0;
+        if (!nic || !what || strcmp(nic, "all") == 0 || strcmp(what, op) != 0)
+            continue;
+        while (k < n && strcmp(m[k].nic, nic) != 0)
+            k++;
+        if (k == FIELD_NICS)
+            continue;
+        if (k == n)
+            m[n++] = (struct mark){.nic = nic, .rate = get_rate(f, nic)};
+        m[k].GBps = HW_MAX(m[k].GBps, HW_MAX(own, plain));
+    }
+    return n;
+}
+
+/* Is the NIC far below the others? *percent: of their median. */
+static bool is_slow(const struct mark *m, size_t n, size_t i, double *percent)
+{
+    const double median = find_median(m, n, i);
+    *percent = median > 0 ? 100 * m[i].GBps / median : 100;
+    return *percent < 100 * SLOW;
+}
+
+size_t field_suspects(const struct field *f, const char *op, const char *nic[FIELD_NICS])
+{
+    struct mark m[FIELD_NICS];
+    double percent;
+    size_t found = 0;
+    const size_t n = collect_marks(f, op, m);
+    for (size_t i = 0; i < n; i++)
+        if (is_slow(m, n, i, &percent))
+            nic[found++] = m[i].nic;
+    return found;
+}
+
+void field_judge(struct field *f)
+{
+    static const char *const ops[][2] = {{"write", "sends"}, {"read", "receives"}};
+    struct mark m[FIELD_NICS];
+    double percent;
+    for (size_t k = 0; k < HW_ARRAY_LEN(ops); k++) {
+        const size_t n = collect_marks(f, ops[k][0], m);
+        for (size_t i = 0; i < n; i++)
+            if (is_slow(m, n, i, &percent))
+                field_wrong(f, FIELD_BENCH,
+                            "%s %s %.0f %% of the median of this node's other NICs of its rate: the NIC, its cable, "
+                            "its port, or the peer's",
+                            m[i].nic, ops[k][1], percent);
+    }
+}

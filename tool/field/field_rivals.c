@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Other programs on the same path, where they are installed: iperf3, NCCL over its own sockets and over hawser, NIXL's
+ * UCX. They need a process on the other node: --ssh starts it there, and for iperf3 a server of somebody's will do,
+ * too. Plain sockets are measured with bench: `hawser serve` is their other end.
+ */
+#include "tool/field/field.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IPERF_PORT   "5201"
+#define PATIENCE_MS  5000
+#define SERVER_TRIES 10
+#define TRY_MS       200
+#define WORDS        1024
+
+enum rival { IPERF, NCCL, NIXL };
+
+/* Notes what became of a rival. row: what it measured, which is taken; NULL: nothing. */
+static void note_rival(struct field *f, enum rival v, const char *state, const char *why, json_t *row)
+{
+    static const char *const name[] = {[IPERF] = "iperf3", [NCCL] = "NCCL", [NIXL] = "NIXL over UCX"};
+    json_t *to = json_pack("{s:s,s:s,s:s?}", "rival", name[v], "state", state, "why", why);
+    json_object_set_new(to, "rows", row ? row : json_array());
+    json_array_append_new(json_object_get(f->doc, "rivals"), to);
+    if (strcmp(state, "failed") == 0)
+        field_failed(f, FIELD_RIVALS, "%s: %s", name[v], why);
+    else if (strcmp(state, "measured") == 0)
+        f->part[FIELD_RIVALS].done++;
+    else
+        field_skipped(f, FIELD_RIVALS, "%s: %s", name[v], why ? why : state);
+}
+
+static bool is_installed(const char *const *command)
+{
+    struct field_args a = {0};
+    struct field_result r;
+    for (; *command; command++)
+        field_arg(&a, *command);
+    const bool is = field_run(&a, PATIENCE_MS, &r) == 0 && r.status == 0;
+    json_decref(r.rows);
+    return is;
+}
+
+/* ---- iperf3 ------------------------------------------------------------------------------------- */
+
+/* The NIC that has the address; NULL: none. */
+static const char *find_nic_of(const struct field *f, const char *address)
+{
+    json_t *p;
+    size_t i;
+    json_array_foreach(json_object_get(f->doc, "paths"), i, p)
+    {
+        const char *local = json_string_value(json_object_get(p, "local"));
+        if (local && address && strcmp(local, address) == 0)
+            return json_string_value(json_object_get(p, "nic"));
+    }
+    return NULL;
+}
+
+/* hawser's own row of that test; nic "all": of all together. */
+static const json_t *find_bench(const struct field *f, const char *nic, const char *test)
+{
+    json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(f->doc, "bench"), i, row)
+    {
+        const char *its = json_string_value(json_object_get(row, "nic"));
+        const char *t = json_string_value(json_object_get(row, "test"));
+        if (its && t && strcmp(its, nic) == 0 && strcmp(t, test) == 0)
+            return row;
+    }
+    return NULL;
+}
+
+/* One row from what iperf3 printed; NULL: it measured nothing, and *why says why. */
+static json_t *read_iperf(struct field *f, const json_t *said, const char **why)
+{
+    json_t *start = json_object_get(said, "start"), *end = json_object_get(said, "end");
+    json_t *received = json_object_get(end, "sum_received");
+    const char *local =
+        json_string_value(json_object_get(json_array_get(json_object_get(start, "connected"), 0), "local_host"));
+    const double bits = json_number_value(json_object_get(received, "bits_per_second"));
+    *why = json_string_value(json_object_get(said, "error"));
+    if (*why || bits <= 0)
+        return NULL;
+    const char *nic = find_nic_of(f, local);
+    const json_t *own = find_bench(f, nic && f->n_nics > 1 ? nic : "all", "write");
+    const double own_GBps = json_number_value(json_object_get(own, "GBps"));
+    json_t *row = json_pack("{s:s?,s:f,s:f}", "nic", nic, "GBps", bits / 8e9, "seconds",
+                            json_number_value(json_object_get(received, "seconds")));
+    json_t *congestion = json_object_get(end, "sender_tcp_congestion");
+    json_object_set_new(row, "congestion", congestion ? json_incref(congestion) : json_null());
+    json_object_set_new(row, "hawser_ratio", own_GBps > 0 ? json_real(own_GBps * 8e9 / bits) : json_null());
+    return row;
+}
+
+/* The words of --ssh with {} replaced by the host; they live in text. */
+static void add_ssh(const struct field *f, struct field_args *a, char text[WORDS])
+{
+    size_t n = 0;
+    char *at = text, *word;
+    for (const char *s = f->ssh; *s && n < WORDS - 1;)
+        if (strncmp(s, "{}", 2) == 0) {
+            n += (size_t)snprintf(text + n, WORDS - n, "%s", f->host);
+            n = HW_MIN(n, (size_t)WORDS - 1);
+            s += 2;
+        } else {
+            text[n++] = *s++;
+        }
+    text[n] = 0;
+    while ((word = strsep(&at, " ")))
+        if (*word)
+            field_arg(a, word);
+}
+
+/* Where nobody serves yet, a server's first moments are waited for. */
+static json_t *ask_iperf(struct field *f, const struct field_args *client, uint64_t ms, bool started, char *why,
+                         size_t cap)
+{
+    json_t *row = NULL;
+    for (int i = 0; !row && i < (started ? SERVER_TRIES : 1) && !tool_stop; i++) {
+        struct field_result r;
+        const char *said = NULL;
+        if (i)
+            usleep(TRY_MS * 1000);
+        if (field_run(client, ms, &r) < 0)
+            snprintf(why, cap, "%s", hw_error());
+        else if (!(row = read_iperf(f, json_array_get(r.rows, 0), &said)))
+            snprintf(why, cap, "%s", said ? said : *r.why ? r.why : "it measured nothing");
+        const bool again = !row && said && strstr(said, "refused");
+        json_decref(r.rows);
+        if (!again)
+            break;
+    }
+    return row;
+}
+
+static void run_iperf(struct field *f)
+{
+    static const char *const version[] = {"iperf3", "--version", NULL};
+    struct field_args client = {0}, server = {0};
+    struct field_child there = {.pid = -1};
+    char text[WORDS], seconds[16], limit[16], why[HW_ERR_TEXT] = "";
+    if (!is_installed(version)) {
+        note_rival(f, IPERF, "not installed", NULL, NULL);
+        return;
+    }
+    uint64_t share;
+    const uint64_t ms = field_begin(f, FIELD_RIVALS, 4, "iperf3", &share);
+    if (!ms)
+        return;
+    snprintf(seconds, sizeof seconds, "%u",
+             (unsigned)HW_MIN(HW_MAX((f->each_ms ? f->each_ms : share / 2) / 1000, 1u), 10u));
+    snprintf(limit, sizeof limit, "%u", (unsigned)(ms / 1000) + 10);
+    const char *congestion = json_string_value(json_object_get(find_bench(f, "all", "write"), "raw_congestion"));
+    const char *const words[] = {
+        "iperf3",   "-c", f->host, "-p", IPERF_PORT, "-J", "-P", "4", "-t", seconds, congestion ? "-C" : NULL,
+        congestion, NULL};
+    for (size_t i = 0; words[i]; i++)
+        field_arg(&client, words[i]);
+    if (f->ssh) { /* whatever becomes of us, timeout ends it there */
+        const char *const own[] = {"timeout", limit, "iperf3", "-s", "-1", "-p", IPERF_PORT};
+        add_ssh(f, &server, text);
+        for (size_t i = 0; i < HW_ARRAY_LEN(own); i++)
+            field_arg(&server, own[i]);
+        if (field_start(&there, &server) < 0)
+            there.pid = -1;
+    }
+    json_t *row = ask_iperf(f, &client, ms + PATIENCE_MS, there.pid > 0, why, sizeof why);
+    if (there.pid > 0) {
+        struct field_result r;
+        field_finish(&there, row ? PATIENCE_MS : 0, &r);
+        if (!row && r.status == 127)
+            snprintf(why, sizeof why, "not installed on the other node");
+        json_decref(r.rows);
+    }
+    if (row)
+        note_rival(f, IPERF, "measured", NULL, json_pack("[o]", row));
+    else if (!f->ssh && strstr(why, "refused"))
+        note_rival(f, IPERF, "skipped", "no `iperf3 -s` runs on the other node, and there is no --ssh to start it",
+                   NULL);
+    else
+        note_rival(f, IPERF, tool_stop ? "skipped" : "failed", tool_stop ? "interrupted" : why, NULL);
+}
+
+/* ---- NCCL ----------------------------------------------------------------------------------------- */
+
+static size_t count_gpus(const struct field *f, const char *side)
+{
+    return json_array_size(json_object_get(json_object_get(json_object_get(f->doc, "nodes"), side), "gpus"));
+}
+
+static void run_nccl(struct field *f)
+{
+    static const char *const keys[] = {"op",           "size",    "config",        "network",
+                                       "ranks",        "time_us", "algbw_GBps",    "busbw_GBps",
+                                       "cpu_s_per_GB", "errors",  "ratio_default", NULL};
+    struct field_args a = {0};
+    struct field_result r;
+    char own[256] = "", hosts[520];
+    if (!count_gpus(f, "here") || !count_gpus(f, "there") || !f->ssh) {
+        note_rival(f, NCCL, "skipped",
+                   !count_gpus(f, "here")    ? "no GPU on this node"
+                   : !count_gpus(f, "there") ? "no GPU on the other node"
+                                             : "it needs --ssh",
+                   NULL);
+        return;
+    }
+    uint64_t share;
+    const uint64_t ms = field_begin(f, FIELD_RIVALS, 6, "NCCL", &share);
+    if (!ms)
+        return;
+    (void)gethostname(own, sizeof own - 1);
+    snprintf(hosts, sizeof hosts, "%s,%s", own, f->host);
+    const char *const words[] = {"hawser", "nccl",         "bench",    "--hosts", hosts,    "--ssh", f->ssh,
+                                 "--size", "8,1MiB,64MiB", "--rounds", "1",       "--json", "-"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(words); i++)
+        field_arg(&a, words[i]);
+    json_t *rows = json_array(), *row;
+    size_t i;
+    int rc = field_run(&a, ms, &r);
+    json_array_foreach(r.rows, i, row)
+    {
+        json_t *kept = json_object();
+        for (const char *const *k = keys; *k; k++)
+            json_object_set(kept, *k, json_object_get(row, *k) ? json_object_get(row, *k) : json_null());
+        json_array_append_new(rows, kept);
+    }
+    const bool some = json_array_size(rows) > 0;
+    note_rival(f, NCCL, some ? "measured" : "failed", some ? NULL : rc < 0 ? hw_error() : r.why, rows);
+    json_decref(r.rows);
+}
+
+/* ---- all -------------------------------------------------------------------------------------------- */
+
+void field_rivals(struct field *f)
+{
+    static const char *const nixl[] = {"python3", "-c", "import nixl._api", NULL};
+    run_iperf(f);
+    run_nccl(f);
+    if (is_installed(nixl))
+        note_rival(f, NIXL, "skipped", "it is installed; this version does not measure it between two nodes", NULL);
+    else
+        note_rival(f, NIXL, "not installed", NULL, NULL);
+}
