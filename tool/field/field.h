@@ -76,10 +76,13 @@ void field_finish(struct field_child *c, uint64_t ms, struct field_result *r);
 /* Both. -errno where it could not be started; else 0. */
 int field_run(const struct field_args *a, uint64_t ms, struct field_result *r);
 
-/* ---- field_steps.c, field_rivals.c: the parts ----------------------------------------------------- */
+/* ---- field_steps.c, field_look.c, field_rivals.c: the parts ---------------------------------------- */
 
 /* All parts, in order. -errno only where nothing at all is to be shown: no peer, a wrong key. */
 int field_measure(struct field *f);
+/* Asks both nodes what they are, and learns which NICs carry bytes. -errno where the peer cannot be asked. */
+int field_inventory(struct field *f);
+void field_doctor(struct field *f);
 /* iperf3, NCCL and NIXL, each one step of weight 1 or 2, if its turn is within the time. */
 void field_rivals(struct field *f);
 
@@ -91,6 +94,13 @@ uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, con
 void field_wrong(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 void field_failed(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 void field_skipped(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
+
+/* Begins a command line: "hawser CMD HOST", and those of this command's options that are for every command. */
+void field_command(const struct field *f, struct field_args *a, const char *cmd);
+/* Notes that a step's child process measured nothing, and why. Finds out whether the peer is gone. */
+void field_child_failed(struct field *f, enum field_part part, const char *what, const struct field_result *r);
+/* Copies those keys of a row that are kept: a new object, null where the row has none. */
+json_t *field_pick(const json_t *row, const char *const *keys);
 
 /* ---- field_judge.c, field_write.c, field_page.c: what is made of it ------------------------------- */
 

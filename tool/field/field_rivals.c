@@ -222,13 +222,7 @@ static void run_nccl(struct field *f)
     json_t *rows = json_array(), *row;
     size_t i;
     int rc = field_run(&a, ms, &r);
-    json_array_foreach(r.rows, i, row)
-    {
-        json_t *kept = json_object();
-        for (const char *const *k = keys; *k; k++)
-            json_object_set(kept, *k, json_object_get(row, *k) ? json_object_get(row, *k) : json_null());
-        json_array_append_new(rows, kept);
-    }
+    json_array_foreach(r.rows, i, row) json_array_append_new(rows, field_pick(row, keys));
     const bool some = json_array_size(rows) > 0;
     note_rival(f, NCCL, some ? "measured" : "failed", some ? NULL : rc < 0 ? hw_error() : r.why, rows);
     json_decref(r.rows);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a field test, in order; the time that is left is divided among the steps that are left, by weights. */
-#include "net/sysfs.h"
+/* The steps of a field test, in order: the time that is left is divided among the steps that are left, by weights. */
 #include "tool/field/field.h"
-#include "tool/field/inventory.h"
-#include "tool/peer/session.h"
 #include "tool/report/output.h"
 
 #include <netdb.h>
@@ -19,8 +16,10 @@
 #define SAYS_MS      500   /* for validate to say that its time is over */
 #define BRIEF_MS     2000  /* a weight's least share where all is measured */
 #define DURATION_MS  10000 /* longest measurement of a step */
-#define OPERATION_MS 50    /* about what an operation takes of which the throughput is measured */
-#define DEEPEST      8     /* nested objects of an inventory */
+#define ROUNDS       3
+#define ROUND_MS     500
+#define PING_MS      1000
+#define OPERATION_MS 50 /* about what an operation takes of which the throughput is measured */
 #define PIECE        65536
 #define SMALL_PIECE  4096
 
@@ -110,8 +109,7 @@ static bool is_peer_there(const struct field *f)
     return there;
 }
 
-/* What a step's child process did, where it was not well: the peer may be gone, and the rest need not be tried. */
-static void note_failure(struct field *f, enum field_part part, const char *what, const struct field_result *r)
+void field_child_failed(struct field *f, enum field_part part, const char *what, const struct field_result *r)
 {
     char status[32];
     snprintf(status, sizeof status, "status %d", r->status);
@@ -126,109 +124,9 @@ static void note_failure(struct field *f, enum field_part part, const char *what
         field_failed(f, part, "%s does not answer any more", f->target);
 }
 
-/* ---- inventory --------------------------------------------------------------------------------------- */
-
-static int ask_inventory(struct session *s, char **text, size_t *len)
-{
-    HW_AUTO_FREE struct tp_reply *r = calloc(1, sizeof *r);
-    if (!r)
-        return hw_no_memory("the inventory");
-    *text = NULL;
-    *len = 0;
-    do {
-        struct tp_request q = {.type = TP_INVENTORY, .first = *len};
-        int rc = session_call(s, &q, r, SESSION_CALL_MS);
-        if (rc < 0)
-            return rc;
-        char *more = realloc(*text, *len + r->n_piece + 1);
-        if (!more || r->n_piece == 0)
-            return more ? hw_fail(-EPROTO, "the serving node's inventory has no end") : hw_no_memory("the inventory");
-        memcpy(more + *len, r->piece, r->n_piece);
-        *text = more;
-        *len += r->n_piece;
-    } while (*len < r->whole);
-    return 0;
-}
-
-/* How deep objects and arrays are nested; the peer's text may be nested as deep as jansson allows. */
-static unsigned measure_depth(const json_t *v)
-{
-    const char *key;
-    json_t *item;
-    size_t i;
-    unsigned most = 0;
-    if (json_is_object(v)) {
-        json_object_foreach((json_t *)v, key, item) most = HW_MAX(most, measure_depth(item) + 1);
-    } else if (json_is_array(v)) {
-        json_array_foreach(v, i, item) most = HW_MAX(most, measure_depth(item) + 1);
-    }
-    return most;
-}
-
-/* Puts it into doc's nodes, its findings into doc's doctor. */
-static void keep_inventory(struct field *f, const char *side, const char *text, size_t len)
-{
-    json_t *node = text ? json_loadb(text, len, 0, NULL) : NULL;
-    if (!json_is_object(node) || measure_depth(node) > DEEPEST) {
-        json_decref(node);
-        node = json_null();
-    }
-    json_t *doctor = json_object_get(node, "doctor");
-    if (doctor && strcmp(side, "there") == 0)
-        json_object_set(json_object_get(f->doc, "doctor"), side, doctor);
-    json_object_del(node, "doctor");
-    json_object_set_new(json_object_get(f->doc, "nodes"), side, node);
-}
-
-static void list_nics(struct field *f, struct session *s)
-{
-    struct session_path path[TP_MAX_PATHS];
-    const size_t n = session_paths(s, path, TP_MAX_PATHS);
-    json_t *pairs = json_object_get(f->doc, "paths");
-    for (size_t i = 0; i < n; i++) {
-        bool known = false;
-        for (size_t k = 0; k < f->n_nics; k++)
-            known |= strcmp(f->nic[k], path[i].nic) == 0;
-        if (!known && f->n_nics < FIELD_NICS)
-            memcpy(f->nic[f->n_nics++], path[i].nic, sizeof path[i].nic);
-        json_array_append_new(pairs, json_pack("{s:s,s:s,s:s,s:s}", "nic", path[i].nic, "peer_nic", path[i].peer_nic,
-                                               "local", path[i].local, "remote", path[i].remote));
-    }
-}
-
-static int take_inventory(struct field *f)
-{
-    struct session s = {0};
-    hawser *h = NULL;
-    HW_AUTO_FREE char *here = NULL, *there = NULL;
-    size_t len = 0;
-    output_progress("inventory");
-    int rc = common_open(&f->common, &h);
-    if (rc == 0)
-        rc = session_open(&s, h, f->host, f->port, NULL);
-    if (rc == 0) {
-        list_nics(f, &s);
-        if (ask_inventory(&s, &there, &len) < 0)
-            field_failed(f, FIELD_INVENTORY, "the peer's: %s", hw_error());
-        keep_inventory(f, "there", there, len);
-        session_close(&s);
-    }
-    HW_KEEP_ERROR();
-    hawser_close(h);
-    if (rc < 0)
-        return rc;
-    HW_AUTO_CLOSE int root = hw_root_open("/");
-    if (root < 0 || inventory_make(root, &here, &len) < 0)
-        field_failed(f, FIELD_INVENTORY, "this node's: %s", hw_error());
-    keep_inventory(f, "here", here, len);
-    f->part[FIELD_INVENTORY].done++;
-    return 0;
-}
-
 /* ---- child processes ----------------------------------------------------------------------------------- */
 
-/* "hawser bench HOST" and what of this command's own options is for every command. */
-static void begin_command(const struct field *f, struct field_args *a, const char *cmd)
+void field_command(const struct field *f, struct field_args *a, const char *cmd)
 {
     field_arg(a, "hawser");
     field_arg(a, cmd);
@@ -245,8 +143,7 @@ static void begin_command(const struct field *f, struct field_args *a, const cha
     }
 }
 
-/* Copies those keys of a row that a field test keeps. */
-static json_t *pick(const json_t *row, const char *const *keys)
+json_t *field_pick(const json_t *row, const char *const *keys)
 {
     json_t *out = json_object();
     for (; *keys; keys++) {
@@ -254,70 +151,6 @@ static json_t *pick(const json_t *row, const char *const *keys)
         json_object_set(out, *keys, v ? v : json_null());
     }
     return out;
-}
-
-/* ---- doctor ---------------------------------------------------------------------------------------------- */
-
-static void keep_doctor(struct field *f, const char *of, const json_t *report)
-{
-    static const char *const counts[] = {"passed", "warnings", "failed", "skipped", NULL};
-    static const char *const keys[] = {"id", "outcome", "subject", "found", NULL};
-    json_t *kept = pick(report, counts), *checks = json_array(), *c;
-    size_t i;
-    json_array_foreach(json_object_get(report, "checks"), i, c)
-    {
-        const char *outcome = json_string_value(json_object_get(c, "outcome"));
-        if (outcome && (strcmp(outcome, "WARN") == 0 || strcmp(outcome, "FAIL") == 0))
-            json_array_append_new(checks, pick(c, keys));
-    }
-    json_object_set_new(kept, "checks", checks);
-    json_object_set_new(json_object_get(f->doc, "doctor"), of, kept);
-}
-
-static void examine(struct field *f, const char *of)
-{
-    struct field_args a = {0};
-    struct field_result r;
-    uint64_t share;
-    const uint64_t ms = field_begin(f, FIELD_DOCTOR, 1, "doctor", &share);
-    if (!ms)
-        return;
-    if (strcmp(of, "pair") == 0) {
-        begin_command(f, &a, "doctor");
-    } else {
-        field_arg(&a, "hawser");
-        field_arg(&a, "doctor");
-    }
-    field_arg(&a, "--json");
-    if (field_run(&a, ms, &r) < 0)
-        field_failed(f, FIELD_DOCTOR, "%s: %s", of, hw_error());
-    else if (!json_is_object(json_array_get(r.rows, 0)))
-        note_failure(f, FIELD_DOCTOR, of, &r);
-    else
-        keep_doctor(f, of, json_array_get(r.rows, 0));
-    f->part[FIELD_DOCTOR].done++;
-    json_decref(r.rows);
-}
-
-/* What is broken is a finding, whoever looked. */
-static void judge_doctor(struct field *f)
-{
-    const char *of;
-    json_t *report, *c;
-    size_t i;
-    json_object_foreach(json_object_get(f->doc, "doctor"), of, report)
-    {
-        json_array_foreach(json_object_get(report, "checks"), i, c)
-        {
-            const char *id = NULL, *outcome = NULL, *subject = NULL, *found = NULL;
-            (void)json_unpack(c, "{s?s,s?s,s?s,s?s}", "id", &id, "outcome", &outcome, "found", &found, "subject",
-                              &subject);
-            subject = json_string_value(json_object_get(c, "subject"));
-            if (id && found && outcome && strcmp(outcome, "FAIL") == 0)
-                field_wrong(f, FIELD_DOCTOR, "%s, %s%s%s: %s", of, id, subject ? " " : "", subject ? subject : "",
-                            found);
-        }
-    }
 }
 
 /* ---- validate ---------------------------------------------------------------------------------------------- */
@@ -334,7 +167,7 @@ static void validate_nic(struct field *f, const char *nic)
     if (!ms)
         return;
     snprintf(limit, sizeof limit, "%llums", (unsigned long long)ms);
-    begin_command(f, &a, "validate");
+    field_command(f, &a, "validate");
     const char *const own[] = {"--nic", nic, "--size", "2MiB", "--timeout", limit, "--json", "-"};
     for (size_t i = 0; i < HW_ARRAY_LEN(own); i++)
         field_arg(&a, own[i]);
@@ -344,10 +177,10 @@ static void validate_nic(struct field *f, const char *nic)
     if (rc < 0) {
         field_failed(f, FIELD_VALIDATE, "%s: %s", nic, hw_error());
     } else if (!json_is_object(row)) {
-        note_failure(f, FIELD_VALIDATE, nic, &r);
+        field_child_failed(f, FIELD_VALIDATE, nic, &r);
     } else {
         const char *why = json_string_value(json_object_get(row, "why"));
-        json_array_append_new(json_object_get(f->doc, "validate"), pick(row, keys));
+        json_array_append_new(json_object_get(f->doc, "validate"), field_pick(row, keys));
         if (r.status != 0 && tool_stop)
             field_skipped(f, FIELD_VALIDATE, "interrupted");
         else if (r.status != 0) {
@@ -402,11 +235,11 @@ static void keep_bench_row(struct field *f, const struct test *t, const char *ni
                                        NULL};
     static const char *const nic_keys[] = {"nic", "peer_nic", "GBps", NULL};
     json_t *kept = json_pack("{s:s,s:s}", "nic", nic ? nic : "all", "test", t->name), *nics = json_array(), *n;
-    json_t *picked = pick(row, keys);
+    json_t *picked = field_pick(row, keys);
     size_t i;
     json_object_update(kept, picked);
     json_decref(picked);
-    json_array_foreach(json_object_get(row, "per_nic"), i, n) json_array_append_new(nics, pick(n, nic_keys));
+    json_array_foreach(json_object_get(row, "per_nic"), i, n) json_array_append_new(nics, field_pick(n, nic_keys));
     json_object_set_new(kept, "per_nic", nics);
     if (strcmp(t->name, "latency") == 0)
         json_object_set_new(kept, "GBps", json_null()); /* of 8 bytes it means nothing */
@@ -421,7 +254,21 @@ static void keep_bench_row(struct field *f, const struct test *t, const char *ni
 
 struct bench_words {
     char size[32], blocks[96], duration[32];
+    bool rounds; /* several turns of hawser and plain sockets */
 };
+
+/* Of one measurement, milliseconds. Where there is time, hawser and plain sockets take turns. */
+static uint64_t choose_duration(const struct field *f, const struct test *t, uint64_t share, bool *rounds)
+{
+    const bool ping = strcmp(t->name, "latency") == 0;
+    const uint64_t fit = HW_MIN(share / t->weight * 6 / 10, (uint64_t)DURATION_MS);
+    *rounds = t->raw && !ping && !f->each_ms && fit >= ROUNDS * ROUND_MS;
+    if (f->each_ms)
+        return f->each_ms;
+    if (ping) /* plain sockets do as many round trips as hawser did, twice, and on a busy machine slower */
+        return HW_MIN(HW_MAX(fit / 4, (uint64_t)50), (uint64_t)PING_MS);
+    return HW_MAX(*rounds ? fit / ROUNDS : fit, (uint64_t)50);
+}
 
 static void add_bench_options(struct field *f, struct field_args *a, const struct test *t, const char *nic,
                               struct bench_words *w)
@@ -450,7 +297,7 @@ static void add_bench_options(struct field *f, struct field_args *a, const struc
     if (t->raw) {
         field_arg(a, "--compare-raw");
         field_arg(a, "--rounds");
-        field_arg(a, "1");
+        field_arg(a, w->rounds ? "3" : "1");
     }
     const char *const own[] = {"--duration", w->duration, "--json", "-"};
     for (size_t i = 0; i < HW_ARRAY_LEN(own); i++)
@@ -469,11 +316,8 @@ static void bench_nics(struct field *f, const struct test *t, const char *nic)
     const uint64_t ms = field_begin(f, FIELD_BENCH, t->weight, what, &share);
     if (!ms)
         return;
-    /* plain sockets have their ping-pong twice, by a count that is hawser's */
-    const uint64_t unit = share / t->weight * 6 / 10, fit = strcmp(t->name, "latency") == 0 ? unit / 3 : unit;
-    const uint64_t duration = f->each_ms ? f->each_ms : HW_MIN(HW_MAX(fit, (uint64_t)50), (uint64_t)DURATION_MS);
-    snprintf(w.duration, sizeof w.duration, "%llums", (unsigned long long)duration);
-    begin_command(f, &a, "bench");
+    snprintf(w.duration, sizeof w.duration, "%llums", (unsigned long long)choose_duration(f, t, share, &w.rounds));
+    field_command(f, &a, "bench");
     add_bench_options(f, &a, t, nic, &w);
     int rc = field_run(&a, ms, &r);
     json_t *row;
@@ -485,7 +329,7 @@ static void bench_nics(struct field *f, const struct test *t, const char *nic)
     else if (r.late && json_array_size(r.rows) > 0)
         field_skipped(f, FIELD_BENCH, "%s: cut short at its deadline", what);
     else if (r.status != 0 || json_array_size(r.rows) == 0)
-        note_failure(f, FIELD_BENCH, what, &r);
+        field_child_failed(f, FIELD_BENCH, what, &r);
     json_decref(r.rows);
 }
 
@@ -532,7 +376,7 @@ static void run_drill(struct field *f)
     if (!ms)
         return;
     snprintf(faults, sizeof faults, "%zu", f->n_nics);
-    begin_command(f, &a, "drill");
+    field_command(f, &a, "drill");
     const char *const own[] = {"--take", "all", "--faults", faults, "--json", "-"};
     for (size_t i = 0; i < HW_ARRAY_LEN(own); i++)
         field_arg(&a, own[i]);
@@ -541,11 +385,11 @@ static void run_drill(struct field *f)
     size_t i;
     f->part[FIELD_DRILL].done++;
     json_array_foreach(json_object_get(row, "drill"), i, faulty)
-        json_array_append_new(json_object_get(f->doc, "drill"), pick(faulty, keys));
+        json_array_append_new(json_object_get(f->doc, "drill"), field_pick(faulty, keys));
     if (rc < 0)
         field_failed(f, FIELD_DRILL, "%s", hw_error());
     else if (!row || tool_stop)
-        note_failure(f, FIELD_DRILL, "drill", &r);
+        field_child_failed(f, FIELD_DRILL, "drill", &r);
     else if (r.status != 0)
         field_wrong(f, FIELD_DRILL, "%s", r.why);
     json_decref(r.rows);
@@ -581,9 +425,7 @@ static void measure_part(struct field *f, enum field_part p)
 {
     switch (p) {
     case FIELD_DOCTOR:
-        examine(f, "here");
-        examine(f, "pair");
-        judge_doctor(f);
+        field_doctor(f);
         break;
     case FIELD_VALIDATE:
         for (size_t i = 0; i < f->n_nics; i++)
@@ -617,7 +459,7 @@ int field_measure(struct field *f)
 {
     f->start = hw_now();
     f->end = f->start + f->total_ms * HW_MS;
-    int rc = take_inventory(f);
+    int rc = field_inventory(f);
     if (rc < 0)
         return rc;
     end_part(f, FIELD_INVENTORY, f->start);
