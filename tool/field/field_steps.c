@@ -199,10 +199,10 @@ static const struct test {
     bool raw;
 } tests[] = {{"small", 1, false}, {"write", 3, true}, {"both", 2, false}, {"latency", 2, true}, {"lists", 3, false}};
 
-/* Bytes of an operation that takes about OPERATION_MS at that speed: a power of two from 1 MiB to 64 MiB. */
+/* Bytes of an operation that takes about OPERATION_MS at that speed: a power of two from 256 KiB to 64 MiB. */
 static uint64_t choose_size(double GBps)
 {
-    uint64_t size = 1u << 20;
+    uint64_t size = 256u << 10;
     while (size < 64u << 20 && (double)size * 2 < GBps * 1e6 * OPERATION_MS)
         size *= 2;
     return size;
@@ -261,7 +261,7 @@ struct bench_words {
 static uint64_t choose_duration(const struct field *f, const struct test *t, uint64_t share, bool *rounds)
 {
     const bool ping = strcmp(t->name, "latency") == 0;
-    const uint64_t fit = HW_MIN(share / t->weight * 6 / 10, (uint64_t)DURATION_MS);
+    const uint64_t fit = HW_MIN(share / t->weight * 4 / 10, (uint64_t)DURATION_MS);
     *rounds = t->raw && !ping && !f->each_ms && fit >= ROUNDS * ROUND_MS;
     if (f->each_ms)
         return f->each_ms;
