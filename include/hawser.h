@@ -394,8 +394,7 @@ HAWSER_API int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, si
 
 enum hawser_path_state {
     HAWSER_PATH_USED = 1,
-    HAWSER_PATH_AWAITED =
-        2, /* did not answer in time; the library keeps trying its channels and uses it once they are up */
+    HAWSER_PATH_AWAITED = 2, /* did not answer in time; the library keeps trying, and uses it once it is up */
     HAWSER_PATH_UNUSED = 3,
     HAWSER_PATH_SPARE = 4, /* works, and is used only while no preferred NIC works */
 };

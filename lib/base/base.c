@@ -12,7 +12,7 @@
 __thread bool hw_own_thread;
 static __thread char err_text[HW_ERR_TEXT];
 
-/* One line, whatever text of strangers it repeats: logs are read line by line, and on terminals. */
+/* Replaces control characters: text from a peer must not break the one-line format of logs, nor reach a terminal. */
 static void one_line(void)
 {
     for (char *c = err_text; *c; c++)
@@ -49,7 +49,7 @@ int hw_wrap(int rc, const char *fmt, ...)
     va_end(ap);
     size_t at = n < 0 ? 0 : HW_MIN((size_t)n, (size_t)HW_ERR_TEXT - 1);
     snprintf(whole + at, sizeof(whole) - at, ": %s", err_text);
-    memcpy(err_text, whole, HW_ERR_TEXT - 1); /* the tail may be cut, the end is a NUL already */
+    memcpy(err_text, whole, HW_ERR_TEXT - 1); /* the tail may be cut; the buffer's last byte is a NUL already */
     one_line();
     return rc;
 }
@@ -116,7 +116,7 @@ void hw_close(int *fd)
     if (*fd < 0)
         return;
     int saved = errno;
-    close(*fd); /* not retried on EINTR: on Linux the descriptor is gone either way */
+    close(*fd); /* no retry on EINTR: Linux has closed the descriptor in any case */
     *fd = -1;
     errno = saved;
 }
@@ -124,7 +124,7 @@ void hw_close(int *fd)
 void hw_free(void *p)
 {
     void *at;
-    memcpy(&at, p, sizeof(at)); /* a pointer to a pointer of any type */
+    memcpy(&at, p, sizeof(at)); /* p points to a pointer of any type */
     free(at);
     memset(p, 0, sizeof(at));
 }

@@ -5,13 +5,13 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define MOST (1u << 20) /* the kernel's usual fs.nr_open; a larger number is not guarded */
+#define MOST (1u << 20) /* the usual limit fs.nr_open; higher descriptor numbers are not guarded */
 #define BITS 64
 
-/* A bit for each descriptor: memory that is not used is not touched, and the child may look at it whatever its parent's
- * threads were at. */
+/* One bit for each descriptor. Static, so that untouched pages cost no memory and the child can read the bits whatever
+ * its parent's other threads were doing at fork(). */
 static _Atomic uint64_t guarded[MOST / BITS];
-static _Atomic unsigned end; /* of the words that were ever used */
+static _Atomic unsigned end; /* number of words used so far */
 
 static void close_in_child(void)
 {
@@ -24,7 +24,7 @@ static void close_in_child(void)
 
 static void install(void)
 {
-    (void)pthread_atfork(NULL, NULL, close_in_child); /* without memory for that, children keep copies */
+    (void)pthread_atfork(NULL, NULL, close_in_child); /* no memory for the handler: children keep copies */
 }
 
 int hw_fork_guard(int fd)

@@ -7,20 +7,20 @@
 #include <string.h>
 #include <strings.h>
 
-#define LONGEST 48 /* longer words are near to nothing */
+#define LONGEST 48 /* longer words match nothing */
 #define MOST    3u
-#define BEGUN   3 /* letters of a word that may be the beginning of a name */
+#define BEGUN   3 /* fewest letters of a word that count as the beginning of a name */
 
 static char fold_letter(char c)
 {
     return (char)(c == '-' ? '_' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
 }
 
-/* Edits from a to b. */
+/* Returns the number of edits that turn a into b. */
 static size_t count_edits(const char *a, const char *b)
 {
     const size_t la = strlen(a), lb = strlen(b);
-    size_t row[3][LONGEST + 1]; /* of the letter before the last, of the last, and of this one */
+    size_t row[3][LONGEST + 1]; /* rows for the letter before the previous one, the previous one and the current one */
     if (la > LONGEST || lb > LONGEST)
         return SIZE_MAX;
     for (size_t j = 0; j <= lb; j++)
@@ -45,7 +45,7 @@ void hw_guess(struct hw_guess *g, const char *candidate)
     const size_t len = strlen(g->word), most = HW_MIN((len + 2) / 3, MOST);
     size_t edits = count_edits(g->word, candidate);
     if (len >= BEGUN && strncasecmp(g->word, candidate, len) == 0)
-        edits = 0; /* what is forgotten is the rest */
+        edits = 0; /* the user left out the rest of the name */
     if (edits <= most && (!g->near || edits < g->edits)) {
         g->edits = edits;
         g->near = candidate;

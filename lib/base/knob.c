@@ -11,7 +11,7 @@
 
 enum knob_type { COUNT, SIZE, BOOL, TEXT };
 
-/* Everything there is to know about a knob. Defaults are text, read by the same parser as anybody else's. */
+/* One row of the table of knobs. Defaults are text, which the same parser reads as values that users set. */
 struct knob {
     const char *name;
     size_t offset; /* in struct hw_knobs */
@@ -133,16 +133,15 @@ static const struct knob table[] = {
 };
 /* clang-format on */
 
-/* Text as shown in messages: NULL as nothing. */
+/* Text for messages: NULL becomes "". */
 #define SHOW(s) ((s) ? (s) : "")
 
-/* Names that knobs had once, which are good still. */
+/* Old names of knobs, which still work. */
 static const struct {
     const char *old, *name;
 } renamed[] = {{"require_devmem", "require_direct"}};
 
-/* Knobs that there were once, and what to do without them. The bounds are those of lib/message, which does not let
- * anybody choose them. */
+/* Knobs that were removed, and what to do instead. The bounds of the chunk sizes are constants of lib/message. */
 static const struct {
     const char *name, *instead;
 } gone[] = {
@@ -200,7 +199,7 @@ static bool parse_bool(const char *s, bool *out)
     return false;
 }
 
-/* As shown names where the value came from: "knob window" or "HAWSER_WINDOW". */
+/* as: where the value came from, for messages: "knob window" or "HAWSER_WINDOW". */
 static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
 {
     char *field = (char *)k + d->offset;
@@ -252,7 +251,7 @@ int hw_knob_set(struct hw_knobs *k, const char *name, const char *value)
     return set_knob_value(k, d, as, SHOW(value));
 }
 
-/* "HAWSER_WINDOW" of "window". */
+/* Makes "HAWSER_WINDOW" from "window". */
 static void env_name(const char *name, char *buf, size_t cap)
 {
     int n = snprintf(buf, cap, "HAWSER_%s", name);
@@ -262,7 +261,8 @@ static void env_name(const char *name, char *buf, size_t cap)
             buf[i] = (char)(buf[i] - 'a' + 'A');
 }
 
-/* The program would run, and not as whoever set the variable believes. */
+/* Refuses removed knobs in the environment: the program would run, but not as the person who set the variable
+ * expects. */
 static int reject_gone_in_environment(void)
 {
     char env[48];

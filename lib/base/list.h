@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Intrusive doubly linked list, circular, with a head; an unlinked node points to itself. */
+/* Intrusive circular doubly linked list with a head; an unlinked node points to itself. */
 #ifndef HW_LIST_H
 #define HW_LIST_H
 
@@ -27,7 +27,7 @@ static inline void hw_list_append(struct hw_list *head, struct hw_list *n)
     head->prev = n;
 }
 
-/* Safe on an unlinked (initialised) node. */
+/* Removes n from its list; harmless on an unlinked (initialised) node. */
 static inline void hw_list_remove(struct hw_list *n)
 {
     n->prev->next = n->next;
@@ -37,8 +37,8 @@ static inline void hw_list_remove(struct hw_list *n)
 
 #define hw_list_first(head, type, member) (hw_list_empty(head) ? NULL : hw_container_of((head)->next, type, member))
 
-/* it may be removed (and freed) in the body. */
-/* NOLINTBEGIN(bugprone-macro-parentheses): it and tmp are declared here */
+/* The body may remove and free it. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): the macro declares it and tmp */
 #define hw_list_each(it, tmp, head) \
     for (struct hw_list *it = (head)->next, *tmp = it->next; it != (head); it = tmp, tmp = it->next)
 /* NOLINTEND(bugprone-macro-parentheses) */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of metrics: what a context writes to its local socket, what `hawser metrics` passes on, and what
- * docs/metrics.md lists. Names follow Prometheus's conventions: base units, counters end in _total. */
+/* The one table of metrics: contexts write them to their local socket, `hawser metrics` passes them on, and
+ * docs/metrics.md lists them. Names follow Prometheus's conventions: base units, counters end in _total. */
 #ifndef HW_METRIC_H
 #define HW_METRIC_H
 
@@ -34,12 +34,12 @@ enum hw_metric {
 
 struct hw_metric_info {
     const char *name;
-    bool counter;       /* else a gauge */
-    const char *labels; /* comma-separated, as a context writes them; "": none */
-    const char *help;   /* a sentence without quotes and backslashes */
+    bool counter;       /* false: a gauge */
+    const char *labels; /* comma-separated, in the order in which a context writes them; "": none */
+    const char *help;   /* one sentence without quotes and backslashes */
 };
 extern const struct hw_metric_info hw_metrics[HW_METRICS];
 
-#define HW_METRICS_END "# EOF\n" /* the last line: without it the text was cut */
+#define HW_METRICS_END "# EOF\n" /* the last line; a text without it was truncated */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of glibc 2.32 for a build that runs with an older glibc: the Python wheel runs with 2.28. Not compiled
- * where the C library has them. */
+/* Replacements for functions of glibc 2.32, for builds that must run with an older glibc: the Python wheel supports
+ * 2.28. Not compiled if the C library has the functions. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

@@ -11,10 +11,10 @@
 
 #define WEYL  0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd: the step of splitmix64 */
 #define LANES 4
-#define BLOCK 256 /* bytes made or checked at a time */
+#define BLOCK 256 /* bytes written or checked per step */
 
-/* tests/lib/base/test_pattern.c counts the bytes that match another place or seed: by this mix as many as by chance, by
- * each of the shorter ones that were tried more or fewer. */
+/* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed: with this mix
+ * about as many as by chance; each shorter mix that was tried gave more or fewer. */
 #define MIX(x)            \
     do {                  \
         (x) ^= (x) >> 30; \
@@ -26,11 +26,11 @@
         (x) ^= (x) >> 29; \
     } while (0)
 
-/* Four words; the compiler makes two SSE2 or NEON registers of them where there is no AVX2. */
+/* Four words; without AVX2 the compiler uses two SSE2 or NEON registers. */
 typedef uint64_t vec __attribute__((vector_size(LANES * 8)));
 
-/* splitmix64's finaliser (Steele, Lea, Flood 2014): seeds that differ by a little give keys far apart, so that one
- * seed's pattern is not another's shifted. */
+/* splitmix64's finaliser (Steele, Lea, Flood 2014): similar seeds give distant keys, so that one seed's pattern is not
+ * a shifted copy of another's. */
 static uint64_t key_of(uint64_t seed)
 {
     uint64_t z = seed + WEYL;
@@ -46,13 +46,13 @@ static inline uint64_t word_at(uint64_t key, uint64_t n)
     return x;
 }
 
-/* As it lies in memory. */
+/* Returns word n in memory byte order. */
 static inline uint64_t stored_word_at(uint64_t key, uint64_t n)
 {
     return htole64(word_at(key, n));
 }
 
-/* The byte at pos: for the ends of a range, and for counting what is wrong. */
+/* Returns the byte at pos: for the ends of a range and for counting wrong bytes. */
 static inline uint8_t byte_at(uint64_t key, uint64_t pos)
 {
     return (uint8_t)(word_at(key, pos / 8) >> (pos % 8 * 8));
@@ -78,7 +78,7 @@ static inline __attribute__((always_inline)) void fill_body(unsigned char *p, si
     }
 }
 
-/* The number of leading blocks that are right. */
+/* Returns the number of leading blocks that are correct. */
 static inline __attribute__((always_inline)) size_t check_body(const unsigned char *p, size_t blocks, uint64_t key,
                                                                uint64_t n)
 {
@@ -101,8 +101,8 @@ static inline __attribute__((always_inline)) size_t check_body(const unsigned ch
     return blocks;
 }
 
-/* A version of each for AVX2, picked at run time by hand: target_clones needs ifuncs, whose resolvers run before the
- * sanitizers' runtimes are up. */
+/* Each function has an AVX2 version, chosen at run time by hand: target_clones needs ifuncs, whose resolvers run before
+ * the sanitizers' runtimes are ready. */
 static void fill_any(unsigned char *p, size_t blocks, uint64_t key, uint64_t n)
 {
     fill_body(p, blocks, key, n);
@@ -113,7 +113,7 @@ static size_t check_any(const unsigned char *p, size_t blocks, uint64_t key, uin
     return check_body(p, blocks, key, n);
 }
 
-/* HW_PATTERN_PLAIN: for the test of what machines without AVX2 run. */
+/* HW_PATTERN_PLAIN lets a test run the code for machines without AVX2. */
 #if defined(__x86_64__) && !defined(HW_PATTERN_PLAIN)
 __attribute__((target("avx2"))) static void fill_avx2(unsigned char *p, size_t blocks, uint64_t key, uint64_t n)
 {
@@ -131,7 +131,7 @@ __attribute__((target("avx2"))) static size_t check_avx2(const unsigned char *p,
 #define BEST(name) name##_any
 #endif
 
-/* Vectors are stored as they are: on a big-endian machine every word is made alone. */
+/* Vectors are stored in native byte order, so a big-endian machine makes every word singly. */
 #define WHOLE_BLOCKS(len) (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? (len) / BLOCK : 0)
 
 void hw_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t pos)
@@ -140,7 +140,7 @@ void hw_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t pos)
     unsigned char *p = buf;
     size_t blocks;
 
-    if (len == 0) /* buf may be NULL, to which not even 0 may be added */
+    if (len == 0) /* buf may be NULL, and adding even 0 to NULL is undefined */
         return;
     for (; len > 0 && pos % 8 != 0; len--)
         *p++ = byte_at(key, pos++);

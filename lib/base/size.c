@@ -6,10 +6,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* How much of a bad value a message repeats. */
+/* Limits how much of a bad value a message repeats. */
 #define ECHO "%.80s"
 
-/* Reads the digits at *text, which moves past them. False where there are none or they overflow. */
+/* Reads the digits at *text and moves *text past them. Returns false if there are none or they overflow. */
 static bool parse_decimal_digits(const char **text, uint64_t *out)
 {
     const char *p = *text;
@@ -77,8 +77,8 @@ int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
     return 0;
 }
 
-/* Reads ".5" of "0.5s" into *num / *den. No point: 0 / 1. False where the point has no digits, or there are more
- * than nine that count: no duration in whole milliseconds needs them. */
+/* Reads ".5" of "0.5s" into *num / *den; without a point 0 / 1. Returns false if no digits follow the point, or more
+ * than nine significant ones: no duration in whole milliseconds needs more. */
 static bool parse_decimal_fraction(const char **text, uint64_t *num, uint64_t *den)
 {
     const char *p = *text;

@@ -5,15 +5,15 @@
 
 #include "base/base.h"
 
-/* "4096", "64KiB", "1MB", "2G" (bare K, M, G, T are binary; KB, MB, GB, TB decimal; KiB ... binary; case
- * ignored), no sign, no blanks, no overflow. -EINVAL echoing the text. */
+/* Parses "4096", "64KiB", "1MB", "2G" (bare K, M, G, T are binary; KB, MB, GB, TB decimal; KiB, MiB, GiB, TiB binary;
+ * case is ignored). No sign, no blanks, no overflow. -EINVAL echoes the text. */
 int hw_parse_size(const char *text, uint64_t *out);
-/* Decimal digits only, within [min, max]. -EINVAL echoing text and bounds. */
+/* Parses decimal digits within [min, max]. -EINVAL echoes the text and the bounds. */
 int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
-/* "10", "10s", "500ms", "2m" to milliseconds; bare numbers are seconds; fractions ("0.5s") allowed.
- * -EINVAL echoing the text, also for what is not a whole number of milliseconds: it is not rounded. */
+/* Parses "10", "10s", "500ms", "2m" to milliseconds; bare numbers are seconds; fractions ("0.5s") are allowed. -EINVAL
+ * echoes the text, also if it is not a whole number of milliseconds: the value is not rounded. */
 int hw_parse_duration_ms(const char *text, uint64_t *out);
-/* "64MiB", "1KiB", "7B", exact where it divides, else the bytes: "4294967303B". Returns buf. */
+/* Formats "64MiB", "1KiB", "7B" where the value divides exactly, else bytes: "4294967303B". Returns buf. */
 char *hw_format_size(uint64_t bytes, char *buf, size_t cap);
 
 #endif

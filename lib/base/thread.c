@@ -8,7 +8,7 @@ int hw_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg, const
 {
     sigset_t all, old;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* the thread inherits it */
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* the thread inherits the mask */
     int rc = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc ? hw_fail(-rc, "starting %s: %s", what, strerror(rc)) : 0;

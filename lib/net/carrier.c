@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define MESSAGES_MAX 32768 /* bytes that the kernel gives at once: one message is a few KiB (net/core/rtnetlink.c) */
+#define MESSAGES_MAX 32768 /* bytes of one read from the kernel; one message is a few KiB (net/core/rtnetlink.c) */
 
 int hw_carrier_open(void)
 {
@@ -21,7 +21,7 @@ int hw_carrier_open(void)
     return fd;
 }
 
-/* The NIC's name. False: the message has none. */
+/* Reads the NIC's name. Returns false if the message has none. */
 static bool read_name(const struct nlmsghdr *h, char name[HAWSER_NIC_NAME])
 {
     const struct ifinfomsg *m = NLMSG_DATA(h);
@@ -40,7 +40,8 @@ static void tell_message(const struct nlmsghdr *h, void (*tell)(void *arg, const
     const unsigned both = IFF_UP | IFF_RUNNING;
     char name[HAWSER_NIC_NAME];
     if ((h->nlmsg_type != RTM_NEWLINK && h->nlmsg_type != RTM_DELLINK) || h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)) ||
-        m->ifi_family == AF_BRIDGE || !read_name(h, name)) /* AF_BRIDGE: it tells of a port's place in its bridge */
+        /* AF_BRIDGE messages describe a port's state in its bridge */
+        m->ifi_family == AF_BRIDGE || !read_name(h, name))
         return;
     tell(arg, name, h->nlmsg_type == RTM_NEWLINK && (m->ifi_flags & both) == both);
 }
@@ -54,7 +55,7 @@ void hw_carrier_read(int fd, void (*tell)(void *arg, const char *nic, bool up), 
         ssize_t n = recvfrom(fd, buf, MESSAGES_MAX, MSG_TRUNC, (struct sockaddr *)&from, &from_len);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n > 0 && from.nl_pid != 0) /* not the kernel */
+        if (n > 0 && from.nl_pid != 0) /* not from the kernel */
             continue;
         if (n > MESSAGES_MAX || (n < 0 && errno == ENOBUFS)) {
             tell(arg, NULL, false);

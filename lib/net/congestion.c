@@ -3,20 +3,20 @@
 
 #include "net/nic.h"
 
-#include <linux/tcp.h> /* struct tcp_info with tcpi_min_rtt; glibc's copy is older */
+#include <linux/tcp.h> /* has tcpi_min_rtt in struct tcp_info; glibc's copy is older */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define NEAR_US 2000u /* round trips within a site are much shorter; those of a wide area network are longer */
+#define NEAR_US 2000u /* round trips within a site are much shorter, those over a wide area network longer */
 
 static bool set_congestion(int fd, const char *name)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
 }
 
-/* The algorithm that fd has, or would get. */
+/* Returns true if fd uses, or would use, BBR. */
 static bool is_bbr(int fd)
 {
     char now[16] = "";
@@ -24,7 +24,7 @@ static bool is_bbr(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) == 0 && strncmp(now, "bbr", 3) == 0;
 }
 
-/* Does addr share a subnet with us? */
+/* Returns true if addr is in a subnet of a local NIC. */
 static bool on_link(const union hw_addr *addr)
 {
     struct hw_nic nics[HW_NIC_MAX];
@@ -35,8 +35,8 @@ static bool on_link(const union hw_addr *addr)
     return false;
 }
 
-/* Do only switches and routers of one site lie between? On Google's cloud and in layer-3 fabrics no two NICs share a
- * subnet (facts/clusters.md), but their answer comes soon. */
+/* Returns true if only switches and routers of one site are between the ends. On Google's cloud and in layer-3 fabrics
+ * no two NICs share a subnet (facts/clusters.md), but round trips are short. */
 bool hw_path_is_near(int fd)
 {
     union hw_addr peer;
@@ -55,27 +55,27 @@ bool hw_path_is_near(int fd)
 }
 
 /*
- * Knob congestion. BBR paces every burst by a timer (net/ipv4/tcp_output.c, tcp_pacing_check), which where no fq qdisc
- * does it costs more than all else together: docs/performance.md. It is meant for long paths; within a site the classic
- * ones do as well. It must never have run on the socket: once it has asked for pacing, no other algorithm takes that
- * back (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). So this comes before connect() and, for accepted sockets, on
- * the listener; a connection to another site gets the system's BBR back.
+ * Knob congestion. BBR paces every burst with a timer (net/ipv4/tcp_output.c, tcp_pacing_check); without an fq qdisc
+ * that costs more than everything else together: docs/performance.md. BBR is meant for long paths; within a site the
+ * classic algorithms do as well. BBR must never have run on the socket: once it has requested pacing, no other
+ * algorithm turns pacing off (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). So call this before connect() and, for
+ * accepted sockets, on the listener; hw_congestion_settle() restores the system's BBR on a connection to another site.
  */
 void hw_congestion_choose(int fd, const struct hw_knobs *k)
 {
     if (strcmp(k->congestion, "system") == 0)
         return;
     if (strcmp(k->congestion, "auto") != 0)
-        (void)set_congestion(fd, k->congestion); /* one that is not there, or not allowed: the system's stays */
+        (void)set_congestion(fd, k->congestion); /* if the algorithm is missing or not allowed, the system's stays */
     else if (is_bbr(fd) && !set_congestion(fd, "cubic"))
-        (void)set_congestion(fd, "reno"); /* always there, and allowed to everyone */
+        (void)set_congestion(fd, "reno"); /* always present, and allowed to every user */
 }
 
 void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k)
 {
     if (near || strcmp(k->congestion, "auto") != 0)
         return;
-    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* what the system would have given it */
+    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* a fresh socket has the system's default */
     if (plain >= 0 && is_bbr(plain))
         (void)set_congestion(fd, "bbr");
     hw_close(&plain);

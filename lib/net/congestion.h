@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which congestion control a TCP socket has: knob congestion. */
+/* The congestion control of a TCP socket: knob congestion. */
 #ifndef HW_CONGESTION_H
 #define HW_CONGESTION_H
 
 #include "base/knob.h"
 
-/* Before connect() or listen(). */
+/* Chooses the algorithm of fd; call it before connect() or listen(). */
 void hw_congestion_choose(int fd, const struct hw_knobs *k);
-/* Of a connection: do only switches and routers of one site lie between its ends? */
+/* Returns true if only switches and routers of one site are between the ends of a connection. */
 bool hw_path_is_near(int fd);
-/* Once it is connected. near: hw_path_is_near() of it. */
+/* Finishes the choice after connect(). near: the result of hw_path_is_near(). */
 void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k);
 
 #endif

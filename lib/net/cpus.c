@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where distributions and container runtimes mount them. */
+/* Paths where distributions and container runtimes mount control groups. */
 static const char *const mounts_v2[] = {"sys/fs/cgroup", "sys/fs/cgroup/unified"};
 static const char *const mounts_v1[] = {"sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"};
 
-/* A quota and the period that it is of, in microseconds. False: there is none. */
+/* Reads a quota and its period in microseconds. Returns false if there is none. */
 typedef bool (*read_fn)(int root, const char *group, uint64_t *quota, uint64_t *period);
 
 static bool read_v2(int root, const char *group, uint64_t *quota, uint64_t *period)
@@ -24,18 +24,18 @@ static bool read_v2(int root, const char *group, uint64_t *quota, uint64_t *peri
     if (!blank)
         return false;
     *blank = 0;
-    return hw_text_u64(text, quota) == 0 && hw_text_u64(blank + 1, period) == 0; /* no quota: "max" */
+    return hw_text_u64(text, quota) == 0 && hw_text_u64(blank + 1, period) == 0; /* "max" is no quota */
 }
 
 static bool read_v1(int root, const char *group, uint64_t *quota, uint64_t *period)
 {
-    /* no quota: -1 */
+    /* -1 is no quota */
     return hw_root_u64(root, quota, "%s/cpu.cfs_quota_us", group) == 0 &&
            hw_root_u64(root, period, "%s/cpu.cfs_period_us", group) == 0;
 }
 
-/* Of a group and of all above it: the smallest becomes *least. In a container the path is often the host's, of which
- * the mount shows the end only: what is not there is passed over. */
+/* Lowers *least to the smallest quota of a group and all groups above it. In a container the path is often the host's
+ * and the mount shows only its end, so missing groups are skipped. */
 static void look_at_groups(int root, const char *mount, const char *path, read_fn read, uint64_t *least)
 {
     char group[4096];
@@ -53,7 +53,7 @@ static void look_at_groups(int root, const char *mount, const char *path, read_f
     }
 }
 
-/* Is "cpu" in this comma list? */
+/* Returns true if the comma-separated list contains "cpu". */
 static bool has_cpu(const char *controllers)
 {
     for (size_t n; *controllers; controllers += n + (controllers[n] == ',')) {
@@ -84,7 +84,7 @@ unsigned hw_cpu_quota(int root)
     return least == UINT64_MAX ? 0 : (unsigned)HW_MIN(least, (uint64_t)UINT32_MAX);
 }
 
-/* Which control groups this process is in: their paths mean something within a namespace only. */
+/* Hashes the control groups of this process, with the namespace: their paths mean something only within it. */
 static uint64_t hash_groups(uint64_t h, int root)
 {
     char text[HW_ATTR_MAX];
@@ -102,7 +102,7 @@ struct hw_cpus hw_cpus_read(pid_t thread)
     if (sched_getaffinity(thread, sizeof set, &set) == 0) {
         c.n = (unsigned)CPU_COUNT(&set);
         c.shared = hw_hash(c.shared, &set, sizeof set);
-    } else { /* more CPUs than a set holds */
+    } else { /* more CPUs than cpu_set_t holds */
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         c.n = online > 0 ? (unsigned)online : 1;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether two processes are on one machine, as far as sockets see it. For C++ too. */
+/* Tells whether two processes are on one machine, as sockets see it. For C++ too. */
 #ifndef HW_HOST_H
 #define HW_HOST_H
 
@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* A number for this kernel and network namespace: two processes that have it in common reach each other by the
- * loopback. Where the kernel does not say, it is a random one, like no other. */
+/* Returns a number for this kernel and network namespace: two processes with the same number reach each other over
+ * loopback. Random, so that it matches no other process, if the kernel does not provide the facts. */
 uint64_t hw_host_id(void);
 
 #ifdef __cplusplus

@@ -47,7 +47,7 @@ int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6)
             continue;
         if (nic.addr.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&nic.addr.in6.sin6_addr))
             continue;
-        memcpy(nic.name, i->ifa_name, strlen(i->ifa_name) + 1); /* it fits: see above */
+        memcpy(nic.name, i->ifa_name, strlen(i->ifa_name) + 1); /* fits: checked above */
         /* an alias "eth0:1" is the same NIC */
         nic.name[strcspn(nic.name, ":")] = 0;
         out[n++] = nic;

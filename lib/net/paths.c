@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Weights: that there is a pair counts more than all else; then how it is reached; then what the user dialled; then
- * equal names; then equal places in the order of the two lists. */
+/* Weights, strongest first: the number of pairs; how the address is reached; the address that the user dialled; equal
+ * names; equal positions in the two lists. */
 #define W_PAIR    (1u << 20)
 #define W_LINK    4000u
 #define W_GATEWAY 1000u
@@ -18,7 +18,7 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* The k-th name of a comma-separated list, its length in *len; NULL past the last. */
+/* Returns the k-th name of a comma-separated list and its length in *len; NULL past the last. */
 static const char *nth_name(const char *list, unsigned k, size_t *len)
 {
     for (const char *p = list; p && *p;) {
@@ -82,8 +82,8 @@ static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 }
 
 /*
- * A unit's place is counted among those that a way leads by: what leads nowhere (lo, a bridge of one machine) would
- * shift all others against the other side's.
+ * Counts a unit's place among the units with a usable way only: interfaces that lead nowhere (lo, a bridge of one
+ * machine) would shift all others relative to the peer's list.
  */
 static struct hw_path_unit *list_units(const struct hw_paths_in *in, bool ours)
 {
@@ -123,7 +123,7 @@ static uint32_t weigh_path(const struct hw_paths_in *in, const struct hw_paths *
     return w + W_ORDER - HW_MIN(a > b ? a - b : b - a, W_ORDER);
 }
 
-/* Heavier first; the order of the lists where the weights are equal. */
+/* Sorts by descending weight, then by the order of the lists. */
 static int by_weight(const void *a, const void *b)
 {
     const struct hw_path *x = a, *y = b;
@@ -132,7 +132,7 @@ static int by_weight(const void *a, const void *b)
     return x->mine != y->mine ? (int)x->mine - (int)y->mine : (int)x->theirs - (int)y->theirs;
 }
 
-/* The best candidate between the two names, whose families agree. -1: none. */
+/* Adds the best candidate between the two names whose address families agree. -1: none. */
 static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, const char *mine, size_t n_mine,
                           const char *theirs, size_t n_theirs)
 {
@@ -143,7 +143,7 @@ static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, co
             if (!is_named(&in->mine[i], mine, n_mine) || !is_named(&in->theirs[j], theirs, n_theirs) ||
                 get_path_way(in, i, j) == HW_WAY_NEVER)
                 continue;
-            /* a way that the kernel does not know of is tried all the same: the user has said so */
+            /* tried even if the kernel knows no way, because the user named the pair */
             uint32_t w = leads_there(in, i, j) ? weigh_path(in, out, i, j) : 1;
             if (w > best.weight)
                 best = (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = w};
@@ -185,7 +185,7 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
         rc = hw_rails_check(in->rails);
     if (rc)
         return rc;
-    /* the user's pairs can be more than there are: a NIC may stand in several */
+    /* the user may name more pairs than there are NICs: a NIC may be in several */
     size_t most = (size_t)in->n_mine * in->n_theirs, named = in->nics ? strlen(in->nics) / 2 + 1 : 0;
     out->list = calloc(HW_MAX(most, named) + 1, sizeof(*out->list));
     out->mine = list_units(in, true);
@@ -221,14 +221,14 @@ void hw_paths_free(struct hw_paths *p)
 /* ---- the best assignment ---------------------------------------------------------------------------------------- */
 
 /*
- * The Hungarian method with potentials (Kuhn 1955, Munkres 1957), rows by columns, where each row has a column of its
- * own besides, of weight 0, for "unused". Indices begin with 1; 0 is the row that looks for its column.
+ * The Hungarian method with potentials (Kuhn 1955, Munkres 1957), rows by columns. Each row also has a column of its
+ * own with weight 0, for "unused". Indices start at 1; 0 is the row being assigned.
  */
 struct match {
-    unsigned rows, columns; /* columns: with the rows' own */
-    int32_t *cost;          /* rows x columns: the weight, negative */
+    unsigned rows, columns; /* columns: including the rows' own */
+    int32_t *cost;          /* rows x columns: the negated weight */
     int64_t *u, *v, *least;
-    unsigned *row, *from; /* of a column */
+    unsigned *row, *from; /* indexed by column */
     bool *done;
 };
 
@@ -305,13 +305,13 @@ static int new_match(struct match *m, unsigned rows, unsigned columns)
     return hw_no_memory("the assignment of NICs");
 }
 
-/* Has the user chosen among our NICs? */
+/* Returns true if the user restricted the local NICs. */
 static bool has_chosen(const struct hw_paths_in *in)
 {
     return (in->nics && *in->nics) || (in->rails && *in->rails) || in->only_dialled;
 }
 
-/* With overlays (what no hardware is below): they count as much as others. */
+/* overlays: also consider NICs without hardware below them, with equal weight. */
 static int assign_nics(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool overlays,
                        bool *pick)
 {
@@ -333,7 +333,7 @@ static int assign_nics(const struct hw_paths_in *in, const struct hw_paths *p, c
         unsigned i = m.row[j];
         if (!i || cost_at(&m, i, j) == 0)
             continue;
-        for (unsigned k = 0; k < p->n; k++) { /* the first of that weight */
+        for (unsigned k = 0; k < p->n; k++) { /* the first one of that weight */
             const struct hw_path *c = &p->list[k];
             if ((out && out[k]) || p->mine[c->mine].first != i - 1 || p->theirs[c->theirs].first != j - 1 ||
                 -(int32_t)(W_PAIR + c->weight) != cost_at(&m, i, j))
@@ -355,7 +355,7 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
             n += pick[k] = !out || !out[k];
         return n;
     }
-    /* What runs over other NICs adds nothing to them: only where nothing else leads there. */
+    /* An overlay runs over other NICs and adds no bandwidth: use it only if nothing else leads to the peer. */
     n = assign_nics(in, p, out, has_chosen(in), pick);
     return n ? n : assign_nics(in, p, out, true, pick);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Exactly min to max hexadecimal digits; where they end, or NULL. */
+/* Parses min to max hexadecimal digits. Returns the end, or NULL. */
 static const char *parse_hex(const char *p, int min, int max, uint32_t *out)
 {
     uint32_t v = 0;
@@ -17,7 +17,7 @@ static const char *parse_hex(const char *p, int min, int max, uint32_t *out)
     return n < min ? NULL : p;
 }
 
-/* The address at p; where it ends, or NULL. */
+/* Parses the address at p. Returns its end, or NULL. */
 static const char *bdf_at(const char *p, struct hw_bdf *out)
 {
     uint32_t domain, bus, slot, fn;
@@ -53,7 +53,7 @@ int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b)
     return x < y ? -1 : x > y;
 }
 
-/* "pci0000:00" at p; where it ends, or NULL. */
+/* Skips "pci0000:00" at p. Returns its end, or NULL. */
 static const char *root_at(const char *p)
 {
     uint32_t x;
@@ -69,16 +69,16 @@ int hw_pci_path_parse(const char *link, struct hw_pci_path *out)
         struct hw_bdf b;
         const char *end = root_at(p);
         if (end) {
-            /* the first is the root; another below a device is a domain of its own behind it (Intel VMD) */
+            /* the first is the root; another one below a device is a separate domain behind it (Intel VMD) */
             if (!way.root[0])
                 memcpy(way.root, p, (size_t)(end - p));
             continue;
         }
         if (!way.root[0])
-            continue; /* the dots and "devices", and what virtual machines put above their roots */
+            continue; /* "..", "devices", and what virtual machines have above their roots */
         end = bdf_at(p, &b);
         if (!end || (*end && *end != '/'))
-            break; /* what is no PCI device hangs below one */
+            break; /* a part that is no PCI device is attached to one */
         if (way.depth == HW_PCI_DEPTH)
             return hw_fail(-E2BIG, "'%.80s': more than %d PCI bridges", link, HW_PCI_DEPTH);
         way.at[way.depth++] = b;
@@ -128,7 +128,7 @@ enum hw_dist hw_pci_distance(const struct hw_pci_path *a, int numa_a, const stru
         return HW_DIST_X;
     if (c == 0)
         return HW_DIST_PHB;
-    /* one of the two may be a bridge above the other: its own way then ends within the common part */
+    /* one of the two may be a bridge above the other: its path then ends within the common part */
     unsigned below_a = a->depth > c ? a->depth - c - 1 : 0, below_b = b->depth > c ? b->depth - c - 1 : 0;
     return HW_MAX(below_a, below_b) <= 1 ? HW_DIST_PIX : HW_DIST_PXB;
 }

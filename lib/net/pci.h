@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PCI addresses, the way of a device up to its root complex, and how far two devices are from each other. Pure. */
+/* PCI addresses, the path of a device up to its root complex, and the distance between two devices. Pure functions. */
 #ifndef HW_PCI_H
 #define HW_PCI_H
 
@@ -11,13 +11,14 @@ struct hw_bdf {
 };
 #define HW_BDF_TEXT 20
 
-/* "0000:19:00.0" in either case, with a domain of 4 to 8 digits: sysfs has 4 or more, NVML 8. -EINVAL echoing it. */
+/* Parses "0000:19:00.0" in either case, with a domain of 4 to 8 digits: sysfs has 4 or more, NVML 8. -EINVAL echoes the
+ * text. */
 int hw_bdf_parse(const char *text, struct hw_bdf *out);
-/* As sysfs writes it. Returns buf, of HW_BDF_TEXT. */
+/* Writes the address as sysfs does. buf holds HW_BDF_TEXT bytes. Returns buf. */
 char *hw_bdf_text(struct hw_bdf b, char *buf);
 int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b);
 
-#define HW_PCI_DEPTH 32 /* twice what a rack of switches behind switches has */
+#define HW_PCI_DEPTH 32 /* twice as many as a rack of cascaded switches has */
 
 /* The bridges from the host bridge down, the device itself last. */
 struct hw_pci_path {
@@ -25,14 +26,15 @@ struct hw_pci_path {
     unsigned depth;
     struct hw_bdf at[HW_PCI_DEPTH];
 };
-/* Out of what a sysfs link says, "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0": all from the
- * root to the last PCI device that others hang below. -ENOENT where there is none (a virtual device), -E2BIG. */
+/* Parses a sysfs link, "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0": everything from the root
+ * to the last PCI device. -ENOENT if there is none (a virtual device); -E2BIG. */
 int hw_pci_path_parse(const char *link, struct hw_pci_path *out);
 
-/* "16.0 GT/s PCIe" in MT/s; 0 for "Unknown" (drivers/pci/probe.c, pci_speed_string()). -EINVAL echoing it. */
+/* Parses "16.0 GT/s PCIe" to MT/s; "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). -EINVAL echoes the
+ * text. */
 int hw_pci_speed_parse(const char *text, unsigned *out);
-/* What a link of that many lanes carries one way in MB/s, before packet overhead: 8b/10b coding up to 5 GT/s, 128b/130b
- * up to 32, 242 bytes of each flit of 256 at 64 (PCI Express Base Specification 6.0, 4.2). 0: not known. */
+/* Returns the MB/s that a link of that many lanes carries one way, before packet overhead: 8b/10b coding up to 5 GT/s,
+ * 128b/130b up to 32, 242 bytes of each flit of 256 at 64 (PCI Express Base Specification 6.0, 4.2). 0: unknown. */
 unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
 
 /*
@@ -43,9 +45,9 @@ unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
  *   PHB   the host bridge: the same root complex, different root ports
  *   NODE  two host bridges of one NUMA node
  *   SYS   two NUMA nodes
- * In terms of sysfs, where each port of a switch is a device: let c be how many steps the two ways have in common.
+ * In sysfs each port of a switch is a device. Let c be the number of steps that the two paths have in common.
  * Other roots: NODE if numa_node is the same number, -1 ("not said") included, else SYS. c = 0: PHB. Then, if at most
- * one bridge lies below the common part on either way, PIX, else PXB.
+ * one bridge is below the common part on either path, PIX, else PXB.
  */
 enum hw_dist { HW_DIST_X, HW_DIST_PIX, HW_DIST_PXB, HW_DIST_PHB, HW_DIST_NODE, HW_DIST_SYS };
 enum hw_dist hw_pci_distance(const struct hw_pci_path *a, int numa_a, const struct hw_pci_path *b, int numa_b);

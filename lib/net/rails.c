@@ -16,7 +16,7 @@ struct word {
     size_t len;
 };
 
-/* The next word of the rail at *p, *p behind it; false at its end. */
+/* Reads the next word of the rail at *p and moves *p past it. Returns false at the end of the rail. */
 static bool next_word(const char **p, struct word *w)
 {
     *p += strspn(*p, BETWEEN_WORDS);
@@ -25,7 +25,7 @@ static bool next_word(const char **p, struct word *w)
     return w->len > 0;
 }
 
-/* Behind the end of the rail at *p, and of a comment. */
+/* Moves *p past the end of its rail and past a comment. */
 static bool next_rail(const char **p)
 {
     if (**p == '#')
@@ -35,7 +35,7 @@ static bool next_rail(const char **p)
     return **p != 0;
 }
 
-/* "10.0.1.0/24", "fd00::1". False where it is neither an address nor a subnet. */
+/* Parses "10.0.1.0/24" or "fd00::1". Returns false if the word is neither a subnet nor an address. */
 static bool parse_subnet(const struct word *w, struct hw_nic *out)
 {
     char text[HAWSER_ADDR_TEXT + 8], *slash, *end;

@@ -5,10 +5,11 @@
 
 #include "net/paths.h"
 
-/* Is there a rail with both on it? */
+/* Returns true if one rail contains both ends. */
 bool hw_rails_join(const char *rails, const struct hw_path_end *mine, const struct hw_path_end *theirs);
 
-/* What knob rails says: the text itself, or that of the file behind '@'. Allocated. -ENOENT, -E2BIG, .. */
+/* Reads the map that knob rails gives: the text itself, or that of the file after '@'. Allocates *out. -ENOENT, -E2BIG
+ * and others. */
 int hw_rails_read(const char *knob, char **out);
 
 #endif

@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define ANSWER_MAX 32768 /* bytes of one message of a dump: the kernel makes none larger (net/netlink/af_netlink.c) */
+#define ANSWER_MAX 32768 /* bytes of one message of a dump; the kernel makes none larger (net/netlink/af_netlink.c) */
 #define LINKS_MAX  4096
 
 int hw_route_open(void)
@@ -27,8 +27,8 @@ int hw_route_open(void)
 
 struct link {
     unsigned index, lower, master;
-    bool far;      /* lower is an index of another network namespace */
-    bool hardware; /* of no kind: no software made it */
+    bool far;      /* lower is an index in another network namespace */
+    bool hardware; /* has no link kind: not made by software */
     char kind[16];
 };
 
@@ -64,7 +64,7 @@ static void take_link(const struct nlmsghdr *h, struct links *all)
     l->hardware = !kind && !(m->ifi_flags & IFF_LOOPBACK);
 }
 
-/* Sends q and hands each message of the answer to take(). 0, or -errno without a text. */
+/* Sends q and calls take() for each message of the answer. 0, or -errno without a text. */
 static int query_kernel(int fd, struct nlmsghdr *q, void (*take)(const struct nlmsghdr *h, void *arg), void *arg)
 {
     static _Atomic uint32_t next;
@@ -86,7 +86,7 @@ static int query_kernel(int fd, struct nlmsghdr *q, void (*take)(const struct nl
             rc = n < 0 ? -errno : -EIO;
             break;
         }
-        if (from.nl_pid != 0) /* not the kernel */
+        if (from.nl_pid != 0) /* not from the kernel */
             continue;
         size_t left = (size_t)n;
         for (const struct nlmsghdr *h = (const void *)buf; NLMSG_OK(h, left) && rc == 1; h = NLMSG_NEXT(h, left)) {
@@ -144,7 +144,7 @@ static uint64_t device_of(const struct links *all, unsigned index)
         }
         if (!is_kind(l, on_one) || !l->lower)
             return 0;
-        if (l->far) /* its NIC is the host's, this is a container */
+        if (l->far) /* this is a container, and its NIC is the host's */
             return (uint64_t)1 << 32 | l->lower;
         l = link_at(all, l->lower);
     }
@@ -163,7 +163,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
         device[i] = good ? device_of(&all, if_nametoindex(nics[i].name)) : 0;
         any |= device[i] != 0;
     }
-    for (size_t i = 0; i < n && !any; i++) { /* a number for each name, none that an index could be */
+    for (size_t i = 0; i < n && !any; i++) { /* one number for each name, none equal to an interface index */
         device[i] = (uint64_t)1 << 40 | i;
         for (size_t k = 0; k < i; k++)
             if (strcmp(nics[k].name, nics[i].name) == 0)
@@ -176,7 +176,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
 
 struct answer {
     bool found, link;
-    bool many; /* an entry with several next hops: the asked interface is one of them */
+    bool many; /* a route with several next hops: the requested interface is one of them */
     unsigned oif;
 };
 
@@ -221,9 +221,9 @@ static void add_route_addr(struct query *q, unsigned short type, const union hw_
 }
 
 /*
- * The route to `to`, from address `from` and by interface oif where they are given. match: the entry of the table
- * (RTM_F_FIB_MATCH, Linux 4.13), for where an interface is given and no route leads by it the kernel otherwise answers
- * that the address is on its link (net/ipv4/route.c, ip_route_output_key_hash_rcu).
+ * Asks for the route to `to`, from address `from` and through interface oif if they are given. match: ask for the entry
+ * of the table (RTM_F_FIB_MATCH, Linux 4.13): if an interface is given and no route uses it, the kernel otherwise
+ * answers that the address is on its link (net/ipv4/route.c, ip_route_output_key_hash_rcu).
  */
 static struct answer ask_route(int fd, const union hw_addr *to, const union hw_addr *from, uint32_t oif, bool match)
 {
@@ -254,9 +254,9 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
         return hw_addr_is_loopback(to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_NONE;
     if (fd < 0 || !index)
         return hw_nic_reaches(nic, to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_GATEWAY;
-    /* IPv6 looks at the interface strictly only where no source is given (net/ipv6/route.c) */
+    /* IPv6 restricts the lookup to the interface only if no source address is given (net/ipv6/route.c) */
     struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
-    struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* by the rules for its address */
+    struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* by the policy rules for its address */
     if (!a.found || (!a.many && a.oif != index))
         a = own;
     if (!a.found || (!a.many && a.oif != index))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of rtnetlink(7)'s messages. */
+/* Attributes of rtnetlink(7) messages. */
 #ifndef HW_RTATTR_H
 #define HW_RTATTR_H
 
 #include <linux/rtnetlink.h>
 #include <stddef.h>
 
-/* The first attribute of this type in len bytes at a, or NULL. */
+/* Returns the first attribute of this type in the len bytes at a, or NULL. */
 static inline const struct rtattr *hw_rtattr_find(const struct rtattr *a, size_t len, unsigned type)
 {
     for (; RTA_OK(a, len); a = RTA_NEXT(a, len))

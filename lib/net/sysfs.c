@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_ENTRIES 65536 /* of one directory: more is not a sysfs */
+#define MAX_ENTRIES 65536 /* entries of one directory; a sysfs has fewer */
 
-/* Makes the path, or returns from the caller with -ENAMETOOLONG. */
+/* Formats the path, or returns -ENAMETOOLONG from the calling function. */
 #define MAKE_PATH(path, fmt)                                                                  \
     do {                                                                                      \
         va_list ap_;                                                                          \
@@ -37,11 +37,11 @@ static bool is_slash(int root)
     return fstat(root, &a) == 0 && stat("/", &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Opens path within root; a descriptor or -errno, without text. */
+/* Opens path within root. Returns a descriptor, or -errno without a text. */
 static int open_in(int root, const char *path, int flags)
 {
     int fd = hw_openat2(root, *path ? path : ".", flags, RESOLVE_IN_ROOT);
-    /* before Linux 5.6, and in sandboxes that do not know the call: the same in "/" without it */
+    /* before Linux 5.6, and in sandboxes that block the call: without it, for "/" only */
     if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_slash(root))
         fd = openat(root, *path ? path : ".", flags | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
@@ -56,7 +56,8 @@ static int open_failed(int rc, const char *path)
 
 static int read_text(int root, const char *path, char *buf, size_t cap)
 {
-    int fd = open_in(root, path, O_RDONLY | O_NONBLOCK); /* a FIFO in a snapshot does not hang us */
+    /* nonblocking: a FIFO in a snapshot must not block the reader */
+    int fd = open_in(root, path, O_RDONLY | O_NONBLOCK);
     if (fd < 0)
         return open_failed(fd, path);
     struct stat st;
@@ -113,7 +114,7 @@ int hw_text_u64(const char *text, uint64_t *out)
     char *end;
     errno = 0;
     unsigned long long v = strtoull(digits, &end, base);
-    /* strtoull() takes blanks, signs and another 0x */
+    /* strtoull() also accepts blanks, signs and a second 0x */
     if (!isxdigit((unsigned char)*digits) || end == digits || *end || errno || (base == 16 && strchr(digits, 'x')))
         return hw_fail(-EINVAL, "'%.40s' is no whole number", text);
     *out = v;
@@ -131,7 +132,7 @@ int hw_text_i64(const char *text, int64_t *out)
     return 0;
 }
 
-/* Digits at *p, at most 7 of them: there are no ten million CPUs. */
+/* Parses digits at *p, at most 8: no machine has more CPUs. */
 static bool cpu_at(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
@@ -145,7 +146,7 @@ int hw_text_cpulist(const char *text, cpu_set_t *out, size_t *count)
 {
     cpu_set_t set;
     size_t n = 0;
-    unsigned next = 0; /* the least that may come */
+    unsigned next = 0; /* the lowest number that may follow */
     CPU_ZERO(&set);
     for (const char *p = text;;) {
         unsigned a, b;
@@ -200,7 +201,7 @@ static int read_root_link(int root, const char *path, char *buf, size_t cap)
     ssize_t n = readlinkat(fd, "", buf, cap);
     int err = n < 0 ? errno : 0;
     hw_close(&fd);
-    if (n < 0) /* of what is no link: ENOENT, with an empty path (readlink(2)) */
+    if (n < 0) /* readlink(2) of an empty path reports ENOENT if the object is no link */
         return hw_fail(-EINVAL, "%s: %s", path, err == ENOENT ? "not a link" : strerror(err));
     if (n == 0 || (size_t)n >= cap)
         return hw_fail(n ? -E2BIG : -ENODATA, "%s: a link to a name of %zd bytes", path, n);
