@@ -142,7 +142,7 @@ static void keyed_hash(uint8_t out[32], const char *label, const uint8_t key[HW_
 void hw_boot_prove_server(uint8_t out[HW_PROOF_SIZE], const uint8_t key[HW_SECRET], const uint8_t hello[HW_HELLO_SIZE],
                           const uint8_t challenge[HW_CHALLENGE_SIZE])
 {
-    /* without the proof's own field, which it is about to fill */
+    /* without the field of the proof, which the caller fills next */
     keyed_hash(out, "hawser 1 server", key, hello, challenge, HW_CHALLENGE_SIZE - HW_PROOF_SIZE);
 }
 

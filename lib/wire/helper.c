@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/helper.h"
 
-/* Both begin: u32 magic, u16 version, u16 type (the top bit set in replies), u32 seq. */
+/* Both messages begin: u32 magic, u16 version, u16 type (the top bit set in replies), u32 seq. */
 #define REPLY_BIT 0x8000u
 
 unsigned hw_helper_fds(uint16_t type)
@@ -46,14 +46,15 @@ static bool all_zero(const void *p, size_t n)
     return true;
 }
 
-/* A text in a field of its own: ended within it, zeros behind the end. */
+/* Returns true if the field holds a text with a NUL, and only zeros after it. */
 static bool text_field(const char *s, size_t cap)
 {
     size_t n = strnlen(s, cap);
     return n < cap && all_zero(s + n, cap - n);
 }
 
-/* What the kernel takes for a device's name (dev_valid_name(), net/core/dev.c), and printable, since it is logged. */
+/* Accepts the names that the kernel accepts for a device (dev_valid_name(), net/core/dev.c), if they are printable,
+ * because the name is logged. */
 static bool nic_name(const char *s)
 {
     if (!*s || !text_field(s, HAWSER_NIC_NAME) || strcmp(s, ".") == 0 || strcmp(s, "..") == 0)
@@ -109,7 +110,7 @@ void hw_helper_reply_encode(uint8_t out[HW_HELPER_REPLY], const struct hw_helper
     for (size_t i = 0; i < HW_HELPER_QUEUES; i++)
         hw_put32(out + 28 + 4 * i, r->queues[i]);
     hw_put32(out + 92, r->page);
-    /* 8 bytes are spare */
+    /* the 8 bytes before the text are reserved */
     memcpy(out + 104, r->text, strnlen(r->text, HW_ERR_TEXT - 1));
 }
 

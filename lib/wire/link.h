@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head in front of each frame of a link (lib/core/link.h): 16 bytes, little-endian.
+ * The header of each frame of a link (lib/core/link.h): 16 bytes, little-endian.
  *
  *   u16 magic "HL"   u8 type   u8 flags   u32 extension bytes   u32 payload bytes   u32 number
  *
- * The extension follows the head, the payload follows the extension, or travels apart: by the connection's other
- * stream, in the order of the heads. The number is the low half of the count of counted frames before this one: it
- * tells at once when two sides disagree on what has been sent.
+ * The extension follows the header. The payload follows the extension, or travels on the connection's second stream, in
+ * the order of the headers. The number is the low half of the count of counted frames before this one: it reveals at
+ * once that the two sides disagree on what has been sent.
  */
 #ifndef HW_WIRE_LINK_H
 #define HW_WIRE_LINK_H
@@ -19,13 +19,13 @@
 #define HW_LINK_PAY_MAX (64u << 20)
 
 /* Flags. */
-#define HW_LINK_UNCOUNTED 1u /* not confirmed, not sent again where the link dies */
-#define HW_LINK_PATIENT   2u /* nobody waits for its confirmation, which may come with something else */
-#define HW_LINK_APART     4u /* the payload travels by the connection's other stream */
-#define HW_LINK_BULK      8u /* the payload counts as a transfer's, in statistics */
+#define HW_LINK_UNCOUNTED 1u /* not confirmed, and not sent again if the link dies */
+#define HW_LINK_PATIENT   2u /* no operation waits for its confirmation, which may be delayed and combined */
+#define HW_LINK_APART     4u /* the payload travels on the connection's second stream */
+#define HW_LINK_BULK      8u /* statistics count the payload as transfer data */
 
 struct hw_link_head {
-    uint8_t type; /* the upper layer's */
+    uint8_t type; /* meaning defined by the layer above */
     uint8_t flags;
     uint32_t ext; /* bytes, up to HW_LINK_EXT_MAX */
     uint32_t pay; /* bytes, up to HW_LINK_PAY_MAX */

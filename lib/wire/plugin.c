@@ -31,7 +31,7 @@ int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD])
     const unsigned version = hw_get16(head + 4), size = hw_get16(head + 6);
     if (hw_get32(head) != HW_PLUGIN_MAGIC)
         return hw_fail(-EPROTO, "the peer uses another transport: both sides must have the same knob transport");
-    /* Version 1 has the longest message here, whole pages: its low bits are 0. */
+    /* Only version 1 has whole pages at this offset, its longest message: the low bits are 0. */
     if (version < HW_PLUGIN_VERSION)
         return hw_fail(-EPROTO, "the peer's hawser is older: its greeting for plugins is version 1, this one's is %d",
                        HW_PLUGIN_VERSION);

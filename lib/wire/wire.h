@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every byte that crosses the network as a message. Pure functions over byte ranges: they allocate nothing, touch no
- * descriptor and trust nothing. Integers are little-endian. docs/wire.md draws the messages.
+ * Encoding and decoding of every message that crosses the network. Pure functions over byte ranges: they allocate
+ * nothing, touch no descriptor and trust no input. Integers are little-endian. docs/wire.md shows the messages.
  */
 #ifndef HW_WIRE_H
 #define HW_WIRE_H
@@ -47,14 +47,14 @@ static inline uint64_t hw_get64(const uint8_t *p)
 
 /* ---- bootstrap: the first messages of every connection --------------------------------------- */
 /*
- *   client -> server  HELLO      who I am and what for, a nonce
+ *   client -> server  HELLO      identity, purpose, a nonce
  *   server -> client  CHALLENGE  a nonce, and the proof that the server holds the key
- *   client -> server  PROOF      the proof that the client does
+ *   client -> server  PROOF      the proof that the client holds the key
  *   server -> client  WELCOME    accepted, or refused
  *
- * The key is the job key's hash for a new session (all zero where there is none), the session's secret for every
- * later connection of it. Both proofs cover HELLO and CHALLENGE whole, with different labels, so that neither a
- * replay nor a reflection passes.
+ * For a new session the key is the job key's hash (all zeros without a job key), for every later connection the
+ * session's secret. Both proofs cover all of HELLO and CHALLENGE, with different labels, which prevents replay and
+ * reflection.
  */
 #define HW_WIRE_MAGIC     0x52535748u /* "HWSR" */
 #define HW_WIRE_VERSION   2
@@ -66,28 +66,28 @@ static inline uint64_t hw_get64(const uint8_t *p)
 #define HW_WELCOME_SIZE   16
 
 enum hw_boot_kind {
-    HW_BOOT_CONTROL = 1, /* a new session's first */
-    HW_BOOT_DATA = 2,    /* a link of a rail's */
-    HW_BOOT_SIDE = 3,    /* a second one of a link's, for transports that want it */
-    HW_BOOT_PROBE = 4    /* does this path lead to the session's server? It ends with WELCOME */
+    HW_BOOT_CONTROL = 1, /* the first connection of a new session */
+    HW_BOOT_DATA = 2,    /* a link of a rail */
+    HW_BOOT_SIDE = 3,    /* a second connection of a link, for transports that need one */
+    HW_BOOT_PROBE = 4    /* tests whether a path leads to the session's server; ends with WELCOME */
 };
 
 enum hw_refusal {
     HW_OK = 0,
     HW_REFUSE_VERSION,      /* another version of the protocol */
-    HW_REFUSE_KEY_NEEDED,   /* the server holds a key, the client none */
-    HW_REFUSE_KEY_UNWANTED, /* the other way round */
+    HW_REFUSE_KEY_NEEDED,   /* the server has a key, the client none */
+    HW_REFUSE_KEY_UNWANTED, /* the client has a key, the server none */
     HW_REFUSE_ADDRESS,      /* no key, and the address is neither loopback nor a lab's */
     HW_REFUSE_FULL,         /* max_peers reached */
     HW_REFUSE_SESSION,      /* no such session here */
     HW_REFUSE_PROOF,        /* wrong key */
-    HW_REFUSE_STALE,        /* an older generation of a channel, or one still in use */
+    HW_REFUSE_STALE,        /* an older generation of a channel, or one that is still in use */
     HW_REFUSE_COUNT
 };
 
 struct hw_hello {
     uint8_t kind;     /* enum hw_boot_kind */
-    bool keyed;       /* a job key is in use */
+    bool keyed;       /* the client uses a job key */
     uint64_t session; /* 0 for a new one */
     uint32_t channel, gen;
     uint8_t nonce[HW_NONCE];
@@ -103,16 +103,16 @@ struct hw_challenge {
 
 struct hw_welcome {
     uint8_t refusal;
-    uint16_t via; /* PROBE: 1 + the entry of the server's SETUP by which it came in; 0: none of them */
+    uint16_t via; /* PROBE: 1 + the entry of the server's SETUP on which it arrived; 0: none of them */
 };
 
-/* Decoders return 0, or -EPROTO with the reason. hw_hello_decode gives -EPROTONOSUPPORT for another version. */
+/* Decoders return 0, or -EPROTO with the reason. hw_hello_decode() returns -EPROTONOSUPPORT for another version. */
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h);
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h);
-/* Looks at the first n (>= 4) bytes of a connection: 0 if they begin a HELLO, else -EPROTO with a guess at what it is.
- */
+/* Checks the first n (>= 4) bytes of a connection: 0 if they begin a HELLO, else -EPROTO with a guess at the
+ * protocol. */
 int hw_hello_sniff(const uint8_t *in, size_t n);
-/* Encodes all but the proof, which hw_challenge_sign() adds. */
+/* Encodes everything except the proof, which hw_challenge_sign() adds. */
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c);
 int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge *c);
 void hw_welcome_encode(uint8_t out[HW_WELCOME_SIZE], const struct hw_welcome *w);
@@ -123,54 +123,54 @@ void hw_boot_prove_server(uint8_t out[HW_PROOF_SIZE], const uint8_t key[HW_SECRE
                           const uint8_t challenge[HW_CHALLENGE_SIZE]);
 void hw_boot_prove_client(uint8_t out[HW_PROOF_SIZE], const uint8_t key[HW_SECRET], const uint8_t hello[HW_HELLO_SIZE],
                           const uint8_t challenge[HW_CHALLENGE_SIZE]);
-/* The secret of the session that this HELLO and CHALLENGE begin. */
+/* Derives the secret of the session that this HELLO and CHALLENGE start. */
 void hw_boot_secret(uint8_t out[HW_SECRET], const uint8_t key[HW_SECRET], const uint8_t hello[HW_HELLO_SIZE],
                     const uint8_t challenge[HW_CHALLENGE_SIZE]);
 /* Constant-time comparison. */
 bool hw_boot_same(const uint8_t a[HW_PROOF_SIZE], const uint8_t b[HW_PROOF_SIZE]);
-/* A job key of any length to the fixed size. */
+/* Hashes a job key of any length to the fixed size. */
 void hw_boot_key(uint8_t out[HW_SECRET], const void *job_key, size_t len);
 /* Unpredictable bytes. */
 void hw_random(void *out, size_t len);
-/* libsodium's once-only initialisation; -EIO where it fails. */
+/* Initialises libsodium once; -EIO if that fails. */
 int hw_crypto_init(void);
 const char *hw_refusal_text(unsigned refusal);
 
-/* ---- SETUP: what the two sides of a new session say to each other over its first connection ------ */
+/* ---- SETUP: exchanged by the two sides of a new session over its first connection ---------------- */
 
-/* A SETUP: u16 n, u16 via, then n entries, then items {u16 type, u16 size, bytes}. A side that does not know an item's
- * type passes over it, so later builds can add items. */
+/* A SETUP: u16 n, u16 via, then n entries, then items {u16 type, u16 size, bytes}. A receiver skips items of unknown
+ * types, so later builds can add items. */
 #define HW_HANDLE_MAX 128
 #define HW_SETUP_MAX  256 /* entries */
 #define HW_SETUP_HEAD 4
 
 struct hw_setup_entry {
     char nic[HAWSER_NIC_NAME]; /* the sender's NIC, NUL-padded */
-    uint16_t handle_index;     /* from the client: the server's handle that the channel goes to */
+    uint16_t handle_index;     /* from the client: index of the server's handle for the channel */
     uint16_t handle_len;       /* from the server */
     uint8_t handle[HW_HANDLE_MAX];
 };
 
 struct hw_setup {
     uint16_t n;
-    uint16_t via; /* from the server: 1 + the entry that the first connection came in by; 0: none of them */
+    uint16_t via; /* from the server: 1 + the entry on which the first connection arrived; 0: none of them */
 };
 
-/* Appends entry e at out (room HW_SETUP_ENTRY_MAX). Returns its size. */
+/* Appends entry e at out (HW_SETUP_ENTRY_MAX bytes). Returns its size. */
 #define HW_SETUP_ENTRY_MAX (HAWSER_NIC_NAME + 4 + HW_HANDLE_MAX)
 void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s);
 size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
 /* -EPROTO. */
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
-/* What carries chunks: "tcp", "devmem", "netplugin Plain". */
-#define HW_TRANSPORT_TEXT 96                          /* with its NUL */
-#define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT + 8) /* of all items */
+/* The transport of the chunks: "tcp", "devmem", "netplugin Plain". */
+#define HW_TRANSPORT_TEXT 96                          /* including its NUL */
+#define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT + 8) /* of all items together */
 size_t hw_setup_transport_encode(uint8_t *out, const char *text);
-/* Of a whole body: text is "" where it is not said. -EPROTO. */
+/* Searches a whole body; text becomes "" if it has no such item. -EPROTO. */
 int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT]);
-/* The versions that its sender speaks; the client's choice has one. */
+/* The range of versions that the sender supports; in the client's choice both are the same. */
 size_t hw_setup_versions_encode(uint8_t *out, uint16_t least, uint16_t most);
-/* Of a whole body: 1 and 1 where it is not said. -EPROTO. */
+/* Searches a whole body; 1 and 1 if it has no such item. -EPROTO. */
 int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, uint16_t *most);
 /* Reads the entry at *at and moves *at past it. -EPROTO. */
 int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e);
@@ -180,25 +180,26 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
 #define HW_PLUGIN_MAGIC      0x504e5748u /* "HWNP" */
 #define HW_PLUGIN_VERSION    2
 #define HW_PLUGIN_HANDLE     128
-#define HW_PLUGIN_HEAD       8   /* magic, version, size: how much there is to read */
-#define HW_PLUGIN_GREET      148 /* of this version */
-#define HW_PLUGIN_GREET_MOST 512 /* of later ones, which only add to its end */
+#define HW_PLUGIN_HEAD       8   /* magic, version, size of the greeting */
+#define HW_PLUGIN_GREET      148 /* size in this version */
+#define HW_PLUGIN_GREET_MOST 512 /* largest size in later versions, which only append */
 #define HW_GPU_MOST          4096
 
 struct hw_plugin_greet {
     uint32_t longest;  /* message, bytes */
-    int gpu, peer_gpu; /* whose memory the connection carries: the sender's, the receiver's; -1: not said */
-    uint32_t wait_ms;  /* what the sender's accept() is known to sleep */
+    int gpu, peer_gpu; /* GPU of the connection's memory at the sender and at the receiver; -1: not specified */
+    uint32_t wait_ms;  /* how long the sender's accept() is known to sleep */
     uint8_t handle[HW_PLUGIN_HANDLE];
 };
 
 void hw_plugin_greet_encode(uint8_t out[HW_PLUGIN_GREET], const struct hw_plugin_greet *g);
-/* Of the first HW_PLUGIN_HEAD bytes: the size of the whole, HW_PLUGIN_GREET to HW_PLUGIN_GREET_MOST, or -EPROTO. */
+/* Reads the first HW_PLUGIN_HEAD bytes. Returns the size of the greeting, HW_PLUGIN_GREET to HW_PLUGIN_GREET_MOST, or
+ * -EPROTO. */
 int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD]);
-/* Of so many bytes. -EPROTO. */
+/* Decodes a greeting of len bytes. -EPROTO. */
 int hw_plugin_greet_decode(const uint8_t *in, size_t len, struct hw_plugin_greet *g);
 
-/* ---- the key of an exported region --------------------------------------------------------------- */
+/* ---- the remote key of an exported region --------------------------------------------------------------- */
 
 void hw_region_encode(uint8_t out[HAWSER_KEY_SIZE], const struct hawser_region *r);
 int hw_region_decode(const uint8_t in[HAWSER_KEY_SIZE], struct hawser_region *r); /* -EINVAL */

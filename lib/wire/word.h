@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A last word: how many frames arrived on each link of a rail's connection, until it ended.
+ * A final count: how many frames arrived on each link of a rail's connection until the connection ended.
  *
  *   u32 generation   u32 mark   u32 n   n times u64 frames
  *
- * It goes to the peer behind the rail's number (u32) in a frame by another rail, and in an ASK, the message of a rail's
- * new connection: u32 links, a last word, zeros.
+ * It travels after the rail's number (u32) in a frame of another rail, and in an ASK, the first message of a rail's new
+ * connection: u32 links, a final count, zeros.
  */
 #ifndef HW_WIRE_WORD_H
 #define HW_WIRE_WORD_H
@@ -28,7 +28,7 @@ uint32_t hw_word_encode(uint8_t out[HW_WORD_MAX], const struct hw_word *w);
 /* -EPROTO: too many links, or they do not fit into len bytes. */
 int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w);
 
-/* links: of the connection that is made, or has been. */
+/* links: number of links of the connection that is being made, or was made. */
 void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w);
 /* -EPROTO: no link, or more than HW_RAIL_LINKS. */
 int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w);
