@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of each CUDA context as a space. */
+/* Makes a memory space of each CUDA context. */
 #include "mem/cuda.h"
 #include "mem/dmabuf.h"
 
@@ -19,7 +19,7 @@ struct cuda_space {
     char name[16];
     struct cuda_space *next;
 
-    pthread_mutex_t small; /* load and store, one at a time: */
+    pthread_mutex_t small; /* allows one load or store at a time; guards the two below */
     CUstream stream;
     void *bounce; /* BOUNCE bytes, pinned; NULL before the first use */
 };
@@ -29,7 +29,7 @@ struct hw_copyq {
     CUstream stream;
     unsigned depth;
     uint64_t started, over;
-    CUevent events[]; /* that of copy n is n % depth */
+    CUevent events[]; /* the event of copy n is events[n % depth] */
 };
 
 static const struct hw_space_ops cuda_ops;
@@ -76,7 +76,7 @@ static int cuda_alloc(const struct hw_space *s, size_t len, void **out)
         return rc;
     CUdeviceptr p = 0;
     CUresult e = cu->MemAlloc(&p, whole);
-    if (!e && p % page) { /* 256 bytes is all that CUDA promises; free() finds the true start again */
+    if (!e && p % page) { /* CUDA guarantees an alignment of 256 bytes only; free() finds the true start again */
         (void)cu->MemFree(p);
         e = cu->MemAlloc(&p, whole + page);
         p = (p + page - 1) / page * page;
@@ -118,7 +118,7 @@ static void cuda_unpin(const struct hw_space *s, void *ptr)
     hw_cuda_leave();
 }
 
-/* In the context, under c->small. */
+/* Needs the CUDA context current and c->small locked. */
 static int open_bounce(struct cuda_space *c)
 {
     const struct hw_cuda *cu = c->cu;
@@ -139,7 +139,7 @@ static int open_bounce(struct cuda_space *c)
     return 0;
 }
 
-/* On a stream of our own: cuMemcpyDtoH and HtoD wait for all that the application has under way in this context, which
+/* Uses a stream of its own: cuMemcpyDtoH and HtoD wait for all work of the application in this context, and that work
  * may be waiting for this very message. */
 static int small_copy(const struct hw_space *s, bool in, void *dev, void *host, size_t len)
 {
@@ -181,7 +181,7 @@ static int cuda_store(const struct hw_space *s, void *to, const void *host, size
 
 /* ---- copy queues ---------------------------------------------------------------------------- */
 
-/* In the context. */
+/* Needs the CUDA context current. */
 static void destroy_queue(struct hw_copyq *q)
 {
     const struct hw_cuda *cu = q->space->cu;
@@ -249,9 +249,9 @@ static int cuda_done(struct hw_copyq *q, uint64_t *upto)
     return 0;
 }
 
-/* By cuMemcpyDtoHAsync and its likes, which refuse what is no device memory. cuMemcpyAsync takes an address that CUDA
- * does not know, as one freed meanwhile, for pageable host memory and touches it by the CPU: the process dies (seen on
- * CUDA 13). */
+/* Uses cuMemcpyDtoHAsync and its siblings, which refuse addresses that are not device memory. cuMemcpyAsync takes an
+ * address unknown to CUDA, such as one freed meanwhile, for pageable host memory and reads it with the CPU: the process
+ * dies (seen on CUDA 13). */
 static CUresult start_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
 {
     const struct hw_cuda *cu = q->space->cu;
@@ -285,7 +285,7 @@ static int cuda_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
     CUresult e = start_copy(q, to, from, len);
     if (!e) {
         e = c->cu->EventRecord(q->events[(q->started + 1) % q->depth], q->stream);
-        if (e) /* a copy that nobody would hear of */
+        if (e) /* without an event nothing would report this copy's end */
             (void)c->cu->StreamSynchronize(q->stream);
         else
             q->started++;
@@ -313,12 +313,12 @@ static const struct hw_space_ops cuda_ops = {
 
 /* ---- which space ---------------------------------------------------------------------------- */
 
-/* The NUMA node nearest to the GPU, -1 where not known. */
+/* Returns the NUMA node nearest to the GPU; -1: unknown. */
 static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
 {
     int node = -1;
     if (cu->DeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, dev) == CUDA_SUCCESS && node >= 0)
-        return node; /* CUDA 12.3 and later; in sandboxes too, whose sysfs may not show the GPU */
+        return node; /* CUDA 12.3 and later; works in sandboxes whose sysfs does not show the GPU */
     struct hw_gpu_info info;
     char path[64];
     if (hw_cuda_info(dev, &info) < 0)
@@ -333,7 +333,7 @@ static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
     return node;
 }
 
-/* The space of a context, or with ctx NULL that of the device's primary one. Under spaces_lock. */
+/* Finds the space of a context; with ctx NULL that of the device's primary context. Needs spaces_lock. */
 static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const struct hw_space **out)
 {
     for (struct cuda_space *c = spaces; c; c = c->next)
@@ -349,7 +349,7 @@ static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const s
         e = cu->DevicePrimaryCtxRetain(&primary, dev);
     if (e)
         return hw_cuda_fail(e, "opening GPU %d", device);
-    /* It may be known already, by a pointer of the application's. */
+    /* The context may be known already from a pointer of the application. */
     for (struct cuda_space *c = spaces; primary && c; c = c->next)
         if (c->s.device == device && c->ctx == primary) {
             c->primary = true;
@@ -393,8 +393,8 @@ struct place {
     unsigned type; /* CU_MEMORYTYPE_* */
     unsigned managed;
     int device;
-    CUcontext ctx;   /* NULL: of no context (cuMemMap, cudaMallocAsync) */
-    CUdeviceptr end; /* of the allocation; at least at + 1 */
+    CUcontext ctx;   /* NULL: in no context (cuMemMap, cudaMallocAsync) */
+    CUdeviceptr end; /* end of the allocation; at least at + 1 */
 };
 
 static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct place *p)
@@ -412,8 +412,9 @@ static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct p
         return hw_cuda_fail(e, "asking whose memory 0x%llx is", at);
     if (cu->PointerGetAttribute(&p->ctx, CU_POINTER_ATTRIBUTE_CONTEXT, at) != CUDA_SUCCESS)
         p->ctx = NULL;
-    /* Of cuMemMap's memory the range is all that was reserved, holes and all, and the mapping is what is there; of
-     * cuMemAlloc's the mapping is what the driver has cut it from (seen on CUDA 13). Old drivers know no mappings. */
+    /* For memory of cuMemMap the range is the whole reservation, with its holes, and the mapping is the memory that
+     * exists; for cuMemAlloc the mapping is the block from which the driver cut it (seen on CUDA 13). Old drivers
+     * report no mappings. */
     static const int bounds[][2] = {{CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE},
                                     {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE}};
     CUdeviceptr end = UINT64_MAX;
@@ -449,8 +450,8 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
                        ptr);
     if (a.type != CU_MEMORYTYPE_DEVICE && a.type != CU_MEMORYTYPE_HOST)
         return hw_fail(-EINVAL, "%p is neither device nor pinned host memory (CUDA's memory type %u)", ptr, a.type);
-    /* More than one allocation is all right where they are neighbours on one device: PyTorch's expandable segments are
-     * many mappings side by side. */
+    /* Several allocations are allowed if they are adjacent and on one device: PyTorch's expandable segments are many
+     * adjacent mappings. */
     for (b = a; b.end <= last;) {
         rc = query_cuda_pointer(cu, b.end, &b);
         if (rc < 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA driver, by dlopen of libcuda.so.1 (environment HAWSER_CUDA_LIBRARY: another file) the first time that
- * anything asks for it: a process that never does is never touched by it. Loaded once and never unloaded; what failed
- * stays failed with its reason. Prototypes are ours, written from the driver API's documentation; the versioned names
- * (cuMemAlloc_v2...) are the ones of CUDA 11 and later.
+ * The CUDA driver: loads libcuda.so.1 with dlopen (environment HAWSER_CUDA_LIBRARY: another file) at the first use, so
+ * a process that uses no GPU memory never loads it. Loads it once and never unloads it; a failure is final, and its
+ * reason is kept. The prototypes were written from the documentation of the driver API; the versioned names
+ * (cuMemAlloc_v2...) are those of CUDA 11 and later.
  */
 #ifndef HW_CUDA_H
 #define HW_CUDA_H
@@ -22,8 +22,7 @@ typedef struct {
     char reserved[64]; /* CU_IPC_HANDLE_SIZE */
 } CUipcMemHandle;
 
-/* The numbers of the driver API's enums, "Data types used by CUDA driver" of its reference manual; those in use here.
- */
+/* Values of the driver API's enums that are used here ("Data types used by CUDA driver" in its reference manual). */
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_INVALID_VALUE = 1,
@@ -63,7 +62,7 @@ enum {
     CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1, /* CUDA 12.8 and later */
 };
 
-/* The entry points, X(name, symbol, parameters). Only what is used here. */
+/* The entry points in use: X(name, symbol, parameters). */
 #define HW_CUDA_CALLS(X)                                                                                             \
     X(Init, "cuInit", (unsigned flags))                                                                              \
     X(DriverGetVersion, "cuDriverGetVersion", (int *version))                                                        \
@@ -108,7 +107,7 @@ enum {
     X(MemGetHandleForAddressRange, "cuMemGetHandleForAddressRange",                                                  \
       (void *handle, CUdeviceptr ptr, size_t len, int type, unsigned long long flags))
 
-/* NOLINTBEGIN(bugprone-macro-parentheses): a name and a parameter list */
+/* NOLINTBEGIN(bugprone-macro-parentheses): the arguments are a name and a parameter list */
 struct hw_cuda {
 #define X(name, symbol, params) CUresult(*name) params;
     HW_CUDA_CALLS(X)
@@ -116,13 +115,14 @@ struct hw_cuda {
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* The driver, initialised. -ENODEV where there is none, or it finds no GPU; the text names the library and why. */
+/* Returns the initialised driver. -ENODEV if there is no driver or it finds no GPU; the text names the library and the
+ * reason. */
 int hw_cuda(const struct hw_cuda **out);
 
-/* Sets the text to "WHAT: CUDA_ERROR_X (its own words)" and returns the errno that fits. */
+/* Sets the text to "WHAT: CUDA_ERROR_X (the driver's description)" and returns the matching errno. */
 int hw_cuda_fail(CUresult rc, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* What the machine's GPUs are, by the driver's ordinals. */
+/* Properties of a GPU, by the driver's ordinal. */
 struct hw_gpu_info {
     char name[64];
     char pci[16];     /* "0000:19:00.0", lower case as in sysfs */
@@ -131,31 +131,34 @@ struct hw_gpu_info {
     bool dmabuf;      /* CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED */
     bool gpudirect;   /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED */
 };
-int hw_cuda_count(void); /* of GPUs, or -errno */
+int hw_cuda_count(void); /* number of GPUs, or -errno */
 int hw_cuda_info(int device, struct hw_gpu_info *out);
 int hw_cuda_driver_version(void); /* 12040 for 12.4, or -errno */
 
-/* Makes the space's context the calling thread's until leave(). Every other function here does so itself. */
+/* Makes the space's context current in the calling thread until hw_cuda_leave(). All other functions here do that
+ * themselves. */
 int hw_cuda_enter(const struct hw_space *s);
 void hw_cuda_leave(void);
 
-/* What dma-bufs of a GPU, and their mapping by a NIC, want: multiples of this, in bytes. */
+/* Returns the alignment in bytes that dma-bufs of a GPU, and their mapping by a NIC, need. */
 size_t hw_cuda_page(void);
 
-/* A dma-buf of [ptr, ptr+len) of a GPU's memory; the caller closes it. Both must be multiples of the page size
- * (-EINVAL), the GPU and its driver able to (-EOPNOTSUPP; the text names what is missing). pcie: map by BAR1 (flag
- * CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE), where the driver knows it. Returns the descriptor or -errno. */
+/* Exports [ptr, ptr+len) of a GPU's memory as a dma-buf; the caller closes it. ptr and len must be multiples of the
+ * page size (-EINVAL); the GPU and its driver must support it (-EOPNOTSUPP; the text says what is missing). pcie: map
+ * through BAR1 (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. Returns the descriptor
+ * or -errno. */
 int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie);
 
-/* *len: from ptr to the end of its allocation. -EINVAL: ptr is not this GPU's. */
+/* Sets *len to the bytes from ptr to the end of its allocation. -EINVAL: ptr is not memory of this GPU. */
 int hw_cuda_rest(const struct hw_space *s, const void *ptr, size_t *len);
 
-/* What another process needs to open the allocation around ptr, of cuMemAlloc's: and where in it ptr lies. It must not
- * be freed before the other has closed it. The end of this process is no harm: the other one's addresses stay good
- * (seen on an H100, driver 580). What was opened cannot be exported as a dma-buf there (CUDA_ERROR_INVALID_VALUE,
- * likewise). -EOPNOTSUPP and others: not to be had. */
+/* Fills out with the handle by which another process can open the cuMemAlloc allocation around ptr, and *offset with
+ * the position of ptr in it. Free the allocation only after the other process has closed it. If this process ends, the
+ * other's addresses stay valid (seen on an H100, driver 580). The other process cannot export the opened memory as a
+ * dma-buf (CUDA_ERROR_INVALID_VALUE, likewise). -EOPNOTSUPP and others: the memory cannot be shared. */
 int hw_cuda_ipc_share(const struct hw_space *s, const void *ptr, CUipcMemHandle *out, uint64_t *offset);
-/* In the other process, never the same: len bytes at offset of it. -EPROTO: it is smaller. */
+/* Opens len bytes at offset of a shared allocation, in another process than the one that shared it. -EPROTO: the
+ * allocation is smaller. */
 int hw_cuda_ipc_open(const struct hw_space *s, const CUipcMemHandle *handle, uint64_t offset, size_t len, void **out);
 void hw_cuda_ipc_close(const struct hw_space *s, void *ptr, uint64_t offset);
 

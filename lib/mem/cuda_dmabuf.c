@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory as dma-bufs, which NICs can be told to write to and read from. */
+/* GPU memory as dma-bufs, which NICs can write to and read from. */
 #include "mem/cuda.h"
 #include "mem/dmabuf.h"
 
@@ -52,7 +52,7 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
     return fd;
 }
 
-/* In BAR1, as NICs see it, where the driver can say so. */
+/* Exports through BAR1, as NICs see the memory, if the driver supports that flag. */
 static int export_pages(const struct hw_space *s, uint8_t *base, size_t size, struct hw_dmabuf *out)
 {
     int fd = hw_cuda_export(s, base, size, true);
@@ -80,7 +80,7 @@ void hw_cuda_dmabuf_free(const struct hw_space *s, struct hw_dmabuf *b)
     s->ops->free(s, b->base, b->size);
 }
 
-/* Not more than is asked for: bound for sending, each page of it costs the kernel memory of its own. */
+/* Exports no more than requested: for each page bound for sending the kernel allocates memory. */
 int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, size_t window, struct hw_dmabuf *out)
 {
     const struct hw_cuda *cu;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory of another process: cuIpcGetMemHandle() and its likes. */
+/* GPU memory of another process: cuIpcGetMemHandle() and related calls. */
 #include "mem/cuda.h"
 
 #include <stdio.h>

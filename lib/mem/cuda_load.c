@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding and starting the driver, its errors, and what it says about the GPUs. */
+/* Loads and initialises the driver, maps its errors and reads the properties of GPUs. */
 #include "mem/cuda.h"
 
 #include <ctype.h>
@@ -13,10 +13,10 @@
 
 static struct hw_cuda driver;
 static int gpus;
-static atomic_int state; /* 0: not tried; 1: driver holds; -errno: why not, and reason the text */
+static atomic_int state; /* 0: not tried; 1: driver is valid; -errno: failed, with the text in reason */
 static char reason[HW_ERR_TEXT];
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic pid_t owner; /* the process that first asked: cuInit's state does not survive fork */
+static _Atomic pid_t owner; /* the process that loaded the driver: cuInit's state does not survive fork() */
 
 static int errno_of(CUresult rc)
 {
@@ -52,7 +52,8 @@ int hw_cuda_fail(CUresult rc, const char *fmt, ...)
     return hw_fail(errno_of(rc), "%s: %s (%s)", what, name, text);
 }
 
-/* CUDA 11.7: only the export of dma-bufs needs it, and says so. */
+/* Entry points that old drivers lack. Added in CUDA 11.7; only the export of dma-bufs needs it, and reports its
+ * absence. */
 static bool may_lack(const char *symbol)
 {
     return strcmp(symbol, "cuMemGetHandleForAddressRange") == 0;
@@ -75,7 +76,7 @@ static int load_cuda_driver(void)
         return hw_fail(-ENODEV,
                        "no CUDA driver: %s; install NVIDIA's driver or name its library by HAWSER_CUDA_LIBRARY",
                        dlerror());
-    /* Never unloaded: the driver has threads of its own once it is initialised. */
+    /* Never unloaded: an initialised driver has running threads. */
     struct hw_cuda found;
     for (size_t i = 0; i < HW_ARRAY_LEN(symbols); i++) {
         void *entry = dlsym(lib, symbols[i]);
@@ -83,7 +84,7 @@ static int load_cuda_driver(void)
             return hw_fail(-ENODEV, "CUDA driver %s: it has no %s; a driver for CUDA 11 or later is needed", name,
                            symbols[i]);
         memcpy((char *)&found + i * sizeof(entry), &entry,
-               sizeof(entry)); /* POSIX: dlsym's pointers are functions' too */
+               sizeof(entry)); /* POSIX: dlsym() may return function pointers */
     }
     driver = found;
 
@@ -168,7 +169,7 @@ int hw_cuda_info(int device, struct hw_gpu_info *out)
         e = cu->DeviceGetAttribute(&out->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
     if (e)
         return hw_cuda_fail(e, "asking what GPU %d is", device);
-    /* Drivers older than an attribute call it invalid: then they cannot do it either. */
+    /* A driver older than an attribute reports it as invalid, and lacks the feature too. */
     (void)cu->DeviceGetAttribute(&dmabuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, dev);
     (void)cu->DeviceGetAttribute(&gpudirect, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, dev);
     for (char *c = out->pci; *c; c++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host memory as a dma-buf: a sealed memfd behind /dev/udmabuf (Documentation/userspace-api, linux/udmabuf.h). It
- * stands in for GPU memory where there is none.
+ * Host memory as a dma-buf: a sealed memfd passed to /dev/udmabuf (Documentation/userspace-api, linux/udmabuf.h). It
+ * replaces GPU memory on machines without a GPU.
  */
 #include "mem/dmabuf.h"
 

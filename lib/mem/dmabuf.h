@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spaces' dma-buf operations (space.h): the host's by udmabuf, GPUs' by their driver. */
+/* The dma-buf operations of spaces (space.h): the host's through udmabuf, a GPU's through its driver. */
 #ifndef HW_DMABUF_H
 #define HW_DMABUF_H
 

@@ -6,22 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GIB        ((uint64_t)1 << 30)
-#define RING_MIN   1024
-#define RING_MAX   (1u << 24) /* entries: 256 MiB of pinned memory */
-#define RING_SPARE 4096       /* behind it: launches of a few take HW_FEW from anywhere; whole pages of any size */
-#define SLICE_MIN  4096       /* bytes; a warp that copies fewer is mostly overhead */
-#define SLICE_MAX  GIB        /* entries have 32 bits, and slices are up to twice as long */
-#define SLICES     8192       /* a large batch is cut into: two for each warp that the largest GPUs run */
+#define GIB      ((uint64_t)1 << 30)
+#define RING_MIN 1024
+#define RING_MAX (1u << 24) /* entries: 256 MiB of pinned memory */
+#define RING_SPARE                                                                                                     \
+    4096 /* spare room after the ring: a small launch takes HW_FEW entries from any position; whole pages for any page \
+            size */
+#define SLICE_MIN  4096              /* bytes; with fewer bytes per warp, overhead dominates */
+#define SLICE_MAX  GIB               /* entries have 32-bit lengths, and slices are up to twice as long */
+#define SLICES     8192              /* most slices of a large batch: two for each warp that the largest GPUs run */
 #define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
-#define EACH_MAX   8                 /* entries that a warp reads at once: a cache line */
+#define EACH_MAX   8                 /* entries that a warp reads at once: one cache line */
 #define WARP_BYTES 6144              /* see each_of() */
 
 const char *const hw_gather_way_names[HW_GATHER_WAYS] = {"kernel", "d2d", "host"};
 
 struct flight {
     CUevent event;
-    uint32_t entries; /* of the ring */
+    uint32_t entries; /* entries of the ring that the batch uses */
 };
 
 struct hw_gather {
@@ -38,11 +40,11 @@ struct hw_gather {
 
     const struct hw_kernels *kernels;
     struct hw_gather_entry *ring;
-    CUdeviceptr ring_at; /* where the GPU sees it */
+    CUdeviceptr ring_at; /* the ring's address on the GPU */
     uint32_t size;       /* entries, a power of two */
-    uint32_t head, used; /* the next one, modulo size; those under way */
+    uint32_t head, used; /* head: the next entry, modulo size; used: entries in flight */
 
-    struct flight flight[]; /* that of batch n is n % depth */
+    struct flight flight[]; /* batch n is flight[n % depth] */
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -62,7 +64,7 @@ static int open_pinned(struct hw_gather *g, size_t len)
     return 0;
 }
 
-/* In the context. */
+/* Needs the CUDA context current. */
 static int open_gpu_gather(struct hw_gather *g)
 {
     CUresult e = g->cu->StreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
@@ -139,16 +141,17 @@ void *hw_gather_stream(const struct hw_gather *g)
 
 /* ---- the kernel ----------------------------------------------------------------------------- */
 
-/* Entries of the ring that go into one launch. */
+/* Consecutive ring entries for one launch. */
 struct launch {
     const struct hw_gather_bufs *b;
-    uint64_t base; /* what their source offsets count from */
+    uint64_t base; /* address from which the entries' source offsets count */
     uint64_t bytes;
     uint32_t first, n;
 };
 
-/* A warp takes entries worth about this many bytes: 4 KiB ones one by one (97 % of a copy on an H200; eight by eight
- * 94 %), 1448-byte ones four by four (81 %; one by one 69 %: each read of the list goes to the host and back). */
+/* Returns how many entries a warp takes, so that it copies about WARP_BYTES. Measured on an H200: 4 KiB entries one by
+ * one reach 97 % of a copy, eight by eight 94 %; 1448-byte entries four by four reach 81 %, one by one 69 %, because
+ * each read of the list goes to the host and back. */
 static uint32_t each_of(const struct launch *l)
 {
     return (uint32_t)HW_MAX((uint64_t)1, HW_MIN(l->n * (uint64_t)WARP_BYTES / l->bytes, (uint64_t)EACH_MAX));
@@ -176,13 +179,13 @@ static CUresult launch_gather(struct hw_gather *g, struct launch *l)
     return e;
 }
 
-/* Where the source is too large for 32 bits, offsets count from 2 GiB before the first one. */
+/* Offsets have 32 bits; in a larger source they count from 2 GiB before the first one. */
 static bool can_reach(const struct launch *l, uint64_t src_off)
 {
     return src_off >= l->base && src_off - l->base <= UINT32_MAX;
 }
 
-/* One entry more; what is before it in the ring is launched where it cannot go with it. */
+/* Adds an entry; first launches the entries before it if the new one cannot be in the same launch. */
 static CUresult add_gather_entry(struct hw_gather *g, struct launch *l, uint64_t src_off, uint64_t dst_off,
                                  uint64_t len)
 {
@@ -198,7 +201,7 @@ static CUresult add_gather_entry(struct hw_gather *g, struct launch *l, uint64_t
     return e;
 }
 
-/* One entry for each warp to copy: a long fragment in slices that end where lines of the destination do. */
+/* Adds one entry for each warp: cuts a long fragment into slices that end at cache lines of the destination. */
 static CUresult add_slices(struct hw_gather *g, struct launch *l, const struct hw_frag *f, uint64_t n)
 {
     const uint64_t slice = f->len / n;
@@ -267,13 +270,14 @@ static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const 
     return 0;
 }
 
-/* What fits the stage goes down, then up; the stream's order keeps the next from overwriting it. */
+/* Copies as much as fits the stage to the host, then back; the order of the stream keeps the next round from
+ * overwriting it. */
 static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n)
 {
     const CUdeviceptr dst = (uintptr_t)b->dst, src = (uintptr_t)b->src;
     uint8_t *stage = g->pinned;
     size_t i = 0, next;
-    uint64_t at = 0, next_at; /* how far fragment i has come */
+    uint64_t at = 0, next_at; /* bytes of fragment i that were copied */
 
     while (i < n) {
         for (int up = 0; up < 2; up++) {
@@ -305,7 +309,8 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
 
 /* ---- start and done ------------------------------------------------------------------------- */
 
-/* Adds to *bytes those of all fragments, which may be more than there are addresses: up to UINT64_MAX. */
+/* Checks the bounds and adds the bytes of all fragments to *bytes, limited to UINT64_MAX: fragments may overlap, so the
+ * sum may exceed the address space. */
 static int check_frags(const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n, uint64_t *bytes)
 {
     const uintptr_t d = (uintptr_t)b->dst, s = (uintptr_t)b->src;
@@ -346,7 +351,8 @@ static int start_gpu(struct hw_gather *g, const struct hw_gather_bufs *b, const 
             rc = hw_cuda_fail(e, "gathering %zu fragments on %s", *taken, g->s->name);
     }
     if (rc < 0 && rc != -EAGAIN)
-        (void)g->cu->StreamSynchronize(g->stream); /* what was started and nobody would hear of */
+        /* waits for copies that were started but whose end nothing would report */
+        (void)g->cu->StreamSynchronize(g->stream);
     return rc;
 }
 

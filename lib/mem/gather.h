@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gather: fragments that lie scattered in one buffer, put where they belong in another one of the same space, without
- * their bytes passing the host. One call starts a batch of them; many may be under way, and they are over in the order
- * they were started. One hw_gather is used by one thread at a time.
+ * Gather: copies fragments that are scattered in one buffer to their places in another buffer of the same space,
+ * without moving the bytes through the host. One call starts a batch; many batches may be in flight, and they end in
+ * the order in which they were started. Only one thread at a time may use a hw_gather.
  */
 #ifndef HW_GATHER_H
 #define HW_GATHER_H
 
 #include "mem/space.h"
 
-/* Any alignment and any length; empty ones do nothing. They may overlap in the source; where they do in the
- * destination, it is not said which is seen. */
+/* Any alignment and any length; empty fragments do nothing. Fragments may overlap in the source; if they overlap in the
+ * destination, the result there is undefined. */
 struct hw_frag {
     uint64_t src_off, dst_off, len;
 };
 
-/* The two buffers, which may not overlap. */
+/* The two buffers, which must not overlap. */
 struct hw_gather_bufs {
     void *dst;
     size_t dst_size;
@@ -23,44 +23,49 @@ struct hw_gather_bufs {
     size_t src_size;
 };
 
-/* How, on a GPU. A direct space's gather is the CPU's memcpy, and over on return. */
+/* How a GPU gathers. In a direct space the CPU copies with memcpy(), and the gather is complete on return. */
 enum hw_gather_way {
-    HW_GATHER_KERNEL, /* ours; several launches for a batch only where the ring ends, or sources lie over 2 GiB apart */
-    HW_GATHER_D2D,    /* a copy of the driver's for each fragment; past about a thousand under way, starting waits */
-    HW_GATHER_HOST,   /* down to pinned host memory and up again, likewise: to compare with */
+    /* our kernel; one batch needs several launches only at the end of the ring, or if sources are over 2 GiB apart */
+    HW_GATHER_KERNEL,
+    /* one driver copy for each fragment; with more than about a thousand in flight, starting blocks */
+    HW_GATHER_D2D,
+    HW_GATHER_HOST, /* to pinned host memory and back, for comparison; starting may block too */
     HW_GATHER_WAYS
 };
 extern const char *const hw_gather_way_names[HW_GATHER_WAYS]; /* "kernel", "d2d", "host" */
 
 struct hw_gather;
 
-/* depth: batches under way; frags: fragments under way in all of them (the kernel's ring; it is made larger, to a power
- * of two of at least 1024). */
+/* depth: batches in flight; frags: fragments in flight over all batches (the size of the kernel's ring, which is
+ * rounded up to a power of two of at least 1024). */
 int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned depth, unsigned frags,
                    struct hw_gather **out);
-/* What is under way is over on return, or the device is lost. */
+/* Waits until all batches in flight are complete, or the device is lost. */
 void hw_gather_close(struct hw_gather *g);
 
 /*
- * Starts the first *taken of n fragments: all of them, or as many as there is room for now (call again with the rest).
- * Batches are numbered 1, 2, 3... in the order they were started. frags is the caller's again on return.
- * -EAGAIN: none was taken, and one will be once a batch is over. -EFAULT: one of the n (the text says which) lies
- * outside its buffer; none was started. -EINVAL: the buffers overlap. Other errors: the device has failed.
+ * Starts the first *taken of n fragments: all, or as many as there is room for (call again with the rest). Batches are
+ * numbered 1, 2, 3... in the order in which they were started. The caller may reuse frags on return.
+ *
+ * -EAGAIN: none was taken; room becomes free when a batch ends. -EFAULT: a fragment (the text says which) is outside
+ * its buffer; none was started. -EINVAL: the buffers overlap. Other errors: the device has failed.
  */
 int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
                     size_t *taken);
 
-/* *upto: all batches up to this number are over. -errno where the device has failed: nothing more comes. */
+/* Sets *upto to the number of the last batch of those that are all complete. -errno: the device has failed, and no
+ * further batch will complete. */
 int hw_gather_done(struct hw_gather *g, uint64_t *upto);
 
-/* The CUstream that it all goes through, in order, to measure it or to put work before it. NULL: a direct space's. */
+/* Returns the CUstream on which all batches run in order, to measure it or to queue work before it; NULL in a direct
+ * space. */
 void *hw_gather_stream(const struct hw_gather *g);
 
 /*
- * What the kernel reads, in place in the host's memory (or, 64 at most, with the launch): 16 bytes a fragment, as in
- * the queue that GPUDirect-TCPX's plugin leaves for a kernel (its loadMeta), so that the same kernel can read that one.
- * The offsets are from the addresses that a launch is given: hw_gather_start() gives one near the fragments where the
- * source is larger than 4 GiB, and cuts long fragments up, since a warp copies an entry.
+ * The list that the kernel reads, in host memory (or, up to 64 entries, in the launch parameters): 16 bytes per
+ * fragment, the layout that the plugin of GPUDirect-TCPX leaves for a kernel (its loadMeta), so that the same kernel
+ * can read that list. Offsets count from the addresses of the launch: hw_gather_start() passes one near the fragments
+ * if the source is larger than 4 GiB, and splits long fragments, because a warp copies one entry.
  */
 struct hw_gather_entry {
     uint32_t src_off, len;

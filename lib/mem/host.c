@@ -5,7 +5,7 @@
 #include "mem/dmabuf.h"
 
 #include <limits.h>
-#include <linux/mempolicy.h> /* MPOL_PREFERRED; <numaif.h> would want libnuma */
+#include <linux/mempolicy.h> /* MPOL_PREFERRED; <numaif.h> would require libnuma */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -46,7 +46,7 @@ static void host_unpin(const struct hw_space *s, void *ptr)
     (void)s, (void)ptr;
 }
 
-/* A direct space wants no queues. */
+/* A direct space needs no queues. */
 static int no_queue(const struct hw_space *s, unsigned depth, struct hw_copyq **out)
 {
     (void)depth, (void)out;
@@ -134,14 +134,14 @@ void *hw_pages_alloc(size_t len, int numa)
     void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
-    /* A child's write would move the pages from under the device: copy on write may give the copy to the parent. */
+    /* After fork() a write would move the pages away from the device: copy on write may give the copy to the parent. */
     (void)madvise(p, len, MADV_DONTFORK);
     unsigned long nodes[16] = {0};
     const int bits = sizeof(nodes[0]) * CHAR_BIT;
     if (numa >= 0 && numa < (int)HW_ARRAY_LEN(nodes) * bits) {
         nodes[numa / bits] = 1ul << (numa % bits);
-        /* A wish: kernels without NUMA and sandboxes refuse it, and the pages work all the same. maxnode counts one
-         * more than the bits (mm/mempolicy.c, get_nodes). */
+        /* A hint only: kernels without NUMA and sandboxes refuse it, and the pages work without it. maxnode is one more
+         * than the number of bits (mm/mempolicy.c, get_nodes). */
         (void)syscall(SYS_mbind, p, len, MPOL_PREFERRED, nodes, sizeof(nodes) * CHAR_BIT + 1, 0);
     }
     return p;

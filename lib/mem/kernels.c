@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-extern const char hw_gather_ptx[]; /* of kernels/gather.ptx, by scripts/embed.py */
+extern const char hw_gather_ptx[]; /* kernels/gather.ptx, embedded by scripts/embed.py */
 
 static struct loaded {
     const struct hw_space *space; /* lives as long as the process */

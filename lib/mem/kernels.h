@@ -5,7 +5,7 @@
 
 #include "mem/cuda.h"
 
-/* Threads in a block at most, and in a warp; entries that gather_few is given. */
+/* Most threads in a block, threads in a warp, entries in a launch of gather_few. */
 enum { HW_KERNEL_THREADS = 256, HW_WARP = 32, HW_FEW = 64 };
 
 struct hw_kernels {
@@ -15,7 +15,8 @@ struct hw_kernels {
     CUfunction check;      /* (src, u64 len, u64 seed, u64 pos, u64 found[2]) */
 };
 
-/* For a GPU's space; the driver compiles them at the first call. They stay as long as the process. */
+/* Returns the functions for a GPU's space; the driver compiles them at the first call. They live as long as the
+ * process. */
 int hw_kernels(const struct hw_space *s, const struct hw_kernels **out);
 
 #endif

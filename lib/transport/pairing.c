@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A candidate that has not answered for so much longer than the others took is waited for no more: others are tried
- * beside it, and where there are none, its channels come up later or never. */
+/* How long a candidate may take compared with those that answered. After that other candidates are tried in parallel;
+ * if there are none, the channels of the slow candidate come up later or never. */
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
-#define FIRST_MS       250 /* as long as none has answered */
-#define TRIES_MAX      4   /* for each NIC of ours: a server may name any number of addresses */
+#define FIRST_MS       250 /* as long as no candidate has answered */
+#define TRIES_MAX      4   /* per local NIC: a server may name any number of addresses */
 
 /* ---- what there is ---------------------------------------------------------------------------------------------- */
 
@@ -36,7 +36,7 @@ static int read_entries(struct hw_pairing *g, const uint8_t *body, size_t len)
 int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, const struct hw_setup *s,
                    struct hw_pairing **out)
 {
-    size_t n = (size_t)s->n + 1; /* the last one may be the address that was dialled */
+    size_t n = (size_t)s->n + 1; /* the last one may be the address that the user dialled */
     struct hw_pairing *g = *out = calloc(1, sizeof(*g));
     if (g) {
         *g = (struct hw_pairing){.dial = d, .setup = *s};
@@ -78,7 +78,7 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* The address that the user gave is the one to dial, whatever the server calls it. */
+/* The address that the user gave is the one to dial, whatever the server's SETUP says. */
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -105,8 +105,8 @@ static bool is_ours(const struct hw_pairing *g, const union hw_addr *a)
     return false;
 }
 
-/* A bridge such as docker0 has the same address on every machine: that is no path. And where this side would not go by
- * itself it does not go because a server says so either. */
+/* A bridge such as docker0 has the same address on every machine and is no path. This side does not use a route only
+ * because a server's SETUP suggests it. */
 static void find_ways(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -127,13 +127,13 @@ static void find_ways(struct hw_pairing *g)
             uint8_t *way = &g->way[(size_t)i * g->in.n_theirs + j];
             *way = dial && nic->loopback == loop ? hw_route_way(fd, nic, to) : HW_WAY_NEVER;
             if (*way != HW_WAY_NEVER && (int)j == g->in.dialled && hw_addr_same_host(&nic->addr, &d->local))
-                *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the first connection goes there */
+                *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the first connection uses it */
         }
     }
     hw_close(&fd);
 }
 
-/* Some transports carry nothing between two ends on one machine. */
+/* Refuses transports that carry nothing between two ends on one machine. */
 static int refuse_self(const struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -175,7 +175,7 @@ static int list_candidates(struct hw_pairing *g)
     g->in.only_dialled = d->only_dialled;
     rc = hw_paths_find(&g->in, &g->paths);
     if (rc == 0 && d->only_dialled && g->paths.n == 0) {
-        /* no route leads there from the NICs that were named: the address is where the server was found, no more */
+        /* no route leads to the dialled address from the named NICs: it only served to find the server */
         hw_paths_free(&g->paths);
         g->in.only_dialled = false;
         rc = hw_paths_find(&g->in, &g->paths);
@@ -234,15 +234,15 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
         return;
     }
     t->reached = t->hs->welcome.via <= g->setup.n ? t->hs->welcome.via : 0;
-    /* Closed in order. After a reset the kernel answers the server's FIN with a reset of its own, by the first route
-     * and not by this NIC. Where ARP is lax, the peer learns from it that the address belongs to the first NIC, and
-     * packets to this one are lost. */
+    /* Close in order. After a reset the kernel answers the server's FIN with a reset of its own, which leaves by the
+     * first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs to the first
+     * NIC, and packets to this NIC are lost. */
     hw_close(&t->fd);
     end_try(t);
     t->state = HW_TRY_WORKS;
 }
 
-/* Waits for an event of one of them, until `until` at most. */
+/* Waits for an event of a try, until `until` at most. */
 static int wait_for_tries(struct hw_pairing *g, uint64_t until)
 {
     const struct hw_dial *d = g->dial;
@@ -269,8 +269,9 @@ struct round {
     uint64_t patience; /* ns */
 };
 
-/* The best assignment but for those that failed, and those that have been silent for longer than the patience where
- * silent says so. Begins what in it was not tried. True: all of it works. -ENOMEM. */
+/* Chooses the best assignment without the candidates that failed, and with silent also without those that have not
+ * answered within the patience. Starts the tries that it needs. Returns 1 if all of the assignment works, 0 if not yet,
+ * or -ENOMEM. */
 static int try_best(struct hw_pairing *g, struct round *r, bool silent, uint64_t deadline)
 {
     uint64_t now = hw_now();
@@ -342,7 +343,7 @@ static void add_pair(struct hw_pairing *g, unsigned k, bool sure)
     if (c->theirs >= g->setup.n)
         pr->entry = 0;
     memcpy(pr->handle, e->handle, sizeof(pr->handle));
-    /* the peer's NIC is the one by which the bytes come in there */
+    /* the peer's NIC on which the bytes arrive */
     memcpy(pr->peer_nic, g->tries[k].reached ? g->entry[g->tries[k].reached - 1].nic : e->nic, HAWSER_NIC_NAME);
 }
 
@@ -354,7 +355,7 @@ static bool has_pair(const struct hw_pairing *g, const char *nic)
     return false;
 }
 
-/* What was not proved: exact pairs all the same; else those that are silent, of NICs that would otherwise be idle. */
+/* Adds unproved pairs: all that the user named exactly; otherwise silent ones of NICs that would be idle. */
 static void add_unproved(struct hw_pairing *g, const bool *pick)
 {
     for (unsigned k = 0; k < g->paths.n; k++) {
@@ -367,8 +368,8 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
     }
 }
 
-/* Nothing that could be bound to a NIC leads there (the same machine, an address translator that knows one way): the
- * path that the first connection took, which stands. */
+/* Used if nothing that could be bound to a NIC leads to the peer (the same machine, an address translator that knows
+ * one route): adds the path of the first connection, which works. */
 static void add_control_path(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -379,10 +380,10 @@ static void add_control_path(struct hw_pairing *g)
     for (int i = 0; i < g->n_nics; i++)
         if (hw_addr_same_host(&g->nics[i].addr, &d->local))
             memcpy(pr->nic.name, g->nics[i].name, HAWSER_NIC_NAME);
-    pr->nic.loopback = true; /* bound to its address only */
+    pr->nic.loopback = true; /* bind to its address only */
     bool named = !*d->nics || hw_nic_listed(d->nics, pr->nic.name);
     if ((!named && !hw_addr_is_loopback(&d->remote)) || g->paths.exact || d->only_dialled || *d->peer_nics || *g->rails)
-        return; /* the user said otherwise */
+        return; /* excluded by the user's options */
     memcpy(pr->peer_nic, e->nic, HAWSER_NIC_NAME);
     memcpy(pr->handle, e->handle, sizeof(pr->handle));
     pr->entry = g->in.dialled < (int)g->setup.n ? (uint16_t)g->in.dialled : 0;
@@ -457,7 +458,7 @@ int hw_pairing_run(struct hw_pairing *g, uint64_t deadline)
 
 /* ---- the report ------------------------------------------------------------------------------------------------- */
 
-/* What became of NIC i, which has no pair: its best candidate that was tried, or why it has none. */
+/* Reports why NIC i has no pair: the result of its best candidate that was tried, or why it has no candidate. */
 static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct hawser_path *out)
 {
     const char *why = hw_paths_why(&g->in, &g->paths, ours, i);
@@ -483,7 +484,7 @@ static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct ha
     }
 }
 
-/* Is it, or another address of the same NIC or hardware, in a pair? */
+/* Returns true if this address, or another one of the same NIC or hardware, is in a pair. */
 static bool is_used(const struct hw_pairing *g, bool ours, unsigned i)
 {
     for (uint32_t k = 0; k < g->n_pairs; k++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport: how a rail's connections are made of sockets over which both sides have proved the session's secret, and
- * how they carry bytes (struct hw_rail_io). One const table each. The two ends of a connection may have to meet on its
- * socket before a rail starts with it; until then one thread at a time drives it, any thread.
+ * A transport: how to make a rail's connections from sockets on which both sides have proved the session's secret, and
+ * how the connections carry bytes (struct hw_rail_io). One const table each. The two ends of a connection may first
+ * negotiate on its socket (meet) before a rail uses it; until then one thread at a time drives it, any thread.
  *
- * What differs between transports is data in struct hw_caps, not branches in the engine.
+ * Differences between transports are data in struct hw_caps, not branches in the engine.
  */
 #ifndef HW_TRANSPORT_H
 #define HW_TRANSPORT_H
@@ -18,59 +18,59 @@
 #include <stdatomic.h>
 
 struct hw_caps {
-    uint32_t setup_ms; /* what making a connection is known to sleep: waits for one allow for it */
-    bool device_path;  /* what it receives can land in a GPU's memory by the NIC */
-    bool nodev_final;  /* make()'s -ENODEV is for good: the transport has no device for that NIC */
+    uint32_t setup_ms; /* how long making a connection is known to sleep; waits add it to their deadline */
+    bool device_path;  /* the NIC can place received data in GPU memory */
+    bool nodev_final;  /* -ENODEV from make() is final: the transport has no device for that NIC */
     enum {
-        HW_SELF_WORKS,      /* with a peer on this very machine too */
-        HW_SELF_FALLS_BACK, /* there by another way, which is not what it is for */
-        HW_SELF_NEVER,      /* there nothing arrives */
+        HW_SELF_WORKS,      /* works with a peer on the same machine too */
+        HW_SELF_FALLS_BACK, /* on the same machine uses another path, which is not the one it is for */
+        HW_SELF_NEVER,      /* carries nothing on the same machine */
     } self;
 };
 
-/* What a transport may know of its surroundings: one for each context. */
+/* The environment of a transport: one for each context. */
 struct hw_tp_env {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
-    void *state;                          /* the transport's own */
-    struct hw_caps caps;                  /* as the transport's table has them, or as open() found them */
-    _Atomic(const struct hw_space *) gpu; /* of the first GPU memory that was registered; NULL: none yet */
-    char ident[HW_TRANSPORT_TEXT];        /* what the peer must have too: its name, and its plugin's */
+    void *state;                          /* private to the transport */
+    struct hw_caps caps;                  /* from the transport's table, or as open() found them */
+    _Atomic(const struct hw_space *) gpu; /* space of the first GPU memory that was registered; NULL: none yet */
+    char ident[HW_TRANSPORT_TEXT];        /* must equal the peer's: the name of the transport and its plugin */
 };
 
-/* Which connection of which session this is: what the transport shows to the other side. */
+/* Identifies a connection within a session to the other side. */
 struct hw_conn_ident {
     uint64_t session;
     uint32_t channel, gen;
     bool keyed;
-    int gpu, peer_gpu;     /* client: whose memory it carries here and there, by CUDA's numbers; -1: not said */
-    const uint8_t *secret; /* HW_SECRET bytes, of the session */
+    int gpu, peer_gpu;     /* client: CUDA devices whose memory it carries here and at the peer; -1: not specified */
+    const uint8_t *secret; /* HW_SECRET bytes: the session's secret */
 };
 
-/* Payload bytes of all connections of a rail, in all its generations. Any thread reads. */
+/* Payload bytes of all connections of a rail, over all its generations. Any thread may read them. */
 struct hw_tp_counts {
-    _Atomic uint64_t rx_device; /* that the NIC put into device memory */
-    _Atomic uint64_t rx_copied; /* that a CPU of ours copied, where they might have been put there */
-    _Atomic uint64_t tx_device; /* that the NIC took from device memory */
-    /* Written on the rail's loop only. */
-    _Atomic uint64_t rx_staged, tx_staged; /* of memory that the CPU cannot use, through host memory */
+    _Atomic uint64_t rx_device; /* placed in device memory by the NIC */
+    _Atomic uint64_t rx_copied; /* copied by a CPU of this side although the NIC could have placed them */
+    _Atomic uint64_t tx_device; /* read from device memory by the NIC */
+    /* Only the rail's loop writes these. */
+    _Atomic uint64_t rx_staged, tx_staged; /* through host memory, for memory that the CPU cannot use */
     _Atomic uint64_t tx_referenced;        /* sent without a copy */
-    _Atomic uint64_t retransmits;          /* not payload: TCP segments that the kernel sent again */
-    _Atomic uint64_t rtt_us;               /* not payload: of the connection that was looked at last; 0: of none */
+    _Atomic uint64_t retransmits;          /* not payload: TCP segments that the kernel retransmitted */
+    _Atomic uint64_t rtt_us;               /* not payload: round trip of the connection sampled last; 0: none sampled */
 };
 
-/* Adds to one of the counts that only the rail's loop writes. */
+/* Adds to a counter that only the rail's loop writes. */
 static inline void hw_tp_add(_Atomic uint64_t *count, uint64_t n)
 {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-/* One connection's, of which the rail's counts have been told. */
+/* The counts of one connection that were added to the rail's. */
 struct hw_conn_counts {
     uint64_t rx_device, rx_copied, tx_device;
 };
 
-/* Adds to the rail's counts what a connection has counted since the last time: on the rail's loop. */
+/* Adds to the rail's counts what a connection has counted since the last call. Call it on the rail's loop. */
 static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *told, struct hw_conn_counts now)
 {
     atomic_fetch_add_explicit(&to->rx_device, now.rx_device - told->rx_device, memory_order_relaxed);
@@ -79,11 +79,11 @@ static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *t
     *told = now;
 }
 
-/* Which connection is to be made, and between whom. What is pointed to outlives the connection. */
+/* Arguments for making a connection. Everything pointed to outlives the connection. */
 struct hw_conn_args {
     const struct hw_tp_env *env;
     bool client;
-    bool small_only; /* it carries small frames, and needs nothing but the socket */
+    bool small_only; /* carries only small frames, and needs only the socket */
     struct hw_conn_ident id;
     const struct hw_nic *from; /* client */
     const union hw_addr *to;   /* client: the peer's listener */
@@ -95,31 +95,31 @@ struct hw_transport {
     struct hw_caps caps;
     const struct hw_rail_io *io;
 
-    /* Fills env->state, and changes env->caps and env->ident where they depend on the machine. arg: what follows the
-     * name in knob transport. 0, or why there can be no such context. NULL: there is nothing to do. */
+    /* Sets env->state, and changes env->caps and env->ident if they depend on the machine. arg: the text after the name
+     * in knob transport. 0, or the reason why such a context is impossible. NULL: nothing to do. */
     int (*open)(const char *arg, struct hw_tp_env *env);
-    /* Frees env->state: no connection is left. NULL with open. */
+    /* Frees env->state; no connection is left. NULL if open is NULL. */
     void (*close)(struct hw_tp_env *env);
-    /* 0, or why no connection of this context will work again. NULL: such a thing cannot be. */
+    /* Returns 0, or the reason why no connection of this context will ever work again. NULL: that cannot happen. */
     int (*alive)(const struct hw_tp_env *env);
-    /* [ptr, ptr+len) is registered no more. NULL: never told. */
+    /* [ptr, ptr+len) is no longer registered. NULL: not needed. */
     void (*forget)(const struct hw_tp_env *env, const struct hw_space *space, const void *ptr, size_t len);
 
-    /* Connections over nic will be made: called for the NICs of a session in the order that both sides have agreed on.
-     * A transport with fewer devices than NICs, which cannot tell whose they are, gives them to the first ones;
-     * connections come up in any order. NULL: it has no such choice. */
+    /* Announces connections over nic: called for the NICs of a session in the order on which both sides have agreed. A
+     * transport with fewer devices than NICs that cannot tell which NIC has which device assigns its devices in this
+     * order; connections come up in any order. NULL: not needed. */
     void (*expect)(const struct hw_tp_env *env, const char *nic);
-    /* Makes a connection over fd, and takes it in any case. -errno. */
+    /* Makes a connection over fd and takes ownership of fd in any case. -errno. */
     int (*make)(int fd, const struct hw_conn_args *a, struct hw_conn **out);
 
-    /* What follows is NULL where a connection is ready at once. */
+    /* The rest is NULL if a connection is ready at once. */
 
-    /* Drives it on: 0 once a rail may start with it; -EAGAIN: call again when meeting_fd() is readable, by edges, and
-     * every 100 ms; else why it is dead. */
+    /* Continues the negotiation: 0 once a rail may use the connection; -EAGAIN: call again when meeting_fd() is
+     * readable (edge-triggered), and every 100 ms; else the error it died of. */
     int (*meet)(struct hw_conn *c);
     int (*meeting_fd)(const struct hw_conn *c);
-    /* The peer's transport has made a second connection for this one, authenticated too (HW_BOOT_SIDE). Takes fd. NULL:
-     * it never does. */
+    /* Receives a second authenticated connection that the peer's transport made for this one (HW_BOOT_SIDE). Takes fd.
+     * NULL: no second connections. */
     void (*side)(struct hw_conn *c, int fd);
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The insides of a struct dm_ctx, for bind.c and source.c. */
+/* Private definitions of struct dm_ctx, for bind.c and source.c. */
 #ifndef HW_DEVMEM_CTX_H
 #define HW_DEVMEM_CTX_H
 
@@ -10,17 +10,17 @@
 #include <stdatomic.h>
 
 #define DM_SOURCES  64  /* ranges of memory bound for sending, per context */
-#define DM_LANDINGS 256 /* of all NICs and GPUs, per context */
+#define DM_LANDINGS 256 /* over all NICs and GPUs, per context */
 #define DM_WARNINGS 16
 
 struct dm_nic {
     char name[HAWSER_NIC_NAME];
-    struct dm_landing *unsaid; /* where payload lands for which nobody says a GPU; NULL: not chosen yet */
-    bool no_sending;           /* learned once: kernel or driver cannot */
+    struct dm_landing *unsaid; /* landing of payload without a specified GPU; NULL: not chosen yet */
+    bool no_sending;           /* kernel or driver cannot send from device memory */
 };
 
-/* Where payload lands: memory of one GPU, behind queues of one NIC that are for it alone (a queue has one dma-buf). It
- * stays as long as the context. Of these fields claims alone is under mu; the rest is the thread's. */
+/* Where payload arrives: memory of one GPU, bound to queues of one NIC that are reserved for it (a queue has one
+ * dma-buf). It lives as long as the context. mu guards only claims; the other fields belong to the thread. */
 struct dm_landing {
     unsigned nic;
     bool bound;
@@ -34,7 +34,7 @@ struct dm_range {
     unsigned nic;
     const struct hw_space *space;
     struct dm_source is; /* size 0: not bound yet, or never */
-    size_t len, window;  /* WANTED: of what is to be sent, and of what is to be bound around it */
+    size_t len, window;  /* WANTED: size of the data to send, and of the range to bind around it */
     uint32_t binding;
 };
 
@@ -42,11 +42,11 @@ struct dm_claim {
     struct dm_ctx *ctx;
     struct dm_claim *next; /* in the queue */
     unsigned nic;
-    int gpu;                    /* whose memory the payload is for; -1: not said */
+    int gpu;                    /* GPU whose memory the payload is for; -1: not specified */
     struct dm_landing *landing; /* once decided */
     int sock, event;
     bool decided, abandoned;
-    bool leaving; /* in the queue to give its rule back */
+    bool leaving; /* queued to release its rule */
     int rc;
     char text[HW_ERR_TEXT];
     uint32_t rule, dmabuf_id;
@@ -66,8 +66,8 @@ struct dm_ctx {
     unsigned nlandings;
     struct dm_range sources[DM_SOURCES];
     bool sources_wanted;
-    uint64_t swept;           /* when a sweep was last asked for */
-    _Atomic uint64_t epoch;   /* rises when hawserd is lost: grants of earlier ones are void */
+    uint64_t swept;           /* when a sweep was last requested */
+    _Atomic uint64_t epoch;   /* grows when hawserd is lost: grants of earlier epochs are void */
     struct dm_helper *helper; /* the thread's */
     atomic_int dead;
     char why[HW_ERR_TEXT];
@@ -75,18 +75,18 @@ struct dm_ctx {
     unsigned nwarned;
 };
 
-/* The thread: the conversation with hawserd stands after it. 0 or -errno. */
+/* On the thread: ensures the connection to hawserd. 0 or -errno. */
 int dm_ctx_helper(struct dm_ctx *x);
-/* The thread: takes note where rc, a call's, says that hawserd is gone; returns rc. */
+/* On the thread: records that hawserd is gone if rc, the result of a call, says so; returns rc. */
 int dm_ctx_asked(struct dm_ctx *x, int rc);
-/* Under mu: the thread runs after it, for there is something to do. */
+/* Under mu: ensures that the thread runs, because there is work. */
 int dm_ctx_start(struct dm_ctx *x);
-/* Has the thread look for what there is to do. */
+/* Wakes the thread to look for work. */
 void dm_ctx_ring(struct dm_ctx *x);
-/* Under mu: the number of a NIC; HW_NIC_MAX: there are too many. */
+/* Under mu: returns the number of a NIC; HW_NIC_MAX: there are too many. */
 unsigned dm_ctx_nic(struct dm_ctx *x, const char *name);
 
-/* The thread: lets go what is bound for sending and is not to be any more, and binds what is wanted. */
+/* On the thread: releases send bindings that are no longer wanted, and binds wanted ones. */
 void dm_sources_run(struct dm_ctx *x);
 
 #endif

@@ -14,33 +14,33 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SENDS 1024u /* out of device memory, that the kernel has not said to be over */
+#define SENDS 1024u /* sends from device memory that the kernel has not completed */
 
-/* A call of dm_send(). The kernel numbers them 0, 1, 2... */
+/* One call of dm_send(). The kernel numbers the calls 0, 1, 2... */
 struct send {
-    uint64_t from; /* of the bytes that went by the second socket, its first */
+    uint64_t from; /* position of its first byte in the second socket's stream */
     bool over;
 };
 
 struct hw_conn {
     struct hw_conn_args args;
     char nic[HAWSER_NIC_NAME];
-    struct hw_conn *heads; /* tcp's: opaque here */
-    struct hw_conn *side;  /* likewise: to send by; NULL: payloads leave behind their heads */
-    int fd, side_fd;       /* theirs; side_fd -1: there is none */
-    struct dm_meet *meet;  /* until they have met */
-    int set, event;        /* for that: sockets and event */
+    struct hw_conn *heads; /* the connection for heads: of transport tcp, opaque here */
+    struct hw_conn *side;  /* likewise, to send payload; NULL: payload follows its head */
+    int fd, side_fd;       /* their descriptors; side_fd -1: there is none */
+    struct dm_meet *meet;  /* the negotiation; NULL once it has ended */
+    int set, event;        /* for the negotiation: epoll and eventfd */
     struct dm_claim *claim;
-    struct dm_rx *rx;        /* NULL: payloads come behind their heads */
-    bool posted;             /* rx has something to receive */
-    struct hw_source source; /* of the second socket, where nothing is sent by it */
+    struct dm_rx *rx;        /* NULL: payload follows its head */
+    bool posted;             /* rx has a receive posted */
+    struct hw_source source; /* of the second socket, if nothing is sent on it */
     struct hw_rail *rail;
 
-    uint64_t gone;           /* bytes that the second socket took */
-    uint64_t begun, over;    /* sends; of these, the first so many are over */
+    uint64_t gone;           /* bytes that the second socket accepted */
+    uint64_t begun, over;    /* sends started, and how many of the first ones are complete */
     struct send send[SENDS]; /* a ring */
     uint64_t tx_device;
-    struct hw_conn_counts told; /* to the rail */
+    struct hw_conn_counts told; /* reported to the rail */
 };
 
 /* ---- the context ----------------------------------------------------------------------------------------- */
@@ -88,12 +88,12 @@ static void close_devmem(struct hw_conn *c)
                atomic_load(&n->held_most));
     }
     dm_meet_free(c->meet);
-    dm_rx_free(c->rx); /* gathers are over before the pages go back with the socket */
+    dm_rx_free(c->rx); /* the gathers end before the socket returns its pages */
     dm_claim_free(c->claim);
     if (c->rail)
         hw_driver_forget(get_driver(c->rail), c->side_fd, &c->source);
     if (c->side)
-        hw_tcp_io.close(c->side); /* with a reset: the kernel lets go of the memory */
+        hw_tcp_io.close(c->side); /* with a reset, so that the kernel releases the memory */
     else
         hw_fork_close(&c->side_fd);
     hw_tcp_io.close(c->heads);
@@ -153,7 +153,7 @@ static int make_devmem(int fd, const struct hw_conn_args *a, struct hw_conn **ou
     return 0;
 }
 
-/* What was agreed takes effect. */
+/* Applies the result of the negotiation. */
 static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
 {
     int one = 1;
@@ -161,13 +161,13 @@ static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
     c->rx = a->rx;
     c->claim = a->claim;
     c->side_fd = a->side;
-    if (c->side_fd >= 0) /* what is not sent when it closes must not be read from memory later */
+    if (c->side_fd >= 0) /* after close() the kernel must not read unsent data from the memory */
         (void)setsockopt(c->side_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (!a->send_side) {
         (void)hw_fork_guard(c->side_fd);
         return 0;
     }
-    /* Both are needed to send from device memory; where they are refused it is sent by way of the host. */
+    /* Sending from device memory needs both; if they are refused, data is sent through the host. */
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_BINDTODEVICE, c->nic, (socklen_t)strlen(c->nic));
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
     c->side = hw_tcp_new(c->side_fd, c->args.env->knobs, c->args.env->log);
@@ -247,7 +247,7 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
     return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Sends [first, last] are over, by their numbers' lower 32 bits. */
+/* Marks sends [first, last] complete, by the lower 32 bits of their numbers. */
 static void note_over(void *arg, uint32_t first, uint32_t last)
 {
     struct hw_conn *c = arg;
@@ -268,24 +268,24 @@ static int reap_sends(struct hw_conn *c)
 
 static uint64_t get_devmem_released(struct hw_conn *c)
 {
-    (void)reap_sends(c); /* a fault of the connection shows at its next use */
+    (void)reap_sends(c); /* an error of the connection shows at its next use */
     return c->over < c->begun ? c->send[c->over % SENDS].from : c->gone;
 }
 
-/* Some of the piece, out of device memory. */
+/* Sends a part of the piece from device memory. */
 static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece, const struct dm_source *from)
 {
     ssize_t n = -EAGAIN;
     for (int round = 0; round < 2 && n == -EAGAIN; round++) {
         if (c->begun - c->over < SENDS)
             n = dm_send(c->side_fd, from->dmabuf_id, (uint64_t)(piece->ptr - from->base), piece->len, false);
-        int rc = n == -EAGAIN ? reap_sends(c) : 0; /* perhaps for want of completions taken off */
+        int rc = n == -EAGAIN ? reap_sends(c) : 0; /* completions that were not reaped may be the cause */
         if (rc < 0)
             return rc;
     }
     if (n == -EAGAIN)
         return n;
-    if (n < 0) { /* whatever it is, the next connection sends what lies there by way of the host */
+    if (n < 0) { /* whatever the error, the next connection sends this memory through the host */
         dm_source_bad(c->args.env->state, c->nic, from);
         return n;
     }
@@ -294,8 +294,8 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     return n;
 }
 
-/* How many pieces go by way of the host if the first one does: up to the next one that the kernel might send from
- * device memory. */
+/* Returns how many pieces are sent through the host if the first one is: up to the next one that the kernel might send
+ * from device memory. */
 static uint32_t count_for_host(const struct hw_piece *piece, uint32_t n)
 {
     uint32_t k = 1;
@@ -311,7 +311,7 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
         piece++, n--;
     bool device = !piece->space->direct &&
                   dm_source_find(c->args.env->state, c->nic, piece->space, piece->ptr, piece->len, &from);
-    /* Bytes that were staged before the memory was bound are old when the host path next sends this address. */
+    /* Bytes staged before the memory was bound would be stale when the host path sends this address again. */
     int64_t done = device ? hw_tcp_drop_staged(c->side) : 0;
     if (done == 0)
         done = device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, count_for_host(piece, n));
@@ -327,7 +327,7 @@ static int64_t read_heads(struct hw_conn *c, const struct hw_piece *piece, uint3
     return hw_tcp_io.read(c->heads, piece, n);
 }
 
-/* Whole pieces: of one that is not in place yet nothing is counted. */
+/* Counts whole pieces only: nothing of a piece that is not in place yet. */
 static int64_t read_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     int64_t sum = 0;

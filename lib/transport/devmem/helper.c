@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 struct dm_helper {
-    int fd; /* -1: broken, see dm_helper.h on -EPIPE */
+    int fd; /* -1: broken, see helper.h on -EPIPE */
     int timeout_ms;
     uint32_t seq;
 };
 
-/* The conversation is over: what the daemon granted goes back, since it sees the end of the connection. */
+/* Ends the connection: the daemon sees that and revokes its grants. */
 static int fail_helper_conn(struct dm_helper *h, int rc)
 {
-    /* not closed: dm_helper_fd() is in somebody's poll set, where its number must not become another file's */
+    /* not closed: a caller may poll dm_helper_fd(), and its number must not become another file's */
     if (h->fd >= 0)
         shutdown(h->fd, SHUT_RDWR);
     h->timeout_ms = -1;
@@ -67,10 +67,10 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
             return 0;
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
-        if (n < 0 && errno == EBADF) /* the caller's descriptor: nothing was sent */
+        if (n < 0 && errno == EBADF) /* the caller's descriptor is bad: nothing was sent */
             return hw_fail(-EBADF, "descriptor %d, for hawserd, is not open", fd);
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
-            return 0; /* its last word, which says why, may still be there to be read */
+            return 0; /* its last reply, with the reason, may still be readable */
         return fail_helper_conn(
             h, hw_fail(n < 0 ? -errno : -EIO, "sending to hawserd: %s", hw_errno_name(n < 0 ? errno : EIO)));
     }
@@ -78,7 +78,7 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
 
 static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t deadline)
 {
-    uint8_t buf[HW_HELPER_REPLY + 1]; /* one more, so that a longer packet shows */
+    uint8_t buf[HW_HELPER_REPLY + 1]; /* one byte more, to detect longer packets */
     bool reset = false;
     for (;;) {
         int rc = wait_helper_socket(h, POLLIN, deadline);
@@ -87,8 +87,8 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
         ssize_t n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
-        /* Said once, and before what lies in the queue, where the daemon closed without having read our request
-         * (net/unix/af_unix.c, unix_release_sock()): its refusal may be there. */
+        /* The kernel reports this once, before queued data, if the daemon closed without reading the request
+         * (net/unix/af_unix.c, unix_release_sock()): the daemon's refusal may be queued. */
         if (n < 0 && errno == ECONNRESET && !reset) {
             reset = true;
             continue;
@@ -103,7 +103,7 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
     }
 }
 
-/* One request and its answer. The daemon's refusal is the result, with its text. */
+/* Sends one request and receives the reply. A refusal is the result, with the daemon's text. */
 static int call_helper(struct dm_helper *h, struct hw_helper_request *q, int fd, struct hw_helper_reply *r)
 {
     if (h->timeout_ms < 0)
@@ -147,7 +147,7 @@ static int connect_hawserd(const char *path)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return hw_fail(-errno, "a UNIX socket for hawserd: %s", hw_errno_name(errno));
-    /* does not block: with its queue full the daemon is so far behind that EAGAIN is the answer */
+    /* does not block: with a full queue the daemon is so far behind that EAGAIN is the right answer */
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         int err = errno;
         hw_close(&fd);

@@ -21,7 +21,7 @@ static bool to_self(int fd)
 
 struct dm_sys dm_sys = {.recvmsg = recvmsg, .sendmsg = sendmsg, .setsockopt = setsockopt, .to_self = to_self};
 
-/* One control message of the receive. 0, 1: not ours, -EPROTO. */
+/* Parses one control message of a receive. Returns 0; 1: not a devmem message; -EPROTO. */
 static int parse_devmem_cmsg(const struct cmsghdr *c, struct dm_received *out)
 {
     struct dm_dmabuf_cmsg d;
@@ -150,7 +150,7 @@ int dm_reap(int fd, void (*over)(void *arg, uint32_t first, uint32_t last), void
                                                        (c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR)))
                 continue;
             memcpy(&e, CMSG_DATA(c), sizeof(e));
-            /* Documentation/networking/msg_zerocopy.rst: a range of sends, [ee_info, ee_data] */
+            /* Documentation/networking/msg_zerocopy.rst: [ee_info, ee_data] is a range of sends */
             if (e.ee_origin == SO_EE_ORIGIN_ZEROCOPY)
                 over(arg, e.ee_info, e.ee_data);
         }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define WORD       16
-#define HEAD       8 /* of it: what all versions have */
+#define HEAD       8 /* bytes of a message that all versions have in common */
 #define VERSION    2
 #define NO_GPU     0xffff
 #define MAGIC      0x4d445748u /* "HWDM" */
@@ -27,15 +27,15 @@ struct dm_meet {
     uint64_t deadline;
     uint8_t out[3 * WORD], in[WORD];
     unsigned out_len, out_done, in_have;
-    int mine[4], theirs[4]; /* by word: -1 not yet, 0 no, 1 yes */
-    int side;               /* -1: there is none */
-    struct hw_hs *hs;       /* client: on it, until it is up */
+    int mine[4], theirs[4]; /* by message: -1 not yet, 0 no, 1 yes */
+    int side;               /* descriptor of the second connection; -1: none */
+    struct hw_hs *hs;       /* client: handshake on the second connection, until that is up */
     bool side_up, side_lost;
     struct dm_claim *claim;
     struct dm_rx *rx;
     const struct dm_pool *pool;
     uint32_t dmabuf_id;
-    char why[HW_ERR_TEXT]; /* we do not receive into device memory */
+    char why[HW_ERR_TEXT]; /* reason why this side does not receive into device memory */
     uint32_t probe_out, probe_in, probe_device;
     bool probe_plain, probe_wrong;
 };
@@ -69,7 +69,7 @@ void dm_meet_free(struct dm_meet *m)
     free(m);
 }
 
-/* ---- words -------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------- */
 
 static void queue_meet_message(struct dm_meet *m, int word, bool yes)
 {
@@ -87,7 +87,7 @@ static void queue_meet_message(struct dm_meet *m, int word, bool yes)
     m->out_len += WORD;
 }
 
-/* Why this end receives by way of the host. */
+/* Records why this end receives through the host. */
 static void set_fallback_reason(struct dm_meet *m, const char *why)
 {
     if (*m->why)
@@ -117,7 +117,7 @@ static int said_gpu(const uint8_t *at)
     return gpu == NO_GPU ? -1 : gpu;
 }
 
-/* The next word of the peer's, if it is there: 1, 0, or -errno. */
+/* Receives the peer's next message: 1, 0 if there is none yet, or -errno. */
 static int receive_meet_message(struct dm_meet *m)
 {
     int next = OFFER;
@@ -142,7 +142,7 @@ static int receive_meet_message(struct dm_meet *m)
     }
     if (m->in[4] != next || m->in[5] > 1)
         return hw_fail(-EPROTO, "agreeing on devmem: word %u (%u) where %d was to come", m->in[4], m->in[5], next);
-    if (next == OFFER && !m->a.client) { /* which GPUs it is for the client says */
+    if (next == OFFER && !m->a.client) { /* the client decides for which GPUs the connection is */
         m->a.gpu = said_gpu(m->in + 10);
         m->a.peer_gpu = said_gpu(m->in + 8);
     }
@@ -170,7 +170,7 @@ static int side_watch(struct dm_meet *m)
 
 void dm_meet_side(struct dm_meet *m, int fd)
 {
-    if (m->side >= 0 || m->side_lost) { /* one is enough */
+    if (m->side >= 0 || m->side_lost) { /* only one is needed */
         hw_close(&fd);
         return;
     }
@@ -199,13 +199,13 @@ static int dial_side(struct dm_meet *m)
     return side_watch(m);
 }
 
-/* Has it come? The client makes it. */
+/* Checks whether the second connection is up. The client makes it. */
 static void side_step(struct dm_meet *m)
 {
     if (m->side_up || m->side_lost)
         return;
     if (!m->a.client) {
-        if (m->theirs[READY] >= 0) /* the client says that word once it has it, or knows that it will not */
+        if (m->theirs[READY] >= 0) /* the client sends READY once it has the connection or has given up */
             side_lost(m, "the peer could not make the second connection");
         return;
     }
@@ -222,7 +222,8 @@ static void side_step(struct dm_meet *m)
 
 /* ---- steering, and the probe ---------------------------------------------------------------------------- */
 
-/* To how much the kernel lets a receive buffer grow by itself: the last of the three numbers of net.ipv4.tcp_rmem. */
+/* Returns how far the kernel lets a receive buffer grow by itself: the last of the three numbers of
+ * net.ipv4.tcp_rmem. */
 static uint64_t autotuned_most(void)
 {
     char text[96] = "";
@@ -235,16 +236,17 @@ static uint64_t autotuned_most(void)
 }
 
 /*
- * What waits in the sockets of all who share the pool must leave pages free: a pool whose pages are all taken by what
- * came out of order, with no page for what is missing, never recovers. A buffer is bounded in pages, as the kernel
- * counts pieces by the page; where autotuning could take half the pool, its place is taken by a fixed bound. (The
- * window clamp alone does not do: autotuning undoes it.)
+ * Bounds the receive buffer. The data waiting in the sockets of all connections that share the pool must leave pages
+ * free: a pool whose pages all hold out-of-order data, with no page for the missing data, never recovers. The bound is
+ * in pages, because the kernel accounts a piece as a page. If autotuning could take half the pool, a fixed buffer size
+ * replaces it. (The window clamp alone is not enough: autotuning undoes it.)
  */
 static void bound_buffer(const struct dm_meet *m)
 {
     uint64_t sharers = HW_MAX((uint64_t)dm_claim_sharers(m->claim), hw_knob_channels(m->a.env->knobs));
     uint64_t share = m->pool->buf.size / 2 / sharers;
-    int half = (int)HW_MIN(HW_MAX(share / 2, (uint64_t)BUFFER_MIN), (uint64_t)INT_MAX / 2); /* the kernel doubles it */
+    /* the kernel doubles the value */
+    int half = (int)HW_MIN(HW_MAX(share / 2, (uint64_t)BUFFER_MIN), (uint64_t)INT_MAX / 2);
     if (autotuned_most() > share)
         (void)setsockopt(m->side, SOL_SOCKET, SO_RCVBUF, &half, sizeof(half));
 }
@@ -263,7 +265,7 @@ static int claim_landing(struct dm_meet *m)
     return dm_rx_new(m->side, m->pool, m->dmabuf_id, &m->rx);
 }
 
-/* Asks for steering. 1 stands, 0 it cannot be (why says why), -EAGAIN. */
+/* Requests steering. Returns 1: steered; 0: impossible (why has the reason); -EAGAIN. */
 static int request_steering(struct dm_meet *m)
 {
     int rc = claim_landing(m);
@@ -338,7 +340,7 @@ static int probe_receive(struct dm_meet *m)
     return 0;
 }
 
-/* The whole probe is here: what of it? */
+/* Judges the complete probe. */
 static bool probe_good(struct dm_meet *m)
 {
     if (m->probe_wrong)
@@ -357,7 +359,7 @@ static bool probe_good(struct dm_meet *m)
 
 /* ---- all of it -------------------------------------------------------------------------------------------- */
 
-/* One round: everything that can be said by now. */
+/* Runs one round: sends every message that can be decided by now. */
 static int round_of(struct dm_meet *m)
 {
     int rc = 0;

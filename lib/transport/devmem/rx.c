@@ -8,25 +8,25 @@
 #include <string.h>
 #include <time.h>
 
-#define SCRATCH    (256u << 10) /* of one recvmsg: all of it may be ordinary data after all */
-#define HELD       8192u        /* pages taken and not given back */
-#define GIVE_BACK  64u          /* together, while more is coming */
-#define DEPTH      64u          /* gathers under way */
-#define DISCARD_MS 500          /* for gathers under way */
+#define SCRATCH    (256u << 10) /* bytes of one recvmsg(): all of them may be ordinary data */
+#define HELD       8192u        /* most pages taken and not returned */
+#define GIVE_BACK  64u          /* pages returned together while more data arrives */
+#define DEPTH      64u          /* gathers in flight */
+#define DISCARD_MS 500          /* limit for gathers in flight */
 
 struct held {
     uint32_t token;
-    uint64_t batch; /* of the gather that reads it */
+    uint64_t batch; /* number of the gather that reads it */
 };
 
 struct dm_rx {
     int fd;
     const struct dm_pool *pool;
     uint32_t dmabuf_id;
-    uint8_t *scratch; /* SCRATCH for ordinary data, and as much for copies between GPUs */
+    uint8_t *scratch; /* SCRATCH bytes for ordinary data, and as many for copies between GPUs */
     struct dm_received r;
 
-    /* What was posted for. */
+    /* The posted receive. */
     const struct hw_space *space;
     uint8_t *to;
     uint32_t len, have;
@@ -89,7 +89,7 @@ static int fail_rx_device(const char *doing)
     return hw_fail(-ENXIO, "%s: %s", doing, text);
 }
 
-/* Pages that nobody reads any more go back. */
+/* Returns pages that no gather reads any more. */
 static int return_rx_pages(struct dm_rx *rx, unsigned at_least)
 {
     uint32_t tokens[GIVE_BACK * 4];
@@ -116,7 +116,7 @@ static int poll_rx_gather(struct dm_rx *rx)
     return hw_gather_done(rx->gather, &rx->over) ? fail_rx_device("gathering") : 0;
 }
 
-/* Starts the gather of what waits. 0, -EBUSY, -ENXIO. */
+/* Starts the gather of the waiting fragments. 0, -EBUSY, -ENXIO. */
 static int start_rx_gather(struct dm_rx *rx)
 {
     const struct hw_gather_bufs b = {
@@ -129,7 +129,7 @@ static int start_rx_gather(struct dm_rx *rx)
         if (rc)
             return fail_rx_device("gathering");
         rx->started++;
-        /* the fragments that wait are the last ones held */
+        /* the waiting fragments are the last pages held */
         uint64_t first = rx->head - (rx->nwait - rx->started_of);
         for (size_t i = 0; i < taken; i++)
             rx->held[(first + i) % HELD].batch = rx->started;
@@ -139,7 +139,7 @@ static int start_rx_gather(struct dm_rx *rx)
     return poll_rx_gather(rx);
 }
 
-/* By the CPU or the driver, at once. */
+/* Copies a piece synchronously, by CPU or driver. */
 static int copy_rx_piece(struct dm_rx *rx, const struct hw_space *from_space, const uint8_t *from, uint32_t len)
 {
     uint8_t *to = rx->to + rx->have;
@@ -210,7 +210,7 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
         if (n == -EAGAIN) {
             if ((rc = poll_rx_gather(rx)) || (rc = return_rx_pages(rx, 1)))
                 return rc;
-            return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* what is held may be what the sender waits for */
+            return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* the sender may be waiting for the pages held here */
         }
         if (n < 0)
             return (int)n;
@@ -223,7 +223,7 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
 int dm_rx_discard(struct dm_rx *rx)
 {
     uint64_t until = hw_now() + DISCARD_MS * HW_MS;
-    for (; rx->nwait > rx->started_of; rx->nwait--) /* they are read by nobody */
+    for (; rx->nwait > rx->started_of; rx->nwait--) /* no gather reads these pages */
         rx->held[(rx->head - (rx->nwait - rx->started_of)) % HELD].batch = 0;
     rx->nwait = rx->started_of = 0;
     while (poll_rx_gather(rx) == 0 && rx->over < rx->started && hw_now() < until)

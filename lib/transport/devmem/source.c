@@ -2,13 +2,13 @@
 /* The application's own memory, bound to NICs for sending. */
 #include "transport/devmem/ctx.h"
 
-/* The kernel keeps 72 bytes for each page that is bound for sending (net_devmem_bind_dmabuf(), net/core/devmem.c): of a
- * framework's allocation of many GB only the part that is sent is bound. The first range of an allocation has WINDOW
- * bytes at most, each further one twice as many as the one before. */
+/* The kernel keeps 72 bytes for each page that is bound for sending (net_devmem_bind_dmabuf(), net/core/devmem.c), so
+ * only the used part of a framework's allocation of many GB is bound. The first range of an allocation has at most
+ * WINDOW bytes, each further one twice as many as the one before. */
 #define WINDOW      ((size_t)64 << 20)
 #define WINDOWS_MAX 16u
 
-/* Memory that is bound, and not the application's any more, is not free before it is let go. */
+/* Releases bindings of memory that the application has freed; the memory is not really free before. */
 static void sources_sweep(struct dm_ctx *x)
 {
     for (unsigned i = 0; i < DM_SOURCES; i++) {
@@ -25,7 +25,7 @@ static void sources_sweep(struct dm_ctx *x)
     }
 }
 
-/* Binds what is wanted for sending, one by one. */
+/* Binds the wanted ranges, one by one. */
 void dm_sources_run(struct dm_ctx *x)
 {
     sources_sweep(x);
@@ -53,7 +53,7 @@ void dm_sources_run(struct dm_ctx *x)
                    "%s: what lies in %s memory is sent by way of the host: %s", n->name, space->name, hw_error());
         pthread_mutex_lock(&x->mu);
         n->no_sending |= rc == -EOPNOTSUPP;
-        if (s->state == WANTED) { /* and not thrown away with hawserd */
+        if (s->state == WANTED) { /* not dropped meanwhile with the loss of hawserd */
             s->state = rc ? BAD : BOUND;
             if (rc == 0) {
                 s->binding = bound.id;
@@ -92,7 +92,7 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
             found = settled = true;
             *out = t->is;
         } else if (t->is.size == 0 || t->state == LEAVING || is_in_source_range(t, ptr, len)) {
-            settled = true; /* wanted or leaving: soon; bad: never */
+            settled = true; /* WANTED or leaving: soon; BAD: never */
         } else {
             ranges++;
         }
@@ -106,7 +106,7 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
                                       .len = len,
                                       .window = WINDOW << HW_MIN(ranges, WINDOWS_MAX)};
         uint64_t now = hw_now();
-        if (room || now - x->swept > 1000 * HW_MS) { /* none is free: perhaps after a sweep */
+        if (room || now - x->swept > 1000 * HW_MS) { /* no slot is free: a sweep may free one */
             x->swept = now;
             x->sources_wanted = wake = true;
         }

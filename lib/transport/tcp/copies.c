@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define STALL_NS (2 * HW_MS)  /* a copy that takes longer is not worth spinning for */
-#define NAP_NS   (20 * 1000l) /* the sleep between looks from then on */
+#define STALL_NS (2 * HW_MS)  /* spinning does not pay for a copy that takes longer */
+#define NAP_NS   (20 * 1000l) /* sleep between checks after that */
 
 /* ---- one queue ---------------------------------------------------------------------------------- */
 
-/* Sleeping pays only for a device that is stuck: a copy takes some 20 us. One that is, is named, once. */
+/* Sleeps only if a device is stuck, because a copy takes about 20 us. Logs a stuck device once. */
 static int not_yet(const struct hw_copies *c, struct hw_copy_queue *q)
 {
     uint64_t now = hw_now();
@@ -56,7 +56,7 @@ int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t nu
 int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, const void *from, size_t len)
 {
     int rc = q->space->ops->copy(q->q, to, from, len);
-    if (rc == -EAGAIN) { /* HW_COPIES_DEPTH are under way */
+    if (rc == -EAGAIN) { /* HW_COPIES_DEPTH copies are in flight */
         rc = hw_copy_test(c, q, q->over + 1);
         if (rc)
             return rc;
@@ -68,7 +68,7 @@ int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, 
     return 0;
 }
 
-/* All copies of a queue over? Failed counts: nothing is copied any more. */
+/* Returns true if all copies of a queue are complete, or failed. */
 static bool is_queue_idle(struct hw_copy_queue *q)
 {
     return q->over >= q->started || q->space->ops->done(q->q, &q->over) || q->over >= q->started;
@@ -135,7 +135,7 @@ static void free_way(struct hw_copy_way *w)
 
 /* ---- both ------------------------------------------------------------------------------------------- */
 
-/* Those whose device was stuck when their connection ended. They are freed once it no longer is. */
+/* Copies whose device was stuck when their connection ended. They are freed once the device answers. */
 static pthread_mutex_t left_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_copies *left;
 
@@ -182,7 +182,7 @@ struct hw_copies *hw_copies_new(const struct hw_knobs *k, const struct hw_logger
     return c;
 }
 
-/* Waits for all copies of a direction. */
+/* Waits for all copies of a direction; returns the first queue that does not finish in time. */
 static const struct hw_copy_queue *find_stuck(const struct hw_copies *c, const struct hw_copy_way *w)
 {
     struct hw_copy_queue *q = w->queues;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bootstrap handshake (wire.h) as a state machine on a non-blocking socket. All its state is one fixed struct: a
- * server spends nothing else on a connection until the client has proved the key. */
+/* The bootstrap handshake (wire.h) as a state machine on a nonblocking socket. Its whole state is one fixed struct: a
+ * server allocates nothing else for a connection before the client has proved the key. */
 #include "transport/tcp/sock.h"
 
 #include <string.h>
@@ -39,27 +39,28 @@ void hw_hs_server(struct hw_hs *hs, bool keyed,
     enter_stage(hs, S_HELLO, HW_HELLO_SIZE);
 }
 
-/* The messages are so small that a fresh connection's send buffer takes each whole. */
+/* Sends a message, which is small enough for the empty send buffer of a new connection. */
 static int send_bytes(int fd, const void *p, size_t n)
 {
     ssize_t r;
     do {
         r = send(fd, p, n, MSG_NOSIGNAL);
     } while (r < 0 && errno == EINTR);
-    if (r < 0) /* -EAGAIN would say "wait" to callers */
+    if (r < 0) /* not -EAGAIN, which tells callers to wait */
         return hw_fail(errno == EAGAIN ? -ENOBUFS : -errno, "sending a bootstrap message: %s", strerror(errno));
     if ((size_t)r != n)
         return hw_fail(-EIO, "a bootstrap message did not fit into an empty send buffer");
     return 0;
 }
 
-/* Reads towards hs->want. 0 when all is there. Never reads past it: what follows belongs to the connection's user. */
+/* Reads until hs->want bytes are there, and returns 0 then. Never reads past that: the following bytes belong to the
+ * connection's user. */
 static int receive_bytes(struct hw_hs *hs, int fd)
 {
     while (hs->have < hs->want) {
         ssize_t r = recv(fd, hs->in + hs->have, hs->want - hs->have, MSG_DONTWAIT);
         if ((r == 0 || (r < 0 && errno == ECONNRESET)) && hs->stage == S_PROOF &&
-            hs->have == 0) /* it checks our proof first, and leaves without a word */
+            hs->have == 0) /* the client checks our proof first, and closes without a message if it is wrong */
             return hw_fail(-EACCES, "the client left instead of proving the job key: it probably holds another one");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
@@ -78,7 +79,7 @@ static int receive_bytes(struct hw_hs *hs, int fd)
         if (hs->stage == S_HELLO && hs->have >= 4) {
             int rc = hw_hello_sniff(hs->in, hs->have);
             if (rc)
-                return rc; /* strays are sent away by their first four bytes */
+                return rc; /* the first four bytes identify clients that do not speak hawser */
         }
     }
     return 0;

@@ -10,10 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIPE_SIZE (1 << 20) /* /proc/sys/fs/pipe-max-size by default */
-#define PIPE_LEAST                                                                                          \
-    (256 << 10) /* a smaller one, where the user's quota (pipe-user-pages-soft) is used up, costs more than \
-                   a copy */
+#define PIPE_SIZE (1 << 20) /* the default of /proc/sys/fs/pipe-max-size */
+#define PIPE_LEAST \
+    (256 << 10) /* with a smaller pipe, which the kernel gives a user above pipe-user-pages-soft, a copy is cheaper */
 
 void hw_refer_init(struct hw_refer *r)
 {
@@ -56,7 +55,7 @@ int64_t hw_refer_fill(struct hw_refer *r, const struct iovec *iov, size_t n)
     }
     if (done < 0 && errno == EAGAIN)
         return -EAGAIN;
-    r->off = true; /* a device mapping, say */
+    r->off = true; /* memory that cannot be referenced: a device mapping, for example */
     return 0;
 }
 
@@ -77,8 +76,8 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
 }
 
 /* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process,
- * also where the call has moved some bytes before it met that. Our own threads block SIGPIPE for good; in a caller's
- * thread it is blocked for the moment, and the one we caused is taken back. */
+ * even if the call moved some bytes before the reset. The library's own threads block SIGPIPE always; in a caller's
+ * thread block it for the duration and discard the signal that the call caused. */
 int64_t hw_refer_drain(struct hw_refer *r, int fd, bool more)
 {
     if (hw_own_thread)

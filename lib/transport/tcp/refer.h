@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sending by reference: memory goes into a pipe by vmsplice(2), and from there to a socket by splice(2), uncopied. The
- * kernel reads it until TCP has the acknowledgement, and no call tells when that is; so whoever cannot trust the peer
- * not to acknowledge, or to confirm, what it has not read must not send this way.
+ * Sending by reference: vmsplice(2) puts memory into a pipe and splice(2) moves it to a socket, without a copy. The
+ * kernel reads the memory until TCP has the acknowledgement, and no call reports that moment. So do not send this way
+ * unless the peer is trusted not to acknowledge, or confirm, data that it has not read.
  */
 #ifndef HW_TCP_REFER_H
 #define HW_TCP_REFER_H
@@ -16,16 +16,16 @@
 struct hw_refer {
     int pipe[2];
     uint32_t held; /* bytes in the pipe */
-    bool off;      /* it does not work here: copy */
+    bool off;      /* does not work here: copy */
 };
 
 void hw_refer_init(struct hw_refer *r);
 void hw_refer_free(struct hw_refer *r);
-/* Puts memory into the pipe. Bytes, -EAGAIN; 0: copy it, now and from here on (r->off) - there is no descriptor, no
- * room for a large pipe, or the memory cannot be referred to. */
+/* Puts memory into the pipe. Returns bytes, or -EAGAIN; 0: copy it, now and from now on (r->off), because there is no
+ * descriptor, no large pipe, or the memory cannot be referenced. */
 int64_t hw_refer_fill(struct hw_refer *r, const struct iovec *iov, size_t n);
-/* From the pipe to the socket fd. more: other bytes follow at once. Bytes, -EAGAIN, or why sending failed. No signal is
- * raised. */
+/* Moves bytes from the pipe to the socket fd. more: further bytes follow at once. Returns bytes, -EAGAIN, or the send
+ * error. Raises no signal. */
 int64_t hw_refer_drain(struct hw_refer *r, int fd, bool more);
 
 #endif

@@ -3,30 +3,30 @@
 
 #include "net/congestion.h"
 
-#include <linux/tcp.h> /* struct tcp_info with tcpi_last_ack_recv; glibc's copy is older */
+#include <linux/tcp.h> /* has tcpi_last_ack_recv in struct tcp_info; glibc's copy is older */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define NEAR_RTO_US 100000 /* the kernel sends again after this at the earliest, on connections within a site */
+#define NEAR_RTO_US 100000 /* earliest retransmission by the kernel on connections within a site */
 
 #ifndef TCP_RTO_MIN_US /* Linux 6.15, include/uapi/linux/tcp.h */
 #define TCP_RTO_MIN_US 45
 #endif
 
-/* An acknowledgement usually comes within so many round trips, and no later than a receiver puts one off that it could
- * send with data (TCP_ATO_MIN of Linux's include/net/tcp.h). */
+/* An acknowledgement usually arrives within this many round trips, and at the latest after the time for which a
+ * receiver delays one to send it with data (TCP_ATO_MIN in Linux's include/net/tcp.h). */
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
-#define LOOK_MS   100u /* a connection that was not looked at for longer is taken for one that was acknowledged now */
-/* Without an acknowledgement, and after a retransmission in vain, which comes after 100: dead where the peer is heard
- * elsewhere. */
+#define LOOK_MS   100u /* a connection that was not checked for longer counts as acknowledged now */
+/* Time without an acknowledgement after which a connection is dead if the peer answers on other connections, provided
+ * that a retransmission, which comes after 100 ms, was not answered either. */
 #define ALONE_MS 130u
 
 static void set_int(int fd, int level, int name, int value)
 {
-    /* Tuning only: a kernel that lacks an option still moves bytes. */
+    /* Tuning only: without the option the connection still works. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -44,7 +44,7 @@ void hw_sock_tune(int fd, const struct hw_knobs *k)
 void hw_sock_settled(int fd, const struct hw_knobs *k)
 {
     bool near = hw_path_is_near(fd);
-    if (near) /* within a site nobody puts an acknowledgement off for the 200 ms that Linux waits by default */
+    if (near) /* within a site no receiver delays an acknowledgement for the 200 ms that Linux waits by default */
         set_int(fd, IPPROTO_TCP, TCP_RTO_MIN_US, NEAR_RTO_US);
     hw_congestion_settle(fd, near, k);
 }
@@ -73,7 +73,7 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
     hw_congestion_choose(fd, k);
     int rc;
     if (nic) {
-        /* Without privilege: allowed since Linux 5.7 on a socket that is not bound yet; refusal is no error. */
+        /* Allowed without privilege since Linux 5.7 on a socket that is not bound yet; failure is no error. */
         if (!nic->loopback)
             (void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic->name, (socklen_t)strlen(nic->name));
         union hw_addr from = nic->addr;
@@ -114,7 +114,7 @@ int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k)
     return fd;
 }
 
-/* Asking costs less than setting, which takes the socket's lock. */
+/* Reads before it sets: setting takes the socket's lock. */
 static void want_user_timeout(int fd, uint64_t ms)
 {
     int have = -1;
@@ -123,11 +123,11 @@ static void want_user_timeout(int fd, uint64_t ms)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)ms);
 }
 
-/* For how long the peer's TCP has acknowledged nothing new of what is under way, ms. */
+/* Returns for how many ms the peer's TCP has acknowledged nothing new of the data in flight. */
 static uint64_t watch_acks(struct hw_sock_watch *w, const struct tcp_info *ti)
 {
     uint64_t acked = ti->tcpi_bytes_acked + ti->tcpi_delivered, now = hw_now();
-    bool late = now - w->looked > LOOK_MS * HW_MS; /* nothing was under way, or this side had no CPU itself */
+    bool late = now - w->looked > LOOK_MS * HW_MS; /* nothing was in flight, or this thread got no CPU time */
     if (acked != w->acked || ti->tcpi_unacked == 0 || late)
         w->since = now;
     w->acked = acked;
@@ -158,10 +158,10 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     if (!read_tcp_info(fd, &ti, w))
         return 0;
     w->path = ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
-    /* Bytes wait and none is outstanding: the receiver takes nothing in (its window is closed), stopped perhaps, or
-     * this side's own queue drops all; and the kernel probes. TCP_USER_TIMEOUT would end such a connection although
-     * every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended for the while; probes that go
-     * unanswered count here: tcpi_probes is those since the last answer. */
+    /* Bytes wait and none is in flight: the receiver's window is closed (the receiver may be stopped), or this side's
+     * own queue drops everything; the kernel sends probes. TCP_USER_TIMEOUT would end such a connection although every
+     * probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so suspend it. Unanswered probes count here:
+     * tcpi_probes is their number since the last answer. */
     bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
     want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
     uint64_t usual = HW_MAX(ACK_MS, ACK_TRIPS * (uint64_t)ti.tcpi_rtt / 1000);
@@ -169,7 +169,7 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     if (closed)
         quiet = ti.tcpi_probes ? ti.tcpi_last_ack_recv : 0;
     uint64_t alone = HW_MIN(alone_ms, quiet);
-    /* the kernel has sent something again, or probed, and had no answer */
+    /* the kernel has retransmitted or probed without an answer */
     bool in_vain = closed ? ti.tcpi_probes > 1 : ti.tcpi_retransmits > 0;
     bool dead = quiet > stall_ms || (alone > HW_MAX(ALONE_MS, usual) && ti.tcpi_last_data_sent > usual / 2);
     if (in_vain && dead && closed)

@@ -8,27 +8,27 @@
 
 #define PAGE       4096u
 #define ALIGN      64u             /* of parts */
-#define PARTS      HW_COPIES_DEPTH /* of a ring */
+#define PARTS      HW_COPIES_DEPTH /* parts of a ring */
 #define PART_LEAST (64u << 10)
-#define PART_SHARE 16u /* a part is at most so much of the ring */
+#define PART_SHARE 16u /* a part is at most this share of the ring */
 
-/* Some bytes in the ring that one copy moves. */
+/* Bytes of the ring that one copy moves. */
 struct part {
     struct hw_copy_queue *queue;
     uint64_t ticket;
-    const uint8_t *from; /* out: the address that the part's first byte was copied from */
-    uint64_t at;         /* of the ring's bytes since the beginning */
+    const uint8_t *from; /* out: source address of the part's first byte */
+    uint64_t at;         /* position in bytes since the beginning */
     uint32_t len;
 };
 
-/* One direction: the parts in its memory, oldest first. */
+/* One direction: the parts in its ring, oldest first. */
 struct way {
     struct hw_copy_way *copies;
     uint64_t head, tail; /* in bytes since the beginning; tail <= head <= tail + size */
     struct part part[PARTS];
-    uint64_t first, next; /* parts, by number; part n is at n % PARTS */
-    uint64_t bytes;       /* of the parts, without `taken` */
-    uint32_t taken;       /* of the first part */
+    uint64_t first, next; /* part numbers; part n is part[n % PARTS] */
+    uint64_t bytes;       /* bytes of all parts, without `taken` */
+    uint32_t taken;       /* bytes of the first part that were taken */
 };
 
 struct hw_staging {
@@ -37,10 +37,10 @@ struct hw_staging {
     size_t size; /* of each ring */
     struct way out, in;
     /* in: */
-    struct part filling; /* bytes from the socket that are not being copied yet .. */
-    uint8_t *to;         /* .. where they belong .. */
-    uint32_t room;       /* .. and how many there may be; 0: no part is begun */
-    uint64_t placed;     /* bytes whose copy is over, and that the caller was not told of */
+    struct part filling; /* bytes from the socket whose copy has not started */
+    uint8_t *to;         /* their destination */
+    uint32_t room;       /* most bytes of that part; 0: no part is begun */
+    uint64_t placed;     /* bytes whose copy is complete and that were not reported to the caller */
 };
 
 static uint64_t round_up(uint64_t n, uint64_t to)
@@ -80,14 +80,15 @@ void hw_staging_free(struct hw_staging *s)
 
 /* ---- rings ---------------------------------------------------------------------------------------- */
 
-/* Bytes that the next part may have; *at: where it begins. 0: none now. */
+/* Returns how many bytes the next part may have, and in *at its position; 0: none now. */
 static uint32_t find_room(const struct hw_staging *s, const struct way *w, uint64_t *at)
 {
     uint64_t space = s->size - (w->head - w->tail), to_end = s->size - w->head % s->size;
     *at = w->head;
     if (w->next - w->first == PARTS)
         return 0;
-    if (to_end < get_part_most(s) && to_end < space) { /* too little is left behind the head: from the beginning */
+    /* too little is left before the end of the ring: start over at the beginning */
+    if (to_end < get_part_most(s) && to_end < space) {
         *at += to_end;
         space -= to_end;
     } else {
@@ -101,7 +102,7 @@ static uint8_t *get_host(const struct hw_staging *s, const struct way *w, const 
     return w->copies->base + p->at % s->size;
 }
 
-/* Later, or at once. */
+/* Returns true if the device copies the part asynchronously. */
 static bool copies_later(const struct way *w, const struct part *p)
 {
     return w->copies->pinned_by && p->queue->q;
@@ -114,7 +115,7 @@ static int start_part_copy(struct hw_staging *s, const struct way *w, const stru
     return w == &s->in ? hw_store(p->queue->space, to, from, p->len) : hw_load(p->queue->space, to, from, p->len);
 }
 
-/* Starts the copy of a part, and appends it. */
+/* Starts the copy of a part and appends the part. */
 static int append_part(struct hw_staging *s, struct way *w, const struct part *p, void *to, const void *from)
 {
     int rc = start_part_copy(s, w, p, to, from);
@@ -136,7 +137,7 @@ static void drop_first_part(struct way *w)
     w->taken = 0;
 }
 
-/* Where nothing can be pinned, or the space has no queue, each copy is done at once. */
+/* If memory cannot be pinned or the space has no queue, each copy is synchronous. */
 static int prepare_copies(const struct hw_staging *s, const struct way *w, const struct hw_space *space,
                           struct hw_copy_queue **q)
 {
@@ -150,7 +151,7 @@ static int prepare_copies(const struct hw_staging *s, const struct way *w, const
 
 /* ---- out -------------------------------------------------------------------------------------------- */
 
-/* Copies len bytes at `from` in as many parts as it takes. -EBUSY: all that there is room for. */
+/* Copies len bytes at `from` in as many parts as needed. -EBUSY: the ring is full. */
 static int stage_bytes(struct hw_staging *s, const struct hw_space *space, const uint8_t *from, uint64_t len)
 {
     struct way *w = &s->out;
@@ -168,7 +169,7 @@ static int stage_bytes(struct hw_staging *s, const struct hw_space *space, const
     return rc;
 }
 
-/* True if the ring has the first bytes of these pieces, or nothing. */
+/* Returns true if the ring starts with the first bytes of these pieces, or is empty. */
 static bool is_staged(const struct way *w, const struct hw_piece *piece, uint32_t n)
 {
     while (n && piece->space->direct)
@@ -178,19 +179,19 @@ static bool is_staged(const struct way *w, const struct hw_piece *piece, uint32_
 
 int hw_staging_ahead(struct hw_staging *s, const struct hw_piece *piece, uint32_t n)
 {
-    if (!is_staged(&s->out, piece, n)) { /* they went by another way */
+    if (!is_staged(&s->out, piece, n)) { /* the pieces in the ring were sent another way */
         int rc = hw_staging_settle(s);
         if (rc < 0)
             return rc;
     }
-    uint64_t done = s->out.bytes; /* of the pieces, those that are in the ring */
+    uint64_t done = s->out.bytes; /* bytes of the pieces that are already in the ring */
     for (bool first = true; n; piece++, n--, first = false) {
         if (piece->space->direct)
             continue;
         uint64_t skip = HW_MIN(done, piece->len);
         done -= skip;
         int rc = skip < piece->len ? stage_bytes(s, piece->space, piece->ptr + skip, piece->len - skip) : 0;
-        if (rc < 0) /* a later piece may be of a device that fails: it does once it is the first */
+        if (rc < 0) /* a later piece may be on a failing device: report that when it is the first */
             return rc == -EBUSY || !first || skip ? 0 : rc;
     }
     return 0;
@@ -242,8 +243,8 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
 
 /* ---- in --------------------------------------------------------------------------------------------- */
 
-/* Starts the copy of the bytes that the socket has put into the part. Where that fails they stay: the socket has them
- * no more. */
+/* Starts the copy of the bytes that the socket has put into the part. On failure the bytes stay in the part, because
+ * the socket no longer has them. */
 static int copy_filled(struct hw_staging *s)
 {
     int rc = s->filling.len ? append_part(s, &s->in, &s->filling, s->to, get_host(s, &s->in, &s->filling)) : 0;
@@ -252,7 +253,7 @@ static int copy_filled(struct hw_staging *s)
     return rc;
 }
 
-/* Begins a part for the bytes that come next. */
+/* Begins a part for the next bytes. */
 static int begin_part(struct hw_staging *s, const struct hw_piece *piece, uint32_t n)
 {
     uint64_t have = s->placed + s->in.bytes;
@@ -315,7 +316,7 @@ void hw_staging_in_drop(struct hw_staging *s)
     s->room = s->filling.len = 0;
 }
 
-/* The oldest part, once it is copied. */
+/* Waits for the oldest part's copy. */
 static int wait_for_part(struct hw_staging *s, const struct part *p)
 {
     uint64_t until = hw_now() + HW_COPIES_WAIT_MS * HW_MS;

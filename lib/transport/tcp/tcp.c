@@ -19,23 +19,23 @@
 #define IOVECS          64
 #define LEAST_WINDOW    (2ull << 20)
 #define PATHS_IN_FLIGHT 4 /* the receiver confirms later than TCP acknowledges */
-#define STAGED_READS    8 /* of one connection in a row, into the ring of its stage */
+#define STAGED_READS    8 /* consecutive reads of one connection into its staging ring */
 
 struct hw_conn {
     int fd;
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
-    struct hw_rail *rail; /* NULL: it belongs to none yet */
+    struct hw_rail *rail; /* NULL: not on a rail yet */
     struct hw_source source;
-    bool drained, full; /* there is nothing to read, no room to write, until an event says so */
-    bool ends;          /* the peer has closed its side, or TCP has failed: reading finds out */
+    bool drained, full; /* nothing to read, no room to write, until an event */
+    bool ends;          /* the peer has closed its side or TCP has failed: the next read reports which */
     struct hw_refer refer;
     struct hw_sock_watch watch;
-    struct hw_tp_counts *counts; /* NULL: nobody counts */
+    struct hw_tp_counts *counts; /* NULL: not counted */
     uint64_t again_told;         /* of watch.again */
-    uint64_t sent, referred;     /* bytes so far; the last that went by reference */
-    struct hw_staging *stage;    /* for memory that the CPU cannot use; made at its first use */
-    uint8_t *back;               /* bytes [back_at, back_end) are to be read once more; made at its first use */
+    uint64_t sent, referred;     /* bytes so far; end of the last bytes sent by reference */
+    struct hw_staging *stage;    /* for memory that the CPU cannot use; allocated at the first use */
+    uint8_t *back;               /* bytes [back_at, back_end) will be read again; allocated at the first use */
     uint32_t back_at, back_end;
 };
 
@@ -60,7 +60,7 @@ void hw_tcp_count(struct hw_conn *c, struct hw_tp_counts *counts)
     c->counts = counts;
 }
 
-/* Passes on what hw_sock_look() saw. */
+/* Adds the values of hw_sock_look() to the counts. */
 static void count_path(struct hw_conn *c)
 {
     if (!c->counts)
@@ -106,7 +106,7 @@ static int attach_socket(struct hw_conn *c, struct hw_rail *r)
     return hw_driver_watch(get_driver(r), c->fd, &c->source);
 }
 
-/* True if the peer's TCP has not acknowledged all memory that was sent by reference. */
+/* Returns true if the peer's TCP has not acknowledged all memory that was sent by reference. */
 static bool is_memory_in_flight(const struct hw_conn *c)
 {
     int left = 0;
@@ -120,7 +120,7 @@ static void close_socket(struct hw_conn *c)
         hw_sock_look(c->fd, &c->watch);
         count_path(c);
     }
-    if (is_memory_in_flight(c)) /* which is about to be its owner's again: the kernel is not to send it later */
+    if (is_memory_in_flight(c)) /* the owner is about to reuse that memory: the kernel must not send it later */
         hw_sock_reset_at_close(c->fd);
     hw_fork_close(&c->fd);
     hw_refer_free(&c->refer);
@@ -133,20 +133,20 @@ static int64_t explain_error(const char *what)
 {
     int error = errno;
     if (error == ENOBUFS || error == ENOMEM)
-        return -EBUSY; /* the kernel lacks memory, and no event says when it has some */
+        return -EBUSY; /* the kernel lacks memory, and no event reports when it has some */
     return error == EAGAIN ? -EAGAIN : hw_fail(-error, "%s: %s", what, strerror(error));
 }
 
 /* ---- bytes -------------------------------------------------------------------------------------------- */
 
-/* True if the piece is sent by reference. One without an owner is in the link's own buffers, which it uses again once
- * they are written. */
+/* Returns true if the piece is sent by reference. A piece without an owner is in the link's own buffers, which the link
+ * reuses once they are written. */
 static bool is_referred(const struct hw_conn *c, const struct hw_piece *piece)
 {
     return !c->refer.off && piece->owner && piece->len >= HW_REFER_MIN && piece->space->direct;
 }
 
-/* The pieces up to the first that the CPU cannot use, or that is, or is not, sent by reference. */
+/* Lists the pieces up to the first that the CPU cannot use, or whose use of references differs from `refer`. */
 static size_t list_iovecs(const struct hw_conn *c, bool refer, const struct hw_piece *piece, uint32_t n,
                           struct iovec *iov)
 {
@@ -163,7 +163,7 @@ static int prepare_stage(struct hw_conn *c)
     return c->stage ? 0 : -ENOMEM;
 }
 
-/* Where the first pieces lie in host memory, all of one kind or not. How many, or -errno. */
+/* Lists the host addresses of the first pieces, of any kind. Returns how many, or -errno. */
 static int list_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, struct iovec *iov)
 {
     int rc = prepare_stage(c);
@@ -188,7 +188,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     int k = staged ? list_staged(c, piece, n, iov) : (int)list_iovecs(c, false, piece, n, iov);
     if (k < 0)
         return k;
-    if (k == 0) /* by reference, which the pipe had no room for */
+    if (k == 0) /* the piece is sent by reference, but the pipe had no room */
         iov[k++] = (struct iovec){piece->ptr, piece->len};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)k};
     int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen < n ? MSG_MORE : 0);
@@ -206,7 +206,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     return done;
 }
 
-/* What the pipe holds is the first bytes of the pieces: they count as written once they have left it. */
+/* The pipe holds the first bytes of the pieces: they count as written once they have left it. */
 static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     struct iovec iov[IOVECS];
@@ -227,7 +227,7 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
     return done;
 }
 
-/* The first pieces that the CPU may write: one at least. */
+/* Lists the first pieces that the CPU may write: at least one. */
 static size_t list_readable(const struct hw_piece *piece, uint32_t n, struct iovec *iov)
 {
     size_t k = 0;
@@ -251,7 +251,7 @@ static int unread_bytes(struct hw_conn *c, const uint8_t *data, uint32_t n)
         c->back = malloc(HW_LINK_BUF);
     if (!c->back)
         return hw_no_memory("bytes of a payload");
-    uint32_t left = c->back_end - c->back_at; /* all of them come from here, or none */
+    uint32_t left = c->back_end - c->back_at; /* the bytes all come from this buffer, or none */
     memmove(c->back + n, c->back + c->back_at, left);
     memcpy(c->back, data, n);
     c->back_at = 0;
@@ -267,8 +267,8 @@ static int64_t read_again(struct hw_conn *c, const struct iovec *iov)
     return n;
 }
 
-/* Reads once. A read that returns less than it asked for has emptied the socket, and epoll reports what arrives later;
- * but it does not report again an end of the stream that it has reported. */
+/* Reads once. A read that returns less than requested has emptied the socket, and epoll reports later data; but epoll
+ * does not report the end of the stream twice. */
 static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = k};
@@ -286,7 +286,7 @@ static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k
     return done ? done : hw_fail(-ECONNRESET, "the peer closed the connection");
 }
 
-/* Reads for pieces that the CPU cannot use, and returns how many of their bytes are in place. */
+/* Reads for pieces that the CPU cannot use. Returns how many of their bytes are in place. */
 static int64_t move_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     uint64_t most = piece->space->direct ? piece->len : 0;
@@ -346,7 +346,7 @@ static int load_staged(struct hw_conn *c, const struct hw_piece *piece, uint8_t 
     return rc < 0 ? rc : hw_staging_load(c->stage, piece, to);
 }
 
-/* What is in flight beyond what the path holds waits in buffers, and leaves the CPU's caches meanwhile. */
+/* Limits the window: data in flight beyond the path's capacity waits in buffers and leaves the CPU's caches. */
 static int check_socket(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     int rc = hw_sock_health(c->fd, &c->watch, alone / HW_MS, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
