@@ -6,12 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GIB      ((uint64_t)1 << 30)
-#define RING_MIN 1024
-#define RING_MAX (1u << 24) /* entries: 256 MiB of pinned memory */
-#define RING_SPARE                                                                                                     \
-    4096 /* spare room after the ring: a small launch takes HW_FEW entries from any position; whole pages for any page \
-            size */
+#define GIB        ((uint64_t)1 << 30)
+#define RING_MIN   1024
+#define RING_MAX   (1u << 24)        /* entries: 256 MiB of pinned memory */
+#define RING_SPARE 4096              /* room after the ring: a small launch takes HW_FEW entries from any position */
 #define SLICE_MIN  4096              /* bytes; with fewer bytes per warp, overhead dominates */
 #define SLICE_MAX  GIB               /* entries have 32-bit lengths, and slices are up to twice as long */
 #define SLICES     8192              /* most slices of a large batch: two for each warp that the largest GPUs run */

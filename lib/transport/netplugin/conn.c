@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a connection over a plugin is, whoever drives it: how it is made, its slots' life, its end. */
+/* A connection over a plugin in any state: how it is made, the life of its slots, its end. */
 #include "transport/netplugin/conn.h"
 
 #include "transport/netplugin/host/device.h"
@@ -74,7 +74,8 @@ int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_
     return 0;
 }
 
-/* Has the peer left? What follows the greetings on the socket are heads of frames, which are not read here. */
+/* Checks whether the peer has closed the socket. The bytes after the greetings are heads of frames, which are not read
+ * here. */
 static int socket_word(struct np_conn *c)
 {
     uint8_t byte;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two plugins meet: greetings on the channel's socket, with the GPUs that the connection is for, then connections of
- * the plugin's own. */
+/* Connects two plugins: greetings on the channel's socket, with the GPUs of the connection, then connections of the
+ * plugin. */
 #include "transport/netplugin/conn.h"
 
 #include <string.h>
 #include <sys/socket.h>
 
-/* The GPU that the connection is for. A plugin that unpacks lands what it receives in memory of the one that was set
- * when the connection was made: where nobody says which, that is the one whose memory was registered first, or the
- * nearest. */
+/* Chooses the GPU of the connection. A plugin that unpacks places received data in memory of the GPU that was set when
+ * the connection was made. If no GPU is specified, use the one whose memory was registered first, or the nearest. */
 static void choose_gpu(struct np_conn *c)
 {
     const struct hw_space *seen = atomic_load(&c->env->gpu);
@@ -22,7 +21,8 @@ static void choose_gpu(struct np_conn *c)
         hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory goes by way of the host's: %s", hw_error());
 }
 
-/* 0, or that its GPU's memory would go by way of the host's, which knob require_direct forbids. */
+/* Returns 0, or an error if the GPU's memory would be staged through host memory and knob require_direct forbids
+ * that. */
 static int refuse_staging(const struct np_conn *c, bool direct)
 {
     if (!c->env->knobs->require_direct || c->gpu < 0 || direct)
@@ -31,7 +31,7 @@ static int refuse_staging(const struct np_conn *c, bool direct)
                    np_info(c->host)->table, c->gpu);
 }
 
-/* Chooses the GPU, and listens: what this side has to say. */
+/* Chooses the GPU, listens, and prepares this side's greeting. */
 static int begin_greeting(struct np_conn *c)
 {
     struct hw_plugin_greet g = {
@@ -57,7 +57,7 @@ static int send_greeting(struct np_conn *c)
     return 0;
 }
 
-/* Reads what there is of it, and no byte beyond. */
+/* Reads the available part of the greeting, and no byte beyond it. */
 static int read_greeting(struct np_conn *c)
 {
     int want = c->in_have >= HW_PLUGIN_HEAD ? hw_plugin_greet_size(c->in) : HW_PLUGIN_HEAD;
@@ -90,7 +90,7 @@ static int take_greeting(struct np_conn *c)
         c->gpu = c->peer.peer_gpu;
         c->peer_gpu = c->peer.gpu;
     }
-    /* Of the two accept()s the slower one counts. */
+    /* The slower of the two accept()s decides. */
     if (c->peer.wait_ms > np_info(c->host)->wait_ms)
         c->deadline += (c->peer.wait_ms - np_info(c->host)->wait_ms) * HW_MS;
     return 0;

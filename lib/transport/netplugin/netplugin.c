@@ -16,15 +16,15 @@
 #define MAGIC 0x4c50574eu /* "NWPL" */
 #define PARTS 64          /* of one message */
 
-/* A connection under a rail. `np` is the plugin's, NULL where it carries small frames only. */
+/* A connection on a rail. `np` is the plugin's part, NULL if the connection carries small frames only. */
 struct hw_conn {
-    struct hw_conn *heads; /* tcp's: opaque here */
+    struct hw_conn *heads; /* connection of transport tcp, opaque here */
     struct np_conn *np;
     int fd;                  /* the heads' */
-    struct hw_source source; /* of the plugin's event */
+    struct hw_source source; /* for the plugin's event */
     struct hw_rail *rail;
-    uint32_t pending; /* bytes of a message in a slot that the plugin has not taken yet; not counted */
-    uint32_t len, at; /* of the oldest message that came: its payload, and how much of that was taken */
+    uint32_t pending; /* bytes of a message in a slot that the plugin has not accepted yet; not counted */
+    uint32_t len, at; /* of the oldest received message: payload bytes, and how many were read */
     bool has_message;
     struct hw_tp_counts *counts;
     struct hw_conn_counts told;
@@ -35,7 +35,7 @@ struct hw_conn {
 #define CALL_LEAST_MS 1000ull
 #define CALL_MOST_MS  15000ull
 
-/* Can it carry payloads at all? *p: what its first device has. */
+/* Checks that the plugin can carry payloads at all. *p: the properties of its first device. */
 static int check_first_device(struct np_host *h, struct np_props *p)
 {
     if (np_info(h)->devices == 0)
@@ -54,7 +54,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
 static int open_netplugin(const char *plugin, struct hw_tp_env *env)
 {
     struct np_pool *pool;
-    /* A call that hangs is told before the peer gives up waiting. */
+    /* Reports a hanging call before the peer's timeout. */
     const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
     struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
     o.trace = env->knobs->plugin_trace;
@@ -65,9 +65,9 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     if (o.unpack == HW_GATHER_WAYS)
         return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is neither kernel, d2d nor host",
                        env->knobs->plugin_unpack);
-    /* A connect or accept that sleeps holds the loop that calls it. So where no thread is to call it, each connection
-     * has a process: those of four NICs or peers, for it is not known how many there will be. They are there before
-     * CUDA is used here. */
+    /* A connect or accept that sleeps blocks the loop that calls it. So without threads each connection has its own
+     * process: enough for four NICs or peers, because their number is unknown. The processes are started before CUDA is
+     * used here. */
     const unsigned processes =
         o.one_thread ? 4 * (unsigned)HW_MIN(hw_knob_channels(env->knobs), (uint64_t)NP_POOL_MOST) : 1;
     int rc = np_pool_open(plugin, &o, processes, &pool);
@@ -101,7 +101,7 @@ static int is_netplugin_alive(const struct hw_tp_env *env)
     return np_pool_health(env->state);
 }
 
-/* The name may be of the peer's making. */
+/* The peer may have made up the name. */
 static void expect_nic(const struct hw_tp_env *env, const char *nic)
 {
     if (if_nametoindex(nic))
@@ -212,8 +212,8 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
     return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Begins to put the pieces, from byte `at` of the first one on, into the next slot: as many as are of one space and
- * fit. 0 with c->pending; -EAGAIN: no slot is free, and the event is rung once one is. */
+/* Starts to put the pieces, from byte `at` of the first one, into the next slot: as many as are in one space and fit. 0
+ * with c->pending set; -EAGAIN: no slot is free; the event is signalled once one is. */
 static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, uint64_t at)
 {
     struct np_conn *np = c->np;
@@ -245,7 +245,7 @@ static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n
     return 0;
 }
 
-/* Gives the message in its slot to the plugin. -EBUSY: the device has not put all of it there. */
+/* Passes the message in its slot to the plugin. -EBUSY: the device has not copied all of it. */
 static int send_slot(struct hw_conn *c)
 {
     struct np_conn *np = c->np;
@@ -266,7 +266,7 @@ static int send_slot(struct hw_conn *c)
 static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     int64_t sum = 0;
-    uint64_t at = 0; /* of the first piece, what was counted */
+    uint64_t at = 0; /* bytes of the first piece that were counted */
     while (n) {
         if (at == piece->len) {
             piece++, n--;
@@ -288,7 +288,7 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
     return sum;
 }
 
-/* The slot has the bytes of what was not counted, wherever they are given from next. */
+/* The slot keeps the bytes that were not counted, whatever source supplies them next. */
 static int stop_reading(struct hw_conn *c)
 {
     return c->pending ? np_slots_settle(&c->np->slots) : 0;
@@ -301,7 +301,7 @@ static int64_t read_heads(struct hw_conn *c, const struct hw_piece *piece, uint3
     return hw_tcp_io.read(c->heads, piece, n);
 }
 
-/* The next message, and its length. -EAGAIN: the event is rung once it is there; -EBUSY. */
+/* Finds the next message and its length. -EAGAIN: the event is signalled once there is one; -EBUSY. */
 static int get_message(struct hw_conn *c)
 {
     struct np_conn *np = c->np;
@@ -310,7 +310,7 @@ static int get_message(struct hw_conn *c)
     while ((rc = np_conn_collect(np)) == -EAGAIN) {
         rc = np_arm(np->rx);
         struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
-        if (rc == -EAGAIN && poll(&p, 1, 0) > 0) /* nothing else would tell of it: heads are not read now */
+        if (rc == -EAGAIN && poll(&p, 1, 0) > 0) /* nothing else would report it: heads are not read now */
             return hw_fail(-ECONNRESET, "the peer closed the connection");
         if (rc < 0)
             return rc;
@@ -327,7 +327,7 @@ static int get_message(struct hw_conn *c)
     return 0;
 }
 
-/* The slot goes back, to be filled again. */
+/* Returns the slot, to be filled again. */
 static int end_message(struct hw_conn *c)
 {
     struct np_conn *np = c->np;
@@ -393,7 +393,7 @@ static int settle_heads(struct hw_conn *c)
 static int check_carried(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     int rc = c->np ? np_health(c->np->host) : 0;
-    /* what failed after all was given to the plugin rings for nobody */
+    /* a failure after everything was passed to the plugin signals no event */
     if (rc == 0 && c->np)
         rc = np_conn_reclaim(c->np);
     uint64_t heads = UINT64_MAX;

@@ -9,10 +9,10 @@
 #include <time.h>
 
 enum {
-    STALL_MS = 2,             /* a copy that takes longer is not worth spinning for */
-    NAP_US = 20,              /* the sleep between looks from then on */
+    STALL_MS = 2,             /* spinning does not pay for a copy that takes longer */
+    NAP_US = 20,              /* sleep between checks after that */
     SETTLE_MS = 500,          /* a device that has not copied for so long is stuck */
-    DEPTH = 2 * NP_SLOTS + 2, /* copies under way: a header and a payload for each slot */
+    DEPTH = 2 * NP_SLOTS + 2, /* copies in flight: a header and a payload for each slot */
 };
 
 static uint8_t *host_slot(const struct np_slots *s, bool receives, uint64_t i)
@@ -30,7 +30,7 @@ static uint8_t *head_of(const struct np_slots *s, bool receives, uint64_t i)
     return s->heads + ((receives ? s->n : 0) + i % s->n) * NP_ROOM;
 }
 
-/* One thread writes. */
+/* Adds to a counter with one writer thread. */
 static void add_to(_Atomic uint64_t *count, uint64_t n)
 {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
@@ -68,7 +68,7 @@ static int test_slot_copy(struct np_slots *s, struct np_way *w, uint64_t ticket)
     return -EBUSY;
 }
 
-/* Waits for all copies of a way. False: the device is stuck. */
+/* Waits for all copies of a direction. Returns false if the device is stuck. */
 static bool wait_slot_copies(struct np_slots *s, struct np_way *w)
 {
     const uint64_t until = hw_deadline(SETTLE_MS);
@@ -132,7 +132,7 @@ static int open_gpu_slots(struct np_slots *s, const struct hw_space *space)
     return rc ? rc : space->ops->queue_open(space, DEPTH, &s->in.q);
 }
 
-/* Are there slots in this GPU's memory? Made at the first sight of one. */
+/* Returns true if there are slots in this GPU's memory; makes them when the first such memory is used. */
 static bool has_gpu_slots(struct np_slots *s, const struct hw_space *space)
 {
     if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {
@@ -168,7 +168,7 @@ int np_slots_open(struct np_slots *s)
 
 void np_slots_close(struct np_slots *s)
 {
-    s->gpu_tx_mr = s->gpu_rx_mr = NULL; /* gone with the connections */
+    s->gpu_tx_mr = s->gpu_rx_mr = NULL; /* freed with the connections */
     if (s->gpu && (!wait_slot_copies(s, &s->out) || !wait_slot_copies(s, &s->in)))
         hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: a connection's memory there is left to it",
                s->gpu->name);
@@ -198,7 +198,7 @@ static int copy_to_host_slot(uint8_t *to, const struct hw_space *space, const vo
     return 0;
 }
 
-/* Starts a copy into a slot. Where as many as the queue takes are under way it waits for one of them. */
+/* Starts a copy into a slot. If the queue is full, waits for one of its copies. */
 static int start_copy_out(struct np_slots *s, void *to, const void *from, size_t len)
 {
     const uint64_t until = hw_deadline(SETTLE_MS);
@@ -266,7 +266,7 @@ int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head)
     return rc;
 }
 
-/* What came into a slot in a GPU's memory, to ptr in the same memory: the GPU copies it. */
+/* Copies a payload from a GPU slot to ptr in the same GPU's memory, by the GPU. */
 static int take_gpu_slot(struct np_slots *s, const uint8_t *from, void *ptr, uint32_t len)
 {
     int rc;

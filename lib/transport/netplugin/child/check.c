@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes from the child is looked at here before the parent uses it; fuzz_netplugin sees to it. */
+/* Checks everything that comes from the child before the parent uses it; fuzz_netplugin tests these checks. */
 #include "transport/netplugin/child/ring.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ static void replace_control_chars(char *text)
             *text = '?';
 }
 
-/* Numbers that cannot be are as if the plugin had not said them. */
+/* Replaces impossible numbers by the values for "not reported". */
 static void check_device(struct np_device *d)
 {
     END(d->name);
@@ -89,7 +89,7 @@ int np_check_frags(const struct loadMeta *list, uint32_t n, uint64_t len, struct
     *size = 0;
     if (n > NP_FRAGS)
         return hw_fail(-EPROTO, "a list of %u fragments; there can be %d", n, NP_FRAGS);
-    memcpy(out, list, n * sizeof(*out)); /* once: whoever wrote it may still be writing */
+    memcpy(out, list, n * sizeof(*out)); /* copied once, because the child may still be writing */
     for (uint32_t i = 0; i < n; i++) {
         if (out[i].dst_off > len || out[i].len > len - out[i].dst_off)
             return hw_fail(-EMSGSIZE, "fragment %u, %u bytes to %llu, lies beyond the %llu bytes that were posted", i,
@@ -107,7 +107,7 @@ char *np_log_line(const char *text, size_t n, char *buf, size_t cap)
     size_t at = 0, from, lines = 0;
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == 0))
         n--;
-    /* Whole lines from the end, as many as there is room for; of a last one that is too long, its beginning. */
+    /* Whole lines from the end, as many as fit; of a last line that is too long, its beginning. */
     for (from = n; from > 0; lines++) {
         const char *nl = memrchr(text, '\n', from - 1);
         const size_t begin = nl ? (size_t)(nl - text) + 1 : 0;
@@ -121,7 +121,7 @@ char *np_log_line(const char *text, size_t n, char *buf, size_t cap)
             at += 3;
         } else {
             buf[at++] = text[i];
-            if (!text[i]) /* which would end it */
+            if (!text[i]) /* a NUL would end the text */
                 buf[at - 1] = '?';
         }
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child: one loop that answers the parent's messages, moves requests, and sleeps when there is nothing to do. It is
- * a fork of the parent without an exec, for a library in strangers' processes has no program of its own to run; so it
- * first takes leave of all that was the parent's: descriptors, signals, atexit handlers.
+ * The child: one loop that answers the parent's messages, advances requests, and sleeps when there is nothing to do. It
+ * is a fork of the parent without an exec, because a library in another program has no executable of its own to run. So
+ * the child first drops everything that belongs to the parent: descriptors, signals, atexit handlers.
  */
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -26,10 +26,10 @@ enum {
     FD_SOCKET = 3,
     FD_LOG = 4,
     FD_WARN = 5,
-    FD_TRACE = 6,        /* where there is one */
-    FD_FREE = 7,         /* from here on they are the plugin's and the connections' */
-    YIELD_AFTER_US = 50, /* of spinning: another process may have the core meanwhile */
-    NAP_MIN_US = 20,     /* between two looks at what does not move */
+    FD_TRACE = 6,        /* if there is one */
+    FD_FREE = 7,         /* descriptors from here on belong to the plugin and the connections */
+    YIELD_AFTER_US = 50, /* of spinning; then the child yields its CPU */
+    NAP_MIN_US = 20,     /* between two checks while nothing moves */
     NAP_MAX_US = 500,
     IDLE_MS = 1000,
 };
@@ -37,7 +37,7 @@ enum {
 static int log_fd = FD_LOG;
 __thread enum np_call kid_here;
 
-/* At once: a sanitizer's _exit() would wait for its own. */
+/* Exits at once: a sanitizer's _exit() would wait. */
 static void exit_child_process(int status) __attribute__((noreturn));
 static void exit_child_process(int status)
 {
@@ -45,7 +45,7 @@ static void exit_child_process(int status)
         (void)syscall(SYS_exit_group, status);
 }
 
-/* ---- what the plugin calls ------------------------------------------------------------------ */
+/* ---- callbacks for the plugin ---------------------------------------------------------------- */
 
 static void log_plugin_line(ncclDebugLogLevel level, unsigned long flags, const char *file, int line, const char *fmt,
                             ...) HW_PRINTF(5, 6);
@@ -83,7 +83,7 @@ static ncclResult_t ignore_plugin_events(void **handle, int type, void *phandle,
     return ncclSuccess;
 }
 
-/* exit() would go on to the handlers that the parent's program left: those that remove its files, for one. */
+/* Ends the process: exit() would run the exit handlers of the parent's program, which remove its files, for example. */
 static void leave_at_once(int status, void *arg)
 {
     const struct kid *k = arg;
@@ -118,7 +118,8 @@ int kid_result(enum np_call call, ncclResult_t rc)
 void kid_ring(struct kid_comm *c)
 {
     const uint64_t one = 1;
-    /* The parent arms the bell by an exchange, then looks at the counters once more: one of the two sees the other. */
+    /* The parent arms the eventfd with an exchange and then reads the counters again, so one of the two sides sees the
+     * other's change. */
     if (atomic_exchange(&c->ring->armed, 0))
         (void)!write(c->bell, &one, sizeof(one));
 }
@@ -139,7 +140,7 @@ static int load_plugin_library(struct kid *k, struct np_hello *out)
 {
     const char *name = k->c->plugin;
     kid_enter(k, NP_DLOPEN);
-    /* As NCCL looks for it: by the name itself, then libnccl-net-NAME.so. */
+    /* Looks the library up as NCCL does: the name itself, then libnccl-net-NAME.so. */
     k->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!k->library && !strchr(name, '/') && (strncmp(name, "lib", 3) != 0 || !strstr(name, ".so"))) {
         char file[256];
@@ -188,7 +189,7 @@ static int query_plugin_device(struct kid *k, int dev, struct np_device *out)
     ncclNetProperties_v12_t p;
     kid_enter(k, NP_PROPERTIES);
     ncclResult_t rc = np_table_properties(&k->t, dev, &p);
-    if (rc == ncclSuccess) { /* its strings may lie anywhere */
+    if (rc == ncclSuccess) { /* its strings may be anywhere in memory */
         snprintf(out->name, sizeof(out->name), "%s", p.name ? p.name : "");
         snprintf(out->pci, sizeof(out->pci), "%s", p.pciPath ? p.pciPath : "");
     }
@@ -216,7 +217,7 @@ static void finalize_plugin(struct kid *k)
     kid_enter(k, NP_FINALIZE);
     (void)np_table_finalize(&k->t);
     kid_enter(k, NP_DLCLOSE);
-    (void)dlclose(k->library); /* as NCCL does */
+    (void)dlclose(k->library); /* NCCL closes it too */
     kid_leave(k);
 }
 
@@ -259,7 +260,7 @@ static int handle_child_request(struct kid *k, const struct np_message *m, int f
     return hw_fail(-EINVAL, "message %u is not known", m->op);
 }
 
-/* A message and up to two descriptors; *lost: more came than this process may have. */
+/* Receives a message and up to two descriptors; *lost: more arrived than RLIMIT_NOFILE allows. */
 static bool receive_parent_message(struct np_message *m, int fd[2], bool *lost)
 {
     union {
@@ -285,7 +286,7 @@ static bool take_messages(struct kid *k)
     int fd[2];
     bool lost;
     if (!receive_parent_message(&m, fd, &lost))
-        exit_child_process(0); /* the parent is gone, or the plugin has closed our socket: either way nobody listens */
+        exit_child_process(0); /* the parent is gone, or the plugin has closed our socket: nobody listens */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
     r.rc = lost ? hw_fail(-EMFILE, "its process may not have that many descriptors (RLIMIT_NOFILE)")
@@ -313,7 +314,8 @@ static unsigned look_round(struct kid *k)
         if (state == NP_OPENING && !c->threaded && (tried || i < k->turn))
             found |= KID_PENDING;
         else if (state == NP_OPENING) {
-            /* One call a round, which may sleep: the parent's messages do not wait for all of them. */
+            /* Makes at most one such call per round, because it may sleep and the parent's messages must not wait for
+             * several. */
             tried |= !c->threaded;
             k->turn = c->threaded ? k->turn : i + 1;
             found |= kid_setup(k, c);
@@ -336,7 +338,7 @@ static unsigned wait_for_wakeup(struct kid *k, uint64_t us)
 {
     const uint32_t bell = atomic_load(&k->s->bell);
     (void)atomic_exchange(&k->s->asleep, 1);
-    unsigned found = look_round(k); /* what came before the parent could see us asleep */
+    unsigned found = look_round(k); /* finds work that arrived before the parent could see this process asleep */
     if (!(found & KID_MOVED)) {
         struct timespec t = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
         (void)syscall(SYS_futex, &k->s->bell, FUTEX_WAIT, bell, &t, NULL, 0);
@@ -366,7 +368,7 @@ static void run_child_loop(struct kid *k)
         if (!since)
             since = now;
         if (now - since <
-            k->c->spin_us * 1000ull) { /* with nothing under way too: to be woken costs more than the wait */
+            k->c->spin_us * 1000ull) { /* also with nothing in flight: waking up costs more than this wait */
             yield_after_spin(since, now);
             continue;
         }
@@ -377,14 +379,14 @@ static void run_child_loop(struct kid *k)
         } else if (found & KID_PENDING)
             nap_us = HW_MIN(nap_us * 2, (uint64_t)NAP_MAX_US);
         else
-            since = 0; /* whatever woke us wants a quick answer */
+            since = 0; /* the waker wants a quick answer */
     }
 }
 
 /* ---- the beginning -------------------------------------------------------------------------- */
 
-/* Ends this process with the parent's, whatever the plugin is at, and keeps the log's memory in bounds. Not
- * PR_SET_PDEATHSIG: that is sent when the thread ends that forked. */
+/* Ends this process when the parent ends, whatever the plugin is doing, and bounds the memory of the log.
+ * PR_SET_PDEATHSIG does not work here: the kernel sends it when the thread that forked ends. */
 static void bound_file(int fd, off_t *punched)
 {
     const off_t end = lseek(fd, 0, SEEK_END);
@@ -440,7 +442,7 @@ static void move_descriptors(const struct np_child *c)
 
 void np_child_main(const struct np_child *c)
 {
-    static struct kid kid; /* one to a process */
+    static struct kid kid; /* one for each process */
     struct kid *k = &kid;
     struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
     sigset_t none;
@@ -448,15 +450,15 @@ void np_child_main(const struct np_child *c)
 
     for (int sig = 1; sig < NSIG; sig++)
         (void)sigaction(sig, sig == SIGPIPE ? &ignore : &standard, NULL);
-    (void)setpgid(0, 0); /* Ctrl-C is the parent's to deal with */
+    (void)setpgid(0, 0); /* the parent handles Ctrl-C */
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     move_descriptors(c);
-    __fpurge(stdout); /* the parent's, which it will write itself */
+    __fpurge(stdout); /* buffered output of the parent, which the parent writes itself */
     __fpurge(stderr);
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     (void)prctl(PR_SET_NAME, "hawser-plugin");
-    (void)prctl(PR_SET_TIMERSLACK, 1000); /* ns: naps are short */
+    (void)prctl(PR_SET_TIMERSLACK, 1000); /* ns, for short sleeps */
 
     if (c->trace >= 0)
         np_trace_open(FD_TRACE, c->trace_polls);
@@ -464,7 +466,7 @@ void np_child_main(const struct np_child *c)
     k->s = c->shared;
     (void)on_exit(leave_at_once, k);
     errno = pthread_create(&thread, NULL, watch_parent_process, k);
-    if (errno) /* without it nothing would end this process */
+    if (errno) /* without the watching thread nothing would end this process */
         fail_child_start(FD_LOG, "its thread");
     run_child_loop(k);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listeners, connections, memory and registrations, in the child. */
+/* Listeners, connections, memory and registrations of the child. */
 #include "base/sanitizers.h"
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -12,7 +12,7 @@
 #define GUARD ((size_t)64 << 10)
 
 enum { PAUSE_MIN_US = 50, PAUSE_MAX_US = 2000 }; /* between two calls of connect or accept */
-#define TSAN_STACK ((size_t)64 << 20)            /* more than any that glibc has kept of the parent's */
+#define TSAN_STACK ((size_t)64 << 20)            /* larger than any stack that glibc has cached from the parent */
 
 static unsigned window_of(const struct kid *k)
 {
@@ -20,7 +20,7 @@ static unsigned window_of(const struct kid *k)
     return k->q->max_requests ? HW_MIN(k->q->max_requests, most) : most;
 }
 
-/* A connection in an empty slot. */
+/* Makes a connection in an empty slot. */
 static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
@@ -33,7 +33,7 @@ static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, s
     c->ring = &k->s->ring[slot];
     c->bell = -1;
     c->window = window_of(k);
-    c->dh = &c->dh_room; /* 32 bytes that accept() may write to */
+    c->dh = &c->dh_room; /* 32 bytes, to which accept() may write */
     k->comm[slot] = c;
     k->top = HW_MAX(k->top, slot + 1);
     *out = c;
@@ -74,7 +74,8 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
     pthread_attr_t attr;
     pthread_attr_init(&attr);
 #if HW_TSAN
-    /* TSan believes that the parent's threads live on after the fork, and a thread on one's stack has its number. */
+    /* TSan assumes that the parent's threads still live after the fork, and takes a thread on one of their stacks for
+     * the old one. */
     (void)pthread_attr_setstacksize(&attr, TSAN_STACK);
 #endif
     int e = pthread_create(out, &attr, fn, arg);
@@ -82,9 +83,8 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
     return e ? hw_fail(-e, "starting a thread to %s in: %s", why, strerror(e)) : 0;
 }
 
-/* A thread of its own calls listen, and the loop waits for it: aws-ofi-nccl gives all listeners of one thread one
- * endpoint, and aborts that endpoint, with all connections on it, when one connection is closed with receives posted.
- */
+/* Calls listen in a thread of its own and waits for it: aws-ofi-nccl gives all listeners of one thread one endpoint,
+ * and aborts that endpoint with all its connections when one of them is closed with receives posted. */
 static int call_listen(struct kid *k, struct kid_comm *c, uint8_t *handle)
 {
     struct listening l = {.k = k, .c = c, .handle = handle};
@@ -143,8 +143,8 @@ static enum np_call get_setup_call(const struct kid_comm *c)
     return c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
 }
 
-/* A connection's own: its connect or accept may sleep (GPUDirect-TCPX's accept() does, for 5 s), or wait for the other
- * side's. NCCL calls from several threads too, where a process has several communicators. */
+/* The thread of one connection: its connect or accept may sleep (GPUDirect-TCPX's accept() does, for 5 s), or wait for
+ * the other side. NCCL too calls these from several threads if a process has several communicators. */
 static void *setup_thread(void *arg)
 {
     struct kid_comm *c = arg;
@@ -296,7 +296,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
         kid_fail(c, rc);
         return KID_MOVED;
     }
-    if (!c->meta && c->frags) { /* nothing will come scattered here */
+    if (!c->meta && c->frags) { /* this connection never receives scattered data */
         munmap(c->frags, sizeof(*c->frags));
         c->frags = NULL;
     }
@@ -321,7 +321,7 @@ static int close_comm(struct kid *k, struct kid_comm *c)
 {
     ncclResult_t result = ncclSuccess;
     int rc = 0;
-    kid_unpack_close(c); /* before the plugin frees what is read */
+    kid_unpack_close(c); /* before the plugin frees the memory that is read */
     kid_set_gpu(k, c->gpu);
     for (size_t i = 0; i < NP_MRS; i++)
         if (k->mr[i].comm == c)
@@ -340,7 +340,7 @@ static int close_comm(struct kid *k, struct kid_comm *c)
     return result ? kid_result(NP_CLOSE, result) : rc;
 }
 
-/* Is an accept under way on this listener? */
+/* Returns true if an accept is in progress on this listener. */
 static bool listened_on(const struct kid *k, const struct kid_comm *listener)
 {
     for (unsigned i = 0; i < k->top; i++) {
@@ -410,7 +410,7 @@ int kid_map(struct kid *k, const struct np_message *m, int fd)
 {
     if (m->number >= NP_MEMS || k->mem[m->number].at || fd < 0)
         return hw_fail(-EINVAL, "memory %u is not free", m->number);
-    /* With nothing on both sides of it, so that a plugin that goes too far stops there. */
+    /* Guard areas on both sides stop a plugin that writes beyond the memory. */
     uint8_t *room = mmap(NULL, m->len + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED ||
         mmap(room + GUARD, m->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)m->offset) == MAP_FAILED)
@@ -434,7 +434,7 @@ int kid_unmap(struct kid *k, const struct np_message *m)
     return 0;
 }
 
-/* As NCCL does: by a dma-buf where the plugin takes them and the driver has them. */
+/* Registers GPU memory as NCCL does: as a dma-buf if plugin and driver support that. */
 static ncclResult_t reg_cuda(struct kid *k, struct kid_comm *c, const struct hw_space *gpu, struct kid_mr *mr)
 {
     ncclNetProperties_v12_t p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests, in the child: started as far as the window goes, the oldest one tested, finished ones put in order. */
+/* Requests in the child: starts as many as the window allows, tests the oldest, and reorders finished ones. */
 #include "transport/netplugin/child/child.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@ static int start_child_request(struct kid *k, struct kid_comm *c, struct np_entr
 
     if (!mr || mr->comm != c || e->offset > mr->len || e->len > mr->len - e->offset)
         return hw_fail(-EINVAL, "request %llu lies outside its registration", (unsigned long long)c->started);
-    *req = NULL; /* NCCL's is stale, or 0x1: a plugin may not rely on either */
+    *req = NULL; /* NCCL passes a stale value or 0x1: plugins must rely on neither */
     kid_enter(k, c->kind == KID_SEND ? NP_ISEND : NP_IRECV);
     if (c->kind == KID_SEND)
         rc = np_table_isend(&k->t, c->comm, mr->at + e->offset, e->len, e->tag, mr->mh, req);
@@ -34,7 +34,7 @@ static int mark_request_consumed(struct kid *k, struct kid_comm *c)
 
 /* ---- the two queues of a connection --------------------------------------------------------- */
 
-/* What a NIC has put into a GPU's memory, the GPU may not see yet. */
+/* Starts a flush: the GPU may not see yet what a NIC has put into its memory. */
 static int start_child_flush(struct kid *k, struct kid_comm *c, const struct np_entry *e)
 {
     const struct kid_mr *mr = &k->mr[e->mr];
@@ -48,7 +48,7 @@ static int start_child_flush(struct kid *k, struct kid_comm *c, const struct np_
     return kid_result(NP_FLUSH, rc);
 }
 
-/* The oldest request that was not yet tested is over. */
+/* Records the result of the oldest untested request. */
 static int record_test_result(struct kid *k, struct kid_comm *c, struct np_entry *e, int size)
 {
     e->frags = 0;
@@ -63,7 +63,7 @@ static int record_test_result(struct kid *k, struct kid_comm *c, struct np_entry
 
 static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bool *over)
 {
-    int done = 0, size = UNSAID; /* some never write it */
+    int done = 0, size = UNSAID; /* some plugins never write it */
     kid_enter(k, NP_TEST);
     ncclResult_t result = np_table_test(&k->t, c->req[c->come % NP_RING], &done, &size);
     kid_leave(k);
@@ -72,7 +72,7 @@ static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bo
     return rc == 0 && *over ? record_test_result(k, c, e, size) : rc;
 }
 
-/* 1: the oldest one that came is where it belongs; 0: not yet. */
+/* Returns 1 if the oldest arrived receive is in place, 0 if not yet. */
 static int test_child_delivery(struct kid *k, struct kid_comm *c)
 {
     void **req = &c->flush[c->done % NP_RING];
@@ -88,11 +88,11 @@ static int test_child_delivery(struct kid *k, struct kid_comm *c)
     return rc < 0 ? rc : done != 0;
 }
 
-/* Moves each request on as far as it goes now. *found: KID_MOVED, if any of them moved. */
+/* Advances each request as far as possible. Sets KID_MOVED in *found if one moved. */
 static int advance_requests(struct kid *k, struct kid_comm *c, uint64_t posted, unsigned *found)
 {
     struct np_ring *r = c->ring;
-    /* A receive that unpacks is held until it is consumed; all others until they are done. */
+    /* A receive that unpacks is held until it is consumed, any other request until it is done. */
     const uint64_t *free_at = c->unpacks ? &c->given : &c->done;
     int rc;
     while (c->started < posted && c->started - *free_at < c->window) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUs, in the child: which one is set, and memory of theirs. That is the child's own, which the parent opens by CUDA
- * IPC, and not the other way round: a plugin that exports a dma-buf of what it is to register, as GPUDirect-TCPX does,
- * cannot do so of memory that was opened by IPC (lib/mem/cuda.h, hw_cuda_ipc_share()).
+ * GPUs in the child: which one is set, and memory of a GPU. The child allocates the memory and the parent opens it by
+ * CUDA IPC, not the other way round: a plugin that exports a dma-buf of the memory that it registers, as GPUDirect-TCPX
+ * does, cannot export memory that was opened by IPC (lib/mem/cuda.h, hw_cuda_ipc_share()).
  */
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -33,7 +33,7 @@ static bool read_gpu_pci_path(const char *pci, struct hw_pci_path *out)
     return n > 0 && hw_pci_path_parse(link, out) == 0;
 }
 
-/* The GPU nearest to the plugin's device, by their ways to the root; 0 where these are not known. */
+/* Returns the GPU nearest to the plugin's device by PCI path; 0 if the paths are unknown. */
 static int find_gpu_near_device(struct kid *k, int dev)
 {
     ncclNetProperties_v12_t p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections, from the parent's side: made by messages, used by the ring alone. */
+/* Connections on the parent's side: messages make them, afterwards only the ring is used. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include <poll.h>
@@ -13,17 +13,17 @@
 #include <unistd.h>
 
 enum {
-    /* np_wait() looks for so long, and then for so long with its core on offer, before it sleeps: to be woken costs the
-     * child tens of microseconds on a virtual machine. */
+    /* np_wait() polls for so long, and then for so long while yielding its CPU, before it sleeps: waking the child
+     * costs tens of microseconds on a virtual machine. */
     WAIT_SPIN_US = 25,
     WAIT_YIELD_US = 400,
-    WAIT_SLICE_MS = 100, /* and sleeps no longer, for the child's health */
-    GRACE_MS = 1000,     /* the child's own deadline comes first, with its reason */
+    WAIT_SLICE_MS = 100, /* longest sleep, then it checks the child's health */
+    GRACE_MS = 1000,     /* the child's own deadline fires first, with its reason */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
 
-/* The MTU of a NIC by the plugin's name for it; where that is no NIC of ours, Ethernet's. */
+/* Returns the MTU of a NIC by the plugin's name for it; Ethernet's if that is no NIC of this machine. */
 static uint32_t read_plugin_nic_mtu(const char *name)
 {
     char path[128];
@@ -40,7 +40,8 @@ static uint32_t read_plugin_nic_mtu(const char *name)
     return mtu ? mtu : 1500;
 }
 
-/* The plugin says it once: later the loop may be in a call that sleeps, and a new connection needs it at once. */
+/* Asks once and keeps the answer: later the loop may be in a call that sleeps, and a new connection needs the answer at
+ * once. */
 static int ask_device(struct np_host *h, unsigned dev, struct np_device *out)
 {
     struct np_message m = {.op = NP_OP_PROPERTIES, .number = dev};
@@ -84,7 +85,7 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
     };
     memcpy(out->name, d->name, sizeof(out->name));
     memcpy(out->pci, d->pci, sizeof(out->pci));
-    uint64_t most = (uint64_t)NCCL_MAX_NET_SIZE; /* test() gives an int's size in all versions */
+    uint64_t most = (uint64_t)NCCL_MAX_NET_SIZE; /* test() reports an int size in all versions */
     if (d->max_bytes)
         most = HW_MIN(most, d->max_bytes);
     if (out->unpacks)
@@ -161,7 +162,7 @@ void np_comm_drop(struct np_comm *c)
     free(c);
 }
 
-/* fds[0] is the eventfd; fds[1], or -1, the list of fragments. */
+/* fds[0] is the eventfd; fds[1] the list of fragments, or -1. */
 static int open_comm_in_child(struct np_comm *c, struct np_message *m, unsigned dev, int event, int fds[2])
 {
     struct np_props props;
@@ -186,7 +187,7 @@ static int open_comm_in_child(struct np_comm *c, struct np_message *m, unsigned 
         return hw_fail(-ENOMEM, "plugin %s: no more than %d listeners and connections", c->h->name, NP_COMMS);
     c->slot = m->slot = (uint32_t)slot;
     c->ring = &c->h->s->ring[slot];
-    memset(c->ring, 0, sizeof(*c->ring)); /* the child does not look at a slot that was not given to it */
+    memset(c->ring, 0, sizeof(*c->ring)); /* the child does not read a slot that was not assigned to it */
     atomic_store(&c->ring->state, NP_OPENING);
     m->deadline = c->deadline;
     rc = np_ask(c->h, m, fds, fds[1] >= 0 ? 2 : 1, NULL);
@@ -254,7 +255,7 @@ int np_comm_close(struct np_comm *c)
 
 /* ---- state ---------------------------------------------------------------------------------- */
 
-/* It is dead from now on. */
+/* Marks the connection dead. */
 static int kill_comm(struct np_comm *c, int rc)
 {
     c->rc = rc;
@@ -262,7 +263,7 @@ static int kill_comm(struct np_comm *c, int rc)
     return rc;
 }
 
-/* What the child says of a connection that it gave up. */
+/* Takes over the error that the child reports for a connection. */
 static int adopt_child_error(struct np_comm *c)
 {
     char text[NP_TEXT];
@@ -274,11 +275,11 @@ static int adopt_child_error(struct np_comm *c)
     return kill_comm(c, np_blame(c->h, rc, text));
 }
 
-/* Nothing new: is that as it may be? */
+/* Decides whether it is fine that nothing is new. */
 static int nothing_yet(struct np_comm *c)
 {
     if (atomic_load_explicit(&c->ring->state, memory_order_acquire) == NP_FAILED) {
-        /* What was over before it failed comes first. */
+        /* Report requests that completed before the failure first. */
         if (!c->open || atomic_load_explicit(&c->ring->done, memory_order_acquire) == c->tested)
             return adopt_child_error(c);
         return -EAGAIN;
@@ -368,7 +369,7 @@ int np_irecv(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int
                      : hw_fail(-EINVAL, "plugin %s: a receive on the side that sends", c->h->name);
 }
 
-/* The oldest request's deadline has passed. */
+/* Reports that the oldest request's deadline has passed. */
 static int too_late(struct np_comm *c)
 {
     const char *what = c->sends ? "isend" : "irecv";

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number that map gives nic; -1: none; -EINVAL. */
+/* Returns the number that map assigns to nic; -1: none; -EINVAL. */
 static int find_mapped_device(const char *map, const char *nic, unsigned devices)
 {
     const size_t n = strlen(nic);
@@ -28,7 +28,7 @@ static int find_mapped_device(const char *map, const char *nic, unsigned devices
     return -1;
 }
 
-/* The last part of the path that a link or a folder of /sys leads to: a PCI address. */
+/* Writes the last component of the resolved path of a /sys link or folder: a PCI address. */
 static bool last_part(const char *path, char out[64])
 {
     char real[PATH_MAX];
@@ -39,7 +39,7 @@ static bool last_part(const char *path, char out[64])
 struct list {
     char names[160];
     int by_name, by_pci;
-    bool nics; /* one at least is a NIC's name */
+    bool nics; /* at least one is a NIC's name */
 };
 
 static int read_devices(struct np_host *h, const char *nic, struct list *l)
@@ -65,7 +65,7 @@ static int read_devices(struct np_host *h, const char *nic, struct list *l)
     return 0;
 }
 
-/* Nothing tells: the first device is that of the first NIC that is asked for, and of no other. */
+/* Without any information: assigns the first device to the first NIC that is asked for, and to no other. */
 static int guess_plugin_device(struct np_host *h, const char *nic, const struct list *l, const struct hw_logger *log)
 {
     pthread_mutex_lock(&h->devices_lock);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device of a plugin's is a NIC. */
+/* Finds the plugin's device of a NIC. */
 #ifndef HW_NETPLUGIN_DEVICE_H
 #define HW_NETPLUGIN_DEVICE_H
 
 #include "transport/netplugin/host/host.h"
 
-/* The device that carries what goes over nic: as map has it ("eth1=0,eth2=1"), else by its name, else by its PCI
- * address. Where a plugin's names are no NICs' at all its first device may be that of one NIC, which is warned of.
- * Returns its number; -ENODEV: none is that NIC's, or it cannot be told; -EINVAL: the map is none. */
+/* Returns the number of the device for traffic over nic: by map ("eth1=0,eth2=1"), else by name, else by PCI address.
+ * If none of a plugin's names is a NIC's, its first device is assigned to one NIC, with a warning. -ENODEV: no device
+ * is that NIC's, or none can be determined; -EINVAL: the map is invalid. */
 int np_device_of(struct np_host *h, const char *nic, const char *map, const struct hw_logger *log);
 
 #endif

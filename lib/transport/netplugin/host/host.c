@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child, from the parent's side: watched, asked, ended. host_open.c makes it. */
+/* The child on the parent's side: health checks, messages, end. host_open.c makes it. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include <linux/futex.h>
@@ -15,9 +15,9 @@
 
 enum {
     CLOSE_MS = 2000,
-    LOOK_MS = 10, /* between two looks at the child's health */
+    LOOK_MS = 10, /* between two checks of the child's health */
     SLICE_MS = 100,
-    WARN_MOST = 20, /* lines of a plugin's warnings that are passed on in a second */
+    WARN_MOST = 20, /* warnings of a plugin logged per second */
 };
 
 int np_usable(struct np_host *h)
@@ -69,12 +69,12 @@ size_t np_output(struct np_host *h, char *buf, size_t cap)
     return (size_t)HW_MAX(got, 0);
 }
 
-/* How it ended, under the lock. False: it has not. */
+/* Describes how the child ended; needs the lock. Returns false if it has not. */
 static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
     pid_t got;
-    if (h->pid <= 0) { /* kill(-0) would be everybody */
+    if (h->pid <= 0) { /* kill(-0) would signal this process group */
         snprintf(how, cap, "is gone");
         return true;
     }
@@ -84,7 +84,8 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     if (rc == 0 && info.si_pid == 0)
         return false;
-    /* What the plugin may have left behind is in the group of that number, which stays ours until it is waited for. */
+    /* The group may contain processes that the plugin left behind; its number stays reserved until the child is reaped.
+     * */
     if (rc == 0)
         (void)kill(-h->pid, SIGKILL);
     while ((got = waitpid(h->pid, &status, WNOHANG)) < 0 && errno == EINTR)
@@ -100,7 +101,7 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
     return true;
 }
 
-/* Its last lines in one. */
+/* Joins its last output lines into one. */
 static const char *get_last_plugin_output(struct np_host *h, char *buf, size_t cap)
 {
     char text[1024];
@@ -116,8 +117,7 @@ int np_blame(struct np_host *h, int rc, const char *what)
 
 static void pass_warnings(struct np_host *h, uint64_t now);
 
-/* The call of the plugin that it is in: where one hangs that one, else the loop's, else one of a connection's thread.
- */
+/* Returns the plugin call that the child is in: one that hangs, else the loop's, else one of a connection's thread. */
 static uint32_t doing_now(struct np_host *h)
 {
     const uint32_t hung = atomic_load_explicit(&h->s->hung, memory_order_relaxed);
@@ -125,8 +125,8 @@ static uint32_t doing_now(struct np_host *h)
     return hung ? hung : doing ? doing : atomic_load_explicit(&h->s->joining, memory_order_relaxed);
 }
 
-/* Under the lock: sets the host's error, once: how it ended, in which call of the plugin, and what then (NULL: the call
- * has nothing to do with it). */
+/* Needs the lock. Sets the host's error, once: how the child ended, in which plugin call, and the consequence (NULL:
+ * the call is unrelated). */
 static int record_child_death(struct np_host *h, int rc, const char *how, const char *then)
 {
     const uint32_t doing = doing_now(h);
@@ -145,12 +145,12 @@ static int record_child_death(struct np_host *h, int rc, const char *how, const 
     return hw_fail_copy(h->dead, h->why);
 }
 
-/* Under the lock. */
+/* Kills the child; needs the lock. */
 static int end_it(struct np_host *h, int rc, const char *how, const char *then)
 {
     char ignored[80];
     record_child_death(h, rc, how, then);
-    /* As long as it is not waited for, the pid is its own. */
+    /* The pid cannot be reused before waitpid(). */
     if (!has_child_ended(h, false, ignored, sizeof(ignored))) {
         (void)kill(h->pid, SIGKILL);
         (void)has_child_ended(h, true, ignored, sizeof(ignored));
@@ -170,7 +170,7 @@ int np_distrust(struct np_host *h)
 
 /* ---- the plugin's own warnings --------------------------------------------------------------- */
 
-/* Under the lock: the last line came so often again. */
+/* Needs the lock: logs how often the last line was repeated. */
 static void tell_again(struct np_host *h)
 {
     if (h->warning.again)
@@ -178,7 +178,7 @@ static void tell_again(struct np_host *h)
     h->warning.again = 0;
 }
 
-/* Under the lock. No more than WARN_MOST lines in a second, and a line that comes again once. */
+/* Needs the lock. Logs at most WARN_MOST lines per second, and a repeated line once. */
 static void log_plugin_warning(struct np_host *h, const char *text, size_t n, uint64_t now)
 {
     char line[sizeof(h->warning.last)];
@@ -199,18 +199,19 @@ static void log_plugin_warning(struct np_host *h, const char *text, size_t n, ui
     hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %s", h->name, line);
 }
 
-/* Under the lock: passes on what the plugin has warned of since. */
+/* Needs the lock: logs the plugin's new warnings. */
 static void pass_warnings(struct np_host *h, uint64_t now)
 {
     char text[4096];
     struct stat st;
     if (!h->o.log || h->warnings < 0 || fstat(h->warnings, &st) < 0 || st.st_size <= h->warning.at)
         return;
-    h->warning.at = HW_MAX(h->warning.at, st.st_size - (off_t)NP_LOG / 2); /* a flood: its end counts */
+    /* after a flood of warnings only the end is read */
+    h->warning.at = HW_MAX(h->warning.at, st.st_size - (off_t)NP_LOG / 2);
     for (;;) {
         const ssize_t got = pread(h->warnings, text, sizeof(text), h->warning.at);
         const char *end = got > 0 ? memrchr(text, '\n', (size_t)got) : NULL;
-        if (!end) /* what is longer than the room is cut: the child writes no such line */
+        if (!end) /* longer than the buffer: the child writes no such line */
             break;
         for (const char *p = text; p <= end;) {
             const char *nl = memchr(p, '\n', (size_t)(end - p) + 1);
@@ -221,8 +222,8 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     }
 }
 
-/* What a call of the loop's may take. A connect or accept may be known to sleep; calls that open or register something
- * wait for the plugin's own locks meanwhile. */
+/* Returns how long a call on the loop may take. A connect or accept may be known to sleep; calls that open or register
+ * something wait for the plugin's locks meanwhile. */
 static int patience_ms(const struct np_host *h, uint32_t call)
 {
     const bool opens = call == NP_LISTEN || call == NP_CONNECT || call == NP_ACCEPT || call == NP_REGMR ||
@@ -230,7 +231,7 @@ static int patience_ms(const struct np_host *h, uint32_t call)
     return h->o.call_ms + (opens ? (int)h->info.wait_ms : 0);
 }
 
-/* Under the lock. */
+/* Needs the lock. */
 static int check_child_health(struct np_host *h, uint64_t now)
 {
     char how[96];
@@ -261,9 +262,9 @@ int np_health(struct np_host *h)
     const uint64_t now = hw_now_coarse();
     if (rc < 0 || now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) < LOOK_MS * HW_MS)
         return rc;
-    if (pthread_mutex_trylock(&h->lock) != 0) /* somebody who waits for an answer looks himself */
+    if (pthread_mutex_trylock(&h->lock) != 0) /* the holder waits for a reply and checks the health itself */
         return 0;
-    /* What was not looked at for long is not hung for long. */
+    /* If nobody checked for long, the child need not have hung for long. */
     if (now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) > 1000 * HW_MS)
         h->beat_at = now;
     atomic_store_explicit(&h->looked_at, now, memory_order_relaxed);
@@ -276,8 +277,8 @@ int np_health(struct np_host *h)
 
 void np_wake(struct np_host *h)
 {
-    /* Either this finds the child asleep, or the child's own exchange comes after this one, and it sees in the round
-     * that it makes before it sleeps all that was written here before. */
+    /* Either this finds the child asleep, or the child's own exchange comes after this one, and in the round before it
+     * sleeps the child sees everything written before. */
     if (!atomic_fetch_or(&h->s->asleep, 0))
         return;
     atomic_fetch_add(&h->s->bell, 1);
@@ -302,10 +303,10 @@ static int send_message(struct np_host *h, const struct np_message *m, const int
     return sendmsg(h->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*m) ? 0 : -errno;
 }
 
-/* Under the lock: the bytes of the answer; 0 where the child is dead, as hw_error() then says. */
+/* Needs the lock. Returns the bytes of the reply; 0: the child is dead, see hw_error(). */
 static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, struct np_reply *r)
 {
-    /* Whatever it asks for, the loop may be in another call first. */
+    /* Whatever the message, the loop may be in another call first. */
     const int ms = m->op == NP_OP_LOAD || m->op == NP_OP_INIT ? h->o.open_ms
                    : m->op == NP_OP_QUIT                      ? CLOSE_MS
                                                               : patience_ms(h, NP_LISTEN);
@@ -319,7 +320,7 @@ static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, 
             ssize_t got = recv(h->socket, r, sizeof(*r), MSG_DONTWAIT);
             if (got > 0)
                 return got;
-            if (got == 0 || errno != EAGAIN) { /* it closed its end: it is ending */
+            if (got == 0 || errno != EAGAIN) { /* the child closed its end: it is exiting */
                 bool over = false;
                 for (int ms_left = 1000; ms_left > 0 && !(over = has_child_ended(h, false, how, sizeof(how)));
                      ms_left--)
@@ -331,7 +332,7 @@ static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, 
                 return 0;
             }
         }
-        if (n <= 0 && has_child_ended(h, false, how, sizeof(how))) { /* its socket may be another process's still */
+        if (n <= 0 && has_child_ended(h, false, how, sizeof(how))) { /* another process may still hold its socket */
             record_child_death(h, -EIO, how, "");
             return 0;
         }
@@ -343,10 +344,10 @@ static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, 
     }
 }
 
-/* Under the lock: the bytes of the answer, or -errno. */
+/* Needs the lock. Returns the bytes of the reply, or -errno. */
 static ssize_t ask_child(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *r)
 {
-    int rc = np_usable(h); /* anew: it may have died while another one waited for it */
+    int rc = np_usable(h); /* checked again: it may have died while another thread waited for it */
     if (rc < 0)
         return rc;
     m->seq = ++h->seq;
@@ -368,7 +369,7 @@ int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds
         return rc;
     pthread_mutex_lock(&h->lock);
     const ssize_t got = ask_child(h, m, fds, n_fds, &raw);
-    h->beat_at = hw_now_coarse(); /* it was here a moment ago */
+    h->beat_at = hw_now_coarse(); /* the child has just answered */
     pthread_mutex_unlock(&h->lock);
     if (got < 0)
         return (int)got;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parent's inside: host_open.c makes the child, host.c watches it and exchanges messages with it, comm.c has
- * connections and requests, host_mem.c memory. */
+/* Private definitions of the parent: host_open.c makes the child, host.c checks it and exchanges messages with it,
+ * comm.c has connections and requests, host_mem.c memory. */
 #ifndef HW_NETPLUGIN_HOST_INNER_H
 #define HW_NETPLUGIN_HOST_INNER_H
 
@@ -13,36 +13,36 @@
 
 struct np_host {
     char plugin[256];
-    const char *name; /* its last part, for messages */
+    const char *name; /* last part of the path, for messages */
     struct np_options o;
     struct np_info info;
     char table[64];
-    const uint32_t *mine; /* 1, and 0 in a process that was forked off */
+    const uint32_t *mine; /* 1; reads as 0 in a forked process */
 
     struct np_shared *s;
     int pid, socket, log, warnings, trace;
     struct {
         off_t at;
         char last[200]; /* told */
-        unsigned again; /* the same since */
-        unsigned told;  /* lines in this window */
+        unsigned again; /* repetitions since */
+        unsigned told;  /* lines logged in this window */
         uint64_t window;
-    } warning; /* under the lock */
+    } warning; /* guarded by the lock */
 
-    pthread_mutex_t lock; /* for all below */
+    pthread_mutex_t lock; /* guards everything below */
     uint32_t seq;
     struct hw_list comms, listeners, mems;         /* np_close() frees what is left */
     bool slot[NP_COMMS], mem[NP_MEMS], mr[NP_MRS]; /* in use */
     uint64_t beat, beat_at;
 
-    pthread_mutex_t devices_lock; /* for these, and held for no wait */
+    pthread_mutex_t devices_lock; /* guards the next fields; never held while waiting */
     bool known[NP_DEVICES];
     struct np_device device[NP_DEVICES];
-    char guessed[16]; /* the NIC that the first device is taken for */
+    char guessed[16]; /* the NIC to which the first device was assigned */
 
-    _Atomic uint64_t looked_at; /* np_health(), the last time that it looked */
+    _Atomic uint64_t looked_at; /* time of np_health()'s last check */
     _Atomic bool warned;
-    _Atomic int dead;      /* -errno, for good: */
+    _Atomic int dead;      /* -errno, final */
     char why[HW_ERR_TEXT]; /* written before */
 };
 
@@ -52,8 +52,8 @@ struct np_mem {
     uint32_t id;
     uint8_t *at;
     size_t len;
-    bool ours;                  /* to be unmapped */
-    const struct hw_space *gpu; /* whose it is; NULL: host memory */
+    bool ours;                  /* must be unmapped */
+    const struct hw_space *gpu; /* GPU of the memory; NULL: host memory */
     uint64_t gpu_offset;        /* in the child's allocation */
     _Atomic unsigned regs;
 };
@@ -81,11 +81,11 @@ struct np_comm {
     uint32_t slot;
     bool sends, open, own_event;
     int event;
-    int rc; /* -errno: it is dead, and why */
+    int rc; /* -errno: the connection is dead; why has the reason */
     char why[HW_ERR_TEXT];
-    uint64_t deadline; /* to be established by */
+    uint64_t deadline; /* for establishing the connection */
     uint32_t max_size;
-    const struct np_frag_area *frags; /* NULL: np_options.list is off, or the device does not unpack */
+    const struct np_frag_area *frags; /* NULL: np_options.list is not set, or the device does not unpack */
     uint64_t posted, tested, consumed;
     struct {
         size_t len;
@@ -94,35 +94,35 @@ struct np_comm {
     } req[NP_RING];
 };
 
-/* A GPU in a message. */
+/* Encodes a GPU in a message. */
 static inline uint32_t np_gpu_word(int gpu)
 {
     return gpu < 0 ? UINT32_MAX : (uint32_t)gpu;
 }
 
-/* 0, or the host is dead or another process's. */
+/* Returns 0, or an error if the host is dead or belongs to another process. */
 int np_usable(struct np_host *h);
-/* Sends the message with up to two descriptors, and waits for the answer. The answer's own error is wrapped with the
- * plugin's name. out may be NULL. */
+/* Sends the message with up to two descriptors, and waits for the reply. Wraps the reply's own error with the plugin's
+ * name. out may be NULL. */
 int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out);
-/* Ends the child: what it said cannot be. hw_error() says what; returns the host's error from now on. */
+/* Kills the child because it sent impossible values. hw_error() says which; returns the host's error from now on. */
 int np_distrust(struct np_host *h);
-/* An error of the plugin's, with its last line. Returns rc. */
+/* Adds the plugin's last output line to an error of the plugin. Returns rc. */
 int np_blame(struct np_host *h, int rc, const char *what);
-/* Wakes the child, if it sleeps; after a counter of the parent's was moved. */
+/* Wakes the child if it sleeps; call it after a counter of the parent has changed. */
 void np_wake(struct np_host *h);
 
-/* Lets the child close what it has, or ends it. */
+/* Lets the child close everything, or kills it. */
 void np_stop_child(struct np_host *h);
 
-/* A number not in use; -1. */
+/* Returns a free number, or -1. */
 int np_number(struct np_host *h, bool *used, size_t n);
 void np_number_free(struct np_host *h, bool *used, uint32_t number);
 
-/* A sealed memfd that cannot be cut short, and its mapping. -errno. */
+/* Makes a sealed memfd, which cannot be truncated, and maps it. -errno. */
 int np_shared_memory(const char *name, size_t len, int *fd, void **at);
 
-/* What is left of these at np_close(), the child being gone. */
+/* Free what is left at np_close(), when the child is gone. */
 void np_comm_drop(struct np_comm *c);
 void np_mem_drop(struct np_mem *m);
 

@@ -139,7 +139,8 @@ bool np_warn_once(struct np_host *h)
 
 int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len, struct np_mem **out)
 {
-    const size_t piece = (size_t)2 << 20; /* what the driver shares whole, so that nothing else is shared with it */
+    /* the driver shares whole pieces of this size: nothing else must be in them */
+    const size_t piece = (size_t)2 << 20;
     struct np_mem *m = NULL;
     struct np_reply r;
     void *at;
@@ -180,9 +181,9 @@ int np_mem_free(struct np_mem *m)
     struct np_message q = {.op = NP_OP_UNMAP, .number = m->id};
     if (m->regs > 0)
         return hw_fail(-EBUSY, "plugin %s: the memory still has %u registrations", m->h->name, m->regs);
-    if (m->gpu) /* which is to be done before the child frees it */
+    if (m->gpu) /* the parent unmaps first, then the child frees */
         unmap_plugin_mem(m);
-    (void)np_ask(m->h, &q, NULL, 0, NULL); /* dead or not, it goes */
+    (void)np_ask(m->h, &q, NULL, 0, NULL); /* removed whether the child is alive or not */
     remove_plugin_mem(m);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host, opened and closed: the memory that it shares with the child, the fork, the plugin loaded in the child. */
+/* Opening a host: the memory shared with the child, the fork, and loading the plugin in the child. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include "transport/netplugin/table/abi.h"
@@ -30,7 +30,7 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
         return hw_fail(-errno, "making a memfd: %s", strerror(errno));
-    /* Sealed: a child that cut it short would have the parent die of SIGBUS. */
+    /* Sealed: if the child truncated it, the parent would die of SIGBUS. */
     if (ftruncate(*fd, (off_t)len) == 0 && fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 &&
         (*at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0)) != MAP_FAILED)
         return 0;
@@ -41,7 +41,7 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
 
 extern char **environ;
 
-/* The environment with the options' variables in it: an array to be freed. */
+/* Returns the environment with the options' variables added: an array that the caller frees. */
 static char **merge_plugin_env(const char *const *more)
 {
     size_t n = 0, at = 0;
@@ -84,12 +84,12 @@ static int fork_plugin_child(struct np_host *h, char **env)
         .trace_polls = h->o.trace_polls,
         .unpack = h->o.unpack,
     };
-    /* No handler of the application's is to run in the child. */
+    /* No handler of the application may run in the child. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     h->pid = fork();
     if (h->pid == 0) {
-        environ = env; /* not by setenv(), whose lock another thread may have held */
+        environ = env; /* not setenv(): another thread may have held its lock at the fork */
         np_child_main(&child);
     }
     int rc = h->pid < 0 ? hw_fail(-errno, "forking a process for plugin %s: %s", h->name, strerror(errno)) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of one plugin. For a plugin that is safe for threads there is one; for another one as many as
- * connections are expected, each with a loop that calls the plugin from one thread. */
+/* The processes of one plugin: one for a thread-safe plugin; for another plugin as many as connections are expected,
+ * each with a loop that calls the plugin from one thread. */
 #ifndef HW_NETPLUGIN_POOL_H
 #define HW_NETPLUGIN_POOL_H
 
@@ -10,15 +10,15 @@
 
 struct np_pool;
 
-/* Opens n processes, NP_POOL_MOST at most. As np_open(). */
+/* Opens n processes, at most NP_POOL_MOST. Otherwise as np_open(). */
 int np_pool_open(const char *plugin, const struct np_options *o, unsigned n, struct np_pool **out);
 void np_pool_close(struct np_pool *p);
-/* The process that is asked about devices. */
+/* Returns the process that answers questions about devices. */
 struct np_host *np_pool_first(struct np_pool *p);
-/* A process for one more connection: the one that has the fewest. To be given back. */
+/* Returns the process with the fewest connections, for one more connection. Return it with np_pool_give(). */
 struct np_host *np_pool_take(struct np_pool *p);
 void np_pool_give(struct np_pool *p, const struct np_host *h);
-/* 0 while all of them live. */
+/* Returns 0 while all processes live. */
 int np_pool_health(struct np_pool *p);
 
 #endif

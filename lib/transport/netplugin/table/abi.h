@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's plugin ABI as a plugin and its loader see it: net tables v6 to v12, tuner tables v4 to v6, and what the
- * kernel of a device-unpacking plugin reads. Written from the facts of the ABI (names, order, types, sizes), for Linux
- * on 64-bit machines; tests/nccl/test_nccl_abi.c compares it with NCCL's own header where one is installed.
+ * NCCL's plugin ABI for a plugin and its loader: net tables v6 to v12, tuner tables v4 to v6, and the structures read
+ * by the kernel of a device-unpacking plugin. Written from the facts of the ABI (names, order, types, sizes), for Linux
+ * on 64-bit machines; tests/nccl/test_nccl_abi.c compares it with NCCL's own header if that is installed.
  *
- * A plugin exports one data object per version, ncclNetPlugin_v11 for example; NCCL takes the newest that it knows:
- * v6 and v7 of NCCL 2.19, v8 of 2.20, v9 of 2.24, v10 of 2.26, v11 of 2.28, v12 of 2.30.3.
+ * A plugin exports one data object for each version, such as ncclNetPlugin_v11; NCCL uses the newest that it knows: v6
+ * and v7 of NCCL 2.19, v8 of 2.20, v9 of 2.24, v10 of 2.26, v11 of 2.28, v12 of 2.30.3.
  *
- * Which thread of NCCL calls what: init, devices, getProperties, makeVDevice: the one that makes the communicator.
- * listen, connect, accept, regMr*, deregMr, close*: "NCCL Service". isend, irecv, test, iflush, irecvConsumed: "NCCL
- * Progress", one per communicator. regMr can run beside isend.
+ * Threads of NCCL: the one that makes the communicator calls init, devices, getProperties, makeVDevice. "NCCL Service"
+ * calls listen, connect, accept, regMr*, deregMr, close*. "NCCL Progress", one for each communicator, calls isend,
+ * irecv, test, iflush, irecvConsumed. regMr can run concurrently with isend.
  */
 #ifndef HW_NETPLUGIN_ABI_H
 #define HW_NETPLUGIN_ABI_H
@@ -30,29 +30,29 @@ typedef enum {
 
 #define NCCL_NET_HANDLE_MAXSIZE 128
 
-/* In flight per connection; version 6 had fewer. */
+/* Most requests in flight per connection; version 6 had fewer. */
 #define NCCL_NET_MAX_REQUESTS    32
 #define NCCL_NET_MAX_REQUESTS_V6 8
 
-/* Kinds of memory: ptrSupport is a set of them, regMr's type is one. */
+/* Kinds of memory: ptrSupport is a set of them, regMr's type is one of them. */
 #define NCCL_PTR_HOST   0x1
 #define NCCL_PTR_CUDA   0x2
 #define NCCL_PTR_DMABUF 0x4
 
-/* The most that one isend may carry in int sizes (v6 to v8), and the bound of maxP2pBytes and maxCollBytes from v9. */
+/* Most bytes of one isend with int sizes (v6 to v8), and the bound of maxP2pBytes and maxCollBytes from v9. */
 #define NCCL_MAX_NET_SIZE       (1024 * 1024 * 1024)
 #define NCCL_MAX_NET_SIZE_BYTES (1024ull * 1024 * 1024 * 1024)
 
-/* What irecv's *request may hold on entry: NCCL will not look at the result. Always to be written over. */
+/* Value that irecv's *request may have on entry: NCCL will not read the result. Always overwrite it. */
 #define NCCL_NET_OPTIONAL_RECV_COMPLETION 0x1
 
 #define NCCL_NET_MAX_DEVS_PER_NIC_V9  4
 #define NCCL_NET_MAX_DEVS_PER_NIC_V12 8
 
-/* railId and planeId of a NIC that has none. */
+/* railId and planeId of a NIC without one. */
 #define NCCL_NET_ID_UNDEF (-1)
 
-/* How NCCL's log is called back: level, a set of NCCL_* subsystems, where, printf. */
+/* NCCL's log callback: level, a set of NCCL_* subsystems, location, printf arguments. */
 typedef enum {
     NCCL_LOG_NONE = 0,
     NCCL_LOG_VERSION = 1,
@@ -71,7 +71,7 @@ typedef enum {
 typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
                                   const char *fmt, ...);
 
-/* How a plugin tells NCCL's profiler of events of its own, from v10: phandle is what isend and irecv were given. */
+/* Callback for the plugin's own events to NCCL's profiler, from v10: phandle is the value passed to isend and irecv. */
 typedef enum {
     ncclProfilerNetEventStart = 0,
     ncclProfilerNetEventStop = 1,
@@ -79,7 +79,7 @@ typedef enum {
     ncclProfilerNetEventUpdateAndStop = 3,
 } ncclProfilerNetEventType;
 
-/* pluginId: one of these, or-ed with the version of the plugin's own event descriptor. */
+/* pluginId: one of these, ORed with the version of the plugin's own event descriptor. */
 #define NCCL_PROFILER_NET_TYPE_IB   (1 << 16)
 #define NCCL_PROFILER_NET_TYPE_SOCK (2 << 16)
 
@@ -105,7 +105,7 @@ _Static_assert(offsetof(ncclProfilerNetSockDescr_v1_t, sock) == 8, "NCCL's ABI")
 typedef ncclResult_t (*ncclProfilerCallback_t)(void **eHandle, int type, void *pHandle, int64_t pluginId,
                                                void *extData);
 
-/* What a connection's GPU side is (v7 on). */
+/* Kinds of a connection's GPU side (from v7). */
 typedef enum {
     NCCL_NET_DEVICE_HOST = 0,
     NCCL_NET_DEVICE_UNPACK = 1,
@@ -137,9 +137,9 @@ _Static_assert(offsetof(ncclNetDeviceHandle_t, handle) == 8, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, size) == 16, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, needsProxyProgress) == 24, "NCCL's ABI");
 
-/* What the handle of an unpacking device, version 7, leads to: per irecv (its number since the connection began, modulo
- * the queue's depth) the fragments of its payload: len bytes at bounce_buf + src_off belong at the irecv's data +
- * dst_off. (facts: GPUDirect-TCPX, "Handles and device handles") */
+/* What the handle of an unpacking device, version 7, points to: for each irecv (its number since the connection was
+ * made, modulo the queue's depth) the fragments of its payload: len bytes at bounce_buf + src_off belong at the irecv's
+ * data + dst_off. (facts: GPUDirect-TCPX, "Handles and device handles") */
 #define NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH 16
 #define NET_UNPACK_MAX_SLICE_PAGES             2048
 #define NET_UNPACK_MAX_SLICE_SIZE              (4 * 1024 * 1024) /* one irecv */
@@ -179,7 +179,7 @@ typedef struct {
     int port;
     float latency; /* us */
     int maxComms;
-    int maxRecvs; /* of one irecv */
+    int maxRecvs; /* buffers of one irecv */
 } ncclNetProperties_v6_t;
 
 typedef struct {
@@ -201,7 +201,7 @@ typedef struct {
     char *pciPath;
     uint64_t guid;
     int ptrSupport;
-    int regIsGlobal; /* a registration serves all connections, and is cached by NCCL */
+    int regIsGlobal; /* a registration is valid for all connections, and NCCL caches it */
     int speed;
     int port;
     float latency;
@@ -211,7 +211,7 @@ typedef struct {
     int netDeviceVersion;
 } ncclNetProperties_v8_t;
 
-/* The physical devices that a virtual one is made of; of a physical one: itself. */
+/* The physical devices of a virtual one; of a physical device: itself. */
 typedef struct {
     int ndevs;
     int devs[NCCL_NET_MAX_DEVS_PER_NIC_V9];
@@ -318,7 +318,7 @@ _Static_assert(offsetof(ncclNetProperties_v12_t, maxMultiRequestSize) == 120, "N
 _Static_assert(offsetof(ncclNetProperties_v12_t, railId) == 124, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetProperties_v12_t, planeId) == 126, "NCCL's ABI");
 
-/* A communicator's wishes: v10 gives them to connect, v11 to init. */
+/* Settings of a communicator: v10 passes them to connect, v11 to init. */
 typedef struct {
     int trafficClass;
 } ncclNetCommConfig_v10_t;
@@ -326,7 +326,7 @@ typedef struct {
 typedef ncclNetCommConfig_v10_t ncclNetCommConfig_v11_t;
 typedef ncclNetCommConfig_v11_t ncclNetCommConfig_v12_t;
 
-/* What setNetAttr tells of the traffic to come. */
+/* setNetAttr's description of the coming traffic. */
 typedef struct {
     int32_t maxConcurrentPeers;
     int32_t minConcurrentPeers;
@@ -337,7 +337,7 @@ typedef struct {
 typedef struct {
     ncclNetCommAttr_v11_t sendCommAttr;
     ncclNetCommAttr_v11_t recvCommAttr;
-    uint32_t op; /* sets of bits */
+    uint32_t op; /* these are bit sets */
     uint32_t algo;
     uint32_t proto;
 } ncclNetAttr_v11_t;
@@ -351,12 +351,12 @@ _Static_assert(offsetof(ncclNetAttr_v11_t, recvCommAttr) == 16, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetAttr_v11_t, op) == 32, "NCCL's ABI");
 
 /*
- * The tables. May be NULL: regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice, setNetAttr; and iflush where memory is
- * the host's alone. finalize may not.
+ * The tables. These may be NULL: regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice, setNetAttr; and iflush if all
+ * memory is host memory. finalize may not.
  *
- * connect and accept do not block: success with *comm NULL means "call again", with the same handle bytes, which stay
- * as the plugin left them. isend and irecv likewise with *request NULL. test is called on a connection's oldest request
- * alone. irecv's sizes are maxima; sends of 0 bytes are legal.
+ * connect and accept do not block: success with *comm NULL means "call again", with the same handle bytes, which keep
+ * the plugin's changes. isend and irecv likewise with *request NULL. NCCL calls test only on a connection's oldest
+ * request. irecv's sizes are maxima; sends of 0 bytes are legal.
  */
 
 typedef struct {
@@ -409,7 +409,8 @@ typedef struct {
     ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
     ncclResult_t (*connect)(int dev, void *handle, void **sendComm, ncclNetDeviceHandle_v8_t **sendDevComm);
     ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v8_t **recvDevComm);
-    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle); /* size_t from here */
+    /* size_t from this version on */
+    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);
     ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
     ncclResult_t (*deregMr)(void *comm, void *mhandle);
     ncclResult_t (*isend)(void *sendComm, void *data, int size, int tag, void *mhandle, void **request);

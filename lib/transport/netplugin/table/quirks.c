@@ -35,12 +35,12 @@ static const struct np_env tcpx_env[] = {
 static const struct np_quirk quirks[] = {
     {
         /*
-         * GPUDirect-TCPX. Its test() is the only thing that moves bytes, never writes *size, and gives 3 for a request
-         * that is not the oldest; it gives 3 as well where 16 requests are held, and receives are held until
-         * irecvConsumed(). Its handle has a pointer of the process behind the 80 bytes that the peer needs, which the
-         * peer would follow. Never call its iflush(): it reads through *request. accept() sleeps 5 s for its flow rules
-         * to take hold (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Users of it make connections in
-         * several threads at once, as NCCL does where a process has several communicators.
+         * GPUDirect-TCPX. Only its test() moves bytes; test() never writes *size, and returns 3 for a request that is
+         * not the oldest; it also returns 3 if 16 requests are held, and receives are held until irecvConsumed(). After
+         * the 80 bytes that the peer needs, its handle has a pointer of this process, which the peer would follow.
+         * Never call its iflush(): it reads through *request. accept() sleeps 5 s until its flow rules take effect
+         * (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Its users make connections in several threads at
+         * once, as NCCL does if a process has several communicators.
          */
         .table = "GPUDirectTCPX",
         .max_requests = 16,
@@ -56,12 +56,12 @@ static const struct np_quirk quirks[] = {
     },
     {
         /* aws-ofi-nccl: a listen or connect that opens an endpoint took 0.1 to 1.7 s with libfabric 1.17's tcp provider
-         * on two busy cores, one after another in a process, and regMr waits for the lock that they hold. */
+         * on two busy cores, serially within a process, and regMr waits for the lock that they hold. */
         .table = "Libfabric",
         .wait_ms = 15000,
     },
     {
-        /* google/nccl-fastsocket: its connect() and accept() each wait for the other side's. */
+        /* google/nccl-fastsocket: its connect() and accept() each wait for the other side. */
         .table = "FastSocket",
         .setup_threads = true,
     },
@@ -81,8 +81,8 @@ uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu)
     uint32_t size = q->max_size ? q->max_size : UINT32_MAX;
     if (!q->max_fragments)
         return size;
-    /* A packet's payload is a fragment, less 52 bytes for IPv4 and TCP with timestamps, or two where a page ends in it;
-     * a power of two keeps the caller's chunks even. */
+    /* A packet's payload is one fragment, or two if a page ends in it; 52 bytes are IPv4 and TCP headers with
+     * timestamps. A power of two keeps the caller's chunks even. */
     const uint64_t most = (uint64_t)(mtu > 576 ? mtu - 52 : 524) * (q->max_fragments / 2);
     while (size > most)
         size = size & (size - 1) ? 1u << (31 - __builtin_clz(size)) : size / 2;

@@ -5,11 +5,11 @@
 #include <limits.h>
 #include <stdio.h>
 
-/* NOLINTBEGIN(bugprone-macro-parentheses): a type's name */
+/* NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type's name */
 #define T(t, n) ((const ncclNet_v##n##_t *)(t)->t)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* A function that lies at the same place, and has the same parameters, in all versions. */
+/* A function with the same offset and parameters in all versions. */
 #define SAME(t, call) (T(t, 6)->call)
 
 #define SAME_PLACE(field)                                                                 \
@@ -50,7 +50,7 @@ const char *np_table_name(const struct np_table *t)
 
 const char *np_table_lacks(const struct np_table *t)
 {
-    /* All are pointers, in this order (v10 and v11 only change parameters). */
+    /* All are pointers, in this order (v10 and v11 change only parameters). */
     static const char *const names[] = {"name",   "init",  "devices",   "getProperties", "listen",     "connect",
                                         "accept", "regMr", NULL,        "deregMr",       "isend",      "irecv",
                                         NULL,     "test",  "closeSend", "closeRecv",     "closeListen"};
@@ -103,7 +103,7 @@ ncclResult_t np_raw_devices(const struct np_table *t, int *n)
 
 ncclResult_t np_raw_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out)
 {
-    /* Zeroed, which NCCL does not do for them: a field that a plugin forgets is not garbage here. */
+    /* Zeroed, unlike in NCCL: a field that a plugin does not set is not garbage here. */
     union {
         ncclNetProperties_v6_t v6;
         ncclNetProperties_v7_t v7;
@@ -111,7 +111,7 @@ ncclResult_t np_raw_properties(const struct np_table *t, int dev, ncclNetPropert
         ncclNetProperties_v9_t v9;
         ncclNetProperties_v11_t v11;
         ncclNetProperties_v12_t v12;
-        char room[1024]; /* for a plugin that was built for more */
+        char room[1024]; /* for a plugin that was built for larger structures */
     } p = {.room = {0}};
     ncclResult_t rc;
 

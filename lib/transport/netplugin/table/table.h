@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin's table of any version, called as if there were one. Nothing here is called in the parent. */
+/* Calls a plugin's table of any version through one interface. The parent calls nothing here. */
 #ifndef HW_NETPLUGIN_TABLE_H
 #define HW_NETPLUGIN_TABLE_H
 
@@ -12,18 +12,18 @@ enum { NP_OLDEST = 6, NP_NEWEST = 12 };
 struct np_table {
     unsigned version; /* NP_OLDEST .. NP_NEWEST */
     const void *t;
-    void *ctx; /* what init made, from v11 */
+    void *ctx; /* made by init, from v11 */
 };
 
-/* The newest table, at most this one, of a library opened by dlopen(). False: it has none. */
+/* Finds the newest table, at most this one, of a library opened with dlopen(). Returns false if it has none. */
 bool np_table_find(void *library, unsigned newest, struct np_table *out);
 const char *np_table_name(const struct np_table *t);
-/* An entry that must be there and is NULL: its name; NULL: all are there. */
+/* Returns the name of a mandatory entry that is NULL; NULL: all are there. */
 const char *np_table_lacks(const struct np_table *t);
 
 ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof);
 ncclResult_t np_table_devices(const struct np_table *t, int *n);
-/* What a version lacks is as its NCCL takes it to be. */
+/* Fields that a version lacks get the values that its NCCL assumes. */
 ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out);
 ncclResult_t np_table_listen(const struct np_table *t, int dev, void *handle, void **lc);
 ncclResult_t np_table_connect(const struct np_table *t, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh);
@@ -31,13 +31,13 @@ ncclResult_t np_table_accept(const struct np_table *t, void *lc, void **rc, nccl
 /* type: NCCL_PTR_HOST or NCCL_PTR_CUDA. */
 ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, int type, void **mh);
 bool np_table_has_dmabuf(const struct np_table *t);
-/* GPU memory, with its dma-buf, which begins where it does. */
+/* GPU memory with its dma-buf, which starts at the same address. */
 ncclResult_t np_table_reg_dmabuf(const struct np_table *t, void *comm, void *data, size_t size, int fd, void **mh);
 ncclResult_t np_table_dereg(const struct np_table *t, void *comm, void *mh);
 ncclResult_t np_table_isend(const struct np_table *t, void *sc, void *data, size_t size, int tag, void *mh, void **req);
 ncclResult_t np_table_irecv(const struct np_table *t, void *rc, void *data, size_t size, int tag, void *mh, void **req);
 bool np_table_has_flush(const struct np_table *t);
-/* *req NULL: nothing is to be waited for. */
+/* *req NULL: there is nothing to wait for. */
 ncclResult_t np_table_flush(const struct np_table *t, void *rc, void *data, int size, void *mh, void **req);
 ncclResult_t np_table_test(const struct np_table *t, void *req, int *done, int *size);
 ncclResult_t np_table_close_send(const struct np_table *t, void *sc);
@@ -47,7 +47,8 @@ bool np_table_has_consumed(const struct np_table *t);
 ncclResult_t np_table_consumed(const struct np_table *t, void *rc, void *req);
 ncclResult_t np_table_finalize(const struct np_table *t);
 
-/* The most that one regMr may have: an int up to v7. Requests: NCCL_MAX_NET_SIZE, since test() gives an int's size. */
+/* Returns the most bytes of one regMr: an int up to v7. The limit of requests is NCCL_MAX_NET_SIZE, because test()
+ * reports an int size. */
 size_t np_table_reg_max(unsigned version);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of a table themselves, which those of table.h trace. */
+/* The plain calls of a table; those of table.h add the trace. */
 #ifndef HW_NETPLUGIN_TABLE_RAW_H
 #define HW_NETPLUGIN_TABLE_RAW_H
 

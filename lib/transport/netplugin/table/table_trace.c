@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each call of the table, with its line in the trace where there is one. */
+/* Calls the table and writes each call to the trace, if there is one. */
 #include "transport/netplugin/table/table_raw.h"
 #include "transport/netplugin/table/trace.h"
 
@@ -40,7 +40,7 @@ ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetPrope
     return rc;
 }
 
-/* The first bytes of a handle; most have an address there. */
+/* Formats the first bytes of a handle; most plugins have an address there. */
 static const char *show_handle(const void *handle, char text[2 * 48 + 1])
 {
     const uint8_t *p = handle;
@@ -124,7 +124,7 @@ ncclResult_t np_table_dereg(const struct np_table *t, void *comm, void *mh)
 {
     const uint64_t begin = np_trace_begin();
     const char *name = np_trace_name(mh);
-    np_trace_gone(mh); /* before it may be another's address */
+    np_trace_gone(mh); /* before the address can be reused */
     ncclResult_t rc = np_raw_dereg(t, comm, mh);
     if (begin)
         np_trace_call(begin, "deregMr", "comm=%s mr=%s = %d", np_trace_name(comm), name, RC(rc));

@@ -10,19 +10,19 @@
 
 enum { BUCKETS = 4096, LINE = 1600, KINDS = 4, NAMES = 4 };
 
-/* Something of the plugin's that has a name. */
+/* A named object of the plugin. */
 struct thing {
     struct thing *next;
     const void *at;
     char name[48];
-    uint64_t again;    /* calls that came to nothing */
-    uint64_t requests; /* of a connection, so far */
+    uint64_t again;    /* calls without a result */
+    uint64_t requests; /* requests of a connection so far */
 };
 
 static struct {
     int fd;
     bool on, polls;
-    pthread_mutex_t lock; /* for all below */
+    pthread_mutex_t lock; /* guards everything below */
     struct thing *bucket[BUCKETS];
     unsigned made[KINDS];
 } trace = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -63,14 +63,14 @@ uint64_t np_trace_begin(void)
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-/* "12.345678 PID.TID ", of that time. */
+/* Writes "12.345678 PID.TID " for that time. */
 static int write_stamp(char *line, size_t cap, uint64_t ns)
 {
     return snprintf(line, cap, "%llu.%06llu %d.%ld ", (unsigned long long)(ns / 1000000000u),
                     (unsigned long long)(ns / 1000 % 1000000u), (int)getpid(), syscall(SYS_gettid));
 }
 
-/* One write a line, so that threads' and processes' lines do not mix. */
+/* Writes a line with one write(), so that lines of several threads and processes do not mix. */
 static void write_trace_line(char *line, size_t len)
 {
     len = HW_MIN(len, (size_t)LINE - 1);
@@ -127,7 +127,7 @@ static struct thing **find_trace_slot(const void *at)
     return t;
 }
 
-/* A copy that outlives the lock. */
+/* Returns a copy that stays valid after unlocking. */
 static const char *copy_trace_name(const char *name)
 {
     static __thread char room[NAMES][sizeof(((struct thing *)0)->name)];
@@ -137,7 +137,7 @@ static const char *copy_trace_name(const char *name)
     return room[at];
 }
 
-/* With the lock: its entry, an old one of the same address being emptied. NULL: no memory. */
+/* Needs the lock. Returns the entry of an address, and resets an old one. NULL: no memory. */
 static struct thing *add_thing(const void *at)
 {
     struct thing **t = find_trace_slot(at);
@@ -210,7 +210,7 @@ void np_trace_again(const void *at)
         return;
     pthread_mutex_lock(&trace.lock);
     struct thing **t = find_trace_slot(at);
-    if (!*t && (*t = calloc(1, sizeof(**t)))) /* a handle, before there is a connection */
+    if (!*t && (*t = calloc(1, sizeof(**t)))) /* a handle, before the connection exists */
         (*t)->at = at;
     if (*t)
         (*t)->again++;
