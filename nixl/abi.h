@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of NIXL's plugin ABI that a backend needs, written from the facts: names, the order of the virtual
- * functions, and the order and types of the members that NIXL reads by inlined functions. Checked against the virtual
- * tables of the plugins in the wheels 1.0.0 to 1.5.1, which are alike (test nixl_versions loads each).
+ * The part of NIXL's plugin ABI that a backend needs, written from its facts: names, the order of the virtual
+ * functions, and the order and types of the members that NIXL's inline functions read. Checked against the virtual
+ * tables of the plugins in the wheels 1.0.0 to 1.5.1, which are the same (test nixl_versions loads each).
  *
  * NIXL_PLUGIN_API_VERSION did not change when virtual functions were removed before 1.0.0. version.cc therefore refuses
- * a NIXL that was not tried.
+ * versions of NIXL that were not tested.
  */
 #ifndef HX_ABI_H
 #define HX_ABI_H
@@ -73,8 +73,8 @@ struct nixlMetaDesc : nixlBasicDesc {
     nixlBackendMD *metadataP;
 };
 
-/* NIXL makes the lists; a backend reads them. The virtual functions, which a backend does not call, are left out but
- * for the destructor, which gives the object its pointer to a virtual table. */
+/* NIXL makes the lists; a backend reads them. A backend does not call the virtual functions, so only the destructor is
+ * declared here, because it gives the object its pointer to a virtual table. */
 template <class T> class nixlDescList
 {
   protected:
@@ -110,7 +110,7 @@ struct nixlBackendOptionalArgs {
 };
 using nixl_opt_b_args_t = nixlBackendOptionalArgs;
 
-/* Only passed on by reference, in functions that this backend does not implement. */
+/* Only passed by reference, in functions that this backend does not implement. */
 struct nixlRemoteMetaList;
 struct nixlRegList;
 struct nixlQueryResponses;
@@ -130,10 +130,10 @@ struct nixlBackendInitParams {
 
 class nixlBackendEngine
 {
-    /* NIXL reads these by functions that are inlined into libnixl. */
+    /* Read by functions that are inlined into libnixl. */
     std::string backendType;
     nixl_b_params_t customParams;
-    std::vector<uint64_t> telemetryEvents; /* stays empty: the type of its elements differs between versions */
+    std::vector<uint64_t> telemetryEvents; /* always empty: its element type differs between versions */
     std::mutex telemetryEventsMutex;
 
   protected:
@@ -150,7 +150,7 @@ class nixlBackendEngine
     nixlBackendEngine(const nixlBackendEngine &) = delete;
     void operator=(const nixlBackendEngine &) = delete;
 
-    /* The order of what follows is the ABI. */
+    /* The order of the following functions is the ABI. */
     virtual ~nixlBackendEngine() = default;
     virtual bool supportsRemote() const = 0;
     virtual bool supportsLocal() const = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* By which addresses others reach this node. */
+/* The addresses by which other nodes reach this node. */
 #include "nixl/blob.h"
 
 #include "net/advertise.h"
@@ -13,7 +13,7 @@ static void put_address(const union hw_addr *a, struct hx_addr *out)
     memcpy(out->ip, six ? (const void *)&a->in6.sin6_addr : &a->in.sin_addr, six ? 16 : 4);
 }
 
-/* Returns how many there are in the list, or -EINVAL. */
+/* Parses the list. Returns the number of addresses, or -EINVAL. */
 static int read_advertised(const char *list, struct hx_addr out[HX_ADDRS])
 {
     int n = 0;
@@ -34,7 +34,7 @@ static int read_advertised(const char *list, struct hx_addr out[HX_ADDRS])
     return n;
 }
 
-/* Bridges of docker have the same address on every node: they come last. */
+/* Docker's bridges have the same address on every node, so they come last. */
 static bool is_docker(const struct hw_nic *n)
 {
     return strncmp(n->name, "docker", 6) == 0;

@@ -15,12 +15,12 @@
 namespace hx
 {
 
-constexpr int attend_ms = 200;  /* how often peers that have come or gone are looked for */
-constexpr int busy_ms = 10;     /* likewise while connections are made */
-constexpr int linger_ms = 1000; /* at most, until notifications are with their peers, before the context is closed */
-constexpr size_t ready_max = 64 << 20; /* bytes of notifications that are taken ahead of getNotifs() */
-constexpr size_t note_cost = 128;      /* what each counts besides */
-constexpr size_t partial_max = 64;     /* notifications of one peer of which pieces are missing */
+constexpr int attend_ms = 200;         /* how often to look for peers that have connected or died */
+constexpr int busy_ms = 10;            /* the same while connections are being made */
+constexpr int linger_ms = 1000;        /* longest wait before the context closes until peers have the notifications */
+constexpr size_t ready_max = 64 << 20; /* most bytes of notifications taken ahead of getNotifs() */
+constexpr size_t note_cost = 128;      /* bytes that each notification counts in addition */
+constexpr size_t partial_max = 64;     /* most incomplete notifications of one peer */
 
 uint64_t now_ms()
 {
@@ -28,7 +28,7 @@ uint64_t now_ms()
     return static_cast<uint64_t>(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
 }
 
-/* While it lives, threads that are started take no signals: those are the application's business. */
+/* During its lifetime, new threads block all signals, because signals belong to the application. */
 class SignalsBlocked
 {
   public:
@@ -136,7 +136,7 @@ Agent::~Agent()
             (void)flush_links();
             wait_for_kept(linger_ms);
         }
-    } catch (...) { /* out of memory: notifications that are under way are lost */
+    } catch (...) { /* out of memory: notifications in flight are lost */
     }
     for (auto &[name, link] : links_)
         link->close();
@@ -164,7 +164,7 @@ void Agent::count_connecting(int more)
         wake();
 }
 
-/* Sleeps until there is something to do. Returns whether the thread goes on. */
+/* Sleeps until there is work. Returns false when the thread must end. */
 bool Agent::wait_for_work(bool busy)
 {
     std::unique_lock lock(wake_mu_);
@@ -174,7 +174,7 @@ bool Agent::wait_for_work(bool busy)
     return !stop_;
 }
 
-/* Returns whether something is left to do soon. */
+/* Returns whether there is more work soon. */
 bool Agent::do_work()
 {
     take_connected();
@@ -191,7 +191,7 @@ void Agent::run()
     while (wait_for_work(busy)) {
         try {
             busy = do_work();
-        } catch (...) { /* out of memory: later */
+        } catch (...) { /* out of memory: retried later */
             busy = true;
         }
     }
@@ -246,7 +246,7 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     std::unique_lock lock(mu_);
     auto known = remotes_.find(remote);
     if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
-        old = links_[remote]; /* the agent has come again: its old process is gone */
+        old = links_[remote]; /* the agent was added again: its old process is gone */
         links_.erase(remote);
     }
     remotes_[remote] = info;
@@ -287,7 +287,7 @@ nixl_status_t Agent::find_link(const std::string &remote, std::shared_ptr<Link> 
         out = link;
         return NIXL_SUCCESS;
     }
-    old = link; /* closed once mu_ is free, where nobody else has it */
+    old = link; /* closed after mu_ is released, if no one else holds it */
     link = std::make_shared<Link>(*this, ++next_link_, info->second);
     link->start();
     out = link;
@@ -295,7 +295,7 @@ nixl_status_t Agent::find_link(const std::string &remote, std::shared_ptr<Link> 
     return NIXL_SUCCESS;
 }
 
-/* ---- operations that nobody waits for ------------------------------------------------------------------- */
+/* ---- operations without a waiting caller ------------------------------------------------------------------ */
 
 void Agent::keep_op(hawser_op *op)
 {
@@ -355,7 +355,7 @@ std::vector<std::string> Agent::make_pieces(const std::string &message)
     return all;
 }
 
-/* Takes the peers in that have connected. */
+/* Accepts the peers that have connected. */
 void Agent::take_in()
 {
     std::unique_lock lock(in_mu_);
@@ -364,8 +364,7 @@ void Agent::take_in()
         incoming_.push_back(Incoming{p, {}, 0});
 }
 
-/* Forgets the oldest notification of which pieces are missing: its sender has cancelled it, or sends too many at once.
- */
+/* Drops the oldest incomplete notification: its sender has cancelled it, or sends too many at once. */
 void Agent::forget_oldest(Incoming &in)
 {
     in.partial_bytes -= in.partial.begin()->second.size();
@@ -373,7 +372,7 @@ void Agent::forget_oldest(Incoming &in)
     log(std::string(hawser_peer_name(in.peer)) + ": a notification came in part only, and is dropped");
 }
 
-/* Puts a piece to the others of its notification. Returns whether the peer keeps to the protocol. */
+/* Adds a piece to its notification. Returns false if the peer violates the protocol. */
 bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
 {
     hx_note note;
@@ -383,7 +382,7 @@ bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
     }
     auto at = in.partial.find(note.id);
     if (note.offset != (at == in.partial.end() ? 0 : at->second.size()))
-        return true; /* the rest of a notification that was dropped */
+        return true; /* the rest of a dropped notification */
     std::string &text = in.partial[note.id];
     text.append(reinterpret_cast<const char *>(note.data), note.len);
     in.partial_bytes += note.len;
@@ -398,10 +397,11 @@ bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
     return true;
 }
 
-/* Takes all notifications that the peer has delivered. Returns whether the peer is to be kept. */
+/* Takes all notifications that the peer has delivered. Returns whether to keep the peer. */
 bool Agent::drain(Incoming &in)
 {
-    bool alive = hawser_peer_state(in.peer) == 0; /* before: what a dead peer has delivered is taken first */
+    /* read first: notifications that a peer delivered before it died are still taken */
+    bool alive = hawser_peer_state(in.peer) == 0;
     size_t len = 0;
     while (hawser_notification(in.peer, buffer_.data(), buffer_.size(), &len) == 0)
         if (!take_piece(in, buffer_.data(), len))
@@ -409,7 +409,7 @@ bool Agent::drain(Incoming &in)
     return alive;
 }
 
-/* Takes what all peers have delivered, and closes those that are dead. */
+/* Takes the notifications of all peers, and closes dead peers. */
 void Agent::drain_all()
 {
     auto gone = [this](Incoming &in) {
@@ -421,8 +421,8 @@ void Agent::drain_all()
     incoming_.erase(std::remove_if(incoming_.begin(), incoming_.end(), gone), incoming_.end());
 }
 
-/* Takes notifications ahead of take_notes(), so that a long one needs no call of the application's to go on, up to a
- * bound; behind that libhawser makes the sender wait. Returns whether one is under way. */
+/* Takes notifications ahead of take_notes(), up to a bound, so that a long notification makes progress without calls of
+ * the application; beyond the bound libhawser makes the sender wait. Returns whether a notification is incomplete. */
 bool Agent::take_ahead()
 {
     std::unique_lock lock(in_mu_);

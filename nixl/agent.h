@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one engine of NIXL's has: a context of libhawser with a random key of its own, the links to remote agents, and
- * the peers that have connected, which bring the notifications. One thread of its own per engine makes connections and
- * takes peers in; transfers are driven by NIXL's calls and by libhawser's threads.
+ * The state of one NIXL engine: a libhawser context with a random key of its own, the links to remote agents, and the
+ * connected peers, which send notifications. One thread per engine makes connections and accepts peers; NIXL's calls
+ * and libhawser's threads drive transfers.
  */
 #ifndef HX_AGENT_H
 #define HX_AGENT_H
@@ -25,7 +25,7 @@ class Agent
     Agent(const std::string &name, const Options &options);
     ~Agent();
 
-    /* Opens the context and listens. Returns "" or why not. */
+    /* Opens the context and listens. Returns "" or the reason for the failure. */
     std::string open();
 
     hawser *context() const
@@ -43,27 +43,27 @@ class Agent
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
-    /* Gives the link to a remote agent; starts one where there is none. */
+    /* Returns the link to a remote agent; starts one if there is none. */
     nixl_status_t find_link(const std::string &remote, std::shared_ptr<Link> &out);
 
-    /* Splits a notification into what libhawser carries. */
+    /* Splits a notification into pieces that libhawser can carry. */
     std::vector<std::string> make_pieces(const std::string &message);
     nixl_status_t take_notes(notif_list_t &out);
 
-    /* Takes an operation that nobody waits for. */
+    /* Takes ownership of an operation that no caller waits for. */
     void keep_op(hawser_op *op);
     /* Waits for the kept operations, up to `ms` in all. */
     void wait_for_kept(int ms);
 
     void count_connecting(int more);
     void wake();
-    /* Appends a line to the file that HAWSER_NIXL_LOG names, if it does. */
+    /* Appends a line to the file named by HAWSER_NIXL_LOG, if that is set. */
     void log(const std::string &line);
 
   private:
     struct Incoming {
         hawser_peer *peer;
-        std::map<uint64_t, std::string> partial; /* notifications of which pieces are missing */
+        std::map<uint64_t, std::string> partial; /* incomplete notifications */
         size_t partial_bytes = 0;
     };
 
@@ -100,7 +100,7 @@ class Agent
     std::mutex kept_mu_;
     std::vector<hawser_op *> kept_;
 
-    std::mutex in_mu_; /* what has arrived */
+    std::mutex in_mu_; /* guards what has arrived */
     std::vector<Incoming> incoming_;
     notif_list_t ready_;
     size_t ready_bytes_ = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encodes and decodes what the NIXL backend sends: the connection information and the pieces of notifications. */
+/* Encodes and decodes the NIXL backend's messages: the connection information and the pieces of notifications. */
 #include "nixl/blob.h"
 #include "wire/wire.h"
 
@@ -9,7 +9,7 @@
 #define AT_ADDR    64
 #define ADDR_SIZE  19
 
-/* 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 zero, 64 addresses: family, 16 bytes, port */
+/* Layout: 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 zero, 64 addresses (family, 16 bytes, port) */
 void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info)
 {
     memset(out, 0, HX_INFO);
@@ -49,7 +49,7 @@ int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
     return info->port ? 0 : hw_fail(-EPROTO, "connection information without a port");
 }
 
-/* 0 magic, 4 version, 6 length of the name, 8 id, 16 total, 20 offset, 24 zero, 32 name, data */
+/* Layout: 0 magic, 4 version, 6 length of the name, 8 id, 16 total, 20 offset, 24 zero, 32 name, data */
 void hx_note_encode(uint8_t *out, const struct hx_note *note)
 {
     memset(out, 0, HX_NOTE);

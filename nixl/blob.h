@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What crosses the network for the NIXL backend: the connection information, which NIXL's metadata carries, and the
- * notifications of libhawser, each a piece of a NIXL notification. Pure functions but for
- * hx_list_addresses(); C, so that fuzz/ can take them. */
+/* The NIXL backend's messages: the connection information, which NIXL's metadata carries, and libhawser notifications,
+ * each with a piece of a NIXL notification. Pure functions except hx_list_addresses(). In C, so that fuzz/ can use
+ * them. */
 #ifndef HX_BLOB_H
 #define HX_BLOB_H
 
@@ -16,35 +16,35 @@ extern "C" {
 #define HX_KEY      32
 #define HX_INFO     368         /* bytes of the connection information */
 #define HX_NAME_MAX 1024        /* bytes of an agent's name */
-#define HX_NOTE_MAX (256 << 20) /* bytes of a NIXL notification */
-#define HX_NOTE     32          /* bytes in front of the name in a piece */
+#define HX_NOTE_MAX (256 << 20) /* most bytes of a NIXL notification */
+#define HX_NOTE     32          /* bytes before the name in a piece */
 
 struct hx_addr {
-    uint8_t family; /* 4, 6; 0: none */
+    uint8_t family; /* 4 or 6; 0: no address */
     uint8_t ip[16];
-    uint16_t port; /* 0: the port of the information */
+    uint16_t port; /* 0: the port of hx_info */
 };
 
 struct hx_info {
     uint16_t port;
-    uint64_t host;    /* which kernel and network namespace */
-    uint64_t process; /* which engine there */
+    uint64_t host;    /* identifies kernel and network namespace */
+    uint64_t process; /* identifies the engine there */
     uint8_t key[HX_KEY];
     struct hx_addr addr[HX_ADDRS];
 };
 
 /* A piece of a notification: bytes [offset, offset + len) of total. */
 struct hx_note {
-    uint64_t id; /* of the notification, among those of its sender */
+    uint64_t id; /* unique among the notifications of its sender */
     uint32_t total, offset;
-    const char *name; /* the sending agent's; not terminated */
+    const char *name; /* of the sending agent; not terminated */
     uint32_t name_len;
     const uint8_t *data;
     uint32_t len;
 };
 
-/* Fills in the addresses by which this node is reached: those of the knob `advertise`, where it is not empty, else
- * those of its NICs, or of `nics` (comma-separated) where that is not empty. -EINVAL (address.c). */
+/* Lists the addresses by which others reach this node: those of knob `advertise` if it is not empty, else those of the
+ * NICs, limited to `nics` (comma-separated) if that is not empty. -EINVAL (address.c). */
 int hx_list_addresses(const char *advertise, const char *nics, struct hx_addr out[HX_ADDRS]);
 
 void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info);

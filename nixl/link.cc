@@ -59,8 +59,8 @@ void Link::start()
     try_next_address();
 }
 
-/* Fills host and port with the next address to try. A process of the same kernel and network namespace is reached by
- * the loopback alone. */
+/* Sets host and port to the next address to try. A process in the same kernel and network namespace is reached over
+ * loopback only. */
 bool Link::next_host(std::string &host, uint16_t &port)
 {
     if (here_) {
@@ -80,7 +80,7 @@ bool Link::next_host(std::string &host, uint16_t &port)
     return false;
 }
 
-/* Counts the addresses from the next one on; each gets its part of the time that is left. */
+/* Counts the addresses from the next one on; each gets its share of the remaining time. */
 static unsigned addresses_left(const hx_info &to, unsigned turn)
 {
     unsigned n = 0;
@@ -123,7 +123,7 @@ void Link::finish_attempt(int rc)
         agent.log(std::string("connecting: ") + hawser_error());
         hawser_peer_close(peer);
         peer = nullptr;
-        /* A peer that does not answer within connect_ms is gone as well. */
+        /* A peer that does not answer within connect_ms counts as gone too. */
         why = rc == -ETIMEDOUT ? NIXL_ERR_REMOTE_DISCONNECT : status_of(rc);
         try_next_address();
         return;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What inline functions of libstdc++ 12 use of glibc 2.32 and libstdc++ 11, for a build that runs with older ones (the
- * Python wheel). Not compiled where the C library has it. */
+/* Functions of glibc 2.32 and libstdc++ 11 that inline functions of libstdc++ 12 use, for a build that runs with older
+ * versions (the Python wheel). Not compiled if the C library has them. */
 #include <cerrno>
 #include <ctime>
 #include <dlfcn.h>
 #include <new>
 #include <pthread.h>
 
-/* Says that there may be other threads, so that reference counts are atomic. */
+/* Declares that there may be other threads, so that reference counts are atomic. */
 extern "C" char __libc_single_threaded;
 char __libc_single_threaded = 0;
 
@@ -19,8 +19,8 @@ void __throw_bad_array_new_length()
 }
 } // namespace std
 
-/* Calls glibc's own function where the process has it (2.30). Older ones wait on the wall clock: like those, a wait
- * that std::condition_variable has begun lasts longer where the wall clock is set back meanwhile. */
+/* Calls glibc's own function if the process has it (2.30). Otherwise waits on the wall clock, as older versions do: a
+ * wait of std::condition_variable then takes longer if the wall clock is set back meanwhile. */
 extern "C" int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
                                       const struct timespec *until)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameters of the backend, as create_backend() and NIXL's configuration carry them. */
+/* The parameters of the backend, from create_backend() and NIXL's configuration. */
 #ifndef HX_OPTIONS_H
 #define HX_OPTIONS_H
 
@@ -9,14 +9,14 @@ namespace hx
 {
 
 struct Options {
-    std::string nics, rails, advertise; /* as the knobs of these names */
-    int device = -1;                    /* GPU that the connections carry memory of; -1: not said */
+    std::string nics, rails, advertise; /* the knobs of these names */
+    int device = -1;                    /* GPU of the connections' memory; -1: not specified */
     bool trusted = false;               /* HAWSER_TRUSTED */
     int timeout_ms = 0;                 /* of a transfer; 0: knob op_timeout_ms */
-    int connect_ms = 10000;             /* until a peer that does not answer is given up */
+    int connect_ms = 10000;             /* time after which an unresponsive peer is given up */
 };
 
-/* Reads the parameters. Returns "" or why they are refused. */
+/* Reads the parameters. Returns "" or the reason why they are refused. */
 std::string read_options(const nixl_b_params_t &params, Options &out);
 
 /* Returns every parameter with its default, for get_plugin_params(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NIXL's two entry points, and the table behind them. */
+/* NIXL's two entry points and the plugin's table. */
 #include "nixl/engine.h"
 #include "nixl/version.h"
 
@@ -10,8 +10,8 @@ namespace
 {
 
 std::mutex mu;
-std::string refusal;    /* why no engine can be made with this NIXL; "" */
-std::string last_error; /* why the last engine could not be made; "" */
+std::string refusal;    /* why this NIXL is refused; "": it is not */
+std::string last_error; /* why the last engine could not be made; "": it could */
 
 nixlBackendEngine *fail(const std::string &why)
 {
@@ -55,8 +55,8 @@ const char *plugin_version()
     return hawser_version();
 }
 
-/* The parameters with their defaults; "error" says why the last create_backend() failed, since NIXL gives its user a
- * status only. */
+/* Returns the parameters with their defaults; "error" is the reason why the last create_backend() failed, because NIXL
+ * gives its user only a status. */
 nixl_b_params_t backend_options()
 {
     nixl_b_params_t all = default_options();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which NIXL has loaded the backend. libnixl exports no version; a wheel keeps the version in the name of the folder
- * nixl_cu12-1.5.1.dist-info beside the folder .nixl_cu12.mesonpy.libs, in which libnixl.so lies. */
+/* Determines which NIXL has loaded the backend. libnixl exports no version; a wheel has its version in the name of the
+ * folder nixl_cu12-1.5.1.dist-info, next to the folder .nixl_cu12.mesonpy.libs, which contains libnixl.so. */
 #include "nixl/version.h"
 
 #include "nixl/tried.h"

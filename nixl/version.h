@@ -7,7 +7,7 @@
 namespace hx
 {
 
-/* Finds the version of the NIXL whose code is at `caller`. Returns "" where the backend was tried with that version,
+/* Determines the version of the NIXL whose code is at `caller`. Returns "" if the backend was tested with that version,
  * else the reason for refusing it. */
 std::string check_nixl_version(const void *caller);
 

@@ -16,7 +16,7 @@ static uint64_t now_ns()
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-/* Out of memory, the operations end without anybody who frees them. */
+/* If memory is short, the operations end and are not freed. */
 Request::~Request()
 {
     try {
@@ -35,7 +35,7 @@ nixl_status_t Request::add_pair(const nixlMetaDesc &local, const nixlMetaDesc &r
         return NIXL_ERR_NOT_FOUND;
     if (local.len != remote.len)
         return NIXL_ERR_MISMATCH;
-    /* Subtractions only: addresses and lengths are what the application and the remote agent say. */
+    /* Subtractions only, because addresses and lengths come from the application and the remote agent. */
     if (local.addr < l->base || local.addr - l->base > l->len || local.len > l->len - (local.addr - l->base) ||
         remote.addr < r->base || remote.addr - r->base > r->region.length ||
         remote.len > r->region.length - (remote.addr - r->base))
@@ -142,7 +142,7 @@ void Request::post_vecs()
     }
 }
 
-/* The data of all operations is in place: the notification may follow. */
+/* The data of all operations is in place: posts the notification. */
 void Request::post_pieces()
 {
     while (next_piece_ < pieces_.size()) {
@@ -161,7 +161,7 @@ void Request::post_pieces()
     }
 }
 
-/* Frees the operations that have ended. */
+/* Frees completed operations. */
 void Request::reap()
 {
     size_t ended = 0;
@@ -177,7 +177,7 @@ void Request::reap()
     ops_.erase(ops_.begin(), ops_.begin() + static_cast<std::ptrdiff_t>(ended));
 }
 
-/* Does what can be done without waiting. Link::mu and mu_ are held. */
+/* Advances as far as possible without waiting. Needs Link::mu and mu_. */
 void Request::advance()
 {
     reap();
@@ -192,10 +192,10 @@ void Request::advance()
 
 /* ---- afterwards ------------------------------------------------------------------------------------------- */
 
-/* Returns whether a check may say "in progress" without a look at the connection. hawser_test() does the work that is
- * ready for the whole connection, which costs a system call: among many requests that are checked in turn, one look in
- * drive_ns serves all, and each finds its own end by the bytes that are confirmed. A failure moves no bytes: look_ns.
- */
+/* Returns whether a check may report "in progress" without driving the connection. hawser_test() does the ready work of
+ * the whole connection, which costs a system call: if many requests are checked in turn, one call every drive_ns serves
+ * all of them, and each request sees its own end in its confirmed bytes. A failure moves no bytes; look_ns bounds its
+ * detection. */
 bool Request::may_skip(uint64_t now)
 {
     if (ops_.empty() || hawser_op_bytes(ops_[0]) == hawser_op_length(ops_[0]))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request is a transfer that NIXL prepared: its descriptors resolved once, posted as often as NIXL says. A list above
- * libhawser's limit is several operations. A notification goes with the operation of a write where it fits, else behind
- * the end of all operations.
+ * A request is a transfer that NIXL prepared: descriptors are resolved once, and NIXL posts it any number of times. A
+ * list beyond libhawser's limit becomes several operations. A notification is sent with the operation of a write if it
+ * fits, otherwise after the end of all operations.
  */
 #ifndef HX_XFER_H
 #define HX_XFER_H
@@ -12,7 +12,7 @@
 namespace hx
 {
 
-/* Registered memory, and what NIXL carries of it to the others. */
+/* Registered memory, and the metadata that NIXL gives to other agents. */
 struct LocalMD : nixlBackendMD {
     LocalMD() : nixlBackendMD(true)
     {
@@ -42,10 +42,10 @@ class Request : public nixlBackendReqH
 
     /* Resolves the descriptors. */
     nixl_status_t resolve(const nixl_meta_dlist_t &local, const nixl_meta_dlist_t &remote);
-    /* Starts the transfer by the link, or has it wait there. pieces: the notification, none where it is empty. */
+    /* Starts the transfer on the link, or queues it there. pieces: the notification; empty: none. */
     nixl_status_t post(std::shared_ptr<Link> link, std::vector<std::string> pieces);
     nixl_status_t check();
-    /* Asks for the end of a transfer that is under way, without waiting. */
+    /* Cancels a running transfer without waiting. */
     void abandon();
 
     /* Called by the link, with Link::mu held. */
@@ -68,12 +68,12 @@ class Request : public nixlBackendReqH
     const bool write_;
     std::vector<hawser_vec> vecs_;
     std::shared_ptr<Link> link_;
-    std::mutex mu_; /* guards the rest, within Link::mu */
+    std::mutex mu_; /* guards the following members; taken within Link::mu */
     std::atomic<State> state_{State::idle};
     nixl_status_t result_ = NIXL_SUCCESS;
     uint64_t looked_ns_ = 0;
     size_t next_vec_ = 0, next_piece_ = 0;
-    std::vector<hawser_op *> ops_; /* under way, oldest first */
+    std::vector<hawser_op *> ops_; /* in flight, oldest first */
     std::vector<std::string> pieces_;
 };
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m hawser: where the files of the wheel lie, and the NIXL backend put beside NIXL's own."""
+"""python -m hawser: prints where the wheel's files are, and installs the NIXL backend next to NIXL's own backends."""
 from __future__ import annotations
 
 import argparse
@@ -11,7 +11,7 @@ from ._paths import NCCL_PLUGIN, NIXL_PLUGIN, PROGRAM, native_file
 
 
 def show_paths() -> int:
-    """Prints a line for each part of hawser: its path, or that this installation has none."""
+    """Prints a line for each part of hawser: its path, or that this installation lacks the part."""
     print(f"library       {find_library()}")
     for what, name in (("program", PROGRAM), ("NCCL plugin", NCCL_PLUGIN), ("NIXL backend", NIXL_PLUGIN)):
         try:
@@ -22,7 +22,7 @@ def show_paths() -> int:
 
 
 def change_nixl(folder: str | None, remove: bool) -> int:
-    """Installs or removes the backend in each NIXL; returns 1 where one of them failed."""
+    """Installs or removes the backend in each NIXL; returns 1 if one of them failed."""
     status = 0
     try:
         for nixl in find_nixl(folder):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""asyncio: wakes what awaits, by the context's descriptor."""
+"""asyncio: wakes awaiting tasks through the context's descriptor."""
 from __future__ import annotations
 
 import asyncio
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from ._context import Context
     from ._operation import Operation
 
-CALLER_PERIOD = 0.01  # s; with caller_progress, calls outside of asyncio may end what is awaited without a sign
+CALLER_PERIOD = 0.01  # s; with caller_progress, calls outside asyncio may end an awaited operation without a signal
 
 
 class Hub:
-    """The futures of one context. Belongs to one event loop at a time."""
+    """The futures of one context. It belongs to one event loop at a time."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._fd = -1  # a duplicate: the context's close must not take the descriptor away from under the loop
-        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # None: for any event
+        self._fd = -1  # a duplicate: closing the context must not close the descriptor that the loop watches
+        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # None: waits for any event
         self._ticking = False
 
     def attach(self) -> asyncio.AbstractEventLoop:
-        """Watches the context's descriptor from the running loop. The library signals nothing before the first time: so this
-        comes before the first look at what is waited for."""
+        """Watches the context's descriptor from the running loop. The library signals nothing before the first call, so
+        this call precedes the first check of the awaited object."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return loop
@@ -54,7 +54,7 @@ class Hub:
         future = loop.create_future()
         self._waiting[future] = operation
         try:
-            # The descriptor was perhaps not watched when the end came.
+            # The descriptor may not have been watched when the operation ended.
             if operation is None or not operation.done():
                 if self._context._caller_progress:
                     self._tick()
@@ -63,7 +63,7 @@ class Hub:
             self._waiting.pop(future, None)
 
     async def wait_operation(self, operation: Operation) -> None:
-        """Returns once operation has ended. Cancelling the wait leaves the operation under way."""
+        """Returns once operation has ended. Cancelling the wait leaves the operation in flight."""
         while not operation.done():
             await self._wait(operation)
 
@@ -110,7 +110,7 @@ class Hub:
             self._fd = -1
 
     def end(self) -> None:
-        """The context is closed: wakes all that wait, in their loop's thread."""
+        """The context is closed: wakes all waiters, in their loop's thread."""
         loop = self._loop
         if loop is None or loop.is_closed():
             self._loop = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the bytes of a Python object lie: the buffer protocol, __cuda_array_interface__, DLPack."""
+"""Finds the bytes of a Python object: buffer protocol, __cuda_array_interface__, DLPack."""
 from __future__ import annotations
 
 import ctypes
@@ -22,7 +22,7 @@ struct dl_tensor { void *data; int32_t device_type, device_id; int32_t ndim; uin
 
 
 class Span(NamedTuple):
-    """Bytes of an object. `keep` holds what keeps them where they are."""
+    """Bytes of an object. `keep` keeps them allocated and in place."""
 
     kind: int
     address: int
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:
-    """Says whether strides, in the unit of itemsize, are those of an array in C order."""
+    """Returns whether strides, in units of itemsize, are those of an array in C order."""
     if strides is None or 0 in shape:
         return True
     step = itemsize
@@ -50,7 +50,7 @@ def refuse_strides(obj: object) -> Exception:
 def has_cuda_array(obj: Any) -> bool:
     try:
         return hasattr(obj, "__cuda_array_interface__")
-    except KeyError:  # torch, for a type that the interface has no name for, such as float8: DLPack has one
+    except KeyError:  # torch, for a type that the interface cannot name, such as float8: DLPack can
         return False
 
 
@@ -75,7 +75,7 @@ def find_buffer(obj: Any) -> Span:
 
 
 def open_capsule(capsule: object) -> Any:
-    """Returns the DLTensor at the head of a capsule's DLManagedTensor. The capsule keeps and frees it."""
+    """Returns the DLTensor at the start of a capsule's DLManagedTensor. The capsule owns and frees it."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return ffi.cast("struct dl_tensor *", get(capsule, b"dltensor"))
@@ -84,7 +84,7 @@ def open_capsule(capsule: object) -> Any:
 def export_dlpack(obj: Any, device: int, index: int) -> Any:
     if device != 2:
         return obj.__dlpack__()
-    # -1: no synchronization. To register memory reads none of it.
+    # -1: no synchronization, because registering memory does not read it.
     try:
         return obj.__dlpack__(stream=-1)
     except BufferError:
@@ -113,8 +113,8 @@ def find_dlpack(obj: Any) -> Span:
 
 
 def find_span(obj: Any) -> Span:
-    """Returns where obj's bytes lie. ArgumentError: not contiguous, or no such protocol. UnsupportedError: a device that
-    hawser has no driver for."""
+    """Returns where obj's bytes are. ArgumentError: not contiguous, or no such protocol. UnsupportedError: a kind of
+    device that hawser has no driver for."""
     if has_cuda_array(obj):
         return find_cuda_array(obj)
     try:

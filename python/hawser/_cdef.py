@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the binding uses of hawser.h, written by hand for cffi. tests/python/test_layout.py compares every structure and
-function with the header."""
+"""The parts of hawser.h that the binding uses, written by hand for cffi. tests/python/test_layout.py compares every
+structure and function with the header."""
 
 CDEF = """
 typedef struct hawser hawser;

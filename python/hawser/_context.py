@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts: peers, memory and completions of one program."""
+"""Contexts: peers, memory and completions of a program."""
 from __future__ import annotations
 
 import atexit
@@ -31,11 +31,11 @@ from .errors import BusyError, ClosedError, ForkedError, HawserError, NotReadyEr
 
 CALLER_PROGRESS, INSECURE, EVENTS, TRUSTED = 1, 2, 4, 8  # flags of struct hawser_options
 ONLY_DIALLED = 1
-EXIT_S = 1.0  # how long the interpreter's exit waits for calls of other threads
+EXIT_S = 1.0  # how long the interpreter's exit waits for calls in other threads
 
 
 class Event(enum.IntEnum):
-    """What a Completion tells of."""
+    """The kinds of Completion."""
 
     ENDED = 1
     ARRIVED = 3
@@ -45,12 +45,12 @@ class Event(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Completion:
-    """Something that has happened, from Context.poll(), wait() or completions().
+    """An event, from Context.poll(), wait() or completions().
 
-    event: ENDED: an operation of post(), or of submit() with `user`, has ended. With events=True also ARRIVED: peer has
-    connected; DIED: peer died, close it; NOTIFIED: data is a notification of peer's. error: why the operation failed or
-    the peer died; None: all is well. user: the operation's number. length: bytes of the operation, of a receive of its
-    message, of a notification."""
+    event: ENDED: an operation of post(), or of submit() with `user`, has ended. With events=True also ARRIVED: peer
+    has connected; DIED: peer died, close it; NOTIFIED: peer sent the notification in data. error: why the operation
+    failed or the peer died; None: success. user: the operation's number. length: bytes of the operation (receive: of
+    its message) or of the notification."""
 
     event: Event
     peer: Peer
@@ -61,14 +61,16 @@ class Completion:
 
 
 class Context:
-    """A context of libhawser: its threads, listener, peers and memory. All methods may be called from any thread.
+    """A context of libhawser: its threads, listener, peers and memory. Any thread may call any method.
 
-    key: the job key that both sides hold, 16 to 4096 bytes; None: none. events: arrivals, deaths and notifications are
-    completions. caller_progress: no threads; progress(), waits and asyncio do the work. insecure: without a key, talk to
-    any address. trusted: see HAWSER_TRUSTED in hawser.h. log: called with a level (0 error to 3 debug) and a line, from any
-    thread; must not call into hawser. knobs: by name, as `window=1 << 20`, over the environment; hawser.knobs() lists them.
+    key: the job key that both sides hold, 16 to 4096 bytes; None: none. events: arrivals, deaths and notifications
+    are completions. caller_progress: no threads; progress(), waits and asyncio do the work. insecure: without a key,
+    accept any address. trusted: see HAWSER_TRUSTED in hawser.h. log: called with a level (0 error to 3 debug) and a
+    line, from any thread; must not call into hawser. knobs: by name, such as `window=1 << 20`; they override the
+    environment; hawser.knobs() lists them.
 
-    Raises ArgumentError for a wrong key or knob, NoMemoryError, NoDescriptorsError. Close a context by close() or `with`."""
+    Raises ArgumentError for a wrong key or knob, NoMemoryError, NoDescriptorsError. Close a context with close() or
+    `with`."""
 
     def __init__(self, *, key: bytes | None = None, events: bool = False, caller_progress: bool = False,
                  insecure: bool = False, trusted: bool = False, log: Callable[[int, str], None] | None = None,
@@ -77,15 +79,15 @@ class Context:
         self._handle: Any = NULL
         self._caller_progress = caller_progress
         self._events = events
-        self._calls = Gate()  # short calls, of all that belongs to the context
-        self._waits = Gate()  # calls that block, of the context and of operations
+        self._calls = Gate()  # short calls on objects of the context
+        self._waits = Gate()  # blocking calls of the context and of operations
         self._close_lock = threading.RLock()
-        self._peers: dict[Any, Peer] = {}  # by handle; closed ones too, as completions of theirs may still come
+        self._peers: dict[Any, Peer] = {}  # by handle; closed ones too, because their completions may still arrive
         self._peers_lock = threading.RLock()
         self._memories: set[Memory] = set()
-        self._orphans: deque[Any] = deque()  # handles of operations that are under way and that nobody holds
-        self._unclaimed: deque[Peer] = deque()  # accepted, but Ctrl-C came before accept() returned
-        self._taken: deque[Completion] = deque()  # likewise of poll() and wait()
+        self._orphans: deque[Any] = deque()  # handles of running operations without a Python object
+        self._unclaimed: deque[Peer] = deque()  # accepted, but Ctrl-C interrupted accept() before it returned
+        self._taken: deque[Completion] = deque()  # the same for poll() and wait()
         self._hub = Hub(self)
         flags = CALLER_PROGRESS * caller_progress | INSECURE * insecure | EVENTS * events | TRUSTED * trusted
         out = ffi.new("hawser **")
@@ -131,7 +133,7 @@ class Context:
                 return
 
     def _adopt_peer(self, handle: Any, arrived: bool = True) -> Peer:
-        """Returns the Peer of a handle. arrived: the handle comes as that of a new peer."""
+        """Returns the Peer of a handle. arrived: the handle is a new peer's."""
         with self._peers_lock:
             peer = self._peers.get(handle)
             if peer is None or (arrived and peer._closed and not peer._unannounced):
@@ -141,7 +143,7 @@ class Context:
             return peer
 
     def _free_orphans(self, ended: bool = False) -> None:
-        """Frees the handles of operations that have ended and that nobody holds. ended: all of them have."""
+        """Frees the handles of ended operations without a Python object. ended: all of them have ended."""
         token = object()
         self._waits.calls[token] = get_ident()
         try:
@@ -151,7 +153,7 @@ class Context:
                     lib.hawser_op_free(handle)
                 else:
                     self._orphans.append(handle)
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread took it
             pass
         finally:
             del self._waits.calls[token]
@@ -159,7 +161,7 @@ class Context:
     # ---- peers
 
     def listen(self, address: str | None = None, port: int = 0) -> int:
-        """Listens on one TCP port, 0: any free one, and returns the port. address: numeric, None: all addresses.
+        """Listens on one TCP port and returns the port; 0 picks a free one. address: numeric; None: all addresses.
         BusyError: the context listens already. AddressInUseError, AddressError, ArgumentError."""
         bound = ffi.new("uint16_t *")
         if not 0 <= port < 65536:
@@ -169,9 +171,9 @@ class Context:
         return int(bound[0])
 
     def accept(self, timeout: float | None = None) -> Peer:
-        """Takes the next peer that has connected. NotReadyError: none came within timeout seconds (None: waits without
-        end). The context owns the peer: open until Peer.close() or close(). ArgumentError: a context with events=True,
-        whose arrivals are completions."""
+        """Takes the next peer that has connected. NotReadyError: no peer connected within timeout seconds (None: wait
+        forever). The context owns the peer, which stays open until Peer.close() or close(). ArgumentError: the
+        context has events=True, so arrivals are completions."""
         if self._events:
             raise invalid("the context has events: a peer that connects is a completion, see Context.wait()")
         for handle, ms in self._slices(timeout):
@@ -193,7 +195,7 @@ class Context:
         raise NotReadyError(errno.EAGAIN, f"no peer has connected within {timeout} s")
 
     async def accept_async(self) -> Peer:
-        """Takes the next peer that has connected, within asyncio. See accept()."""
+        """Takes the next peer that has connected, in asyncio. See accept()."""
         self._hub.attach()
         while True:
             try:
@@ -204,13 +206,13 @@ class Context:
     def connect(self, host: str, port: int, *, timeout: float = 10.0, nics: str = "", peer_nics: str = "",
                 channels: int = 0, only_dialled: bool = False, key: bytes | None = None, gpu: int | None = None,
                 peer_gpu: int | None = None, prefer: str = "") -> Peer:
-        """Connects to a listening context. host: name or numeric address. timeout: seconds, for all of it.
+        """Connects to a listening context. host: name or numeric address. timeout: seconds, for the whole call.
 
-        nics, peer_nics: "eth1,eth2", empty: by the knobs. prefer: of these the local NICs that carry while one of them works,
-        empty: all. channels: data connections per NIC, 0: the knob's value. key: the
-        peer's job key, where it is not the context's own. gpu, peer_gpu: the CUDA devices whose memory the connections
-        carry. Raises RefusedError, DeadlineError, UnreachableError, AccessError (key), NoKeyError, NoDeviceError,
-        TooManyError, ProtocolError. Ctrl-C ends the wait; a connection that comes about after that is closed."""
+        nics, peer_nics: "eth1,eth2"; empty: as the knobs say. prefer: the local NICs among these that carry data
+        while one of them works; empty: all. channels: data connections per NIC; 0: the knob's value. key: the peer's
+        job key if it differs from the context's. gpu, peer_gpu: the CUDA devices of the connections' memory. Raises
+        RefusedError, DeadlineError, UnreachableError, AccessError (key), NoKeyError, NoDeviceError, TooManyError,
+        ProtocolError. Ctrl-C ends the wait; if the connection is made later, it is closed."""
         options, keep = make_connect_options(nics, peer_nics, prefer, channels, only_dialled, key, gpu, peer_gpu)
         if not 0 <= port < 65536:
             raise invalid(f"port {port}; ports are 0 to 65535")
@@ -218,7 +220,7 @@ class Context:
         return call.run()
 
     async def connect_async(self, host: str, port: int, **options: Any) -> Peer:
-        """Connects within asyncio. Arguments and errors as connect()."""
+        """Connects in asyncio. Arguments and errors as for connect()."""
         import asyncio
         return await asyncio.get_running_loop().run_in_executor(None, lambda: self.connect(host, port, **options))
 
@@ -240,19 +242,20 @@ class Context:
     # ---- memory
 
     def register(self, obj: Any) -> Memory:
-        """Registers the bytes of obj where they lie, without a copy: an object with the buffer protocol (bytearray, mmap,
-        numpy), __cuda_array_interface__ (cupy, numba, torch) or DLPack (torch, jax). Contiguous in C order, of any shape.
+        """Registers the bytes of obj in place, without a copy: an object with the buffer protocol (bytearray, mmap,
+        numpy), __cuda_array_interface__ (cupy, numba, torch) or DLPack (torch, jax). Contiguous in C order, of any
+        shape.
 
-        The registration keeps obj alive, until Memory.close() or the context's close(). Work that a GPU has still to do on
-        obj is the caller's to wait for. Raises ArgumentError: not contiguous, no bytes, no such protocol;
-        UnsupportedError: memory of another kind of device; NoDeviceError: GPU memory, and no driver."""
+        The registration keeps obj alive until Memory.close() or the context's close(). The caller must wait for
+        pending GPU work on obj. Raises ArgumentError: not contiguous, no bytes, no such protocol; UnsupportedError:
+        memory of another kind of device; NoDeviceError: GPU memory without a driver."""
         with self._use() as handle:
             return self._add_memory(_memory.register(self, obj, handle))
 
     def alloc(self, length: int, kind: str = "host", device: int = 0) -> Memory:
-        """Allocates length bytes, aligned to pages, and registers them. kind: "host", or "cuda" of GPU number `device`.
-        Memory.view gives access to host memory. Freed by Memory.close() or close().
-        Raises ArgumentError, NoMemoryError, NoDeviceError."""
+        """Allocates length page-aligned bytes and registers them. kind: "host", or "cuda" for GPU number `device`.
+        Memory.view gives access to host memory. Memory.close() or close() frees them. Raises ArgumentError,
+        NoMemoryError, NoDeviceError."""
         with self._use() as handle:
             return self._add_memory(_memory.allocate(self, length, kind, device, handle))
 
@@ -281,8 +284,8 @@ class Context:
             self._memories.discard(memory)
 
     def revoke(self, key: bytes) -> None:
-        """Takes an export back. Once revoke() returns, no byte of a peer's lands in or leaves the region.
-        StaleRegionError: there is no such export. ArgumentError: not a key."""
+        """Revokes an export. After revoke() returns, no byte of a peer is written to or read from the region.
+        StaleRegionError: there is no such export. ArgumentError: not a remote key."""
         if len(key) != _memory.KEY_SIZE:
             raise invalid(f"a remote key has {_memory.KEY_SIZE} bytes, and these are {len(key)}")
         with self._use() as handle:
@@ -291,20 +294,20 @@ class Context:
     # ---- completions and progress
 
     def poll(self, most: int = 64) -> list[Completion]:
-        """Takes up to `most` completions, oldest first, without blocking; an empty list if there are none."""
+        """Takes up to `most` completions, oldest first, without blocking; returns an empty list if there are none."""
         with self._use(self._waits) as handle:
             return self._take(handle, 0, most)
 
     def wait(self, timeout: float | None = None, most: int = 64) -> list[Completion]:
-        """As poll(), but waits up to timeout seconds (None: without end) for the first one. An empty list: none came.
-        KeyboardInterrupt (Ctrl-C) loses no completion."""
+        """Like poll(), but waits up to timeout seconds (None: forever) for the first completion. Returns an empty list
+        on timeout. KeyboardInterrupt (Ctrl-C) loses no completion."""
         for handle, ms in self._slices(timeout):
             if got := self._take(handle, ms, most):
                 return got
         return []
 
     async def completions(self) -> AsyncIterator[Completion]:
-        """Iterates over the completions within asyncio, until the context is closed (ClosedError)."""
+        """Iterates over the completions in asyncio, until the context is closed (ClosedError)."""
         self._hub.attach()
         while True:
             got = self.poll(1)
@@ -314,13 +317,13 @@ class Context:
                 await self._hub.wait_event()
 
     def progress(self, timeout: float = 0) -> bool:
-        """Does the work that is ready, waiting up to timeout seconds (at most 0.1 at once) for some. Needed only with
-        caller_progress. False: nothing happened."""
+        """Does the work that is ready, waiting up to timeout seconds (at most 0.1) for work. Needed only with
+        caller_progress. Returns False if there was nothing to do."""
         with self._use(self._waits) as handle:
             return bool(lib.hawser_progress(handle, min(milliseconds(timeout), SLICE_MS)) == 0)
 
     def _take(self, handle: Any, ms: int, most: int) -> list[Completion]:
-        """One at a time: the thread's error line is that of the last one."""
+        """Takes one completion at a time, because the thread's error line belongs to the last one."""
         if most < 1:
             raise invalid(f"room for {most} completions")
         got: list[Completion] = []
@@ -345,7 +348,8 @@ class Context:
             raise
 
     def _convert(self, out: Any, got: list[Completion]) -> None:
-        """Appends the completion in out, once: where Ctrl-C has come in between, the second call finds what is done."""
+        """Appends the completion in out exactly once: after a Ctrl-C in between, a second call finishes the work of the
+        first."""
         text = last_error() if out.result < 0 else ""
         peer = self._adopt_peer(out.peer, out.event == Event.ARRIVED)
         if out.event == Event.DIED:
@@ -373,8 +377,8 @@ class Context:
         return self._closing
 
     def close(self) -> None:
-        """Closes every peer, fails what is pending with PeerClosedError, and forgets all memory. Waits for the calls of
-        other threads, which then raise. Closing twice is allowed."""
+        """Closes every peer, fails pending operations with PeerClosedError, and frees all registrations. Waits for
+        calls in other threads, which then raise. Closing twice is allowed."""
         with self._close_lock:
             if not self._closed and not self._forked:
                 self._calls.refuse_own()
@@ -382,8 +386,8 @@ class Context:
                 self._close(None)
 
     def _close(self, patience: float | None) -> None:
-        """patience: seconds to wait for calls of other threads; with some left the library is left alone. Where Ctrl-C
-        interrupts the wait, another call goes on with it."""
+        """patience: seconds to wait for calls in other threads; if some are left, the library is not closed. If Ctrl-C
+        interrupts the wait, the next call continues it."""
         self._closing = True
         for peer in list(self._peers.values()):
             peer._closed = True
@@ -392,7 +396,7 @@ class Context:
         if not self._calls.drain(patience):
             return
         for peer in list(self._peers.values()):
-            self._free_peer(peer)  # wakes whoever waits for its operations
+            self._free_peer(peer)  # wakes threads that wait for its operations
         if not self._waits.drain(patience):
             return
         handle, self._handle = self._handle, NULL
@@ -421,7 +425,7 @@ class Context:
 
 
 class _Connect:
-    """A connect by a thread of its own, as the library's call cannot be interrupted."""
+    """Connects in a thread of its own, because the library's call cannot be interrupted."""
 
     def __init__(self, context: Context, host: bytes, port: int, options: Any, keep: Any, ms: int) -> None:
         self.context, self.keep = context, keep
@@ -441,7 +445,7 @@ class _Connect:
                 raise self.error
             assert self.peer is not None
             return self.peer
-        except BaseException:  # Ctrl-C, or what another signal handler raises
+        except BaseException:  # Ctrl-C, or an exception from another signal handler
             with self.lock:
                 self.given_up = True
             if self.peer is not None:
@@ -467,13 +471,13 @@ class _Connect:
 
 
 def _keep_view(keep: Any) -> Any:
-    """What closed memory keeps: of alloc() its bytes, for Memory.view."""
+    """Returns what closed memory keeps: for alloc() its bytes, for Memory.view."""
     return (keep[-1],) if isinstance(keep, tuple) and isinstance(keep[-1], mmap.mmap) else None
 
 
 def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] | None,
                  knobs: dict[str, object]) -> tuple[Any, Any]:
-    """Returns struct hawser_options and what it points to, which the context keeps."""
+    """Returns struct hawser_options and the objects it points to, which the context keeps."""
     texts = [ffi.new("char[]", f"{name}={int(v) if isinstance(v, bool) else v}".encode()) for name, v in knobs.items()]
     options = ffi.new("struct hawser_options *")
     options.size = ffi.sizeof("struct hawser_options")
@@ -499,7 +503,7 @@ def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] 
 
 def make_connect_options(nics: str, peer_nics: str, prefer: str, channels: int, only_dialled: bool, key: bytes | None,
                          gpu: int | None, peer_gpu: int | None) -> tuple[Any, Any]:
-    """Returns struct hawser_connect_options and what it points to."""
+    """Returns struct hawser_connect_options and the objects it points to."""
     options = ffi.new("struct hawser_connect_options *")
     keep: list[Any] = [options]
     options.size = ffi.sizeof("struct hawser_connect_options")
@@ -524,7 +528,7 @@ _contexts: weakref.WeakSet[Context] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """The interpreter exits: ends the library's threads while Python can still be called by them."""
+    """Runs at interpreter exit: ends the library's threads while they can still call Python."""
     for context in list(_contexts):
         if context._close_lock.acquire(timeout=EXIT_S):
             try:
@@ -532,15 +536,16 @@ def _close_all() -> None:
                     context._close(EXIT_S)
             finally:
                 context._close_lock.release()
-        if not context._closed:  # its threads run on: the memory must outlive them
+        if not context._closed:  # its threads continue: the memory must outlive them
             ctypes.pythonapi.Py_IncRef(ctypes.py_object([m._keep for m in context._memories]))
 
 
 def _forget_all() -> None:
-    """The child of a fork has the handles and none of the threads: nothing of its parent's may be used or freed there."""
+    """Runs in the child of a fork, which has the handles but not the threads: it must neither use nor free the parent's
+    objects."""
     for context in list(_contexts):
         context._forked = context._closing = True
-        context._close_lock, context._peers_lock = threading.RLock(), threading.RLock()  # a thread of the parent's has them
+        context._close_lock, context._peers_lock = threading.RLock(), threading.RLock()  # a thread of the parent may hold them
         for peer in context._peers.values():
             peer._closed = True
         for memory in context._memories:

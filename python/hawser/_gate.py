@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the promise of hawser.h that a handle is not used during or after the call that frees it."""
+"""Ensures that a handle is not used during or after the call that frees it, as hawser.h requires."""
 from __future__ import annotations
 
 import time
 from threading import get_ident
 
-POLL_S = 0.0005  # how often drain() looks
+POLL_S = 0.0005  # how often drain() checks
 
 
 class Gate:
-    """The calls into the library that are under way.
+    """The calls into the library that are in progress.
 
-    A call adds a token of its own to `calls`, then looks whether its object is closed, and deletes the token at its end.
-    Whoever closes an object marks it closed first, and then waits by drain() for the calls that may not have seen the
-    mark. Adding and deleting are single dict operations: atomic, and cheaper than a lock."""
+    A call adds a token of its own to `calls`, then checks whether its object is closed, and deletes the token at its
+    end. close() first marks the object closed, then waits in drain() for the calls that may not have seen the mark.
+    Adding and deleting are single dict operations: atomic, and cheaper than a lock."""
 
     __slots__ = ("calls",)
 
@@ -21,12 +21,12 @@ class Gate:
         self.calls: dict[object, int] = {}
 
     def refuse_own(self) -> None:
-        """RuntimeError: a call of this thread's is under way, and drain() would wait for itself."""
+        """RuntimeError: this thread is inside a call, and drain() would wait for itself."""
         if get_ident() in self.calls.copy().values():
             raise RuntimeError("close() was called inside another call of this thread, as by a signal handler")
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Waits for the calls that are under way now. False: timeout seconds have passed."""
+        """Waits for the calls that are in progress now. Returns False on timeout."""
         before = self.calls.copy()
         end = None if timeout is None else time.monotonic() + timeout
         while any(token in self.calls for token in before):

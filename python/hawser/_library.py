@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds and loads libhawser.so.1, and turns its return codes into exceptions.
 
-cffi releases the GIL around every call into the library. The library keeps its error line for each thread, so that
-last_error() must be called by the thread of the failed call, and before any other call."""
+cffi releases the GIL around every call into the library. The library keeps one error line per thread, so the thread
+of the failed call must call last_error(), before any other call."""
 from __future__ import annotations
 
 import errno
@@ -16,14 +16,14 @@ from ._paths import NATIVE
 from .errors import ArgumentError, HawserError, make_error
 
 NAME = "libhawser.so.1"
-SLICE_MS = 100  # longest that one call into the library blocks: Ctrl-C and close() are answered between two of them
+SLICE_MS = 100  # longest time that one call into the library blocks: Ctrl-C and close() are handled between calls
 
 ffi: Any = importlib.import_module("cffi").FFI()  # by name: cffi has no type annotations
 ffi.cdef(CDEF)
 
 
 def find_library() -> str:
-    """Returns the library to load: HAWSER_LIBRARY, else the one in the wheel, else the loader's own choice."""
+    """Returns the library to load: HAWSER_LIBRARY, else the wheel's, else the loader's choice."""
     named = os.environ.get("HAWSER_LIBRARY")
     if named:
         return named
@@ -48,12 +48,12 @@ def last_error() -> str:
 
 
 def fail(rc: int) -> HawserError:
-    """Returns the exception for a call that has just returned rc, below 0."""
+    """Returns the exception for a call that has just returned a negative rc."""
     return make_error(rc, last_error())
 
 
 def check(rc: int) -> int:
-    """Returns rc, or raises where it is below 0."""
+    """Returns rc, or raises if it is negative."""
     if rc < 0:
         raise fail(rc)
     return rc
@@ -69,26 +69,26 @@ def address_of(pointer: Any) -> int:
 
 
 def milliseconds(seconds: float) -> int:
-    """Returns whole milliseconds, rounded up, at most what the library's int takes."""
+    """Returns whole milliseconds, rounded up, limited to the library's int."""
     if not seconds >= 0:
         raise invalid(f"a timeout of {seconds} s; use 0 or more, or None")
     return 2**31 - 1 if seconds > 2e6 else math.ceil(seconds * 1000)
 
 
 def operation_ms(seconds: float | None) -> int:
-    """Returns timeout_ms of an operation. None: 0, the knob's value. math.inf: -1, no deadline."""
+    """Returns timeout_ms of an operation. None: 0, the knob's value; math.inf: -1, no deadline."""
     if seconds is None:
         return 0
     return -1 if seconds == math.inf else max(1, milliseconds(seconds))
 
 
 def version() -> str:
-    """Returns the version of the library, as "1.0.0"."""
+    """Returns the version of the library, such as "1.0.0"."""
     return str(ffi.string(lib.hawser_version()).decode())
 
 
 def knobs() -> dict[str, tuple[str, str, str, str]]:
-    """Returns each knob's (environment variable, default, unit, one line on what it does), by the knob's name."""
+    """Returns (environment variable, default, unit, one line of documentation) of each knob, by the knob's name."""
     found: dict[str, tuple[str, str, str, str]] = {}
 
     def take(_arg: Any, *words: Any) -> None:

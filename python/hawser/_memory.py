@@ -21,10 +21,11 @@ REMOTE_READ, REMOTE_WRITE = 1, 2
 
 
 class Region:
-    """Memory of a peer's, as imported from a key. Plain data: a region owns nothing and belongs to no context.
+    """A region of a peer's memory, imported from a remote key. Plain data: a region owns nothing and belongs to no
+    context.
 
-    length: bytes. readable, writable: what the exporting side allows. ArgumentError: key is not one of 64 bytes that
-    Memory.export() returned."""
+    length: bytes. readable, writable: what the exporting side allows. ArgumentError: key is not a 64-byte remote key
+    from Memory.export()."""
 
     __slots__ = ("_data", "_address", "length", "readable", "writable")
 
@@ -44,13 +45,13 @@ class Region:
 
 
 class Memory:
-    """Memory that is registered with a context, from Context.register() or Context.alloc().
+    """Memory registered with a context, from Context.register() or Context.alloc().
 
-    Stays registered until close() or the context's close(), also where the program keeps no reference. The registration
-    keeps the registered object alive, and a buffer such as bytearray cannot be resized meanwhile.
+    Stays registered until close() or the context's close(), even if the program keeps no reference. The registration
+    keeps the registered object alive; a buffer such as bytearray cannot be resized meanwhile.
 
-    kind: "host" or "cuda". address: of the first byte, the GPU's where it is GPU memory. length: bytes.
-    readonly: True for objects such as bytes, which nothing may be read or received into."""
+    kind: "host" or "cuda". address: of the first byte; for GPU memory the device address. length: bytes. readonly:
+    True for objects such as bytes, which cannot receive data."""
 
     __slots__ = ("_context", "_handle", "_address", "_keep", "_readonly", "kind", "address", "length", "__weakref__")
 
@@ -58,7 +59,7 @@ class Memory:
                  keep: Any) -> None:
         self._context = context
         self._handle = handle
-        self._address = address_of(handle)  # of the handle; 0: closed
+        self._address = address_of(handle)  # value of the handle; 0: closed
         self._keep = keep
         self._readonly = readonly
         self.kind = kind
@@ -76,8 +77,8 @@ class Memory:
 
     @property
     def view(self) -> memoryview:
-        """Returns the bytes of memory that Context.alloc() made of the host's, without a copy. The view stays valid after
-        close(). ArgumentError: registered or GPU memory; use the object itself."""
+        """Returns the bytes of host memory from Context.alloc(), without a copy. The view stays valid after close().
+        ArgumentError: registered or GPU memory; use the object itself."""
         if not isinstance(self._keep, tuple) or not isinstance(self._keep[-1], mmap.mmap):
             raise invalid("only host memory from alloc() has a view; of registered memory, use the object itself")
         return memoryview(self._keep[-1])
@@ -91,11 +92,11 @@ class Memory:
 
     def export(self, offset: int = 0, length: int | None = None, *, read: bool = False, write: bool = False,
                peer: Peer | None = None) -> bytes:
-        """Lets a peer read and/or write [offset, offset + length) bytes, length None: to the end.
+        """Lets a peer read and/or write [offset, offset + length) bytes; length None: to the end.
 
-        peer: only this one may; None: any peer of the context that shows the key. Returns the key of 64 bytes, for the
-        other side's Region(). BoundsError: outside of the memory. ArgumentError: neither read nor write, or write of
-        memory that is readonly."""
+        peer: only this peer; None: any peer of the context that presents the remote key. Returns the 64-byte remote
+        key, for the other side's Region(). BoundsError: outside the memory. ArgumentError: neither read nor write,
+        or write to readonly memory."""
         if write and self._readonly:
             raise invalid("a peer may not write into an object that is read-only")
         length = self.length - offset if length is None else length
@@ -109,8 +110,8 @@ class Memory:
         return bytes(ffi.buffer(key))
 
     def load(self, offset: int = 0, length: int | None = None) -> bytes:
-        """Returns a copy of length bytes from offset, length None: to the end. For checks, not for speed.
-        BoundsError: outside of the memory. DeviceFailedError: the GPU failed."""
+        """Returns a copy of length bytes from offset; length None: to the end. For checks, not for speed. BoundsError:
+        outside the memory. DeviceFailedError: the GPU failed."""
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
             raise invalid(f"loading {length} bytes at offset {offset}; neither may be below 0")
@@ -122,8 +123,8 @@ class Memory:
         return bytes(data)
 
     def store(self, data: Any, offset: int = 0) -> None:
-        """Copies data, an object with the buffer protocol, to offset. For set-up, not for speed.
-        BoundsError: outside of the memory. ArgumentError: readonly. DeviceFailedError: the GPU failed."""
+        """Copies data, an object with the buffer protocol, to offset. For set-up, not for speed. BoundsError: outside
+        the memory. ArgumentError: readonly. DeviceFailedError: the GPU failed."""
         if self._readonly or offset < 0:
             raise invalid("the memory is read-only" if self._readonly else f"storing at offset {offset}")
         span = find_buffer(data)
@@ -131,7 +132,7 @@ class Memory:
             check(lib.hawser_mem_store(self._handle, offset, span.keep[0], span.length))
 
     def close(self) -> None:
-        """Revokes the memory's exports, and forgets the registration. Once close() returns, no peer touches the memory.
+        """Revokes the memory's exports and frees the registration. After close() returns, no peer accesses the memory.
         BusyError: operations still use the memory, which stays registered. Closing twice is allowed."""
         self._context._close_memory(self)
 
@@ -159,7 +160,7 @@ def use_memory(memory: Memory) -> Iterator[None]:
 
 
 def register(context: Context, obj: Any, handle: Any) -> Memory:
-    """Registers obj with the context, whose handle is in use meanwhile."""
+    """Registers obj with the context; the caller keeps the context's handle in use."""
     span = find_span(obj)
     if span.length == 0:
         raise invalid(f"{type(obj).__name__} has no bytes to register")
@@ -171,12 +172,12 @@ def register(context: Context, obj: Any, handle: Any) -> Memory:
 
 
 def allocate(context: Context, length: int, kind: str, device: int, handle: Any) -> Memory:
-    """Allocates memory of the context, whose handle is in use meanwhile."""
+    """Allocates memory of the context; the caller keeps the context's handle in use."""
     if length < 1:
         raise invalid(f"allocating {length} bytes")
     if kind not in KINDS:
         raise invalid(f"memory of kind {kind!r}; use \"host\" or \"cuda\"")
-    if kind == "host":  # Python's own, so that a view outlives the registration
+    if kind == "host":  # allocated by Python, so that a view outlives the registration
         return register(context, mmap.mmap(-1, length), handle)
     out = ffi.new("hawser_mem **")
     check(lib.hawser_mem_alloc(handle, CUDA, device, length, out))

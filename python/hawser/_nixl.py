@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the NIXL backend into the plugin folder of an installed NIXL, and takes it away again."""
+"""Installs the NIXL backend into the plugin folder of an installed NIXL, and removes it."""
 from __future__ import annotations
 
 import importlib.metadata
@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from ._paths import NIXL_PLUGIN, NIXL_VERSIONS, native_file
 
-ANY_VERSION = "HAWSER_NIXL_ANY_VERSION"  # also what tells hawser's backend from another file: each release has this name in it
+ANY_VERSION = "HAWSER_NIXL_ANY_VERSION"  # also identifies hawser's backend: each release contains this name
 PLUGIN = pathlib.PurePath(NIXL_PLUGIN).name
 
 
 class NixlError(Exception):
-    """What could not be done, and what to do."""
+    """What failed, and what to do."""
 
 
 class Nixl(NamedTuple):
-    """An installed NIXL: the wheels nixl-cu12 and nixl-cu13 differ in name only."""
+    """An installed NIXL: the wheels nixl-cu12 and nixl-cu13 differ only in name."""
     name: str
     version: str
     plugins: pathlib.Path
@@ -31,7 +31,7 @@ class Nixl(NamedTuple):
 
 
 def find_nixl(folder: str | None) -> list[Nixl]:
-    """Returns each NIXL that this Python finds, or that is installed in `folder`; NixlError where there is none."""
+    """Returns each NIXL that this Python finds, or that is installed in `folder`; NixlError if there is none."""
     found: dict[str, Nixl] = {}
     for dist in importlib.metadata.distributions(path=sys.path if folder is None else [folder]):
         name = (dist.metadata["Name"] or "").lower().replace("_", "-")
@@ -48,7 +48,7 @@ def find_nixl(folder: str | None) -> list[Nixl]:
 
 
 def check_version(nixl: Nixl) -> None:
-    """Raises NixlError where the backend would refuse this NIXL."""
+    """Raises NixlError if the backend would refuse this NIXL."""
     tried = native_file(NIXL_VERSIONS, "list of NIXL's versions").read_text(encoding="utf-8").split()
     if nixl.version not in tried and os.environ.get(ANY_VERSION) != "1":
         raise NixlError(f"{nixl} was not tried, and the backend would refuse it; tried are {', '.join(tried)}. "
@@ -61,13 +61,13 @@ def is_ours(path: pathlib.Path) -> bool:
 
 
 def refuse_foreign(path: pathlib.Path) -> None:
-    """Raises NixlError where the path is taken by something else than hawser's backend."""
+    """Raises NixlError if the path is another file than hawser's backend."""
     if os.path.lexists(path) and not is_ours(path):
         raise NixlError(f"{path} is not hawser's (a backend of hawser's has the name {ANY_VERSION} in it): it stays as it is")
 
 
 def install_backend(nixl: Nixl) -> str:
-    """Copies the backend beside the others; returns a line that says what was done."""
+    """Copies the backend into NIXL's plugin folder; returns a line that says what was done."""
     source = native_file(NIXL_PLUGIN, "NIXL backend")
     target = nixl.plugins / PLUGIN
     check_version(nixl)
@@ -75,7 +75,7 @@ def install_backend(nixl: Nixl) -> str:
     if target.exists() and target.read_bytes() == source.read_bytes():
         return f"{nixl}: {target} is there already"
     try:
-        # Whole or not at all: a NIXL that starts meanwhile finds the old file or the new one.
+        # Atomic: a NIXL that starts meanwhile finds the old file or the new one.
         fd, half = tempfile.mkstemp(prefix=".hawser-", dir=nixl.plugins)
         try:
             with os.fdopen(fd, "wb") as file:
@@ -91,7 +91,7 @@ def install_backend(nixl: Nixl) -> str:
 
 
 def remove_backend(nixl: Nixl) -> str:
-    """Takes the backend away; returns a line that says what was done."""
+    """Removes the backend; returns a line that says what was done."""
     target = nixl.plugins / PLUGIN
     refuse_foreign(target)
     if not target.exists():

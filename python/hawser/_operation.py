@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations under way, and what starts one."""
+"""Operations, and the arguments that start them."""
 from __future__ import annotations
 
 import errno
@@ -17,18 +17,18 @@ from .errors import HawserError, make_error
 if TYPE_CHECKING:
     from ._context import Context
 
-VEC = struct.Struct("@PQQPQP")  # struct hawser_vec: packed by one call in place of six assignments
+VEC = struct.Struct("@PQQPQP")  # struct hawser_vec: one pack call replaces six assignments
 OPTIONS = struct.Struct("@NiPNIIQ")  # struct hawser_op_options
-ROOM = 64  # descriptors that new scratch has room for
+ROOM = 64  # descriptors that fit in new scratch memory
 NULL = ffi.NULL
 
 
 class Vec(NamedTuple):
-    """One descriptor of an operation: bytes here, and for write and read where they are at the peer.
+    """One descriptor of an operation: local bytes, and for write and read their location at the peer.
 
     memory: Memory, or for write and send an object with the buffer protocol whose bytes are copied before the call
-    returns (at most 4096 in all of an operation; offset is 0). offset, length: bytes, length None: to the end of
-    memory. region, remote_offset: the peer's region and the offset in bytes in it. A plain tuple does as well."""
+    returns (at most 4096 over one operation; offset is 0). offset, length: bytes; length None: to the end of memory.
+    region, remote_offset: the peer's region and the offset in bytes in it. A plain tuple works too."""
 
     memory: Any
     offset: int = 0
@@ -42,9 +42,9 @@ Vecs = Sequence[Union[Vec, "tuple[Any, ...]"]]
 
 @dataclass(frozen=True)
 class Request:
-    """One operation of Peer.submit() or Peer.post(); use Write, Read, Send, Recv or Notify.
+    """One operation for Peer.submit() or Peer.post(); use Write, Read, Send, Recv or Notify.
 
-    vecs: descriptors. timeout: seconds, see Peer.write(). user: a number of 64 bits; with one the operation has no
+    vecs: descriptors. timeout: seconds, see Peer.write(). user: a 64-bit number; with it the operation has no
     handle, and its end is a Completion with this number."""
 
     kind: ClassVar[int] = 0
@@ -95,8 +95,8 @@ class Notify(Request):
 
 
 class Scratch:
-    """Arguments of a call, used again by later calls. Taken from a pool and not kept for each thread: a signal handler may
-    start an operation while its thread is about to start another."""
+    """Arguments of a call, reused by later calls. A pool holds them, not each thread: a signal handler may start an
+    operation while its thread is about to start another."""
 
     __slots__ = ("room", "bytes", "vecs", "option_bytes", "options", "cell", "keep")
 
@@ -106,7 +106,7 @@ class Scratch:
         self.option_bytes = bytearray(OPTIONS.size)
         self.options = ffi.cast("struct hawser_op_options *", ffi.from_buffer(self.option_bytes))
         self.cell = ffi.new("hawser_op **")
-        self.keep: list[Any] = []  # what the descriptors and options point to
+        self.keep: list[Any] = []  # the objects that descriptors and options point to
 
     def grow(self, n: int) -> None:
         self.room = n
@@ -114,7 +114,8 @@ class Scratch:
         self.vecs = ffi.cast("struct hawser_vec *", ffi.from_buffer(self.bytes))
 
     def pack_vecs(self, vecs: Vecs, fills: bool, first: int = 0) -> int:
-        """Writes the descriptors from entry `first` on, and returns how many. fills: bytes land in the memory."""
+        """Writes the descriptors from entry `first` on, and returns their number. fills: the operation writes to the
+        memory."""
         at = first * VEC.size
         if first + len(vecs) > self.room:
             self.grow(2 * (first + len(vecs)))
@@ -153,14 +154,14 @@ class Scratch:
         return 0, address_of(pointer), view.nbytes if length is None else length
 
     def pack_options(self, timeout: float | None, notification: Any, stream: int, tag: int, user: int) -> Any:
-        """Returns the options, or NULL where all of them are the defaults."""
+        """Returns the options, or NULL if all are defaults."""
         if timeout is None and notification is None and not stream and not tag and not user:
             return NULL
         address = length = 0
         if notification is not None:
             pointer = ffi.from_buffer(notification)
             self.keep.append(pointer)
-            # An empty one is a notification too: the library wants an address then.
+            # An empty notification is still one, but needs an address.
             address, length = address_of(pointer) or address_of(self.cell), len(pointer)
         try:
             OPTIONS.pack_into(self.option_bytes, 0, OPTIONS.size, operation_ms(timeout), address, length, stream, tag, user)
@@ -187,21 +188,21 @@ def give_scratch(scratch: Scratch) -> None:
 
 
 class Operation:
-    """An operation under way, from Peer.write(), read(), send(), recv(), notify() or submit().
+    """An operation, from Peer.write(), read(), send(), recv(), notify() or submit().
 
-    Registered memory of the operation belongs to the library until the operation ends. An operation whose handle the
-    program drops goes on to its end. `await operation` waits within asyncio, and returns as result() does."""
+    The library uses the operation's registered memory until the operation ends. If the program drops the handle, the
+    operation continues to its end. `await operation` waits in asyncio, and returns the same as result()."""
 
     __slots__ = ("_context", "_handle", "_rc", "_text", "__weakref__")
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._rc = 1  # 1: under way, as far as is known
+        self._rc = 1  # 1: in flight, as far as is known
         self._text = ""
         self._handle: Any = None  # set last, by start()
 
     def _note(self, rc: int) -> bool:
-        """Takes what test or wait returned. False: still under way."""
+        """Records the result of test or wait. Returns False if the operation is still in flight."""
         if rc == 0:
             self._rc = 0
             return True
@@ -216,7 +217,8 @@ class Operation:
             raise make_error(self._rc, self._text)
 
     def done(self) -> bool:
-        """Says whether the operation has ended, well or not. Does the work that is ready, and never blocks."""
+        """Returns whether the operation has ended, with or without success. Does the work that is ready, and never
+        blocks."""
         if self._rc <= 0:
             return True
         context, token = self._context, object()
@@ -228,15 +230,16 @@ class Operation:
             del context._waits.calls[token]
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits up to timeout seconds, None: until the operation's own deadline. Raises why the operation failed.
-        NotReadyError: still under way. KeyboardInterrupt (Ctrl-C) leaves the operation under way; wait again."""
+        """Waits up to timeout seconds; None: until the operation's own deadline. Raises the operation's error if it
+        failed. NotReadyError: still in flight. KeyboardInterrupt (Ctrl-C) leaves the operation in flight; wait
+        again."""
         if self._rc > 0 and (timeout is not None or not self._wait_slice(SLICE_MS)):
             self._wait(timeout)
         if self._rc < 0:
             self._raise()
 
     def _wait_slice(self, ms: int) -> bool:
-        """Waits up to ms. False: still under way."""
+        """Waits up to ms milliseconds. Returns False if the operation is still in flight."""
         context, token = self._context, object()
         calls = context._waits.calls
         calls[token] = get_ident()
@@ -259,13 +262,13 @@ class Operation:
                 raise make_error(-errno.EAGAIN, f"the operation did not end within {timeout} s")
 
     def result(self, timeout: float | None = None) -> int:
-        """Waits as wait() does, and returns the operation's length in bytes: of a receive that of its message."""
+        """Waits like wait(), and returns the operation's length in bytes; for a receive the length of its message."""
         self.wait(timeout)
         return int(lib.hawser_op_length(self._handle))
 
     def cancel(self) -> None:
-        """Asks for the end: the operation ends soon, with CanceledError or as it had ended already. Wait for the end before
-        the memory is used again. Bytes of a write may have landed at the peer."""
+        """Requests cancellation: the operation ends soon, with CanceledError or with the result that it already had.
+        Wait for the end before you reuse the memory. Bytes of a write may have reached the peer."""
         if self._rc <= 0:
             return
         context, token = self._context, object()
@@ -284,7 +287,7 @@ class Operation:
 
     @property
     def error(self) -> HawserError | None:
-        """Why the operation failed; None: it ended well, or is under way."""
+        """Why the operation failed; None: it succeeded or is in flight."""
         return make_error(self._rc, self._text) if self.done() and self._rc < 0 else None
 
     def __await__(self) -> Generator[Any, None, int]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the files lie that hawser has for other programs: the wheel's folder `native`, laid out as a build folder, else the
-folder of the system's packages hawser-nccl and hawser-nixl."""
+"""Paths of the files that hawser provides for other programs: the wheel's folder `native`, laid out like a build
+folder, else the folder of the system packages hawser-nccl and hawser-nixl."""
 from __future__ import annotations
 
 import pathlib
@@ -15,7 +15,7 @@ NIXL_VERSIONS = "nixl/versions"
 
 
 def native_file(name: str, what: str) -> pathlib.Path:
-    """Returns the path of a file of the wheel, or of the system's packages; FileNotFoundError where neither has the file."""
+    """Returns the path of a file of the wheel or of the system packages; FileNotFoundError if neither has the file."""
     for path in (NATIVE / name, SYSTEM / name):
         if path.is_file():
             return path
@@ -24,16 +24,16 @@ def native_file(name: str, what: str) -> pathlib.Path:
 
 
 def nccl_plugin_path() -> str:
-    """Returns the path of the NCCL plugin, as NCCL_NET_PLUGIN takes it.
+    """Returns the path of the NCCL plugin, for NCCL_NET_PLUGIN.
 
-    NCCL 2.27.3 to 2.29.7 also need libnccl-net.so on the loader's path: `hawser nccl env` prints all that is to be set.
-    Raises FileNotFoundError where the installation has no plugin, as one that is not from the wheel."""
+    NCCL 2.27.3 to 2.29.7 also need libnccl-net.so on the loader's path: `hawser nccl env` prints all settings.
+    Raises FileNotFoundError if the installation has no plugin, for example outside the wheel."""
     return str(native_file(NCCL_PLUGIN, "NCCL plugin"))
 
 
 def nixl_plugin_dir() -> str:
-    """Returns the folder that has the NIXL backend, libplugin_HAWSER.so, and nothing else that NIXL would load.
+    """Returns the folder that contains the NIXL backend, libplugin_HAWSER.so, and nothing else that NIXL would load.
 
-    As NIXL_PLUGIN_DIR the folder hides the backends that NIXL has itself: `python -m hawser nixl-install` puts hawser's
-    beside those. Raises FileNotFoundError where the installation has no backend, as one that is not from the wheel."""
+    As NIXL_PLUGIN_DIR this folder hides NIXL's own backends: `python -m hawser nixl-install` installs hawser's
+    backend next to them. Raises FileNotFoundError if the installation has no backend, for example outside the wheel."""
     return str(native_file(NIXL_PLUGIN, "NIXL backend").parent)

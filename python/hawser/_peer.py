@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other end of a connection, and the operations with it."""
+"""The other end of a connection, and operations with it."""
 from __future__ import annotations
 
 import errno
@@ -17,26 +17,27 @@ from .errors import HawserError, make_error
 if TYPE_CHECKING:
     from ._context import Context
 
-FIRST_ROOM = 4096  # bytes of a notification that are taken without a second call
+FIRST_ROOM = 4096  # bytes of a notification that one call can take
 PATH_STATES = {1: "used", 2: "awaited", 3: "unused"}
 
 
 class Peer:
-    """The other end, from Context.connect(), Context.accept() or a completion. Open until close() or the context's close().
+    """The other end, from Context.connect(), Context.accept() or a completion. Open until close() or the context's
+    close().
 
-    name: "198.18.0.2:20000". user: any object of the program's, None at first."""
+    name: "198.18.0.2:20000". user: any object of the program, None at first."""
 
     def __init__(self, context: Context, handle: Any, unannounced: bool = False) -> None:
         self._context = context
         self._handle = handle
         self._closed = False
         self._freed = False
-        self._unannounced = unannounced  # another thread has taken the completion of the arrival, and not yet told
+        self._unannounced = unannounced  # another thread has taken the completion of the arrival and not returned it yet
         self.user: Any = None
         self.name = ffi.string(lib.hawser_peer_name(handle)).decode()
 
     def _get_handle(self) -> Any:
-        """Returns the handle, for a call that has its token. ClosedError."""
+        """Returns the handle, for a call that holds a token. ClosedError."""
         if self._closed:
             raise self._context._closed_error(f"the peer {self.name}")
         return self._handle
@@ -54,34 +55,38 @@ class Peer:
     # ---- operations
 
     def write(self, vecs: Vecs, *, timeout: float | None = None, notification: Any = None) -> Operation:
-        """Starts moving the descriptors to the peer's regions, as one operation.
+        """Starts to move the descriptors to the peer's regions, as one operation.
 
-        Ends when the peer has confirmed that every byte is in place. vecs: a list of Vec or tuples (memory, offset, length,
-        region, remote_offset), in bytes. notification: bytes, up to 262,144, that the peer's program gets once all data is
-        in place; copied. timeout: seconds until the operation fails; None: knob op_timeout_ms; math.inf: none.
-        Raises at once BoundsError, AccessError, ArgumentError, TooManyError, NotReadyError (too many pending), ClosedError,
-        or what the peer died of; later, from the Operation, the same and DeadlineError, StaleRegionError."""
+        Ends when the peer has confirmed that every byte is in place. vecs: a list of Vec or tuples (memory, offset,
+        length, region, remote_offset), in bytes. notification: up to 262,144 bytes that the peer's program receives
+        once all data is in place; copied. timeout: seconds until the operation fails; None: knob op_timeout_ms;
+        math.inf: none. Raises at once BoundsError, AccessError, ArgumentError, TooManyError, NotReadyError (too many
+        pending), ClosedError, or the error that the peer died of; later, from the Operation, the same and
+        DeadlineError, StaleRegionError."""
         return self._start(lib.hawser_write, vecs, timeout, notification)
 
     def read(self, vecs: Vecs, *, timeout: float | None = None) -> Operation:
-        """Starts moving bytes from the peer's regions into the descriptors' memory. Arguments and errors as write()."""
+        """Starts to move bytes from the peer's regions into the descriptors' memory. Arguments and errors as for
+        write()."""
         return self._start(lib.hawser_read, vecs, timeout, None, fills=True)
 
     def send(self, vecs: Vecs, *, timeout: float | None = None, stream: int = 0, tag: int = 0) -> Operation:
-        """Starts sending the descriptors' bytes as one message, which the peer's receive of the same stream and tag takes.
+        """Starts to send the descriptors' bytes as one message, which matches the peer's receive of the same stream and
+        tag.
 
-        Messages of one stream and tag meet receives in order. Ends when the message is in the receiver's memory.
+        Messages match receives in order within a stream and tag. Ends when the message is in the receiver's memory.
         MessageSizeError, from the Operation: the receive was too short."""
         return self._start(lib.hawser_send, vecs, timeout, None, stream, tag)
 
     def recv(self, vecs: Vecs, *, timeout: float | None = None, stream: int = 0, tag: int = 0) -> Operation:
-        """Starts receiving one message into the descriptors' memory; Operation.result() gives the message's length in bytes.
-        timeout None: no deadline. MessageSizeError, from the Operation: the message is longer than the descriptors."""
+        """Starts to receive one message into the descriptors' memory; Operation.result() returns the message's length
+        in bytes. timeout None: no deadline. MessageSizeError, from the Operation: the message is longer than the
+        descriptors."""
         return self._start(lib.hawser_recv, vecs, timeout, None, stream, tag, fills=True)
 
     def notify(self, data: Any, *, timeout: float | None = None) -> Operation:
-        """Starts delivering data, bytes up to 262,144, to the peer's program; data is copied. Notifications come in the order
-        in which they were started."""
+        """Starts to deliver data, up to 262,144 bytes, to the peer's program; data is copied. Notifications arrive in
+        the order in which they were started."""
         op, = self.submit([Notify(timeout=timeout, data=data)])
         assert op is not None
         return op
@@ -90,7 +95,7 @@ class Peer:
                fills: bool = False) -> Operation:
         context, token = self._context, object()
         try:
-            scratch = pool.pop()  # as take_scratch(), without a call
+            scratch = pool.pop()  # inlined take_scratch()
         except IndexError:
             scratch = take_scratch()
         op, cell = Operation(context), scratch.cell
@@ -109,7 +114,7 @@ class Peer:
             op._handle = cell[0]
             cell[0] = NULL
         finally:
-            if op._handle is None and cell[0]:  # Ctrl-C came in between: the operation goes on
+            if op._handle is None and cell[0]:  # Ctrl-C came in between: the operation continues
                 op._handle = cell[0]
                 cell[0] = NULL
             del calls[token]
@@ -122,10 +127,11 @@ class Peer:
         return op
 
     def submit(self, requests: Iterable[Request]) -> list[Operation | None]:
-        """Starts the requests in their order by one call, so that small ones go to the kernel together.
+        """Starts the requests in order with one call, so that small ones go to the kernel together.
 
-        Returns an Operation for each, None for those with a `user` number, whose end is a Completion. Where one fails at
-        once, that error is raised, and its `started` has the results of those in front, which go on."""
+        Returns an Operation for each, None for those with a `user` number, whose end is a Completion. If one fails
+        at once, its error is raised; the error's `started` has the results of the requests before it, which
+        continue."""
         batch = list(requests)
         context, scratch = self._context, take_scratch()
         cells = ffi.new("hawser_op *[]", len(batch))
@@ -161,11 +167,11 @@ class Peer:
         finally:
             give_scratch(scratch)
 
-    # ---- what the peer says
+    # ---- notifications and state of the peer
 
     def notification(self) -> bytes | None:
-        """Takes the peer's oldest notification, None: there is none. For contexts without events; with events=True,
-        notifications are completions. Raises what the peer died of once all are taken."""
+        """Takes the peer's oldest notification; None: there is none. For contexts without events; with events=True,
+        notifications are completions. Once all are taken, raises the error that the peer died of."""
         length, room = ffi.new("size_t *"), FIRST_ROOM
         with self._use() as handle:
             while True:
@@ -180,7 +186,8 @@ class Peer:
                 room = length[0]
 
     async def wait_notification(self) -> bytes:
-        """Waits within asyncio for the peer's next notification. Raises what the peer died of. See notification()."""
+        """Waits in asyncio for the peer's next notification. Raises the error that the peer died of. See
+        notification()."""
         self._context._hub.attach()
         while (data := self.notification()) is None:
             await self._context._hub.wait_event()
@@ -188,14 +195,14 @@ class Peer:
 
     @property
     def error(self) -> HawserError | None:
-        """What the peer died of; None: the peer lives."""
+        """The error that the peer died of; None: the peer lives."""
         with self._use() as handle:
             rc = lib.hawser_peer_state(handle)
             return make_error(rc, last_error()) if rc < 0 else None
 
     def close_stream(self, stream: int) -> None:
-        """Ends this side's use of a stream, which must not be 0 and not be used again with this peer. Pending operations
-        of the stream end with CanceledError here, and with PeerClosedError at the peer."""
+        """Ends this side's use of a stream, which must not be 0, and must not be used again with this peer. Pending
+        operations of the stream end with CanceledError here and with PeerClosedError at the peer."""
         if not 0 <= stream < 2**32:
             raise invalid(f"stream {stream}; streams are numbers of 32 bits")
         with self._use() as handle:
@@ -206,8 +213,8 @@ class Peer:
         return self._list(lib.hawser_channel_stats, "struct hawser_channel_stats")
 
     def paths(self) -> list[dict[str, Any]]:
-        """Returns the NICs that join the two machines, then the others with the reason: the fields of struct hawser_path
-        by name, state as "used", "awaited" or "unused"."""
+        """Returns the NIC pairs that connect the two machines, then the unused NICs with the reason: the fields of
+        struct hawser_path by name, state as "used", "awaited" or "unused"."""
         rows = self._list(lib.hawser_paths, "struct hawser_path")
         return [{**row, "state": PATH_STATES.get(row["state"], row["state"])} for row in rows]
 
@@ -246,7 +253,8 @@ class Peer:
 
 
 def pack_requests(batch: list[Request], scratch: Scratch, cells: Any, keep: list[Any], user: int | None = None) -> Any:
-    """Returns the array of struct hawser_request. keep: what the array points to. user: of all of them; None: their own."""
+    """Returns the array of struct hawser_request. keep: the objects that the array points to. user: for all requests;
+    None: each request's own."""
     reqs = ffi.new("struct hawser_request[]", len(batch))
     total = sum(len(r.vecs) for r in batch)
     if total > scratch.room:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One exception class for each error code of the library. The text is the library's line, errno is set, and each class
-also derives from the built-in exception that Python has for the code."""
+also derives from Python's built-in exception for the code."""
 from __future__ import annotations
 
 import errno as codes
@@ -9,9 +9,10 @@ from typing import Any
 
 
 class HawserError(OSError):
-    """An error of libhawser. `errno` is the code; str() gives the line that says what was tried, on what, and what to do.
+    """An error of libhawser. `errno` is the code; str() returns the line that says what was tried, on what, and what to
+    do.
 
-    `started`: where submit() or post() raises, the results of the requests in front of the one that failed."""
+    `started`: if submit() or post() raises, the results of the requests before the failed one."""
 
     started: list[Any] | None = None
 
