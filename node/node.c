@@ -10,7 +10,7 @@
 
 #define MAX_NOTES  32
 #define MAX_ADDRS  4096
-#define ROUTES_MAX (1 << 20) /* of a routing table's text */
+#define ROUTES_MAX (1 << 20) /* bytes of a routing table's text */
 
 /* include/linux/pci_ids.h */
 enum { VENDOR_NVIDIA = 0x10de, VENDOR_AMD = 0x1002, VENDOR_INTEL = 0x8086, CLASS_DISPLAY = 0x03, CLASS_ACCEL = 0x12 };
@@ -28,14 +28,14 @@ static void add_node_note(struct hw_node *n)
         n->n_note++;
 }
 
-/* What is absent, or refused to us, is unknown; what is there and makes no sense is worth a note too. */
+/* An absent or unreadable file means unknown; a malformed one also gets a note. */
 static void note_if_malformed(struct hw_node *n, int rc)
 {
     if (rc == -EINVAL || rc == -E2BIG || rc == -ENODATA || rc == -ELOOP)
         add_node_note(n);
 }
 
-/* A number out of text of the root within [min, max]; -1: unknown. */
+/* Reads a number within [0, max] from a file; -1: unknown. */
 static int64_t read_node_number(struct hw_node *n, int root, const char *dir, const char *name, const char *file,
                                 int64_t max)
 {
@@ -70,7 +70,7 @@ static unsigned read_pci_speed(struct hw_node *n, int root, const char *name, co
 
 static unsigned read_pci_lanes(struct hw_node *n, int root, const char *name, const char *file)
 {
-    int64_t v = read_node_number(n, root, PCI_DIR, name, file, 255); /* 255: "unknown" of a link that is down */
+    int64_t v = read_node_number(n, root, PCI_DIR, name, file, 255); /* 255: a link that is down reports "unknown" */
     return v < 0 || v == 255 ? 0 : (unsigned)v;
 }
 
@@ -131,7 +131,7 @@ static int scan_pci(struct hw_node *n, int root)
     }
     hw_names_free(&l);
     qsort(n->pci, n->n_pci, sizeof(*n->pci), by_node_pci_address);
-    /* one address in two spellings: the first counts */
+    /* one address in two spellings: keep the first */
     size_t kept = 0;
     for (size_t i = 0; i < n->n_pci; i++)
         if (kept == 0 || by_node_pci_address(&n->pci[kept - 1], &n->pci[i]) != 0)
@@ -145,7 +145,8 @@ const char *hw_pci_vendor(uint16_t vendor)
     return vendor == VENDOR_NVIDIA ? "NVIDIA" : vendor == VENDOR_AMD ? "AMD" : vendor == VENDOR_INTEL ? "Intel" : "";
 }
 
-/* Display controllers, and the compute GPUs that AMD and Intel make as processing accelerators. */
+/* Returns true for display controllers, and for the compute GPUs of AMD and Intel, which are processing
+ * accelerators. */
 static bool is_gpu_pci_device(const struct hw_pci_dev *d)
 {
     return d->class >> 16 == CLASS_DISPLAY || (d->class >> 16 == CLASS_ACCEL && *hw_pci_vendor(d->vendor));
@@ -192,8 +193,8 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
 
 #define NET_DIR "sys/class/net"
 
-/* The PCI function that class device dir/name hangs below: its own link says so, or "device" in a sysfs that was
- * rebuilt with directories for links. */
+/* Returns the PCI function of class device dir/name: its own link names it, or "device" in a sysfs that was rebuilt
+ * with directories instead of links. */
 static int pci_of(struct hw_node *n, int root, const char *dir, const char *name)
 {
     static const char *const link[] = {"", "/device"};
@@ -219,7 +220,7 @@ static void read_netdev(struct hw_node *n, int root, const char *name, struct hw
     d->mtu = read_node_number(n, root, NET_DIR, name, "mtu", INT32_MAX);
     d->loopback = read_node_number(n, root, NET_DIR, name, "type", 65535) == TYPE_LOOPBACK;
     read_node_text(root, d->state, sizeof(d->state), NET_DIR, name, "operstate");
-    /* read as EINVAL while down and as -1 or 2^32-1 where the driver does not know (net/core/net-sysfs.c) */
+    /* reads as EINVAL while down, and as -1 or 2^32-1 if the driver does not know (net/core/net-sysfs.c) */
     d->speed = -1;
     if (hw_root_i64(root, &d->speed, NET_DIR "/%s/speed", name) < 0 || d->speed <= 0 || d->speed >= INT32_MAX)
         d->speed = -1;
@@ -244,7 +245,7 @@ static struct hw_netdev *find_netdev(const struct hw_node *n, const char *name)
     return NULL;
 }
 
-/* A bond or VLAN is where the interface below it is. */
+/* Gives a bond or VLAN the location of the interface below it. */
 static void locate_stacked_netdevs(struct hw_node *n)
 {
     for (size_t i = 0; i < n->n_netdev; i++) {
@@ -255,10 +256,10 @@ static void locate_stacked_netdevs(struct hw_node *n)
     }
 }
 
-/* The interface of a line of a routing table that is a default route, else NULL. /proc/net/route: interface,
+/* Returns the interface of a routing table line with a default route, else NULL. /proc/net/route: interface,
  * destination, gateway, flags, RefCnt, Use, metric, mask... (net/ipv4/fib_trie.c, fib_route_seq_show()).
  * /proc/net/ipv6_route: destination, its length, source, its length, next hop, metric, refcount, use, flags, interface
- * (net/ipv6/ip6_fib.c); a default with RTF_REJECT (include/uapi/linux/route.h) leads nowhere. All numbers are
+ * (net/ipv6/ip6_fib.c); a default with RTF_REJECT (include/uapi/linux/route.h) is no usable route. All numbers are
  * hexadecimal. */
 static const char *default_route(char *line, bool v6)
 {
@@ -279,7 +280,7 @@ static void default_routes(struct hw_node *n, int root)
 {
     char *text = malloc(ROUTES_MAX), *save;
     if (!text)
-        return; /* then none is known */
+        return; /* then no default route is known */
     for (int v6 = 0; v6 < 2; v6++) {
         int rc = hw_root_text(root, text, ROUTES_MAX, "%s", v6 ? "proc/net/ipv6_route" : "proc/net/route");
         if (rc == -E2BIG)
@@ -367,7 +368,7 @@ static int scan_rdma(struct hw_node *n, int root)
 
 /* ---- NUMA nodes and CPUs -------------------------------------------------------------------- */
 
-/* A list of CPUs; "" where there is none. NULL: no memory. */
+/* Reads a list of CPUs; "" if there is none. NULL: no memory. */
 static char *read_cpu_list(struct hw_node *n, int root, const char *path, size_t *count)
 {
     char text[HW_ATTR_MAX];
@@ -376,7 +377,7 @@ static char *read_cpu_list(struct hw_node *n, int root, const char *path, size_t
     int rc = hw_root_text(root, text, sizeof(text), "%s", path);
     if (rc > 0 && (rc = hw_text_cpulist(text, &set, count)) < 0)
         hw_wrap(rc, "%s", path);
-    if (rc != -ENODATA) /* a node of memory alone */
+    if (rc != -ENODATA) /* a node with memory only */
         note_if_malformed(n, rc);
     return strdup(rc < 0 ? "" : text);
 }
@@ -386,7 +387,7 @@ static int by_numa_id(const void *a, const void *b)
     return ((const struct hw_numa *)a)->id - ((const struct hw_numa *)b)->id;
 }
 
-/* "10 21": to each node that is online, by id (drivers/base/node.c, node_read_distance()). */
+/* Reads "10 21": the distance to each online node, by id (drivers/base/node.c, node_read_distance()). */
 static int read_numa_distances(struct hw_node *n, int root, struct hw_numa *m)
 {
     char text[HW_ATTR_MAX], *save;
@@ -415,11 +416,11 @@ static int read_numa_distances(struct hw_node *n, int root, struct hw_numa *m)
     return 0;
 }
 
-/* name: of a folder among those of the nodes; others are left out. */
+/* Reads a NUMA node. name: an entry of the nodes' folder; entries that are no nodes are skipped. */
 static int read_numa_node(struct hw_node *n, int root, const char *name)
 {
     uint64_t id;
-    /* "node007" would be the same as "node7" */
+    /* "node007" would duplicate "node7" */
     if (strncmp(name, "node", 4) != 0 || name[4] < '0' || (name[4] == '0' && name[5]) ||
         hw_text_u64(name + 4, &id) < 0 || id > 65535)
         return 0;

@@ -12,16 +12,16 @@ struct work {
     const struct hw_node *n;
     struct hw_plan *p;
     bool *may;    /* by netdev */
-    double *load; /* by netdev: GPUs on it so far */
-    int *cost;    /* of one GPU, by netdev */
-    bool *same;   /* by GPU of the plan: in the group at hand, or done */
+    double *load; /* by netdev: GPUs assigned to it so far */
+    int *cost;    /* by netdev: cost for one GPU */
+    bool *same;   /* by GPU of the plan: in the current group, or done */
     bool *done;
     int *order; /* netdevs by PCI address */
 };
 
 /* ---- lists and maps as text ----------------------------------------------------------------- */
 
-/* Digits at *p; false where there are none or too many. */
+/* Parses digits at *p; returns false if there are none or too many. */
 static bool parse_plan_ordinal(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
@@ -31,7 +31,7 @@ static bool parse_plan_ordinal(const char **p, unsigned *out)
     return n > 0 && n < 7;
 }
 
-/* Sets pick[] of each GPU that "0,2-3" names, up to a character of stop. `what` is the whole text, for errors. */
+/* Sets pick[] for each GPU in "0,2-3", up to a character of stop. `what` is the whole text, for errors. */
 static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t n_gpus, const char *what)
 {
     for (;;) {
@@ -57,7 +57,7 @@ static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t 
     }
 }
 
-/* Sets pick[] of each interface that "eth1,eth2" names, up to a character of stop. */
+/* Sets pick[] for each interface in "eth1,eth2", up to a character of stop. */
 static int parse_plan_nics(const char **p, const char *stop, bool *pick, const struct hw_node *n, const char *what)
 {
     for (;; (*p)++) {
@@ -88,7 +88,7 @@ static int set_nics(struct hw_plan_gpu *g, const bool *pick, const int *order, s
     return 0;
 }
 
-/* map into the plan's GPUs; those that are named but not planned are checked and left. */
+/* Applies map to the plan's GPUs; checks and skips GPUs that are named but not planned. */
 static int apply_map(struct work *w, const char *map)
 {
     size_t n_gpus = w->n->n_cuda, n_nics = w->n->n_netdev;
@@ -103,7 +103,7 @@ static int apply_map(struct work *w, const char *map)
         memset(nics, 0, n_nics);
         if ((rc = parse_plan_gpus(&p, "=", gpus, n_gpus, map)) < 0)
             return rc;
-        if (*p != '=') /* its end counts as a stop character, to strchr() */
+        if (*p != '=') /* strchr() also matches the terminating NUL as a stop character */
             return hw_fail(-EINVAL, "'%.80s': a map is GPUs=NICs;GPUs=NICs, like 0,1=eth1;2,3=eth2", map);
         p++;
         if ((rc = parse_plan_nics(&p, ";", nics, w->n, map)) < 0)
@@ -139,7 +139,7 @@ static const struct hw_netdev *find_lower_netdev(const struct hw_node *n, const 
 static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, const char **why)
 {
     const struct hw_netdev *lower = find_lower_netdev(n, d);
-    /* loopback and veth say "unknown" when they are up */
+    /* loopback and veth report "unknown" when they are up */
     bool up = strcmp(d->state, "up") == 0 || strcmp(d->state, "unknown") == 0;
     *why = d->master[0] ? "part of another interface" : !up ? "down" : n->live && !d->address ? "no IP address" : NULL;
     if (*why)
@@ -167,7 +167,7 @@ static void choose_serving_nics(struct work *w)
     int64_t fastest = 0;
     for (size_t i = 0; i < n->n_netdev; i++)
         best = HW_MIN(best, (unsigned)rank_of(n, &n->netdev[i], &w->p->why[i]));
-    /* kind 2 is kind 1 and those with a default route: there are none of kind 1 alone then */
+    /* kind 2 extends kind 1 by those with a default route: there is none of kind 1 alone then */
     for (size_t i = 0; i < n->n_netdev; i++) {
         const char *why;
         unsigned r = rank_of(n, &n->netdev[i], &why);
@@ -187,7 +187,7 @@ static void choose_serving_nics(struct work *w)
 
 /* ---- which serve a GPU ---------------------------------------------------------------------- */
 
-/* Distance first, and across NUMA nodes the firmware's, which is a byte. */
+/* Distance first; across NUMA nodes the firmware's distance, which is a byte. */
 static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, const struct hw_netdev *d)
 {
     int far = (int)hw_node_distance(n, g->pci, d->pci);
@@ -197,7 +197,7 @@ static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, con
     return far << 8 | (int)HW_MIN(numa, 255u);
 }
 
-/* Fills cost[] with 0 for the NICs nearest to GPU g, 1 for the others; returns how near. */
+/* Sets cost[] to 0 for the NICs nearest to GPU g and to 1 for the others; returns the distance. */
 static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
 {
     int best = INT32_MAX;
@@ -210,7 +210,7 @@ static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
     return best;
 }
 
-/* The load that all NICs at hand reach when `gpus` more are poured on them, the least loaded first. */
+/* Returns the load that all candidate NICs reach when `gpus` more GPUs are assigned, the least loaded NIC first. */
 static double compute_load_level(const struct work *w, double gpus)
 {
     double lo = 0, hi = gpus;
@@ -227,8 +227,8 @@ static double compute_load_level(const struct work *w, double gpus)
     return hi;
 }
 
-/* The group's GPUs stand side by side on a line, one unit each; the NICs at hand lie along it, each as long as the room
- * it has. What lies beside a GPU serves it. */
+/* Model: the group's GPUs are intervals of length one on a line; the candidate NICs follow each other on the same line,
+ * each as long as its free capacity. A NIC serves the GPUs that its interval overlaps. */
 static int share_nics_among_gpus(struct work *w, size_t gpus)
 {
     double top = compute_load_level(w, (double)gpus), g0 = 0;
@@ -242,7 +242,7 @@ static int share_nics_among_gpus(struct work *w, size_t gpus)
         for (size_t i = 0; i < w->n->n_netdev; i++) {
             size_t nic = (size_t)w->order[i];
             double len = w->cost[nic] ? 0 : HW_MAX(top - w->load[nic], 0.0);
-            /* less than a millionth of a GPU is what rounding left */
+            /* an overlap below a millionth of a GPU is rounding error */
             pick[nic] = HW_MIN(n0 + len, g0 + 1) - HW_MAX(n0, g0) > 1e-6;
             n0 += len;
         }
@@ -257,7 +257,7 @@ static int share_nics_among_gpus(struct work *w, size_t gpus)
     return 0;
 }
 
-/* Serves the group of the GPU that has the nearest NICs of those still without; 0 when there is none left, else 1. */
+/* Assigns NICs to the group of the unserved GPU that has the nearest NICs. Returns 0 when no GPU is left, else 1. */
 static int serve_next(struct work *w)
 {
     struct hw_plan *p = w->p;
@@ -312,13 +312,13 @@ static int serve_all(struct work *w)
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-/* NICs that are neighbours on PCI shall be neighbours on the line; virtual ones come last. */
+/* NICs that are neighbours on PCI are neighbours on the line; virtual ones come last. */
 static void sort_nics(struct work *w)
 {
     const struct hw_node *n = w->n;
     for (size_t i = 0; i < n->n_netdev; i++) {
         size_t at = i;
-        /* hw_node.pci is in the order of addresses */
+        /* hw_node.pci is sorted by address */
         for (; at > 0 && (unsigned)n->netdev[w->order[at - 1]].pci > (unsigned)n->netdev[i].pci; at--)
             w->order[at] = w->order[at - 1];
         w->order[at] = (int)i;

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan: which NICs serve which of CUDA's GPUs, and on which CPUs its threads run.
+ * The plan: which NICs serve which of CUDA's GPUs, and on which CPUs a GPU's threads run.
  *
- * Which NICs may serve. Never: one that is down (operstate), part of a bond, or, on this machine, without an IP
- * address. Of a snapshot addresses are not known and operstate alone counts. Then the first of these kinds that there
- * is any of:
- *   1. network controllers on PCI, and bonds and VLANs over them (not a VLAN over one that serves itself: it is the
- * same wire), if they are not where a default route leaves: that one is the machine's management
- *   2. those with a default route too
+ * Candidate NICs. Never: a NIC that is down (operstate), part of a bond, or, on this machine, without an IP address. In
+ * a snapshot addresses are unknown, so only operstate counts. Of the rest, the first of these kinds that exists:
+ *   1. network controllers on PCI, and bonds and VLANs over them (but no VLAN over a NIC that serves itself: both are
+ *      the same wire), without a default route: a default route marks the machine's management NIC
+ *   2. the same with a default route
  *   3. other interfaces: veth, USB...
  *   4. loopback
- * and of these none that is known to have less than a tenth of the fastest one's speed. A list of names overrules it
- * all.
+ * Of these, none whose known speed is below a tenth of the fastest one's. A list of names overrides all of this.
  *
- * Which serve a GPU: the nearest, as hw_pci_distance() has it; among those on other NUMA nodes, the nearest of these.
- * GPUs that have the same nearest NICs share them so that each NIC has the same part of GPUs, counting what nearer GPUs
- * have laid on it already: 4 GPUs and 2 NICs make 2 GPUs a NIC; 2 and 4 make 2 NICs a GPU; 3 and 2: the middle GPU has
- * both. A NIC that is nearest to no GPU serves none. Every GPU has at least one NIC, or there is an error.
+ * NICs of a GPU: the nearest by hw_pci_distance(); among NICs on other NUMA nodes the nearest of these. GPUs with the
+ * same nearest NICs share them so that each NIC serves an equal share of GPUs, including the nearer GPUs that it
+ * already serves: 4 GPUs and 2 NICs: 2 GPUs per NIC; 2 and 4: 2 NICs per GPU; 3 and 2: the middle GPU has both NICs. A
+ * NIC that is nearest to no GPU serves none. Every GPU has at least one NIC, or there is an error.
  */
 #ifndef HW_PLAN_H
 #define HW_PLAN_H
@@ -24,28 +22,29 @@
 #include "node/node.h"
 
 struct hw_plan_gpu {
-    int gpu;  /* the ordinal, which is its place in hw_node.gpu too */
-    int *nic; /* places in hw_node.netdev, by PCI address */
+    int gpu;  /* the ordinal, which is also its index in hw_node.gpu */
+    int *nic; /* indices in hw_node.netdev, by PCI address */
     size_t n_nics;
-    const char *cpus; /* the node's, see hw_node_cpus(); "": not known */
+    const char *cpus; /* of the NUMA node, see hw_node_cpus(); "": unknown */
     bool mapped;      /* by hand */
 };
 
 struct hw_plan {
     struct hw_plan_gpu *gpu;
     size_t n_gpus;
-    const char **why; /* of each of hw_node.netdev: why it serves none; NULL: it serves */
+    const char **why; /* by hw_node.netdev: why it serves no GPU; NULL: it serves one */
 };
 
 struct hw_plan_want {
-    const char *gpus; /* "0-3,6"; NULL or "all": all. Only these are planned, and share. */
-    const char *nics; /* "eth1,eth2": only these; NULL: as above */
-    const char *map;  /* "0,1=eth1;2-3=eth2,eth4": these GPUs have exactly these NICs, whatever they are; the others are
-                         planned as if these were not there. NULL: none */
+    const char *gpus; /* "0-3,6"; NULL or "all": all. Only these are planned, and share NICs. */
+    const char *nics; /* "eth1,eth2": only these; NULL: chosen as above */
+    /* "0,1=eth1;2-3=eth2,eth4": these GPUs get exactly these NICs, of any kind; the others are planned as if these
+     * were absent. NULL: none */
+    const char *map;
 };
 
-/* -EINVAL what is no list or map, or names twice what may be named once; -ENODEV a GPU or NIC that is not there, or no
- * NIC for the GPUs. To be freed after either. The node must outlive it. */
+/* Makes the plan. -EINVAL: an invalid list or map, or a name that is repeated; -ENODEV: an unknown GPU or NIC, or no
+ * NIC for the GPUs. The caller frees out in any case; n must outlive the plan. */
 int hw_plan_make(struct hw_plan *out, const struct hw_node *n, const struct hw_plan_want *want);
 void hw_plan_free(struct hw_plan *p);
 

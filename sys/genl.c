@@ -9,14 +9,14 @@ struct nlmsghdr *hw_genl_request(void *buf, size_t size, uint16_t family, uint8_
     struct nlmsghdr *h = hw_netlink_request(buf, size, family, flags);
     struct genlmsghdr *g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
     g->cmd = cmd;
-    g->version = 1; /* CTRL's, netdev's (NETDEV_FAMILY_VERSION) and ethtool's (ETHTOOL_GENL_VERSION) */
+    g->version = 1; /* the version of CTRL, netdev (NETDEV_FAMILY_VERSION) and ethtool (ETHTOOL_GENL_VERSION) */
     return h;
 }
 
 struct family {
     uint16_t id;
     uint64_t ops;
-    uint32_t monitor; /* the group "monitor" */
+    uint32_t monitor; /* number of the multicast group "monitor" */
 };
 
 static void find_monitor(const struct nlattr *groups, struct family *f)
@@ -92,7 +92,7 @@ int hw_genl_open(struct hw_genl *g, const struct hw_genl *like)
         g->monitor = like->monitor;
         return 0;
     }
-    /* A kernel may lack either. */
+    /* A kernel may lack either family. */
     rc = ask_family(g, "netdev", &f);
     if (rc == 0)
         g->netdev = f.id;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the UTF-8 sequence at s (NUL-terminated), or minus the number of bytes that one U+FFFD stands for:
- * Unicode 15, table 3-7 and "substitution of maximal subparts" (section 3.9). */
+/* Returns the length of the UTF-8 sequence at s (NUL-terminated), or minus the number of bytes that one U+FFFD
+ * replaces: Unicode 15, table 3-7 and "substitution of maximal subparts" (section 3.9). */
 static int measure_utf8_sequence(const unsigned char *s)
 {
     unsigned char low = 0x80, high = 0xbf;
@@ -20,7 +20,7 @@ static int measure_utf8_sequence(const unsigned char *s)
     } else if (s[0] >= 0xe0 && s[0] <= 0xef) {
         n = 3;
         if (s[0] == 0xe0)
-            low = 0xa0; /* not in the shortest form */
+            low = 0xa0; /* excludes overlong forms */
         else if (s[0] == 0xed)
             high = 0x9f; /* surrogates */
     } else if (s[0] >= 0xf0 && s[0] <= 0xf4) {
@@ -81,7 +81,7 @@ static void write_json_string(struct hw_json *j, const char *text)
     write_json_bytes(j, "\"", 1);
 }
 
-/* The comma and the key before a value. False where no value may stand here. */
+/* Writes the comma and the key before a value. Returns false if no value is allowed here. */
 static bool begin_json_value(struct hw_json *j, const char *key)
 {
     bool object = j->level[j->depth].object;
@@ -184,13 +184,13 @@ void hw_json_double(struct hw_json *j, const char *key, double v)
         write_json_value(j, key, "null");
         return;
     }
-    /* The fewest digits that read back as the same number; 17 always do (IEEE 754 binary64). */
+    /* Uses the fewest digits that read back as the same number; 17 always do (IEEE 754 binary64). */
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(buf, sizeof(buf), "%.*g", digits, v);
         if (strtod(buf, NULL) == v)
             break;
     }
-    /* Whatever is not of a number in C is the locale's decimal point, of one byte or more. */
+    /* Any other character is the locale's decimal point, of one byte or more. */
     for (const char *r = buf; *r; r++) {
         if (strchr("0123456789+-e", *r))
             *w++ = *r;

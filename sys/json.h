@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A streaming JSON writer: no tree, no allocation; commas and escapes are its job, nesting is checked. */
+/* A streaming JSON writer without a tree and without allocation; it writes commas and escapes, and checks nesting. */
 #ifndef HW_JSON_H
 #define HW_JSON_H
 
@@ -11,8 +11,8 @@
 struct hw_json {
     FILE *out;
     int depth;
-    bool error; /* wrong nesting or a failed write; sticky */
-    int err;    /* errno of the failed write; 0: it was the nesting */
+    bool error; /* wrong nesting or a failed write; stays set */
+    int err;    /* errno of the failed write; 0: wrong nesting */
     struct {
         bool object, some;
     } level[HW_JSON_DEPTH];
@@ -30,8 +30,8 @@ void hw_json_i64(struct hw_json *j, const char *key, int64_t value);
 void hw_json_double(struct hw_json *j, const char *key, double value); /* NaN and infinities: null; no locale */
 void hw_json_bool(struct hw_json *j, const char *key, bool value);
 void hw_json_null(struct hw_json *j, const char *key);
-/* Ends the document with a newline and flushes; after 0 the next one may be written (JSON lines). -EINVAL on wrong
- * nesting or where nothing was written, -EIO on a failed write, now or before. */
+/* Ends the document with a newline and flushes; after 0 the next document may follow (JSON lines). -EINVAL: wrong
+ * nesting, or nothing was written; -EIO: a write failed, now or before. */
 int hw_json_finish(struct hw_json *j);
 
 #endif

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A dump comes in datagrams of 32 KiB (net/netlink/af_netlink.c), but for what is larger: one device's alternative
- * names are up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), its virtual functions likewise. */
+/* A dump comes in datagrams of 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative names of one
+ * device take up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), its virtual functions likewise. */
 #define REPLY_MAX (256u << 10)
 
 static const char *name_protocol(int protocol)
@@ -28,11 +28,11 @@ int hw_netlink_open(struct hw_netlink *nl, int protocol)
     hw_netlink_adopt(nl, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
     if (nl->fd < 0)
         return hw_fail(-errno, "opening %s: %s", name_protocol(protocol), strerror(errno));
-    /* Reasons in words, and no echo of the request; kernels before 4.12 know neither, and are as good without. */
+    /* Ask for error texts, and for no copy of the request; kernels before 4.12 support neither, which is harmless. */
     int one = 1;
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
-    /* The kernel answers within its own call, but for a lost answer (ENOBUFS): nobody is to hang on that. */
+    /* The kernel replies during the send call. Only a lost reply (ENOBUFS) runs into this timeout. */
     struct timeval wait = {.tv_sec = 10};
     (void)setsockopt(nl->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     return 0;
@@ -64,7 +64,7 @@ struct nlmsghdr *hw_netlink_request(void *buf, size_t size, uint16_t type, uint1
     return h;
 }
 
-/* The kernel's own words on why it refused, or NULL. */
+/* Returns the kernel's text on why it refused, or NULL. */
 static const char *find_reason(const struct nlmsghdr *h)
 {
     const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
@@ -82,11 +82,12 @@ static const char *find_reason(const struct nlmsghdr *h)
     return NULL;
 }
 
-/* The verdict of the message that ends a talk: 0, or -errno said. */
+/* Reads the result in the last message of a reply: 0, or -errno with a text. */
 static int read_netlink_result(const struct nlmsghdr *m, const char *what)
 {
     if (m->nlmsg_type == NLMSG_DONE) {
-        /* A dump that broke off says why in its end (netlink_dump_done() in net/netlink/af_netlink.c). */
+        /* A dump that was aborted has the error in its last message (netlink_dump_done() in net/netlink/af_netlink.c).
+         * */
         const int *err = mnl_nlmsg_get_payload(m);
         if (mnl_nlmsg_get_payload_len(m) >= sizeof(*err) && *err < 0)
             return hw_fail(*err, "%s: %s", what, strerror(-*err));
@@ -99,7 +100,7 @@ static int read_netlink_result(const struct nlmsghdr *m, const char *what)
     return hw_fail(e->error, "%s: %s%s%s", what, strerror(-e->error), why ? ": " : "", why ? why : "");
 }
 
-/* Takes the answers to the request sent last, into buf (REPLY_MAX bytes), up to the last one. */
+/* Receives the replies to the last request into buf (REPLY_MAX bytes), up to the last one. */
 static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void *arg, const char *what)
 {
     int rc = 0;
@@ -114,13 +115,13 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
         int left = (int)n;
         const struct nlmsghdr *m = (const struct nlmsghdr *)(void *)buf;
         for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
-            /* A group's messages have numbers of the kernel's own, and nobody's port. */
+            /* Multicast messages have the kernel's own sequence numbers, and port 0. */
             if (nl->heard && m->nlmsg_pid == 0 && m->nlmsg_type >= NLMSG_MIN_TYPE) {
                 (void)nl->heard(m, arg);
                 continue;
             }
             if (m->nlmsg_seq != nl->seq)
-                continue; /* the rest of an earlier dump that its reader gave up */
+                continue; /* the rest of an earlier dump that its reader abandoned */
             nl->torn |= (m->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
             if (m->nlmsg_type == NLMSG_DONE || m->nlmsg_type == NLMSG_ERROR)
                 return rc ? rc : read_netlink_result(m, what);
@@ -132,7 +133,7 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
 
 int hw_netlink_talk(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn, void *arg, const char *what)
 {
-    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one bit of it is NLM_F_EXCL too */
+    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one of these bits is NLM_F_EXCL too */
     if (!dump)
         h->nlmsg_flags |= NLM_F_ACK;
     h->nlmsg_seq = ++nl->seq;

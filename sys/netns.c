@@ -38,12 +38,13 @@ int hw_netns_prepare(void)
     int dir = open(HW_NETNS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return hw_fail(-errno, "opening %s: %s", HW_NETNS_DIR, strerror(errno));
-    /* Two at once would mount it twice, and the upper mount would hide, and so keep, what lies in the lower one. */
+    /* Two processes at once would mount it twice; the upper mount would then hide the entries of the lower one and keep
+     * them alive. */
     while (flock(dir, LOCK_EX) < 0 && errno == EINTR)
         ;
     int rc = 0;
     if (mount("", HW_NETNS_DIR, "none", MS_SHARED | MS_REC, NULL) < 0) {
-        /* EINVAL: not a mount point yet, and only those can be shared. */
+        /* EINVAL: not a mount point yet, and only mount points can be shared. */
         if (errno != EINVAL || mount(HW_NETNS_DIR, HW_NETNS_DIR, "none", MS_BIND | MS_REC, NULL) < 0 ||
             mount("", HW_NETNS_DIR, "none", MS_SHARED | MS_REC, NULL) < 0)
             rc = hw_fail(-errno, "making %s a shared mount: %s", HW_NETNS_DIR, strerror(errno));
@@ -58,7 +59,7 @@ int hw_netns_own(void)
     return fd < 0 ? hw_fail(-errno, "opening %s: %s", OWN_NS, strerror(errno)) : fd;
 }
 
-/* In a fresh namespace: a socket, lo up, and (path not NULL) the bind mount that keeps it. */
+/* In a new namespace: opens a socket, sets lo up, and (path not NULL) makes the bind mount that keeps it. */
 static int set_up_netns(const char *path, int *ns, struct hw_netlink *rt)
 {
     struct hw_rtnl_link lo;
@@ -91,7 +92,7 @@ static int create_netns(const char *path, int *ns, struct hw_netlink *rt)
                      errno == EPERM ? " (needs CAP_SYS_ADMIN)" : "");
     if (rc == 0) {
         rc = set_up_netns(path, ns, rt);
-        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: it was ours a moment ago */
+        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just come from there */
             rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
     }
     hw_close(&own);
@@ -185,11 +186,11 @@ bool hw_netns_same(int a, int b)
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-/* Which processes: those in one of the namespaces, or those with a mark. */
+/* Selects processes: those in one of the namespaces, or those with a mark. */
 struct those {
     struct stat ns[128];
     size_t n;
-    const char *mark; /* NULL: by namespace */
+    const char *mark; /* NULL: select by namespace */
 };
 
 static bool has_mark(const char *pid, const char *prefix)
@@ -213,7 +214,7 @@ static bool is_one(const char *pid, const struct those *t)
     char path[64];
     struct stat st;
     snprintf(path, sizeof(path), t->mark ? "/proc/%s" : "/proc/%s/ns/net", pid);
-    if (stat(path, &st) < 0) /* gone, a zombie, or not ours to look at */
+    if (stat(path, &st) < 0) /* gone, a zombie, or not accessible */
         return false;
     if (t->mark)
         return st.st_uid == geteuid() && has_mark(pid, t->mark);
@@ -224,7 +225,7 @@ static bool is_one(const char *pid, const struct those *t)
     return false;
 }
 
-/* Sends sig (0: none) to each of those. Returns how many there are. */
+/* Sends sig (0: none) to each selected process. Returns how many there are. */
 static int signal_all(const struct those *t, int sig)
 {
     DIR *proc = opendir("/proc");
@@ -239,7 +240,7 @@ static int signal_all(const struct those *t, int sig)
         if (pid == getpid() || !is_one(e->d_name, t))
             continue;
         int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-        /* Looked at again now that the number is pinned: it might have become another process's. */
+        /* Checked again now that the pidfd pins the process: the number might have been reused. */
         if (fd >= 0 && is_one(e->d_name, t)) {
             found++;
             if (sig)
@@ -307,12 +308,13 @@ int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const c
         *step = "making a mount namespace";
         return -errno;
     }
-    /* Slave: nothing done here shows outside, and what is unmounted outside (a namespace that goes) goes here too. */
+    /* Slave: mounts made here do not show outside, and unmounts outside (of a deleted namespace) happen here too. */
     if (mount("", "/", "none", MS_SLAVE | MS_REC, NULL) < 0) {
         *step = "making the mounts private";
         return -errno;
     }
-    /* Over the old one, which an unprivileged user could not unmount; a sysfs shows the namespace of who mounts it. */
+    /* Mounted over the old one, which an unprivileged user cannot unmount; a sysfs shows the namespace of its mounter.
+     * */
     if (mount(mark, "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         *sysfs_error = -errno;
     return 0;

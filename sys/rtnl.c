@@ -125,7 +125,7 @@ int hw_rtnl_veth_add(struct hw_netlink *r, const struct hw_rtnl_end *here, const
     mnl_attr_put_str(h, IFLA_INFO_KIND, "veth");
     struct nlattr *data = mnl_attr_nest_start(h, IFLA_INFO_DATA);
     struct nlattr *peer = mnl_attr_nest_start(h, VETH_INFO_PEER);
-    struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i)); /* the peer's own, then its attributes */
+    struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i)); /* the peer's header, then its attributes */
     i->ifi_index = there->index;
     put_end(h, there, mtu);
     mnl_attr_nest_end(h, peer);
@@ -263,7 +263,7 @@ int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsi
 
 /* ---- the token bucket ----------------------------------------------------------------------- */
 
-#define TBF_HANDLE 0x10000u /* 1:0, so that a second call finds and changes the first one's */
+#define TBF_HANDLE 0x10000u /* 1:0, so that a second call finds and changes the first one's qdisc */
 
 static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
@@ -294,7 +294,7 @@ static int tbf_each(const struct nlmsghdr *h, void *arg)
     {
         if (mnl_attr_get_type(a) == TCA_KIND)
             tbf = strcmp(mnl_attr_get_str(a), "tbf") == 0;
-        if (mnl_attr_get_type(a) != TCA_OPTIONS || !tbf) /* the kernel puts the kind first */
+        if (mnl_attr_get_type(a) != TCA_OPTIONS || !tbf) /* the kernel sends the kind first */
             continue;
         mnl_attr_for_each_nested(o, a)
         {
@@ -343,9 +343,8 @@ int hw_rtnl_tbf_set(struct hw_netlink *r, int index, uint64_t rate, uint32_t bur
     mnl_attr_put_strz(h, TCA_KIND, "tbf");
     struct nlattr *options = mnl_attr_nest_start(h, TCA_OPTIONS);
     uint64_t bytes = rate / 8;
-    /* Naming the link layer, and the burst in bytes, spares the tables of times by length that tbf_change() in
-     * net/sched/sch_tbf.c would ask for else. Rates of 2^32 bytes a second and more go into an attribute of their own.
-     */
+    /* With the link layer and the burst in bytes, tbf_change() in net/sched/sch_tbf.c needs no tables of times by
+     * length. Rates of 2^32 bytes per second and more have their own attribute. */
     struct tc_tbf_qopt q = {
         .rate = {.linklayer = TC_LINKLAYER_ETHERNET, .rate = (uint32_t)HW_MIN(bytes, (uint64_t)UINT32_MAX)},
         .limit = limit};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rtnetlink of neighbours: which Ethernet address the kernel sends to for an IP address on a link. */
+/* The rtnetlink functions for neighbours: the Ethernet address to which the kernel sends for an IP address on a
+ * link. */
 #ifndef HW_SYS_RTNL_NEIGH_H
 #define HW_SYS_RTNL_NEIGH_H
 
@@ -13,10 +14,10 @@ struct hw_rtnl_neigh {
     uint16_t state; /* NUD_* of linux/neighbour.h */
 };
 
-/* Fills up to cap neighbours of this link that have an Ethernet address and are neither broadcast nor multicast. r: a
- * socket of NETLINK_ROUTE. Returns how many there are (perhaps more than cap), or -errno. */
+/* Lists up to cap neighbours of this link that have an Ethernet address and are neither broadcast nor multicast. r: a
+ * socket of NETLINK_ROUTE. Returns how many there are (may exceed cap), or -errno. */
 int hw_rtnl_neigh_list(struct hw_netlink *r, int index, struct hw_rtnl_neigh *out, size_t cap);
-/* Adds the entry, or replaces the one of that address. -errno. */
+/* Adds the entry, or replaces the one with the same address. -errno. */
 int hw_rtnl_neigh_set(struct hw_netlink *r, const struct hw_rtnl_neigh *n);
 
 #endif

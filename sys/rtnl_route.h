@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rtnetlink of fabrics: IPv4 routes, rules, and what makes a router's port of a link. */
+/* The rtnetlink functions for fabrics: IPv4 routes, rules, and the settings of a router's port. */
 #ifndef HW_SYS_RTNL_ROUTE_H
 #define HW_SYS_RTNL_ROUTE_H
 
@@ -15,17 +15,18 @@ struct hw_rtnl_route {
 
 struct hw_rtnl_rule {
     uint32_t priority, table;
-    const char *iif;     /* packets that come in by this link; NULL: any */
-    struct in_addr from; /* packets of this source; 0: any */
+    const char *iif;     /* packets that arrive on this link; NULL: any */
+    struct in_addr from; /* packets with this source; 0: any */
 };
 
-/* Adds a route. -EEXIST where the table has it already. */
+/* Adds a route. -EEXIST if the table has it already. */
 int hw_rtnl_route_add(struct hw_netlink *r, const struct hw_rtnl_route *route);
 int hw_rtnl_rule_add(struct hw_netlink *r, const struct hw_rtnl_rule *rule);
 
-/* Lets packets that come in by this link be forwarded: the link's sysctl "forwarding", without a writable /proc/sys. */
+/* Allows forwarding of packets that arrive on this link: the link's sysctl "forwarding", without a writable
+ * /proc/sys. */
 int hw_rtnl_link_forward(struct hw_netlink *r, int index);
-/* The link neither sends nor answers ARP requests. */
+/* Disables sending and answering ARP requests on the link. */
 int hw_rtnl_link_no_arp(struct hw_netlink *r, int index);
 
 #endif
