@@ -8,7 +8,7 @@
 
 #define SAY(d, level, ...) hw_log((d)->state.log, level, __VA_ARGS__)
 
-/* ---- what each may take ------------------------------------------------------------------------- */
+/* ---- limits of each client and user -------------------------------------------------------------- */
 
 static void fill_tokens(struct hd_tokens *t, uint64_t now, unsigned rate, unsigned most)
 {
@@ -42,7 +42,7 @@ static void fill_account(struct hd_account *u, uint64_t now)
     fill_tokens(&u->binds, now, HD_BINDS_RATE, HD_BINDS);
 }
 
-/* A user who has not rested yet stays known, or a new connection would be a rest. */
+/* Keeps an account until its tokens are full again, otherwise a new connection would refill them. */
 static void forget_account(struct hd_account *u, uint64_t now)
 {
     fill_account(u, now);
@@ -52,7 +52,7 @@ static void forget_account(struct hd_account *u, uint64_t now)
     free(u);
 }
 
-/* ---- coming and going --------------------------------------------------------------------------- */
+/* ---- connect and disconnect --------------------------------------------------------------------- */
 
 void hd_clients_init(struct hd_daemon *d)
 {
@@ -63,7 +63,7 @@ void hd_clients_init(struct hd_daemon *d)
     d->lines = (struct hd_tokens){.left = HD_LINES, .filled = hw_now()};
 }
 
-/* False where it could not be sent: a client that does not read its answers. */
+/* Returns false if it could not be sent: the client does not read its answers. */
 static bool send_answer(int fd, struct hw_helper_reply *a)
 {
     uint8_t buf[HW_HELPER_REPLY];
@@ -71,14 +71,14 @@ static bool send_answer(int fd, struct hw_helper_reply *a)
     return send(fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(buf);
 }
 
-/* rc with hw_error() into the answer. */
+/* Puts rc and hw_error() into the answer. */
 static void set_refusal(struct hw_helper_reply *a, int rc)
 {
     *a = (struct hw_helper_reply){.type = a->type, .seq = a->seq, .status = rc};
     snprintf(a->text, sizeof(a->text), "%s", *hw_error() ? hw_error() : hw_errno_text(rc));
 }
 
-/* A line of what anybody can bring about as often as he likes. */
+/* Limits log lines that any client can cause as often as it likes. */
 static bool may_say(struct hd_daemon *d)
 {
     fill_tokens(&d->lines, hw_now(), HD_LINES_RATE, HD_LINES);
@@ -88,7 +88,7 @@ static bool may_say(struct hd_daemon *d)
     return true;
 }
 
-/* SO_PEERCRED's groups: the one that it names, and the supplementary ones. To be freed. */
+/* Returns the peer's groups: the one in SO_PEERCRED and the supplementary ones. The caller frees the list. */
 static gid_t *groups_of(int fd, gid_t first, unsigned *n)
 {
     socklen_t len = 0;
@@ -105,7 +105,7 @@ static gid_t *groups_of(int fd, gid_t first, unsigned *n)
     return g;
 }
 
-/* Sets the client's rights and its account, where it is counted from then on; or says why it may not be one. */
+/* Sets the client's rights and account and counts the client there, or returns why it is refused. */
 static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *who)
 {
     socklen_t len = sizeof(*who);
@@ -124,7 +124,7 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
     c->account = find_account(d, who->uid);
     if (!c->account)
         return hw_no_memory("a user");
-    /* some users cannot take all places: the last half is for a few of each */
+    /* a few users must not take all places: the second half is for a few clients of each user */
     unsigned most = d->n_clients < HD_CLIENTS_BUSY ? HD_CLIENTS_PER_USER : HD_CLIENTS_FEW;
     if (c->account->clients >= most || d->n_clients >= HD_CLIENTS_MAX)
         return hw_fail(-EUSERS, "hawserd has %u clients, %u of them user %u's: it takes %d, and now %u of one user",
@@ -142,7 +142,7 @@ void hd_client_accept(struct hd_daemon *d)
             struct timespec t = {.tv_nsec = 100000000};
             if (may_say(d))
                 SAY(d, HAWSER_LOG_ERROR, "taking a client: %s", hw_errno_text(errno));
-            nanosleep(&t, NULL); /* the socket stays readable: no race through the loop for that */
+            nanosleep(&t, NULL); /* the socket stays readable: avoids a busy loop */
         }
         return;
     }
@@ -153,8 +153,8 @@ void hd_client_accept(struct hd_daemon *d)
             .fd = fd, .requests = {.left = HD_BURST, .filled = now}, .deadline = now + HD_GREETING_MS * HW_MS};
     int rc = c ? admit_client(d, c, &who) : hw_no_memory("a client");
     if (rc) {
-        /* unasked, as an answer to the greeting, whose number is 1, that comes or is here already: nothing of a
-         * stranger's is read */
+        /* an unsolicited reply to the greeting, which has number 1 and may already be here: nothing from a refused
+         * client is read */
         struct hw_helper_reply a = {.type = HW_H_HELLO, .seq = 1};
         set_refusal(&a, rc);
         (void)send_answer(fd, &a);
@@ -265,24 +265,24 @@ static void answer_request(struct hd_daemon *d, struct hd_client *c, const struc
 }
 
 struct peek {
-    uint8_t buf[HW_HELPER_REQUEST + 1]; /* one more, so that a longer one shows */
+    uint8_t buf[HW_HELPER_REQUEST + 1]; /* one byte more, to detect a longer message */
     ssize_t len;
-    bool fds; /* descriptors came with it */
+    bool fds; /* descriptors came with the message */
 };
 
-/* Looks at the next message and leaves it in the queue: whoever takes it gets its descriptors too. */
+/* Reads the next message and leaves it in the queue: the process that receives it gets its descriptors too. */
 static void peek_message(int sock, struct peek *p)
 {
     struct iovec iov = {.iov_base = p->buf, .iov_len = sizeof(p->buf)};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     p->len = recvmsg(sock, &m, MSG_PEEK | MSG_DONTWAIT);
-    p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* there is no room for any */
+    p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* there is no room for descriptors */
 }
 
-/* Starts to look at what came with the request; or later, where the user has had enough for now. */
+/* Starts the inspection of a request's descriptor; later, if the user has reached its limits. */
 static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q)
 {
-    bool bind = q->type == HW_H_BIND_RX; /* for which a NIC may set up its rings anew */
+    bool bind = q->type == HW_H_BIND_RX; /* a NIC may rebuild its rings for a bind */
     uint64_t now = hw_now();
     if ((bind && c->account->binds.left == 0) || c->account->inspections >= HD_INSPECT_USER ||
         d->n_inspections >= HD_INSPECT_MAX) {
@@ -331,12 +331,12 @@ void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents)
     peek_message(c->fd, &p);
     if (p.len < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (p.len <= 0) { /* it has closed, orderly or not */
+    if (p.len <= 0) { /* closed by the client, with or without an error */
         hd_client_end(d, c);
         return;
     }
     int rc = hw_helper_request_decode(p.buf, (size_t)p.len, &q);
-    /* to a malformed request only another version gets an answer, as the rest would not understand it */
+    /* a malformed request gets an answer only if it has another version; other clients would not understand it */
     if (rc == -EPROTONOSUPPORT) {
         struct hw_helper_reply a = {.type = q.type, .seq = q.seq};
         set_refusal(&a, rc);
@@ -380,7 +380,7 @@ short hd_client_events(struct hd_client *c, uint64_t now, uint64_t *wake)
     if (at <= now)
         return POLLIN;
     *wake = HW_MIN(*wake, at);
-    return 0; /* its end is seen all the same */
+    return 0; /* its end is noticed anyway */
 }
 
 void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents)
@@ -399,8 +399,8 @@ void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short rev
             drop_client(d, c, "a request with too many descriptors");
         else
             answer_request(d, c, &c->q, &f, dmabuf);
-        hw_close(&dmabuf);                /* the child has it too, and is the last one to */
-        (void)shutdown(i->pair, SHUT_WR); /* of both ways would look like its hang-up */
+        hw_close(&dmabuf);                /* the child holds it too, and closes it last */
+        (void)shutdown(i->pair, SHUT_WR); /* shutting down both directions would look like the child's hang-up */
         return;
     }
     if (revents & POLLHUP)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's clients: who they are, what they ask, what each user may take of hawserd itself. */
+/* hawserd's clients: identity, requests, and limits of each user. */
 #ifndef HW_HELPER_CLIENT_H
 #define HW_HELPER_CLIENT_H
 
@@ -25,34 +25,34 @@ struct hd_client {
     const struct hd_rights *rights;
     bool greeted, ended;
     struct hd_tokens requests;
-    uint64_t deadline;          /* of the greeting, or of the inspection */
+    uint64_t deadline;          /* of the greeting or the inspection */
     uint64_t later;             /* not asked before */
-    struct hd_inspection *look; /* of the descriptor that came with the request q */
+    struct hd_inspection *look; /* inspection of the descriptor of request q */
     struct hw_helper_request q;
 };
 
-/* A child process that looks at a descriptor, until it is gone. */
+/* A child process that inspects a descriptor, until the process is gone. */
 struct hd_inspection {
     struct hw_list node;
     int pair;
     struct hd_account *account;
-    struct hd_client *client; /* NULL: nobody waits for its answer */
+    struct hd_client *client; /* NULL: no client waits for the answer */
 };
 
 void hd_clients_init(struct hd_daemon *d);
-/* Accepts one connection, and refuses it where it must. */
+/* Accepts one connection, or refuses it. */
 void hd_client_accept(struct hd_daemon *d);
-/* What to wait for on the client's socket: POLLIN or 0. *wake: not later than, if earlier than it says. */
+/* Returns the events to poll for on the client's socket: POLLIN or 0. Lowers *wake to the time of the next action. */
 short hd_client_events(struct hd_client *c, uint64_t now, uint64_t *wake);
-/* Takes one request, or sees that the connection has ended. */
+/* Handles one request, or the end of the connection. */
 void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents);
-/* Ends a client: all that it holds is undone. It is freed by hd_clients_reap(). */
+/* Ends a client and undoes everything it holds. hd_clients_reap() frees it. */
 void hd_client_end(struct hd_daemon *d, struct hd_client *c);
-/* Takes the answer of an inspection, or sees that its process is gone; it may be freed. */
+/* Handles the answer of an inspection, or the end of its process; may free i. */
 void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents);
-/* Ends clients whose deadlines have passed; frees clients that have ended, and users of whom nothing is left. */
+/* Ends clients whose deadlines have passed; frees ended clients, and users without any state. */
 void hd_clients_reap(struct hd_daemon *d);
-/* Ends all clients and forgets all users; processes that still look at descriptors are left to their alarms. */
+/* Ends all clients and forgets all users; processes that are still inspecting descriptors end by their alarms. */
 void hd_clients_end(struct hd_daemon *d);
 
 #endif

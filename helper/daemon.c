@@ -34,7 +34,7 @@ int hd_listen(const char *path)
         else if (unlink(path) < 0)
             rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_text(errno));
     }
-    /* its mode from the first moment on: a chmod() later could meet another file at that path */
+    /* sets the mode atomically: a later chmod() could hit another file at that path */
     mode_t mask = umask(0111);
     if (rc == 0 && (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 512) < 0))
         rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_text(errno));
@@ -48,19 +48,19 @@ int hd_listen(const char *path)
 
 enum { STOP, LISTENER, EVENTS, FIRST_CLIENT };
 
-/* What poll() waits for, and whose each entry is: clients first, then inspections. */
+/* The poll set and the owner of each entry: clients first, then inspections. */
 struct set {
     struct pollfd p[FIRST_CLIENT + HD_CLIENTS_MAX + HD_INSPECT_MAX];
     void *who[FIRST_CLIENT + HD_CLIENTS_MAX + HD_INSPECT_MAX];
-    nfds_t clients, n; /* where the clients end, and all */
+    nfds_t clients, n; /* end of the clients, and of all entries */
 };
 
-/* Returns when to wake, at the latest. */
+/* Fills the set. Returns when to wake at the latest. */
 static uint64_t fill_set(struct hd_daemon *d, struct set *s)
 {
     uint64_t now = hw_now(), wake = d->discard.due;
     s->p[STOP] = (struct pollfd){.fd = d->stop, .events = POLLIN};
-    /* where what has ended cannot be closed, nobody new is taken in */
+    /* accepts no new connections while ended ones cannot be closed */
     s->p[LISTENER] = (struct pollfd){.fd = d->listener, .events = hd_discard_room(&d->discard) ? POLLIN : 0};
     s->p[EVENTS] = (struct pollfd){.fd = d->state.k->events, .events = POLLIN};
     s->n = FIRST_CLIENT;
@@ -143,7 +143,7 @@ int hd_serve(struct hd_daemon *d)
     struct set *s = calloc(1, sizeof(*s));
     if (!s)
         return hw_no_memory("the clients");
-    (void)signal(SIGCHLD, SIG_IGN); /* nobody waits for the children: none stays as a zombie */
+    (void)signal(SIGCHLD, SIG_IGN); /* children are not waited for, and must not become zombies */
     hd_clients_init(d);
     serve_rounds(d, s);
     free(s);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's loop: one thread that never waits for a client. */
+/* hawserd's loop: one thread, which never waits for a client. */
 #ifndef HW_HELPER_DAEMON_H
 #define HW_HELPER_DAEMON_H
 
 #include "helper/child/discard.h"
 #include "helper/state/state.h"
 
-#define HD_CLIENTS_MAX      1024 /* at once; of one user: */
+#define HD_CLIENTS_MAX      1024 /* clients at a time; for one user: */
 #define HD_CLIENTS_PER_USER 64
-#define HD_CLIENTS_BUSY     512 /* with so many a user gets no more than: */
+#define HD_CLIENTS_BUSY     512 /* beyond this many clients, a user may have only: */
 #define HD_CLIENTS_FEW      4
-#define HD_RATE             500  /* requests a second that each may go on with */
+#define HD_RATE             500  /* requests per second of each connection */
 #define HD_BURST            1000 /* after a rest */
 #define HD_RETRY_MS         10000
-#define HD_GREETING_MS      10000                     /* for a client's first request */
-#define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* for a look at a client's descriptor */
-#define HD_INSPECT_USER     8                         /* of one user's descriptors that are looked at, at once */
+#define HD_GREETING_MS      10000                     /* limit for a client's first request */
+#define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* limit for the inspection of a client's descriptor */
+#define HD_INSPECT_USER     8                         /* descriptors inspected at a time, for one user */
 #define HD_INSPECT_MAX      128                       /* of all users' */
-#define HD_CHANGES          1024 /* requests about NICs that all clients of a user may make after a rest */
+#define HD_CHANGES          1024 /* burst of requests that change NICs, over all clients of a user */
 #define HD_CHANGES_RATE     256  /* more a second */
-#define HD_BINDS            32   /* of these, binds to receive */
+#define HD_BINDS            32   /* of these, binds for receiving */
 #define HD_BINDS_RATE       4
-#define HD_LINES            40 /* of the log, about clients, after a rest */
+#define HD_LINES            40 /* burst of log lines about clients */
 #define HD_LINES_RATE       20 /* more a second */
 
-/* A count that is used up and fills again with time. */
+/* A token bucket: a count that is used up and refills with time. */
 struct hd_tokens {
     uint32_t left;
     uint64_t filled;
@@ -34,7 +34,7 @@ struct hd_daemon {
     struct hd_state state;
     const struct hd_policy *policy;
     int listener; /* SOCK_SEQPACKET, listening, non-blocking */
-    int stop;     /* readable: it is time to end */
+    int stop;     /* readable: time to end */
     /* private */
     struct hw_list clients, accounts, inspections;
     unsigned n_clients, n_inspections;
@@ -42,11 +42,11 @@ struct hd_daemon {
     struct hd_tokens lines;
 };
 
-/* A listening socket at path, which anybody may connect to: the policy decides then. A socket that a dead hawserd left
- * there is replaced; -EADDRINUSE where a living one answers. */
+/* Opens a listening socket at path, to which any user may connect: the policy decides then. Replaces the socket of a
+ * dead hawserd; -EADDRINUSE if a live one answers. */
 int hd_listen(const char *path);
-/* Serves until stop is readable; then all of all clients is undone. 0, or how many things could not be. The listener
- * and connections that have ended stay open: the end of the process closes them (helper/child/discard.h). */
+/* Serves until stop is readable; then undoes everything of all clients. Returns 0, or the number of things that could
+ * not be undone. The listener and ended connections stay open until the process ends (helper/child/discard.h). */
 int hd_serve(struct hd_daemon *d);
 
 #endif

@@ -27,7 +27,7 @@ static int become_daemon_user(const char *user)
     const struct passwd *u = getpwnam(user);
     if (!u)
         return hw_fail(-EINVAL, "this machine knows no user '%s'", user);
-    /* capabilities are kept over the change of user, and cut down behind it */
+    /* keeps capabilities across the change of user; they are reduced below */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
         setresgid(u->pw_gid, u->pw_gid, u->pw_gid) || setresuid(u->pw_uid, u->pw_uid, u->pw_uid))
         return hw_fail(-errno, "becoming user %s: %s", user, hw_errno_text(errno));
@@ -38,7 +38,8 @@ int hd_guard_caps(const char *user)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
-    /* The bounding set first, as it takes CAP_SETPCAP; without that no_new_privs has the same effect. */
+    /* The bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same effect.
+     * */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (c != CAP_NET_ADMIN && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
             return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));
@@ -59,11 +60,11 @@ int hd_guard_caps(const char *user)
 
 /* ---- files -------------------------------------------------------------------------------------- */
 
-/* From newer headers than Debian 12's: include/uapi/linux/landlock.h. */
-#define LL_FS_TRUNCATE  (1ull << 14) /* of version 3, Linux 6.2 */
-#define LL_FS_IOCTL_DEV (1ull << 15) /* of version 5, Linux 6.10 */
-#define LL_NET_CONNECT  (1ull << 1)  /* of version 4, Linux 6.7 */
-#define LL_SCOPES       3ull         /* abstract UNIX sockets and signals: of version 6, Linux 6.12 */
+/* Newer than Debian 12's headers: include/uapi/linux/landlock.h. */
+#define LL_FS_TRUNCATE  (1ull << 14) /* version 3, Linux 6.2 */
+#define LL_FS_IOCTL_DEV (1ull << 15) /* version 5, Linux 6.10 */
+#define LL_NET_CONNECT  (1ull << 1)  /* version 4, Linux 6.7 */
+#define LL_SCOPES       3ull         /* abstract UNIX sockets and signals: version 6, Linux 6.12 */
 struct ll_ruleset {
     uint64_t fs, net, scoped;
 };
@@ -75,7 +76,7 @@ struct ll_ruleset {
      LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK |  \
      LANDLOCK_ACCESS_FS_MAKE_SYM)
 
-/* The folder of a file, or a folder itself. */
+/* Allows access to the folder of a file, or to a folder. */
 static int allow_folder(int ruleset, const char *path, bool file, uint64_t access)
 {
     char copy[256];
@@ -130,7 +131,7 @@ int hd_guard_files(const char *state, const char *sock)
 
 /* ---- system calls ------------------------------------------------------------------------------- */
 
-/* docs/hawserd.md says of each what it is for. Beside helper/ it is the libc that makes them. */
+/* docs/hawserd.md says what each call is for. helper/ and the libc make them. */
 static const int calls[] = {
     /* clients, children, netlink */
     SCMP_SYS(accept4),
@@ -142,16 +143,16 @@ static const int calls[] = {
     SCMP_SYS(recvfrom),
     SCMP_SYS(recvmsg),
     SCMP_SYS(shutdown),
-    /* what a child does first */
+    /* first calls of a child */
     SCMP_SYS(capset),
     SCMP_SYS(close_range),
     SCMP_SYS(rt_sigaction),
     SCMP_SYS(rt_sigprocmask),
     SCMP_SYS(set_robust_list),
     SCMP_SYS(setitimer),
-    /* what holds a port */
+    /* for holding a port */
     SCMP_SYS(bind),
-    /* the journal, the log, /proc; a dma-buf's size */
+    /* for the journal, the log, /proc, and the size of a dma-buf */
     SCMP_SYS(close),
     SCMP_SYS(fstat),
     SCMP_SYS(fsync),
@@ -166,7 +167,7 @@ static const int calls[] = {
     SCMP_SYS(unlink),
     SCMP_SYS(unlinkat),
     SCMP_SYS(write),
-    /* memory, time, the end; what a libc makes of them */
+    /* for memory, time and exit, as libcs use them */
     SCMP_SYS(brk),
     SCMP_SYS(clock_gettime),
     SCMP_SYS(clock_nanosleep),
@@ -183,7 +184,7 @@ static const int calls[] = {
     SCMP_SYS(rt_sigreturn),
 };
 
-/* Calls whose arguments count as well: (argument & mask) == value, for one argument or two. */
+/* Calls whose arguments are checked too: (argument & mask) == value, for one or two arguments. */
 struct call_args {
     int call;
     unsigned n;
@@ -201,7 +202,7 @@ static const struct call_args with_args[] = {
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFMTU}}},
     /* a binding's own */
     {SCMP_SYS(socket), 2, {{0, ALL, AF_NETLINK}, {2, ALL, NETLINK_GENERIC}}},
-    /* what holds a port; it can neither listen nor connect */
+    /* for holding a port; the socket can neither listen nor connect */
     {SCMP_SYS(socket), 2, {{0, ALL, AF_INET}, {1, ~(uint64_t)SOCK_FLAGS &ALL, SOCK_STREAM}}},
     {SCMP_SYS(socket), 2, {{0, ALL, AF_INET6}, {1, ~(uint64_t)SOCK_FLAGS &ALL, SOCK_STREAM}}},
     {SCMP_SYS(socketpair), 1, {{0, ALL, AF_UNIX}}},
@@ -213,7 +214,7 @@ static const struct call_args with_args[] = {
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_DROP_MEMBERSHIP}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_SOCKET}, {2, ALL, SO_RCVTIMEO}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, IPPROTO_TCP}, {2, ALL, TCP_REPAIR}}},
-    /* fork(), and no threads, namespaces or programs */
+    /* fork() only: no threads, namespaces or programs */
     {SCMP_SYS(clone), 1, {{0, UINT64_MAX, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD}}},
     {SCMP_SYS(mmap), 1, {{2, PROT_EXEC, 0}}},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hawserd gives up before it takes its first client. */
+/* Drops privileges before hawserd accepts its first client. */
 #ifndef HW_HELPER_GUARD_H
 #define HW_HELPER_GUARD_H
 
@@ -7,13 +7,14 @@
 
 #include <sys/types.h>
 
-/* Every capability but CAP_NET_ADMIN, for good; with user set, becomes that user too. -EPERM without it. */
+/* Drops every capability except CAP_NET_ADMIN, for good; with user set, also becomes that user. -EPERM if CAP_NET_ADMIN
+ * is missing. */
 int hd_guard_caps(const char *user);
-/* All files but what lies in /proc, to be read, and in the folders of the journal and of the socket; connecting by TCP;
- * signals to others. -EOPNOTSUPP: the kernel has no Landlock. After hd_guard_caps(). */
+/* Drops access to all files except reading /proc, and the folders of the journal and the socket; also TCP connects and
+ * signals to other processes. -EOPNOTSUPP: the kernel has no Landlock. Call it after hd_guard_caps(). */
 int hd_guard_files(const char *state, const char *sock);
-/* The system calls that it does not need. Whoever makes one ends the process; the journal holds what is to be undone
- * then. */
+/* Blocks the system calls that hawserd does not need: such a call ends the process, and the journal then has what must
+ * be undone. */
 int hd_guard_calls(void);
 
 #endif

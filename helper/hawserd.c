@@ -18,9 +18,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RECOVER_MS 5000 /* for the sockets of the last hawserd to be closed */
+#define RECOVER_MS 5000 /* time for the sockets of the last hawserd to close */
 
-#define SANITIZED (HW_ASAN || HW_TSAN) /* whose own system calls would end it */
+#define SANITIZED (HW_ASAN || HW_TSAN) /* a sanitizer's own system calls would end the process */
 
 struct args {
     const char *socket, *state, *policy, *user;
@@ -55,7 +55,7 @@ static void print_daemon_usage(FILE *f)
             HW_HELPER_SOCKET, HD_STATE_FILE, HD_POLICY_FILE);
 }
 
-/* 0: go on; else the exit status plus one. */
+/* Parses the arguments. Returns 0 to continue, else the exit status plus one. */
 static int parse_daemon_args(int argc, char **argv, struct args *a)
 {
     static const struct option options[] = {
@@ -99,7 +99,7 @@ static int parse_daemon_args(int argc, char **argv, struct args *a)
     return 0;
 }
 
-/* The last folder of the path, where it is not there; for --user, his. */
+/* Makes the last folder of the path if it is missing; with --user, owned by that user. */
 static int make_daemon_folder(const char *path, const char *user)
 {
     char copy[256];
@@ -124,8 +124,8 @@ static int load_policy(struct hd_policy *p, const char *path)
     return hd_policy_load(p, path ? path : HD_POLICY_FILE);
 }
 
-/* To systemd (Type=notify): sd_notify(3)'s protocol. Opened while sockets can still be made. Returns -1 where nobody
- * wants to know. */
+/* Opens the socket to systemd (Type=notify): the protocol of sd_notify(3). Opened while sockets can still be made.
+ * Returns -1 if nobody listens. */
 static int open_notify(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");
@@ -182,7 +182,7 @@ static int guard_daemon(const struct args *a, const struct hw_logger *log)
     return hd_guard_calls();
 }
 
-/* With the lock, the journal and the listener: gives up privilege, undoes what the last one left, serves. */
+/* Runs with the lock, the journal and the listener: drops privileges, undoes what the last hawserd left, serves. */
 static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
 {
     int notify = open_notify(), rc = guard_daemon(a, log);
@@ -200,7 +200,8 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     return hd_serve(d);
 }
 
-/* A hawserd that was killed may have left a child that has not closed its copies of the lock and the listener yet. */
+/* Retries for a second: a hawserd that was killed may have left a child that has not yet closed its copies of the lock
+ * and the listener. */
 static int try_for_a_second(int (*fn)(const char *path), const char *path)
 {
     uint64_t until = hw_deadline(1000);

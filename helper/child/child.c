@@ -16,8 +16,8 @@ static int compare_fds(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Closes all descriptors from 3 on but those given. None of these closings is that of the last reference: the parent
- * has them all still. */
+/* Closes all descriptors from 3 on except the given ones. None of these is the last reference: the parent still holds
+ * them all. */
 static void close_others(int *fd, unsigned n)
 {
     unsigned from = 3;
@@ -62,8 +62,8 @@ __attribute__((noreturn)) static void run_child(const int *keep, unsigned n, voi
         while (recv(pair, &c, 1, 0) > 0)
             ;
     }
-    /* Not exit(): nothing of the parent's is to be flushed. What is still open is closed by the kernel, for which a
-     * process that exits does not linger (net/ipv4/af_inet.c, inet_release()). */
+    /* Not exit(): buffers of the parent must not be flushed. The kernel closes what is open, and an exiting process
+     * does not linger (net/ipv4/af_inet.c, inet_release()). */
     _exit(0);
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define EVENTS_ROOM (4 << 20) /* bytes of reports that wait; one takes about 1 KiB with what the kernel adds */
+#define EVENTS_ROOM (4 << 20) /* bytes of queued reports; one takes about 1 KiB with the kernel's overhead */
 
 /* ---- looks -------------------------------------------------------------------------------------- */
 
@@ -39,8 +39,9 @@ struct look {
     bool found;
 };
 
-/* Without such a connection the kernel shows a socket that listens at its port, which has another cookie. A connection
- * in TIME_WAIT has the cookie of its socket still; neither it nor one that its process has closed has an inode. */
+/* If there is no such connection, the kernel returns a listening socket at its port, which has another cookie. A
+ * connection in TIME_WAIT still has its socket's cookie; neither that one nor one that its process has closed has an
+ * inode. */
 static int match_connection(const struct nlmsghdr *h, void *arg)
 {
     struct look *l = arg;
@@ -68,7 +69,7 @@ int hd_diag_events_open(void)
     struct sockaddr_nl me = {.nl_family = AF_NETLINK};
     int room = EVENTS_ROOM;
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
-    /* unbound, it has the number that reports come from, and gets none (net/netlink/af_netlink.c) */
+    /* an unbound socket would have port 0 and receive no reports (net/netlink/af_netlink.c) */
     if (fd < 0 || bind(fd, (struct sockaddr *)&me, sizeof(me)) < 0) {
         int rc = hw_fail(-errno, "a netlink socket for sock_diag's reports: %s", hw_errno_text(errno));
         hw_close(&fd);
@@ -80,7 +81,7 @@ int hd_diag_events_open(void)
 
 int hd_diag_events_set(int fd, bool on)
 {
-    /* by the family of the socket, which is AF_INET6 for IPv4 through an IPv6 socket */
+    /* by the family of the socket, which is AF_INET6 for IPv4 over an IPv6 socket */
     static const int groups[] = {SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY};
     for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++)
         if (setsockopt(fd, SOL_NETLINK, on ? NETLINK_ADD_MEMBERSHIP : NETLINK_DROP_MEMBERSHIP, &groups[i],
@@ -104,7 +105,7 @@ unsigned hd_diag_events(int fd, uint64_t *cookie, unsigned cap, bool *lost)
         else if (got < 0 && errno != EINTR)
             break;
         const struct nlmsghdr *m = (const struct nlmsghdr *)buf;
-        /* any process may send to a netlink socket; only the kernel's number is 0 */
+        /* any process may send to a netlink socket; only the kernel has port 0 */
         if (got <= 0 || from.nl_pid != 0 || !mnl_nlmsg_ok(m, (int)got) || m->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
             mnl_nlmsg_get_payload_len(m) < sizeof(struct inet_diag_msg))
             continue;

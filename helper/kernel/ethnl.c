@@ -105,9 +105,9 @@ static int on_rings_change(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* The kernel reports a change to ethtool's group "monitor" before it answers, and reports none where all that was asked
- * for is configured already (ethnl_set_rings(), net/ethtool/rings.c; ethnl_default_set_doit(), netlink.c). What a
- * driver says that it does is no substitute. On a socket of its own: reports are not to meet other requests. */
+/* The kernel reports a change to ethtool's group "monitor" before it replies, and reports none if the requested
+ * settings are already configured (ethnl_set_rings(), net/ethtool/rings.c; ethnl_default_set_doit(), netlink.c). A
+ * driver's own statement is no substitute. Uses a separate socket, so that reports do not mix with other requests. */
 int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_split *s, bool *changed)
 {
     _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
@@ -147,7 +147,7 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
 
 #define GRO_HW "rx-gro-hw" /* netdev_features_strings[], net/ethtool/common.c */
 
-/* Is it in a list of bits? Without a mask only those that are set are listed. */
+/* Returns true if the bit is set in the list. Without a mask only set bits are listed. */
 static bool bit_in(const struct nlattr *set)
 {
     const struct nlattr *a, *bit, *k, *bits = NULL;
@@ -264,6 +264,6 @@ int hd_ethnl_contexts(struct hw_genl *g, int ifindex, struct hd_set *out)
     int rc = hw_netlink_talk(&g->nl,
                              make_ethnl_request(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex),
                              on_context, out, "listing RSS contexts");
-    /* dumps came with Linux 6.12; a kernel or a driver that has none has no contexts that could be in the way */
+    /* dumps exist since Linux 6.12; a kernel or driver without them has no contexts that could conflict */
     return rc == -EOPNOTSUPP || rc == -EINVAL ? 0 : rc;
 }

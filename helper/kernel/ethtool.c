@@ -18,7 +18,7 @@ static int look_up_device_name(int fd, int ifindex, struct ifreq *r)
     return 0;
 }
 
-/* One command; what: for the text. */
+/* Runs one command; what: for the text. */
 static int run_ethtool_ioctl(int fd, int ifindex, void *data, const char *what)
 {
     struct ifreq r;
@@ -71,7 +71,7 @@ int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
     return rc;
 }
 
-/* The old command for a handful of flags, of which this is one: each kernel has it (net/ethtool/ioctl.c). */
+/* The old command for a few flags, of which ntuple is one: every kernel has it (net/ethtool/ioctl.c). */
 static int get_ethtool_flags(int fd, int ifindex, struct ethtool_value *v)
 {
     *v = (struct ethtool_value){.cmd = ETHTOOL_GFLAGS};
@@ -133,7 +133,7 @@ int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out)
     return 0;
 }
 
-/* Is it what a driver sets up by itself: ethtool_rxfh_indir_default(), include/linux/ethtool.h? */
+/* Returns true if the table is the driver's default: ethtool_rxfh_indir_default(), include/linux/ethtool.h. */
 static bool by_default(const uint32_t *queue, uint32_t n, unsigned queues)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -149,8 +149,8 @@ int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n)
     int rc = hd_eth_link_at(fd, ifindex, &link);
     if (rc)
         return rc;
-    /* The kernel remembers whether somebody has set the table (netif_is_rxfh_configured()), and then keeps it when the
-     * number of queues changes: the driver's own goes back by a reset, which forgets that too. */
+    /* The kernel remembers that a user has set the table (netif_is_rxfh_configured()), and then keeps it when the
+     * number of queues changes: restoring the driver's own table by a reset clears that mark too. */
     if (by_default(queue, n, link.rx_queues)) {
         struct ethtool_rxfh_indir reset = {.cmd = ETHTOOL_SRXFHINDIR};
         struct hd_rss now;
@@ -178,7 +178,7 @@ static void from_spec(const struct ethtool_rx_flow_spec *f, uint32_t loc, struct
     const struct ethtool_tcpip4_spec *h4 = &f->h_u.tcp_ip4_spec, *m4 = &f->m_u.tcp_ip4_spec;
     const struct ethtool_tcpip6_spec *h6 = &f->h_u.tcp_ip6_spec, *m6 = &f->m_u.tcp_ip6_spec;
     *out = (struct hd_rule){.loc = loc, .queue = UINT32_MAX};
-    /* the upper half of the cookie names a VF (ETHTOOL_RX_FLOW_SPEC_RING_VF) */
+    /* the upper half of the cookie selects a VF (ETHTOOL_RX_FLOW_SPEC_RING_VF) */
     if (f->ring_cookie < HD_QUEUES_MAX && !(f->flow_type & FLOW_RSS))
         out->queue = (uint32_t)f->ring_cookie;
     static const uint8_t ones[16] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
@@ -234,9 +234,9 @@ static int count_ethtool_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
     return rc;
 }
 
-/* Asks once, with room for just n places. Drivers differ in what they do with more room (Linux 7.3): mlx5 refuses it
- * (mlx5e_ethtool_get_all_flows(), en_fs_ethtool.c:818, which looks for as many rules as there is room and fails behind
- * the last location), and gve does not say how much of it is filled (gve_get_flow_rule_ids(), gve_flow_rule.c:234). */
+/* Asks once, with room for exactly n entries. Drivers differ in how they handle more room (Linux 7.3): mlx5 refuses it
+ * (mlx5e_ethtool_get_all_flows(), en_fs_ethtool.c:818, searches for as many rules as there is room and fails after the
+ * last location), and gve does not report how much of it is filled (gve_get_flow_rule_ids(), gve_flow_rule.c:234). */
 static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **out)
 {
     struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + n * sizeof(all->rule_locs[0]));
@@ -255,11 +255,10 @@ static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **o
     return 0;
 }
 
-/* The places that have rules: an ethtool_rxnfc with rule_locs, and in data the size of the table, with the flag
- * RX_CLS_LOC_SPECIAL where the driver chooses places itself. The caller frees it.
- * Others may add and remove rules between the count and the list. Where rules were added most drivers say EMSGSIZE, and
- * mlx5 leaves some out; where rules were removed mlx5 says EINVAL. So the list counts only if the number still holds.
- */
+/* Returns the locations that have rules: an ethtool_rxnfc with rule_locs, and in data the size of the table, with the
+ * flag RX_CLS_LOC_SPECIAL if the driver chooses locations itself. The caller frees it. Other processes may add and
+ * remove rules between the count and the list. If rules were added, most drivers return EMSGSIZE, and mlx5 leaves some
+ * out; if rules were removed, mlx5 returns EINVAL. So the list is valid only if the count is unchanged. */
 static int list_consistent_places(int fd, int ifindex, struct ethtool_rxnfc **out)
 {
     struct ethtool_rxnfc count;
@@ -273,7 +272,8 @@ static int list_consistent_places(int fd, int ifindex, struct ethtool_rxnfc **ou
         char why[HW_ERR_TEXT];
         int verdict = list_places(fd, ifindex, n, &all);
         snprintf(why, sizeof(why), "%s", verdict ? hw_error() : "");
-        bool fewer = verdict == 0 && all->rule_cnt < n; /* bnxt counts filters of its own, too, and lists them not */
+        /* bnxt's count includes its own filters, which it does not list */
+        bool fewer = verdict == 0 && all->rule_cnt < n;
         if (!fewer && (rc = count_ethtool_rules(fd, ifindex, &count)))
             return rc;
         if (fewer || (verdict == 0 && count.rule_cnt <= n)) {
@@ -292,7 +292,7 @@ int hd_eth_rule_at(int fd, int ifindex, uint32_t loc, struct hd_rule *out)
 {
     struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = loc};
     int rc = run_ethtool_ioctl(fd, ifindex, &one, "reading a flow rule");
-    /* drivers say either of a place that has none */
+    /* drivers return either error for a location without a rule */
     if (rc == -EINVAL || rc == -ENOENT)
         return hw_fail(-ENOENT, "there is no flow rule at %u", loc);
     if (rc == 0)
@@ -324,7 +324,7 @@ int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
     return 0;
 }
 
-/* The highest free place, as ethtool itself chooses, so that rules of an operator come first. */
+/* Chooses the highest free location, as ethtool does, so that an operator's rules take precedence. */
 static int free_place(const struct ethtool_rxnfc *all, uint32_t *loc)
 {
     uint32_t size = (uint32_t)HW_MIN(all->data, (uint64_t)HD_RULES_MAX);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ethtool's ioctl, for what its netlink does not know: flow rules and their switch, and, for kernels before 6.17, RSS.
- */
+/* The ethtool ioctl, for what netlink lacks: flow rules and their switch, and RSS for kernels before 6.17. */
 #ifndef HW_HELPER_ETHTOOL_H
 #define HW_HELPER_ETHTOOL_H
 

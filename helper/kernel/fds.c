@@ -6,11 +6,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef SO_NETNS_COOKIE /* Linux 5.14; newer than Debian 12's headers */
+#ifndef SO_NETNS_COOKIE /* Linux 5.14; missing in Debian 12's headers */
 #define SO_NETNS_COOKIE 71
 #endif
 
-/* The lines that the dma-buf code itself writes (dma_buf_show_fdinfo(), drivers/dma-buf/dma-buf.c). */
+/* Checks for the lines that the dma-buf code writes (dma_buf_show_fdinfo(), drivers/dma-buf/dma-buf.c). */
 static bool is_dmabuf(int fd)
 {
     char path[40], line[128];
@@ -46,9 +46,9 @@ uint64_t hd_fd_netns(int sock)
 }
 
 /*
- * For a client that is the socket accepted from it, which the kernel makes in the namespace of the process that
- * connects (net/unix/af_unix.c, unix_stream_connect()). /proc/PID/ns/net would not do: to read that of another user
- * takes CAP_SYS_PTRACE, and the process may have ended and its number be another's. The kernel uses no cookie twice.
+ * For a client pass the accepted socket, which the kernel makes in the namespace of the connecting process
+ * (net/unix/af_unix.c, unix_stream_connect()). /proc/PID/ns/net does not work: reading another user's needs
+ * CAP_SYS_PTRACE, and the process may have ended and its number been reused. The kernel never reuses a cookie.
  */
 int hd_fd_same_netns(int sock, uint64_t netns)
 {

@@ -93,7 +93,7 @@ static int on_pool(const struct nlmsghdr *h, void *arg)
             ifindex = (int)mnl_attr_get_u32(a);
         if (type == NETDEV_A_PAGE_POOL_DMABUF)
             dmabuf = true;
-        if (type == NETDEV_A_PAGE_POOL_INFLIGHT_MEM) /* an unsigned integer of 4 or 8 bytes, as small as it fits */
+        if (type == NETDEV_A_PAGE_POOL_INFLIGHT_MEM) /* an unsigned integer of 4 or 8 bytes, whichever fits */
             mem = len == 8 ? mnl_attr_get_u64(a) : len == 4 ? mnl_attr_get_u32(a) : 0;
     }
     if (dmabuf && ifindex == p->ifindex) {
@@ -132,15 +132,15 @@ static int on_bound(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* What an errno of BIND_RX or BIND_TX is about, where the kernel's own words leave it open: net/core/netdev-genl.c,
- * net/core/devmem.c and net/core/netdev_rx_queue.c of Linux 6.12 and 7.3. */
+/* Explains an errno of BIND_RX or BIND_TX if the kernel's own text does not: net/core/netdev-genl.c, net/core/devmem.c
+ * and net/core/netdev_rx_queue.c of Linux 6.12 and 7.3. */
 static const char *explain_bind_error(int rc, bool rx)
 {
     switch (-rc) {
     case EOPNOTSUPP:
         return rx ? "this driver cannot receive into device memory, or the kernel lacks CONFIG_NET_DEVMEM"
                   : "this driver cannot send from device memory (netmem_tx), or the kernel is older than 6.16";
-    case ENODATA: /* 6.12's word for it */
+    case ENODATA: /* Linux 6.12 returns this */
         return "header split is off";
     case EINVAL:
         return rx ? "no such queue, header split off, an XDP program on the NIC, or a dma-buf that it cannot map"

@@ -28,8 +28,8 @@ int hd_port_hold(const union hw_addr *local, int *sock)
     if (rc || port < from || port > to)
         return rc;
     int fd = socket(local->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* In repair mode, which takes CAP_NET_ADMIN, bind() goes past sockets that are bound already (SK_FORCE_REUSE,
-     * net/ipv4/inet_connection_sock.c); out of it again, the socket shares its port with none that comes later. */
+    /* In repair mode, which needs CAP_NET_ADMIN, bind() ignores sockets that are already bound (SK_FORCE_REUSE,
+     * net/ipv4/inet_connection_sock.c); after leaving the mode, the socket shares its port with no later one. */
     if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)) < 0 ||
         bind(fd, &local->sa, hw_addr_len(local)) < 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)) < 0) {

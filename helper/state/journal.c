@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal: what hawserd has changed and how it was before, as lines of text, so that an operator can read it too.
- * It is written whole to a file beside it, fsynced and renamed over it before each step, so that it is never half a
- * journal; its last line says that it is all there.
+ * The journal: what hawserd has changed and the previous state, as lines of text that an operator can read too. Before
+ * each step it is written completely to a file next to it, fsynced and renamed over the old one, so it is never
+ * incomplete; its last line confirms that.
  */
 #include "helper/state/state.h"
 #include "sys/files.h"
@@ -115,7 +115,7 @@ static void folder_of(const char *path, char *out, size_t cap)
         snprintf(out, cap, ".");
 }
 
-/* The rename is only on the disk when the folder is. */
+/* The rename is on disk only when the folder is. */
 static int sync_folder(const char *path)
 {
     char dir[256];
@@ -166,7 +166,7 @@ static int reject_journal_line(const struct reader *r, const char *what)
     return hw_fail(-EPROTO, "journal, line %u: %s", r->line, what);
 }
 
-/* The next word of the line as a number up to max. */
+/* Parses the next word of the line as a number up to max. */
 static bool parse_journal_number(char **save, uint64_t max, uint64_t *out)
 {
     const char *w = strtok_r(NULL, " ", save);
@@ -203,7 +203,7 @@ static int take_split(struct reader *r, char **save)
     return 0;
 }
 
-/* Lines of one word: what was done to the NIC. */
+/* Parses a line of one word: a change made to the NIC. */
 static bool take_flag(struct reader *r, const char *w)
 {
     if (r->nic && strcmp(w, "ntuple") == 0)
@@ -259,7 +259,7 @@ static int take_rule(struct reader *r, char **save)
     uint64_t index, queue, loc = 0;
     if (!parse_journal_number(save, INT32_MAX, &index) || !parse_journal_number(save, HD_QUEUES_MAX - 1, &queue))
         return reject_journal_line(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
-    char *dash = *save; /* a place that is not known yet */
+    char *dash = *save; /* a location that is not known yet */
     bool placed = !(dash && strncmp(dash, "- ", 2) == 0);
     if (!placed)
         *save = dash + 2;
@@ -310,7 +310,7 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     return rc;
 }
 
-/* The three lines at the head. */
+/* Parses the first three lines. */
 static int parse_journal_head(struct reader *r, char *line, bool *other_boot, bool *other_net)
 {
     char netns[32];
@@ -357,8 +357,8 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
     return 0;
 }
 
-/* The journal says what a privileged process is to do: nobody else may have written it. A hawserd of another user than
- * the reader's has a folder of its own. */
+/* Checks that no other user could have written the journal, because it tells a privileged process what to do. A hawserd
+ * that runs as another user has its own folder. */
 static int check_owner(const char *path, const struct stat *file)
 {
     char folder[256];
@@ -392,9 +392,9 @@ int hd_journal_read(struct hd_state *s)
     return rc ? rc : hd_journal_parse(s, text, have);
 }
 
-/* ---- after a death ------------------------------------------------------------------------------ */
+/* ---- after a crash ------------------------------------------------------------------------------ */
 
-/* An open-file-description lock, as it can be asked for without being taken. */
+/* Describes an open-file-description lock, which can be queried without taking it. */
 static struct flock whole_file(void)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -416,7 +416,7 @@ int hd_journal_chown(const char *path)
     return 0;
 }
 
-/* The process id in the lock file, or 0. */
+/* Returns the process id in the lock file, or 0. */
 static int read_lock_pid(int fd)
 {
     char pid[24] = "";
@@ -458,7 +458,7 @@ int hd_journal_lock(const char *path)
     return rc ? rc : fd;
 }
 
-/* Is a queue that we had taken still bound? */
+/* Returns true if a queue that we had taken is still bound. */
 static bool still_bound(struct hd_state *s)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
@@ -489,15 +489,15 @@ int hd_recover(struct hd_state *s, int wait_ms)
     }
     hw_list_each(it, tmp, &s->nics) hw_log(s->log, HAWSER_LOG_WARN, "%s: undoing what the last hawserd left",
                                            hw_container_of(it, struct hd_nic, node)->name);
-    /* its hold on the ports of its rules ended with it */
+    /* its hold on the rules' ports ended with it */
     hw_list_each(it, tmp, &s->rules)
     {
         struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
         if (s->k->port_hold(s->k->arg, &r->rule.local, &r->port) < 0)
             hw_log(s->log, HAWSER_LOG_WARN, "%s", hw_error());
     }
-    /* Its lock may go before its netlink sockets do: a process that is killed closes its descriptors one by one, and
-     * what closing them does is done later still (fs/file_table.c, fput()). */
+    /* Its lock may be released before its netlink sockets are closed: a killed process closes its descriptors one by
+     * one, and the work of closing happens later still (fs/file_table.c, fput()). */
     uint64_t until = hw_deadline(wait_ms);
     while (still_bound(s) && hw_now() < until) {
         struct timespec t = {.tv_nsec = 20000000};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A NIC's flow rules and RSS: brought to what bindings need, and back. */
+/* Brings a NIC's flow rules and RSS to the state that bindings need, and back. */
 #include "helper/state/state.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ struct hd_nic *hd_nic_find(const struct hd_state *s, int ifindex)
     hw_list_each(it, tmp, &s->nics)
     {
         struct hd_nic *n = hw_container_of(it, struct hd_nic, node);
-        if (n->ifindex == ifindex && !n->gone) /* a device may come back with its number: as another one */
+        if (n->ifindex == ifindex && !n->gone) /* a device with a reused number is another one */
             return n;
     }
     return NULL;
@@ -57,7 +57,7 @@ int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic)
     return rc;
 }
 
-/* Queues that flow rules of anybody send to: what they would bring must not land in a stranger's memory. */
+/* Finds the queues that anybody's flow rules use: their traffic must not arrive in a client's memory. */
 static int find_queues_with_rules(struct hd_state *s, int ifindex, struct hd_set *out)
 {
     HW_AUTO_FREE struct hd_rule *r = NULL;
@@ -76,7 +76,7 @@ static bool in_table(const uint32_t *table, uint32_t n, uint32_t q)
     return false;
 }
 
-/* How many different queues the table names besides those of the set. */
+/* Returns how many different queues outside the set the table names. */
 static unsigned others_in(const struct hd_rss *rss, const struct hd_set *without)
 {
     struct hd_set seen = {0};
@@ -104,8 +104,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
     if (rc)
         return rc;
 
-    /* Those that ordinary traffic does not use first, so that RSS stays as it is; then from the highest down, which
-     * leaves "equal N" tables as the operator knows them. */
+    /* First take queues that ordinary traffic does not use, so that RSS stays unchanged; then from the highest down,
+     * which keeps "equal N" tables in their familiar form. */
     struct hd_set mine = {0};
     for (int in_rss = 0; in_rss < 2; in_rss++) {
         for (unsigned i = HW_MIN(n_q, link->rx_queues); i-- > 0 && got < n;) {
@@ -124,7 +124,7 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
                 continue;
             }
             hd_put(&mine, i);
-            if (in_rss && others_in(rss, &mine) == 0) { /* ordinary traffic needs one */
+            if (in_rss && others_in(rss, &mine) == 0) { /* ordinary traffic needs one queue */
                 hd_cut(&mine, i);
                 last = 1;
                 continue;
@@ -142,8 +142,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
                    n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
 
-/* The table as it was, with other queues in the places of those taken: those that are left there, by turns. NULL: no
- * memory; the caller frees it. */
+/* Makes the previous table with the taken queues replaced by the remaining ones in turn. NULL: no memory; the caller
+ * frees it. */
 static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct hd_set *taken)
 {
     uint32_t *t = calloc(nic->n_was, sizeof(*t));
@@ -161,7 +161,8 @@ static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct h
     return t;
 }
 
-/* Has somebody else set the table since we did? Ours differs from what was there only where a queue was taken. */
+/* Returns true if another process has set the table since we did. Our table differs from the previous one only at taken
+ * queues. */
 static bool is_foreign_rss_table(const struct hd_nic *nic, const struct hd_rss *now)
 {
     if (now->n != nic->n_was)
@@ -172,7 +173,7 @@ static bool is_foreign_rss_table(const struct hd_nic *nic, const struct hd_rss *
     return false;
 }
 
-/* Remembers the table, or another's that has come in its place: that is what its setter will want back. */
+/* Saves the table as the one to restore, also a table that another process has set meanwhile. */
 static int save_rss_table(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
 {
     if (nic->n_was && !is_foreign_rss_table(nic, now))
@@ -227,8 +228,8 @@ bool hd_any_bound(const struct hd_queue *q, unsigned n)
     return false;
 }
 
-/* Queues that no binding of ours holds any more go back into RSS, if they are bound by nobody else: what ordinary
- * traffic would bring there, programs that do not ask for devmem could not read. *back: how many. */
+/* Returns queues without a binding of ours to RSS, if no one else has bound them: programs that do not use devmem could
+ * not read ordinary traffic on a bound queue. *back: how many. */
 static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q,
                               struct hd_rss *rss, unsigned *back)
 {
@@ -287,7 +288,7 @@ static int ntuple_back(struct hd_state *s, struct hd_nic *nic)
         rc = s->k->rules(s->k->arg, nic->ifindex, &r, &n);
     if (rc)
         return rc;
-    if (n) /* turning them off would take the rules with it, in most drivers */
+    if (n) /* with most drivers, turning them off would delete the rules too */
         return hw_fail(-EBUSY, "%s: flow rules stay on while it has %u of somebody else's", nic->name, n);
     if (on)
         rc = s->k->ntuple_set(s->k->arg, nic->ifindex, false);
@@ -303,7 +304,7 @@ static unsigned rules_on(const struct hd_state *s, const struct hd_nic *nic)
     return n;
 }
 
-/* Nothing of ours is on it any more: only the bindings' descriptors remain, which their owners release. */
+/* Forgets the state of a removed NIC: only the bindings' descriptors remain, which their owners release. */
 static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 {
     if (!nic->gone)
@@ -319,7 +320,7 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
         hd_nic_free(s, nic);
 }
 
-/* One step of the way back. What failed is said once, and not at each retry. */
+/* Checks one undo step. Logs a failure once, not at each retry. */
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)
@@ -383,7 +384,7 @@ int hd_unplace(struct hd_state *s, struct hd_held_rule *r)
             rc = s->k->rule_del(s->k->arg, r->nic->ifindex, r->rule.loc);
         return rc == -ENOENT ? 0 : rc;
     }
-    /* the process died, or the call failed, between asking for the rule and learning its place */
+    /* the process died, or the call failed, after the rule was requested and before its location was known */
     int rc = s->k->rules(s->k->arg, r->nic->ifindex, &all, &n);
     for (unsigned i = 0; rc == 0 && i < n; i++)
         if (hd_rule_same(&all[i], &r->rule))

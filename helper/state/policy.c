@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* inih cuts lines at 200 bytes (INI_MAX_LINE) and reads on as if the rest were a line of its own. */
+/* inih splits lines at 200 bytes (INI_MAX_LINE) and parses the rest as a separate line. */
 #define LINE_MAX_BYTES 190
 
 enum key { K_NICS, K_QUEUES, K_MAX_QUEUES, K_MAX_BINDINGS, K_MAX_RULES, K_MAX_BYTES, K_COUNT };
@@ -29,7 +29,7 @@ static const char *const keys[K_COUNT] = {
 
 struct reader {
     struct hd_policy *p;
-    char section[80]; /* as it stood in the file */
+    char section[80]; /* as written in the file */
     unsigned seen;    /* bit i: key i of this section */
 };
 
@@ -95,7 +95,7 @@ static int section_begin(struct reader *x, const char *name)
     return 0;
 }
 
-/* "eth1, eth2*" to "eth1\0eth2*\0\0" */
+/* Converts "eth1, eth2*" to "eth1\0eth2*\0\0". */
 static int take_nics(struct hd_rights *r, const char *value)
 {
     size_t at = 0;
@@ -193,7 +193,7 @@ struct verdict {
     int rc;
 };
 
-/* inih's: 0 is an error, and the first one's line is what ini_parse_string() returns. */
+/* inih's callback: 0 is an error, and ini_parse_string() returns the line of the first error. */
 static int on_policy_ini_entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct verdict *v = arg;

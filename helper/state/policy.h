@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may have what: hawserd's policy file. */
+/* hawserd's policy file: which users may have what. */
 #ifndef HW_HELPER_POLICY_H
 #define HW_HELPER_POLICY_H
 
@@ -12,9 +12,9 @@
 #define HD_NICS_TEXT       160
 #define HD_POLICY_FILE_MAX (64u << 10)
 
-/* What each user of a section may hold at any one time, over all its connections. */
+/* What each user of a section may hold at a time, over all its connections. */
 struct hd_rights {
-    char who[40]; /* "user alice", for texts */
+    char who[40]; /* "user alice", for messages */
     bool group;
     uint32_t id;             /* uid or gid */
     char nics[HD_NICS_TEXT]; /* "eth1,eth2", shell patterns; NUL-separated once parsed */
@@ -29,13 +29,14 @@ struct hd_policy {
     unsigned n;
 };
 
-/* With no file: root and uid, all NICs, the default limits. */
+/* The policy without a file: root and uid, all NICs, the default limits. */
 void hd_policy_default(struct hd_policy *p, uid_t uid);
-/* Reads a file that only its owner, root or this process's user, may write. -EINVAL with file and line, -EACCES, .. */
+/* Reads a file that only its owner, root or this process's user, may write. -EINVAL with file and line, -EACCES and
+ * others. */
 int hd_policy_load(struct hd_policy *p, const char *path);
-/* The same of a text. name: for what is said. */
+/* Parses a text. name: for messages. */
 int hd_policy_parse(struct hd_policy *p, const char *text, const char *name);
-/* The user's section, else the first one of a group that it is in; NULL: nothing is granted. */
+/* Returns the user's section, else the first section of one of its groups; NULL: nothing is granted. */
 const struct hd_rights *hd_policy_find(const struct hd_policy *p, uid_t uid, const gid_t *gids, unsigned n_gids);
 bool hd_policy_nic(const struct hd_rights *r, const char *nic);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A NIC's header split, and what drivers want with it: brought to what bindings need, and back. Line numbers are those
- * of Linux 7.3.4.
+ * Brings a NIC's header split, and the settings that drivers need for it, to the state that bindings need, and back.
+ * Line numbers are those of Linux 7.3.4.
  *
- * The kernel binds a queue where header split is configured to be on and hds-thresh is 0 (__netif_mp_open_rxq(),
- * net/core/netdev_rx_queue.c:199). What drivers report is another matter: bnxt reports that it splits for large packets
- * or rx-gro-hw too (bnxt_ethtool.c:830), fbnic always does (fbnic_ethtool.c:311). So the setting is always sent, unless
- * a queue is bound already; where it is configured already the kernel does nothing.
+ * The kernel binds a queue if header split is configured to be on and hds-thresh is 0 (__netif_mp_open_rxq(),
+ * net/core/netdev_rx_queue.c:199). Drivers may report something else: bnxt reports that it splits for large packets or
+ * rx-gro-hw too (bnxt_ethtool.c:830), fbnic always does (fbnic_ethtool.c:311). So the setting is always sent, unless a
+ * queue is already bound; if it is already configured, the kernel does nothing.
  */
 #include "helper/state/state.h"
 
@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* IP and TCP headers, no options. */
+/* IP and TCP headers without options. */
 #define HEADERS 40u
 
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu)
 {
-    /* gve puts at most so many bytes of a packet into one piece, 2048 at first, and takes 2048 or 4096
-     * (gve_set_rx_buf_len_config(), gve_main.c:2133); with smaller packets two of them share a page. */
+    /* gve puts at most this many bytes of a packet into one buffer, 2048 by default, and supports 2048 or 4096
+     * (gve_set_rx_buf_len_config(), gve_main.c:2133); smaller packets share a page in pairs. */
     uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
     return now->buf_len && now->buf_len < page && mtu > now->buf_len + HEADERS ? page : 0;
 }
@@ -31,8 +31,8 @@ static bool is_split_refused(int rc)
     return rc == -EINVAL || rc == -EOPNOTSUPP;
 }
 
-/* mlx5 has header split only while rx-gro-hw is on, which it is not by default (mlx5e_ethtool_set_tcp_data_split(),
- * en_ethtool.c:399). 0: it has been turned on just now. */
+/* mlx5 has header split only while rx-gro-hw is on, and that is off by default (mlx5e_ethtool_set_tcp_data_split(),
+ * en_ethtool.c:399). 0: it was turned on now. */
 static int gro_on(struct hd_state *s, struct hd_nic *nic)
 {
     enum hd_gro_hw now;
@@ -52,7 +52,7 @@ static int gro_on(struct hd_state *s, struct hd_nic *nic)
     return rc;
 }
 
-/* Sends it; then without what not every driver has, then with what some want. */
+/* Sends the setting; then without the parts that some drivers lack, then with the parts that some drivers need. */
 static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *on, bool *changed)
 {
     char why[HW_ERR_TEXT];
@@ -70,7 +70,7 @@ static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *o
     return gro ? hw_fail_copy(rc, why) : s->k->split_set(s->k->arg, nic->ifindex, on, changed);
 }
 
-/* Has anybody bound a queue? Then header split is configured, and the kernel lets nobody undo it. */
+/* Checks whether a queue is bound: then header split is configured, and the kernel lets no one change it. */
 static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
@@ -93,8 +93,8 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
     rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
     if (rc)
         return rc;
-    /* hds-thresh only where it is in the way: not every driver can set it. rx-buf-len is for whoever turned header
-     * split on to choose. */
+    /* Sets hds-thresh only if it must change, because not every driver can set it. rx-buf-len may be changed only by
+     * the process that turned header split on. */
     struct hd_split on = {.split = ETHTOOL_TCP_DATA_SPLIT_ENABLED, .has_thresh = now.thresh != 0};
     if (first && now.split != ETHTOOL_TCP_DATA_SPLIT_ENABLED)
         on.buf_len = hd_buf_len(&now, link->mtu);
@@ -115,13 +115,13 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
                on.buf_len ? ", with receive buffers of a page each (rx-buf-len)" : "");
     if (rc || changed || !first)
         return rc;
-    /* It was configured so: that is for whoever did it to undo. Automatic in its place could look the same, and be in
-     * the way of that one's bindings. */
+    /* It was already configured, so whoever configured it must undo it. Setting automatic instead could look the same,
+     * but would block that user's bindings. */
     nic->split_set = false;
     return hd_journal_write(s);
 }
 
-/* As send_split(), on the way back: the journal has rx-buf-len from before it was refused. */
+/* Like send_split(), on the way back: the journal has rx-buf-len from before the driver refused it. */
 static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_split to)
 {
     int rc = s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
@@ -131,9 +131,9 @@ static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_spli
     return s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
 }
 
-/* Automatic is what the kernel begins with, and what bnxt and fbnic take where they refuse "off" (bnxt_ethtool.c:870,
- * fbnic_ethtool.c:359). "On" must not be left behind where it was not configured before, whatever was reported: it
- * keeps XDP programs off the NIC (dev_xdp_install(), net/core/dev.c:10473). */
+/* Automatic is the kernel's initial setting, and bnxt and fbnic accept it but refuse "off" (bnxt_ethtool.c:870,
+ * fbnic_ethtool.c:359). "On" must not stay if it was not configured before, whatever was reported: it blocks XDP
+ * programs on the NIC (dev_xdp_install(), net/core/dev.c:10473). */
 static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now)
 {
     struct hd_split to = nic->split_was;
@@ -148,16 +148,16 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
     rc = set_back(s, nic, to);
     if (rc < 0 && !is_split_refused(rc))
         return rc;
-    return s->k->split_get(s->k->arg, nic->ifindex, now); /* a driver that has no automatic refuses it */
+    return s->k->split_get(s->k->arg, nic->ifindex, now); /* a driver without automatic refuses it */
 }
 
-/* What is reported is not what was reported before: mlx5 and gve where somebody had set it explicitly. */
+/* The reported state differs from the previous one: mlx5 and gve, if it had been set explicitly. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);
     if (!is_split_refused(rc))
         return rc;
-    /* bnxt reports "on" because of large packets or rx-gro-hw, which somebody has turned on or off meanwhile */
+    /* bnxt reports "on" because of large packets or rx-gro-hw, which was changed meanwhile */
     hw_log(s->log, HAWSER_LOG_INFO, "%s: header split stays automatic: the driver has no other way back: %s", nic->name,
            hw_error());
     return 0;

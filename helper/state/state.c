@@ -44,7 +44,7 @@ void hd_state_free(struct hd_state *s)
     hd_state_forget(s);
 }
 
-/* Writes the journal after something was undone: a failure costs nothing but a look for what is not there. */
+/* Writes the journal after an undo: a failure only costs a later check for something that is gone. */
 static void update_state_journal(struct hd_state *s)
 {
     if (hd_journal_write(s) < 0)
@@ -121,7 +121,8 @@ static void free_rss(struct hd_rss *rss)
     free(rss->queue);
 }
 
-/* Header split on, queues out of RSS, in that order: for the former a driver may set up its rings anew, and RSS too. */
+/* Turns header split on, then takes queues out of RSS, in that order: the first may make a driver rebuild its rings,
+ * and RSS too. */
 static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link,
                                   const struct hd_rights *r, struct hd_binding *b)
 {
@@ -140,9 +141,9 @@ static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const 
     return rc ? rc : hd_take(s, nic, &rss, b->queue, b->n);
 }
 
-/* In pieces of the size that is asked for, or where kernel, driver or memory do not have that, of a page. EOPNOTSUPP:
- * the driver (net/core/netdev_rx_queue.c:211 of 7.3); ERANGE: not that size (mlx5e_queue_validate_qcfg()); EINVAL: the
- * memory is not contiguous enough (net_devmem_bind_dmabuf()), or the kernel does not know the attribute. */
+/* Binds with buffers of the requested size, or of a page if kernel, driver or memory do not support that size.
+ * EOPNOTSUPP: the driver (net/core/netdev_rx_queue.c:211 of 7.3); ERANGE: not that size (mlx5e_queue_validate_qcfg());
+ * EINVAL: the memory is not contiguous enough (net_devmem_bind_dmabuf()), or the kernel does not know the attribute. */
 static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_nic *nic, int dmabuf, uint32_t page,
                       uint32_t *granted)
 {
@@ -185,7 +186,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
         nic = hd_nic_add(s, link.ifindex, q->nic);
     if (!nic)
         return -ENOMEM;
-    /* counted from here on, so that nothing is settled away under it */
+    /* counted from here on, so that hd_settle() does not undo it */
     nic->bindings++;
     rc = b->n ? prepare_binding_queues(s, nic, &link, r, b) : 0;
     if (rc == 0)
@@ -213,7 +214,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
 
 /* ---- rules -------------------------------------------------------------------------------------- */
 
-/* Takes it off the NIC; what cannot be is nobody's then, and tried again. */
+/* Removes the rule from the NIC; a rule that cannot be removed loses its owner and is retried. */
 static void rule_end(struct hd_state *s, struct hd_held_rule *r)
 {
     int rc = hd_unplace(s, r);
@@ -236,7 +237,7 @@ static struct hd_binding *binding_of(const struct hd_state *s, const void *owner
     return NULL;
 }
 
-/* The queue of the binding with the fewest rules. */
+/* Returns the queue of the binding with the fewest rules. */
 static uint32_t find_least_ruled_queue(const struct hd_state *s, const struct hd_binding *b)
 {
     unsigned best = UINT32_MAX;
@@ -256,7 +257,7 @@ static uint32_t find_least_ruled_queue(const struct hd_state *s, const struct hd
     return queue;
 }
 
-/* Two rules for one connection: which of them the NIC obeys is its secret. */
+/* Refuses a second rule for one connection: which of the two the NIC applies is undefined. */
 static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
 {
     HW_AUTO_FREE struct hd_rule *all = NULL;
@@ -274,7 +275,8 @@ static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const str
     return 0;
 }
 
-/* Reports of destroyed sockets are wanted while there are rules: on a machine with many connections they cost. */
+/* Turns reports of destroyed sockets on only while there are rules: they are expensive on a machine with many
+ * connections. */
 static int watch_sockets(struct hd_state *s, bool on)
 {
     if (s->watching == on)
@@ -297,9 +299,9 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
                              h->nic->name);
 }
 
-/* Puts the rule on the NIC. From port_hold() on nobody else can get the connection's local port; from the first look
- * behind that on the ends are known to be the client's. Should the connection end between the second look and the first
- * report or look that shows it, the rule goes then. */
+/* Puts the rule on the NIC. After port_hold() nobody else can get the connection's local port; the first check after
+ * that proves that the ends are the client's. If the connection ends after the second check, the next report or check
+ * removes the rule. */
 static int place_rule(struct hd_state *s, struct hd_held_rule *h, const struct hd_conn *c)
 {
     int rc = hd_ntuple_on(s, h->nic);
@@ -428,9 +430,9 @@ uint64_t hd_look(struct hd_state *s)
     return next;
 }
 
-/* ---- the way back ------------------------------------------------------------------------------- */
+/* ---- undo ----------------------------------------------------------------------------------------- */
 
-/* Rules first, so that nothing arrives any more; then the binding; then the queues go back. */
+/* Removes the rules first, so that nothing arrives any more; then the binding; then returns the queues. */
 static void binding_end(struct hd_state *s, struct hd_binding *b)
 {
     struct hd_nic *nic = b->nic;

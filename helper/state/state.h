@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hawserd holds: NICs that it changed, bindings, flow rules; and how each thing is undone.
+ * What hawserd holds: changed NICs, bindings, flow rules; and how each is undone.
  *
- * Every change is written to the journal before the kernel is asked for it, so that whatever happens next can be undone
- * by whoever reads the journal. There is one way back for all ends - a step that failed, a release, a client that went
- * away, a restart: take the thing off what is wanted, then hd_settle() brings the kernel to what is wanted. What the
- * kernel refuses then stays in the journal and is tried again.
+ * Every change is written to the journal before the kernel is asked for it, so that a reader of the journal can always
+ * undo it. All ends - a failed step, a release, a client that disconnected, a restart - use the same undo: remove the
+ * object from the wanted state, then hd_settle() brings the kernel to the wanted state. What the kernel refuses stays
+ * in the journal and is retried.
  */
 #ifndef HW_HELPER_STATE_H
 #define HW_HELPER_STATE_H
@@ -18,25 +18,26 @@
 
 #define HD_STATE_FILE "/run/hawser/hawserd.state"
 #define HD_NICS_MAX   64
-#define HD_LOOK_MS    1000 /* between two looks whether a rule's connection has ended */
+#define HD_LOOK_MS    1000 /* between two checks whether a rule's connection has ended */
 #define HD_LOOKS      64   /* at once */
 
-/* A NIC that is not as it was found. */
+/* A NIC that was changed. */
 struct hd_nic {
     struct hw_list node;
     int ifindex;
     char name[HAWSER_NIC_NAME];
-    bool split_set;  /* header split was turned on; this is how it was, with has_thresh and buf_len for what changed */
-    bool split_auto; /* on the way back: set to automatic, or about to be */
+    /* header split was turned on; split_was is its previous state, with has_thresh and buf_len for what changed */
+    bool split_set;
+    bool split_auto; /* during undo: set to automatic, or about to be */
     struct hd_split split_was;
     bool gro_set;        /* rx-gro-hw was turned on; it was off */
     bool ntuple_set;     /* flow rules were turned on; they were off */
-    uint32_t n_was;      /* 0: RSS was not touched */
-    uint32_t *was;       /* the indirection table as it was */
-    struct hd_set taken; /* queues that are out of RSS for us; bound or not */
-    struct hd_set held;  /* of these, those of a binding */
+    uint32_t n_was;      /* 0: RSS was not changed */
+    uint32_t *was;       /* the previous indirection table */
+    struct hd_set taken; /* queues taken out of RSS, bound or not */
+    struct hd_set held;  /* of these, the queues of a binding */
     unsigned bindings;
-    bool gone; /* the kernel knows it no more */
+    bool gone; /* the kernel no longer has the device */
 };
 
 struct hd_binding {
@@ -54,12 +55,12 @@ struct hd_binding {
 struct hd_held_rule {
     struct hw_list node;
     struct hd_nic *nic;
-    struct hd_binding *binding; /* NULL: nobody's any more, and could not be removed yet */
+    struct hd_binding *binding; /* NULL: it has no owner any more, and could not be removed yet */
     uid_t uid;
     uint32_t id;
-    bool placed;     /* rule.loc is known; else the kernel may have it, or not */
+    bool placed;     /* rule.loc is known; otherwise the kernel may or may not have the rule */
     uint64_t cookie; /* of the connection's socket */
-    uint64_t due;    /* when to look at the connection next, in hw_now() terms */
+    uint64_t due;    /* next check of the connection, in hw_now() time */
     int port;        /* holds the connection's local port, or -1 */
     struct hd_rule rule;
 };
@@ -67,85 +68,88 @@ struct hd_held_rule {
 struct hd_state {
     const struct hd_kernel *k;
     const struct hw_logger *log;
-    const char *path;      /* the journal's; NULL: none is kept */
+    const char *path;      /* the journal; NULL: none */
     char boot[HW_BOOT_ID]; /* of this kernel */
     uint64_t netns;        /* this network namespace's inode */
     struct hw_list nics, bindings, rules;
     unsigned n_nics;
-    bool retrying; /* what failed was said already */
-    bool watching; /* destroyed sockets are reported */
+    bool retrying; /* the failure was logged already */
+    bool watching; /* reports of destroyed sockets are on */
     uint32_t last_id;
 };
 
 /* ---- state.c ---- */
 void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct hw_logger *log, const char *path);
-/* Frees what is known; undoes nothing. */
+/* Frees the state; undoes nothing. */
 void hd_state_free(struct hd_state *s);
-/* Of NICs and rules the same, the kernel untouched. */
+/* Frees NICs and rules; does not touch the kernel. */
 void hd_state_forget(struct hd_state *s);
-/* Fill the answer, id and on, or fail with -errno and nothing changed. dmabuf: the descriptor, where f says that it is
- * one. */
+/* Bind or steer: set the reply from id on, or fail with -errno and no change. dmabuf: the descriptor, if f says that it
+ * is a dma-buf. */
 int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, const struct hd_facts *f,
             int dmabuf, const struct hw_helper_request *q, struct hw_helper_reply *a);
 int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
              uint32_t binding, struct hw_helper_reply *a);
-/* -ENOENT. What could not be undone stays for hd_settle_all(), and is logged. */
+/* Releases a binding or rule. -ENOENT. What could not be undone is logged and left to hd_settle_all(). */
 int hd_release(struct hd_state *s, const void *owner, uint32_t id);
-/* Removes the rules whose sockets the kernel reports as destroyed. Where reports were lost, all are looked at soon. */
+/* Removes the rules of sockets that the kernel reports as destroyed. If reports were lost, all connections are checked
+ * soon. */
 void hd_take_reports(struct hd_state *s);
-/* Looks at connections whose time has come, HD_LOOKS at most, and removes the rules of those that have ended: not every
- * end is reported (helper/kernel/diag.h). Returns when to come again; HW_NEVER: there is none. */
+/* Checks connections that are due, at most HD_LOOKS, and removes the rules of ended ones, because not every end is
+ * reported (helper/kernel/diag.h). Returns when to call again; HW_NEVER: there are none. */
 uint64_t hd_look(struct hd_state *s);
-/* All of an owner's. */
+/* Releases everything of an owner. */
 void hd_drop(struct hd_state *s, const void *owner);
 
 /* ---- split.c, nic.c ---- */
 struct hd_nic *hd_nic_find(const struct hd_state *s, int ifindex);
 struct hd_nic *hd_nic_add(struct hd_state *s, int ifindex, const char *name); /* NULL with hw_error() */
 void hd_nic_free(struct hd_state *s, struct hd_nic *nic);
-/* Header split on, or NIC's ntuple rules on; 0 where they were already. link: of the NIC. */
+/* Turn on header split, or the NIC's ntuple rules; 0 also if already on. link: of the NIC. */
 int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link);
 int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic);
-/* What rx-buf-len is to be for pieces of whole pages; 0: as it is. */
+/* Returns the rx-buf-len for buffers of whole pages; 0: unchanged. */
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu);
-/* Has anybody memory bound to one of n queues: a dma-buf, or io_uring's? */
+/* Returns true if one of n queues is bound to memory: a dma-buf, or io_uring's. */
 bool hd_any_bound(const struct hd_queue *q, unsigned n);
-/* Header split, and then rx-gro-hw, as they were. bound: somebody has a queue bound. */
+/* Restore header split, and then rx-gro-hw. bound: some process has a queue bound. */
 int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound);
 int hd_gro_back(struct hd_state *s, struct hd_nic *nic);
-/* Which n queues a binding would get. -EBUSY with the reason. rss: as it is now. */
+/* Chooses the n queues that a binding would get. -EBUSY with the reason. rss: the current state. */
 int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_rights *r, unsigned n, uint32_t *queue,
               const struct hd_rss *rss);
-/* Takes them out of RSS. */
+/* Takes the queues out of RSS. */
 int hd_take(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *rss, const uint32_t *queue, unsigned n);
-/* Brings the NIC to what is wanted of it, or as near as it goes; where nothing of ours is left on it, forgets it. */
+/* Brings the NIC as close as possible to the wanted state; forgets it if nothing of ours is left on it. */
 void hd_settle(struct hd_state *s, struct hd_nic *nic);
-/* All of them, and rules that are nobody's. Returns hd_left(). */
+/* Settles all NICs, and rules without an owner. Returns hd_left(). */
 unsigned hd_settle_all(struct hd_state *s);
-/* How many things are still to be undone. */
+/* Returns how many things must still be undone. */
 unsigned hd_left(const struct hd_state *s);
 bool hd_rule_same(const struct hd_rule *a, const struct hd_rule *b);
-/* Removes a rule from the NIC: 0 also where it is not there, or not as we made it. */
+/* Removes a rule from the NIC: 0 also if it is absent, or was changed by others. */
 int hd_unplace(struct hd_state *s, struct hd_held_rule *r);
-/* Forgets a rule that is not on the NIC any more, and lets go of its port. */
+/* Forgets a rule that is no longer on the NIC, and releases its port. */
 void hd_rule_free(struct hd_state *s, struct hd_held_rule *r);
 
 /* ---- journal.c ---- */
 int hd_journal_write(struct hd_state *s);
-/* Reads the journal into s, which is empty; what it holds is nobody's. -ENOENT none; -ESTALE another boot's: void;
- * -EXDEV another network namespace's; -EPROTO damaged. */
+/* Reads the journal into the empty s; its objects have no owner. -ENOENT: none; -ESTALE: of another boot, void; -EXDEV:
+ * of another network namespace; -EPROTO: damaged. */
 int hd_journal_read(struct hd_state *s);
 int hd_journal_parse(struct hd_state *s, const char *text, size_t len); /* the text alone; -EPROTO */
-/* The same as a text, which the caller frees; NULL: no memory. */
+/* Returns the journal as text, which the caller frees; NULL: no memory. */
 char *hd_journal_text(const struct hd_state *s, size_t *len);
-/* What a dead hawserd left is undone. Waits for queues that are still bound, wait_ms at most. Returns what is left to
- * be undone (0: all is as it was before), or -errno. */
+/* Undoes what a dead hawserd left. Waits for queues that are still bound, at most wait_ms. Returns how much is left to
+ * undo (0: everything is restored), or -errno. */
 int hd_recover(struct hd_state *s, int wait_ms);
-/* Takes the lock that the living hawserd holds beside the journal: a descriptor, or -EBUSY with its pid. */
+/* Takes the lock next to the journal, which a live hawserd holds: returns a descriptor, or -EBUSY with that hawserd's
+ * pid. */
 int hd_journal_lock(const char *path);
-/* Gives the journal and its lock to the owner of their folder: root has written them for a hawserd of another user. */
+/* Gives the journal and its lock to the owner of their folder, because root has written them for a hawserd that runs as
+ * another user. */
 int hd_journal_chown(const char *path);
-/* The process id of the hawserd that lives and keeps this journal, 0 if none does. */
+/* Returns the process id of the live hawserd that keeps this journal, 0 if there is none. */
 int hd_journal_alive(const char *path);
 
 #endif
