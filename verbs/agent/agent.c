@@ -19,13 +19,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FDS_MAX 8    /* that a runtime may send: the specification has one */
-#define END_MS  5000 /* for brokers to end in, when the agent does */
-#define KILL_MS 1000 /* for one that was killed */
-#define GONE_MS 300  /* for a container whose broker was */
-#define SAID_MS 1000 /* between two lines of the log about the same thing */
+#define FDS_MAX 8    /* descriptors that a runtime may send: the specification has one */
+#define END_MS  5000 /* for brokers to end when the agent ends */
+#define KILL_MS 1000 /* for a broker that was killed */
+#define GONE_MS 300  /* for a container whose broker was killed */
+#define SAID_MS 1000 /* between two log lines about the same thing */
 
-/* A runtime that has not said all yet. */
+/* A runtime that has not sent everything yet. */
 struct half {
     int fd; /* -1: none */
     uint64_t until;
@@ -44,10 +44,10 @@ struct child {
 
 struct agent {
     struct vb_agent_options o;
-    struct vb_policy *policy; /* o's, where it has been read again; else it is the caller's */
-    int listener, stop;       /* stop: an eventfd that ends the brokers, and says nothing when the agent dies */
-    bool leaving;             /* nobody can come any more; the brokers go on */
-    bool ending;              /* it ends its brokers, whatever programs they have */
+    struct vb_policy *policy; /* that of o if it was reloaded; otherwise the caller's */
+    int listener, stop;       /* stop: an eventfd that ends the brokers; stays silent when the agent dies */
+    bool leaving;             /* accepts no one; the brokers continue */
+    bool ending;              /* ends its brokers, even with live programs */
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;
@@ -56,7 +56,7 @@ struct agent {
 
 #define SAY(a, level, ...) hw_log((a)->o.log, level, __VA_ARGS__)
 
-/* hw_error(); a container's annotations are in some, and what steers a terminal is not to come into a log. */
+/* Returns hw_error() without terminal control characters: some texts contain a container's annotations. */
 static const char *error_text(char out[HW_ERR_TEXT])
 {
     snprintf(out, HW_ERR_TEXT, "%s", hw_error());
@@ -78,7 +78,7 @@ static int fill_agent_address(struct sockaddr_un *a, const char *path)
     return 0;
 }
 
-/* Does somebody listen there? */
+/* Returns true if a process listens on the socket. */
 static bool has_socket_listener(const char *path)
 {
     struct sockaddr_un a;
@@ -117,8 +117,8 @@ static int open_agent_listener(const char *path)
 
 /* ---- brokers -------------------------------------------------------------------------------------- */
 
-/* The kernel kills all that is in a PID namespace when its first process ends, and that waits for the broker to be
- * taken up. */
+/* Returns true if the broker ends with its container: when the first process of a PID namespace ends, the kernel kills
+ * all others in it, and waits until they are reaped. */
 static bool goes_with_container(const struct agent *a, const char *id)
 {
     for (int ms = 0; ms < GONE_MS; ms += 5) {
@@ -162,7 +162,8 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     if (*c->section && !vb_policy_has(a->o.policy, c->section))
         return hw_fail(-EINVAL, "the policy has no section '%s', which its annotation hawser.verbs.policy names",
                        c->section);
-    /* Its annotations, for no device: that they and a device's own sections are too many shows when that is opened. */
+    /* Checks the annotations without a device: that they conflict with a device's own sections shows when that is
+     * opened. */
     int rc = vb_policy_rules(a->o.policy, c->section, c->annotations, c->n_annotations, "", &rules);
     if (rc < 0)
         return rc;
@@ -195,7 +196,7 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
     }
     memcpy(k->id, id, sizeof(id));
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
-    if (k->pidfd < 0) { /* its end would not be seen */
+    if (k->pidfd < 0) { /* its end would not be noticed */
         SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: pidfd_open: %s", id, hw_errno_text(errno));
         kill(k->pid, SIGKILL);
         (void)waitpid(k->pid, NULL, 0);
@@ -237,7 +238,7 @@ static void process_runtime_state(struct agent *a, struct half *h)
     }
     c.listener = h->fds[which];
     h->fds[which] = -1;
-    close_runtime(h); /* before a broker can inherit anything of it */
+    close_runtime(h); /* closed first, so that a broker cannot inherit it */
     start_container_broker(a, &c);
 }
 
@@ -280,7 +281,7 @@ static void receive_runtime_data(struct agent *a, struct half *h)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 && h->len == 0 && h->n_fds == 0) {
-        close_runtime(h); /* as a runtime does that has failed elsewhere, and a port scan */
+        close_runtime(h); /* a runtime that failed elsewhere, or a port scan */
         return;
     }
     if (n > 0)
@@ -320,13 +321,13 @@ static void accept_one(struct agent *a)
         if (hw_now() - a->said > SAID_MS * HW_MS || a->said == 0)
             SAY(a, HAWSER_LOG_ERROR, "taking a runtime: %s", hw_errno_text(errno));
         a->said = hw_now();
-        nanosleep(&t, NULL); /* the socket stays readable: no race through the loop for that */
+        nanosleep(&t, NULL); /* the socket stays readable: avoids a busy loop */
     }
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------- */
 
-/* Those whose time is over go. Returns how long to wait for the next, in milliseconds. */
+/* Refuses runtimes whose time is up. Returns how long to wait for the next one, in milliseconds. */
 static int refuse_overdue_runtimes(struct agent *a)
 {
     uint64_t now = hw_now(), next = HW_NEVER;
@@ -344,7 +345,7 @@ static int refuse_overdue_runtimes(struct agent *a)
     return next == HW_NEVER ? -1 : (int)((next - now) / HW_MS + 1);
 }
 
-/* For containers from here on: brokers have the one that they began with. */
+/* Applies to new containers: running brokers keep the policy that they started with. */
 static void reload_agent_policy(struct agent *a)
 {
     char events[sizeof(struct signalfd_siginfo)];
@@ -365,7 +366,7 @@ static void reload_agent_policy(struct agent *a)
     SAY(a, HAWSER_LOG_INFO, "%s is read again, for containers that start from here on", a->o.policy_file);
 }
 
-/* What run_agent_loop() waits for: these, then runtimes that have not said all, then brokers. */
+/* The poll set of run_agent_loop(): these, then incomplete runtimes, then brokers. */
 enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
 
 static bool has_pending_runtimes(const struct agent *a)
@@ -376,13 +377,14 @@ static bool has_pending_runtimes(const struct agent *a)
     return false;
 }
 
-/* 0: it is time to stop; 1: to leave. */
+/* Returns 0: stop; 1: leave. */
 static int run_agent_loop(struct agent *a, struct pollfd *p)
 {
     for (;;) {
         nfds_t n = P_HALVES;
         int wait = refuse_overdue_runtimes(a);
-        bool last = a->leaving && !has_pending_runtimes(a); /* whoever waits at the socket still is served */
+        /* runtimes that already wait at the socket are still served */
+        bool last = a->leaving && !has_pending_runtimes(a);
         p[P_STOP] = (struct pollfd){.fd = a->o.stop, .events = POLLIN};
         p[P_LEAVE] = (struct pollfd){.fd = a->leaving ? -1 : a->o.leave, .events = POLLIN};
         p[P_RELOAD] = (struct pollfd){.fd = a->o.reload, .events = POLLIN};
@@ -407,7 +409,8 @@ static int run_agent_loop(struct agent *a, struct pollfd *p)
         }
         if (p[P_RELOAD].revents)
             reload_agent_policy(a);
-        for (unsigned i = children; i-- > 0;) /* from the end, as the last one takes the place of who goes */
+        /* backwards, because reap_broker() moves the last one into the free place */
+        for (unsigned i = children; i-- > 0;)
             if (p[P_CHILDREN + i].revents)
                 reap_broker(a, i);
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
@@ -418,7 +421,7 @@ static int run_agent_loop(struct agent *a, struct pollfd *p)
     }
 }
 
-/* All brokers end, those that do not, by force. */
+/* Ends all brokers, by force if necessary. */
 static void end_all(struct agent *a)
 {
     uint64_t until = hw_deadline(END_MS);
@@ -433,7 +436,7 @@ static void end_all(struct agent *a)
                 (int)a->child[0].pid, hw_errno_text(errno));
         if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
             reap_broker(a, 0);
-        } else if (now >= until) { /* a page of its container's that does not come can hold it: not us */
+        } else if (now >= until) { /* a missing page of its container can block it, but must not block the agent */
             SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, does not end, though it was killed: it is left",
                 a->child[0].id, (int)a->child[0].pid);
             hw_close(&a->child[0].pidfd);
@@ -450,7 +453,7 @@ static int make_state_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
 }
 
-/* What brokers have left that ended without an agent: nobody answers there any more. */
+/* Removes the files of brokers that ended without an agent: nobody answers there any more. */
 static void clean_state_dir(const char *state_dir)
 {
     static const char *const suffixes[] = {".join", ".status", ".lock"};
@@ -471,7 +474,7 @@ static void clean_state_dir(const char *state_dir)
         closedir(d);
 }
 
-/* Listens, and serves until it is time to end. */
+/* Listens and serves until it must end. */
 static int serve_runtimes(struct agent *a, struct pollfd *p)
 {
     int rc = make_state_dir(a->o.state_dir);
@@ -488,7 +491,7 @@ static int serve_runtimes(struct agent *a, struct pollfd *p)
     clean_state_dir(a->o.state_dir);
     SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", a->o.socket, a->o.containers_max);
     rc = run_agent_loop(a, p);
-    if (!a->leaving) /* else it may be the next one's by now */
+    if (!a->leaving) /* otherwise it may be the next agent's by now */
         unlink(a->o.socket);
     for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
         close_runtime(&a->half[i]);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Is "rdma" one of the controllers, "cpuset,rdma"? */
+/* Returns true if "rdma" is in the list, "cpuset,rdma". */
 static bool has_rdma_controller(const char *controllers, size_t n)
 {
     for (const char *s = controllers, *end; s < controllers + n; s = end + 1) {
@@ -20,7 +20,7 @@ static bool has_rdma_controller(const char *controllers, size_t n)
     return false;
 }
 
-/* Does the cgroup at path below mount, or one above it, have a limit of RDMA objects? A root has none. */
+/* Returns true if the cgroup at path below mount, or one above it, limits RDMA objects. A root has no limit. */
 static bool has_rdma_limit(const char *mount, const char *path)
 {
     char at[PATH_MAX], file[PATH_MAX + 16];
@@ -38,7 +38,7 @@ static bool has_rdma_limit(const char *mount, const char *path)
 static int open_procs(const char *mount, const char *path)
 {
     char file[PATH_MAX];
-    if (strstr(path, "/..")) /* it is outside of this process's cgroup namespace */
+    if (strstr(path, "/..")) /* outside this process's cgroup namespace */
         return hw_fail(-EXDEV, "cgroup %s is not below this process's root of cgroups", path);
     if (!has_rdma_limit(mount, path))
         return -ENOENT;
@@ -48,7 +48,7 @@ static int open_procs(const char *mount, const char *path)
     return fd >= 0 ? fd : hw_fail(-errno, "opening %s: %s", file, strerror(errno));
 }
 
-/* A line of /proc/PID/cgroup, "3:rdma:/path" or "0::/path" (cgroups(7)). */
+/* Parses a line of /proc/PID/cgroup, "3:rdma:/path" or "0::/path" (cgroups(7)). */
 static int of_line(char *line, const char *root)
 {
     char mount[PATH_MAX];

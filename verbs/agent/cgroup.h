@@ -7,9 +7,9 @@
 
 #include <sys/types.h>
 
-/* cgroup.procs of the process's cgroup, where that or one above it counts RDMA objects; in the hierarchy of the rdma
- * controller where that has one of its own (cgroup v1). -ENOENT: none counts them; -errno. root: of the mounts, in
- * place of /sys/fs/cgroup, and text: in place of what /proc says (for tests; NULL). */
+/* Opens cgroup.procs of the process's cgroup if that or one above it limits RDMA objects; in the hierarchy of the rdma
+ * controller if that has its own (cgroup v1). -ENOENT: none limits them; -errno. For tests (NULL): root replaces
+ * /sys/fs/cgroup, text the content of /proc. */
 int vb_cgroup_open(pid_t pid, const char *root, const char *text);
 
 #endif

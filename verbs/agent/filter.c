@@ -18,13 +18,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* VB_FD_FIRST to VB_FD_LAST are one comparison under a mask, as seccomp has no ranges of 32 bits. */
+/* VB_FD_FIRST to VB_FD_LAST are one masked comparison, because seccomp has no ranges of 32 bits. */
 #define FD_MASK (~(uint32_t)(VB_FD_LAST - VB_FD_FIRST))
 _Static_assert((VB_FD_FIRST & FD_MASK) == VB_FD_FIRST && (VB_FD_LAST & FD_MASK) == VB_FD_FIRST &&
                    ((VB_FD_LAST + 1) & FD_MASK) != VB_FD_FIRST,
                "the descriptors' numbers are a block of a power of two");
 
-/* All that begins below the end of where the stub's window may be: it may reach into it. */
+/* Every address below the end of the possible window: a mapping that starts there may reach into the window. */
 #define BELOW (INT64_MAX & ~(uint64_t)(VB_WALL_END - 1)), 0
 _Static_assert(VB_WALL_AT + VB_WINDOW_SIZE <= VB_WALL_END && !(VB_WALL_END & (VB_WALL_END - 1)),
                "the comparison is of a block");
@@ -37,31 +37,30 @@ const struct vb_filter_rule vb_filter_rules[] = {
     {"openat", 0, {{2, O_ACCMODE, O_RDWR}}},
     {"ioctl", 0, {{1, UINT32_MAX, RDMA_VERBS_IOCTL}}},
     {"write", 0, {{0, FD_MASK, VB_FD_FIRST}}},
-    /* ways into another process's memory, descriptors and registers, past the stub's walls */
+    /* access to another process's memory, descriptors and registers, around the stub's protection */
     {"ptrace", EPERM, {{0}}},
     {"process_vm_readv", EPERM, {{0}}},
     {"process_vm_writev", EPERM, {{0}}},
     {"process_madvise", EPERM, {{0}}},
     {"pidfd_getfd", EPERM, {{0}}},
     {"kcmp", EPERM, {{0}}},
-    /* calls that no filter sees */
+    /* calls that bypass filters */
     {"io_uring_setup", EPERM, {{0}}},
     {"io_uring_enter", EPERM, {{0}}},
     {"io_uring_register", EPERM, {{0}}},
-    /* a process that holds the broker's reads and writes of its memory up, for as long as it likes */
+    /* a process can use it to block the broker's reads of its memory for as long as it likes */
     {"userfaultfd", EPERM, {{0}}},
-    /* a listener that answers in the broker's place */
+    /* a listener that would answer in the broker's place */
     {"seccomp", EPERM, {{1, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_NEW_LISTENER}}},
-    /* device nodes that are on no file system without nodev */
+    /* device nodes on a file system without nodev */
     {"mknod", EPERM, {{1, S_IFMT, S_IFCHR}}},
     {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
-    /* All families: there is no other protocol of this number that anybody speaks, and so it is one comparison. */
+    /* All families: no other protocol with this number is in use, and so one comparison is enough. */
     {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
-    /* The wall round the stub's window, for kernels that cannot seal it (inject.h): whatever changes mappings, of an
-     * address below the wall's end, and what puts a mapping in place of another there; mremap() also by where it moves
-     * to, since it unmaps that before it looks at it (mm/mremap.c). brk() unmaps from where the program was loaded to
-     * on, which is looked at, and which PR_SET_MM could change; tagged addresses would be others than the ones that are
-     * compared here. */
+    /* The wall around the stub's window, for kernels that cannot seal it (inject.h): refuses every call that changes
+     * mappings at an address below the wall's end, or that places a mapping there; mremap() also by its destination,
+     * which it unmaps before it checks (mm/mremap.c). brk() unmaps from the program's load address on; that is checked
+     * separately, and PR_SET_MM could change it. Tagged addresses would differ from the ones compared here. */
     {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},
     {"shmat", EPERM, {{1, BELOW}, {2, SHM_REMAP, SHM_REMAP}}},
     {"munmap", EPERM, {{0, BELOW}}},
@@ -75,13 +74,13 @@ const struct vb_filter_rule vb_filter_rules[] = {
     {0},
 };
 
-/* ---- into the calling process --------------------------------------------------------------------- */
+/* ---- installation in the calling process ----------------------------------------------------------- */
 
 static int fill_seccomp_filter(scmp_filter_ctx f)
 {
     int rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     if (rc == 0)
-        rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a search tree instead of a row of comparisons */
+        rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a search tree instead of a linear list */
     if (rc)
         return hw_fail(rc, "the filter's attributes: %s", hw_errno_text(rc));
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
@@ -104,7 +103,7 @@ static void release_filter(scmp_filter_ctx *f)
         seccomp_release(*f);
 }
 
-/* libseccomp 2.5 writes a program to a file only. */
+/* libseccomp 2.5 can export a program to a file only. */
 static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned short *n)
 {
     __attribute__((cleanup(release_filter))) scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
@@ -142,7 +141,7 @@ int vb_filter_install(bool *killable)
         return rc;
     if (!may_without_nnp() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return hw_fail(-errno, "no_new_privs: %s", hw_errno_text(errno));
-    /* Not by libseccomp, whose version of Debian 12 does not know the flag. */
+    /* Without libseccomp, whose version in Debian 12 lacks the flag. */
     unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     *killable = true;
     long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);

@@ -2,10 +2,10 @@
 /*
  * linux.seccomp of a config.json (runtime-spec, config-linux.md, "Seccomp").
  *
- * Runtimes give libseccomp each entry as a rule, and it keeps the wider of two rules of one call, whatever their
- * actions: next to "ioctl is allowed" a notification for some ioctls is lost. So where a profile says something about a
- * call of ours, that is cut down to the rest: the same action where one bit of our comparison differs, for each of its
- * bits.
+ * Runtimes pass each entry to libseccomp as a rule, and of two rules for one call libseccomp keeps the broader one,
+ * whatever their actions: next to "ioctl is allowed" a notification for some ioctls is lost. So if a profile has an
+ * entry for one of our calls, that entry is reduced to the rest: the same action where one bit differs from our
+ * comparison, for each of its bits.
  */
 #include "verbs/agent/filter.h"
 #include "verbs/agent/filter_rules.h"
@@ -26,7 +26,7 @@
 #define KILLABLE "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"
 #define METADATA "hawser"
 
-/* What the stub calls, and is put into the application with (inject.h). */
+/* Calls that the stub makes, and that its injection needs (inject.h). */
 static const char *const needed[] = {"clone", "close_range", "mseal"};
 
 struct join {
@@ -41,13 +41,13 @@ static const char *get_seccomp_text(const json_t *o, const char *key)
     return s ? s : "";
 }
 
-/* Does the call go on, for all that we know? */
+/* Returns true if the action may let the call continue. */
 static bool is_permitting_action(const char *action)
 {
     return strcmp(action, ALLOW) == 0 || strcmp(action, "SCMP_ACT_LOG") == 0 || strcmp(action, "SCMP_ACT_TRACE") == 0;
 }
 
-/* runc would notify itself of its own writes of the state, and refuses (libcontainer/seccomp). */
+/* runc would notify itself of its own writes of the state, and refuses that (libcontainer/seccomp). */
 static bool is_rule_applicable(const struct join *j, const struct vb_filter_rule *r)
 {
     return strcmp(j->runtime, "runc") != 0 || r->err || strcmp(r->call, "write") != 0;
@@ -83,9 +83,9 @@ static json_t *make_rule_conditions(const struct vb_filter_rule *r)
     return args;
 }
 
-/* ---- what the profile says ------------------------------------------------------------------------- */
+/* ---- the profile's entries ------------------------------------------------------------------------- */
 
-/* Can a call not be of both this comparison and r's? True only where that is sure. */
+/* Returns true if no call can match both this comparison and r's; only if that is certain. */
 static bool is_disjoint_condition(const json_t *c, const struct vb_compare *r)
 {
     const json_t *v = json_object_get(c, "value"), *v2 = json_object_get(c, "valueTwo");
@@ -104,7 +104,7 @@ static bool is_disjoint_condition(const json_t *c, const struct vb_compare *r)
 
 enum meeting { OTHERS, NEVER, UNCLEAR };
 
-/* How the conditions of an entry stand to r's: of other arguments; never met together; cannot be told. */
+/* Relates an entry's conditions to r's: on other arguments; never true together; or unknown. */
 static enum meeting relate_conditions(const json_t *args, const struct vb_filter_rule *r, unsigned *arg)
 {
     enum meeting m = OTHERS;
@@ -142,7 +142,7 @@ static void add_condition(json_t *entry, json_t *condition)
     json_array_append_new(args, condition);
 }
 
-/* The same entry with one condition more, and the other rules' too. */
+/* Appends the entry with one more condition, and those of the other rules. */
 static void append_with_condition(struct join *j, const json_t *entry, json_t *condition,
                                   const struct vb_filter_rule *r)
 {
@@ -152,10 +152,10 @@ static void append_with_condition(struct join *j, const json_t *entry, json_t *c
     json_decref(e);
 }
 
-/* The entry, which is of this call alone, where none of the rules from `from` on holds: where the first of a rule's
- * comparisons fails, or holds and the second one fails, by one bit or, of a block of addresses, on either side;
- * nowhere, where it has none. One or the other alone would say the same, but libseccomp 2.5 does not come back from two
- * rules that begin alike and then ask for different arguments. */
+/* Appends the entry, which is for this call only, where none of the rules from `from` on applies: where the first of a
+ * rule's comparisons fails, or holds and the second fails, by one bit or, for a block of addresses, on either side;
+ * nowhere, if the rule has no comparisons. Simpler conditions would be equivalent, but libseccomp 2.5 does not return
+ * from two rules that begin alike and then test different arguments. */
 static void append_outside_rules(struct join *j, const json_t *entry, const char *call,
                                  const struct vb_filter_rule *from)
 {
@@ -191,7 +191,7 @@ static void append_outside_rules(struct join *j, const json_t *entry, const char
     json_decref(held);
 }
 
-/* An entry about a call of r's: false where its name is to go from it. */
+/* Handles an entry about r's call. Returns false if the call's name must be removed from the entry. */
 static bool keep_call_name(struct join *j, const json_t *entry, const struct vb_filter_rule *r)
 {
     const char *action = get_seccomp_text(entry, "action");
@@ -233,7 +233,7 @@ static int merge_profile_entry(struct join *j, const json_t *entry)
     return j->rc;
 }
 
-/* Of the profile as it came. */
+/* Searches the original profile. */
 static bool is_call_named(const json_t *entries, const char *call, bool refused)
 {
     for (size_t i = 0; i < json_array_size(entries); i++) {
@@ -248,14 +248,14 @@ static bool is_call_named(const json_t *entries, const char *call, bool refused)
     return false;
 }
 
-/* ---- what we say ----------------------------------------------------------------------------------- */
+/* ---- own entries ----------------------------------------------------------------------------------- */
 
 static void append_own_entries(struct join *j, const json_t *theirs)
 {
     json_t *always = json_array(), *allow = json_array();
     bool open = is_permitting_action(j->dflt);
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
-        /* what they refuse is refused well enough, and by default as well where it is by EPERM */
+        /* calls that the profile refuses need no entry, nor those refused by default if EPERM is meant */
         if (!is_rule_applicable(j, r) ||
             (r->err && (is_call_named(theirs, r->call, true) || (!open && r->err == EPERM))))
             continue;
@@ -296,7 +296,7 @@ static int add_killable_flag(const struct join *j, json_t *section)
     return 0;
 }
 
-/* section is ours to change. */
+/* Changes section. */
 static int merge_seccomp_section(json_t *section, const char *socket, const char *runtime)
 {
     json_auto_t *out = json_array();

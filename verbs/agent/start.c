@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A file system for device nodes that nobody else sees, and that goes with this process. */
+/* Mounts a file system for device nodes that no other process sees and that ends with this process. */
 static int make_nodes(const char *state_dir, char *out, size_t cap)
 {
     if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
@@ -33,7 +33,7 @@ static int make_nodes(const char *state_dir, char *out, size_t cap)
     return 0;
 }
 
-/* Does the policy give it, of any device, what takes CAP_NET_RAW? */
+/* Returns true if the policy grants, for any device, something that needs CAP_NET_RAW. */
 static bool wants_raw(const struct vb_agent_options *o, const struct vb_container *c)
 {
     static struct vb_device device[VB_DEVICES_MAX];
@@ -47,8 +47,9 @@ static bool wants_raw(const struct vb_agent_options *o, const struct vb_containe
     return false;
 }
 
-/* The namespaces of the container's that it works in: the network's, on which it may hang what the kernel lets a device
- * do; and that of processes, by this one's being born there (vb_broker_start()), with a /proc to it. */
+/* Joins the container's namespaces that the broker works in: the network's, which the kernel may check for device
+ * operations; the PID namespace applies because this process was born there (vb_broker_start()), and gets a /proc for
+ * it. */
 static int join_container(int folder, bool own_pids)
 {
     if (folder >= 0) {
@@ -61,19 +62,19 @@ static int join_container(int folder, bool own_pids)
     return 0;
 }
 
-/* This process's number in the machine's PID namespace, in which it need not be. */
+/* Returns this process's number in the machine's PID namespace, which it need not be in. */
 static pid_t number_in_proc(void)
 {
     char text[32] = "";
     return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
 }
 
-/* Users of brokers are nobody's: above what systemd, containers and directories give away (0x70000000 to 0x7fffffff are
- * unused in systemd's UIDS-GIDS). */
+/* Users of brokers are unused ids: above those that systemd, containers and directories assign (0x70000000 to
+ * 0x7fffffff are unused in systemd's UIDS-GIDS). */
 #define FIRST_USER 0x70000000u
 #define USERS      0x10000000u
 
-/* Does a process of the machine have that user? */
+/* Returns true if a process of the machine has that user. */
 static bool is_taken(DIR *proc, uid_t uid)
 {
     bool taken = false;
@@ -86,8 +87,8 @@ static bool is_taken(DIR *proc, uid_t uid)
     return taken;
 }
 
-/* Chooses a user for this broker alone, by chance: a container that may change its user (CAP_SETUID, which Docker's
- * have) could use up what the kernel gives a user if it could tell which user the next broker becomes. */
+/* Chooses a random user for this broker alone: a container that may change its user (CAP_SETUID, which Docker grants)
+ * could use up the kernel's per-user limits if it could predict the next broker's user. */
 static int choose_user(uid_t *out)
 {
     DIR *proc = opendir("/proc");
@@ -106,8 +107,7 @@ static int choose_user(uid_t *out)
     return rc ? hw_fail(rc, "choosing a user for its broker: %s", hw_errno_text(-rc)) : 0;
 }
 
-/* Its signals are as programs begin with them, and it has no terminal. parent, if it is not 0: it ends with that one.
- */
+/* Resets signals to a program's defaults, and detaches from the terminal. parent, if not 0: end with that process. */
 static int detach_broker(pid_t parent)
 {
     sigset_t none;
@@ -117,25 +117,27 @@ static int detach_broker(pid_t parent)
     signal(SIGINT, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     (void)prctl(PR_SET_NAME, "hawser-broker", 0, 0, 0);
-    (void)setsid(); /* out of reach of a terminal's Ctrl-C: stop is how it ends */
+    (void)setsid(); /* a terminal's Ctrl-C must not reach it: stop ends it */
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
         return hw_fail(-ESRCH, "who started it has ended");
     return 0;
 }
 
-/* 1: the container has a broker, which has the listener now. *folder: of its first program, in the machine's /proc. */
+/* Returns 1: the container has a broker, which now has the listener. *folder: of its first program, in the machine's
+ * /proc. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {
     char nodes[256], path[64];
     struct vb_audit log_only;
-    (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so does not fail */
+    (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so cannot fail */
     struct vb_audit *audit = o->audit ? o->audit : &log_only;
     int fds[] = {c->listener, stop, audit->fd};
     int rc = detach_broker(parent);
     if (rc)
         return rc;
-    /* A listener of another container's that stayed here would keep its programs waiting when its own broker dies. */
+    /* A remaining listener of another container would keep that container's programs waiting after their own broker has
+     * died. */
     rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
     *folder = c->pid ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -174,15 +176,14 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     return rc;
 }
 
-/* Its first process has, perhaps before its broker could begin: a process that waits to be reaped is in no namespace.
- */
+/* Returns true if its first process has ended, perhaps before its broker started: a zombie is in no namespace. */
 static bool has_container_ended(pid_t pid, int folder)
 {
     return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
 }
 
-/* Children are born in the PID namespace of process pid from here on, where pid is not 0; *own: it is another than the
- * caller's. A broker can then name the processes of its container, and no others. */
+/* Makes children start in the PID namespace of process pid if pid is not 0; *own: it differs from the caller's. A
+ * broker can then name the processes of its container, and no others. */
 static int choose_pids(pid_t pid, bool *own)
 {
     char path[64];

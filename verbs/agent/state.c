@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a runtime says of a container whose listener it sends (runtime-spec, config-linux.md, "The Container Process
- * State"). */
+/* Parses a runtime's message about a container whose listener it sends (runtime-spec, config-linux.md, "The Container
+ * Process State"). */
 #include "verbs/agent/agent.h"
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define PREFIX "hawser.verbs."
-#define NAME   "seccompFd" /* of the descriptor: the specification's word */
+#define NAME   "seccompFd" /* the specification's name of the descriptor */
 
 bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len)
 {
@@ -21,17 +21,17 @@ bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len)
             s->string = !s->string;
         } else if (!s->string) {
             s->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-            /* anything but white space before the first brace cannot become an object any more */
+            /* anything other than white space before the first brace cannot become an object */
             s->whole = s->depth <= 0 && !strchr(" \t\r\n", c);
         } else {
             continue;
         }
-        s->whole |= s->depth == 0 && s->string; /* a text where an object should begin */
+        s->whole |= s->depth == 0 && s->string; /* a string where an object should begin */
     }
     return s->whole;
 }
 
-/* A name that can be a file's. */
+/* Returns true if the name can be a file name. */
 static bool is_valid_container_id(const char *id)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:@+-";
@@ -52,9 +52,9 @@ static int parse_state_annotations(struct vb_container *c, const json_t *all)
     json_t *v;
     if (all && !json_is_object(all) && !json_is_null(all))
         return hw_fail(-EINVAL, "its annotations are no object");
-    json_object_foreach((json_t *)all, key, v) /* NOLINT: it only reads */
+    json_object_foreach((json_t *)all, key, v) /* NOLINT: only reads */
     {
-        /* .spec is what `hawser verbs spec` noted for itself */
+        /* .spec is a note of `hawser verbs spec` for itself */
         if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0)
             continue;
         const char *value = json_string_value(v);
@@ -132,7 +132,7 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
 void vb_container_free(struct vb_container *c)
 {
     for (unsigned i = 0; i < c->n_annotations; i++) {
-        free((char *)c->annotations[i].key);   /* NOLINT: ours, see parse_state_annotations() */
+        free((char *)c->annotations[i].key);   /* NOLINT: allocated in parse_state_annotations() */
         free((char *)c->annotations[i].value); /* NOLINT */
     }
     free(c->annotations);

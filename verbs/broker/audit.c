@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #define A_SECOND  (1000 * HW_MS)
-#define MOST      100 /* lines in a second */
+#define MOST      100 /* lines per second */
 #define TEXT_MOST 600
 
-/* What an application says goes to terminals: all but printable ASCII as \xNN. Short enough in sum that a line stays
- * below 4096 bytes, also with each backslash doubled. */
+/* Escapes text of an application that is shown on terminals: everything except printable ASCII as \xNN. Limits the
+ * length so that a line stays below 4096 bytes, even with every backslash doubled. */
 static const char *escape_audit_text(char *out, size_t cap, const char *text)
 {
     size_t n = 0;
@@ -50,7 +50,7 @@ static void write_audit_line(struct vb_audit *a, const char *line, size_t n)
                rc < 0 ? hw_errno_name(errno) : "it was not written whole");
 }
 
-/* An object begun in *line; NULL: no memory. */
+/* Begins an object in *line; NULL: no memory. */
 static FILE *begin_audit_line(struct hw_json *j, char **line, size_t *len)
 {
     FILE *out = open_memstream(line, len);
@@ -73,7 +73,7 @@ static void end_audit_line(struct vb_audit *a, struct hw_json *j, FILE *out, cha
     free(*line);
 }
 
-/* One line for those that were left out. */
+/* Writes one line for the dropped ones. */
 static void left_out(struct vb_audit *a)
 {
     struct hw_json j;
@@ -115,7 +115,7 @@ int vb_audit_open(struct vb_audit *a, const char *path, const struct hw_logger *
     a->log = log;
     if (!path)
         return 0;
-    /* O_NONBLOCK: not to wait for the reader of a FIFO that is none of ours */
+    /* O_NONBLOCK: must not wait for the reader if the path is a foreign FIFO */
     a->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, 0640);
     if (a->fd < 0)
         return hw_fail(-errno, "audit file %s: %s", path, hw_errno_name(errno));

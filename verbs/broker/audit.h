@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was refused, and to whom: a line of JSON for each, and one of text for the operator's log. */
+/* The audit: for each refusal a line of JSON, and a line of text for the operator's log. */
 #ifndef HW_VERBS_AUDIT_H
 #define HW_VERBS_AUDIT_H
 
@@ -8,20 +8,21 @@
 #include <sys/types.h>
 
 struct vb_audit {
-    int fd; /* O_APPEND, shared by all brokers: a line is one write(); -1: none */
+    int fd; /* O_APPEND, shared by all brokers: each line is one write(); -1: none */
     const struct hw_logger *log;
-    /* private: a flood is counted, not written */
+    /* private: beyond a rate, refusals are counted and not written */
     uint64_t window;
     unsigned written, dropped;
 };
 
 struct vb_refusal {
-    const char *container, *program, *device; /* program: comm, printed with care: it is the application's own word */
+    /* program: comm, escaped when printed, because the application chooses it */
+    const char *container, *program, *device;
     pid_t pid;
     const char *command; /* "REG_MR length=4096" */
     const char *rule;    /* "max_mr_bytes = 64M"; "schema"; "abi" */
     const char *text;    /* why */
-    int rc;              /* -errno that the application got */
+    int rc;              /* -errno that the application received */
 };
 
 int vb_audit_open(struct vb_audit *a, const char *path, const struct hw_logger *log); /* path NULL: only the log */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One loop: notifications, ends of opens and of stubs, questions for the status, and time. */
+/* One loop: notifications, ends of opens and stubs, status queries, and timers. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/broker/join.h"
 #include "verbs/stub/guard.h"
@@ -25,7 +25,7 @@ static int watch_broker_fd(struct vb_broker *b, int fd)
     return 0;
 }
 
-/* Each stub takes two descriptors here, and each request that waits for one takes one. */
+/* Each stub needs two descriptors here, each request that waits for one needs one. */
 static void raise_broker_fd_limit(void)
 {
     struct rlimit l;
@@ -35,7 +35,7 @@ static void raise_broker_fd_limit(void)
     }
 }
 
-/* fd is the broker's after 0. */
+/* On 0 the broker owns fd. */
 static int add_listener(struct vb_broker *b, int fd)
 {
     if (b->n_listeners == VB_LISTENERS_MAX)
@@ -57,7 +57,7 @@ static int *find_listener(struct vb_broker *b, int fd)
     return NULL;
 }
 
-/* Another program of the container's has a listener. */
+/* Takes the listener of another program in the container. */
 static void take_listener(struct vb_broker *b)
 {
     int reply, fd = vb_join_take(b->container, &reply);
@@ -71,11 +71,11 @@ static void take_listener(struct vb_broker *b)
     vb_join_answer(reply, rc);
 }
 
-/* The last program under it has gone. */
+/* Ends a listener whose last program has gone. */
 static void end_listener(struct vb_broker *b, int *l)
 {
     vb_workers_end(b, *l);
-    close(*l); /* out of epoll, too: nobody else has it */
+    close(*l); /* also removes it from epoll: there is no other reference */
     *l = b->listener[--b->n_listeners];
 }
 
@@ -88,7 +88,7 @@ static int watch_all(struct vb_broker *b)
     return watch_broker_fd(b, b->o->stop);
 }
 
-/* The tracer last, when all is there that it is to have. */
+/* Starts the tracer last, when everything that it inherits exists. */
 static int start_tracer(struct vb_broker *b)
 {
     struct vb_lookups l;
@@ -99,8 +99,8 @@ static int start_tracer(struct vb_broker *b)
     return rc;
 }
 
-/* Objects that the kernel makes for us are charged to our cgroup (ib_rdmacg_try_charge()), so it is the container's.
- * The tracer, which opens devices, stays outside, where the container's rules for devices are not in force. */
+/* The kernel charges objects to the cgroup of the process that makes them (ib_rdmacg_try_charge()), so the broker joins
+ * the container's. The tracer, which opens devices, stays outside, where the container's device rules do not apply. */
 static void join_cgroup(const struct vb_broker *b)
 {
     if (b->o->cgroup >= 0 && write(b->o->cgroup, "0", 1) != 1)
@@ -120,18 +120,18 @@ static int make_counted(void *arg)
 static int set_up_broker(struct vb_broker *b)
 {
     raise_broker_fd_limit();
-    tzset(); /* the audit's time: it reads a file, once */
-    /* The kernel limits inotify's instances and watches, and epoll's, by user, and a container's root is the machine's:
-     * what would count as root's, any container could use up for all. */
+    tzset(); /* for the audit's timestamps: reads a file, once */
+    /* The kernel limits the instances and watches of inotify, and epoll's, by user, and a container's root is the
+     * machine's root: if these counted as root's, one container could use them up for all. */
     int rc = vb_guard_as(b->o->uid, make_counted, b);
     if (rc)
         return rc;
     b->null = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->null < 0)
         return hw_fail(-errno, "eventfd: %s", strerror(errno));
-    if (b->o->state_dir && vb_status_open(b)) /* it can do without */
+    if (b->o->state_dir && vb_status_open(b)) /* optional */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
-    (void)vb_inject_possible(); /* it looks once, at a file too */
+    (void)vb_inject_possible(); /* reads a file, and caches the result */
     rc = watch_all(b);
     if (rc == 0)
         rc = start_tracer(b);
@@ -153,7 +153,7 @@ static void tear_down(struct vb_broker *b)
     vb_status_close(b);
     if (b->inotify >= 0)
         vb_contexts_free(b);
-    while (b->n_listeners) /* who waits gets ENOSYS (kernel/seccomp.c, seccomp_notify_release()) */
+    while (b->n_listeners) /* waiting programs get ENOSYS (kernel/seccomp.c, seccomp_notify_release()) */
         hw_close(&b->listener[--b->n_listeners]);
     for (unsigned i = 0; i < b->n_slots; i++)
         free(b->slot[i]);
@@ -166,7 +166,7 @@ static void dispatch_notified_call(struct vb_broker *b, const struct vb_call *ca
 {
     if (vb_worker_call(b, call))
         return;
-    if (!call->n.pid) /* of no process that can be seen from here */
+    if (!call->n.pid) /* the process is not visible from here */
         vb_notify_answer(call->listener, call->n.id, 0, EPERM);
     else if (call->n.data.nr == SYS_ioctl)
         vb_ioctl(b, call);
@@ -176,12 +176,12 @@ static void dispatch_notified_call(struct vb_broker *b, const struct vb_call *ca
         vb_open(b, call);
 }
 
-/* 1: it is time to end, as the last program has gone; or -errno. */
+/* Handles events of a listener. Returns 1: the last program has gone, so the broker must end; or -errno. */
 static int listen_on(struct vb_broker *b, int *l, uint32_t events)
 {
     struct vb_call call = {.listener = *l};
     if (!(events & EPOLLIN)) {
-        struct pollfd p = {.fd = *l}; /* the event may be of one before it, that had its number */
+        struct pollfd p = {.fd = *l}; /* the event may belong to an earlier descriptor with the same number */
         if (poll(&p, 1, 0) == 1 && p.revents & POLLHUP)
             end_listener(b, l);
         return b->n_listeners ? 0 : 1;
@@ -229,8 +229,8 @@ static int run_broker_loop(struct vb_broker *b)
             if (rc)
                 return rc < 0 ? rc : 0;
         }
-        /* Last: a later event may be of a stub that has ended since, whose number the listener gets, and would be taken
-         * for one of a notification, which is waited for. */
+        /* Last: a later event may belong to a stub that has ended since; if the new listener gets its number, the event
+         * would be taken for a notification, and waited for. */
         if (joins)
             take_listener(b);
         if (b->now - swept >= VB_CACHE_NS / 2) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which open of ours a descriptor is: by its inode, which nothing else has, and which dup(), fork() and SCM_RIGHTS
- * keep. The kernel's word for the end of an open is the end of its inode. */
+/* Identifies an open by its inode, which is unique and survives dup(), fork() and SCM_RIGHTS. The end of the inode
+ * tells the broker that the open has ended. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/stub/lookup.h"
 
@@ -99,9 +99,10 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
     return NULL;
 }
 
-/* Of a thread, whose own table is what counts: threads need not share theirs. Before Linux 6.9 there are pidfds of
- * processes only, and what they give is out of the first thread's table. That is every thread's, but for one that has
- * left it (unshare()) or outlives the first: those get EBADF, since what is fetched is compared (kcmp()). -1: errno. */
+/* Returns a pidfd of a thread, because threads need not share a descriptor table. Before Linux 6.9 pidfds are of
+ * processes only, and descriptors come from the first thread's table. All threads share that table, except one that has
+ * left it (unshare()) or outlives the first thread: those get EBADF, because the fetched descriptor is compared
+ * (kcmp()). -1: errno. */
 static int pidfd_of(struct vb_broker *b, pid_t tid)
 {
     int fd = -1;

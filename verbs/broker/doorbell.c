@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rxe and siw are told of new work by write() of a command in the old form, which the kernel takes only from whoever
- * opened the file (ib_safe_file_access()); that was the broker. The same command goes by ioctl from anybody. The
- * command's response stays unwritten: it is the place of the first bad work request in line, of which there are none,
- * and rdma-core's providers do not look at it. */
+/* rxe and siw learn of new work by write() of a command in the old format, which the kernel accepts only from the
+ * process that opened the file (ib_safe_file_access()): the broker. Any process may send the same command by ioctl. The
+ * command's response stays unwritten: it would hold the position of the first bad inline work request, of which there
+ * are none, and rdma-core's providers do not read it. */
 #include "verbs/broker/broker_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -12,7 +12,7 @@
 struct bell {
     struct ib_uverbs_cmd_hdr hdr;
     union {
-        struct ib_uverbs_post_send post; /* POST_RECV's and POST_SRQ_RECV's are alike */
+        struct ib_uverbs_post_send post; /* POST_RECV and POST_SRQ_RECV have the same layout */
         struct ib_uverbs_req_notify_cq notify;
     } u;
 };
@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct ib_uverbs_post_send) == 24 && sizeof(struct ib_uver
                    sizeof(struct ib_uverbs_post_srq_recv) == 24,
                "the three have their counts in the same place");
 
-/* The command's kind; NULL: it is more than a doorbell. */
+/* Returns the command's kind; NULL: it is more than a doorbell. */
 static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t count)
 {
     for (unsigned i = 0; i < HW_ARRAY_LEN(kinds); i++) {
@@ -40,7 +40,7 @@ static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t coun
             continue;
         if (count != sizeof l->hdr + k->in || l->hdr.in_words * 4ull != count || l->hdr.out_words * 4ull != k->out)
             return NULL;
-        /* Work requests come through queues that are mapped: those in line name memory. */
+        /* Work requests use mapped queues: inline ones would name memory. */
         return k->out && (l->u.post.wr_count || l->u.post.sge_count) ? NULL : k;
     }
     return NULL;
@@ -48,7 +48,7 @@ static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t coun
 
 static int ring_doorbell(struct vb_broker *b, int fd, uint32_t driver, const struct kind *k, const struct bell *l)
 {
-    uint32_t bad; /* how many work requests in line were posted: there are none */
+    uint32_t bad; /* how many inline work requests were posted: there are none */
     struct {
         struct vb_header hdr;
         struct ib_uverbs_attr attr[3];
@@ -57,8 +57,8 @@ static int ring_doorbell(struct vb_broker *b, int fd, uint32_t driver, const str
     memset(&q, 0, sizeof q);
     q.attr[n].attr_id = UVERBS_ATTR_CORE_IN;
     q.attr[n].len = k->in;
-    /* Up to 8 bytes are in the attribute itself (drivers/infiniband/core/uverbs_ioctl.c, uverbs_attr_ptr_is_inline())
-     */
+    /* Up to 8 bytes are stored in the attribute itself (drivers/infiniband/core/uverbs_ioctl.c,
+     * uverbs_attr_ptr_is_inline()) */
     if (k->in <= sizeof q.attr[n].data)
         memcpy(&q.attr[n].data, &l->u, k->in);
     else
@@ -92,11 +92,11 @@ void vb_doorbell(struct vb_broker *b, const struct vb_call *call)
     struct bell l;
     int fd;
     if (vb_fetch(b, tid, (int)n->data.args[0], &fd, &c)) {
-        /* Where it is a device by the time the kernel looks, it gets EACCES there. */
+        /* If it has become a device by the time the kernel looks, the kernel returns EACCES. */
         vb_notify_continue(call->listener, n->id);
         return;
     }
-    int rc = -EACCES; /* as the kernel says it of a descriptor that another has opened */
+    int rc = -EACCES; /* the kernel's error for a descriptor that another process has opened */
     if (c->driver && c->driver->doorbells && count >= sizeof l.hdr && count <= sizeof l) {
         rc = vb_mem_read(tid, n->data.args[1], &l, count);
         if (!vb_notify_valid(call->listener, n->id))

@@ -17,11 +17,11 @@
 #define ANSWER_MS 5000
 #define LOCK_MS   10000
 #define ENDS_MS   2000
-#define WORDS_MAX 32768 /* bytes of what is compared: a socket's buffer holds more */
+#define WORDS_MAX 32768 /* bytes to compare; fits a socket's buffer */
 
 enum { FD_LISTENER, FD_REPLY, FDS };
 
-/* What a container's rules follow from: the same words, the same rules. Returns their length; -E2BIG. */
+/* Writes the words that determine a container's rules: equal words mean equal rules. Returns their length; -E2BIG. */
 static int write_words(const struct vb_container *c, char out[WORDS_MAX])
 {
     size_t n = 0;
@@ -42,7 +42,7 @@ static int write_words(const struct vb_container *c, char out[WORDS_MAX])
     return (int)n;
 }
 
-/* STATE/ID.suffix by the folder's descriptor, since 107 bytes is all that an address holds. */
+/* Makes the address STATE/ID.suffix through the folder's descriptor, because an address holds only 107 bytes. */
 static int fill_container_address(struct sockaddr_un *a, int dir, const char *id, const char *suffix)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -50,7 +50,8 @@ static int fill_container_address(struct sockaddr_un *a, int dir, const char *id
     return n < (int)sizeof a->sun_path ? 0 : hw_fail(-ENAMETOOLONG, "the name of container %s is too long", id);
 }
 
-/* The container's lock, until it is closed. It is removed by who holds it, so that a new one may be there by then. */
+/* Takes the container's lock, held until it is closed. Its holder removes the file, so there may be a new one by
+ * then. */
 static int lock_container(int dir, const char *id, int ms)
 {
     char name[160];
@@ -71,7 +72,7 @@ static int lock_container(int dir, const char *id, int ms)
     }
 }
 
-/* When the process was started (proc(5), field 22 of stat); 0: it has ended. */
+/* Returns when the process was started (proc(5), field 22 of stat); 0: it has ended. */
 static unsigned long long started(pid_t pid)
 {
     char path[32], text[1024];
@@ -80,7 +81,7 @@ static unsigned long long started(pid_t pid)
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     hw_close(&fd);
     text[HW_MAX(n, 0)] = 0;
-    const char *s = strrchr(text, ')'); /* behind the name, which the program chooses */
+    const char *s = strrchr(text, ')'); /* after the name, which the program chooses */
     if (!s || s[1] != ' ' || s[2] == 'Z' || s[2] == 'X')
         return 0;
     for (int field = 2; s && field < 22; field++)
@@ -88,7 +89,7 @@ static unsigned long long started(pid_t pid)
     return s ? strtoull(s, NULL, 10) : 0;
 }
 
-/* Does the program live that the container's broker came with? */
+/* Returns true if the program that the container's broker was started for is alive. */
 static bool has_owner(int held)
 {
     char text[64];
@@ -111,7 +112,7 @@ static void note_owner(int held, pid_t pid)
 static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
 {
     uint64_t deadline = hw_deadline(ANSWER_MS);
-    for (;;) { /* whose queue is full holds up this process alone */
+    for (;;) { /* a full queue delays only this process */
         int rc = hw_pass_send(sock, a, words, (size_t)n, fds, FDS, MSG_DONTWAIT);
         if (rc != -EAGAIN || hw_now() >= deadline)
             return rc == -EAGAIN ? -EBUSY : rc;
@@ -119,7 +120,7 @@ static int send_to(int sock, const struct sockaddr_un *a, const char *words, int
     }
 }
 
-/* 1: the broker has it; 0: there is no broker. */
+/* Returns 1: the broker has the listener; 0: there is no broker. */
 static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c, const char *words, int n)
 {
     int pair[2], answer = 0;
@@ -139,7 +140,7 @@ static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c,
     if (rc == -EBUSY || poll(&p, 1, ANSWER_MS) <= 0)
         return hw_fail(-EBUSY, "the broker of its container has not answered for %d s", ANSWER_MS / 1000);
     if (recv(reply, &answer, sizeof answer, MSG_DONTWAIT) <= 0)
-        return 0; /* it has ended, now perhaps */
+        return 0; /* the broker has ended, perhaps just now */
     if (answer == -EPERM)
         return hw_fail(answer, "a container of that name is served with another section or other annotations");
     return answer ? hw_fail(answer, "the broker of its container takes no more programs: %s", strerror(-answer)) : 1;
@@ -179,7 +180,7 @@ static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_contai
         int rc = try_join(dir, a, c, words, n);
         if (rc != -EPERM || hw_now() >= deadline)
             return rc;
-        (void)poll(NULL, 0, 20); /* it may be one before it, of the same name, whose broker is about to end */
+        (void)poll(NULL, 0, 20); /* the old broker of the same name may be about to end */
     }
 }
 
@@ -204,7 +205,7 @@ int vb_join_take(const struct vb_container *c, int *reply)
     static char theirs[WORDS_MAX], mine[WORDS_MAX];
     int fds[FDS];
     ssize_t n = hw_pass_receive(c->join, theirs, sizeof theirs, fds, FDS, MSG_DONTWAIT, NULL);
-    if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* anyone may write here who reaches the socket */
+    if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* any process that reaches the socket may send here */
         hw_close(&fds[FD_LISTENER]);
         return -EAGAIN;
     }

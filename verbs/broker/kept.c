@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results of requests whose application was taken away by a signal before it could be told: the same call again gets
- * them, and what nobody asks for again is destroyed. */
+/* Results of requests whose application a signal took out of the call before the answer: the same call later gets them;
+ * results that no call asks for are destroyed. */
 #include "verbs/broker/broker_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Same call, same inputs? Results of the kept one lie where only the kernel writes. */
+/* Returns true for the same call with the same inputs. The kept results are in memory that only the kernel writes. */
 static bool is_same_request(const struct vb_request *a, const struct vb_request *k)
 {
     if (a->address != k->address || memcmp(&a->hdr, &k->hdr, sizeof a->hdr) != 0 || a->command != k->command ||
@@ -36,12 +36,12 @@ static void kept_free(struct vb_broker *b, struct vb_kept *k)
     free(k);
 }
 
-/* The application will not ask for it again. */
+/* Undoes a kept request that the application will not repeat. */
 static void kept_undo(struct vb_broker *b, struct vb_kept *k)
 {
     struct vb_context *c;
     int fd;
-    /* Where its thread has no descriptor of the device any more, its context takes what was made. */
+    /* If its thread no longer has the device open, the context keeps what was made. */
     if (k->rc >= 0 && vb_fetch(b, k->tid, k->theirs, &fd, &c) == 0 && c == k->context)
         vb_undo(b, c, fd, &k->r);
     kept_free(b, k);
@@ -108,7 +108,7 @@ bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_con
         return false;
     }
     b->redelivered++;
-    hw_list_remove(&k->link); /* it may be kept again, where a signal takes this answer too */
+    hw_list_remove(&k->link); /* it may be kept again, if a signal interrupts this answer too */
     b->n_kept--;
     vb_finish(b, call, c, fd, &k->r, k->rc);
     free(k);

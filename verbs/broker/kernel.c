@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's RDMA, as it is. */
+/* The real kernel's RDMA interface. */
 #include "verbs/broker/broker.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 
 #define CLASS "/sys/class/infiniband_verbs"
 
-/* The first line of a file; false: there is none, or it is too long. */
+/* Reads the first line of a file; false: there is none, or it is too long. */
 static bool line_of(int dir, const char *path, char *out, size_t cap)
 {
     int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
@@ -54,7 +54,7 @@ static int list_kernel_devices(struct vb_device *out, unsigned cap)
             continue;
         snprintf(path, sizeof path, "%.31s/dev", e->d_name);
         if (!line_of(dirfd(d), path, dev, sizeof dev) || !parse_device_number(dev, &v->rdev))
-            continue; /* it goes at this moment */
+            continue; /* it is just being removed */
         snprintf(path, sizeof path, "%.31s/ibdev", e->d_name);
         if (!line_of(dirfd(d), path, v->ibdev, sizeof v->ibdev))
             continue;
@@ -65,7 +65,7 @@ static int list_kernel_devices(struct vb_device *out, unsigned cap)
     return (int)n;
 }
 
-/* Less than a listing, as most opens are of the same device again. */
+/* Cheaper than a listing; most opens are of the same device again. */
 static bool is_device_present(const struct vb_device *d)
 {
     char path[64], line[sizeof d->ibdev];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An application's open: is it a device of ours, and may it? The tracer's process looks it up, and opens (lookup.c). */
+/* Handles an application's open: is the path one of our devices, and is the open allowed? The tracer's process resolves
+ * the path and opens (lookup.c). */
 #include "verbs/broker/broker_int.h"
 #include "verbs/stub/lookup.h"
 
@@ -62,7 +63,7 @@ static void may_open(struct vb_broker *b, const struct vb_slot *s, struct vb_ver
     }
 }
 
-/* fd: an open of it, the application's after 0. */
+/* fd: an open of the device; on 0 the application owns it. */
 static int open_ours(struct vb_broker *b, const struct vb_call *call, const struct vb_found *f, int fd, int flags)
 {
     struct vb_slot *s = NULL;
@@ -75,7 +76,7 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
         return -EACCES;
     }
     may_open(b, s, &v);
-    if (v.rc) { /* one that has ended may not be known yet: a descriptor of ours held it */
+    if (v.rc) { /* an ended context may not be known yet, because a cached descriptor held it */
         vb_cache_sweep(b, true, -1);
         vb_contexts_ended(b);
         may_open(b, s, &v);
@@ -88,20 +89,20 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
         vb_refused(b, tid, s, "open", "", "no descriptor of 960 to 1023 is free", f->at);
         return f->at;
     }
-    vb_contexts_ended(b); /* an inode number may be one of theirs */
+    vb_contexts_ended(b); /* a reused inode number may belong to one of them */
     rc = vb_context_new(b, fd, f->watch, s, tid, &c);
     if (rc) {
         hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
         return rc;
     }
-    /* From here on the end of the inode, be it now, ends the context. */
+    /* From here on the end of the inode ends the context, even at once. */
     rc = vb_notify_give(call->listener, call->n.id, fd, f->at, flags & O_CLOEXEC, true);
     if (rc >= 0) {
         b->opens++;
-        vb_cache_put(b, tid, f->at, fd, c); /* it will ask for something at once */
+        vb_cache_put(b, tid, f->at, fd, c); /* the application will use it at once */
         return 0;
     }
-    if (rc == -EBADF) { /* fs/file.c, receive_fd_replace(): the number is over its RLIMIT_NOFILE */
+    if (rc == -EBADF) { /* fs/file.c, receive_fd_replace(): the number exceeds its RLIMIT_NOFILE */
         vb_refused(b, tid, s, "open", "", "its RLIMIT_NOFILE is below 1024", -EMFILE);
         rc = -EMFILE;
     }
@@ -112,12 +113,12 @@ void vb_open(struct vb_broker *b, const struct vb_call *call)
 {
     const struct seccomp_notif *n = &call->n;
     bool at = n->data.nr == SYS_openat;
-#ifdef SYS_open /* some architectures are too young for it */
+#ifdef SYS_open /* newer architectures lack it */
     bool is_open = at || n->data.nr == SYS_open;
 #else
     bool is_open = at;
 #endif
-    if (!is_open) { /* the filter has sent something else */
+    if (!is_open) { /* the filter sent another call */
         vb_notify_answer(call->listener, n->id, 0, ENOSYS);
         return;
     }
@@ -136,7 +137,7 @@ void vb_open(struct vb_broker *b, const struct vb_call *call)
         vb_notify_continue(call->listener, n->id);
         return;
     }
-    /* Its thread may have died and its number be another's since: then there is nobody to answer. */
+    /* The thread may have died and its number been reused: then there is no one to answer. */
     if (!vb_notify_valid(call->listener, n->id)) {
         hw_close(&fd);
         return;

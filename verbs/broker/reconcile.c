@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel has of a context's objects. The result of a request that ran in the stub comes in registers of the
- * application's process, and a seccomp filter of its own can answer in the kernel's stead, so the accounts believe none
- * of it: an MR is looked up by QUERY_MR; after a failure, a change, or an end that nobody knows, the kernel lists the
- * context's objects (INFO_HANDLES), and the accounts become what it lists.
+ * Compares a context's accounts with the kernel. The result of a request that ran in the stub comes in registers of the
+ * application's process, and a seccomp filter of the application can answer in the kernel's place, so the accounts
+ * trust none of it: an MR is looked up by QUERY_MR; after a failure, a change, or an unknown end, the kernel lists the
+ * context's objects (INFO_HANDLES), and the accounts are set to that list.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of what a list can hold: an attribute's length has 16 bits. */
+/* Most entries of a list: an attribute's length has 16 bits. */
 #define HANDLES_MAX (UINT16_MAX / sizeof(uint32_t))
 
 struct query {
@@ -45,7 +45,7 @@ static int run_query(const struct vb_broker *b, int fd, struct query *q)
     return b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)q);
 }
 
-/* The length and first address of an MR, as the device has it. */
+/* Queries an MR's length and first address from the device. */
 static int query_mr(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                     uint32_t number, uint64_t *length, uint64_t *iova)
 {
@@ -61,8 +61,8 @@ static int query_mr(const struct vb_broker *b, const struct vb_context *c, const
     return run_query(b, fd, &q);
 }
 
-/* Lists the numbers of objects of that kind in *out, to be freed: up to `most` and one, which shows that there are
- * more. Returns how many; -errno, -E2BIG: it takes a longer list than there can be. */
+/* Lists the numbers of objects of a kind in *out, which the caller frees: up to `most` plus one, which shows that there
+ * are more. Returns how many; -errno; -E2BIG: the list would be too long. */
 static int list_handles(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                         uint16_t object, uint64_t most, uint32_t **out)
 {
@@ -70,7 +70,7 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     uint32_t total = 0;
     if (most >= HANDLES_MAX)
         return -E2BIG;
-    uint32_t *list = calloc(most + 1, sizeof *list); /* room for one more shows that there is none */
+    uint32_t *list = calloc(most + 1, sizeof *list); /* one more than expected shows whether there are more */
     if (!list)
         return -ENOMEM;
     begin_query(&q, c, r, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES);
@@ -87,11 +87,11 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     return rc;
 }
 
-/* How an object is destroyed by its number: all of these have the number as attribute 0, and some an answer of events
- * that nobody has read (<rdma/ib_user_ioctl_cmds.h>). */
+/* How to destroy an object by its number: in all of these the number is attribute 0, and some return a count of unread
+ * events (<rdma/ib_user_ioctl_cmds.h>). */
 static const struct {
     uint16_t object, method;
-    uint16_t events; /* bytes of the answer, attribute 1 */
+    uint16_t events; /* bytes of the result, attribute 1 */
 } destroy[VB_TYPES] = {
     [VB_PD] = {UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, 0},
     [VB_MR] = {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, 0},
@@ -108,7 +108,7 @@ static const struct {
     [VB_COUNTERS] = {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, 0},
 };
 
-/* What MRs there are, each with its bytes; those that are known keep theirs. */
+/* Sets the MRs and their bytes; known ones keep theirs. */
 static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_request *r, int fd, const uint32_t *list,
                     int n)
 {
@@ -119,7 +119,8 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
         uint64_t length, iova;
         seen[i].number = list[i];
         seen[i].known = vb_objects_mr_known(c->objects, list[i], &seen[i].bytes);
-        /* The kernel takes an MR only where address and iova lie alike in their pages (ib_uverbs_reg_mr()). */
+        /* The kernel accepts an MR only if address and iova have the same offset in their pages (ib_uverbs_reg_mr()).
+         * */
         if (!seen[i].known && query_mr(b, c, r, fd, list[i], &length, &iova) >= 0 && length > 0) {
             seen[i].known = true;
             seen[i].bytes = vb_pinned_bytes(iova, length);
@@ -130,7 +131,7 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
     return 0;
 }
 
-/* r: a request of the context's, or NULL. */
+/* r: a request of the context, or NULL. */
 static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     bool all = true;
@@ -138,7 +139,7 @@ static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd,
         uint32_t *list;
         uint64_t counted = vb_objects_count(c->objects, (enum vb_type)t);
         bool bytes = t == VB_MR && vb_objects_bytes(c->objects);
-        if (!destroy[t].object || !(counted || bytes)) /* what may be there is counted, from before it was made */
+        if (!destroy[t].object || !(counted || bytes)) /* an object that may exist is counted from before it was made */
             continue;
         int n = list_handles(b, c, r, fd, destroy[t].object, counted, &list);
         if (n < 0) {
@@ -168,7 +169,7 @@ bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t ag
     return true;
 }
 
-/* Is the MR of the number in the reply new, and as it was asked for? */
+/* Returns true if the MR in the reply is new and has the requested size. */
 static bool confirm_mr(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r)
 {
     uint32_t number;
@@ -205,7 +206,7 @@ static int read_here(void *arg, uint64_t address, void *dst, size_t n)
     return 0;
 }
 
-/* Destroys what request r made, as the application would, so that the accounts see it. */
+/* Destroys what request r made, like the application would, so that the accounts see it. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     struct {

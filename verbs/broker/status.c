@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the broker's container has, for `hawser verbs status`: a line of JSON to whoever connects. */
+/* Answers `hawser verbs status` with a line of JSON about the broker's container. */
 #include "sys/json.h"
 #include "verbs/broker/broker_int.h"
 
@@ -20,14 +20,14 @@ int vb_status_open(struct vb_broker *b)
     HW_AUTO_CLOSE int dir = open(b->o->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return hw_fail(-errno, "opening %s: %s", b->o->state_dir, strerror(errno));
-    /* By the folder's descriptor, since 107 bytes is all that an address holds. */
+    /* Through the folder's descriptor, because an address holds only 107 bytes. */
     int n = snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s.status", dir, id);
     if (n >= (int)sizeof a.sun_path)
         return hw_fail(-ENAMETOOLONG, "the name of container %s is too long for a socket's", id);
     b->status = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (b->status < 0)
         return hw_fail(-errno, "a socket: %s", strerror(errno));
-    unlink(a.sun_path); /* of a broker that was killed */
+    unlink(a.sun_path); /* left by a broker that was killed */
     if (bind(b->status, (struct sockaddr *)&a, sizeof a) == 0 && chmod(a.sun_path, 0600) == 0 &&
         listen(b->status, 8) == 0)
         return 0;
@@ -38,7 +38,7 @@ int vb_status_open(struct vb_broker *b)
 
 void vb_status_close(struct vb_broker *b)
 {
-    hw_close(&b->status); /* whoever started the broker removes its name (vb_join_clean()) */
+    hw_close(&b->status); /* the process that started the broker removes the name (vb_join_clean()) */
 }
 
 static void write_device_status(struct hw_json *j, const struct vb_broker *b, const struct vb_slot *s)
@@ -97,12 +97,12 @@ void vb_status_answer(struct vb_broker *b)
         return;
     FILE *f = open_memstream(&text, &n);
     if (f) {
-        vb_cache_sweep(b, true, -1); /* so that it tells of now */
+        vb_cache_sweep(b, true, -1); /* so that the answer is current */
         vb_contexts_ended(b);
         hw_json_init(&j, f);
         write_status(&j, b);
         int rc = hw_json_finish(&j);
-        /* A socket's buffer holds more than this ever is; who does not read does not hold us up. */
+        /* The text always fits a socket's buffer, so a client that does not read cannot block the broker. */
         if (fclose(f) == 0 && !rc && send(fd, text, n, MSG_NOSIGNAL) != (ssize_t)n)
             hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: a status was not delivered", b->container->id);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors in requests: the application's numbers become ours while a request runs, and what the kernel makes for us
- * becomes the application's. */
+/* Descriptors in requests: replaces the application's numbers by ours while a request runs, and moves descriptors that
+ * the kernel makes here to the application. */
 #include "verbs/broker/broker_int.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ void vb_swap_put(const struct vb_swap *s, int fd)
         memcpy(s->field, &narrow, sizeof narrow);
 }
 
-/* Where descriptors are in a request: made false: that go in; true: that come out. -EINVAL: too many. */
+/* Finds the descriptors in a request; made false: inputs; true: outputs. -EINVAL: too many. */
 static int swaps_find(struct vb_request *r, bool made, struct vb_swaps *s)
 {
     const struct vb_core_fd *f = &r->command->fd;
@@ -57,7 +57,7 @@ int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_reques
         struct vb_swap *w = &s->swap[i];
         w->theirs = swap_get(w);
         if (w->theirs == -1)
-            continue; /* "none", and a probe */
+            continue; /* "none", or a probe */
         w->mine = vb_fetch_any(b, tid, w->theirs);
         if (w->mine < 0) {
             w->mine = -1;
@@ -66,7 +66,7 @@ int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_reques
             vb_swap_put(w, w->mine);
         }
     }
-    /* Its thread may have died meanwhile, and its number be a stranger's, whose descriptors these are then. */
+    /* The thread may have died and its number been reused by a process whose descriptors these would be. */
     if (!rc && s->n && !vb_notify_valid(call->listener, call->n.id))
         rc = -ENOENT;
     if (rc)
@@ -84,8 +84,8 @@ void vb_swap_back(struct vb_swaps *s)
     s->n = 0;
 }
 
-/* Descriptors that the kernel made here become the application's. 0, or what it is told: then ours are closed, and
- * the objects gone with them. */
+/* Moves descriptors that the kernel made here to the application. 0, or the application's error: ours are then closed,
+ * and the objects with them. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r)
 {
     struct vb_swaps s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stubs do for the broker, one thing at a time in each memory of the application's: they run the requests that pin
- * memory, and they copy the results of all requests. */
+/* The work of stubs for the broker, one thing at a time in each address space of the application: they run the requests
+ * that pin memory, and they copy the results of all requests. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
 
@@ -11,20 +11,20 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The device is at VB_STUB_FD in the stub's table, and descriptors that a request names behind it. */
+/* VB_STUB_FD in the stub's table is the device; the descriptors that a request names come after it. */
 #define STUB_SWAP (VB_STUB_FD + 1)
 
-/* A request that is to run, and then to have its results copied (gives); or one that has run in the broker. */
+/* A request to run and then to copy the results of; or, with gives, one that has already run in the broker. */
 struct vb_job {
     struct hw_list link;
     struct vb_call call;
     struct vb_context *context;
     int device; /* keeps the context alive */
     bool gives;
-    int rc;          /* gives: what the application is told */
-    uint64_t ticket; /* else: of what is reserved */
+    int rc;          /* gives: the application's result */
+    uint64_t ticket; /* otherwise: of the reservation */
     struct vb_layout layout;
-    struct vb_request r; /* the last: only what is used of it is there */
+    struct vb_request r; /* last member: only the used part is allocated */
 };
 
 static struct vb_job *job_new(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
@@ -57,15 +57,15 @@ static void answer_job_error(const struct vb_job *j, int rc)
     vb_notify_answer(j->call.listener, j->call.n.id, 0, -rc);
 }
 
-/* It did not run, or nobody knows: rc is what the application is told; ran: what it made may be there. Results that
- * cannot be copied any more are those of a process that has ended: its context has what was made. */
+/* Drops a job that did not run, or whose result is unknown: rc is the application's result; ran: its objects may exist.
+ * If results can no longer be copied because the process has ended, the context keeps the objects. */
 static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
 {
     if (!j->gives && ran) {
         vb_settle_stub(b, j->context, j->device, &j->r, j->ticket, VB_UNKNOWN);
     } else if (!j->gives) {
         j->context->running--;
-        j->context->doubt = true; /* the size of an MR that was to become another is not believed any more */
+        j->context->doubt = true; /* the size of an MR being changed is no longer trusted */
         vb_settle(j->context->objects, &j->r, j->ticket, rc, false);
     }
     answer_job_error(j, rc);
@@ -86,7 +86,7 @@ static struct vb_worker *by_tid(struct vb_broker *b, pid_t tid)
 static void worker_free(struct vb_broker *b, struct vb_worker *w)
 {
     hw_list_remove(&w->link);
-    if (w->stub.seq == 0) { /* a filter of the application's can do that, again and again */
+    if (w->stub.seq == 0) { /* a filter of the application can cause that repeatedly */
         b->barren[b->n_barren % VB_BARREN_MAX].tid = w->made_for;
         b->barren[b->n_barren++ % VB_BARREN_MAX].since = b->now;
     }
@@ -109,7 +109,8 @@ bool vb_worker_gone(struct vb_broker *b, int pidfd)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) { /* it may have been another's a moment ago */
+        /* the pidfd may have been another worker's until now */
+        if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) {
             w->stub.dead = true;
             worker_free(b, w);
             return true;
@@ -153,18 +154,18 @@ void vb_workers_clear(struct vb_broker *b, bool all)
     }
 }
 
-/* Lays it into the window, and moves its header to where the stub looks for it. Between there and its first attribute
- * come attributes that no kernel has, which it passes over (drivers/infiniband/core/uverbs_ioctl.c, uverbs_set_attr():
- * what is not mandatory and not known). */
+/* Writes the request into the window, and its header to where the stub expects it. Attributes unknown to every kernel
+ * fill the space up to its first attribute; the kernel skips them (drivers/infiniband/core/uverbs_ioctl.c,
+ * uverbs_set_attr(): neither mandatory nor known). */
 static int write_window_request(struct vb_worker *w, struct vb_job *j)
 {
     const uint32_t requests = VB_WINDOW_SPLIT - VB_WINDOW_CODE, at = VB_WINDOW_HEADER - VB_WINDOW_CODE;
-    const struct ib_uverbs_attr unknown = {.attr_id = 0x0fff}; /* the last of the core's, UVERBS_ID_NS_SHIFT */
+    const struct ib_uverbs_attr unknown = {.attr_id = 0x0fff}; /* the last of the core's ids, UVERBS_ID_NS_SHIFT */
     struct vb_header h;
     uint8_t *out = w->stub.mine + VB_WINDOW_CODE;
     size_t inputs = 0;
     for (unsigned i = 0; i < j->r.n; i++)
-        inputs += (j->r.attr[i].len + 7u) & ~7u; /* of outputs too, which are behind the split: as well */
+        inputs += (j->r.attr[i].len + 7u) & ~7u; /* counts outputs too, which are after the split: a safe upper bound */
     int rc = vb_request_build(&j->r, out, VB_WINDOW_SIZE - VB_WINDOW_CODE, w->stub.window + VB_WINDOW_CODE, requests,
                               &j->layout);
     if (rc)
@@ -183,7 +184,7 @@ static int write_window_request(struct vb_worker *w, struct vb_job *j)
 }
 
 /* Puts the descriptors that a request names into the stub's table, and their numbers there into the request. -ENOENT:
- * the stub's call was taken back, and comes again. */
+ * the stub's call was interrupted, and will be repeated. */
 static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
 {
     int rc = 0;
@@ -203,8 +204,8 @@ static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
     return rc;
 }
 
-/* Something without power in the place of each, as the stub's table lives as long as it does. What cannot be done, as
- * its call was taken back, is done when it comes again. */
+/* Replaces each of them by a harmless descriptor, because the stub's table lives as long as the stub. If the stub's
+ * call was interrupted, this is done when it is repeated. */
 static void take_swaps(struct vb_broker *b, struct vb_worker *w)
 {
     while (w->given &&
@@ -242,7 +243,8 @@ static int add_copy(void *arg, uint64_t address, const void *src, size_t n)
     return 0;
 }
 
-/* -ENOENT is no failure: the stub's call was taken back, and comes again, or it has died, and that is seen. */
+/* -ENOENT is no failure: the stub's call was interrupted and will be repeated, or the stub has died, which is
+ * noticed. */
 static int start_worker_job(struct vb_worker *w, struct vb_job *j)
 {
     struct copies copies = {.stub = &w->stub};
@@ -253,22 +255,22 @@ static int start_worker_job(struct vb_worker *w, struct vb_job *j)
     return w->running ? 0 : rc;
 }
 
-/* Its descriptors go into the stub's table, and it into the window. 1: it is dropped; -ENOENT: the stub's call was
- * taken back. */
+/* Puts the request's descriptors into the stub's table and the request into the window. 1: the job was dropped;
+ * -ENOENT: the stub's call was interrupted. */
 static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
 {
     struct vb_swaps swaps;
     int rc = vb_swap_in(b, &j->call, &j->r, &swaps);
-    if (rc) { /* the program has no such descriptor, or has gone: nothing to tell the operator */
+    if (rc) { /* the program lacks the descriptor or has gone: nothing to report to the operator */
         job_drop(b, j, rc, false);
         return 1;
     }
     return give_swaps(w, j, &swaps);
 }
 
-/* What is pinned counts against the limit of whoever asks, and the kernel looks at the capabilities of whoever pins:
- * the stub must not have a right to lock memory that the program has given up. 0: it has not; 1: it has been told to
- * give it up, or will be when its call comes again. */
+/* Pinned memory counts against the limit of the requester, but the kernel checks the capabilities of the process that
+ * pins: the stub must not have a right to lock memory that the program has dropped. 0: it has not; 1: it was told to
+ * drop the right, or will be when its call is repeated. */
 static int check_rights(struct vb_broker *b, struct vb_worker *w, const struct vb_job *j)
 {
     int rc = w->unlimited ? vb_stub_locks(&b->tracer, &w->stub, (pid_t)j->call.n.pid) : 0;
@@ -310,7 +312,7 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
         take_swaps(b, w);
 }
 
-/* What it ran has ended, with that result by the word of registers; known false: by nobody's. */
+/* The job has run; registers report result; known false: no result is known. */
 static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int64_t result, bool known)
 {
     take_swaps(b, w);
@@ -327,8 +329,8 @@ static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
         vb_finish(b, &j->call, j->context, j->device, &j->r, rc);
         job_free(b, j);
     }
-    /* It stays in the stub's table for a moment, since to take it out means to wait for the stub, twice a switch of
-     * address spaces. The one that was there before was replaced. */
+    /* The device stays in the stub's table for a while: to remove it the broker must wait for the stub, twice a context
+     * switch. The device that was there before was replaced. */
     hw_close(&w->device);
     w->device = device;
     w->used = b->now;
@@ -336,13 +338,13 @@ static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
         vb_stub_clear(&w->stub, w->listener);
 }
 
-/* Its results are copied, or one could not be. */
+/* The results are copied, or a copy failed. */
 static void job_given(struct vb_broker *b, struct vb_job *j, bool copied)
 {
     if (copied) {
         if (vb_notify_answer(j->call.listener, j->call.n.id, j->rc, 0) == -ENOENT)
             vb_keep(b, &j->call, j->context, &j->r, j->rc);
-    } else { /* as the kernel, which would have taken it back */
+    } else { /* like the kernel, which would have undone it */
         vb_undo(b, j->context, j->device, &j->r);
         answer_job_error(j, -EFAULT);
     }
@@ -361,7 +363,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     }
     struct vb_job *j = w->running;
     int rc = vb_stub_park(&w->stub, &call->n, &result);
-    if (rc == -ESRCH) { /* a thread of the application's, that has got the number of a stub which has ended */
+    if (rc == -ESRCH) { /* a thread of the application has got the number of an ended stub */
         worker_free(b, w);
         return false;
     }
@@ -370,7 +372,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
         return true;
     }
     w->looked = b->now;
-    w->dropping &= rc != 0; /* else it was not told */
+    w->dropping &= rc != 0; /* otherwise it was not told */
     if (j && rc == 0) {
         rc = start_worker_job(w, j);
         if (rc)
@@ -386,7 +388,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     return true;
 }
 
-/* 0: a stub is on its way, and the thread makes its call anew; else it has been told. */
+/* Returns 0: a stub is being injected, and the thread repeats its call; else the thread has got the error. */
 static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_worker *w = calloc(1, sizeof *w);
@@ -407,7 +409,7 @@ static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
     struct epoll_event e = {.events = EPOLLIN, .data.fd = vb_stub_watch(&w->stub)};
-    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* its end is seen by the next sweep */
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep notices its end */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: watching a stub: %s", b->container->id, strerror(errno));
     return 0;
 }
@@ -419,7 +421,7 @@ static struct vb_worker *worker_of(struct vb_broker *b, pid_t tid)
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
         if (vb_stub_serves(&w->stub, tid)) {
             hw_list_remove(&w->link);
-            hw_list_append(b->workers.next, &w->link); /* the first to be asked next time */
+            hw_list_append(b->workers.next, &w->link); /* asked first next time */
             return w;
         }
     }
@@ -434,7 +436,7 @@ static bool is_barren(const struct vb_broker *b, pid_t tid)
     return false;
 }
 
-/* *told: the thread knows of it, or makes its call anew. */
+/* *told: the thread has got the error, or repeats its call. */
 static int provide_worker(struct vb_broker *b, const struct vb_call *call, struct vb_worker **out, bool *told)
 {
     *out = worker_of(b, (pid_t)call->n.pid);
@@ -471,7 +473,7 @@ void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_ca
         vb_notify_answer(call->listener, call->n.id, 0, ENOMEM);
         return;
     }
-    /* Destroyed before this runs, an MR gives nothing back: what has its number by then may become as large again. */
+    /* An MR destroyed before this runs releases nothing: by then another MR may have its number and a large size. */
     struct vb_mr_ask m;
     vb_mr_ask(r, &m);
     if (m.kind == VB_MR_AGAIN)
@@ -486,13 +488,14 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
              int rc)
 {
     struct vb_worker *w = worker_of(b, (pid_t)call->n.pid);
-    /* Behind that: its number may have become another's, into whose memory the results would go. */
+    /* Check after the fetch: the number may belong to another process by now, into whose memory the results would go.
+     * */
     if (!vb_notify_valid(call->listener, call->n.id)) {
         vb_keep(b, call, c, r, rc);
         return;
     }
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
-    if (!j) { /* no memory, or its process is ending: it had one a moment ago */
+    if (!j) { /* no memory, or the process is ending: it had a stub a moment ago */
         vb_undo(b, c, fd, r);
         vb_notify_answer(call->listener, call->n.id, 0, w ? ENOMEM : EIO);
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request asks for: its inputs, what it wants of registered memory, and of queues by the driver's part. */
+/* What a request asks for: its inputs, its demand for registered memory, and for queues by the driver's part. */
 #include "verbs/policy/policy_int.h"
 #include "verbs/schema/newer.h"
 
@@ -19,7 +19,7 @@ bool vb_attr_bytes(const struct vb_request *r, uint16_t id, void *dst, size_t n)
     memset(dst, 0, n);
     if (!a)
         return false;
-    /* up to 8 bytes lie in data itself (uverbs_attr_ptr_is_inline()); handles have no length */
+    /* up to 8 bytes are in data itself (uverbs_attr_ptr_is_inline()); handles have no length */
     if (a->len > 0)
         memcpy(dst, r->copy + a->at, HW_MIN((size_t)a->len, n));
     else
@@ -34,8 +34,8 @@ uint64_t vb_attr_u64(const struct vb_request *r, uint16_t id)
     return v;
 }
 
-/* What is pinned: whole pages. No more than an address space has (57 bits), which is what "all of it" on demand means.
- */
+/* Returns the pinned bytes: whole pages, at most the address space (57 bits), which is what "everything" on demand
+ * means. */
 uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
 {
     const uint64_t page = 4096, most = 1ull << 56;
@@ -44,7 +44,7 @@ uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
     return ((start & (page - 1)) + length + page - 1) & ~(page - 1);
 }
 
-/* REG_MR, by INVOKE_WRITE or as a method (Linux 6.17). */
+/* Handles REG_MR, as INVOKE_WRITE or as a method (Linux 6.17). */
 bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova)
 {
     struct ib_uverbs_reg_mr in;
@@ -57,7 +57,7 @@ bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova)
     const struct vb_attr *l = vb_request_attr(r, REG_MR_LENGTH), *v = vb_request_attr(r, REG_MR_IOVA);
     if (r->core_in || !l || !v)
         return false;
-    *length = l->raw.data; /* 8 bytes lie there */
+    *length = l->raw.data; /* these 8 bytes are in data itself */
     *iova = v->raw.data;
     return true;
 }
@@ -92,13 +92,13 @@ static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
                                    vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_LENGTH));
         m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS);
     } else if (c->method == METHOD_REG_MR) {
-        /* of memory at an address, or of a dma-buf from an offset on */
+        /* from memory at an address, or a dma-buf from an offset on */
         m->kind = VB_MR_NEW;
         m->bytes = vb_pinned_bytes(vb_attr_u64(r, REG_MR_ADDR) + vb_attr_u64(r, REG_MR_FD_OFFSET),
                                    vb_attr_u64(r, REG_MR_LENGTH));
         m->access = vb_attr_u64(r, REG_MR_ACCESS_FLAGS);
     } else if (c->method == UVERBS_METHOD_DM_MR_REG) {
-        /* of the device's own memory: nothing is pinned */
+        /* the device's own memory: pins nothing */
         m->kind = VB_MR_NEW;
         m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS);
     }
@@ -112,13 +112,14 @@ void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
                              IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND);
 }
 
-/* A power of two of requests; one has at most 2 KiB (log_rq_stride of a QP's context), and a larger one is several. */
+/* Returns a power of two of requests; a request has at most 2 KiB (log_rq_stride of a QP's context), and a larger one
+ * counts as several. */
 static uint64_t mlx5_recv(uint32_t count, uint32_t shift)
 {
     return (shift > 11 ? (uint64_t)count << HW_MIN(shift - 11, 31u) : count) / 2;
 }
 
-/* The pieces of memory that a request to receive may have, by the core's part. */
+/* Returns how many pieces of memory a receive request may have, by the core's part. */
 static uint32_t recv_sge(const struct vb_request *r)
 {
     const struct vb_command *c = r->command;
@@ -150,20 +151,20 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
     uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
     memset(q, 0, sizeof(*q));
     if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
-        /* set_user_buf_size(), set_rq_size() in mlx5/qp.c: it sends in blocks, of which a request takes up to 16 */
+        /* set_user_buf_size(), set_rq_size() in mlx5/qp.c: sends use blocks, up to 16 for each request */
         struct mlx5_ib_create_qp in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_wqe_count / 32;
         q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
     } else if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_WQ) {
-        /* set_user_rq_size() there; the core's max_wr is compared with what the device can, and that is all */
+        /* set_user_rq_size() there; the core's max_wr is only compared with the device's limit */
         struct mlx5_ib_create_wq in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
     } else if (driver == RDMA_DRIVER_EFA && r->command->makes == VB_QP) {
-        /* efa_create_qp() in efa/efa_verbs.c: so much is allocated to receive, in pages, and asked of the device to
-         * send. A request to send has 64 bytes, or 128; one to receive 16 for each piece, of which the kernel allows as
-         * many as the device takes. A power of two of each. */
+        /* efa_create_qp() in efa/efa_verbs.c: this many bytes are allocated for receiving, in pages, and requested from
+         * the device for sending. A send request has 64 or 128 bytes; a receive request 16 for each piece, of which the
+         * kernel allows as many as the device supports. Each is a power of two. */
         struct efa_ibv_create_qp in = {0};
         uint64_t pieces = recv_sge(r);
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * May it? One rule for each command that the schema has, by what the kernel makes of it: drivers/infiniband/core/
- * uverbs_cmd.c and uverbs_std_types_*.c of Linux 6.12. A command without a row here is refused; and what
- * the schema refuses has none.
+ * Judges requests: one rule for each command in the schema, by what the kernel does with it: drivers/infiniband/core/
+ * uverbs_cmd.c and uverbs_std_types_*.c of Linux 6.12. A command without a row here is refused; commands that the
+ * schema refuses have none.
  *
- * The kernel's own checks by capability (raw packet QPs, source QPNs, flows, controlled Q_Keys) see the broker's
- * capabilities and not the application's, so that all of them are made here again.
+ * The kernel's own capability checks (raw packet QPs, source QPNs, flows, controlled Q_Keys) see the broker's
+ * capabilities and not the application's, so all of them are repeated here.
  */
 #include "base/size.h"
 #include "verbs/policy/policy_int.h"
@@ -40,7 +40,7 @@ struct judge {
     struct vb_verdict *v;
 };
 
-/* The first refusal counts. Returns false, so that rules end with it. */
+/* Records the first refusal. Returns false, so that a rule can end with it. */
 static bool HW_PRINTF(4, 5) no(struct judge *j, int rc, const char *rule, const char *fmt, ...)
 {
     va_list ap;
@@ -61,7 +61,7 @@ static bool has_permission(struct judge *j, unsigned bit, const char *name, cons
 
 /* ---------------------------------------------------------------- amounts */
 
-/* Has it room for `more` of what there are `have` of? */
+/* Returns true if `more` fits besides the `have` existing ones. */
 static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uint64_t more, uint64_t max, bool size)
 {
     char rule[64], a[32], b[32];
@@ -88,7 +88,7 @@ static bool judge_object_count(struct judge *j)
 {
     enum vb_type t = j->r->command->makes;
     const char *key = t < VB_TYPES ? vb_limit_key(t) : NULL;
-    /* opens are judged and counted by themselves */
+    /* opens are judged and counted separately */
     return !key || t == VB_CONTEXT || is_within_limit(j, key, j->u->n[t], 1, j->rules->max[t], false);
 }
 
@@ -107,7 +107,7 @@ static bool is_pkey_allowed(const struct vb_rules *rules, uint16_t pkey)
     return in;
 }
 
-/* Port 0: the request does not say for which one; then it must be allowed on all of them. */
+/* Port 0: the request does not name a port; the P_Key must then be allowed on all ports. */
 static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
 {
     const struct vb_rules *rules = j->rules;
@@ -125,7 +125,7 @@ static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
     return known ? true : no(j, -EPERM, "pkeys", "it is not known what P_Key is at index %u of port %u", index, p);
 }
 
-/* As rdma_is_multicast_addr() has it (ib_addr.h): of IPv6, or of IPv4 in a mapped address. */
+/* Like rdma_is_multicast_addr() (ib_addr.h): IPv6, or a mapped IPv4 address. */
 static bool is_multicast(const uint8_t *gid)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -152,8 +152,8 @@ static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_i
 {
     if (!judge_port(j, p))
         return false;
-    /* On InfiniBand packets go by LID, whatever GID is with it; without a GRH there is none. On Ethernet there are no
-     * LIDs, and the kernel wants a GRH. */
+    /* On InfiniBand the LID decides where packets go, whatever the GID; without a GRH there is no GID. Ethernet has no
+     * LIDs, and the kernel requires a GRH. */
     if ((!global || dlid) && !j->rules->any_destination && !(j->rules->allow & VB_ALLOW_LID))
         return no(j, -EPERM, "destinations", "by LID %u it goes anywhere, and allow has no lid", dlid);
     if (!global)
@@ -174,7 +174,7 @@ static bool judge_context(struct judge *j)
         return true;
     if (r->uhw_in && r->uhw_in_len > at)
         memcpy(&flags, (const uint8_t *)r->uhw_in + at, HW_MIN(sizeof(flags), r->uhw_in_len - at));
-    /* libmlx5 asks again without it */
+    /* libmlx5 then retries without the flag */
     return flags & MLX5_IB_ALLOC_UCTX_DEVX
                ? has_permission(j, VB_ALLOW_DEVX, "devx", "a context that may send the device's own commands")
                : true;
@@ -187,8 +187,9 @@ static bool judge_mr(struct judge *j)
     if ((m.kind == VB_MR_NEW || m.change_access) && (m.access & IB_UVERBS_ACCESS_ON_DEMAND) &&
         !has_permission(j, VB_ALLOW_ODP, "odp", "memory that is registered without being pinned"))
         return false;
-    /* Kernels from 6.2 until 6.12.94, 6.18.36 and 7.0.13 did not look at how it is pinned (CVE-2026-52908): the device
-     * would write to what the program must not, its stub's window too. Those since then say -EACCES, as here. */
+    /* Kernels from 6.2 until 6.12.94, 6.18.36 and 7.0.13 did not check how the memory is pinned (CVE-2026-52908): the
+     * device could write to memory that the program must not write, its stub's window included. Later kernels return
+     * -EACCES, like this. */
     if (m.change_access && !m.resize && m.writes && vb_objects_read_only(j->o))
         return no(j, -EACCES, "REREG_MR", "write access, where memory has been registered to be read only");
     uint64_t old = m.kind == VB_MR_AGAIN ? vb_objects_mr_bytes(j->o, m.number) : 0;
@@ -248,9 +249,9 @@ static bool qp_type(struct judge *j, uint64_t type)
         return false;
     if (!(j->rules->qp_types >> bit & 1))
         return no(j, -EPERM, "qp_types", "%s QPs are not allowed", name);
-    /* The work requests of these say from and to where each message goes, in memory that the application writes and the
-     * device reads: rxe's old ABI has all of both addresses in it (rxe_get_av()), mlx5's UD and DC the GID index and
-     * the destination. */
+    /* Work requests of these QPs name source and destination of each message, in memory that the application writes and
+     * the device reads: rxe's old ABI has both addresses in it (rxe_get_av()), mlx5's UD and DC the GID index and the
+     * destination. */
     if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !(j->rules->allow & VB_ALLOW_UD_ANYWHERE)) {
         if (!j->rules->any_destination)
             return no(j, -EPERM, "destinations", "a %s QP sends anywhere, and allow has no ud-anywhere", name);
@@ -278,7 +279,7 @@ static bool qp_size(struct judge *j, uint64_t send, uint64_t recv)
            at_most(j, "qp_wr", recv, j->rules->qp_wr, "receive requests");
 }
 
-/* By what the driver takes, too. */
+/* Also checks the size that the driver takes. */
 static bool driver_size(struct judge *j)
 {
     struct vb_queue_ask q;
@@ -295,7 +296,7 @@ static bool create_qp(struct judge *j)
         struct ib_uverbs_qp_cap cap;
         vb_attr_bytes(r, UVERBS_ATTR_CREATE_QP_CAP, &cap, sizeof(cap));
         uint64_t flags = vb_attr_u64(r, UVERBS_ATTR_CREATE_QP_FLAGS);
-        /* here the kernel itself asks for no capability */
+        /* the kernel checks no capability here */
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_SOURCE_QPN))
             flags |= CREATE_SOURCE_QPN;
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE) &&
@@ -317,8 +318,8 @@ static bool create_qp(struct judge *j)
     return qp_type(j, in.qp_type) && qp_size(j, in.max_send_wr, in.max_recv_wr);
 }
 
-/* MODIFY_QP and MODIFY_QP_EX, which begins with the same struct; what counts is what attr_mask names (modify_qp()). In
- * which state the QP is, and whether the mask is one for it, the kernel sees. */
+/* Judges MODIFY_QP and MODIFY_QP_EX, which begins with the same struct; only fields that attr_mask names count
+ * (modify_qp()). The kernel checks the QP's state and whether the mask is valid for it. */
 static bool modify_qp(struct judge *j)
 {
     struct ib_uverbs_modify_qp in;
@@ -331,8 +332,8 @@ static bool modify_qp(struct judge *j)
         return false;
     if ((in.attr_mask & QP_PKEY_INDEX) && !judge_pkey(j, p, in.pkey_index))
         return false;
-    /* An index is another P_Key on another port: it must be said again. To RTR the port stays; else an AV brings its
-     * own, as modify_qp() has it. */
+    /* The same index is another P_Key on another port: it must be given again. At RTR the port stays; otherwise an AV
+     * brings its own, as in modify_qp(). */
     bool rtr = (in.attr_mask & QP_STATE) && in.qp_state == STATE_RTR;
     if (!j->rules->any_pkey && !(in.attr_mask & QP_PKEY_INDEX) &&
         ((in.attr_mask & QP_PORT) || ((in.attr_mask & QP_AV) && !rtr)))
@@ -390,7 +391,7 @@ static bool modify_srq(struct judge *j)
     return in.attr_mask & SRQ_MAX_WR ? srq_size(j, in.max_wr) : true;
 }
 
-/* A domain that a file names is shared with whoever has that file open, another container too. */
+/* A domain named by a file is shared with every process that has the file open, in other containers too. */
 static bool open_xrcd(struct judge *j)
 {
     struct ib_uverbs_open_xrcd in;
@@ -439,7 +440,7 @@ static bool rwq_table(struct judge *j)
     return has_permission(j, VB_ALLOW_RAW, "raw", "a receive table, which is of use to raw packets only");
 }
 
-/* As if there were none: what the kernel says of an empty entry (rdma_get_gid_attr()). */
+/* Answers as for an empty entry (rdma_get_gid_attr()). */
 static bool gid_entry(struct judge *j)
 {
     return vb_gid_shows(j->rules, vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_ENTRY_PORT),
@@ -448,7 +449,7 @@ static bool gid_entry(struct judge *j)
                : no(j, -ENODATA, "", "a GID that does not show");
 }
 
-/* Entries that are cut short do not say whose they are. */
+/* Truncated entries do not tell whose they are. */
 static bool gid_table(struct judge *j)
 {
     return vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE) < sizeof(struct ib_uverbs_gid_entry)
@@ -464,7 +465,7 @@ static bool gid_table(struct judge *j)
 static const struct row {
     uint16_t object, method;
     uint32_t command;
-    bool (*rule)(struct judge *j); /* NULL: nothing but the count of what it makes */
+    bool (*rule)(struct judge *j); /* NULL: only the count of made objects is checked */
 } rows[] = {
     {W(IB_USER_VERBS_CMD_GET_CONTEXT), judge_context},
     {W(IB_USER_VERBS_CMD_QUERY_DEVICE), NULL},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an open file has. Of each type there is a count: a command that made one and one that ended one, by the kernel's
- * word, whatever number the application saw. Only MRs are of different sizes, and so are kept by number; a number that
- * came where the application can write is not believed, and its bytes stay until the kernel says what there is. Nothing
- * is ever counted too low.
+ * The objects of an open file. Each type has a count: objects made minus objects ended, by the kernel's results,
+ * whatever number the application saw. Only MRs have sizes, and so are kept by number; a number that arrived where the
+ * application can write is not trusted, and its bytes stay counted until the kernel lists the MRs. Nothing is ever
+ * counted too low.
  */
 #include "verbs/policy/policy_int.h"
 
@@ -12,16 +12,16 @@
 
 struct mr {
     uint32_t number;
-    bool true_number; /* false: the application's word */
+    bool true_number; /* false: reported by the application */
     uint64_t bytes;
 };
 
 struct vb_objects {
     struct vb_usage *of;
     uint64_t n[VB_TYPES];
-    uint64_t bytes; /* of all MRs, those of no known number too */
+    uint64_t bytes; /* of all MRs, including those without a known number */
     void *mrs;      /* struct mr, a tree (tsearch) */
-    bool read_only; /* an MR is, or was to be, pinned to be read only; not by number, since numbers can be forged */
+    bool read_only; /* an MR is, or was to be, pinned read-only; not by number, because numbers can be forged */
 };
 
 struct vb_objects *vb_objects_new(struct vb_usage *of)
@@ -96,7 +96,7 @@ static void take_bytes(struct vb_objects *o, uint64_t n)
     o->of->mr_bytes -= n;
 }
 
-/* The ticket is the number of bytes taken up. */
+/* The ticket is the number of reserved bytes. */
 int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket)
 {
     struct vb_mr_ask m;
@@ -125,7 +125,7 @@ static void one_less(struct vb_objects *o, enum vb_type t)
     }
 }
 
-/* No memory, or a number that a living MR has: its bytes are counted until the file's end, and that is all. */
+/* Records an MR. Without memory, or if a live MR has that number, its bytes stay counted until the file is closed. */
 static void note_mr(struct vb_objects *o, uint32_t number, uint64_t bytes, bool trusted)
 {
     struct mr *m = find_mr(o, number);
@@ -165,7 +165,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
     struct vb_mr_ask m;
     uint32_t number;
     vb_mr_ask(r, &m);
-    if (rc == VB_UNKNOWN) /* what was taken up stays; nothing is known to have become less, or to have a number */
+    if (rc == VB_UNKNOWN) /* the reservation stays; nothing is known to have shrunk, or to have a number */
         return;
     if (rc < 0) {
         take_bytes(o, ticket);
@@ -177,7 +177,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
         if (vb_request_number(r, &c->made, &number) == 0)
             note_mr(o, number, m.bytes, trusted);
     } else if (m.kind == VB_MR_AGAIN && m.resize) {
-        /* its size may have become another one since it was reserved for */
+        /* its size may have changed since the reservation */
         struct mr *old = find_mr(o, m.number);
         take_bytes(o, ticket);
         add_bytes(o, m.bytes);

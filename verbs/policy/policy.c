@@ -51,7 +51,7 @@ static int add_section(struct vb_policy *p, const char *name, size_t len)
     return rc;
 }
 
-/* What inih does not see, or sees otherwise: long lines and names, sections without a key. */
+/* Checks what inih ignores or misreads: long lines and names, sections without keys. */
 static int scan_line(struct vb_policy *p, const char *line, size_t n)
 {
     if (n > VB_LINE_BYTES)
@@ -92,7 +92,7 @@ static int set_section_key(struct vb_policy *p, const char *section, const char 
     return rc ? hw_wrap(rc, "%s", name) : 0;
 }
 
-/* inih's: 0 is an error; the first one's line is what ini_parse_string() returns. */
+/* inih's callback: 0 is an error, and ini_parse_string() returns the line of the first error. */
 static int on_verbs_policy_key(void *arg, const char *section, const char *name, const char *value)
 {
     struct reader *x = arg;

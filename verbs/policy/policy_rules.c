@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds for one container and one device: sections laid together, from the general one to the particular; then
- * annotations, which take away. */
+/* Combines the rules for one container and one device: sections from general to specific; then annotations, which only
+ * restrict. */
 #include "verbs/policy/policy_int.h"
 
 #include <fnmatch.h>
@@ -14,7 +14,7 @@ static bool names_device(const struct vb_values *v, const char *device)
     return false;
 }
 
-/* What v gives takes the place of what is in r. */
+/* Replaces values in r by those that v sets. */
 static void replace_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     for (size_t i = 0; i < VB_KEYS; i++) {
@@ -69,13 +69,13 @@ static void narrow_pkeys(struct vb_rules *r, const struct vb_rules *by)
     r->any_pkey = false;
 }
 
-/* Is all of b in a? */
+/* Returns true if a contains all of b. */
 static bool contains_prefix(const struct vb_prefix *a, const struct vb_prefix *b)
 {
     return a->bits <= b->bits && vb_within(a, b->gid);
 }
 
-/* Of two prefixes one holds the other, or they have nothing in common. */
+/* Two prefixes either nest or are disjoint. */
 static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
 {
     if (by->any_destination)
@@ -99,7 +99,7 @@ static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
     return 0;
 }
 
-/* What v gives is what is left of r, at most. */
+/* Restricts r to what v sets. */
 static int narrow_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     int rc = 0;
@@ -182,7 +182,7 @@ int vb_policy_rules(const struct vb_policy *p, const char *container, const stru
         }
     for (unsigned i = 0; i < n && rc == 0; i++)
         rc = apply_annotation(out, &a[i], device);
-    /* one place says it: allow */
+    /* `allow` alone decides these */
     if (out->allow & VB_ALLOW_RAW)
         out->qp_types |= 1u << IB_UVERBS_QPT_RAW_PACKET;
     if (out->allow & VB_ALLOW_XRC)

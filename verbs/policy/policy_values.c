@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of the policy, and what may be said of each. */
+/* The keys of the policy and their values. */
 #include "base/size.h"
 #include "verbs/policy/policy_int.h"
 
@@ -47,7 +47,7 @@ static const struct name allow_names[] = {
     {"xrc", VB_ALLOW_XRC},       {"lid", VB_ALLOW_LID},   {"ud-anywhere", VB_ALLOW_UD_ANYWHERE},
 };
 
-/* enum ib_uverbs_qp_type; raw packet and XRC QPs come with what `allow` says */
+/* enum ib_uverbs_qp_type; `allow` adds raw packet and XRC QPs */
 static const struct name type_names[] = {
     {"rc", 1u << IB_UVERBS_QPT_RC},
     {"uc", 1u << IB_UVERBS_QPT_UC},
@@ -63,7 +63,7 @@ const char *vb_limit_key(enum vb_type t)
     return NULL;
 }
 
-/* What holds where no section says anything: no device, and of the rest what programs that move data need. */
+/* Sets the values without any section: no device, otherwise what programs that move data need. */
 void vb_defaults(struct vb_rules *r)
 {
     static const struct {
@@ -89,7 +89,7 @@ void vb_defaults(struct vb_rules *r)
 
 /* ------------------------------------------------------------------ values */
 
-/* "4" or "4-7": from and to within [min, max] */
+/* Parses "4" or "4-7", both ends within [min, max]. */
 static int parse_number_range(const char *word, uint64_t min, uint64_t max, uint64_t *from, uint64_t *to)
 {
     char text[VB_LINE_BYTES + 1];
@@ -155,7 +155,7 @@ static int one_of(const struct name *names, size_t n, const char *word, unsigned
     return hw_fail(-EINVAL, "'%.80s' is not known", word);
 }
 
-/* "10.0.0.0/8", "fe80::/10", one address, "any" */
+/* Parses "10.0.0.0/8", "fe80::/10", one address, or "any". */
 static int one_destination(struct vb_rules *r, const char *word)
 {
     if (strcmp(word, "any") == 0) {
@@ -224,7 +224,7 @@ static int one_word(struct vb_values *v, enum vb_key_kind kind, const char *word
     }
 }
 
-/* v's own is empty before, so that words only add. */
+/* The lists of v are empty at first, so words only add. */
 int vb_take(struct vb_values *v, const struct vb_key *k, const char *value)
 {
     unsigned bit = 1u << (k - vb_keys);
@@ -238,7 +238,7 @@ int vb_take(struct vb_values *v, const struct vb_key *k, const char *value)
             return 0;
         return k->kind == VB_SIZE ? hw_parse_size(value, n) : hw_parse_u64(value, 0, UINT32_MAX, n);
     }
-    /* A list may go on in a line of its own: with its key again, or indented, which inih gives as the same. */
+    /* A list may continue on another line: with its key repeated, or indented; inih reports both the same way. */
     char text[VB_LINE_BYTES + 1], *save = NULL;
     if (strlen(value) > VB_LINE_BYTES)
         return hw_fail(-EINVAL, "longer than %d bytes", VB_LINE_BYTES);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request is copied and judged. The rules are those of drivers/infiniband/core/uverbs_ioctl.c: ib_uverbs_ioctl() for
- * the header, uverbs_set_attr() and uverbs_process_attr() for attributes, and of uverbs_cmd.c for core parts. */
+/* Copies and checks a request. The rules are those of drivers/infiniband/core/uverbs_ioctl.c: ib_uverbs_ioctl() for the
+ * header, uverbs_set_attr() and uverbs_process_attr() for attributes, and of uverbs_cmd.c for core parts. */
 #include "verbs/schema/request.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
 
-#define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* an input of so much lies in `data` itself */
+#define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* inputs up to this size are in `data` itself */
 #define KERNEL_MAX 4096                                       /* of hdr.length: PAGE_SIZE */
 
-/* So many bytes of r->copy, which are 0; *at is where. */
+/* Reserves n zero bytes of r->copy; *at receives their position. */
 static int reserve_copy_space(struct vb_request *r, uint32_t n, uint32_t *at)
 {
     uint32_t aligned = (n + 7u) & ~7u;
@@ -44,7 +44,7 @@ static int read_header(struct vb_request *r, vb_read_fn read, void *arg)
     return 0;
 }
 
-/* The command under INVOKE_WRITE, as WRITE_CMD says it; the rules of attributes see to it that there is one. */
+/* Reads the command of INVOKE_WRITE from WRITE_CMD; the attribute rules ensure that there is one. */
 static int write_command(const struct vb_request *r, uint32_t *command)
 {
     for (unsigned i = 0; i < r->n; i++)
@@ -89,7 +89,7 @@ static const struct vb_attr_rule *rules_of(const struct vb_request *r)
     return r->command->attrs ? r->command->attrs : vb_write_attrs;
 }
 
-/* One attribute by its rule, and what of it is known without reading. */
+/* Checks an attribute against its rule, without reading memory. */
 static int check_attr(struct vb_request *r, const struct vb_attr *a)
 {
     const struct ib_uverbs_attr *raw = &a->raw;
@@ -122,7 +122,7 @@ static int check_attr(struct vb_request *r, const struct vb_attr *a)
 static int check_attrs(struct vb_request *r)
 {
     const struct vb_attr_rule *rules = rules_of(r), *rule;
-    uint64_t seen = 0; /* by index of rule */
+    uint64_t seen = 0; /* by index of the rule */
     int rc;
 
     for (unsigned i = 0; i < r->n; i++) {
@@ -149,7 +149,7 @@ static int check_attrs(struct vb_request *r)
     return 0;
 }
 
-/* The bytes of an input come to copy[*at], filled up with zeros to `known`; those beyond must be 0 and are cut off. */
+/* Copies an input to copy[*at], padded with zeros to `known`; bytes beyond that must be 0 and are dropped. */
 static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, vb_read_fn read, void *arg, uint32_t *at)
 {
     uint32_t n = a->raw.len, keep = HW_MIN(n, known);
@@ -165,7 +165,7 @@ static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, v
         if (r->copy[*at + i])
             return hw_fail(-EOPNOTSUPP, "%s: %s has %u bytes, of which only %u are known, and the rest is not 0",
                            r->command->name, a->rule->name, n, keep);
-    if (keep <= INLINE) { /* the kernel tells by the length: also what was longer */
+    if (keep <= INLINE) { /* the kernel decides by the length, also for what was longer */
         a->raw.len = (uint16_t)keep;
         a->raw.data = 0;
         memcpy(&a->raw.data, r->copy + *at, keep);
@@ -184,7 +184,7 @@ static int reserve_attr_output(struct vb_request *r, struct vb_attr *a, uint32_t
     return reserve_copy_space(r, a->len, &a->at);
 }
 
-/* The parts of INVOKE_WRITE, whose lengths the command says. */
+/* Checks the lengths of INVOKE_WRITE's parts, which the command defines. */
 static int check_core(const struct vb_request *r)
 {
     const struct vb_command *c = r->command;

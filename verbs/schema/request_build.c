@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request is made anew, and its results are taken back to the application. */
+/* Rebuilds a request, and collects its results for the application. */
 #include "verbs/schema/request.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -20,11 +20,11 @@ static bool is_write(const struct vb_request *r)
     return !r->command->attrs;
 }
 
-/* The order of attributes: inputs, then outputs, of which the one that is not mandatory comes first (CORE_OUT where
- * there is UHW_OUT too). order[] has indexes of r->attr; PADDING is a UHW_IN of no length. */
+/* The order of attributes: inputs, then outputs, the non-mandatory output first (CORE_OUT if there is UHW_OUT too).
+ * order[] has indices of r->attr; PADDING is an empty UHW_IN. */
 #define PADDING VB_ATTRS_MAX
 struct order {
-    unsigned n, inputs; /* of all; of these come first */
+    unsigned n, inputs; /* number of all, and of the inputs, which are first */
     uint8_t at[VB_ATTRS_MAX + 1];
 };
 
@@ -44,7 +44,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
             continue;
         }
         out[outputs++] = (uint8_t)i;
-        /* The first of all is the optional one; of INVOKE_WRITE's two it is CORE_OUT. */
+        /* The optional output must be first; of INVOKE_WRITE's two that is CORE_OUT. */
         if (!a->rule->mandatory && (optional == 0 || (is_write(r) && a->raw.attr_id == UVERBS_ATTR_CORE_OUT))) {
             out[outputs - 1] = out[0];
             out[0] = (uint8_t)i;
@@ -52,7 +52,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
         optional += !a->rule->mandatory;
     }
     if (split && optional > 1) {
-        /* CORE_OUT and UHW_OUT: all three others must be there. WRITE_CMD and CORE_IN are, as the schema has it. */
+        /* With CORE_OUT and UHW_OUT all three others must be there. The schema requires WRITE_CMD and CORE_IN. */
         if (!is_write(r))
             return hw_fail(-EOPNOTSUPP, "%s: two outputs that are not mandatory, in the application's memory",
                            r->command->name);
@@ -65,7 +65,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
     return 0;
 }
 
-/* Room for n bytes from *from on, at most to end. */
+/* Reserves n bytes from *from on, at most to end. */
 static int reserve_layout_space(uint32_t *from, uint32_t n, size_t end, uint32_t *at)
 {
     uint32_t start = (*from + 7u) & ~7u;
@@ -93,7 +93,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
     if ((rc = put_in_order(r, split > 0, &o)) < 0)
         return rc;
     if (split > 0) {
-        /* The first output's id and len end at split; where there is none, the inputs end at the same place. */
+        /* The first output's id and len end at split; without outputs, the inputs end there. */
         uint32_t fixed = HDR + o.inputs * ATTR + IDS;
 
         if (fixed > split)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request as a line of a log: its name, and of a few commands what an operator wants to know. */
+/* Formats a request as one line for logs: its name, and for a few commands the fields that interest an operator. */
 #include "verbs/schema/request.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -10,7 +10,7 @@
 struct field {
     const char *name;
     bool hex;
-    uint8_t place; /* VB_CORE_IN, or VB_ATTR: an input that lies in `data` */
+    uint8_t place; /* VB_CORE_IN, or VB_ATTR: an input within `data` */
     uint8_t size;
     uint16_t at; /* offset, or the attribute's id */
 };
@@ -54,7 +54,7 @@ static const struct {
 
 static bool read_request_field(const struct vb_request *r, const struct field *f, uint64_t *v)
 {
-    *v = 0; /* little-endian, as the rest: the stub is for x86-64 */
+    *v = 0; /* little-endian like the rest: the stub is for x86-64 */
     if (f->place == VB_CORE_IN) {
         if (!r->core_in || f->at + f->size > r->core_in_len)
             return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking things up in the schema's tables. */
+/* Lookups in the schema's tables. */
 #include "verbs/schema/schema_int.h"
 
 static const struct vb_commands *const tables[] = {&vb_write_commands, &vb_method_commands};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What drivers add, by their <rdma/NAME-abi.h> and by what their kernel parts read of it. A length here may be that of
- * a newer kernel than these headers are (Linux 7.3's are named): a kernel that knows less takes zeros behind, or writes
+ * The drivers' parts, from their <rdma/NAME-abi.h> and from what their kernel code reads. A length here may be from a
+ * newer kernel than these headers (values of Linux 7.3 are marked): an older kernel accepts trailing zeros, or writes
  * less.
  *
- * Only mlx5 takes queues from the program's own memory, and pins them. efa, rxe and siw have theirs from the kernel, by
- * mmap(). irdma's addresses of queues are looked up among MRs that the program registered before, of a kind of their
- * own (reg_type of irdma_mem_reg_req; drivers/infiniband/hw/irdma/verbs.c, irdma_get_pbl): nothing is pinned by them.
+ * Only mlx5 uses queues in the program's own memory, and pins them. efa, rxe and siw map queues of the kernel with
+ * mmap(). irdma looks its queues' addresses up among MRs of a special kind that the program registered before (reg_type
+ * of irdma_mem_reg_req; drivers/infiniband/hw/irdma/verbs.c, irdma_get_pbl): that pins nothing.
  */
 #include "verbs/schema/schema_int.h"
 
@@ -28,9 +28,9 @@
     {                                                           \
         .at = offsetof(struct s, m), .driver = true, .name = #m \
     }
-/* A method whose answers would have to be written where the program can write too, and whose descriptors (of completion
- * channel and asynchronous events) the stub does not have. Libraries ask by INVOKE_WRITE when a kernel has no such
- * method (rdma-core, libibverbs/cmd_fallback.c). */
+/* A method whose results would have to be written where the program can write too, and whose descriptors (of completion
+ * channel and asynchronous events) the stub does not have. Libraries use INVOKE_WRITE if a kernel lacks the method
+ * (rdma-core, libibverbs/cmd_fallback.c). */
 #define BY_WRITE .by_write = true
 
 /* mlx5: <rdma/mlx5-abi.h>; drivers/infiniband/hw/mlx5/{main,cq,qp,srq,mr,ah}.c. */
@@ -38,8 +38,8 @@ static const struct vb_address mlx5_cq[] = {AT(mlx5_ib_create_cq, buf_addr), AT(
 static const struct vb_address mlx5_resize[] = {AT(mlx5_ib_resize_cq, buf_addr)};
 static const struct vb_address mlx5_srq[] = {AT(mlx5_ib_create_srq, buf_addr), AT(mlx5_ib_create_srq, db_addr)};
 static const struct vb_address mlx5_wq[] = {AT(mlx5_ib_create_wq, buf_addr), AT(mlx5_ib_create_wq, db_addr)};
-/* A raw packet QP has a send queue of its own at sq_buf_addr, a DC target an access key in its place; one of RSS has
- * struct mlx5_ib_create_qp_rss, which is longer, has no address, and needs privileges. */
+/* sq_buf_addr is the send queue of a raw packet QP, and an access key in a DC target; an RSS QP has struct
+ * mlx5_ib_create_qp_rss, which is longer, has no address, and needs privileges. */
 static const struct vb_address mlx5_qp[] = {AT(mlx5_ib_create_qp, buf_addr), AT(mlx5_ib_create_qp, db_addr),
                                             AT(mlx5_ib_create_qp, sq_buf_addr)};
 #define MLX5_CQ_IN  IN(offsetof(struct mlx5_ib_create_cq, flags), sizeof(struct mlx5_ib_create_cq))
@@ -77,7 +77,7 @@ static const struct vb_driver_part mlx5[] = {
     /* Not CREATE_FLOW: its struct mlx5_ib_flow_counters_data has an address that the kernel reads from. */
 };
 
-/* efa: <rdma/efa-abi.h> of Linux 7.3, where it is longer than that of 6.1. */
+/* efa: <rdma/efa-abi.h> of Linux 7.3, which is longer than that of 6.1. */
 #define EFA_QP_IN  24 /* struct efa_ibv_create_qp with flags and sl: Linux 6.13 */
 #define EFA_QP_MIN VB_BEHIND(struct efa_ibv_create_qp, driver_qp_type)
 #define EFA_CQ_IN  IN(VB_BEHIND(struct efa_ibv_create_cq, num_sub_cqs), sizeof(struct efa_ibv_create_cq))
@@ -129,8 +129,8 @@ static const struct vb_driver_part irdma[] = {
 };
 
 /* rxe: <rdma/rdma_user_rxe.h>. */
-/* The kernel writes there where the queue can be mapped (drivers/infiniband/sw/rxe/rxe_srq.c, rxe_srq_from_attr): it
- * must be in the program's memory that it does. */
+/* The kernel writes there how the queue can be mapped (drivers/infiniband/sw/rxe/rxe_srq.c, rxe_srq_from_attr): this
+ * must run in the program's address space. */
 static const struct vb_address rxe_modify_srq[] = {AT(rxe_modify_srq_cmd, mmap_info_addr)};
 
 static const struct vb_driver_part rxe[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of the schema's three files, and what they are written with. */
+/* The tables of the schema's three files, and their macros. */
 #ifndef HW_VERBS_SCHEMA_INT_H
 #define HW_VERBS_SCHEMA_INT_H
 
@@ -10,7 +10,7 @@
 #include <rdma/ib_user_verbs.h>
 
 #define VB_FITS UINT32_MAX
-/* The offset behind a member: what the kernel wants at least of a struct that grows. */
+/* The offset after a member: the least size of an extensible struct that the kernel accepts. */
 #define VB_BEHIND(type, member) ((uint32_t)(offsetof(type, member) + sizeof(((type *)0)->member)))
 
 struct vb_commands {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The methods of objects other than INVOKE_WRITE, with the attributes that drivers/infiniband/core/uverbs_std_types_*.c
- * of the kernel (6.12, 7.3) declares for them. What is not here although a kernel has it (memory of a CQ's own,
- * BUF_UMEM, FD_ARR of 7.x) is to the program as on a kernel that is older.
+ * The methods other than INVOKE_WRITE, with the attributes that drivers/infiniband/core/uverbs_std_types_*.c of the
+ * kernel (6.12, 7.3) declares. For attributes that a kernel has but this table lacks (a CQ's own memory, BUF_UMEM,
+ * FD_ARR of 7.x), the program sees an older kernel.
  */
 #include "verbs/schema/newer.h"
 #include "verbs/schema/schema_int.h"
@@ -14,9 +14,9 @@ enum { OBJECT_DMAH = UVERBS_OBJECT_ASYNC_EVENT + 1, OBJECT_DMABUF, OBJECT_COMP_C
 enum { METHOD_QUERY_COMP_CNTR_CAPS = METHOD_QUERY_PORT_SPEED + 1 };
 enum { QUERY_PORT_SPEED_PORT_NUM, QUERY_PORT_SPEED_RESP };
 enum { METHOD_QP_ATTACH_COMP_CNTR = UVERBS_METHOD_QP_DESTROY + 1 };
-#define DRIVER_NS (1u << UVERBS_ID_NS_SHIFT) /* from here on identifiers are the driver's */
+#define DRIVER_NS (1u << UVERBS_ID_NS_SHIFT) /* ids from here on are the driver's */
 
-/* An attribute: M_ mandatory, O_ optional, as UA_MANDATORY and UA_OPTIONAL are. */
+/* An attribute: M_ mandatory, O_ optional, like UA_MANDATORY and UA_OPTIONAL. */
 #define M_HANDLE(i)                                                             \
     {                                                                           \
         .id = UVERBS_ATTR_##i, .kind = VB_HANDLE, .mandatory = true, .name = #i \
@@ -102,7 +102,7 @@ static const struct vb_attr_rule get_context[] = {
 static const struct vb_attr_rule query_context[] = {
     O_OUT(QUERY_CONTEXT_NUM_COMP_VECTORS, 4),
     O_OUT(QUERY_CONTEXT_CORE_SUPPORT, 8),
-    /* mlx5's kernel insists on it (drivers/infiniband/hw/mlx5/main.c, mlx5_ib_query_context). */
+    /* mlx5's kernel driver requires it (drivers/infiniband/hw/mlx5/main.c, mlx5_ib_query_context). */
     {.id = MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX,
      .kind = VB_OUT,
      .max = VB_FITS,
@@ -219,7 +219,7 @@ static const struct vb_attr_rule srq_destroy[] = {
 };
 static const struct vb_attr_rule wq_destroy[] = {M_HANDLE(DESTROY_WQ_HANDLE), M_OUT(DESTROY_WQ_RESP, 4), END};
 
-/* What is destroyed without an answer. */
+/* Objects destroyed without a result. */
 static const struct vb_attr_rule pd_destroy[] = {M_HANDLE(DESTROY_PD_HANDLE), END};
 static const struct vb_attr_rule ah_destroy[] = {M_HANDLE(DESTROY_AH_HANDLE), END};
 static const struct vb_attr_rule mr_destroy[] = {M_HANDLE(DESTROY_MR_HANDLE), END};
@@ -266,7 +266,7 @@ static const struct vb_attr_rule reg_dmabuf_mr[] = {
     {.id = DRIVER_NS, .kind = VB_IN, .min = 4, .max = 8, .name = "MLX5_REG_DMABUF_MR_ACCESS_FLAGS"},
     END,
 };
-/* Linux 6.17. Either ADDR or FD with FD_OFFSET, the kernel sees to it. DMA_HANDLE is left out: see DMAH below. */
+/* Linux 6.17. Either ADDR, or FD with FD_OFFSET; the kernel checks that. DMA_HANDLE is left out: see DMAH below. */
 static const struct vb_attr_rule reg_mr[] = {
     {.id = REG_MR_HANDLE, .kind = VB_HANDLE_NEW, .mandatory = true, .name = "REG_MR_HANDLE"},
     {.id = REG_MR_PD_HANDLE, .kind = VB_HANDLE, .mandatory = true, .name = "REG_MR_PD_HANDLE"},
@@ -285,8 +285,8 @@ static const struct vb_attr_rule dm_alloc[] = {
     M_NEW(ALLOC_DM_HANDLE),
     M_IN(ALLOC_DM_LENGTH, 8),
     M_IN(ALLOC_DM_ALIGNMENT, 4),
-    /* mlx5's kernel insists on the first (drivers/infiniband/hw/mlx5/dm.c, mlx5_ib_dm). REQ_TYPE is left out: other
-     * kinds of memory than the plain one are flow steering's. */
+    /* mlx5's kernel driver requires the first one (drivers/infiniband/hw/mlx5/dm.c, mlx5_ib_dm). REQ_TYPE is left out:
+     * other memory types belong to flow steering. */
     {.id = MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET,
      .kind = VB_OUT,
      .min = 8,
@@ -394,7 +394,7 @@ static const struct vb_command commands[] = {
     REFUSED(OBJECT_COMP_CNTR, 2, "COMP_CNTR_MODIFY", counter),
     REFUSED(OBJECT_COMP_CNTR, 3, "COMP_CNTR_READ", counter),
 
-    /* Objects of mlx5's own. */
+    /* Objects specific to mlx5. */
     REFUSED(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, "MLX5_DEVX_OTHER", devx),
     REFUSED(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_UAR, "MLX5_DEVX_QUERY_UAR", devx),
     REFUSED(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_EQN, "MLX5_DEVX_QUERY_EQN", devx),

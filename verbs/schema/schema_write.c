@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The commands of INVOKE_WRITE, with their structs of <rdma/ib_user_verbs.h> (less the headers that write() wants in
- * front of them). Which lengths the kernel insists on is in uverbs_def_write_intf of
- * drivers/infiniband/core/uverbs_cmd.c: all of a plain command's struct, and of an extended one's as far as a certain
- * member.
+ * The commands of INVOKE_WRITE, with their structs from <rdma/ib_user_verbs.h> (without the headers that write() needs
+ * before them). uverbs_def_write_intf in drivers/infiniband/core/uverbs_cmd.c defines which lengths the kernel
+ * requires: all of a plain command's struct, and an extended one's up to a certain member.
  *
- * `response`, with which the plain commands' structs begin, is where write() puts the answer; INVOKE_WRITE has CORE_OUT
- * for it, and nothing reads the field.
+ * `response`, the first field of plain commands' structs, is where write() puts the result; INVOKE_WRITE has CORE_OUT
+ * for that, and nothing reads the field.
  */
 #include "verbs/schema/schema_int.h"
 
@@ -94,7 +93,7 @@ static const struct vb_command commands[] = {
     {PLAIN(ATTACH_MCAST), BROKER, IN(attach_mcast)},
     {PLAIN(DETACH_MCAST), BROKER, IN(detach_mcast)},
 
-    /* Doorbells: rxe's and siw's post that the queue, which is memory shared with the kernel, has something. */
+    /* Doorbells: rxe and siw announce new entries in the queue, which is memory shared with the kernel. */
     {PLAIN(POST_SEND), BROKER, IN(post_send), OUT(post_send_resp),
      .zero_at = offsetof(struct ib_uverbs_post_send, wr_count)},
     {PLAIN(POST_RECV), BROKER, IN(post_recv), OUT(post_recv_resp),
@@ -109,7 +108,7 @@ static const struct vb_command commands[] = {
     {PLAIN(QUERY_SRQ), BROKER, IN(query_srq), OUT(query_srq_resp)},
     {PLAIN(DESTROY_SRQ), BROKER, IN(destroy_srq), OUT(destroy_srq_resp), ENDS(VB_SRQ, destroy_srq, srq_handle)},
 
-    /* XRC domains. The descriptor is any file's: its inode is the domain's name. */
+    /* XRC domains. The descriptor may be any file: its inode identifies the domain. */
     {PLAIN(OPEN_XRCD), BROKER, IN(open_xrcd), OUT(open_xrcd_resp), MAKES(VB_XRCD, open_xrcd_resp, xrcd_handle),
      FD(VB_CORE_IN, VB_RAW_FD, open_xrcd, fd)},
     {PLAIN(CLOSE_XRCD), BROKER, IN(close_xrcd), ENDS(VB_XRCD, close_xrcd, xrcd_handle)},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command of `hawser verbs run` is in this machine's mount namespace and, without --user, is root. A capability
- * leaves it where a program there can get round the filter with it, or at the broker, the agent or what these rely on;
- * tests/ test_verbs_capability.c tries each. What stays has a use and no such way is known.
+ * A command of `hawser verbs run` is in this machine's mount namespace and, without --user, is root. A capability is
+ * dropped if a program there could use it to bypass the filter, or to attack the broker, the agent or what these depend
+ * on; test_verbs_capability.c tries each of them. The kept ones have a use and no known attack.
  */
 #include "verbs/stub/capability.h"
 
@@ -22,13 +22,13 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_KILL, "it ends or stops brokers, tracers and the agent where these are another user's"),
     LEAVES(CAP_SETGID, "it joins groups that may open device nodes"),
     LEAVES(CAP_SETUID, "it becomes a user who may open device nodes, or whose processes it can then end"),
-    STAYS(CAP_SETPCAP), /* takes from its own bounding set, and gives only what is in there */
+    STAYS(CAP_SETPCAP), /* drops from its own bounding set, and grants only what is in there */
     LEAVES(CAP_LINUX_IMMUTABLE, "it takes the append-only flag off the audit's file, or makes files of the broker immutable"),
     STAYS(CAP_NET_BIND_SERVICE), /* ports below 1024; broker and agent have none */
-    STAYS(CAP_NET_BROADCAST), /* the kernel asks for it nowhere */
+    STAYS(CAP_NET_BROADCAST), /* the kernel checks it nowhere */
     LEAVES(CAP_NET_ADMIN, "it changes NICs, addresses and routes of the host, of which GIDs are made"),
     LEAVES(CAP_NET_RAW, "it sends raw packets past the policy's destinations"),
-    STAYS(CAP_IPC_LOCK), /* registers memory beyond RLIMIT_MEMLOCK, as root does; the policy's mr_bytes holds it */
+    STAYS(CAP_IPC_LOCK), /* registers memory beyond RLIMIT_MEMLOCK, like root; the policy's mr_bytes limits it */
     LEAVES(CAP_IPC_OWNER, "it writes System V memory of other users' programs, which no filter holds"),
     LEAVES_ALL(CAP_SYS_MODULE, "it loads code into the kernel"),
     LEAVES_ALL(CAP_SYS_RAWIO, "it reaches the kernel's memory and the card's registers (/dev/mem, iopl)"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each capability of linux/capability.h, and what it lets a program do that is meant to reach RDMA devices by its
- * broker alone. */
+/* Each capability of linux/capability.h, and what it allows to a program that should reach RDMA devices only through
+ * its broker. */
 #ifndef HW_VERBS_CAPABILITY_H
 #define HW_VERBS_CAPABILITY_H
 
@@ -8,14 +8,13 @@
 
 struct vb_capability {
     const char *name;
-    const char
-        *leaves;    /* why a command of `hawser verbs run` has it no more: what it could do with it; NULL: it stays */
-    bool container; /* the same from within a container of the host's user namespace */
+    const char *leaves; /* why `hawser verbs run` drops it: what a command could do with it; NULL: it is kept */
+    bool container;     /* the same from within a container in the host's user namespace */
 };
 
-/* NULL for the number of a capability that is newer than this table. */
+/* Returns NULL for a capability newer than this table. */
 const struct vb_capability *vb_capability(unsigned number);
-/* A bit for each that stays. Those that are newer than the table do not. */
+/* Returns a bit for each kept capability; newer ones than the table are not kept. */
 uint64_t vb_capabilities_kept(void);
 
 #endif

@@ -25,14 +25,15 @@ static const struct need {
     {CAP_SETGID, "CAP_SETGID"},
 };
 
-/* Leaves the calling process those of keep that it has; *had: these. */
+/* Reduces the calling process to the capabilities in keep; *had: those that it had. */
 static int reduce_capabilities(uint64_t keep, uint64_t *had)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
     if (syscall(SYS_capget, &h, d) < 0)
         return hw_fail(-errno, "asking for capabilities: %s", hw_errno_text(errno));
-    /* the bounding set first, as it takes CAP_SETPCAP; without that no_new_privs has the same effect */
+    /* the bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same effect
+     * */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (!(keep & BIT(c)) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
             return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));
@@ -55,7 +56,7 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
         }
     for (unsigned i = 0; i <= n; i++) {
         if (i < n && keep[i] < (int)from)
-            continue; /* none, or one that stays anyway */
+            continue; /* none, or it stays where it is */
         unsigned to = i < n ? (unsigned)keep[i] : UINT32_MAX;
         if (i == n || to > from)
             if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
@@ -65,7 +66,7 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
     return 0;
 }
 
-/* Keeps those, and all of needs, each of which must be there. */
+/* Keeps these capabilities, each of which must be present. */
 static int keep_needs(uint64_t keep)
 {
     uint64_t had = 0;
@@ -88,7 +89,7 @@ int vb_guard_broker(bool raw)
     return keep_needs(raw ? BIT(CAP_NET_RAW) : 0);
 }
 
-/* Becomes that user (0: stays the same), of no group but that of its number, with those of keep that it has. */
+/* Becomes that user (0: no change) with only the group of the same number, and keeps the capabilities in keep. */
 static int become_broker_user(uid_t uid, uint64_t keep)
 {
     uint64_t had;
@@ -98,7 +99,7 @@ static int become_broker_user(uid_t uid, uint64_t keep)
                 setresuid(uid, uid, uid)))
         return hw_fail(-errno, "becoming user %u: %s", uid, hw_errno_text(errno));
     int rc = reduce_capabilities(keep, &had);
-    if (rc == 0 && uid && sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel forgets it with the user */
+    if (rc == 0 && uid && sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel clears it when the user changes */
         rc = hw_fail(-errno, "asking for the end of its parent: %s", hw_errno_text(errno));
     return rc;
 }
@@ -126,12 +127,12 @@ int vb_guard_serving(uid_t uid)
     return become_broker_user(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_NET_RAW));
 }
 
-/* What the broker's code and the libc call behind its set_up(). Other machines and newer libcs have epoll_pwait,
- * faccessat, fstat and ppoll for what Debian 12's makes epoll_wait, access, newfstatat and poll of. */
+/* System calls of the broker's code and the libc after setup. Other machines and newer libcs use epoll_pwait,
+ * faccessat, fstat and ppoll where Debian 12's uses epoll_wait, access, newfstatat and poll. */
 static const int calls[] = {
     SCMP_SYS(accept4), /* the status */
     SCMP_SYS(brk),
-    SCMP_SYS(clock_gettime), /* where the vDSO cannot tell the time */
+    SCMP_SYS(clock_gettime), /* if the vDSO cannot read the clock */
     SCMP_SYS(close),
     SCMP_SYS(epoll_ctl),
     SCMP_SYS(epoll_pwait),
@@ -143,24 +144,24 @@ static const int calls[] = {
     SCMP_SYS(futex),
     SCMP_SYS(getpid),
     SCMP_SYS(kcmp),
-    SCMP_SYS(lseek), /* the libc, on what it writes to */
+    SCMP_SYS(lseek), /* the libc, on output files */
     SCMP_SYS(madvise),
     SCMP_SYS(memfd_create),
     SCMP_SYS(mremap),
     SCMP_SYS(munmap),
-    SCMP_SYS(newfstatat), /* what the libc makes of fstat() */
+    SCMP_SYS(newfstatat), /* the libc's fstat() */
     SCMP_SYS(pidfd_getfd),
     SCMP_SYS(pidfd_open),
     SCMP_SYS(poll),
     SCMP_SYS(ppoll),
     SCMP_SYS(process_vm_readv),
     SCMP_SYS(read),
-    SCMP_SYS(recvmsg), /* from the tracer, and who joins */
+    SCMP_SYS(recvmsg), /* from the tracer, and from joining programs */
     SCMP_SYS(restart_syscall),
     SCMP_SYS(sendmsg), /* to the tracer */
     SCMP_SYS(sendto),
     SCMP_SYS(shutdown),
-    SCMP_SYS(sigaltstack), /* AddressSanitizer's, in front of _exit() */
+    SCMP_SYS(sigaltstack), /* AddressSanitizer, before _exit() */
     SCMP_SYS(wait4),
     SCMP_SYS(write),
 };
@@ -168,7 +169,7 @@ static const uint64_t ioctls[] = {SECCOMP_IOCTL_NOTIF_RECV,      SECCOMP_IOCTL_N
                                   SECCOMP_IOCTL_NOTIF_ID_VALID,  SECCOMP_IOCTL_NOTIF_ADDFD,
                                   SECCOMP_IOCTL_NOTIF_SET_FLAGS, RDMA_VERBS_IOCTL};
 
-/* nr is let through where argument arg, of those bits, is value. */
+/* Allows call nr if those bits of argument arg equal value. */
 static int allow_where(scmp_filter_ctx f, int nr, unsigned arg, uint64_t bits, uint64_t value)
 {
     struct scmp_arg_cmp c = {.arg = arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = bits, .datum_b = value};
@@ -181,7 +182,7 @@ static int load_broker_filter(scmp_filter_ctx f)
     for (size_t i = 0; i < HW_ARRAY_LEN(calls); i++)
         if ((rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL)))
             return rc;
-    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls); i++) /* the kernel looks at 32 bits of them */
+    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls); i++) /* the kernel uses 32 bits of them */
         if ((rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i])))
             return rc;
     if ((rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX))) /* several for each request */
@@ -210,7 +211,8 @@ int vb_guard_command(void)
 int vb_guard_user(const char *name, uid_t uid, gid_t gid)
 {
     uint64_t had;
-    /* the bounding set while it can be cut; the rest by hand, since securebits may keep it (SECBIT_NO_SETUID_FIXUP) */
+    /* the bounding set first, while that is possible; the rest explicitly, because securebits may keep it
+     * (SECBIT_NO_SETUID_FIXUP) */
     int rc = reduce_capabilities(BIT(CAP_SETUID) | BIT(CAP_SETGID), &had);
     if (rc < 0)
         return rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts a stub into an application. A child of the tracer's process does the tracing (tracer.c, trace.c), so that a
- * thread which cannot be stopped, or stopped only after minutes (a frozen container), holds up nobody: what is begun
- * there is undone there, whenever that may be, and a tracer's death lets go of all that it traces.
+ * Injects a stub into an application. A child of the tracer's process does the tracing (tracer.c, trace.c), so that a
+ * thread that cannot be stopped, or only after minutes (a frozen container), delays nobody: that child also undoes what
+ * it has begun, whenever that is possible, and if the tracer dies, the kernel releases everything that it traces.
  */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
@@ -21,11 +21,11 @@
 enum vb_hold vb_inject_hold;
 
 #ifdef __x86_64__
-/* Asked once: the broker's filter has no such calls. *why: of VB_HOLD_NOT. */
+/* Detected once, because the broker's filter blocks these calls. *why: for VB_HOLD_NOT. */
 static enum vb_hold detect_window_hold(char why[64])
 {
     char text[24] = "";
-    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* of nothing: it succeeds where the kernel has it */
+    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* an empty range: succeeds if the kernel has the call */
         return VB_HOLD_SEAL;
     int fd = open("/proc/sys/vm/mmap_min_addr", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
@@ -61,14 +61,14 @@ static void wait_word(_Atomic uint32_t *word, uint32_t value, uint64_t left)
     syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
 }
 
-/* For the tracing process's end; one that waits still, for its thread to stop, is left to do so. */
+/* Waits for the tracing process to end; one that still waits for its thread to stop is left alone. */
 static void wait_end(struct vb_shared *sh, uint64_t deadline)
 {
     for (uint64_t now; atomic_load(&sh->busy) && (now = hw_now()) < deadline;)
         wait_word(&sh->busy, 1, deadline - now);
 }
 
-/* Waits for the tracer to leave VB_RUN; gives it up at the deadline. Returns the state. */
+/* Waits until the tracer leaves VB_RUN, at most until the deadline. Returns the state. */
 static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
 {
     for (;;) {
@@ -85,7 +85,7 @@ static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
     }
 }
 
-/* Its process, while it waits in n. */
+/* Finds the process of the thread that waits in n. */
 static int find_caller_process(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
     const struct vb_lookup q = {.kind = VB_LOOKUP_PROCESS, .tid = (pid_t)n->pid};
@@ -98,14 +98,14 @@ static int find_caller_process(struct vb_tracer *t, struct vb_stub *s, int liste
     return rc ? rc : hw_fail(-ESRCH, "thread %u has gone", n->pid);
 }
 
-/* The tracer is at VB_READY: all is looked at and holds still. */
+/* The tracer is at VB_READY: everything is verified and stopped. */
 static int accept_ready_stub(struct vb_tracer *t, struct vb_stub *s, struct vb_shared *sh)
 {
     s->tid = sh->stub;
     s->window = sh->window;
     const struct vb_lookup q = {.kind = VB_LOOKUP_THREAD, .tgid = s->tgid, .tid = s->tid};
     struct vb_found f;
-    int rc = vb_tracer_ask(t, &q, -1, &f, &s->thread); /* a tracee's number is not given away */
+    int rc = vb_tracer_ask(t, &q, -1, &f, &s->thread); /* a tracee's number is not reused */
     s->thread_folder = f.folder;
     if (rc) {
         vb_shared_set(&sh->state, VB_CANCELLED);
@@ -115,7 +115,7 @@ static int accept_ready_stub(struct vb_tracer *t, struct vb_stub *s, struct vb_s
     return 0;
 }
 
-/* *told: the thread knows how it went, or will. */
+/* *told: the thread has its result, or will get it. */
 static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
                                 const struct vb_window *w, bool *told)
 {
@@ -131,7 +131,7 @@ static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int list
     } else if (state == VB_FAILED) {
         rc = hw_fail_copy(sh->rc, sh->text);
     } else {
-        /* If it waits still; else the tracer tells it, once it has it. */
+        /* If it still waits; otherwise the tracer tells it later. */
         vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
         rc = hw_fail(-ETIMEDOUT, "thread %u could not be made ready to register memory within %d s", n->pid,
                      VB_INJECT_MS / 1000);
@@ -150,7 +150,7 @@ void vb_inject_idle(struct vb_tracer *t)
     if (!vb_inject_waits(t))
         return;
     t->spare = malloc(sizeof(*t->spare));
-    if (t->spare && vb_window_make(t, t->spare)) { /* the stub that needs one says why not */
+    if (t->spare && vb_window_make(t, t->spare)) { /* the stub that needs a window reports the reason */
         free(t->spare);
         t->spare = NULL;
         t->no_spare = true;

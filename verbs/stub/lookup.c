@@ -52,12 +52,12 @@ bool vb_lookups_wait(const struct vb_lookups *l)
     return l->spent >= 0 || l->mount < 0;
 }
 
-/* The end of a mount waits for a grace period of RCU (fs/namespace.c, namespace_unlock()). */
+/* Unmounting waits for an RCU grace period (fs/namespace.c, namespace_unlock()). */
 void vb_lookups_idle(struct vb_lookups *l)
 {
     hw_close(&l->spent);
     if (l->mount < 0)
-        l->mount = clone_mount(l); /* else the open that needs it says why not */
+        l->mount = clone_mount(l); /* on failure the next open reports the reason */
 }
 
 /* ---- devices ------------------------------------------------------------------------------------------ */
@@ -78,7 +78,7 @@ static const struct vb_device *find_listed_device(const struct vb_lookups *l, de
     return NULL;
 }
 
-/* Programs open many character devices that are none of ours, and a number that is may be another device's since. */
+/* Programs open many character devices that are not ours, and a number of ours may be another device's by now. */
 static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 {
     const struct vb_kernel *k = l->kernel;
@@ -91,8 +91,8 @@ static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 
 /* ---- opens -------------------------------------------------------------------------------------------- */
 
-/* The device that the application's name leads to, in its own root: 0, or -ENOENT for anything else. A name that we
- * cannot follow leads nowhere with us, and natively to a node that nobody can open (on a mount with nodev). */
+/* Resolves the application's path to a device, in its own root: 0, or -ENOENT for anything else. A name that we cannot
+ * follow gives no device here, and natively a node that nobody can open (on a mount with nodev). */
 static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
@@ -106,7 +106,7 @@ static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags
             snprintf(at, sizeof at, "/proc/%d/cwd", (int)tid);
         else
             snprintf(at, sizeof at, "/proc/%d/fd/%d", (int)tid, dirfd);
-        /* Never out of its directory: where ".." leads from there is not known here. */
+        /* Never out of its directory: the parent is unknown here. */
         within = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
     }
     int dir = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -124,8 +124,8 @@ static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags
     return 0;
 }
 
-/* A node on a mount of its own, which is nodev from before anybody else has the descriptor: who has it cannot open it
- * again by /proc/self/fd, which would be an open natively, that we know nothing of, under the same inode. */
+/* Opens a node on a mount of its own, which is nodev before any other process gets the descriptor: so a process cannot
+ * reopen it through /proc/self/fd, which would be a native open with the same inode, unknown to the broker. */
 static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
 {
     char name[64];
@@ -146,15 +146,15 @@ static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
                      errno == EACCES ? "; is node_dir mounted nodev?" : "");
     else if (syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &nodev, sizeof nodev))
         rc = hw_fail(-errno, "mount_setattr: %s", strerror(errno));
-    unlinkat(mount, name, 0); /* its inode lives with fd, and gets its watch before fd is anybody's */
+    unlinkat(mount, name, 0); /* the inode lives with fd, and is watched before another process gets fd */
     if (rc)
         hw_close(&fd);
     *out = fd;
     return rc;
 }
 
-/* The lowest of VB_FD_FIRST.. that the thread does not have open; one that it opens meanwhile is replaced, as dup2()
- * of its own would do. */
+/* Returns the lowest number from VB_FD_FIRST on that the thread does not have open; if it opens that meanwhile, the
+ * descriptor is replaced, as by a dup2() of its own. */
 static int free_number(pid_t tid)
 {
     char path[64];
@@ -167,9 +167,9 @@ static int free_number(pid_t tid)
     return -EMFILE;
 }
 
-/* The node's end, be it now, is an event of inotify's: nothing is asked for, as nobody can move it, and IN_IGNORED
- * comes with the end of the inode in any case, once the last name, descriptor and mapping of it is gone
- * (fs/notify/mark.c: fsnotify_destroy_marks on its eviction). */
+/* Watches for the end of the node with inotify: no event needs to be selected, because IN_IGNORED always comes with the
+ * end of the inode, once its last name, descriptor and mapping are gone (fs/notify/mark.c: fsnotify_destroy_marks on
+ * its eviction). */
 static int watch_device_node(const struct vb_lookups *l, int fd)
 {
     char path[64];
@@ -217,7 +217,7 @@ static int find_thread(const struct vb_lookup *q, struct vb_found *f, int *fd)
     return *fd >= 0 ? 0 : hw_fail(-errno, "a descriptor of thread %d: %s", (int)q->tid, strerror(errno));
 }
 
-/* 'R', 'S', 'Z' ...; 0: it is gone. */
+/* Returns 'R', 'S', 'Z' ...; 0: it is gone. */
 static char read_thread_state(pid_t tgid, const char *tid)
 {
     char path[64], line[512];
@@ -228,7 +228,7 @@ static char read_thread_state(pid_t tgid, const char *tid)
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[HW_MAX(n, 0)] = 0;
-    const char *end = strrchr(line, ')'); /* behind the name, which the program chooses (proc(5)) */
+    const char *end = strrchr(line, ')'); /* after the name, which the program chooses (proc(5)) */
     if (!end || end[1] != ' ')
         return 0;
     return end[2];
@@ -249,7 +249,7 @@ static bool is_alone(pid_t tgid, pid_t tid)
             seen = true;
             continue;
         }
-        /* The first thread stays as a zombie until the last one leaves. */
+        /* The first thread stays a zombie until the last one exits. */
         char state = read_thread_state(tgid, e->d_name);
         alone = state == 0 || state == 'Z' || state == 'X';
     }
@@ -268,7 +268,7 @@ static void read_thread_name(pid_t tid, char *out, size_t cap)
     out[strcspn(out, "\n")] = 0;
 }
 
-/* The user namespace in which thread tid has CAP_IPC_LOCK in force, by its inode; 0: it has not. */
+/* Returns the inode of the user namespace in which thread tid has CAP_IPC_LOCK; 0: it has not. */
 static int lock_right(pid_t tid, ino_t *out)
 {
     char path[64], line[256];

@@ -14,7 +14,7 @@ int vb_notify_next(int listener, struct seccomp_notif *n)
     memset(n, 0, sizeof(*n)); /* the kernel insists */
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, n) == 0)
         return 0;
-    /* ENOENT: a signal took the call away between the wake-up and here (kernel/seccomp.c, seccomp_notify_recv()). */
+    /* ENOENT: a signal interrupted the call after the wake-up (kernel/seccomp.c, seccomp_notify_recv()). */
     if (errno == ENOENT || errno == EINTR || errno == EAGAIN)
         return -EAGAIN;
     return hw_fail(-errno, "receiving a seccomp notification: %s", strerror(errno));
@@ -25,8 +25,8 @@ bool vb_notify_valid(int listener, uint64_t id)
     return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-/* Of an operation on a notification. EINPROGRESS: it is answered, and its thread has not run since. ESRCH: a signal
- * took it while a descriptor was being given (kernel/seccomp.c, seccomp_do_user_notification()). */
+/* Maps an operation's errno. EINPROGRESS: already answered, and its thread has not run since. ESRCH: a signal
+ * interrupted it while a descriptor was being added (kernel/seccomp.c, seccomp_do_user_notification()). */
 static int gone_or(int err)
 {
     return err == ENOENT || err == EINPROGRESS || err == ESRCH ? -ENOENT : -err;
@@ -86,14 +86,14 @@ int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n)
     ssize_t read = n ? process_vm_readv(tid, &mine, 1, &theirs, 1, 0) : 0;
     if (read >= 0 && (size_t)read == n)
         return 0;
-    int rc = read >= 0 ? -EFAULT : -errno; /* the kernel moves what it can and says how much */
+    int rc = read >= 0 ? -EFAULT : -errno; /* the kernel transfers what it can and reports how much */
     return hw_fail(rc, "reading %zu bytes at 0x%llx of thread %d: %s", n, (unsigned long long)address, (int)tid,
                    strerror(-rc));
 }
 
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap)
 {
-    const size_t page = 4096; /* no smaller one is mapped: what lies behind the end of the string need not be there */
+    const size_t page = 4096; /* the smallest page size: memory after the end of the string may be unmapped */
     size_t at = 0;
     while (at < cap) {
         size_t n = HW_MIN(cap - at, page - (size_t)((address + at) % page));
@@ -116,6 +116,6 @@ pid_t vb_process_of(pid_t tid)
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     hw_close(&fd);
     text[HW_MAX(n, 0)] = 0;
-    const char *line = strstr(text, "\nTgid:"); /* proc(5): behind Name, whose newlines are escaped */
+    const char *line = strstr(text, "\nTgid:"); /* proc(5): after Name, whose newlines are escaped */
     return line ? (pid_t)strtol(line + 6, NULL, 10) : 0;
 }

@@ -13,26 +13,27 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
 
-/* The next one. -EAGAIN: there was none after all (it died, or a signal took it); -ENOENT is taken as that too. */
+/* Receives the next notification. -EAGAIN: none (the thread died, or a signal interrupted it); covers -ENOENT too. */
 int vb_notify_next(int listener, struct seccomp_notif *n);
-/* Is it still waiting, so that what was read of its process was its? */
+/* Returns true if the thread still waits, so that data read from its process was its own. */
 bool vb_notify_valid(int listener, uint64_t id);
-/* The call returns value (rc 0) or fails with rc, of whichever sign. -ENOENT: it has gone meanwhile. */
+/* Makes the call return value (rc 0) or fail with rc, of either sign. -ENOENT: it has gone. */
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc);
-/* The call is made by the kernel as it is. Only where no harm can come of its arguments changing under way. */
+/* Lets the kernel execute the call. Only where a change of its arguments meanwhile can do no harm. */
 int vb_notify_continue(int listener, uint64_t id);
-/* Puts fd into its table at `at` (-1: the lowest free); answers with that number where `answer`. Returns the number. */
+/* Adds fd to its table at `at` (-1: the lowest free number); with `answer` makes the call return that number. Returns
+ * the number. */
 int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool answer);
-/* Synchronous wake-up (Linux 6.6); -EINVAL where there is none. */
+/* Enables synchronous wake-up (Linux 6.6); -EINVAL if missing. */
 int vb_notify_sync(int listener);
 
-/* Reads the application's memory, all or -EFAULT; -ESRCH: it has died. What was read is the application's only if its
- * notification is valid afterwards. A page that takes long to come (of a file system of the application's own) holds up
- * the caller. Nothing here writes the application's memory: the stub does (inject.h). */
+/* Reads the application's memory, all of it or -EFAULT; -ESRCH: it has died. The data is the application's only if its
+ * notification is still valid afterwards. A page that takes long to arrive (from the application's own file system)
+ * delays the caller. Nothing here writes the application's memory: the stub does (inject.h). */
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
-/* The process that thread tid is of; 0: it has gone. */
+/* Returns the process of thread tid; 0: it has gone. */
 pid_t vb_process_of(pid_t tid);
-/* A string of at most cap - 1 bytes: -ENAMETOOLONG, -EFAULT. */
+/* Reads a string of at most cap - 1 bytes: -ENAMETOOLONG, -EFAULT. */
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap);
 
 #endif

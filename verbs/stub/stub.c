@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stub's code and pages, and what the broker does with it once it is there. */
+/* The stub's code and pages, and the broker's operations on it. */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
 #include "verbs/stub/notify.h"
@@ -20,8 +20,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Linux 6.3, include/uapi/linux/memfd.h; vm.memfd_noexec = 2 refuses memfds without it. It is about execve(): pages can
- * be mapped executable all the same (mm/mmap.c asks for the mount's noexec only). */
+/* Linux 6.3, include/uapi/linux/memfd.h; vm.memfd_noexec = 2 refuses memfds without it. It affects execve() only: pages
+ * can still be mapped executable (mm/mmap.c checks only the mount's noexec). */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -36,11 +36,11 @@ _Static_assert(VB_STUB_FILE == 99 && VB_COPIES_AT == 1024 && sizeof(struct vb_co
                    VB_STUB_COPY == 0x40000100 && VB_STUB_DROP == 0x40000200 && SYS_capset == 126 &&
                    VB_COPIES_MAX < 256 && VB_COPIES_AT + VB_COPIES_MAX * sizeof(struct vb_copy) <= VB_WINDOW_CODE,
                "the numbers in the stub");
-/* The kernel keeps all registers of a system call but rax, rcx and r11.
- *   r9  result of the call before, its sixth argument: how the broker gets it
- *   r8  number of the call, its fifth: the same twice is a call that was restarted
- *   ebx how many calls in a row gave ENOSYS: two say that the listener is gone; one may be a driver's answer
- *   r12 copies that are left, r13 the next one in the list
+/* The kernel preserves all registers of a system call except rax, rcx and r11.
+ *   r9  result of the previous call, the sixth argument: how the broker gets it
+ *   r8  number of the call, the fifth argument: the same number twice is a restarted call
+ *   ebx consecutive calls that returned ENOSYS: two mean that the listener is gone; one may be a driver's answer
+ *   r12 remaining copies, r13 the next one in the list
  * 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, 0x400001 VB_STUB_COPY without its count, -38 ENOSYS, 16 ioctl,
  * 17 pread64, 60 exit (of this thread), 126 capset, 0x40000200 VB_STUB_DROP, 0x20080522 _LINUX_CAPABILITY_VERSION_3,
  * 100 VB_STUB_FD, 99 VB_STUB_FILE, 1024 VB_COPIES_AT, 15972 VB_WINDOW_HEADER. */
@@ -128,8 +128,8 @@ static int create_window_memfd(const char *name, size_t size)
     return rc;
 }
 
-/* Maps the window's parts and the place for results behind each other, writable; then nobody else can make such a
- * mapping of the fixed part, nor write() to it, nor take pages out of it. */
+/* Maps the window's parts and the space for results consecutively, writable; afterwards no other process can make such
+ * a mapping of the fixed part, write() to it, or remove pages from it. */
 static int map_and_seal(struct vb_window *w, int fixed)
 {
     w->mine = mmap(NULL, VB_MINE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -162,7 +162,7 @@ static int fill_window(struct vb_tracer *t, struct vb_window *w)
     int rc = map_and_seal(w, fixed);
     if (rc)
         return rc;
-    /* A mapping of a file that is open for reading only can never be made writable, whatever its seals. */
+    /* A mapping of a read-only descriptor can never be made writable, whatever its seals. */
     const struct vb_lookup q = {.kind = VB_LOOKUP_REOPEN};
     struct vb_found f;
     rc = vb_tracer_ask(t, &q, fixed, &f, &w->fixed);
@@ -200,7 +200,7 @@ void vb_window_drop(struct vb_window *w)
     w->mine = NULL;
 }
 
-/* What the kernel says of a mapping, perms as in maps: "r-xs". */
+/* A mapping as the kernel reports it, perms as in maps: "r-xs". */
 struct seen {
     uint64_t from, to, offset, ino;
     dev_t dev;
@@ -208,7 +208,7 @@ struct seen {
 };
 enum { PARTS = 3 };
 
-/* Which of the parts of a window at `at` it is; PARTS: none. */
+/* Returns which part of a window at `at` it is; PARTS: none. */
 static unsigned part_of(const struct vb_window *w, uint64_t at, const struct seen *s)
 {
     const struct seen parts[PARTS] = {
@@ -223,7 +223,7 @@ static unsigned part_of(const struct vb_window *w, uint64_t at, const struct see
     return i;
 }
 
-/* include/uapi/linux/fs.h, Linux 6.11: one mapping, and not the text of all. */
+/* include/uapi/linux/fs.h, Linux 6.11: queries one mapping instead of the text of all. */
 struct map_query {
     uint64_t size, flags, at;
     uint64_t from, to, prot, page_size, offset, inode;
@@ -233,7 +233,7 @@ struct map_query {
 #define MAP_QUERY _IOWR('f', 17, struct map_query)
 enum { QUERY_READ = 1, QUERY_WRITE = 2, QUERY_EXEC = 4, QUERY_SHARED = 8 };
 
-/* -ENOTTY: the kernel cannot be asked so. */
+/* -ENOTTY: the kernel lacks the query. */
 static int ask_maps(const struct vb_window *w, int maps, uint64_t at)
 {
     const uint64_t begin[PARTS] = {at, at + VB_WINDOW_CODE, at + VB_WINDOW_SPLIT};
@@ -253,13 +253,13 @@ static int ask_maps(const struct vb_window *w, int maps, uint64_t at)
 struct look {
     const struct vb_window *w;
     uint64_t at;
-    /* Parts, a bit for each: the one that is looked at, those that are as they should be, those that are sealed. */
+    /* A bit for each part: the current one, correct ones, sealed ones. */
     unsigned now, right, sealed;
     bool wrong, past;
 };
 
-/* A line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); what a program can choose of it comes last.
- */
+/* Parses a line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); the part that a program can choose
+ * comes last. */
 static void parse_maps_line(struct look *l, char *line)
 {
     if (strncmp(line, "VmFlags:", 8) == 0) {
@@ -287,7 +287,7 @@ static void parse_maps_line(struct look *l, char *line)
     l->wrong |= !l->now;
 }
 
-/* Line by line, as far as the window. */
+/* Reads line by line, up to the window. */
 static int read_maps(struct look *l, int fd)
 {
     char buf[8192];
@@ -339,8 +339,8 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
     return rc ? hw_fail(rc, "reading %s: %s", path, strerror(-rc)) : 0;
 }
 
-/* A PIDFD_THREAD is readable once its thread has ended; in a folder of /proc nothing is there any more then, whoever
- * has the number (fs/proc/base.c, pid_revalidate()). */
+/* A PIDFD_THREAD is readable once its thread has ended; a /proc folder is empty then, even if the number was reused
+ * (fs/proc/base.c, pid_revalidate()). */
 bool vb_stub_gone(const struct vb_stub *s)
 {
     struct pollfd p = {.fd = s->thread, .events = POLLIN};
@@ -355,7 +355,7 @@ int vb_stub_watch(const struct vb_stub *s)
 
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid)
 {
-    /* In this order: while the stub lives, s->tid was its number in kcmp(). */
+    /* In this order: if the stub still lives now, s->tid was its number in kcmp(). */
     return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !vb_stub_gone(s);
 }
 
@@ -386,7 +386,7 @@ bool vb_stub_is_left(const struct seccomp_notif *n)
            d->args[1] == RDMA_VERBS_IOCTL && d->args[2] == d->instruction_pointer - VB_STUB_AFTER + VB_WINDOW_HEADER;
 }
 
-/* An operation on the parked call has failed: it was taken back by a stop, or the stub has died. */
+/* An operation on the parked call has failed: a stop interrupted the call, or the stub has died. */
 static int note_lost_call(struct vb_stub *s, int rc)
 {
     if (rc == -ENOENT)
@@ -449,7 +449,7 @@ int vb_stub_clear(struct vb_stub *s, int listener)
 {
     if (!s->parked || s->dead)
         return hw_fail(-ENOENT, "stub %d is not parked", (int)s->tid);
-    /* Something harmless takes the device's place: there is no way to close a descriptor from here. */
+    /* Replaces the device by a harmless descriptor: descriptors cannot be closed from here. */
     int rc = vb_notify_give(listener, s->parked, s->pidfd, VB_STUB_FD, true, false);
     return rc < 0 ? note_lost_call(s, rc) : 0;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tracing: by a process of its own, a child of the tracer's (tracer.c), that ends when the stub is in, or when all
- * is undone.
+ * The tracing: a separate process, a child of the tracer's (tracer.c), which ends when the stub is injected, or when
+ * everything is undone.
  *
- * The thread makes the system calls by the instruction that it made its own call with. Whether it made the ones that it
- * was told to, with the arguments it was told, its stops on the way into and out of the kernel say (ptrace(2),
- * PTRACE_GET_SYSCALL_INFO). What other threads do to the mappings meanwhile shows when, sealed, they are looked at.
+ * The thread makes the system calls with the instruction of its own call. Its stops at entry to and exit from the
+ * kernel show whether it made the ordered calls with the ordered arguments (ptrace(2), PTRACE_GET_SYSCALL_INFO).
+ * Changes of the mappings by other threads meanwhile show when the sealed mappings are verified.
  */
 #include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"
@@ -33,8 +33,8 @@ void (*vb_inject_hook)(enum vb_step step, pid_t tid, uint64_t window);
 
 #ifdef __x86_64__
 
-/* include/linux/errno.h: what a call returns inside the kernel to be made again; a tracer sees it, the program never.
- */
+/* include/linux/errno.h: internal results of a call that is to be restarted; a tracer sees them, the program never
+ * does. */
 #define RESTART_SYS      (-512)
 #define RESTART_NO_INTR  (-513)
 #define RESTART_NO_HAND  (-514)
@@ -52,8 +52,8 @@ struct tracer {
     pid_t parent, tid; /* the parent ends with the broker */
     int theirs[2];     /* the memfds' numbers in the application; -1 */
     bool seized, stopped, sealed, undoing;
-    bool left;      /* for a signal: its call is over, or is made anew, and none of our business now */
-    bool suspended; /* its seccomp filters do not see what it is made to do */
+    bool left;      /* for a signal: its call is over or restarted, and no longer ours */
+    bool suspended; /* its seccomp filters do not see the injected calls */
     struct user_regs_struct saved;
     uint64_t mask;
     pid_t stub;
@@ -76,7 +76,7 @@ static int report_thread_death(pid_t tid)
     return hw_fail(-ESRCH, "thread %d has died", (int)tid);
 }
 
-/* Its next stop, whenever that is: a thread that runs can neither be put right nor let go. */
+/* Waits for its next stop without a limit: a running thread can be neither restored nor released. */
 static int wait_stop(pid_t tid, int *status)
 {
     sigset_t chld; /* all signals are blocked here */
@@ -91,10 +91,9 @@ static int wait_stop(pid_t tid, int *status)
             return report_thread_death(tid);
         if (sigtimedwait(&chld, NULL, &nap) >= 0)
             continue;
-        /* The dead, whoever it is: a process's first thread is not reported while another is to be taken up
-         * (kernel/exit.c, delay_group_leader()), and nobody takes up a tracee but its tracer. Looked at before it is
-         * taken up: of tracees waitid() gives, and takes up, stops as well, where it is asked for exits alone
-         * (wait_task_stopped()). */
+        /* Checks for any dead thread: a process's first thread is not reported before others are reaped (kernel/exit.c,
+         * delay_group_leader()), and only the tracer can reap a tracee. Checks before reaping: for tracees waitid()
+         * also returns, and consumes, stops, even if only exits are requested (wait_task_stopped()). */
         siginfo_t dead = {.si_pid = 0};
         if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && dead.si_pid != 0 &&
             (dead.si_code == CLD_EXITED || dead.si_code == CLD_KILLED || dead.si_code == CLD_DUMPED) &&
@@ -103,8 +102,8 @@ static int wait_stop(pid_t tid, int *status)
     }
 }
 
-/* Lets a stopped thread go on to its next stop but those of job control, which it takes part in, and stays in when it
- * is let go. */
+/* Lets a stopped thread continue to its next stop, except job control stops, in which it takes part and in which it
+ * stays when released. */
 static int resume_tracee(pid_t tid, int how, int *status)
 {
     int sig = 0;
@@ -123,7 +122,7 @@ static int resume_tracee(pid_t tid, int how, int *status)
     }
 }
 
-/* Waits for the stop on its way into the kernel or out of it. */
+/* Waits for the stop at entry to or exit from the kernel. */
 static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_info *info)
 {
     int status, rc;
@@ -142,7 +141,7 @@ static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_inf
     return 0;
 }
 
-/* Thread tid, stopped, makes a system call by the instruction in front of `after`, and is stopped behind it. */
+/* Makes the stopped thread tid issue a system call with the instruction before `after`, and stops it after the call. */
 static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint64_t a[6], int64_t *value)
 {
     struct user_regs_struct r = t->saved;
@@ -151,7 +150,7 @@ static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long 
         if (is_trace_cancelled(t))
             return hw_fail(-ETIMEDOUT, "the broker waits no more for thread %d", (int)t->tid);
         r.rip = after - 2;
-        r.orig_rax = UINT64_MAX; /* it is in no call: nothing is to be restarted */
+        r.orig_rax = UINT64_MAX; /* in no call: nothing is restarted */
         r.rax = (uint64_t)nr;
         r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
         r.eflags = PLAIN_FLAGS;
@@ -172,7 +171,7 @@ static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long 
     return 0;
 }
 
-/* The thread's own; what fails there fails here. */
+/* A call of the thread itself; its failure is a failure here. */
 static int own_call(struct tracer *t, const char *what, int64_t *value, long nr, const uint64_t a[6])
 {
     int rc = run_tracee_syscall(t, t->tid, t->n->data.instruction_pointer, nr, a, value);
@@ -182,7 +181,7 @@ static int own_call(struct tracer *t, const char *what, int64_t *value, long nr,
 }
 #define OWN(t, value, name, ...) own_call(t, #name, value, SYS_##name, (const uint64_t[6]){__VA_ARGS__})
 
-/* Is it behind its own call, and has not begun anything since? */
+/* Returns true if it is after its own call and has begun nothing since. */
 static bool in_call(const struct tracer *t)
 {
     const struct user_regs_struct *r = &t->saved;
@@ -220,19 +219,19 @@ static int seize_tracee(struct tracer *t)
     return 0;
 }
 
-/* Stops it, its call answered so that it would be made again, should we die now. It stops before it comes to a signal
- * or to its program (kernel/signal.c, get_signal()), unless a signal had it already. */
+/* Stops the thread, with its call answered so that it is restarted if this process dies now. The thread stops before it
+ * handles a signal or returns to its program (kernel/signal.c, get_signal()), unless it already has a signal. */
 static int stop_tracee(struct tracer *t, int answer)
 {
     report_trace_step(t, VB_STEP_STOP);
     if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0))
         return report_thread_death(t->tid);
     int rc = vb_notify_answer(t->listener, t->n->id, 0, answer), status;
-    if (rc && rc != -ENOENT) /* the kernel interrupts the wait itself, where the filter is not WAIT_KILLABLE_RECV */
+    if (rc && rc != -ENOENT) /* the kernel interrupts the wait itself if the filter lacks WAIT_KILLABLE_RECV */
         return rc;
     if ((rc = wait_stop(t->tid, &status)))
         return rc;
-    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal that came first: it has it */
+    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal arrived first: deliver it */
         if (ptrace(PTRACE_CONT, t->tid, 0, WSTOPSIG(status)))
             return report_thread_death(t->tid);
         if ((rc = wait_stop(t->tid, &status)))
@@ -243,8 +242,8 @@ static int stop_tracee(struct tracer *t, int answer)
         ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(all), &all))
         return report_thread_death(t->tid);
     t->stopped = true;
-    /* From here on its registers are ours: without us it must not run on. Suspending its filters takes CAP_SYS_ADMIN
-     * and a tracer without one (kernel/ptrace.c, check_ptrace_options()). */
+    /* From here on we change its registers: it must not continue without us. Suspending its filters needs CAP_SYS_ADMIN
+     * and a tracer without filters (kernel/ptrace.c, check_ptrace_options()). */
     const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
     t->suspended = ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_SUSPEND_SECCOMP) == 0;
     if (!t->suspended && ptrace(PTRACE_SETOPTIONS, t->tid, 0, options))
@@ -263,7 +262,7 @@ static int map_stub_window(struct tracer *t)
                        "the filter of thread %d cannot be suspended, and refuses what is to be made behind "
                        "it: this takes CONFIG_CHECKPOINT_RESTORE, or Linux 6.10",
                        (int)t->tid);
-    /* The whole first, as far as the file goes and beyond it: what is not code gets its own on top. */
+    /* First maps the whole range, even beyond the end of the file; the other parts are mapped over it. */
     report_trace_step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &at, mmap, where, size, PROT_READ | PROT_EXEC, place, fixed, 0)))
         return rc;
@@ -282,8 +281,8 @@ static int map_stub_window(struct tracer *t)
     return OWN(t, &v, madvise, t->window, size, MADV_DONTFORK); /* a child has no stub, and could never unmap it */
 }
 
-/* brk() unmaps what lies between its new end and the one before, and sees only to it that the new one is not below
- * where the program's data end (mm/mmap.c). That is fixed when it is loaded; its file may say where. */
+/* brk() unmaps the range between its new and its old end, and only checks that the new end is not below the end of the
+ * program's data (mm/mmap.c). That end is fixed at load time; the program's file may choose it. */
 static int brk_is_above(struct tracer *t)
 {
     char path[32], text[1024];
@@ -292,7 +291,7 @@ static int brk_is_above(struct tracer *t)
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     hw_close(&fd);
     text[HW_MAX(n, 0)] = 0;
-    /* proc(5): the third field is behind the name; (46) end_data, (47) start_brk, 0 to who may not see them */
+    /* proc(5): the third field follows the name; (46) end_data, (47) start_brk, 0 if not permitted */
     const char *s = strrchr(text, ')');
     for (int field = 2; s && field < 46; field++)
         s = strchr(s + 1, ' ');
@@ -320,8 +319,8 @@ static int seal_stub_window(struct tracer *t)
     return rc;
 }
 
-/* Before the window is sealed, and so cannot be undone: this is what limits make fail. It does not run until it is let
- * go, and from where we say. */
+/* Before the window is sealed, because sealing cannot be undone and limits may make this fail. The clone does not run
+ * until it is released, and starts at our address. */
 static int clone_stub(struct tracer *t)
 {
     const uint64_t flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
@@ -339,7 +338,7 @@ static int clone_stub(struct tracer *t)
     return 0;
 }
 
-/* mseal()'s word is enough where no filter of the application's could have said it in the kernel's stead. */
+/* mseal()'s result is sufficient if no filter of the application could have answered in the kernel's place. */
 static int verify_stub_window(struct tracer *t)
 {
     report_trace_step(t, VB_STEP_VERIFY);
@@ -349,7 +348,7 @@ static int verify_stub_window(struct tracer *t)
                                                        : rc; /* with it, its memory may be gone */
 }
 
-/* An empty table of descriptors of its own, and the registers to begin with. */
+/* Gives it an empty descriptor table of its own, and its initial registers. */
 static int prepare_stub(struct tracer *t)
 {
     const uint64_t after = t->window + VB_STUB_AFTER;
@@ -368,7 +367,7 @@ static int prepare_stub(struct tracer *t)
     return ptrace(PTRACE_SETREGS, t->stub, 0, &r) ? report_thread_death(t->stub) : 0;
 }
 
-/* By one call where their numbers follow each other, as they mostly do. Or another thread has closed them already. */
+/* With one call if their numbers are consecutive, as they mostly are. Another thread may have closed them already. */
 static int close_theirs(struct tracer *t)
 {
     for (int i = 0; i < 2; i++) {
@@ -401,7 +400,7 @@ static int inject_stub(struct tracer *t)
     return close_theirs(t);
 }
 
-/* As the kernel does it on the way to the program, where no signal has a handler (arch/x86/kernel/signal.c). */
+/* Like the kernel on the way to the program if no signal has a handler (arch/x86/kernel/signal.c). */
 static void prepare_call_restart(struct user_regs_struct *r)
 {
     int64_t v = (int64_t)r->rax;
@@ -418,7 +417,7 @@ static void detach_tracee(struct tracer *t, struct user_regs_struct *r)
         ptrace(PTRACE_DETACH, t->tid, 0, 0);
 }
 
-/* The stub leaves before it has run, by the same instruction as the thread's calls. */
+/* Makes the stub exit before it has run, with the same instruction as the thread's calls. */
 static void end_stub(struct tracer *t)
 {
     struct user_regs_struct r = t->saved;
@@ -434,7 +433,7 @@ static void end_stub(struct tracer *t)
         resume_tracee(t->stub, PTRACE_CONT, &status);
 }
 
-/* All as it was, and the thread is told rc. Of what is sealed nothing can be taken back. */
+/* Restores everything, and gives rc to the thread. Sealed mappings cannot be removed. */
 static void undo_injection(struct tracer *t, int rc)
 {
     t->undoing = true;
@@ -460,7 +459,7 @@ static void undo_injection(struct tracer *t, int rc)
     detach_tracee(t, &r);
 }
 
-/* The thread makes its own call again, behind the stub's first. */
+/* Releases the stub, then the thread, which repeats its own call. */
 static void finish_injection(struct tracer *t)
 {
     t->undoing = true; /* there is no way back */
@@ -476,7 +475,7 @@ static void wake_broker(struct vb_shared *sh)
     syscall(SYS_futex, &sh->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Says that all is ready; true: the broker has taken it up. */
+/* Reports that everything is ready; true: the broker accepts it. */
 static bool hand_over(struct tracer *t)
 {
     uint32_t state = VB_RUN;
@@ -498,10 +497,10 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    signal(SIGCHLD, SIG_DFL); /* stops of tracees come with it */
+    signal(SIGCHLD, SIG_DFL); /* reports stops of tracees */
     prctl(PR_SET_NAME, "hawser-tracer");
     int keep[] = {listener, w->fixed, w->results};
-    (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* nor the tracer's socket, nor what comes by it later */
+    (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* closes the tracer's socket too, and what arrives there later */
     struct tracer t = {.sh = sh,
                        .w = w,
                        .listener = listener,
@@ -530,6 +529,6 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
                         bool wall, pid_t parent)
 {
     (void)sh, (void)w, (void)listener, (void)n, (void)wall, (void)parent;
-    _exit(1); /* vb_inject_possible() is asked first */
+    _exit(1); /* vb_inject_possible() is called first */
 }
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tracer's process. It is started before the broker has a filter of system calls of its own, as only who has none
- * may suspend those of a tracee (PTRACE_O_SUSPEND_SECCOMP; kernel/ptrace.c, check_ptrace_options()), and a filter
- * passes to children. It takes orders from the broker: to put a stub in, for which it starts a child (trace.c), as a
- * thread that cannot be stopped is to hold up nobody; and to look something up (lookup.c), which it answers.
+ * The tracer's process. It starts before the broker installs its own filter of system calls, because only a process
+ * without filters may suspend those of a tracee (PTRACE_O_SUSPEND_SECCOMP; kernel/ptrace.c, check_ptrace_options()),
+ * and children inherit filters. It handles the broker's orders: to inject a stub, for which it starts a child
+ * (trace.c), because a thread that cannot be stopped must delay nobody; and to look something up (lookup.c), which it
+ * answers.
  */
 #include "sys/pass.h"
 #include "verbs/stub/guard.h"
@@ -25,9 +26,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What an order is, but for what is shared and the descriptors, which come beside it. */
+/* An order, without the shared memory and the descriptors, which are sent beside it. */
 struct order {
-    bool lookup; /* else a stub is to be put in */
+    bool lookup; /* false: inject a stub */
     union {
         struct {
             uint32_t place; /* in vb_tracer's shared */
@@ -57,7 +58,7 @@ void vb_shared_set(_Atomic uint32_t *word, uint32_t value)
 
 static void on_child(int sig)
 {
-    (void)sig; /* it is there to end ppoll() */
+    (void)sig; /* its only purpose is to interrupt ppoll() */
 }
 
 static void reap_trace_children(pid_t *child, struct vb_shared *shared)
@@ -75,7 +76,7 @@ static void answer_tracer_lookup(int sock, struct vb_lookups *l, const struct or
     struct answer a = {.serial = o->serial};
     int fd;
     vb_lookup_answer(l, &o->q, given, &a.f, &fd);
-    (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0, MSG_DONTWAIT); /* whoever asked has perhaps given up */
+    (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0, MSG_DONTWAIT); /* the requester may have given up */
     hw_close(&fd);
 }
 
@@ -101,7 +102,7 @@ static void start_trace_child(const struct order *o, const int fd[FDS], pid_t *c
     vb_shared_set(&sh->busy, 0);
 }
 
-/* 0; -1: the broker has gone, or is not ours. */
+/* Returns 0; -1: the broker has gone, or is not ours. */
 static int handle_tracer_order(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *shared)
 {
     struct order o;
@@ -142,13 +143,12 @@ static void serve_tracer_orders(int sock, struct vb_lookups *l, struct vb_shared
     }
 }
 
-/* It ends with the broker: by that signal, and by the end of the socket. */
+/* Ends with the broker: by that signal, and by the end of the socket. */
 static void run_tracer_process(int sock, struct vb_lookups *l, struct vb_shared *shared, pid_t broker, uid_t uid)
 {
     int keep[] = {sock, l->nodes, l->inotify, l->mount};
     prctl(PR_SET_NAME, "hawser-tracer");
-    /* It has no business with the broker's other files, and would keep them open. The kernel forgets the signal where
-     * the user changes. */
+    /* Closes the broker's other files, which it would keep open. The kernel clears the signal when the user changes. */
     if (vb_guard_tracer(uid) || prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker ||
         vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)) || send(sock, "", 1, MSG_NOSIGNAL) != 1)
         return;
@@ -175,7 +175,7 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
     }
     t->sock = pair[0];
     pid_t me = getpid();
-    /* No SIGCHLD: nothing that the broker's own children are mixed up with. */
+    /* No SIGCHLD: the process must not mix with the broker's own children. */
     t->pid = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
     if (t->pid == 0) {
         if (l)
@@ -196,7 +196,7 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
 void vb_tracer_end(struct vb_tracer *t)
 {
     if (t->sock >= 0)
-        shutdown(t->sock, SHUT_RDWR); /* whoever else has it */
+        shutdown(t->sock, SHUT_RDWR); /* other processes may hold it too */
     hw_close(&t->sock);
     if (t->pid > 0)
         while (waitpid(t->pid, NULL, __WALL) < 0 && errno == EINTR)
@@ -211,7 +211,7 @@ void vb_tracer_end(struct vb_tracer *t)
     t->spare = NULL;
 }
 
-/* A new one would have the broker's filter. */
+/* A new tracer would inherit the broker's filter. */
 static int has_ended(const struct vb_tracer *t)
 {
     return hw_fail(
@@ -289,7 +289,7 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
             return has_ended(t);
         if (a.serial == o.serial)
             break;
-        hw_close(&got[0]); /* of a question that was given up */
+        hw_close(&got[0]); /* of an abandoned query */
     }
     *f = a.f;
     *fd = got[0];
