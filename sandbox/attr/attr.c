@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of attributes, and what is done with each of its rows. */
+/* The table of attributes, and the operations on its rows. */
 #include "sandbox/attr/attr.h"
 #include "sandbox/netdev/ident.h"
 
@@ -20,7 +20,8 @@ enum { GSO_IPV4_MAX_SIZE = 63, GRO_IPV4_MAX_SIZE = 64 }; /* IFLA_..., Linux 6.3 
 
 #define BIT(n) (1ull << (n))
 
-/* An attribute of ethtool's netlink: the messages FAMILY_GET and FAMILY_SET, and which of its attributes can be set. */
+/* An attribute of ethtool's netlink: the messages FAMILY_GET and FAMILY_SET, and the attributes of the reply that can
+ * be set. */
 #define ETHTOOL(family, bits)                                                                                    \
     .get = ETHTOOL_MSG_##family##_GET, .set = ETHTOOL_MSG_##family##_SET, .header = ETHTOOL_A_##family##_HEADER, \
     .keep = (bits), .read = sb_read_ethtool, .write = sb_write_ethtool
@@ -30,8 +31,8 @@ enum { GSO_IPV4_MAX_SIZE = 63, GRO_IPV4_MAX_SIZE = 64 }; /* IFLA_..., Linux 6.3 
 
 static const char *const files[] = {"gro_flush_timeout", "napi_defer_hard_irqs", "threaded", NULL};
 
-/* In the order in which they are written. What holds others up comes first: a program of XDP limits the MTU and
- * features, rules and contexts hold queues. */
+/* In the order of writing. Attributes that block others come first: an XDP program limits the MTU and features, rules
+ * and contexts hold queues. */
 static const struct sb_attr table[] = {
     {"xdp", "XDP program", .read = sb_read_xdp, .write = sb_write_xdp},
     {"tcx-in", "tcx program (ingress)", .read = sb_read_tcx, .write = sb_write_tcx,
@@ -103,7 +104,7 @@ static const struct sb_attr table[] = {
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
-#define BLOB_MAX (4u << 20) /* the flow rules of a NIC with the largest table are some 3 MiB */
+#define BLOB_MAX (4u << 20) /* the flow rules of a NIC with the largest table take about 3 MiB */
 
 int sb_blob_put(struct sb_blob *b, const void *data, size_t n)
 {
@@ -177,7 +178,7 @@ static int add_attr_record(struct sb_journal *j, int nic, const char *name, cons
     return rc;
 }
 
-/* The row of a record, whose value out gets; NULL with *rc 0: there is no such row in this program. */
+/* Parses a record into out and returns its row; NULL with *rc 0: this program has no such row. */
 static const struct sb_attr *take_record(const char *text, struct sb_blob *out, int *rc)
 {
     size_t name = strcspn(text, " ");
@@ -222,7 +223,7 @@ static struct sb_dev open_attr_device(struct sb_attr_kernel *k, int index, const
 
 /* ---- reading --------------------------------------------------------------------------------------- */
 
-/* Does an error say that a device has no such attribute? Drivers have many words for it. */
+/* Returns true if the error means that a device lacks the attribute. Drivers use many errors for that. */
 static bool is_missing_attr_error(int rc)
 {
     static const int t[] = {
@@ -234,7 +235,7 @@ static bool is_missing_attr_error(int rc)
     return false;
 }
 
-/* Is it this machine's fault, and not the device's? Then nothing is known of the attribute. */
+/* Returns true for a fault of this machine rather than the device: then nothing is known of the attribute. */
 static bool is_machine_error(int rc)
 {
     return rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE || rc == -E2BIG || rc == -EBADMSG || rc == -EAGAIN;
@@ -263,7 +264,7 @@ int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int i
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
-/* Reads an attribute and compares it. 1: it is as it was; 0: it is not; -errno. */
+/* Reads an attribute and compares it. Returns 1: unchanged; 0: changed; -errno. */
 static int compare_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, struct sb_blob *now)
 {
     sb_blob_free(now);
@@ -271,7 +272,7 @@ static int compare_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
     return rc < 0 ? rc : a->same ? a->same(a, was, now) : is_same_blob(was, now);
 }
 
-/* Puts one attribute back. Returns 1 where nothing had to be done, 0 where it is back, or -errno. */
+/* Restores one attribute. Returns 1 if nothing had to be done, 0 if it is restored, or -errno. */
 static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was)
 {
     struct sb_blob now __attribute__((cleanup(sb_blob_free))) = {0};
@@ -288,7 +289,7 @@ static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
                    : hw_fail(-EIO, "the kernel took what was written, and shows something else");
 }
 
-/* Setting one attribute may change another, or need another first: a queueing discipline its class. */
+/* Setting one attribute may change another, or depend on another: a queueing discipline on its class. */
 #define ROUNDS 4
 
 void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a network device has besides its link's usual properties, addresses and routes, and what a container with
- * CAP_NET_ADMIN can change: offloads, rings, channels, RSS, XDP, queueing disciplines and so on. One table (attr.c) has
- * a row for each: how it is read, compared and written. It is read before the move, and written and read again after
- * the way back. A device that lacks one has nothing to compare.
+ * Attributes of a network device beyond its link properties, addresses and routes that a container with CAP_NET_ADMIN
+ * can change: offloads, rings, channels, RSS, XDP, queueing disciplines and so on. One table (attr.c) has a row for
+ * each: how to read, compare and write it. Each is read before the move, written after the return, and read again to
+ * verify. A device that lacks an attribute has nothing to compare.
  */
 #ifndef HW_SANDBOX_ATTR_H
 #define HW_SANDBOX_ATTR_H
@@ -11,7 +11,7 @@
 #include "sandbox/netdev/netdev.h"
 #include "sys/genl.h"
 
-/* A value: bytes that only its row understands. p is malloc()ed. */
+/* A value: bytes that only its row understands. p comes from malloc(). */
 struct sb_blob {
     uint8_t *p;
     size_t n, cap;
@@ -20,13 +20,13 @@ int sb_blob_put(struct sb_blob *b, const void *data, size_t n);
 /* Appends a netlink attribute, padded with zeros. */
 int sb_blob_attr(struct sb_blob *b, uint16_t type, const void *data, size_t len);
 void sb_blob_free(struct sb_blob *b);
-/* The attribute of this type in a blob that consists of such; NULL. */
+/* Returns the attribute of this type in a blob of netlink attributes; NULL: none. */
 const struct nlattr *sb_blob_find(const struct sb_blob *b, int type);
 #define sb_blob_each(a, b)           \
     for ((a) = (const void *)(b)->p; \
          (b)->p && mnl_attr_ok((a), (int)((const char *)(b)->p + (b)->n - (const char *)(a))); (a) = mnl_attr_next(a))
 
-/* Where the devices are: opened in their namespace, which the calling thread stays in. */
+/* Access to the devices' namespace, which the calling thread stays in. */
 struct sb_attr_kernel {
     struct hw_netlink *rt;
     struct hw_genl genl;
@@ -45,27 +45,27 @@ void sb_attr_close(struct sb_attr_kernel *k);
 
 struct sb_attr {
     const char *name; /* the journal's */
-    const char *what; /* a user's: "its WHAT is not as it was" */
-    /* 0; -EOPNOTSUPP: the device has no such attribute; -errno. */
+    const char *what; /* for messages: "its WHAT is not as it was" */
+    /* 0; -EOPNOTSUPP: the device lacks the attribute; -errno. */
     int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
-    /* Makes `now` into `was`, as far as that goes: what has come of it is read again. 0 or -errno with the text. */
+    /* Changes `now` to `was` as far as possible; the caller reads the result again. 0, or -errno with the text. */
     int (*write)(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now);
-    /* NULL: the same bytes. */
+    /* NULL: compare the bytes. */
     bool (*same)(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
-    /* What read and write need to know. */
+    /* Parameters of read and write. */
     uint8_t get, set;        /* ethtool's messages */
-    uint16_t header, type;   /* the attribute with its header; rtnetlink's or another number */
+    uint16_t header, type;   /* the header attribute; a number of rtnetlink or another interface */
     uint64_t keep;           /* bit i: attribute i of the message can be set */
     const char *const *path; /* files in sysfs, NULL at the end */
 };
 
 /* ---- the table (attr.c) --------------------------------------------------------------------------- */
 
-/* Adds to j a record for each attribute that NIC nic, the device index, has. skip: those that cannot be read are said
- * to log and left out; else they are an error. */
+/* Adds a record to j for each attribute of NIC nic, the device index. skip: log and omit unreadable attributes;
+ * otherwise they are an error. */
 int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int index, const char *name, bool skip,
                   const struct hw_logger *log);
-/* Gives a device those of j's records that it has not. last: what then is not as it was is a fault. */
+/* Restores the device's attributes that differ from j's records. last: a remaining difference is a fault. */
 void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,
                     bool last, struct sb_faults *f);
 /* ---- the rows' functions -------------------------------------------------------------------------- */

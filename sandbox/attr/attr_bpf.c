@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs of BPF on a device. One that a container has left goes, also where a link holds it there (then only whoever
- * has the link may take it away, or root by BPF_LINK_DETACH). One of the host's that the container has taken away comes
- * back if something else has kept it.
+ * BPF programs on a device. A program that a container has left is removed, also if a link holds it (then only the
+ * owner of the link may remove it, or root with BPF_LINK_DETACH). A program of the host that the container has removed
+ * is restored if something else still holds it.
  */
 #include "sandbox/attr/attr.h"
 
@@ -17,7 +17,7 @@
 
 #define PROGRAMS_MAX 64 /* BPF_MPROG_MAX in kernel/bpf/mprog.c */
 
-/* The part of union bpf_attr that the headers of Debian 12 lack: BPF_PROG_QUERY by device, with links. */
+/* The part of union bpf_attr that Debian 12's headers lack: BPF_PROG_QUERY by device, with links. */
 struct query {
     uint32_t ifindex, attach_type, query_flags, attach_flags;
     uint64_t prog_ids;
@@ -35,12 +35,12 @@ static int call_bpf(int cmd, void *a, size_t n)
     return rc < 0 ? -errno : (int)rc;
 }
 
-/* A descriptor of the program or link of that number, or -errno. */
+/* Opens the program or link of that number. Returns a descriptor or -errno. */
 static int open_by_id(int cmd, uint32_t id)
 {
     union bpf_attr a;
     memset(&a, 0, sizeof(a));
-    a.prog_id = id; /* link_id is in the same place */
+    a.prog_id = id; /* link_id has the same offset */
     return call_bpf(cmd, &a, sizeof(a));
 }
 
@@ -70,7 +70,7 @@ static void add_program(struct program p[3], size_t *n, uint32_t flags, const st
         p[(*n)++] = (struct program){flags, mnl_attr_get_u32(id)};
 }
 
-/* The value: struct program of each mode. */
+/* The value: struct program for each mode. */
 static int take_xdp(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a, *b;
@@ -114,8 +114,8 @@ static int set_xdp(const struct sb_attr *a, struct sb_dev *d, int fd, uint32_t f
     return hw_netlink_talk(d->k->rt, h, NULL, NULL, what);
 }
 
-/* Detaches the links that hold a program on a device. The kernel says of a link its device's index, and not in which
- * namespace: its program's number says the rest. */
+/* Detaches the links that hold a program on a device. The kernel reports the index of a link's device but not its
+ * namespace: the program's number identifies it. */
 static int detach_xdp_links(struct sb_dev *d, uint32_t prog)
 {
     union bpf_attr a;
@@ -178,7 +178,7 @@ int sb_write_xdp(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
 
 /* ---- tcx --------------------------------------------------------------------------------------------- */
 
-/* Fills ids and (may be NULL) links, PROGRAMS_MAX each. How many, or -errno. */
+/* Fills ids and links (may be NULL), PROGRAMS_MAX each. Returns how many, or -errno. */
 static int query_tcx(const struct sb_attr *a, const struct sb_dev *d, uint32_t *ids, uint32_t *links)
 {
     struct query q = {.ifindex = (uint32_t)d->index,
@@ -187,12 +187,12 @@ static int query_tcx(const struct sb_attr *a, const struct sb_dev *d, uint32_t *
                       .count = PROGRAMS_MAX,
                       .link_ids = (uint64_t)(uintptr_t)links};
     int rc = call_bpf(BPF_PROG_QUERY, &q, sizeof(q));
-    return rc < 0 ? rc == -E2BIG ? -EOPNOTSUPP /* a kernel that has none: it does not know the longer request */
+    return rc < 0 ? rc == -E2BIG ? -EOPNOTSUPP /* a kernel without tcx does not know the longer request */
                                  : hw_fail(rc, "%s: asking for its %s: %s", d->name, a->what, strerror(-rc))
                   : (int)HW_MIN(q.count, (uint32_t)PROGRAMS_MAX);
 }
 
-/* The value: the programs' numbers, in their order. */
+/* The value: the programs' numbers in order. */
 int sb_read_tcx(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     uint32_t ids[PROGRAMS_MAX] = {0};

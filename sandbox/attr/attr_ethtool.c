@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes by ethtool's netlink (Documentation/networking/ethtool-netlink.rst). What a GET answers is nearly what a
- * SET takes: a value here is those attributes of the answer that can be set, as they came.
+ * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). A GET's reply is almost a SET's
+ * request: a value here is the settable attributes of the reply, unchanged.
  */
 #include "sandbox/attr/attr.h"
 
@@ -75,7 +75,7 @@ static bool same_attr(const struct nlattr *a, const struct nlattr *b)
     return a && b && a->nla_len == b->nla_len && memcmp(a, b, a->nla_len) == 0;
 }
 
-/* Sets what differs, and no more: a driver refuses what it does not have, even as it is. */
+/* Sets only what differs: a driver refuses settings that it lacks, even with their current value. */
 int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     static const char zeros[8];
@@ -89,7 +89,7 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
             fits &=
                 mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), mnl_attr_get_payload(x));
     }
-    sb_blob_each(x, now) /* an answer leaves out what is zero */
+    sb_blob_each(x, now) /* replies leave out zeros */
     {
         if (!sb_blob_find(was, mnl_attr_get_type(x)) && mnl_attr_get_payload_len(x) <= sizeof(zeros))
             fits &= mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), zeros);
@@ -99,7 +99,7 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
 
 /* ---- features -------------------------------------------------------------------------------------- */
 
-/* The bits of a compact bitset; NULL. */
+/* Returns the bits of a compact bitset; NULL: none. */
 static const struct nlattr *find_bitset_value(const struct nlattr *bitset)
 {
     const struct nlattr *a;
@@ -139,7 +139,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* The value: what is wanted, and what is active of that which can be changed. */
+/* The value: the wanted features, and the active ones among those that can be changed. */
 int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct features f = {.words = 0};
@@ -151,8 +151,8 @@ int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *
     return sb_blob_attr(out, ETHTOOL_A_FEATURES_ACTIVE, f.active, 4 * f.words);
 }
 
-/* Wants what was wanted. Where the wish is the same and something else is active, its being wanted again makes the
- * kernel work it out anew. */
+/* Restores the wanted features. If the wish is the same but other features are active, setting it again makes the
+ * kernel recompute the active ones. */
 int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8)));
@@ -194,7 +194,7 @@ static bool is_finding(int type)
     return type == ETHTOOL_A_LINKMODES_SPEED || type == ETHTOOL_A_LINKMODES_DUPLEX || type == ETHTOOL_A_LINKMODES_LANES;
 }
 
-/* With autonegotiation, speed and duplex are what was found, and nothing to set. */
+/* With autonegotiation, speed and duplex are results, which cannot be set. */
 int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct sb_blob all __attribute__((cleanup(sb_blob_free))) = {0};
@@ -214,7 +214,7 @@ int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return 0;
 }
 
-/* A link that is down has no speed that could be compared (SPEED_UNKNOWN, DUPLEX_UNKNOWN). */
+/* A link that is down has no comparable speed (SPEED_UNKNOWN, DUPLEX_UNKNOWN). */
 bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now)
 {
     const struct nlattr *x;
@@ -243,7 +243,7 @@ static int take_context(const struct nlmsghdr *h, void *arg)
     return context ? sb_blob_put(out, &context, sizeof(context)) : 0;
 }
 
-/* The value: the numbers of those besides the device's own. Linux 6.12 lists them. */
+/* The value: the numbers of the additional contexts. Linux 6.12 lists them. */
 int sb_read_contexts(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     return query_ethtool_attr(a, d, NLM_F_DUMP, take_context, out);
@@ -257,7 +257,7 @@ static bool has_number(const struct sb_blob *b, uint32_t number)
     return false;
 }
 
-/* Takes away those that were not there. One that is gone cannot be made again under its number. */
+/* Removes contexts that did not exist before. A removed context cannot be made again with its number. */
 int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     (void)a;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes by ethtool's ioctl: what its netlink does not know, or sets only since Linux 6.17 (RSS). */
+/* Attributes of the ethtool ioctl: those that netlink lacks, or sets only since Linux 6.17 (RSS). */
 #include "sandbox/attr/attr.h"
 
 #include <linux/ethtool.h>
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#define TABLE_MAX 65536u /* entries of an indirection table, bytes of a key; drivers of today stop at 4096 and 52 */
+#define TABLE_MAX 65536u /* entries of an indirection table, bytes of a key; current drivers have at most 4096 and 52 \
+                          */
 #define RULES_MAX 16384u
 
 static int send_device_ioctl(const struct sb_dev *d, unsigned long cmd, void *data, const char *what)
@@ -50,7 +51,7 @@ int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return rc < 0 ? rc : sb_blob_put(out, r, n);
 }
 
-/* Is the table what the kernel makes by itself (ethtool_rxfh_indir_default() in include/linux/ethtool.h)? */
+/* Returns true if the table is the kernel's default (ethtool_rxfh_indir_default() in include/linux/ethtool.h). */
 static bool is_default(const struct sb_dev *d, const struct ethtool_rxfh *r)
 {
     struct ethtool_rxnfc rings = {.cmd = ETHTOOL_GRXRINGS};
@@ -75,8 +76,8 @@ int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
         return hw_no_memory("an RSS table");
     memcpy(r, was->p, was->n);
     r->cmd = ETHTOOL_SRSSH;
-    /* A table that somebody has set holds on to its queues (netif_is_rxfh_configured()): the default one is set by
-     * asking for it. */
+    /* A table that was set explicitly blocks changes of the number of queues (netif_is_rxfh_configured()): the default
+     * table is set by a reset request. */
     if (table && is_default(d, r)) {
         memmove((char *)(r + 1), (char *)(r + 1) + table, r->key_size);
         r->indir_size = 0;
@@ -92,16 +93,16 @@ struct fields {
     uint32_t flow, none;
     uint64_t data;
 };
-enum { FLOWS = 0x20 }; /* TCP_V4_FLOW is 1, the last one of Linux 6.18 0x1b */
+enum { FLOWS = 0x20 }; /* TCP_V4_FLOW is 1, the last one of Linux 6.18 is 0x1b */
 
-/* The value: struct fields of each kind of traffic that the device knows. */
+/* The value: struct fields for each kind of traffic that the device supports. */
 int sb_read_hash(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     int rc = 0;
     for (uint32_t flow = 1; rc == 0 && flow < FLOWS; flow++) {
         struct ethtool_rxnfc r = {.cmd = ETHTOOL_GRXFH, .flow_type = flow};
         int err = sb_ethtool_ioctl(d, &r, a->what);
-        if (err == -EOPNOTSUPP && flow == TCP_V4_FLOW) /* the driver has no such call */
+        if (err == -EOPNOTSUPP && flow == TCP_V4_FLOW) /* the driver lacks the call */
             return err;
         if (err == 0)
             rc = sb_blob_put(out, &(struct fields){.flow = flow, .data = r.data}, sizeof(struct fields));
@@ -136,13 +137,13 @@ static int read_rule(const struct sb_attr *a, const struct sb_dev *d, uint32_t l
     struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = location};
     int rc = sb_ethtool_ioctl(d, &one, a->what);
     struct rule r;
-    memset(&r, 0, sizeof(r)); /* the holes too: values are compared byte by byte */
+    memset(&r, 0, sizeof(r)); /* clears padding too: values are compared byte by byte */
     r.fs = one.fs;
     r.context = one.fs.flow_type & FLOW_RSS ? one.rss_context : 0;
     return rc < 0 ? rc : sb_blob_put(out, &r, sizeof(r));
 }
 
-/* The value: struct rule of each, in the driver's order. */
+/* The value: struct rule for each rule, in the driver's order. */
 int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct ethtool_rxnfc count = {.cmd = ETHTOOL_GRXCLSRLCNT};
@@ -166,12 +167,12 @@ int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
 static bool has_rule(const struct sb_blob *b, const struct rule *r)
 {
     for (size_t i = 0; i + sizeof(*r) <= b->n; i += sizeof(*r))
-        if (memcmp(b->p + i, (const void *)r, sizeof(*r)) == 0) // NOLINT: bytes as the kernel gave them
+        if (memcmp(b->p + i, (const void *)r, sizeof(*r)) == 0) // NOLINT: bytes from the kernel
             return true;
     return false;
 }
 
-/* Removes the rules of one value that the other does not have, or adds them. */
+/* Removes, or adds, the rules of one value that the other lacks. */
 static int change_rules(const struct sb_attr *a, const struct sb_dev *d, const struct sb_blob *of,
                         const struct sb_blob *without, uint32_t cmd)
 {
@@ -198,7 +199,7 @@ int sb_write_rules(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- tunables, time stamps ------------------------------------------------------------------------------ */
 
-/* struct ethtool_tunable and what its flexible array at the end has, which a struct in another cannot have. */
+/* struct ethtool_tunable with the content of its flexible array, which an embedded struct cannot have. */
 struct tunable {
     uint32_t cmd, id, type_id, len;
     uint8_t value[8];

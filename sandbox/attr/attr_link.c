@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes by rtnetlink: of the link itself, of a PCI device's virtual functions, of data center bridging. */
+/* Attributes of rtnetlink: of the link itself, of a PCI device's virtual functions, of data center bridging. */
 #include "sandbox/attr/attr.h"
 
 #include <libmnl/libmnl.h>
@@ -26,7 +26,7 @@ static int talk_link(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr 
     return hw_netlink_talk(d->k->rt, h, NULL, NULL, what);
 }
 
-/* Reads a device's link, and hands one attribute of it to fn. -EOPNOTSUPP: it has none. */
+/* Reads a device's link, and passes one attribute of it to fn. -EOPNOTSUPP: it has none. */
 struct wanted {
     int type;
     bool got;
@@ -85,7 +85,7 @@ int sb_write_link(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
 
 /* ---- alternative names --------------------------------------------------------------------------------- */
 
-/* The value: the list of names as the kernel has it; a device without one has an empty one. */
+/* The value: the list of names in the kernel's format; empty for a device without any. */
 int sb_read_altnames(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
@@ -129,7 +129,7 @@ int sb_read_down(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     int rc = read_link_attr(d, IFLA_PROTO_DOWN, 0, take_down, out);
     if (rc < 0)
         return rc;
-    rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out); /* Linux 5.9, where there are any */
+    rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out); /* Linux 5.9, if there are any */
     return rc == -EOPNOTSUPP ? 0 : rc;
 }
 
@@ -141,7 +141,7 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!down)
         return hw_fail(-EBADMSG, "%s: no protocol state", d->name);
-    if (reason || other) { /* it does not go while there is a reason for it */
+    if (reason || other) { /* protodown stays on while there is a reason for it */
         struct nlattr *nest = mnl_attr_nest_start(h, IFLA_PROTO_DOWN_REASON | NLA_F_NESTED);
         mnl_attr_put_u32(h, IFLA_PROTO_DOWN_REASON_MASK, UINT32_MAX);
         mnl_attr_put_u32(h, IFLA_PROTO_DOWN_REASON_VALUE, reason ? mnl_attr_get_u32(reason) : 0);
@@ -153,7 +153,7 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
 
 /* ---- what a kind of device has --------------------------------------------------------------------------- */
 
-/* Of kinds whose devices containers get, what can be changed. The rest of what the kernel says may be its findings. */
+/* For kinds of devices that containers get: the settable attributes. The others may be the kernel's state. */
 static const struct {
     const char *kind;
     uint64_t keep;
@@ -165,7 +165,7 @@ static const struct {
     {"vlan", 1u << IFLA_VLAN_FLAGS | 1u << IFLA_VLAN_EGRESS_QOS | 1u << IFLA_VLAN_INGRESS_QOS},
 };
 
-/* The value: the kind, and those attributes. */
+/* The value: the kind, and these attributes. */
 static int take_kind(const struct nlattr *info, struct sb_blob *out)
 {
     const struct nlattr *a, *b, *kind = NULL, *data = NULL;
@@ -201,7 +201,7 @@ int sb_read_kind(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return read_link_attr(d, IFLA_LINKINFO, 0, take_kind, out);
 }
 
-/* Adds a VLAN device's priorities: those that it has by now and had not before become 0, which is none. */
+/* Adds a VLAN device's priorities: new ones are set to 0, which means none. */
 static void put_priorities(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now, uint16_t type)
 {
     struct nlattr *nest = mnl_attr_nest_start(h, type | NLA_F_NESTED);
@@ -235,7 +235,7 @@ static const struct nlattr *find_nested(const struct nlattr *nest, int type)
     return NULL;
 }
 
-/* A VLAN device's settings are changes: of flags those in a mask, which the kernel shows as all ones and refuses so. */
+/* A VLAN device's settings are changes: flags with a mask, which the kernel reports as all ones and does not accept. */
 static void put_vlan(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now)
 {
     const struct nlattr *x = find_nested(was, IFLA_VLAN_FLAGS), *y = find_nested(now, IFLA_VLAN_FLAGS);
@@ -258,7 +258,7 @@ int sb_write_kind(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     const struct nlattr *kind = sb_blob_find(was, IFLA_INFO_KIND), *data = sb_blob_find(was, IFLA_INFO_DATA);
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!kind || mnl_attr_validate(kind, MNL_TYPE_NUL_STRING) < 0 || !data ||
-        was->n + now->n > sizeof(buf) / 2) /* the priorities of both */
+        was->n + now->n > sizeof(buf) / 2) /* room for the priorities of both */
         return hw_fail(-EMSGSIZE, "%s: too much of its kind", d->name);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO | NLA_F_NESTED);
     mnl_attr_put(h, IFLA_INFO_KIND, mnl_attr_get_payload_len(kind), mnl_attr_get_payload(kind));
@@ -314,13 +314,13 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- virtual functions ------------------------------------------------------------------------------------ */
 
-/* What can be set; IFLA_VF_VLAN and IFLA_VF_TX_RATE say the same as others of these, less. */
+/* Settable attributes; IFLA_VF_VLAN and IFLA_VF_TX_RATE are subsets of others here. */
 #define VF_KEEP                                                                                                   \
     (1u << IFLA_VF_MAC | 1u << IFLA_VF_SPOOFCHK | 1u << IFLA_VF_LINK_STATE | 1u << IFLA_VF_RATE |                 \
      1u << IFLA_VF_RSS_QUERY_EN | 1u << IFLA_VF_TRUST | 1u << IFLA_VF_IB_NODE_GUID | 1u << IFLA_VF_IB_PORT_GUID | \
      1u << IFLA_VF_VLAN_LIST)
 
-/* The value: a nest IFLA_VF_INFO for each. */
+/* The value: a nest IFLA_VF_INFO for each function. */
 static int take_vfs(const struct nlattr *list, struct sb_blob *out)
 {
     const struct nlattr *vf, *a;
@@ -348,7 +348,7 @@ int sb_read_vfs(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return read_link_attr(d, IFLA_VFINFO_LIST, RTEXT_FILTER_VF, take_vfs, out);
 }
 
-/* The attribute of that type in the n-th nest of a value; NULL. */
+/* Returns the attribute of that type in the n-th nest of a value; NULL: none. */
 static const struct nlattr *find_in(const struct sb_blob *b, size_t n, int type)
 {
     const struct nlattr *vf, *a;
@@ -373,7 +373,7 @@ int sb_write_vfs(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
     int rc = 0;
     sb_blob_each(vf, was)
     {
-        mnl_attr_for_each_nested(x, vf) /* one a message: a driver that refuses one of them takes the others */
+        mnl_attr_for_each_nested(x, vf) /* one per message: a driver that refuses one still accepts the others */
         {
             char buf[REQUEST_MAX] __attribute__((aligned(8)));
             const struct nlattr *y = find_in(now, n, mnl_attr_get_type(x));
@@ -447,7 +447,7 @@ static int read_dcb_result(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Sends those attributes of `of` that `but` has not. */
+/* Sends the attributes of `of` that `but` lacks. */
 static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, const struct sb_blob *of,
                     const struct sb_blob *but, int only)
 {
@@ -473,7 +473,7 @@ static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, cons
     return rc == 0 && verdict < 0 ? hw_fail(verdict, "%s: %s", what, strerror(-verdict)) : rc;
 }
 
-/* The table of applications is added to by what is set: what it has now goes first. */
+/* Setting the application table only adds entries, so the current ones are removed first. */
 int sb_write_dcb(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     int rc = send_dcb(a, d, DCB_CMD_IEEE_DEL, now, was, DCB_ATTR_IEEE_APP_TABLE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes that are files below a device's folder in sysfs. A value: lines "PATH=TEXT". */
+/* Attributes that are files in a device's sysfs folder. A value consists of lines "PATH=TEXT". */
 #include "sandbox/attr/attr.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ static int read_attr_file(int folder, const char *path, char out[VALUE_MAX])
     return rc;
 }
 
-/* Adds the file's line, where it is one that can be read. */
+/* Adds the file's line if it is readable. */
 static int add_file(int folder, const char *path, struct sb_blob *out)
 {
     char value[VALUE_MAX];
@@ -45,7 +45,7 @@ int sb_read_files(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return rc;
 }
 
-/* What can be set of a queue: not what the kernel finds out by itself (byte_queue_limits/limit). */
+/* Settable files of a queue, without the kernel's own results (byte_queue_limits/limit). */
 static const char *const of_queue[] = {"rps_cpus",
                                        "rps_flow_cnt",
                                        "xps_cpus",
@@ -75,7 +75,7 @@ int sb_read_queues(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *ou
     return rc;
 }
 
-/* The value of the line of that path in a blob, for as long as it lives; NULL. */
+/* Returns the value of the line for that path, valid as long as the blob; NULL: none. */
 static const char *find_line(const struct sb_blob *b, const char *path, size_t len, size_t *n)
 {
     for (const char *p = (const char *)b->p, *end = p + b->n; p < end;) {
@@ -102,7 +102,7 @@ static int write_attr_file(const struct sb_dev *d, const char *path, const char 
     return rc;
 }
 
-/* Writes those lines of `of` that `than` has otherwise, or (zero) 0 to those that it lacks. */
+/* Writes the lines of `of` that differ in `than`, or (zero) 0 for those that `than` lacks. */
 static int write_lines(const struct sb_dev *d, const struct sb_blob *of, const struct sb_blob *than, bool zero)
 {
     int rc = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queueing disciplines, classes and filters. The kernel takes them all away when a device changes its namespace
- * (dev_shutdown() in __dev_change_net_namespace()), so that none of a container's comes here, and the host's own have
- * to be made again: by the messages that described them, which are nearly those that make them. What cannot be made so
- * (a filter by a BPF program, say) is then missing, and named.
+ * Queueing disciplines, classes and filters. The kernel removes them all when a device changes its namespace
+ * (dev_shutdown() in __dev_change_net_namespace()), so none of a container's arrive here, and the host's own must be
+ * made again: from the messages that described them, which almost equal those that make them. What cannot be made that
+ * way (a filter with a BPF program, for example) is missing then, and reported.
  */
 #include "sandbox/attr/attr.h"
 
@@ -36,13 +36,13 @@ struct sink {
     struct sb_blob *out;
 };
 
-/* Figures of the moment. */
+/* Returns true for counters and other volatile values. */
 static bool is_figure(int type)
 {
     return type == TCA_STATS || type == TCA_XSTATS || type == TCA_STATS2 || type == TCA_HW_OFFLOAD;
 }
 
-/* The root table of u32, which the kernel makes with a filter's first rule. */
+/* Returns true for the root table of u32, which the kernel makes with a filter's first rule. */
 static bool is_root_table(const struct nlmsghdr *h)
 {
     const struct nlattr *a, *b;
@@ -60,14 +60,14 @@ static bool is_root_table(const struct nlmsghdr *h)
     return root;
 }
 
-/* Takes one message: the header, and what is no figure. */
+/* Stores one message: the header, and the attributes that are not volatile. */
 static int take_message(const struct nlmsghdr *h, void *arg)
 {
     const struct sink *s = arg;
     const struct tcmsg *t = mnl_nlmsg_get_payload(h);
     const struct nlattr *a;
     if (h->nlmsg_type != s->type || mnl_nlmsg_get_payload_len(h) < sizeof(*t) || t->tcm_ifindex != s->d->index ||
-        t->tcm_handle == 0 || /* a default one, which the kernel makes; a filter's chain alone */
+        t->tcm_handle == 0 || /* a default one, which the kernel makes; or only a filter's chain */
         (s->type == RTM_NEWTFILTER && is_root_table(h)))
         return 0;
     struct sb_blob one __attribute__((cleanup(sb_blob_free))) = {0};
@@ -75,7 +75,7 @@ static int take_message(const struct nlmsghdr *h, void *arg)
     struct tcmsg tc = *t;
     tc.tcm_ifindex = 0;
     if (s->type == RTM_NEWQDISC)
-        tc.tcm_info = 0; /* how many refer to it */
+        tc.tcm_info = 0; /* the reference count */
     int rc = sb_blob_put(&one, &head, sizeof(head));
     if (rc < 0 || (rc = sb_blob_put(&one, &tc, sizeof(tc))) < 0)
         return rc;
@@ -95,12 +95,12 @@ static int dump_tc_objects(const struct sb_attr *a, const struct sb_dev *d, uint
     char buf[256] __attribute__((aligned(8))), what[128];
     struct sink s = {d, type, out};
     snprintf(what, sizeof(what), "%s: listing its %s", d->name, a->what);
-    /* of each kind the third type is the one that asks: RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC */
+    /* the third message type of each kind is the query: RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC */
     return hw_netlink_talk(d->k->rt, put_tc(buf, sizeof(buf), d, (uint16_t)(type + 2), NLM_F_DUMP, parent),
                            take_message, &s, what);
 }
 
-/* Walks the messages in a value: the next one after h, or the first. NULL at the end. */
+/* Iterates over the messages in a value: the next one after h, or the first. NULL at the end. */
 static const struct nlmsghdr *get_next_tc_message(const struct sb_blob *b, const struct nlmsghdr *h)
 {
     if (!b->p)
@@ -118,7 +118,7 @@ static const struct tcmsg *tc_of(const struct nlmsghdr *h)
     return mnl_nlmsg_get_payload(h);
 }
 
-/* Filters hang on queueing disciplines and classes; those of clsact on two places of its own. */
+/* Filters belong to queueing disciplines and classes; those of clsact to two special parents. */
 static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct sb_blob *out)
 {
     struct sb_blob above __attribute__((cleanup(sb_blob_free))) = {0};
@@ -158,9 +158,8 @@ static const char *get_tc_kind(const struct nlmsghdr *h)
     return "";
 }
 
-/* Are two the same one: of one kind, at one place? What else they say was taken from the old one, or has counters in
- * it.
- */
+/* Returns true if both have the same kind and place. Their other contents were copied from the old one, or contain
+ * counters. */
 static bool same_one(const struct nlmsghdr *x, const struct nlmsghdr *y)
 {
     return memcmp(tc_of(x), tc_of(y), sizeof(struct tcmsg)) == 0 && strcmp(get_tc_kind(x), get_tc_kind(y)) == 0;
@@ -185,14 +184,14 @@ bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct
     return same;
 }
 
-/* Where a description is not what is asked for: of a filter's flags the kernel says whether the device does the work,
- * and refuses to be told; htb says its version in full, and wants the first part of it. */
+/* Corrects messages that differ from requests: a filter's flags report whether the device does the work, which cannot
+ * be set; htb reports its full version, and expects the first part of it. */
 static void fix_up(struct nlmsghdr *h)
 {
     static const struct {
         const char *kind;
         int type;
-        uint32_t keep; /* of the first four bytes */
+        uint32_t keep; /* bits to keep of the first four bytes */
         unsigned shift;
     } t[] = {{"u32", TCA_U32_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
              {"flower", TCA_FLOWER_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A hash of the GIDs that the planned devices have. */
+/* Returns a hash of the GIDs of the planned devices. */
 static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
 {
     uint64_t h = HW_HASH_START;
@@ -22,7 +22,7 @@ static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
     return h;
 }
 
-/* Tells which device that was planned is not usable any more. before: where it was. */
+/* Warns of each planned device that is no longer usable. before: whether it was. */
 static void warn_unusable_rdma(const struct sbx_plan *p, const bool *before, const struct hw_logger *log)
 {
     for (size_t i = 0; i < p->n_rdma; i++)

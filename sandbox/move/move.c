@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NICs to the container: all of them, or none. */
+/* Moves NICs to the container: all of them, or none. */
 #include "sandbox/move/move.h"
 #include "sandbox/attr/attr.h"
 #include "sandbox/move/move_int.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The tables for routes by source: this plus the NIC's index in the container. */
+/* Routing tables for routes by source: this plus the NIC's index in the container. */
 #define TABLE_BASE 10000
 
 struct mover {
@@ -25,7 +25,7 @@ struct mover {
     struct sb_map map;
 };
 
-/* ---- may they go? -------------------------------------------------------------------------------- */
+/* ---- checks before the move ---------------------------------------------------------------------- */
 
 static int check_options(const struct sb_move_options *o)
 {
@@ -54,7 +54,7 @@ static int check_upper_link(const struct sb_link *l, void *arg)
     const struct mover *m = arg;
     for (unsigned i = 0; i < m->j.nics; i++) {
         const struct sb_link *nic = &m->j.nic[i].link;
-        /* A veth says its other end there. */
+        /* For a veth, iflink is its other end. */
         if (l->iflink == nic->index && !l->far && l->index != nic->index && strcmp(l->kind, "veth") != 0)
             return hw_fail(-EBUSY, "%s stands on %s and would stop working; --force moves it all the same", l->name,
                            nic->name);
@@ -91,7 +91,8 @@ static int check_movable_nics(struct mover *m)
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
-/* Is one of the NICs another container's? It can still be here where that one's move is at its start, or died. */
+/* Checks that no NIC belongs to another container. It may still be here if that container's move has just begun, or
+ * died. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
@@ -138,7 +139,7 @@ static int check_claims(struct mover *m)
 
 /* ---- the snapshot -------------------------------------------------------------------------------- */
 
-/* Notes which devices these are, so that restore can tell them from copies. */
+/* Records the identities of the devices, so that restore can tell them from copies. */
 static int take_idents(struct mover *m)
 {
     struct sb_journal *j = &m->j;
@@ -147,7 +148,7 @@ static int take_idents(struct mover *m)
         const struct sb_link *l = &j->nic[i].link;
         uint64_t ident;
         int index;
-        if (sys < 0 && sb_link_hardware(l)) /* known by its place on the bus */
+        if (sys < 0 && sb_link_hardware(l)) /* identified by its place on the bus */
             continue;
         if (sys < 0)
             return hw_wrap(sys, "%s could not be told from a copy that the container makes", l->name);
@@ -161,7 +162,7 @@ static int take_idents(struct mover *m)
     return 0;
 }
 
-/* Reads what else the devices have. */
+/* Reads the devices' other attributes. */
 static int take_attrs(struct mover *m)
 {
     struct sb_attr_kernel k;
@@ -174,7 +175,7 @@ static int take_attrs(struct mover *m)
     return rc;
 }
 
-/* Notes from where to where and when the move is. */
+/* Records source, destination and time of the move. */
 static int add_move_head(struct mover *m, const char *path, pid_t holder, uint64_t start)
 {
     struct sb_journal *j = &m->j;
@@ -226,11 +227,11 @@ static int fill_move_journal(struct mover *m, const char *path, pid_t holder, ui
 
 /* ---- the move ------------------------------------------------------------------------------------ */
 
-/* The indices that there are in the container. */
+/* The indices in use in the container. */
 struct indices {
     const struct mover *m;
     int highest;
-    bool taken[SB_NICS_MAX]; /* the NIC's own is another's there */
+    bool taken[SB_NICS_MAX]; /* another device there has the NIC's own index */
 };
 
 static int index_each(const struct sb_link *l, void *arg)
@@ -245,14 +246,14 @@ static int index_each(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* Finds an index that no device in the container has and no other NIC is to get. */
+/* Finds an index that no device in the container has and that no other NIC will get. */
 static int find_index(struct mover *m, int *highest, int *out)
 {
     if (*highest < INT32_MAX) {
         *out = ++*highest;
         return 0;
     }
-    /* The container has given the highest one away: from the lowest up there is a free one soon. */
+    /* The highest index is in use in the container: search from the lowest up. */
     for (int i = 2; i < INT32_MAX; i++) {
         struct sb_link l;
         bool meant = false;
@@ -269,7 +270,7 @@ static int find_index(struct mover *m, int *highest, int *out)
     return hw_fail(-ENOSPC, "the container has no index left for a network device");
 }
 
-/* Decides beforehand which index each NIC gets in the container: its own where that is free, as the kernel would. */
+/* Chooses in advance the index of each NIC in the container: its own if that is free, as the kernel would. */
 static int choose_indices(struct mover *m)
 {
     struct indices x = {.m = m};
@@ -290,7 +291,7 @@ static int choose_indices(struct mover *m)
     return rc;
 }
 
-/* ARP in the container's namespace, and whether it has IPv6. */
+/* Sets ARP in the container's namespace, and finds out whether it has IPv6. */
 static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
 {
     HW_AUTO_CLOSE int own = hw_netns_own();
@@ -300,12 +301,12 @@ static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
         return hw_fail(-errno, "entering the container's network namespace: %s", strerror(errno));
     int rc = m->o->no_arp ? 0 : sb_sysctl_arp(name, m->o->log);
     *ipv6 = !sb_sysctl_no_ipv6(name);
-    if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: it was ours a moment ago */
+    if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just come from there */
         return hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
     return rc;
 }
 
-/* Gives the NIC in the container, where its link is l, the settings and addresses that it had here. */
+/* Restores the settings and addresses of the NIC, whose link in the container is l. */
 static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
 {
     const struct sb_jnic *k = &m->j.nic[i];
@@ -339,7 +340,7 @@ static int move_nic(struct mover *m, int i)
     rc = sb_netdev_move(&m->host.rt, k->link.index, m->there.fd, k->as, to);
     if (rc < 0)
         return rc;
-    rc = sb_nic_find(&m->there, k, k->as, &now); /* and not by its name or index: some tenant may be at work there */
+    rc = sb_nic_find(&m->there, k, k->as, &now); /* not by its name or index, because a tenant may be active there */
     if (rc < 0)
         return rc;
     if (now.index != to) { /* an old kernel */
@@ -351,7 +352,7 @@ static int move_nic(struct mover *m, int i)
     return equip_moved_nic(m, i, &now);
 }
 
-/* Makes a rule in the container, which restore takes away again. */
+/* Makes a rule in the container; restore removes it. */
 static int make_rule(struct mover *m, struct nlmsghdr *h)
 {
     int rc = sb_journal_step(&m->j, SB_MADE, -1, h, h->nlmsg_len);
@@ -365,7 +366,7 @@ static int family_of_message(const void *message)
 
 static int copy_rules(struct mover *m)
 {
-    size_t n = m->j.n; /* those that are added now are not meant */
+    size_t n = m->j.n; /* the records added below are not processed */
     for (size_t i = 0; i < n; i++) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
         if (m->j.rec[i].kind != SB_RULE)
@@ -385,7 +386,7 @@ static int copy_rules(struct mover *m)
     return 0;
 }
 
-/* An IPv4 address of a NIC: record r. */
+/* Parses record r as an IPv4 address of a NIC. */
 static bool ipv4_of(const struct sb_record *r, uint32_t *addr, unsigned *prefix)
 {
     int family;
@@ -402,7 +403,7 @@ static uint32_t mask_of(unsigned prefix)
     return prefix ? ~0u << (32 - prefix) : 0;
 }
 
-/* Does another NIC that moves have an address in the same network as this record's? */
+/* Returns true if another NIC of the move has an address in this record's network. */
 static bool has_shared_network(const struct sb_journal *j, size_t at)
 {
     uint32_t a = 0, b = 0;
@@ -417,7 +418,7 @@ static bool has_shared_network(const struct sb_journal *j, size_t at)
     return shared;
 }
 
-/* Copies to a table of the container's the routes through a gateway by the device that has this index here. */
+/* Copies to a table of the container the routes through a gateway by the device with this index. */
 static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 {
     for (size_t i = 0; i < m->j.n; i++) {
@@ -438,9 +439,9 @@ static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 }
 
 /*
- * arp_filter and rp_filter ask where the way back leads; of several NICs in one network the main table knows only the
- * first, and the others would fall silent (arp_filter() in net/ipv4/arp.c). So each of them gets a table of its own,
- * and a rule that what has its address as the source goes by that.
+ * arp_filter and rp_filter check the route back; if several NICs are in one network, the main table knows only the
+ * first, and the others would stop answering (arp_filter() in net/ipv4/arp.c). So each of them gets its own table, and
+ * a rule that selects that table for packets with its address as source.
  */
 static int route_by_source(struct mover *m, size_t at)
 {
@@ -474,7 +475,7 @@ static int route_by_source(struct mover *m, size_t at)
     *f = (struct fib_rule_hdr){.family = AF_INET, .src_len = 32, .action = FR_ACT_TO_TBL};
     mnl_attr_put_u32(h, FRA_SRC, htonl(addr));
     mnl_attr_put_u32(h, FRA_TABLE, table);
-    mnl_attr_put_u32(h, FRA_PRIORITY, 32765); /* main's is 32766 (net/ipv4/fib_rules.c) */
+    mnl_attr_put_u32(h, FRA_PRIORITY, 32765); /* main has 32766 (net/ipv4/fib_rules.c) */
     return make_rule(m, h);
 }
 
@@ -507,7 +508,7 @@ static int execute_move(struct mover *m)
     return rc < 0 ? rc : sb_journal_step(&m->j, SB_READY, -1, NULL, 0);
 }
 
-/* Makes all ready, up to the journal on the disk; nothing of the NICs has changed then. */
+/* Prepares everything, up to the journal on disk; the NICs are still unchanged then. */
 static int prepare_move(struct mover *m)
 {
     const struct sb_move_options *o = m->o;
@@ -546,7 +547,7 @@ static int prepare_move(struct mover *m)
     return rc < 0 ? rc : sb_journal_create(&m->j, m->dir, o->id);
 }
 
-/* Moves all NICs; if that fails, puts back what was moved. */
+/* Moves all NICs; on failure moves those back that were moved. */
 static int move_or_put_back(struct mover *m)
 {
     const struct sb_move_options *o = m->o;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a NIC is. A container with CAP_NET_ADMIN can delete a virtual device and make another of the same kind, index,
- * name and addresses; it can give its NICs new indices and names, and carry them to namespaces of its own. What it
- * cannot make is an identity (see ident.h), and the place of hardware on a bus. A driver that starts anew registers its
- * device anew, with another identity: so hardware is known by its place too.
+ * Finds a NIC. A container with CAP_NET_ADMIN can delete a virtual device and make another with the same kind, index,
+ * name and addresses; it can give its NICs new indices and names, and move them to other namespaces. It cannot forge an
+ * identity (see ident.h), nor the place of hardware on a bus. A driver that restarts registers its device again, with a
+ * new identity: so hardware is also recognised by its place.
  */
 #include "sandbox/move/move_int.h"
 
@@ -19,7 +19,7 @@ static bool is_same_hardware_id(const uint8_t *a, size_t n, const uint8_t *b, si
     return n == m && memcmp(a, b, n) == 0;
 }
 
-/* Returns whether both are the same port of the same hardware. */
+/* Returns true if both are the same port of the same hardware. */
 static bool same_hardware(const struct sb_link *a, const struct sb_link *b)
 {
     return sb_link_hardware(a) && sb_link_hardware(b) && strcmp(a->parent, b->parent) == 0 &&
@@ -44,7 +44,7 @@ static int match_hardware_link(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* A container that renames its devices all the time can hide one from a look at all names, but not from many. */
+/* A container that keeps renaming its devices can hide one from a single scan of all names, but not from many. */
 #define LOOKS 5
 
 static int find_by_ident(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l)

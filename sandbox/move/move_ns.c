@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Namespaces: opened, told apart, found again, kept. */
+/* Opens, identifies, finds and keeps namespaces. */
 #include "sandbox/move/move_int.h"
 
 #include <ctype.h>
@@ -36,7 +36,7 @@ int sb_ns_sysfs(struct sb_ns *n)
     return n->sys;
 }
 
-/* Takes fd over, whatever comes of it. */
+/* Takes ownership of fd in any case. */
 static int init_ns_from_fd(struct sb_ns *n, int fd)
 {
     struct stat st;
@@ -49,7 +49,7 @@ static int init_ns_from_fd(struct sb_ns *n, int fd)
         return rc;
     }
     n->id = (struct sb_ns_id){.dev = st.st_dev, .ino = st.st_ino};
-    /* The number of an inode is used again when its namespace is gone; a cookie never is. Since Linux 5.14. */
+    /* The inode number is reused when its namespace is gone; a cookie is never reused. Since Linux 5.14. */
     socklen_t len = sizeof(n->id.cookie);
     if (getsockopt(n->rt.fd, SOL_SOCKET, SO_NETNS_COOKIE, &n->id.cookie, &len) < 0)
         n->id.cookie = 0;
@@ -65,7 +65,7 @@ int sb_ns_own(struct sb_ns *n)
 
 static int open_path(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* should it be a FIFO */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* nonblocking, in case it is a FIFO */
     if (fd < 0)
         return hw_fail(-errno, "opening the network namespace %s: %s", path, strerror(errno));
     if (ioctl(fd, NS_GET_NSTYPE) != CLONE_NEWNET) {
@@ -75,7 +75,7 @@ static int open_path(const char *path)
     return fd;
 }
 
-/* The process of a path /proc/PID/ns/net; 0: it is none. */
+/* Returns the process of a path /proc/PID/ns/net; 0: it is no such path. */
 static pid_t pid_of_ns_path(const char *path)
 {
     char *end;
@@ -85,8 +85,8 @@ static pid_t pid_of_ns_path(const char *path)
     return pid > 0 && pid <= INT32_MAX && strcmp(end, "/ns/net") == 0 ? (pid_t)pid : 0;
 }
 
-/* Opens the namespace of a process. A PID is another process's as soon as its own has ended: a descriptor of the
- * process says whether the one that was opened here lived all the while. */
+/* Opens the namespace of a process. A PID is reused as soon as its process has ended: a pidfd shows whether the opened
+ * process lived all the time. */
 static int open_process(const char *path, pid_t pid, uint64_t *start)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -96,7 +96,7 @@ static int open_process(const char *path, pid_t pid, uint64_t *start)
     int fd = open_path(path);
     *start = sb_process_start(pid);
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
-    bool lives = *start && (pidfd < 0 || poll(&p, 1, 0) == 0); /* before Linux 5.3 nothing says so */
+    bool lives = *start && (pidfd < 0 || poll(&p, 1, 0) == 0); /* not checked before Linux 5.3 */
     hw_close(&pidfd);
     if (fd < 0 || lives)
         return fd == -ENOENT ? hw_fail(-ESRCH, "there is no process %d to be in a network namespace", (int)pid) : fd;
@@ -134,7 +134,7 @@ bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b)
     return a->dev == b->dev && a->ino == b->ino && (a->cookie == b->cookie || !a->cookie || !b->cookie);
 }
 
-/* Opens what is at path if it is that namespace. */
+/* Opens the file at path if it is that namespace. */
 static int open_if(const char *path, const struct sb_ns_id *id, struct sb_ns *n)
 {
     struct stat st;
@@ -159,7 +159,7 @@ bool sb_ns_at(const char *path, const struct sb_ns_id *id)
     return true;
 }
 
-/* A process that is in the namespace; n (may be NULL) gets it opened. */
+/* Finds a process in the namespace; opens the namespace in n (may be NULL). */
 static int by_process(const struct sb_ns_id *id, struct sb_ns *n)
 {
     DIR *proc = opendir("/proc");
@@ -192,7 +192,7 @@ struct search {
     size_t n, cap;
 };
 
-/* Looks at the namespace at path, if it was not looked at before. */
+/* Checks the namespace at path if it was not checked before. */
 static int search_at(struct search *s, const char *path)
 {
     struct stat st;
@@ -219,7 +219,7 @@ static int search_at(struct search *s, const char *path)
     return rc;
 }
 
-/* Looks at the namespaces that the numbered entries of a folder of /proc/PID are about. */
+/* Checks the namespaces that the numbered entries of a folder of /proc/PID refer to. */
 static int search_dir(struct search *s, const char *pid, const char *dir, const char *tail)
 {
     char path[600], what[32];
@@ -312,7 +312,7 @@ uint64_t sb_process_start(pid_t pid)
     FILE *f = fopen(path, "re");
     if (!f)
         return 0;
-    /* The name, field 2, is in brackets and may hold anything; 20 fields on is the start (proc(5)). */
+    /* The name, field 2, is in parentheses and may contain anything; the start time is 20 fields later (proc(5)). */
     const char *at = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
     for (int i = 0; at && i < 20; i++)
         at = strchr(at + 1, ' ');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NICs back from the container. The journal says what there was; this makes it so, from whatever there is now, and may
- * be begun anew after any interruption: nothing that it does is done twice, nor needs to be remembered, but for the
+ * Restores NICs from the container. The journal describes the previous state; this code restores it from any current
+ * state, and may be repeated after any interruption: it does nothing twice, and needs no memory of its own, except the
  * index that a NIC is to get here.
  */
 #include "sandbox/attr/attr.h"
@@ -22,20 +22,20 @@ struct back {
     struct sb_attr_kernel kernel; /* of the host, for attributes */
     struct sb_faults f;
     unsigned lost;
-    int now[SB_NICS_MAX]; /* the index here; 0: not touched, lost, or still there */
+    int now[SB_NICS_MAX]; /* its index here; 0: not touched, lost, or still there */
     char name[SB_NICS_MAX][IFNAMSIZ];
 };
 
 /* ---- back ---------------------------------------------------------------------------------------- */
 
-/* Moves l from the namespace `from` here, under the NIC's name or, where another device has that, a spare one; as gets
- * that name. */
+/* Moves l from the namespace `from` here, with the NIC's name, or a spare one if another device has that name; as
+ * receives the name. */
 static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_link *l, int index, char as[IFNAMSIZ])
 {
     const struct sb_jnic *k = &b->j->nic[i];
     memcpy(as, k->link.name, IFNAMSIZ);
-    /* An alternative name holds it there while a device here has that name. Those that were the NIC's before come back
-     * with its other attributes. */
+    /* An alternative name blocks the move if a device here has that name. The NIC's previous ones are restored with its
+     * other attributes. */
     int rc = sb_netdev_drop_altnames(&from->rt, l->index);
     if (rc == 0)
         rc = sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
@@ -46,7 +46,7 @@ static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_l
     return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
 
-/* Sends away what was moved here and is not the NIC: down, and with no address, as it came. */
+/* Moves back a device that is not the NIC: down and without addresses, as it arrived. */
 static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
 {
     const char *name = b->j->nic[i].link.name;
@@ -70,8 +70,8 @@ static int update_highest_index(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* Chooses an index that no device here has. The kernel's own choice would be the index in the container, which is the
- * tenant's. */
+/* Chooses an index that no device here has. The kernel would choose the index in the container, which the tenant
+ * controls. */
 static int choose_index(struct back *b, int *index)
 {
     *index = 0;
@@ -80,7 +80,7 @@ static int choose_index(struct back *b, int *index)
     return rc;
 }
 
-/* Brings NIC i from the namespace `from`: l, its link there, becomes the one here. -ENODEV: it was another device. */
+/* Moves NIC i from the namespace `from`: l, its link there, becomes the link here. -ENODEV: it was another device. */
 static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -93,8 +93,7 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     else if (rc != -ENODEV)
         return rc;
     if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
-        /* Giving back comes first: with a full disk there is no more safety against a second accident, and no harm
-         * else. */
+        /* Restoring has priority: with a full disk only the protection against a second crash is lost. */
         sb_log(b->f.log, HAWSER_LOG_WARN, "%s; going on without", hw_error());
     if (rc == 0 && (rc = choose_index(b, &index)) < 0)
         return rc;
@@ -102,8 +101,8 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     if (rc < 0)
         return rc;
     rc = sb_nic_find(&b->host, k, as, l);
-    /* Between the look at it and its move the container may have put another device in its place. What has come has
-     * this name, which was free here. */
+    /* Between the check and the move the container may have put another device in its place. The device that arrived
+     * has this name, which was free here. */
     if (rc == -ENODEV && sb_netdev_find(&b->host.rt, 0, as, &other) == 0)
         return send_back(b, from, i, &other);
     return rc;
@@ -125,7 +124,7 @@ static int look_elsewhere(struct sb_ns *n, void *arg)
     return fetch_nic_from(e->b, n, e->nic, e->l);
 }
 
-/* Finds NIC i wherever it is, and has it here. -ENODEV: it is no more. */
+/* Finds NIC i anywhere and moves it here. -ENODEV: it no longer exists. */
 static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -135,13 +134,13 @@ static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
         if (rc == 0)
             return fetch_nic_from(b, &b->there, i, l);
     }
-    /* A container may have moved it on; and hardware whose namespace ended is in the machine's first one
+    /* A container may have moved it on; and hardware of an ended namespace is in the machine's first one
      * (default_device_exit_net() in net/core/dev.c), which need not be this one. */
     return rc == -ENODEV ? sb_ns_search(look_elsewhere, &(struct elsewhere){b, i, l}) : rc;
 }
 
-/* The kernel puts the hardware of a namespace that has ended into the first one a while after its end. And a container
- * that runs may carry a NIC from one namespace to another all the while, so that one look finds it in neither. */
+/* The kernel moves the hardware of an ended namespace to the first one with a delay. And a running container may keep
+ * moving a NIC between namespaces, so that a single search finds it in neither. */
 #define PATIENCE_MS 3000
 
 static bool may_appear(const struct back *b, int i)
@@ -160,7 +159,7 @@ static int bring_patiently(struct back *b, int i, struct sb_link *l)
     }
 }
 
-/* Says that NIC i is no more, and what of that is known. */
+/* Logs that NIC i no longer exists, with the known facts. */
 static void tell_lost(struct back *b, int i)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -210,10 +209,10 @@ static int restore_nic_settings(struct back *b, int i, struct sb_link *l, const 
     bool up = k->link.flags & IFF_UP;
     struct sb_faults *f = &b->f;
     unsigned before = f->n;
-    /* First of all what would hold up the rest: a program of XDP limits the MTU. */
+    /* First what blocks the rest: an XDP program limits the MTU. */
     sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, false, f);
-    /* Linux before 6.2 renames no device that is up: one that came under a spare name, and that a call before this one
-     * has brought up. */
+    /* Linux before 6.2 cannot rename a device that is up: one that arrived with a spare name, and that an earlier call
+     * has set up. */
     if (strcmp(l->name, k->link.name) != 0 && l->flags & IFF_UP && hw_rtnl_link_up(&b->host.rt, l->index, false) == 0)
         l->flags &= ~(uint32_t)IFF_UP;
     (void)sb_netdev_set(&b->host.rt, l, &k->link, k->link.name, f);
@@ -251,7 +250,7 @@ static void bring_rdma(struct back *b)
     }
 }
 
-/* ---- is it as it was? ---------------------------------------------------------------------------- */
+/* ---- verification -------------------------------------------------------------------------------- */
 
 static void report_link_difference(struct back *b, unsigned i, const char *what, const char *is, const char *was)
 {
@@ -284,7 +283,7 @@ static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
         report_link_difference(b, i, "MAC address", "another", "what the journal has");
 }
 
-/* The NIC i of the journal in the new snapshot, which has only those that are here; -1: it is lost. */
+/* Returns the number in the new snapshot, which has only present NICs, of the journal's NIC i; -1: it is lost. */
 static int now_nic(const struct back *b, const struct sb_journal *now, int i)
 {
     for (unsigned k = 0; i >= 0 && k < now->nics; k++) {
@@ -308,7 +307,7 @@ static bool has_matching_record(const struct back *b, const struct sb_journal *n
     return false;
 }
 
-/* Tells if record r of the journal is not in the new snapshot. */
+/* Reports record r of the journal if it is not in the new snapshot. */
 static void compare_record(struct back *b, const struct sb_journal *now, const struct sb_record *r,
                            const struct sb_map *map)
 {
@@ -318,9 +317,9 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
     if (!compared || (of_nic && !b->now[r->nic]))
         return;
     if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
-        return; /* moved by force: it was said then */
+        return; /* moved by force: reported at the move */
     if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
-        return; /* its lifetime is over, or a NIC of it is lost */
+        return; /* its lifetime is over, or one of its NICs is lost */
     if (has_matching_record(b, now, r, map))
         return;
     const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
@@ -328,7 +327,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
                                   of_nic ? ": " : "", what));
 }
 
-/* Reads it all anew and tells each difference. */
+/* Reads everything again and reports each difference. */
 static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];
@@ -338,7 +337,7 @@ static int verify_restored_state(struct back *b, const struct sb_map *map)
         struct sb_link l;
         if (b->now[i])
             names[n++] = b->name[i];
-        /* The routes and rules of one that was not touched yet are among those compared. */
+        /* The routes and rules of a NIC that was not touched are compared too. */
         else if (!k->there && sb_netdev_find(&b->host.rt, k->link.index, NULL, &l) == 0 &&
                  strcmp(l.name, k->link.name) == 0)
             names[n++] = k->link.name;
@@ -413,7 +412,7 @@ static void bring_all(struct back *b)
     (void)sb_fault(&b->f, verify_restored_state(b, &map));
 }
 
-/* Opens the namespaces and brings back what was taken, if anything was. */
+/* Opens the namespaces and restores what was moved, if anything was. */
 static int bring_if_taken(struct back *b)
 {
     const struct sb_journal *j = b->j;
@@ -476,7 +475,7 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
     if (rc == 0)
         rc = sb_journal_load(&j, dir, o->id, true);
     if (rc == -ENOENT || (rc == -EBADMSG && o->forget))
-        return remove_pin_and_journal(dir, o->id); /* the journal goes last, but for a crash between the two */
+        return remove_pin_and_journal(dir, o->id); /* the journal is removed last; a crash in between leaves only it */
     if (rc < 0)
         return rc;
     if (o->ended && j.ready && !j.returning && !sb_ended(&j))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the journals say, and what there is. */
+/* Status from the journals and the current state. */
 #include "sandbox/move/move.h"
 #include "sandbox/move/move_int.h"
 
@@ -100,7 +100,7 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
     return rc;
 }
 
-/* ---- what NICs had that are away ----------------------------------------------------------------- */
+/* ---- addresses of NICs that are away ------------------------------------------------------------- */
 
 struct taking {
     const char *dir;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits for a container's end. Its namespace does not end with it: the pin (see move_ns.c) keeps it, and the NICs in
- * it, until they have been fetched.
+ * Waits for a container's end. Its namespace does not end with it: the pin (see move_ns.c) keeps the namespace, and the
+ * NICs in it, until they are restored.
  */
 #include "sandbox/move/move.h"
 #include "sandbox/move/move_int.h"
@@ -13,13 +13,14 @@
 
 #define LOOK_MS 500
 
-/* Of a process there is a descriptor that becomes readable at its end; of "no process is in it" there is none. */
+/* A process has a descriptor that becomes readable at its end; "no process is in the namespace" has none, and is
+ * polled. */
 static int wait_for_container_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
     HW_AUTO_CLOSE int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
     while (!sb_ended(j) &&
            sb_journal_there(
-               dir, id)) { /* looked at again now that the number is pinned: it might have become another process's */
+               dir, id)) { /* checked again now that the pidfd pins the process: the number might have been reused */
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
         int n = poll(p, 2, LOOK_MS);
         if (n < 0 && errno != EINTR)

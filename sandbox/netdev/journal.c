@@ -11,7 +11,8 @@
 
 enum payload { NOTHING, TEXT, MESSAGE };
 
-/* In enum sb_kind's order. of_nic: NIC is a number and not '-'. step: comes after `begin`, all others before. */
+/* In the order of enum sb_kind. of_nic: NIC is a number and not '-'. step: comes after `begin`; all others come
+ * before. */
 static const struct {
     const char *name;
     enum payload payload;
@@ -59,13 +60,13 @@ void sb_journal_free(struct sb_journal *j)
 
 /* ---- what a record says ------------------------------------------------------------------------ */
 
-/* Numbers with one blank between them from *text on; *text ends behind the last. */
+/* Parses numbers separated by single blanks from *text on; moves *text past the last. */
 static bool parse_record_numbers(const char **text, uint64_t *out, int n)
 {
     for (int i = 0; i < n; i++) {
         if (i > 0 && *(*text)++ != ' ')
             return false;
-        if (**text < '0' || **text > '9') /* strtoull() takes blanks and signs */
+        if (**text < '0' || **text > '9') /* strtoull() accepts blanks and signs */
             return false;
         char *end;
         errno = 0;
@@ -100,7 +101,7 @@ static bool is_name(const char *s)
     return *s && strlen(s) < IFNAMSIZ && !strchr(s, '/') && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
 }
 
-/* "ipv4/conf NAME VALUE"; NAME becomes a part of a path. */
+/* Checks "ipv4/conf NAME VALUE"; NAME becomes part of a path. */
 static bool is_sysctl(const char *s)
 {
     static const char *const dirs[] = {"ipv4/conf ", "ipv4/neigh ", "ipv6/conf ", "ipv6/neigh ", "mpls/conf "};
@@ -114,7 +115,7 @@ static bool is_sysctl(const char *s)
     return false;
 }
 
-/* "NAME HEX": HEX an even number of digits, or "-" for none. */
+/* Checks "NAME HEX": HEX an even number of digits, or "-" for none. */
 static bool is_attr(const char *s)
 {
     size_t name = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-");
@@ -134,7 +135,7 @@ static bool index_of(const char *s, int *out)
     return true;
 }
 
-/* Takes up what a record says; false where that is nonsense. */
+/* Applies a record; returns false if it is invalid. */
 static bool apply_journal_record(struct sb_journal *j, enum sb_kind kind, int nic, const char *text, size_t len)
 {
     uint64_t v[2];
@@ -224,7 +225,7 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         j->rec = more;
         j->cap = cap;
     }
-    char *own = malloc(len + 1); /* of malloc()'s alignment, which a message wants */
+    char *own = malloc(len + 1); /* with malloc()'s alignment, which a message needs */
     if (!own)
         return hw_no_memory("a journal");
     if (len)
@@ -275,7 +276,7 @@ int sb_journal_stepf(struct sb_journal *j, enum sb_kind kind, int nic, const cha
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
-/* CRC-32 as in IEEE 802.3, reflected, bit by bit: journals are short. */
+/* CRC-32 of IEEE 802.3, reflected, bit by bit: journals are short. */
 static uint32_t crc32_of(uint32_t crc, const char *p, size_t n)
 {
     crc = ~crc;
@@ -342,7 +343,7 @@ static int decode_hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* n hexadecimal digits to n / 2 bytes in place. */
+/* Decodes n hexadecimal digits to n / 2 bytes in place. */
 static bool decode_record_hex(char *s, size_t n)
 {
     for (size_t i = 0; i + 1 < n; i += 2) {
@@ -354,7 +355,7 @@ static bool decode_record_hex(char *s, size_t n)
     return n % 2 == 0;
 }
 
-/* A line without its newline, in a buffer of its own. */
+/* Parses a line without its newline, in its own buffer. */
 static int parse_line(struct sb_journal *j, char *line, size_t len)
 {
     uint32_t sum = 0, crc;
@@ -383,7 +384,7 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
     if (strcmp(nic, "-") != 0) {
         const char *end = nic;
         if (!parse_record_numbers(&end, &v, 1) || *end || v >= SB_NICS_MAX ||
-            (*nic == '0' && nic[1])) /* one way to write each */
+            (*nic == '0' && nic[1])) /* only one spelling of each number is valid */
             return hw_fail(-EBADMSG, "its NIC has no number");
         number = (int)v;
     }
@@ -411,7 +412,7 @@ int sb_journal_parse(struct sb_journal *j, const char *text, size_t n)
         own[len] = 0;
         int rc = end ? parse_line(j, own, len) : 0;
         free(own);
-        if (!end) { /* what was not wholly written was not acted on */
+        if (!end) { /* an incomplete line was never acted on */
             j->torn = true;
             break;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device had, said to the kernel again. */
+/* Applies a device's recorded configuration. */
 #include "sandbox/netdev/netdev.h"
 
 #include <libmnl/libmnl.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define REQUEST_MAX 1024
-/* An IPv6 route with a preferred source waits for that address's duplicate address detection, a second or two. */
+/* An IPv6 route with a preferred source must wait for that address's duplicate address detection, a second or two. */
 #define DAD_MS 4000
 
 void sb_log(const struct hw_logger *log, int level, const char *fmt, ...)
@@ -64,7 +64,7 @@ int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, i
     (72u << 10) /* 64 KiB of alternative names (rtnl_linkprop() in net/core/rtnetlink.c), and a header \
                  */
 
-/* Copies the list of other names into a request, where the device has some. */
+/* Copies a device's list of alternative names into a request, if it has any. */
 static int take_names(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a;
@@ -146,8 +146,8 @@ int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h)
     if (kind == SB_NEIGH) {
         flags = NLM_F_CREATE | NLM_F_REPLACE;
     } else if (kind == SB_ROUTE) {
-        /* Several routes to one place are right; the same one twice is EEXIST with this too. Of a multipath IPv6 route
-         * some nexthops may be there still: that one is replaced as a whole. */
+        /* Several routes to one destination are valid; an identical one still gives EEXIST. Some nexthops of a
+         * multipath IPv6 route may still exist: it is replaced as a whole. */
         flags = NLM_F_CREATE | NLM_F_APPEND;
         const struct nlattr *a;
         mnl_attr_for_each(a, h, sizeof(struct rtmsg))
@@ -180,7 +180,7 @@ static int family_of_record(const struct sb_record *r)
     return ((const struct rtgenmsg *)mnl_nlmsg_get_payload(r->data))->rtgen_family;
 }
 
-/* Rewrites and adds one record. 0 too where its lifetime is over. */
+/* Rewrites and adds one record. 0 also if its lifetime is over. */
 static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r, const struct sb_map *map)
 {
     char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
@@ -200,9 +200,9 @@ int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, 
 {
     int rc = 0;
     for (size_t i = 0; i < j->n && rc == 0; i++) {
-        /* The kernel lists IPv4 addresses in the order in which they were added, IPv6 ones in the opposite one
-         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c); which comes first decides what is a secondary address, and
-         * which source is taken. */
+        /* The kernel lists IPv4 addresses in the order in which they were added, IPv6 addresses in reverse
+         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c); the order decides which are secondary addresses, and which
+         * source address is used. */
         const struct sb_record *r = &j->rec[family == AF_INET ? i : j->n - 1 - i];
         if (r->kind != SB_ADDR || r->nic != nic || family_of_record(r) != family)
             continue;
@@ -226,8 +226,7 @@ int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const st
 
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
 {
-    /* A route may need another one (to its gateway) that comes later: over and over, until none is left or none goes.
-     */
+    /* A route may depend on a later one (to its gateway): repeat until none is left or none can be added. */
     bool *done = calloc(j->n ? j->n : 1, sizeof(*done));
     uint64_t deadline = hw_deadline(DAD_MS);
     int rc = 0;

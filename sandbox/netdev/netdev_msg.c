@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single rtnetlink messages: checked, read, rewritten for another namespace. */
+/* Checks, parses and rewrites single rtnetlink messages. */
 #include "sandbox/netdev/netdev.h"
 
 #include <arpa/inet.h>
@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRING 0x8000u /* a length of this and n: a string of at most n bytes with its NUL */
+#define STRING 0x8000u /* this plus n: a string of at most n bytes including its NUL */
 
-/* What is read of a message here, so that no reader has to check a length. */
+/* The parts of a message that are read here, so that no reader must check a length. */
 static const struct {
     enum sb_kind kind;
     uint16_t type, len; /* len: at least */
@@ -56,7 +56,7 @@ static unsigned bits_of_family(int family)
     return family == AF_INET ? 32 : family == AF_INET6 ? 128 : 0;
 }
 
-/* Nexthops of a multipath route: whole, to the end. */
+/* Checks the nexthops of a multipath route, to the end. */
 static bool hops_ok(const struct nlattr *a)
 {
     const char *p = mnl_attr_get_payload(a);
@@ -113,12 +113,12 @@ bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len)
     size_t head = MNL_NLMSG_HDRLEN + MNL_ALIGN(heads[kind].head);
     if (kind == SB_MADE)
         kind = SB_RULE;
-    /* libmnl walks up to the length rounded up. A link's message is as long as its alternative names: what is kept of
-     * it is not. */
+    /* libmnl iterates up to the rounded length. A link's message can be long because of alternative names, which are
+     * not kept. */
     if (len < head || (len > SB_MSG_MAX && kind != SB_LINK) || len % MNL_ALIGNTO || h->nlmsg_len != len ||
         h->nlmsg_type != heads[kind].type)
         return false;
-    /* Route, rule, address and neighbour alike begin with the family (struct rtgenmsg). */
+    /* Headers of routes, rules, addresses and neighbours all begin with the family (struct rtgenmsg). */
     int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;
     if (kind != SB_LINK && !bits_of_family(family))
         return false;
@@ -229,7 +229,7 @@ int sb_msg_index(enum sb_kind kind, const struct nlmsghdr *h)
     return ((const struct ndmsg *)mnl_nlmsg_get_payload(h))->ndm_ifindex;
 }
 
-/* Walks the nexthops: true where fn said so of one. */
+/* Iterates over the nexthops. Returns true if fn returned true for one. */
 static bool each_hop(const struct nlattr *a, bool (*fn)(struct rtnexthop *hop, void *arg), void *arg)
 {
     char *p = mnl_attr_get_payload(a);
@@ -305,7 +305,7 @@ bool sb_rule_names(const struct nlmsghdr *h, const char *name)
 const uint8_t *sb_addr_bytes(const struct nlmsghdr *h, int *family, unsigned *prefix)
 {
     const struct ifaddrmsg *m = mnl_nlmsg_get_payload(h);
-    const struct nlattr *a = find_rtnl_attr(SB_ADDR, h, IFA_LOCAL); /* IPv6 without a peer has IFA_ADDRESS alone */
+    const struct nlattr *a = find_rtnl_attr(SB_ADDR, h, IFA_LOCAL); /* IPv6 without a peer has IFA_ADDRESS only */
     if (!a)
         a = find_rtnl_attr(SB_ADDR, h, IFA_ADDRESS);
     *family = m->ifa_family;
@@ -334,8 +334,8 @@ const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB
     if (!a && kind == SB_ADDR)
         a = find_rtnl_attr(kind, h, IFA_ADDRESS);
     char text[INET6_ADDRSTRLEN] = "everywhere";
-    /* The prefix length is the second byte of an address's, a route's and a rule's source's (the third there) header.
-     */
+    /* The prefix length is the second byte of an address's and a route's header, the third of a rule's (for the
+     * source). */
     unsigned prefix = kind == SB_NEIGH ? bits_of_family(family) : head[kind == SB_RULE ? 2 : 1];
     if (a && mnl_attr_get_payload_len(a) * 8 == bits_of_family(family) &&
         inet_ntop(family, mnl_attr_get_payload(a), text, sizeof(text)))
@@ -376,7 +376,7 @@ static bool put_rtnl_attr(struct nlmsghdr *h, size_t cap, uint16_t type, const v
     char *end = (char *)mnl_nlmsg_get_payload_tail(h) + MNL_ATTR_HDRLEN + len;
     if (!mnl_attr_put_check(h, cap, type, len, data))
         return false;
-    memset(end, 0, MNL_ALIGN(len) - len); /* libmnl leaves what was there: messages are compared */
+    memset(end, 0, MNL_ALIGN(len) - len); /* libmnl leaves old bytes there, and messages are compared */
     return true;
 }
 
@@ -388,13 +388,13 @@ struct hops {
 static bool map_hop(struct rtnexthop *hop, void *arg)
 {
     struct hops *s = arg;
-    /* DEAD, LINKDOWN, OFFLOAD are the kernel's findings, which it refuses to be told (net/ipv4/fib_semantics.c). */
+    /* DEAD, LINKDOWN and OFFLOAD are the kernel's state, which it does not accept (net/ipv4/fib_semantics.c). */
     hop->rtnh_flags &= RTNH_F_ONLINK;
     s->rc = map_index(s->map, hop->rtnh_ifindex, &hop->rtnh_ifindex);
     return s->rc < 0;
 }
 
-/* "eth0:1" of eth0 that becomes x: "x:1". */
+/* Rewrites the label "eth0:1" to "x:1" if eth0 becomes x. */
 static bool put_label(struct nlmsghdr *h, size_t cap, const struct sb_map *map, const char *label)
 {
     char out[2 * IFNAMSIZ];
@@ -408,13 +408,13 @@ static bool put_label(struct nlmsghdr *h, size_t cap, const struct sb_map *map, 
     return put_rtnl_attr(h, cap, IFA_LABEL, label, strlen(label) + 1);
 }
 
-/* Seconds left of v; UINT32_MAX: forever. */
+/* Returns the seconds left of v; UINT32_MAX: forever. */
 static uint32_t left_of(uint32_t v, uint64_t elapsed)
 {
     return v == UINT32_MAX ? v : v > elapsed ? (uint32_t)(v - elapsed) : 0;
 }
 
-/* Copies one attribute, or its like. 0, -ENODEV, -ESTALE, -EMSGSIZE. */
+/* Copies one attribute, rewritten if needed. 0, -ENODEV, -ESTALE, -EMSGSIZE. */
 static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr *a, const struct sb_map *map,
                              struct nlmsghdr *out, size_t cap)
 {
@@ -447,7 +447,7 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
             (void)each_hop(copy, map_hop, &s);
         rc = s.rc;
     } else if (kind == SB_ROUTE && type == RTA_CACHEINFO) {
-        /* What is told of an expiring route is not how it is asked for: clock ticks there, seconds here. */
+        /* Reports and requests use different units for an expiring route: clock ticks and seconds. */
         struct rta_cacheinfo c;
         memcpy(&c, data, sizeof(c));
         if (c.rta_expires == 0 || family != AF_INET6)
@@ -462,14 +462,14 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
         fits = put_rtnl_attr(out, cap, type, name, strlen(name) + 1);
     } else if ((kind == SB_NEIGH && (type == NDA_CACHEINFO || type == NDA_PROBES)) ||
                (kind == SB_ROUTE && type == RTA_IIF)) {
-        return 0; /* told, not to be said */
+        return 0; /* reported only, cannot be set */
     } else {
         fits = put_rtnl_attr(out, cap, a->nla_type, data, len);
     }
     return !fits ? -EMSGSIZE : rc;
 }
 
-/* Of a link only what matters is kept: its message is long, and most of it counters. */
+/* Of a link only what matters is kept: most of its long message is counters. */
 static bool is_kept_rtnl_attr(enum sb_kind kind, int type)
 {
     static const int link[] = {IFLA_IFNAME,
@@ -518,7 +518,7 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     } else if (kind == SB_ROUTE) {
         ((struct rtmsg *)to)->rtm_flags &= RTNH_F_ONLINK;
     } else if (kind == SB_RULE) {
-        ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT; /* the others say that its device is not there */
+        ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT; /* the other flags say that its device is absent */
     }
     const struct nlattr *a;
     mnl_attr_for_each(a, in, head)
@@ -529,14 +529,14 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     return rc < 0 ? rc : (int)h->nlmsg_len;
 }
 
-/* Takes what changes by itself out of a rewritten message. */
+/* Clears the volatile fields of a rewritten message. */
 static void clear_volatile_fields(enum sb_kind kind, struct nlmsghdr *h)
 {
     struct nlattr *a;
     uint32_t progress = IFA_F_TENTATIVE | IFA_F_DADFAILED | IFA_F_OPTIMISTIC | IFA_F_DEPRECATED, flags;
     if (kind == SB_ADDR)
         ((struct ifaddrmsg *)mnl_nlmsg_get_payload(h))->ifa_flags &= (uint8_t)~progress;
-    if (kind == SB_NEIGH) /* what else it says of a permanent one is how it was last asked for */
+    if (kind == SB_NEIGH) /* other state bits of a permanent neighbour tell how it was last used */
         ((struct ndmsg *)mnl_nlmsg_get_payload(h))->ndm_state &= NUD_PERMANENT;
     mnl_attr_for_each(a, h, heads[kind].head)
     {

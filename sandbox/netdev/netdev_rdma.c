@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * RDMA devices of the NICs that move. In exclusive mode (`rdma system set netns exclusive`) a device is in one network
- * namespace and can be moved; in shared mode every namespace sees it, and there is nothing to move.
+ * namespace and can be moved; in shared mode every namespace sees it, and nothing is moved.
  */
 #include "sandbox/move/move_int.h"
 
@@ -80,9 +80,9 @@ static int dump_rdma_devices(struct hw_netlink *r, struct devices *d)
 
 struct ports {
     const struct sb_journal *j;
-    bool *has;      /* of each NIC: it has an RDMA device */
-    int stays;      /* the index of a NIC that the device belongs to and that stays; 0: none */
-    const char *by; /* the name of one that it belongs to and that moves */
+    bool *has;      /* by NIC: it has an RDMA device */
+    int stays;      /* index of a NIC of the device that stays; 0: none */
+    const char *by; /* name of a NIC of the device that moves */
 };
 
 static int port_each(const struct nlmsghdr *h, void *arg)
@@ -134,7 +134,7 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
         return 0;
     int rc = open_rdma(&r);
     if (rc == -EPROTONOSUPPORT) {
-        /* No RDMA in this kernel, or its modules are not loaded: then there are no devices either. */
+        /* No RDMA in this kernel, or its modules are not loaded: there are no devices then. */
         return how == SB_RDMA_AUTO ? 0 : hw_fail(-EOPNOTSUPP, "the kernel has no RDMA (module ib_core is not loaded)");
     }
     if (rc < 0)
@@ -187,7 +187,7 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
         at++;
     if (rc == 0 && at == d.n)
         rc = hw_fail(-ENODEV, "the RDMA device %s is not there", name);
-    if (rc == 0 && strcmp(d.dev[at].name, name) != 0) { /* a container that may has given it another name */
+    if (rc == 0 && strcmp(d.dev[at].name, name) != 0) { /* the container may have renamed it */
         struct nlmsghdr *h = build_nldev_request(buf, RDMA_NLDEV_CMD_SET, 0);
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
         mnl_attr_put_strz(h, RDMA_NLDEV_ATTR_DEV_NAME, name);

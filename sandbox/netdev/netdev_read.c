@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device has, read from the kernel into a journal. */
+/* Reads a device's configuration from the kernel into a journal. */
 #include "sandbox/netdev/netdev.h"
 
 #include <libmnl/libmnl.h>
@@ -26,8 +26,8 @@ static struct nlmsghdr *build_netdev_query(void *buf, uint16_t type, uint16_t fl
 struct link_sink {
     int (*fn)(const struct sb_link *l, void *arg);
     void *arg;
-    struct sb_journal *j; /* or NULL; the link becomes its next NIC */
-    bool many;            /* of all links: one that is not understood is left out */
+    struct sb_journal *j; /* or NULL; the link becomes the journal's next NIC */
+    bool many;            /* reading all links: skip one that cannot be parsed */
 };
 
 static int on_netdev_link(const struct nlmsghdr *h, void *arg)
@@ -39,7 +39,7 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
         return s->many
-                   ? 0 /* none that was looked for */
+                   ? 0 /* none that was requested */
                    : hw_fail(-EBADMSG,
                              "the kernel describes a network device in a way that this program does not understand");
     if (s->j) {
@@ -52,7 +52,7 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     return s->fn(&l, s->arg);
 }
 
-/* A link's counters are of no use here (RTEXT_FILTER_SKIP_STATS; kernels before 4.4 send them all the same). */
+/* A link's counters are not needed (RTEXT_FILTER_SKIP_STATS; kernels before 4.4 send them anyway). */
 static int get_link(struct hw_netlink *rt, int index, const char *name, struct link_sink *s)
 {
     char buf[REQUEST_MAX], what[64];
@@ -112,7 +112,7 @@ struct sink {
     enum sb_kind kind;
 };
 
-/* The NIC of this index, or -1. */
+/* Returns the NIC with this index, or -1. */
 static int nic_of(const struct sb_journal *j, int index)
 {
     for (unsigned i = 0; i < j->nics; i++) {
@@ -122,8 +122,8 @@ static int nic_of(const struct sb_journal *j, int index)
     return -1;
 }
 
-/* The kernel makes the link-local address and the routes that follow from addresses by itself. What came with a
- * router's advertisement and is a route comes with the next one; redirects were hints. */
+/* Returns true for objects that the kernel makes by itself: link-local addresses, and routes that follow from
+ * addresses. A route from a router advertisement returns with the next one; redirects were only hints. */
 static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
 {
     const struct nlattr *a;
@@ -137,7 +137,7 @@ static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
             if (mnl_attr_get_type(a) == IFA_FLAGS)
                 flags = mnl_attr_get_u32(a);
         }
-        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY; /* made again from the one that it hides */
+        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY; /* remade from the address that it hides */
     }
     if (kind == SB_ROUTE) {
         const struct rtmsg *m = mnl_nlmsg_get_payload(h);
@@ -172,7 +172,7 @@ static int record_netdev_message(const struct nlmsghdr *h, void *arg)
 {
     struct sink *s = arg;
     int nic = -1;
-    if (!sb_msg_ok(s->kind, h, h->nlmsg_len)) /* another family's, or another kind altogether */
+    if (!sb_msg_ok(s->kind, h, h->nlmsg_len)) /* another family, or another kind of message */
         return 0;
     for (unsigned i = 0; s->kind == SB_ROUTE && sb_route_default(h) && i < s->j->nics; i++)
         s->j->nic[i].gateway |= sb_route_uses(h, s->j->nic[i].link.index);
@@ -207,7 +207,7 @@ static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum
              : kind == SB_ROUTE ? "routes"
                                 : "rules");
     for (int i = 0; i < TRIES; i++) {
-        /* The longest of the headers; each begins with the family, and the kernel takes one that is longer. */
+        /* The longest of the headers; each begins with the family, and the kernel accepts a longer one. */
         size_t head = kind == SB_ADDR    ? sizeof(struct ifaddrmsg)
                       : kind == SB_NEIGH ? sizeof(struct ndmsg)
                       : kind == SB_ROUTE ? sizeof(struct rtmsg)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device's sysctls. The kernel makes them anew, of `default`, in each namespace that the device comes to. */
+/* A device's sysctls. The kernel resets them from `default` in each namespace that the device enters. */
 #include "sandbox/netdev/netdev.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #define ROOT      "/proc/sys/net/"
 #define VALUE_MAX 256
 
-/* The value without its newline, or -errno. Those whose reading fails have none (stable_secret: EIO). */
+/* Reads the value without its newline, or -errno. An unreadable one has no value (stable_secret: EIO). */
 static int read_value(int dir, const char *name, char *out)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -89,7 +89,8 @@ int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struc
     int dir[HW_ARRAY_LEN(groups)], rc = 0;
     for (size_t g = 0; g < HW_ARRAY_LEN(groups); g++)
         dir[g] = open_dir(groups[g], name);
-    /* Twice: some depend on others (addr_gen_mode 2 is refused before stable_secret is set, which follows it). */
+    /* Twice, because some depend on others (addr_gen_mode 2 is refused before stable_secret is set, which comes later).
+     * */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < j->n && rc == 0; i++) {
             if (j->rec[i].kind != SB_SYSCTL || j->rec[i].nic != nic)
@@ -131,10 +132,10 @@ bool sb_sysctl_no_ipv6(const char *name)
 
 int sb_sysctl_arp(const char *name, const struct hw_logger *log)
 {
-    /* arp_announce 2: asks with the asking NIC's address. arp_ignore 1: answers for this NIC's addresses only.
-     * arp_filter 1 and rp_filter 1: and only where the way back leads through it. The kernel takes the larger of `all`
-     * and the device's (arp_filter: either), include/linux/inetdevice.h: the device's own is enough, but a larger `all`
-     * would override it, and is the container's own business. */
+    /* arp_announce 2: ask with the asking NIC's address. arp_ignore 1: answer only for this NIC's addresses. arp_filter
+     * 1 and rp_filter 1: and only if the route back uses it. The kernel takes the larger of `all` and the device's
+     * value (arp_filter: either), include/linux/inetdevice.h: the device's own value is enough, but a larger `all`,
+     * which the container controls, overrides it. */
     static const struct {
         const char *key;
         long value;

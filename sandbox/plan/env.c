@@ -11,7 +11,7 @@ struct work {
     char *const *caller;
 };
 
-/* The value of name in a list of NAME=VALUE; NULL: it is not set. */
+/* Returns the value of name in a list of NAME=VALUE; NULL: not set. */
 static const char *find_caller_value(char *const *list, const char *name)
 {
     size_t n = strlen(name);
@@ -21,7 +21,7 @@ static const char *find_caller_value(char *const *list, const char *name)
     return NULL;
 }
 
-/* Adds name, with the caller's value where there is one. value NULL: only where there is one. */
+/* Adds name, with the caller's value if there is one. value NULL: only then. */
 static int add_sandbox_var(struct work *w, const char *name, const char *value, const char *why)
 {
     const char *own = find_caller_value(w->caller, name);
@@ -38,14 +38,15 @@ static int add_sandbox_var(struct work *w, const char *name, const char *value, 
     return 0;
 }
 
-/* "=a,b": NCCL takes names after = as they are, and mlx5_1 without it for mlx5_10 too. NULL for an empty list. */
+/* Makes "=a,b": NCCL matches names after = exactly, while mlx5_1 without it also matches mlx5_10. NULL for an empty
+ * list. */
 static char *format_exact_list(const char *list)
 {
     char *text = NULL;
     return list && *list && asprintf(&text, "=%s", list) >= 0 ? text : NULL;
 }
 
-/* The one index that all RDMA devices of the plan share; -1. */
+/* Returns the one index that all RDMA devices of the plan share; -1: none. */
 static int gid_index(const struct sbx_plan *p)
 {
     int index = -1;
@@ -61,13 +62,13 @@ static int gid_index(const struct sbx_plan *p)
     return index;
 }
 
-/* Sockets carry NCCL's bootstrap, and without RDMA everything: its NICs need an IP address, InfiniBand's may have none.
- */
+/* Sockets carry NCCL's bootstrap, and without RDMA all data: their NICs need an IP address, which InfiniBand's may
+ * lack. */
 static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
 {
     HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
     char index[16];
-    int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets its GIDs anew, at other indexes */
+    int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets new GIDs, at other indexes */
     snprintf(index, sizeof(index), "%d", gid);
     if ((*hcas && !hca) || (*list && !ifs))
         return hw_no_memory("the environment");
@@ -81,7 +82,7 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
                            "the GID of RoCE v2 over IPv4, the same on all of these ports");
 }
 
-/* The seeds' set for finding faults of NCCL in a sandbox. */
+/* The seeds' variables for debugging NCCL in a sandbox. */
 static const struct {
     const char *name, *value, *why;
 } debug[] = {

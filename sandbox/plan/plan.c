@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of docs/sandbox.md, in its order. */
+/* Implements the rules of docs/sandbox.md, in their order. */
 #include "sandbox/plan/plan.h"
 #include "node/node.h"
 
@@ -19,8 +19,8 @@ struct work {
     struct sbx_plan *p;
     bool has_exclude;
     regex_t exclude;
-    struct sbx_addr bootstrap; /* family AF_UNSPEC: not said */
-    int rc;                    /* what add_plan_warning() failed with */
+    struct sbx_addr bootstrap; /* family AF_UNSPEC: not specified */
+    int rc;                    /* error of add_plan_warning() */
 };
 
 static int fail_plan_memory(void)
@@ -48,7 +48,7 @@ static void add_plan_warning(struct work *w, const char *fmt, ...)
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-/* Is name one of "a,b,c"? */
+/* Returns true if name is in "a,b,c". */
 static bool is_in_plan_list(const char *list, const char *name)
 {
     size_t len = strlen(name);
@@ -68,8 +68,7 @@ static bool is_all(const char *list)
     return !list || strcmp(list, "all") == 0;
 }
 
-/* Checks that this node has each NIC in the list: a name that it lacks is a mistake, whose plan would hang NCCL later.
- */
+/* Checks that this node has each NIC in the list: a misspelt name would make NCCL hang later. */
 static int check_listed_nics(const struct work *w, const char *list)
 {
     if (!list || is_none(list))
@@ -123,7 +122,7 @@ static bool port_is_nics(const struct sbx_snapshot *s, const struct sbx_rdma *r,
             return true;
     if (r->pci < 0 || d->pci != r->pci || d->over[0])
         return false;
-    /* of two ports on one function (ConnectX-3), by dev_port */
+    /* two ports on one function (ConnectX-3) differ by dev_port */
     const char *port = sbx_attr(&d->attr, "dev_port");
     return r->n_port == 1 || !port || strtoul(port, NULL, 0) + 1 == p->port;
 }
@@ -136,7 +135,7 @@ bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net)
     return false;
 }
 
-/* Returns whether the list names the interface, or an RDMA device on it. */
+/* Returns true if the list names the interface, or an RDMA device on it. */
 static bool is_nic_named(const struct work *w, const char *list, size_t net)
 {
     if (!list)
@@ -164,7 +163,7 @@ static bool has_v4(const struct sbx_netdev *d)
     return false;
 }
 
-/* Why it is no NIC that anybody would take, without being told to. */
+/* Returns why the NIC is not chosen by default. */
 static const char *find_unfit_reason(const struct work *w, size_t net)
 {
     const struct sbx_netdev *d = &w->s->net[net];
@@ -180,7 +179,7 @@ static const char *find_unfit_reason(const struct work *w, size_t net)
 
 static bool is_snapshot_gpu(const struct sbx_pci *d);
 
-/* Returns whether a GPU shares the root complex, or a switch below it, with the NIC. */
+/* Returns true if a GPU shares the NIC's root complex, or a switch below it. */
 static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
 {
     for (size_t i = 0; d->pci >= 0 && i < w->s->n_pci; i++) {
@@ -191,8 +190,8 @@ static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
     return false;
 }
 
-/* Returns whether --exclude leaves the NIC out. The default expression guesses by the name alone. On A3, eth1 to eth4
- * are the NICs of the GPUs: where a GPU is beside the NIC, the guess does not count. */
+/* Returns true if --exclude omits the NIC. The default expression guesses by the name alone. On A3, eth1 to eth4 are
+ * the GPUs' NICs: if a GPU is next to the NIC, the guess does not apply. */
 static bool is_excluded_nic(const struct work *w, const struct sbx_netdev *d)
 {
     return w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0 && (w->want->exclude || !gpu_beside(w, d));
@@ -239,8 +238,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
     return 0;
 }
 
-/* Applies the tenant's choice, which only takes away: a NIC in it that the operator's settings leave out is an error.
- */
+/* Applies the tenant's choice, which only restricts: naming a NIC that the operator's settings omit is an error. */
 static int apply_nic_annotation(struct work *w, size_t i)
 {
     struct sbx_plan_nic *n = &w->p->nic[i];
@@ -257,7 +255,7 @@ static int apply_nic_annotation(struct work *w, size_t i)
 
 /* ---- RDMA devices --------------------------------------------------------------------------- */
 
-/* Returns whether the GID's NIC is in the sandbox, and (v4) the GID of RoCE v2 over IPv4. */
+/* Returns true if the GID's NIC is in the sandbox, and (v4) the GID is RoCE v2 over IPv4. */
 static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_gid *g, bool v4)
 {
     int net = g->ndev[0] ? sbx_find_net(s, g->ndev) : -1;
@@ -265,7 +263,7 @@ static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, c
     return net >= 0 && sbx_nic_in(p, (size_t)net) && (mapped || !v4);
 }
 
-/* A GID of p whose NIC is in the sandbox, of RoCE v2 over IPv4 if v4; -1. */
+/* Returns a GID of p whose NIC is in the sandbox, RoCE v2 over IPv4 if v4; -1: none. */
 static int live_gid(const struct work *w, const struct sbx_port *p, bool v4)
 {
     for (size_t i = 0; i < p->n_gid; i++)
@@ -281,7 +279,7 @@ static bool port_usable(const struct work *w, size_t r, const struct sbx_port *p
     bool ib = layer && strcmp(layer, "InfiniBand") == 0, nic = false;
     for (size_t i = 0; i < w->s->n_net && !nic; i++)
         nic = sbx_nic_in(w->p, i) && port_is_nics(w->s, d, p, i);
-    /* InfiniBand needs no interface; of a snapshot without GIDs the interface must do */
+    /* InfiniBand needs no interface; in a snapshot without GIDs the interface decides */
     if (ib)
         return nic || ((!w->want->nics || is_in_plan_list(w->want->nics, d->name)) &&
                        (is_all(w->want->only) || is_in_plan_list(w->want->only, d->name)));
@@ -306,7 +304,7 @@ static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
     return false;
 }
 
-/* Chooses device r's ports: among those of the plan was, where this is not NULL. */
+/* Chooses device r's ports: among those of the plan was, unless that is NULL. */
 static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was)
 {
     const struct sbx_rdma *d = &w->s->rdma[r];
@@ -328,13 +326,13 @@ static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was
 
 /* ---- GPUs ----------------------------------------------------------------------------------- */
 
-/* Returns false for the display of a board's management controller. */
+/* Returns false for the display controller of a board's management controller. */
 static bool is_snapshot_gpu(const struct sbx_pci *d)
 {
     return (d->class >> 16 == CLASS_DISPLAY || d->class >> 16 == CLASS_ACCEL) && *hw_pci_vendor(d->vendor);
 }
 
-/* Digits at *p; false where there are none or too many. */
+/* Parses digits at *p; returns false if there are none or too many. */
 static bool parse_sandbox_ordinal(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
@@ -344,7 +342,7 @@ static bool parse_sandbox_ordinal(const char **p, unsigned *out)
     return n > 0 && n < 7;
 }
 
-/* "0-3,6": leaves why empty for these and says it of the others. */
+/* Selects "0-3,6": leaves why empty for these and sets it for the others. */
 static int pick_sandbox_gpus(struct work *w, const char *list)
 {
     struct sbx_plan *p = w->p;
@@ -371,7 +369,7 @@ static int pick_sandbox_gpus(struct work *w, const char *list)
     return 0;
 }
 
-/* CUDA's first, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID. */
+/* CUDA's GPUs first, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID. */
 static int choose_gpus(struct work *w)
 {
     struct sbx_plan *p = w->p;
@@ -392,7 +390,7 @@ static int choose_gpus(struct work *w)
 
 /* ---- PCI devices ---------------------------------------------------------------------------- */
 
-/* NCCL takes a network controller whose RDMA device it cannot use for one that it can, and then finds no way to it. */
+/* NCCL would take a network controller with an unusable RDMA device for a usable one, and then find no path to it. */
 static const char *why_no_pci(const struct work *w, int pci)
 {
     const struct sbx_pci *d = &w->s->pci[pci];
@@ -447,7 +445,7 @@ static int collect_plan_warnings(struct work *w)
     return w->rc;
 }
 
-/* What the peer has and the sandbox here does not: NCCL hangs where one node has a NIC more. */
+/* Checks for NICs that the peer has and the sandbox lacks: NCCL hangs if one node has more NICs. */
 static int check_peer(struct work *w)
 {
     for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && w->rc == 0;) {
@@ -466,7 +464,7 @@ static int check_peer(struct work *w)
     return w->rc;
 }
 
-/* Adds the names of the NICs that were left out for the same reason as NIC i, which is the first of these. */
+/* Adds the names of the NICs omitted for the same reason as NIC i, the first of them. */
 static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
 {
     size_t n = 0;
@@ -476,7 +474,7 @@ static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
     fprintf(f, ": %s", p->nic[i].why);
 }
 
-/* Fails where a plan without any NIC is not what was asked for. The text says what left out each candidate. */
+/* Fails if the plan has no NIC and that was not requested. The text says why each candidate was omitted. */
 static int check_left(const struct work *w)
 {
     struct sbx_plan *p = w->p;

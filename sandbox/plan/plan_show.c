@@ -47,7 +47,7 @@ static const char *address_of(const struct sbx_snapshot *s, int pci, char buf[HW
 static char *ip_text(const struct sbx_addr *a, char buf[64])
 {
     char ip[INET6_ADDRSTRLEN] = "?";
-    inet_ntop(a->family, &a->v4, ip, sizeof(ip)); /* v4 and v6 begin together */
+    inet_ntop(a->family, &a->v4, ip, sizeof(ip)); /* v4 and v6 share their start */
     snprintf(buf, 64, "%s/%u", ip, a->prefix);
     return buf;
 }
@@ -57,7 +57,7 @@ static char *ip_text(const struct sbx_addr *a, char buf[64])
 static void print_plan_row(FILE *out, const char *name, const char *at, const char *why, const char *more)
 {
     const char *last = *why ? why : more;
-    int width = *last ? 14 : 1; /* no blanks at a line's end */
+    int width = *last ? 14 : 1; /* no trailing blanks */
     fprintf(out, "  %-3s %-16s %-*s%s%s\n", *why ? "-" : "yes", name, width, at ? at : "-", *last ? " " : "", last);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a snapshot from sysfs and one from a file have in common. */
+/* Shared code of snapshots from sysfs and from files. */
 #include "sandbox/plan/snapshot.h"
 #include "net/sysfs.h"
 
@@ -54,7 +54,7 @@ const char *sbx_attr(const struct sbx_attrs *a, const char *name)
 
 int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value)
 {
-    if ((a->n & (a->n + 1)) == 0) { /* room for 1, 3, 7, 15... is used up */
+    if ((a->n & (a->n + 1)) == 0) { /* the capacity of 1, 3, 7, 15... is used up */
         struct sbx_attr *more = realloc(a->v, (2 * a->n + 1) * sizeof(*more));
         if (!more)
             return hw_no_memory("the snapshot");
@@ -166,14 +166,14 @@ static int settle_attrs(struct sbx_attrs *a, const char *of)
     return 0;
 }
 
-/* The PCI function that path leads through last; -1: none. */
+/* Returns the last PCI function on the path; -1: none. */
 static int pci_above(const struct sbx_snapshot *s, const char *path)
 {
     struct hw_pci_path way;
     return hw_pci_path_parse(path, &way) < 0 ? -1 : sbx_find_pci(s, get_last_bdf(&way));
 }
 
-/* path must be .../folder/name */
+/* Checks that path is .../folder/name. */
 static int check_end(const char *path, const char *folder, const char *name)
 {
     char end[2 * SBX_NAME];

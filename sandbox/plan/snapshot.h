@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A snapshot: what of a machine's sysfs a sandbox's own is rebuilt from, as one JSON file (docs/sandbox.md). Paths are
- * relative to /sys and canonical ("devices/pci0000:00/0000:00:01.0"); contents are kept as the files have them, without
- * the newline at their end.
+ * A snapshot: the parts of a machine's sysfs from which a sandbox's own sysfs is rebuilt, as one JSON file
+ * (docs/sandbox.md). Paths are relative to /sys and canonical ("devices/pci0000:00/0000:00:01.0"); contents are as in
+ * the files, without the trailing newline.
  */
 #ifndef HW_SANDBOX_SNAPSHOT_H
 #define HW_SANDBOX_SNAPSHOT_H
@@ -17,7 +17,7 @@
 #define SBX_NAME             64 /* IFNAMSIZ is 16, IB_DEVICE_NAME_MAX 64, with their NULs */
 #define SBX_PATH             1024
 
-/* A file below an object's folder; the name may hold slashes: "topology/core_id". */
+/* A file below an object's folder; the name may contain slashes: "topology/core_id". */
 struct sbx_attr {
     char *name, *value;
 };
@@ -35,7 +35,7 @@ struct sbx_pci {
     uint16_t vendor, device;
     char driver[SBX_NAME]; /* "": none */
     struct sbx_attrs attr;
-    uint8_t *config; /* NULL: could not be read */
+    uint8_t *config; /* NULL: unreadable */
     size_t n_config;
 };
 
@@ -51,9 +51,10 @@ struct sbx_addr {
 struct sbx_netdev {
     char name[SBX_NAME];
     char *path;
-    int pci;                               /* in sbx_snapshot.pci, its own; -1: virtual */
-    char driver[SBX_NAME], bus[SBX_NAME];  /* of the device below it, "virtio"; "": none */
-    char master[SBX_NAME], over[SBX_NAME]; /* what it is part of, what it is stacked on (the first); "": none */
+    int pci;                              /* index in sbx_snapshot.pci, its own; -1: virtual */
+    char driver[SBX_NAME], bus[SBX_NAME]; /* of the device below it, "virtio"; "": none */
+    /* interface that contains it; first interface that it is stacked on; "": none */
+    char master[SBX_NAME], over[SBX_NAME];
     bool loopback, default_route;
     struct sbx_attrs attr; /* address, mtu, speed, flags, operstate, dev_port... */
     struct sbx_addr *addr; /* see sbx_snapshot.addresses */
@@ -63,7 +64,7 @@ struct sbx_netdev {
 struct sbx_gid {
     unsigned index;
     char gid[40];  /* "fe80:0000:0000:0000:..." */
-    char type[24]; /* "IB/RoCE v1", "RoCE v2"; "": could not be read */
+    char type[24]; /* "IB/RoCE v1", "RoCE v2"; "": unreadable */
     char ndev[SBX_NAME];
 };
 
@@ -71,7 +72,7 @@ struct sbx_port {
     unsigned port;
     struct sbx_attrs attr; /* state, rate, lid, link_layer, "counters/port_xmit_data", "hw_counters/...", "pkeys/0" */
     unsigned gids;         /* the table's length */
-    struct sbx_gid *gid;   /* those that are not zero, by index */
+    struct sbx_gid *gid;   /* the nonzero ones, by index */
     size_t n_gid;
 };
 
@@ -91,47 +92,46 @@ struct sbx_numbered {
 };
 
 struct sbx_snapshot {
-    bool addresses, gids;   /* IP addresses are known, GIDs are */
+    bool addresses, gids;   /* IP addresses are known; GIDs are known */
     struct sbx_pci *pci;    /* by address */
     struct sbx_netdev *net; /* by name, eth2 before eth10 */
     struct sbx_rdma *rdma;
     struct sbx_numbered *numa, *cpu;
-    struct sbx_attrs file; /* whatever else, by its path: "devices/system/cpu/online", "module/nvidia/version" */
+    struct sbx_attrs file; /* other files by path: "devices/system/cpu/online", "module/nvidia/version" */
     size_t n_pci, n_net, n_rdma, n_numa, n_cpu;
-    size_t skipped; /* of a scan: devices with names that no sandbox can be given, see sbx_name_ok() */
+    size_t skipped; /* of a scan: devices with names that a sandbox cannot get, see sbx_name_ok() */
 };
 
 struct sbx_take {
     bool live;         /* root is this machine's: ask the kernel for the addresses */
-    bool no_addresses; /* leave out MAC and IP addresses, GIDs and GUIDs, and the host's name in node_desc */
+    bool no_addresses; /* omit MAC and IP addresses, GIDs and GUIDs, and the host's name in node_desc */
 };
 
-/* Reads it from root (hw_root_open()). To be freed, also after a failure. */
+/* Reads a snapshot from root (hw_root_open()). The caller frees out, also after a failure. */
 int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take *opt);
-/* Reads again what changes when NICs move: the files of the NICs i for which moved[i] is true, and the GIDs of every
- * RDMA device. sysfs: a descriptor of the sysfs of the network namespace in which the NICs are now. An RDMA device that
- * is not in this sysfs has no GIDs afterwards. */
+/* Reads again what changes when NICs move: the files of each NIC i with moved[i] true, and the GIDs of every RDMA
+ * device. sysfs: a descriptor of the sysfs of the NICs' current network namespace. An RDMA device that is not in that
+ * sysfs has no GIDs afterwards. */
 int sbx_snapshot_again(struct sbx_snapshot *s, int sysfs, const bool *moved);
 /* As JSON. */
 int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out);
-/* Of a stranger: -EINVAL says where it is wrong. To be freed, also after a failure. */
+/* Parse untrusted text: -EINVAL says where it is wrong. The caller frees out, also after a failure. */
 int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len);
 int sbx_snapshot_load(struct sbx_snapshot *out, const char *file);
 void sbx_snapshot_free(struct sbx_snapshot *s);
 
-/* The place in s->net, s->rdma, s->pci; -1. */
+/* Return the index in s->net, s->rdma, s->pci; -1: none. */
 int sbx_find_net(const struct sbx_snapshot *s, const char *name);
 int sbx_find_rdma(const struct sbx_snapshot *s, const char *name);
 int sbx_find_pci(const struct sbx_snapshot *s, struct hw_bdf at);
-/* Of both ways to a snapshot: sorts it, fills in what follows from the rest (pci, way, class...), and refuses what does
- * not fit together. */
+/* For both sources of snapshots: sorts, fills in derived fields (pci, way, class...), and refuses inconsistent data. */
 int sbx_snapshot_settle(struct sbx_snapshot *s);
 /* Adds a file; name and value are copied. -ENOMEM. */
 int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value);
 void sbx_attrs_free(struct sbx_attrs *a);
-/* A name of a device or file as the kernel gives them: ^[A-Za-z0-9][A-Za-z0-9_.:+-]*$, shorter than SBX_NAME. */
+/* Returns true for a valid name of a device or file: ^[A-Za-z0-9][A-Za-z0-9_.:+-]*$, shorter than SBX_NAME. */
 bool sbx_name_ok(const char *name);
-/* Such names with slashes between, at most SBX_PATH bytes. */
+/* Returns true for such names separated by slashes, at most SBX_PATH bytes. */
 bool sbx_path_ok(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The snapshot as JSON (docs/sandbox.md): written with our own writer, read with jansson, and nothing believed. */
+/* The snapshot as JSON (docs/sandbox.md): written with our own writer, read with jansson, and fully checked. */
 #include "sandbox/plan/snapshot.h"
 #include "sys/files.h"
 #include "sys/json.h"
@@ -15,7 +15,7 @@
 
 #define SCHEMA "hawser-snapshot"
 
-/* Bounds: many times what the largest machines have. */
+/* Bounds: many times the size of the largest machines. */
 enum {
     MAX_FILE = 64 << 20,
     MAX_PCI = 8192,
@@ -74,7 +74,7 @@ static void write_net(struct hw_json *j, const struct sbx_netdev *d, bool addres
         hw_json_array(j, "addresses");
         for (size_t i = 0; i < d->n_addr; i++) {
             char ip[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 8];
-            inet_ntop(d->addr[i].family, &d->addr[i].v4, ip, sizeof(ip)); /* v4 and v6 begin together */
+            inet_ntop(d->addr[i].family, &d->addr[i].v4, ip, sizeof(ip)); /* v4 and v6 share their start */
             snprintf(text, sizeof(text), "%s/%u", ip, d->addr[i].prefix);
             hw_json_str(j, NULL, text);
         }
@@ -162,7 +162,7 @@ int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* The member `key` of o, of that type; NULL with *rc where it is missing (and must not be) or of another. */
+/* Returns the member `key` of o with that type; NULL with *rc if it is missing (and required) or has another type. */
 static json_t *get_snapshot_member(json_t *o, const char *key, json_type type, bool must, int *rc)
 {
     json_t *v = json_object_get(o, key);
@@ -198,7 +198,7 @@ static unsigned read_snapshot_number(json_t *o, const char *key, unsigned max, i
     return (unsigned)n;
 }
 
-/* A name into out, of SBX_NAME; "" where there is none and there need not be one. */
+/* Reads a name into out; "" if it is absent and optional. */
 static void read_snapshot_name(json_t *o, const char *key, char out[SBX_NAME], bool must, int *rc)
 {
     json_t *v = get_snapshot_member(o, key, JSON_STRING, must, rc);
@@ -251,7 +251,7 @@ static void read_snapshot_attrs(json_t *o, struct sbx_attrs *a, int *rc)
     }
 }
 
-/* Room for the elements of array `key` of o, size bytes each; *count of them. */
+/* Allocates the elements of array `key` of o, size bytes each; *count of them. */
 static json_t *read_snapshot_array(json_t *o, const char *key, size_t max, size_t size, void *out, int *rc)
 {
     json_t *v = get_snapshot_member(o, key, JSON_ARRAY, true, rc);
@@ -347,7 +347,7 @@ static void read_net(json_t *o, struct sbx_netdev *d, bool addresses, int *rc)
         read_addr(json_array_get(a, i), &d->addr[d->n_addr++], rc);
 }
 
-/* Eight groups of four hexadecimal digits, as sysfs has them. */
+/* Checks for eight groups of four hexadecimal digits, as in sysfs. */
 static bool gid_ok(const char *text)
 {
     for (size_t i = 0; i < 39; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot out of sysfs: this machine's, or any below a root. What a file does not say is left out, and nothing is
- * guessed. Which files programs need: docs/sandbox.md. */
+/* Makes a snapshot of sysfs: this machine's, or any below a root. Omits what no file says, and guesses nothing. Which
+ * files programs need: docs/sandbox.md. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/plan/snapshot.h"
@@ -16,11 +16,11 @@
 struct take {
     struct sbx_snapshot *s;
     int root;
-    const char *sys; /* where sysfs is below root: "sys/", or "" where root is a sysfs */
+    const char *sys; /* where sysfs is below root: "sys/", or "" if root is a sysfs */
     const struct sbx_take *opt;
 };
 
-/* File name of folder dir (below sys/), if it can be read. */
+/* Adds file name of folder dir (below sys/) if it is readable. */
 static int take_attr_file(const struct take *t, struct sbx_attrs *a, const char *dir, const char *name)
 {
     char text[HW_ATTR_MAX];
@@ -39,7 +39,7 @@ static int take_attr_files(const struct take *t, struct sbx_attrs *a, const char
     return rc;
 }
 
-/* The entries of a folder below sys/; none where it cannot be listed. */
+/* Lists a folder below sys/; empty if it cannot be listed. */
 static struct hw_names list_sysfs_folder(const struct take *t, const char *dir, const char *sub)
 {
     struct hw_names l;
@@ -48,7 +48,7 @@ static struct hw_names list_sysfs_folder(const struct take *t, const char *dir, 
     return l;
 }
 
-/* All plain files of folder dir/sub, as "sub/name". */
+/* Adds all regular files of folder dir/sub, as "sub/name". */
 static int take_folder_files(const struct take *t, struct sbx_attrs *a, const char *dir, const char *sub)
 {
     struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, sub);
@@ -63,8 +63,8 @@ static int take_folder_files(const struct take *t, struct sbx_attrs *a, const ch
     return rc;
 }
 
-/* Where class/name is: its link says so, "../../devices/...". In a sysfs that was rebuilt with folders for links it is
- * taken for virtual. NULL: it cannot be kept; *rc tells if that is a failure. */
+/* Returns the path of class/name: the target of its link, "../../devices/...". In a sysfs that was rebuilt with folders
+ * instead of links it counts as virtual. NULL: omit it; *rc tells whether that is a failure. */
 static char *resolve_sysfs_path(const struct take *t, const char *class, const char *kind, const char *name, int *rc)
 {
     char link[PATH_MAX];
@@ -73,7 +73,7 @@ static char *resolve_sysfs_path(const struct take *t, const char *class, const c
         snprintf(link, sizeof(link), "devices/virtual/%s/%s", kind, name);
     while (strncmp(p, "../", 3) == 0)
         p += 3;
-    if (strncmp(p, "sys/", 4) == 0) /* as fixtures and copies may have it */
+    if (strncmp(p, "sys/", 4) == 0) /* fixtures and copies may have it */
         p += 4;
     if (strncmp(p, "devices/", 8) != 0 || !sbx_path_ok(p)) {
         t->s->skipped++;
@@ -101,8 +101,8 @@ static void *alloc_snapshot_array(size_t n, size_t size, int *rc)
 
 /* ---- PCI ------------------------------------------------------------------------------------ */
 
-/* The configuration space, of which hwloc wants the bridges' buses and the links: without privilege 64 bytes, else up
- * to 4096. What lies beyond 256 is left out: the extended capabilities have serial numbers. */
+/* Reads the configuration space, in which hwloc needs the bridges' buses and links: 64 bytes without privilege, else up
+ * to 4096. Bytes beyond 256 are omitted: the extended capabilities contain serial numbers. */
 static int take_pci_config(const struct take *t, struct sbx_pci *d)
 {
     uint8_t buf[256];
@@ -239,8 +239,8 @@ static int take_addrs(const struct take *t)
 
 static const char zero_gid[] = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-/* Types and ndevs of an entry that is not in use read as EINVAL (drivers/infiniband/core/sysfs.c,
- * _show_port_gid_attr()), and so does the ndev of InfiniBand's own. */
+/* Type and ndev of an unused entry read as EINVAL (drivers/infiniband/core/sysfs.c, _show_port_gid_attr()), and so does
+ * InfiniBand's ndev. */
 static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
 {
     struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, "gids");
@@ -269,7 +269,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     return rc;
 }
 
-/* All that are not zero: most of a table of 128. */
+/* Adds the nonzero P_Keys: most of a table of 128 are zero. */
 static int take_pkeys(const struct take *t, struct sbx_attrs *a, const char *dir)
 {
     struct sbx_attrs all __attribute__((cleanup(sbx_attrs_free))) = {0};
@@ -356,7 +356,7 @@ static int take_rdma(const struct take *t, const struct hw_node *n)
 
 /* ---- NUMA nodes, CPUs, the rest ------------------------------------------------------------- */
 
-/* What a node has at all; the rest of meminfo is of the moment. "Node 0 MemTotal:  16318312 kB" */
+/* Adds a node's total memory; the rest of meminfo is volatile. "Node 0 MemTotal:  16318312 kB" */
 static int take_memory(const struct take *t)
 {
     int rc = 0;
@@ -381,7 +381,7 @@ static int take_numbered(const struct take *t, const char *dir, const char *pref
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char path[256], again[SBX_NAME];
         uint64_t id;
-        /* "cpufreq" is none, "node007" would be "node7" twice */
+        /* "cpufreq" is no CPU, and "node007" would duplicate "node7" */
         if (strncmp(l.name[i], prefix, skip) != 0 || hw_text_u64(l.name[i] + skip, &id) < 0 || id > 65535)
             continue;
         snprintf(again, sizeof(again), "%s%u", prefix, (unsigned)id);
@@ -398,7 +398,7 @@ static int take_numbered(const struct take *t, const char *dir, const char *pref
 static int take_nodes_and_cpus(const struct take *t)
 {
     static const char *const numa[] = {"cpumap", "cpulist", "distance"};
-    /* caches are many files and known to CPUID */
+    /* caches have many files, and CPUID reports them */
     static const char *const cpu[] = {"online",
                                       "topology/physical_package_id",
                                       "topology/die_id",
@@ -464,7 +464,7 @@ int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take 
 
 /* ---- after a move --------------------------------------------------------------------------- */
 
-/* Reads the GIDs of all ports of r anew. A device that this sysfs does not have keeps none. */
+/* Reads the GIDs of all ports of r again. A device that this sysfs lacks keeps none. */
 static int retake_gids(const struct take *t, struct sbx_rdma *r)
 {
     int rc = 0;

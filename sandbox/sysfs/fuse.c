@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree served by FUSE. Live files are read from the host's sysfs below a root that was opened before; they are read
- * when they are opened, as sysfs does it, and read to their end wherever that is then. */
+/* Serves the tree by FUSE. Live files are read from the host's sysfs below a root that was opened before, at each open,
+ * as in sysfs. */
 #define FUSE_USE_VERSION 35
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
@@ -39,7 +39,8 @@ static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *
     memset(st, 0, sizeof(*st));
     st->st_mode = n->kind == SBX_DIR ? S_IFDIR | 0555 : n->kind == SBX_LINK ? S_IFLNK | 0777 : S_IFREG | 0444;
     st->st_nlink = n->kind == SBX_DIR ? 2 : 1;
-    st->st_size = n->kind == SBX_DIR ? 0 : is_live(n) ? 4096 : (off_t)n->n_data; /* as sysfs says of all of its own */
+    /* the size that sysfs reports for its files */
+    st->st_size = n->kind == SBX_DIR ? 0 : is_live(n) ? 4096 : (off_t)n->n_data;
     st->st_mtim = st->st_ctim = st->st_atim = get_served_state()->start;
     return 0;
 }
@@ -72,7 +73,7 @@ static int on_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t a
     return 0;
 }
 
-/* An open live file has a descriptor of the host's, any other its node. */
+/* An open live file has a descriptor of the host's file, any other file its node. */
 struct handle {
     const struct sbx_node *node;
     int fd;
@@ -90,14 +91,14 @@ static int on_open(const char *path, struct fuse_file_info *fi)
         return -ENOMEM;
     *h = (struct handle){n, -1};
     if (is_live(n)) {
-        /* the tree has each file where the host has it; a link in its place is not followed out of there */
+        /* the tree has each file at the host's path; a link there is not followed */
         h->fd = hw_root_fd(get_served_state()->host, O_RDONLY | O_NOFOLLOW, "sys%s", path);
         if (h->fd < 0) {
             int rc = h->fd;
             free(h);
             return rc;
         }
-        fi->direct_io = 1; /* never out of a cache */
+        fi->direct_io = 1; /* never from a cache */
     } else {
         fi->keep_cache = 1;
     }
@@ -132,7 +133,7 @@ static int on_release(const char *path, struct fuse_file_info *fi)
 static void *on_init(struct fuse_conn_info *c, struct fuse_config *cfg)
 {
     (void)c;
-    /* nothing but the live files' contents ever changes */
+    /* only the contents of live files change */
     cfg->entry_timeout = cfg->attr_timeout = cfg->negative_timeout = 3600;
     return get_served_state();
 }
@@ -145,7 +146,8 @@ static const struct fuse_operations operations = {.getattr = on_getattr,
                                                   .release = on_release,
                                                   .init = on_init};
 
-/* Tells who waits that it is mounted, and lets go of the terminal, or of the pipe that somebody reads to its end. */
+/* Tells the waiting process that the tree is mounted, and detaches from the terminal, or from a pipe that a reader
+ * reads to its end. */
 static int detach_and_notify(const struct sbx_fuse *f)
 {
     int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -162,7 +164,7 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
 {
     struct served s = {.t = t, .host = f->host};
     clock_gettime(CLOCK_REALTIME, &s.start);
-    /* a container's programs are other users to FUSE; only root may allow them without /etc/fuse.conf */
+    /* to FUSE a container's programs are other users; only root may allow them without /etc/fuse.conf */
     char others[] = "ro,nosuid,nodev,fsname=hawser,subtype=sysfs,default_permissions,allow_other";
     char name[] = "hawser", dash_o[] = "-o";
     if (geteuid() != 0)
@@ -181,7 +183,7 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
     int rc = fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "signals cannot be caught") : 0;
     if (rc == 0 && f->ready >= 0)
         rc = detach_and_notify(f);
-    /* one thread: a child of fork() has no others, and sysfs is quick. A signal that ends it is no fault. */
+    /* one thread: a child of fork() has no others, and sysfs is fast. A signal that ends it is no fault. */
     int end = rc < 0 ? 0 : fuse_loop(fuse);
     if (end < 0)
         rc = hw_fail(end, "%s: FUSE's device: %s", f->at, strerror(-end));

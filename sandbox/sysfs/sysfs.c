@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of a sandbox's sysfs. What must be right in it, and for whom: docs/sandbox.md. */
+/* Builds the tree of a sandbox's sysfs. What must be right in it, and for which program: docs/sandbox.md. */
 #include "sandbox/sysfs/sysfs.h"
 
 #include <limits.h>
@@ -23,7 +23,7 @@ static void put_tree_file(struct build *b, const char *dir, const char *name, co
     sbx_tree_file(b->t, path, line, HW_MIN((size_t)n, sizeof(line) - 1), live);
 }
 
-/* A file's text with the newline that sysfs puts behind it. */
+/* Adds a file with its text and sysfs's trailing newline. */
 static void put_text_file(struct build *b, const char *dir, const char *name, const char *value, bool live)
 {
     put_tree_file(b, dir, name, value, "\n", live);
@@ -42,7 +42,7 @@ static void link_to(struct build *b, const char *dir, const char *name, const ch
     sbx_tree_link(b->t, path, to);
 }
 
-/* The folder of a path, up to so many parts from its end. False: there is no such. */
+/* Returns the folder that many parts above the end of a path. False: there is none. */
 static bool get_ancestor_path(const char *path, int parts, char out[SBX_PATH + 1])
 {
     snprintf(out, SBX_PATH + 1, "%s", path);
@@ -85,7 +85,7 @@ static void build_pci_device(struct build *b, const struct sbx_pci *d)
     link_to(b, "bus/pci/devices", bdf, d->path);
     if (d->driver[0])
         build_driver_links(b, d->path, "pci", d->driver);
-    /* NCCL gets from a bus to its devices by /sys/class/pci_bus/DDDD:BB/../../DDDD:BB:DD.F */
+    /* NCCL reaches the devices of a bus through /sys/class/pci_bus/DDDD:BB/../../DDDD:BB:DD.F */
     if (!get_ancestor_path(d->path, 1, above))
         return;
     *strrchr(bdf, ':') = 0;
@@ -102,7 +102,7 @@ static bool net_in(const struct build *b, size_t i)
     return !b->plan || b->s->net[i].loopback || sbx_nic_in(b->plan, i);
 }
 
-/* Where it is in the sandbox: one whose PCI device is not shown hangs on nothing. */
+/* Returns its path in the sandbox: an interface whose PCI device is not shown becomes virtual. */
 static void net_path(const struct build *b, const struct sbx_netdev *d, char out[SBX_PATH + 1])
 {
     if (d->pci < 0 || is_pci_shown(b, d->pci))
@@ -111,7 +111,7 @@ static void net_path(const struct build *b, const struct sbx_netdev *d, char out
         snprintf(out, SBX_PATH + 1, "devices/virtual/net/%s", d->name);
 }
 
-/* The link from interface d to another, if the sandbox has that. */
+/* Adds the link from interface d to another, if the sandbox has that. */
 static void net_link(struct build *b, const char *dir, const char *name, const char *other)
 {
     char to[SBX_PATH + 1];
@@ -153,8 +153,8 @@ static void build_net_device(struct build *b, const struct sbx_netdev *d)
 
 /* ---- RDMA ----------------------------------------------------------------------------------- */
 
-/* Every entry of the table is there, since NCCL takes an entry that it cannot open for a fault, and one that it cannot
- * read for an unused one. */
+/* Adds every entry of the table: NCCL treats an entry that it cannot open as a fault, and one that it cannot read as
+ * unused. */
 static void build_gid_files(struct build *b, const char *dir, const struct sbx_port *p)
 {
     for (unsigned i = 0, k = 0; i < p->gids; i++) {
@@ -209,7 +209,7 @@ static void build_numbered_dirs(struct build *b, const char *prefix, const struc
 
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan)
 {
-    /* the kernel's own folders, fs/cgroup for what is mounted there */
+    /* the kernel's own folders; fs/cgroup as a mount point */
     static const char *const dir[] = {"block",   "bus/pci/devices",    "bus/pci/drivers",    "class/net", "dev",
                                       "devices", "firmware",           "fs/cgroup",          "kernel",    "module",
                                       "power",   "devices/system/cpu", "devices/system/node"};

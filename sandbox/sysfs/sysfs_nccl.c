@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL_TOPO_FILE: a tree of <cpu>, <pci>, <gpu> and <nic><net>, as NCCL itself builds it from sysfs and dumps it
- * (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30): a switch is one element, so that of each two bridges on the way
- * (a switch's port above and below) the one above stands for both; speed and width are the less of the device's and of
- * the port's above it, at their best; what is empty is unknown to it, and what is missing it fills in itself (a GPU's
- * compute capability, a NIC's number). A <net> that no network plugin names stays out of its graph.
+ * (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30). A switch is one element, so of each pair of bridges on the path
+ * (a switch's upstream and downstream ports) the upper one represents both. Speed and width are the lower of the
+ * device's maximum and that of the port above. NCCL treats empty values as unknown, and fills in missing ones itself (a
+ * GPU's compute capability, a NIC's number). It omits a <net> that no network plugin names.
  */
 #include "sandbox/sysfs/sysfs.h"
 
@@ -16,7 +16,7 @@ struct xml {
     const struct sbx_plan *p;
     FILE *out;
     bool *done; /* by PCI device */
-    int *up;    /* by PCI device: what it stands below; -1: a CPU */
+    int *up;    /* by PCI device: the element above it; -1: a CPU */
 };
 
 static bool is_pci_planned(const struct xml *x, size_t i)
@@ -24,7 +24,7 @@ static bool is_pci_planned(const struct xml *x, size_t i)
     return !x->p->pci_why[i];
 }
 
-/* Text of attributes: names that were checked, and numbers and speeds that a file said. */
+/* Writes an attribute: checked names, and numbers and speeds from files. */
 static void write_xml_attr(const struct xml *x, const char *name, const char *value)
 {
     fprintf(x->out, " %s=\"", name);
@@ -44,7 +44,7 @@ static const char *get_pci_attr(const struct sbx_pci *d, const char *name)
     return v ? v : "";
 }
 
-/* The file, of the device or of the port above it, that says less; "" where neither says a number. */
+/* Returns the lower value of the device's file and that of the port above it; "" if neither has a number. */
 static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci *d, const char *file)
 {
     int above = d->way.depth > 1 ? sbx_find_pci(x->s, d->way.at[d->way.depth - 2]) : -1;
@@ -55,7 +55,7 @@ static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci
     return vb > 0 && vb < va ? b : a;
 }
 
-/* Its number in the sandbox, which counts from 0 the GPUs that it has; -1: none of CUDA's. */
+/* Returns its number in the sandbox, which counts its own GPUs from 0; -1: not a CUDA GPU. */
 static int gpu_ordinal(const struct xml *x, size_t pci)
 {
     int n = 0;
@@ -69,15 +69,15 @@ static int gpu_ordinal(const struct xml *x, size_t pci)
     return -1;
 }
 
-/* "400 Gb/sec (4X NDR)" in Mb/s. */
+/* Converts "400 Gb/sec (4X NDR)" to Mb/s. */
 static long parse_port_rate(const struct sbx_port *p)
 {
     const char *text = sbx_attr(&p->attr, "rate");
     return text ? (long)(strtod(text, NULL) * 1000) : 0;
 }
 
-/* <net> of the RDMA ports on that device, else of its interfaces: these are the names that NCCL's IB and socket
- * transports give them. Returns how many; out NULL: only counts. */
+/* Lists <net> of the RDMA ports on that device, else of its interfaces, with the names that NCCL's IB and socket
+ * transports use. Returns how many; out NULL: only counts. */
 static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int depth)
 {
     const struct sbx_snapshot *s = x->s;
@@ -85,7 +85,7 @@ static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int 
     for (size_t i = 0; i < s->n_rdma; i++) {
         const struct sbx_rdma *r = &s->rdma[i];
         for (size_t k = 0, m = 0; k < x->p->rdma[i].n_port && r->pci == (int)pci; k++) {
-            while (r->port[m].port != x->p->rdma[i].port[k]) /* in the same order */
+            while (r->port[m].port != x->p->rdma[i].port[k]) /* both are in the same order */
                 m++;
             const struct sbx_port *port = &r->port[m];
             n++;
@@ -113,7 +113,7 @@ static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int 
     return n;
 }
 
-/* Is it a GPU or NIC of the sandbox's? */
+/* Returns true for a GPU or NIC of the sandbox. */
 static bool is_xml_leaf(const struct xml *x, size_t i)
 {
     return is_pci_planned(x, i) && (gpu_ordinal(x, i) >= 0 || list_net_elements(x, i, NULL, 0) > 0);
@@ -146,7 +146,7 @@ static void write_pci_element(struct xml *x, size_t i, int depth)
     fprintf(x->out, "%*s</pci>\n", depth, "");
 }
 
-/* What shall be written: the leaves, and of the bridges above each every second one, the first of a pair. */
+/* Chooses the elements to write: the leaves, and every second bridge above each, the first of a pair. */
 static void choose_xml_elements(struct xml *x)
 {
     for (size_t i = 0; i < x->s->n_pci; i++) {
@@ -178,7 +178,7 @@ static void write_cpu_elements(struct xml *x)
     for (size_t i = 0; i < s->n_pci; i++) {
         if (!x->done[i] || x->up[i] >= 0)
             continue;
-        /* the first of its NUMA node writes for all of that */
+        /* the first of a NUMA node writes for the whole node */
         const char *numa = numa_of_pci(&s->pci[i]);
         const char *map = NULL;
         for (size_t k = 0; k < s->n_numa; k++)

@@ -9,14 +9,14 @@
 #define MAX_NODES 1000000
 #define MAX_DEPTH 64
 
-/* A name that is not NUL-terminated against a node's. */
+/* Compares a name that is not NUL-terminated with a node's. */
 static int name_cmp(const char *name, size_t len, const struct sbx_node *n)
 {
     int c = strncmp(name, n->name, len);
     return c ? c : n->name[len] ? -1 : 0;
 }
 
-/* The child of that name, or NULL; *at gets where it is, or would be. */
+/* Returns the child of that name, or NULL; *at receives its position, or where to insert it. */
 static struct sbx_node *child_of(const struct sbx_node *up, const char *name, size_t len, size_t *at)
 {
     size_t lo = 0, hi = up->n_child;
@@ -72,7 +72,7 @@ void sbx_tree_free(struct sbx_tree *t)
     *t = (struct sbx_tree){0};
 }
 
-/* The child of that name and kind, there or made now; *fresh tells which. NULL: t->rc says why. */
+/* Returns the child of that name and kind, existing or new; *fresh tells which. NULL: see t->rc. */
 static struct sbx_node *get_or_add_child(struct sbx_tree *t, struct sbx_node *up, const char *name, size_t len,
                                          enum sbx_kind kind, bool *fresh)
 {
@@ -161,7 +161,7 @@ void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to)
 {
     char target[PATH_MAX];
     bool fresh;
-    /* up from the folder of the link to what both have in common, then down */
+    /* up from the link's folder to the common part, then down */
     size_t same = 0, at = 0, used = 0;
     for (size_t i = 0; path[i] && path[i] == to[i]; i++)
         if (path[i] == '/')
@@ -184,7 +184,7 @@ struct sbx_node *sbx_tree_find(const struct sbx_tree *t, const char *path)
     struct sbx_node *n = t->root;
     for (const char *p = path + strspn(path, "/"); *p && n; p += strspn(p, "/")) {
         size_t len = strcspn(p, "/"), at;
-        n = child_of(n, p, len, &at); /* files and links have none */
+        n = child_of(n, p, len, &at); /* files and links have no children */
         p += len;
     }
     return n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree as a folder. It is written beside its place and put there by one rename, so that nobody meets half of it. */
+/* Writes the tree as a folder: next to its destination, then moved there with one rename, so that nobody sees a part of
+ * it. */
 #include "sandbox/sysfs/sysfs.h"
 
 #include <dirent.h>
@@ -12,8 +13,8 @@
 
 #define MARK SBX_SYSFS_MARK
 
-/* Thousands of files have few contents (unused GIDs, above all): what is there already gets another name, which is one
- * system call in the place of three. */
+/* Thousands of files share few contents (mainly unused GIDs): a further file is a hard link, one system call instead of
+ * three. */
 struct same {
     const struct sbx_node *node;
     struct same *next;
@@ -40,7 +41,7 @@ static const struct sbx_node *find_or_add_content(struct write *w, const struct 
     return NULL;
 }
 
-/* A node's path below the root. */
+/* Builds a node's path below the root. */
 static bool build_node_path(const struct sbx_node *n, char *out, size_t cap)
 {
     char *p = out + cap - 1;
@@ -62,7 +63,7 @@ static int put_file(struct write *w, int at, const struct sbx_node *n)
     char path[PATH_MAX];
     const struct sbx_node *same = find_or_add_content(w, n);
     if (same && build_node_path(same, path, sizeof(path)) && linkat(w->root, path, at, n->name, 0) == 0)
-        return 0; /* and where a file system knows no more links, or none, a file of its own */
+        return 0; /* if the file system allows no more links, or none, the file gets its own copy */
     int fd = openat(at, n->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
         return hw_fail(-errno, "%s: %s cannot be made: %s", w->dir, n->name, strerror(errno));
@@ -125,7 +126,7 @@ static int remove_dir_contents(int at)
         hw_close(&at);
         return -errno;
     }
-    int rc = fchmod(dirfd(d), 0755) < 0 ? -errno : 0; /* who is not root needs it */
+    int rc = fchmod(dirfd(d), 0755) < 0 ? -errno : 0; /* other users than root need it */
     for (const struct dirent *e; rc == 0 && (errno = 0, e = readdir(d));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
@@ -149,7 +150,7 @@ static int remove_all(const char *dir)
     return rc < 0 ? hw_fail(rc, "%s cannot be removed: %s", dir, strerror(-rc)) : 0;
 }
 
-/* 1: dir is ours; 0: an empty folder, or absent; -EEXIST something else. */
+/* Returns 1: dir is ours; 0: an empty folder, or absent; -EEXIST: something else. */
 static int check_tree_owner(const char *dir)
 {
     struct stat st;
@@ -200,7 +201,7 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     int root = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = root < 0 ? hw_fail(-errno, "%s: %s", part, strerror(errno)) : put_all(t, root, part);
     hw_close(&root);
-    /* in the place of nothing or an empty folder; else the two change places, and what was there goes */
+    /* replaces nothing or an empty folder; otherwise exchanges both and removes the old one */
     if (rc == 0 && renameat2(AT_FDCWD, part, AT_FDCWD, place, ours ? RENAME_EXCHANGE : 0) < 0)
         rc = hw_fail(-errno, "%s cannot be put in its place: %s", dir, strerror(errno));
     if (rc < 0 || ours) {
