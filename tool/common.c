@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Copies the piece of text up to the next comma to buf; *text moves past it. False at the end or when it is too long.
- */
+/* Copies the text up to the next comma to buf and moves *text past it. Returns false at the end or if the part is too
+ * long. */
 static bool cut_piece(const char **text, char *buf, size_t cap)
 {
     size_t n = strcspn(*text, ",");
@@ -114,7 +114,7 @@ int opts_nics(const char *text)
 
 int common_knob(struct common *c, const char *name, const char *value)
 {
-    /* tried on a scratch table, so that a bad one is wrong usage and not a failure later */
+    /* parsed into a scratch table, so that a bad value is a usage error and not a later failure */
     struct hw_knobs scratch = {0};
     char word[64];
     const char *eq = strchr(name, '=');
@@ -152,7 +152,7 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
         return hw_fail(-errno, "opening key file %s: %s", path, strerror(errno));
     struct stat st;
     size_t n = 0;
-    uint8_t extra[2]; /* what follows a full buffer: one newline at most */
+    uint8_t extra[2]; /* what follows a full buffer: at most one newline */
     if (fstat(fd, &st) < 0)
         return hw_fail(-errno, "key file %s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
@@ -181,7 +181,7 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
     return 0;
 }
 
-/* A tool's figures are of the transport that was asked for: it does not fall back to another one unseen. */
+/* A tool's results must be of the requested transport: it must not silently fall back to another. */
 static int refuse_same_machine(struct common *c)
 {
     static const char knob[] = "same_machine";
@@ -204,13 +204,13 @@ static void compare_knob_env(void *arg, const char *name, const char *env, const
     (void)name, (void)def, (void)unit, (void)doc;
     e->is_knob |= strcmp(e->guess.word, env) == 0;
     hw_guess(&e->guess, env);
-    if (e->guess.near == env) { /* which is gone after this call */
+    if (e->guess.near == env) { /* env is gone after this call */
         snprintf(e->near, sizeof e->near, "%s", env);
         e->guess.near = e->near;
     }
 }
 
-/* A variable that is no knob, and nearly one: a knob that its user believes to be set. */
+/* Warns of a variable that is no knob but resembles one: its user believes that a knob is set. */
 static void warn_of_unknown_knobs(void)
 {
     extern char **environ;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser: one table of subcommands drives dispatch, help and the guess at what was meant. */
+/* hawser: one table of subcommands drives dispatch, help and suggestions. */
 #include "tool/build.h"
 #include "tool/tool.h"
 
@@ -105,8 +105,8 @@ static int complete_command(bool knobs)
     return TOOL_OK;
 }
 
-/* hawser complete -- WORD...: prints what the last word, which may be empty, can become; the others stand before it on
- * the command line. Nothing where a file's name or another program's command line is wanted. */
+/* hawser complete -- WORD...: prints the completions of the last word, which may be empty; the others precede it on the
+ * command line. Prints nothing if a file name or another program's command line is expected. */
 static int complete_words(int argc, char **argv)
 {
     if (argc < 3 || strcmp(argv[1], "--") != 0)
@@ -125,19 +125,19 @@ static int complete_words(int argc, char **argv)
     return c ? c->run(n - 1, word) : TOOL_OK;
 }
 
-/* `hawser bench HOST | head`: whoever reads has enough, as where the signal had ended us. */
+/* `hawser bench HOST | head`: the reader has closed the pipe; exit as if the signal had ended us. */
 static bool is_reader_gone(void)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
-/* For reports, as it was typed: getopt_long() sorts argv. */
+/* Keeps the command line as typed, for reports: getopt_long() reorders argv. */
 static void keep_command_line(int argc, char **argv)
 {
     char **copy = calloc((size_t)argc + 1, sizeof *copy);
     if (!copy)
-        return; /* then reports do not have it */
+        return; /* reports then lack it */
     memcpy(copy, argv, (size_t)argc * sizeof *copy);
     tool_argv = copy;
     tool_argc = argc;
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
     } else {
         rc = refuse_command(argv[1]);
     }
-    /* Output that did not arrive (a full disk, say) is a failure, not a detail. */
+    /* Lost output (a full disk, for example) is a failure. */
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == TOOL_OK)
         rc = is_reader_gone() ? 128 + SIGPIPE

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #define OPTS_MAX  64
-#define FIRST_ID  256 /* getopt_long()'s value of row 0: beyond all letters */
+#define FIRST_ID  256 /* getopt_long()'s value for row 0: beyond all letters */
 #define HELP_LEFT 28
 
-/* All rows, those of groups in their places. */
+/* All rows, with those of groups inserted. */
 struct flat {
     size_t n;
     struct {
@@ -26,7 +26,7 @@ static void flatten_rows(struct flat *f, const struct opt *rows, char *args)
         if (p->type == OPT_IS_GROUP) {
             flatten_rows(f, p->rows, args + p->at);
         } else if (f->n == OPTS_MAX) {
-            abort(); /* a table of ours that does not fit */
+            abort(); /* a bug: a table that does not fit */
         } else {
             f->row[f->n].opt = p;
             f->row[f->n++].args = args;
@@ -53,7 +53,7 @@ static void print_options_help(const struct opts *o, const struct flat *f)
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
-/* "auto, yes or no" */
+/* Formats "auto, yes or no". */
 static const char *list_words(const char *const *words, char *buf, size_t cap)
 {
     buf[0] = 0;
@@ -92,7 +92,7 @@ static char *format_time(uint64_t ms, char *buf, size_t cap)
     return buf;
 }
 
-/* A size or a time, within the row's range. */
+/* Parses a size or a time within the row's range. */
 static int parse_amount(const struct opt *p, const char *text, uint64_t *out)
 {
     const bool size = p->type == OPT_IS_SIZE;
@@ -170,7 +170,8 @@ static int refuse_unknown(const struct opts *o, const struct flat *f, const char
     return tool_usage(o->cmd, "there is no option '%s'", bad);
 }
 
-/* getopt_long() returned '?': optopt is the short option, the value of a row that takes none, or 0 for a long one. */
+/* getopt_long() returned '?': optopt is the short option, the value of a row without an argument, or 0 for a long
+ * one. */
 static int refuse_option(const struct opts *o, const struct flat *f, int argc, char **argv)
 {
     const char *bad = argv[HW_MIN(optind, argc) - 1];
@@ -192,7 +193,7 @@ static int check_argument_count(const struct opts *o, int argc, char **argv)
     return OPTS_GO;
 }
 
-/* The place of the row that getopt_long() means by id; f->n: none. */
+/* Returns the index of the row with getopt_long()'s id; f->n: none. */
 static size_t find_row(const struct flat *f, int id)
 {
     size_t i = 0;
@@ -201,7 +202,7 @@ static size_t find_row(const struct flat *f, int id)
     return i;
 }
 
-/* The row that the word before the one to complete names, if it takes a value; NULL: none. */
+/* Returns the row named by the word before the one to complete, if it takes a value; NULL: none. */
 static const struct opt *find_pending(const struct flat *f, const char *word)
 {
     for (size_t i = 0; word && word[0] == '-' && i < f->n; i++) {
@@ -213,8 +214,8 @@ static const struct opt *find_pending(const struct flat *f, const char *word)
     return NULL;
 }
 
-/* Candidates for the word that a shell asks about: the words of the option before it, or options; files are the
- * shell's matter. */
+/* Prints the candidates for the word to complete: the words of the option before it, or options; the shell completes
+ * file names. */
 static int complete_option(const struct flat *f)
 {
     const struct opt *pending = find_pending(f, tool_completion.before);
@@ -240,7 +241,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
         return complete_option(&f);
     if (o->stops)
         shrt[s++] = '+';
-    shrt[s++] = ':'; /* tells a missing argument from an unknown option */
+    shrt[s++] = ':'; /* distinguishes a missing argument from an unknown option */
     for (size_t i = 0; i < f.n; i++) {
         const struct opt *p = f.row[i].opt;
         lng[i] = (struct option){p->name, p->value ? required_argument : no_argument, NULL, FIRST_ID + (int)i};
@@ -253,7 +254,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     lng[f.n + 1] = (struct option){0};
     shrt[s++] = 'h';
     shrt[s] = 0;
-    optind = 0; /* glibc: start anew, with its hidden state too */
+    optind = 0; /* glibc: restart, including hidden state */
     opterr = 0;
     for (int id; (id = getopt_long(argc, argv, shrt, lng, NULL)) != -1;) {
         if (id == 'h') {

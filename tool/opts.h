@@ -20,32 +20,32 @@
 
 enum opt_type {
     OPT_IS_FLAG = 1, /* bool: true */
-    OPT_IS_COUNT,    /* int: one more at each */
+    OPT_IS_COUNT,    /* int: incremented at each use */
     OPT_IS_NUMBER,   /* unsigned or uint64_t, from min to max */
     OPT_IS_SIZE,     /* uint64_t, bytes, from min to max */
     OPT_IS_TIME,     /* uint64_t, milliseconds, from min to max */
     OPT_IS_TEXT,     /* const char *: the argument itself */
     OPT_IS_WORD,     /* const char *: one of words */
-    OPT_IS_ENUM,     /* an enum: the place in words of the one that was given, from min on */
+    OPT_IS_ENUM,     /* an enum: the index in words of the given one, from min on */
     OPT_IS_CALL,     /* parse() decides */
-    OPT_IS_GROUP,    /* the rows of another table, for the struct that stands in this one */
+    OPT_IS_GROUP,    /* the rows of another table, for a struct embedded in this one */
 };
 
 struct opt {
     const char *name; /* "size": --size */
     enum opt_type type;
     char letter;       /* 0: none */
-    const char *value; /* the value's name, NULL where it takes none */
+    const char *value; /* the value's name, NULL if it takes none */
     const char *help;  /* NULL: not shown */
     size_t at, len;    /* of the field */
     uint64_t min, max;
     const char *const *words; /* ends with NULL */
-    /* args: the struct of the table that has the row. text: NULL where it takes no value. 0, or -errno. */
+    /* args: the struct of the table that has the row. text: NULL if the option takes no value. 0, or -errno. */
     int (*parse)(void *args, const char *text);
     const struct opt *rows; /* a group's */
 };
 
-/* The place of field F of struct S, which must be of type T. */
+/* Offset of field F of struct S, which must have type T. */
 #define OPT_AT(S, F, T) \
     __builtin_choose_expr(__builtin_types_compatible_p(__typeof__(((S *)0)->F), T), offsetof(S, F), (void)0)
 #define OPT_LEN(S, F) sizeof(((S *)0)->F)
@@ -97,7 +97,7 @@ struct opt {
     {                                                                        \
         .name = "", .type = OPT_IS_GROUP, .at = offsetof(S, F), .rows = ROWS \
     }
-/* A group whose fields stand in the table's own struct. */
+/* A group whose fields are in the table's own struct. */
 #define OPT_ROWS(ROWS)                                 \
     {                                                  \
         .name = "", .type = OPT_IS_GROUP, .rows = ROWS \
@@ -112,17 +112,17 @@ struct opts {
     const char *about;      /* a few lines under the usage line */
     const struct opt *rows; /* end with {0} */
     unsigned least, most;   /* positional arguments; OPTS_ANY: no limit */
-    const char *too_few;    /* what is said then */
-    const char *too_many;   /* "'x' is one argument too many; <this>"; NULL: nothing more */
+    const char *too_few;    /* the message if there are too few */
+    const char *too_many;   /* "'x' is one argument too many; <this>"; NULL: nothing after that */
     bool stops;             /* options end at the first positional argument */
 };
 
 enum { OPTS_GO = -1 };
-/* Reads the command line into *args. OPTS_GO, with the positional arguments from argv[optind] on; or the exit status:
- * help was printed to stdout, or what is wrong to stderr. */
+/* Parses the command line into *args. Returns OPTS_GO, with the positional arguments from argv[optind] on; or the exit
+ * status after printing help to stdout, or the fault to stderr. */
 int opts_parse(const struct opts *o, void *args, int argc, char **argv);
 
-/* The options that serve, bench, validate and doctor share, for struct common. */
+/* The options shared by serve, bench, validate and doctor, for struct common. */
 extern const struct opt common_opts[];
 
 #endif

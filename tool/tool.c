@@ -9,7 +9,7 @@ volatile sig_atomic_t tool_stop;
 int tool_argc;
 char **tool_argv;
 
-/* timeout(1) signals its child and then the group, so that one wish to end comes twice; who insists is let go. */
+/* timeout(1) signals its child and then the group, so one request to end arrives twice; more signals kill at once. */
 #define PATIENCE 4
 
 static atomic_uint_fast64_t stopped_at; /* hw_now() of the first signal */
@@ -42,7 +42,7 @@ uint64_t tool_stopped_ms(void)
 static void print_line(const char *cmd, const char *fmt, va_list ap)
 {
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K"); /* a progress line may stand there */
+        fprintf(stderr, "\r\033[K"); /* clears a progress line */
     fprintf(stderr, "hawser%s%s: ", cmd ? " " : "", cmd ? cmd : "");
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every subcommand of `hawser` shares: its signature, its exit codes, how it says what was wrong. */
+/* Shared by all subcommands of `hawser`: signature, exit codes, error output. */
 #ifndef HW_TOOL_H
 #define HW_TOOL_H
 
@@ -9,11 +9,11 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* A subcommand's result is the process's exit code; 128 + the signal's number where one ended it (tool_interrupted). */
+/* A subcommand's result is the process's exit code; 128 + the signal's number after a signal (tool_interrupted). */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
-/* argv[0] is the subcommand's name. Each one prints its help to stdout on --help and returns TOOL_OK;
- * `hawser help X` calls it with {"X", "--help"}. */
+/* argv[0] is the subcommand's name. On --help each prints its help to stdout and returns TOOL_OK; `hawser help X` calls
+ * it with {"X", "--help"}. */
 int cmd_serve(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
@@ -35,25 +35,25 @@ int cmd_oci_hook(int argc, char **argv);
 int cmd_verbs(int argc, char **argv);
 int cmd_bugreport(int argc, char **argv);
 
-/* "hawser bench: <text>" and where the help is, on stderr. Returns TOOL_USAGE. */
+/* Prints "hawser bench: <text>" and where to find help on stderr. Returns TOOL_USAGE. */
 int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
-/* "hawser bench: <text>" on stderr. Returns TOOL_FAILED. */
+/* Prints "hawser bench: <text>" on stderr. Returns TOOL_FAILED. */
 int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* "hawser bench: interrupted: <text>" on stderr, after the results so far; "": no text. Returns 128 + tool_stop, as
- * shells have it. */
+/* Prints "hawser bench: interrupted: <text>" on stderr, after the results so far; "": no text. Returns 128 + tool_stop,
+ * as shells do. */
 int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* Says hw_error(), for a command that failed with rc: -EINTR after a signal is tool_interrupted(). */
+/* Reports hw_error() for a command that failed with rc: -EINTR after a signal is tool_interrupted(). */
 int tool_failed(const char *cmd, int rc);
 
-/* An action of a command, as `up` of `hawser lab`. */
+/* An action of a command, such as `up` of `hawser lab`. */
 struct tool_action {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary; /* one line */
 };
-/* A command of actions. */
+/* A command with actions. */
 struct tool_actions {
     const char *cmd;
     const char *about;                /* a few lines of --help */
@@ -62,24 +62,24 @@ struct tool_actions {
 /* Runs the action that argv[1] names, or prints --help. */
 int tool_act(const struct tool_actions *t, int argc, char **argv);
 
-/* A word that a shell asks to complete (`hawser complete`): what reads the command line up to there prints candidates
- * and does nothing else. */
+/* The word that a shell completes (`hawser complete`): option parsing up to that word prints candidates and does
+ * nothing else. */
 struct tool_completion {
-    const char *word;   /* what the candidates begin with; NULL: an ordinary call */
-    const char *before; /* the word before it, NULL where that names the command or the action */
+    const char *word;   /* prefix of the candidates; NULL: an ordinary call */
+    const char *before; /* the word before it, NULL if that is the command or the action */
 };
 extern struct tool_completion tool_completion;
-/* Prints dashes and candidate as one word, a tab and the text, if the word that is completed may become it. */
+/* Prints dashes and candidate as one word, a tab and the text, if the word can be completed to it. */
 void tool_complete(const char *dashes, const char *candidate, const char *text);
 
 /* The process's command line, set by main(). */
 extern int tool_argc;
 extern char **tool_argv;
 
-/* SIGINT or SIGTERM, whichever arrived last since tool_catch_signals(), or 0; the fifth kills at once. SIGPIPE is
- * ignored from then on. */
+/* The last SIGINT or SIGTERM since tool_catch_signals(), or 0; the fifth one kills at once. SIGPIPE is ignored from
+ * then on. */
 extern volatile sig_atomic_t tool_stop;
-/* Milliseconds since the first of them; 0: none came. */
+/* Returns milliseconds since the first of them; 0: none. */
 uint64_t tool_stopped_ms(void);
 void tool_catch_signals(void);
 

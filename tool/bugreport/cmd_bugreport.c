@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser bugreport: what somebody needs who is to find a fault from afar, and nothing that is secret: no file of a user
- * is read, of the environment only the knobs' values are told, and addresses on request not. */
+/* hawser bugreport: prints what is needed to diagnose a fault remotely, and nothing secret: reads no file of a user,
+ * prints only the values of knobs from the environment, and masks addresses on request. */
 #include "net/sysfs.h"
 #include "tool/bugreport/mask.h"
 #include "tool/build.h"
@@ -107,7 +107,7 @@ static void print_environment(FILE *out)
 
 static int print_doctor(FILE *out, int root)
 {
-    static const char *const nothing[] = {NULL}; /* of the environment, whose values checks repeat */
+    static const char *const nothing[] = {NULL}; /* an empty environment, because checks repeat its values */
     struct dr_report report = {0};
     HW_AUTO_FREE struct dr_machine *m = calloc(1, sizeof *m);
     if (!m)

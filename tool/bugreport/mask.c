@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST    256 /* different addresses; more share the last number */
+#define MOST    256 /* different addresses; further ones share the last number */
 #define LONGEST INET6_ADDRSTRLEN
 #define WORDS   16
 
@@ -73,7 +73,8 @@ static size_t number_address(struct mask *m, const char *s)
     return HW_MIN(i + 1, (size_t)MOST);
 }
 
-/* The longest address that the run of len letters begins with; 0: none. A port or a full stop may stand behind it. */
+/* Returns the length of the longest address at the start of a run of len letters; 0: none. A port or a full stop may
+ * follow. */
 static size_t find_address(const char *at, size_t len)
 {
     for (size_t n = HW_MIN(len, (size_t)LONGEST - 1); n >= 2; n--) {

@@ -74,7 +74,7 @@ static int devmem_status(int argc, char **argv)
 
 /* ---- plan --------------------------------------------------------------------------------------- */
 
-/* What stands in the way, and the command that mends it. */
+/* Prints an obstacle and the command that fixes it. */
 static void print_bind_obstacle(unsigned *n, const char *fmt, ...) HW_PRINTF(2, 3);
 static void print_bind_obstacle(unsigned *n, const char *fmt, ...)
 {
@@ -121,7 +121,7 @@ static void plan_queues(struct hd_state *s, const struct hd_link *link, const st
     putchar('\n');
 }
 
-/* What hd_split_on() will do. */
+/* Prints what hd_split_on() would do. */
 static void plan_split(const struct devmem_nic *n, unsigned *bad)
 {
     bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;

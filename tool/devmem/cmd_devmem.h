@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hawser devmem` finds out about a machine's NICs, and how it is shown. */
+/* The state of a machine's NICs for `hawser devmem`, and its display. */
 #ifndef HW_TOOL_CMD_DEVMEM_H
 #define HW_TOOL_CMD_DEVMEM_H
 
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* A NIC as the kernel shows it; int fields hold -errno where that could not be had. */
+/* A NIC as the kernel reports it; int fields hold -errno if they could not be read. */
 struct devmem_nic {
     struct hd_link link;
     char driver[32];
@@ -19,26 +19,26 @@ struct devmem_nic {
     int gro_hw;  /* rx-gro-hw: enum hd_gro_hw */
     int ntuple;  /* 0 off, 1 on */
     int rules;
-    int rss; /* how many queues ordinary traffic uses */
+    int rss; /* number of queues that ordinary traffic uses */
     int n_queues;
     struct hd_queue *queue; /* n_queues of them */
-    unsigned pools;         /* page pools of dma-bufs, and the bytes of them that are in flight */
+    unsigned pools;         /* page pools with dma-bufs, and their bytes in flight */
     uint64_t inflight;
     enum dr_can rx, tx;
-    const struct hd_nic *ours; /* what the journal says of it, or NULL */
+    const struct hd_nic *ours; /* the journal's entry for it, or NULL */
 };
 
 struct devmem_view {
     char release[65];
-    bool rx, tx; /* the kernel knows the commands */
-    int pid;     /* of the living hawserd; 0: none, or -errno */
-    int journal; /* 0: read; -ENOENT: none; else why not, in why */
+    bool rx, tx; /* the kernel has the commands */
+    int pid;     /* of the live hawserd; 0: none, or -errno */
+    int journal; /* 0: read; -ENOENT: none; otherwise not readable, see why */
     char why[HW_ERR_TEXT];
     struct devmem_nic *nic;
     size_t n;
 };
 
-/* only: names of NICs, NULL-terminated; NULL: all but loopback. -ENODEV. */
+/* Reads the state. only: names of NICs, NULL-terminated; NULL: all except loopback. -ENODEV. */
 int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only);
 void devmem_free(struct devmem_view *v);
 void devmem_print(FILE *out, const struct devmem_view *v);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What devmem status and plan show: each NIC's queues and who has them bound, rules, header split, and what kernel and
- * driver can. */
+/* The display of devmem status and plan: each NIC's queues and their bindings, rules, header split, and the abilities
+ * of kernel and driver. */
 #include "base/size.h"
 #include "helper/kernel/ethtool.h"
 #include "helper/kernel/netdev.h"
@@ -186,7 +186,7 @@ static const char *format_nic_count(int n, char buf[12])
     return buf;
 }
 
-/* "6,7 dma-buf 3 (hawserd)" and so on, in front of which the table stands. */
+/* Prints "6,7 dma-buf 3 (hawserd)" and so on, after the columns of the table. */
 static void print_bound(FILE *out, const struct devmem_nic *n)
 {
     bool any = false;

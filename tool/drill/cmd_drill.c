@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser drill: what a NIC that goes away costs transfers that are under way. */
+/* hawser drill: measures the cost of losing a NIC for transfers in flight. */
 #include "base/size.h"
 #include "sys/json.h"
 #include "tool/drill/drill.h"
@@ -15,9 +15,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define SETTLE_MS   1500 /* before the first fault, after the last one, and at least between two */
+#define SETTLE_MS   1500 /* before the first fault, after the last one, and the least time between two */
 #define TAKE_MAX    TP_MAX_NICS
-#define JSON_POINTS 5000 /* of the timeline, each NIC */
+#define JSON_POINTS 5000 /* points of the timeline for each NIC */
 
 static const char *const how_names[] = {[DRILL_HOLE] = "hole", [DRILL_DOWN] = "down", NULL};
 
@@ -37,7 +37,7 @@ struct drill {
     struct drill_child child;
     char victim[TAKE_MAX][HAWSER_NIC_NAME];
     size_t n_victims;
-    uint64_t taken, next; /* faults so far, and when something is to be done */
+    uint64_t taken, next; /* faults so far; time of the next action */
     bool away;
     uint64_t bad, checked;
     double seconds;
@@ -82,7 +82,7 @@ static const struct opt rows[] = {
     {0},
 };
 
-/* OPTS_GO, or the exit status. */
+/* Parses the arguments. Returns OPTS_GO, or the exit status. */
 static int parse_drill_args(struct drill *d, int argc, char **argv)
 {
     static const struct opts o = {
@@ -151,7 +151,7 @@ static int choose_victims(struct drill *d)
     return 0;
 }
 
-/* Takes the next NIC away, or gives it back, when it is due. 1: all is done. */
+/* Takes the next NIC down, or restores it, when it is due. Returns 1 when all faults are done. */
 static int step_faults(struct drill *d, uint64_t now)
 {
     const char *nic = d->n_victims ? d->victim[d->taken % d->n_victims] : NULL;
@@ -189,7 +189,7 @@ static int tick(void *arg, uint64_t now)
     return now >= d->load.start + d->duration_ms * HW_MS;
 }
 
-/* ---- what comes of it ------------------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------------------------- */
 
 static FILE *get_table(const struct drill *d)
 {
@@ -205,7 +205,7 @@ static void print_head(struct drill *d)
     fflush(out);
 }
 
-/* Seconds from the beginning of the load to that time. */
+/* Returns the seconds from the start of the load to that time. */
 static double get_seconds(const struct drill_load *l, uint64_t at)
 {
     return (double)(at - HW_MIN(at, l->start)) / 1e9;
@@ -223,7 +223,7 @@ static void print_fault(FILE *out, const struct drill_load *l, const struct dril
         fprintf(out, " too near to the beginning or the end to be judged\n");
 }
 
-/* Median and 99th percentile of what the judged faults have. n: how many; those that are NAN count as INFINITY. */
+/* Median and 99th percentile over the judged faults. n: how many; NAN counts as INFINITY. */
 struct share {
     size_t n;
     double p50, p99;
@@ -292,7 +292,7 @@ static void print_results(struct drill *d)
             (double)hw_hist_quantile(l->hist, 0.99) / 1e6, d->checked, d->bad);
 }
 
-/* What each NIC carried, by windows that are so wide that they are not too many. */
+/* Writes each NIC's throughput, in windows wide enough to keep their number small. */
 static void write_timeline(struct hw_json *j, const struct drill_load *l)
 {
     size_t step = l->n_win / JSON_POINTS + 1;
@@ -310,7 +310,7 @@ static void write_timeline(struct hw_json *j, const struct drill_load *l)
     hw_json_end(j);
 }
 
-/* As marks of the report's plot. */
+/* Writes the marks of the report's plot. */
 static void write_marks(struct hw_json *j, const struct drill_load *l)
 {
     char text[160];
@@ -353,7 +353,7 @@ static void write_drill_faults(struct hw_json *j, const struct drill_load *l)
     hw_json_end(j);
 }
 
-/* A line that the report reads as one of `hawser bench`. */
+/* Writes a line that the report can read like one of `hawser bench`. */
 static int write_json(const struct drill *d, FILE *out)
 {
     const struct drill_load *l = &d->load;
@@ -412,7 +412,7 @@ static int run_load(struct drill *d)
     if (rc < 0)
         return rc;
     d->m.broken = false;
-    if (session_stopped(&d->s)) /* what was seen until then is told, and the bytes are not checked */
+    if (session_stopped(&d->s)) /* after a signal the results so far are reported, and the bytes are not checked */
         return 0;
     q = (struct tp_request){.type = TP_END, .first = 0, .count = (uint32_t)d->depth};
     rc = session_call(&d->s, &q, r, patience);
@@ -455,7 +455,7 @@ static int run_session(struct drill *d)
     return rc;
 }
 
-/* Did goodput come back every time? */
+/* Returns true if goodput came back every time. */
 static bool came_back(const struct drill_load *l)
 {
     for (size_t i = 0; i < l->n_faults; i++)
@@ -472,7 +472,7 @@ static int run_drill(struct drill *d)
         rc = drill_child_start(&d->child);
     if (rc == 0)
         rc = run_session(d);
-    drill_child_end(&d->child); /* first: what is away comes back */
+    drill_child_end(&d->child); /* first: restores the NIC */
     output_progress(NULL);
     if (d->report && d->s.peer)
         run_ask(&d->files.run, &d->s, d->host);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes a NIC away: its link goes down, or what this node sends by it goes to an Ethernet address that nobody has. */
+/* Takes a NIC away: sets its link down, or makes this node send to an Ethernet address that nobody has. */
 #include "sys/rtnl.h"
 #include "sys/rtnl_neigh.h"
 #include "tool/drill/drill.h"
@@ -27,7 +27,7 @@ struct answer {
     char text[HW_ERR_TEXT];
 };
 
-/* The child's: what is away. */
+/* In the child: what was taken away. */
 struct away {
     struct hw_netlink rt;
     int index; /* 0: nothing is */
@@ -36,7 +36,7 @@ struct away {
     int n;
 };
 
-/* Nobody's: of the range for local use. */
+/* An unused address: from the locally administered range. */
 static const uint8_t nobody[6] = {0x02, 0, 0, 0, 0, 1};
 
 static int make_hole(struct away *a, int index)
@@ -98,7 +98,7 @@ static int take_away(struct away *a, const struct order *o)
     return rc;
 }
 
-/* The child: obeys until the parent has closed its end. */
+/* In the child: handles orders until the parent closes its end. */
 static _Noreturn void obey(int from, int to)
 {
     static struct away a;
@@ -134,8 +134,9 @@ int drill_child_start(struct drill_child *c)
     if (c->pid == 0) {
         hw_close(&there[1]);
         hw_close(&back[0]);
-        (void)prctl(PR_SET_NAME, "drill gives NIC"); /* not to be killed along with the parent by name */
-        signal(SIGINT, SIG_IGN); /* it ends when the parent does, whatever the terminal sends to both */
+        /* a different name, so that killing the parent by name does not kill it */
+        (void)prctl(PR_SET_NAME, "drill gives NIC");
+        signal(SIGINT, SIG_IGN); /* it ends with the parent, although a terminal sends signals to both */
         signal(SIGTERM, SIG_IGN);
         signal(SIGHUP, SIG_IGN);
         signal(SIGPIPE, SIG_IGN);

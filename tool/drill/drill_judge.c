@@ -5,7 +5,7 @@
 
 #define ENOUGH 0.9 /* of what the other NICs carried before */
 
-/* What all but this NIC carried in the windows [from, to), bytes. */
+/* Returns the bytes that all other NICs carried in the windows [from, to). */
 static double count_others(const struct drill_load *l, size_t from, size_t to, const char *nic)
 {
     double sum = 0;
@@ -16,11 +16,12 @@ static double count_others(const struct drill_load *l, size_t from, size_t to, c
         if (!is)
             sum += (double)(l->win[to - 1].nic[i] - l->win[from - 1].nic[i]);
     }
-    /* a NIC of the peer's: whichever of ours it is paired with */
+    /* a NIC of the peer: any of ours may be its partner */
     return found || l->n_nics < 2 ? sum : sum * (double)(l->n_nics - 1) / (double)l->n_nics;
 }
 
-/* Goodput is back in the first of two windows in a row with enough. Counted from the fault to that window's start. */
+/* Goodput is back in the first of two consecutive windows with enough. Returns the time from the fault to the start of
+ * that window. */
 static double find_back(const struct drill_load *l, const struct drill_fault *f, size_t first, double enough)
 {
     for (size_t i = first; i < first + DRILL_BACK && i + 1 < l->n_win; i++) {

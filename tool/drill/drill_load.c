@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes without end, of which the next begins wherever one has ended, and what was confirmed in each window. */
+/* Keeps writes in flight, each followed by the next, and records the confirmed bytes of each window. */
 #include "tool/drill/drill.h"
 #include "tool/tool.h"
 
@@ -24,7 +24,7 @@ static int post_write(struct drill_load *l, uint64_t slot)
 
 /* ---- windows --------------------------------------------------------------------------------------------- */
 
-/* The window of that time, with all before it. NULL: no memory. */
+/* Returns the window for that time, after adding all windows before it. NULL: no memory. */
 static struct drill_window *get_window(struct drill_load *l, uint64_t now)
 {
     size_t i = (now - l->start) / DRILL_WINDOW;
@@ -36,7 +36,7 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
         l->win = win;
         l->cap_win = cap;
     }
-    for (; l->n_win <= i; l->n_win++) { /* one in which nothing ended has the counters of the one before */
+    for (; l->n_win <= i; l->n_win++) { /* a window in which nothing ended has the counters of the one before */
         l->win[l->n_win] = (struct drill_window){0};
         if (l->n_win) {
             memcpy(l->win[l->n_win].nic, l->win[l->n_win - 1].nic, sizeof l->win[0].nic);
@@ -46,7 +46,7 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
     return &l->win[i];
 }
 
-/* When the NIC's connections had something confirmed for the last time. */
+/* Returns when the NIC's connections last had a confirmation. */
 static uint64_t find_last_progress(const struct drill_load *l, size_t nic)
 {
     size_t i = l->n_win - 1;
@@ -55,7 +55,7 @@ static uint64_t find_last_progress(const struct drill_load *l, size_t nic)
     return l->start + i * DRILL_WINDOW;
 }
 
-/* The newest fault of that NIC that is not over. */
+/* Returns the newest unfinished fault of that NIC. */
 static struct drill_fault *find_fault(struct drill_load *l, const char *nic)
 {
     for (size_t i = l->n_faults; i-- > 0;)
@@ -64,7 +64,7 @@ static struct drill_fault *find_fault(struct drill_load *l, const char *nic)
     return NULL;
 }
 
-/* A connection of the NIC is up, or is not any more. */
+/* Records that a connection of the NIC came up or went down. */
 static void note_change(struct drill_load *l, size_t nic, uint32_t up, uint64_t now)
 {
     struct drill_fault *f = find_fault(l, l->nic[nic]);
@@ -104,7 +104,7 @@ static int note_nics(struct drill_load *l, uint64_t now)
 
 /* ---- the load ---------------------------------------------------------------------------------------------- */
 
-/* Takes what has ended, within wait_ms, and (again) starts the next ones. *under_way: how many are. */
+/* Handles the operations that end within wait_ms, and (again) starts the next ones. *under_way: number in flight. */
 static int take_ended(struct drill_load *l, int wait_ms, bool again, uint32_t *under_way)
 {
     struct hawser_completion c[EVENTS];
@@ -132,7 +132,7 @@ static int take_ended(struct drill_load *l, int wait_ms, bool again, uint32_t *u
     return rc;
 }
 
-/* Until the tick says that it is over. */
+/* Runs until the tick ends it. */
 static int go_on(struct drill_load *l, uint32_t *under_way)
 {
     int rc = 0;
@@ -168,7 +168,7 @@ int drill_load_run(struct drill_load *l)
     }
     if (rc == 0)
         rc = go_on(l, &under_way);
-    /* a write ends by its deadline at the latest */
+    /* a write ends at its deadline at the latest */
     for (uint64_t end = hw_deadline(OP_MS + 5000); rc == 0 && under_way && hw_now() < end;)
         rc = take_ended(l, 100, false, &under_way);
     if (rc == 0 && under_way)
@@ -185,7 +185,7 @@ void drill_load_free(struct drill_load *l)
     *l = (struct drill_load){0};
 }
 
-/* ---- faults that others make ---------------------------------------------------------------------------------- */
+/* ---- faults made by others ----------------------------------------------------------------------------------- */
 
 struct drill_fault *drill_add_fault(struct drill_load *l, const char *nic, const char *text, uint64_t at)
 {

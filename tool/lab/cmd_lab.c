@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Exit codes of exec where the command did not run, as env(1) has them. */
+/* Exit codes of exec if the command did not run, as in env(1). */
 enum { EXIT_LAB = 125, EXIT_NOT_RUNNABLE = 126, EXIT_NOT_FOUND = 127 };
 
 struct lab_args {
@@ -21,7 +21,7 @@ static const struct opt name_opts[] = {
     {0},
 };
 
-/* "LAB/a" or "a": *name becomes LAB where the first is said. -EINVAL where --name says another one. */
+/* Splits "LAB/a" or "a": *name becomes LAB if that is given. -EINVAL if --name gives another one. */
 static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_MAX + 1], const char **node)
 {
     const char *slash = strchr(text, '/');
@@ -39,7 +39,7 @@ static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_
     return 0;
 }
 
-/* Lists are read last, since they need the number of nodes and NICs; that of NICs first. */
+/* Lists are parsed last, because they need the numbers of nodes and NICs; the number of NICs first. */
 static const struct list {
     const char *name;
     int (*parse)(const char *text, struct hw_lab_spec *spec);
@@ -211,7 +211,7 @@ static int lab_list(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         if (hw_lab_info(name ? name : names[i], info) < 0) {
             (void)tool_fail(o.cmd, "%s", hw_error());
-            if (name) /* of all, some may be root's, or go just now: worth a line, but no failure */
+            if (name) /* when listing all, some labs may be root's, or disappear: reported, but no failure */
                 result = TOOL_FAILED;
         } else if (a.json)
             list_json(&j, info);
@@ -251,7 +251,7 @@ static int lab_exec(int argc, char **argv)
     int dashes = 1;
     while (dashes < argc && strcmp(argv[dashes], "--") != 0)
         dashes++;
-    int rc = opts_parse(&o, &a, dashes, argv); /* only up to the --: the rest is the command's */
+    int rc = opts_parse(&o, &a, dashes, argv); /* only up to the --: the rest is the command */
     if (rc != OPTS_GO)
         return rc;
     if (dashes + 1 >= argc)
@@ -263,7 +263,7 @@ static int lab_exec(int argc, char **argv)
     return !cannot_run ? EXIT_LAB : rc == -ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
 }
 
-/* `link` and `rate` alike: a node, a NIC and a word. */
+/* Shared by `link` and `rate`: a node, a NIC and a word. */
 static int lab_nic(int argc, char **argv, bool link)
 {
     const struct opts o = {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define WORTH_A_LAUNCH 262144 /* bytes: a launch and its wait cost what this much costs to copy */
+#define WORTH_A_LAUNCH 262144 /* bytes; a kernel launch with its wait costs as much as copying this many */
 
 uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
 {
@@ -24,7 +24,7 @@ uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
     return HW_MAX(n, 1u);
 }
 
-/* What the kernel could give without swapping; populating more would call its OOM killer. */
+/* Returns what the kernel can give without swapping; populating more would trigger its OOM killer. */
 static uint64_t read_available_memory(void)
 {
     FILE *f = fopen("/proc/meminfo", "re");
@@ -49,8 +49,9 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
     if (p == MAP_FAILED)
         return hw_fail(-ENOMEM, "mapping %s of memory: %s", hw_format_size(need, text, sizeof text),
                        hw_errno_text(errno));
-    madvise(p, need, MADV_HUGEPAGE); /* a wish; without huge pages it is only slower */
-    /* Page faults belong outside the clock. Populate says ENOMEM or EFAULT where touching would kill. */
+    madvise(p, need, MADV_HUGEPAGE); /* a hint; without huge pages it is only slower */
+    /* Page faults must be outside the clock. MADV_POPULATE_WRITE returns ENOMEM or EFAULT where a write would kill the
+     * process. */
     if (madvise(p, need, MADV_POPULATE_WRITE) < 0) {
         int e = errno;
         if (e != EINVAL) {
@@ -84,7 +85,7 @@ static int make_gpu(struct buffer *b, hawser *h, int gpu, uint64_t need)
     const struct hw_kernels *k;
     if (b->size >= WORTH_A_LAUNCH && hw_space_device(HAWSER_MEM_CUDA, gpu, &b->space) == 0 &&
         hw_kernels(b->space, &k) < 0)
-        b->space = NULL; /* an old driver, say */
+        b->space = NULL; /* an old driver, for example */
     return 0;
 }
 
@@ -112,20 +113,20 @@ int buffer_free(struct buffer *b)
     return 0;
 }
 
-/* The address of a GPU's slot. */
+/* Returns the address of a GPU's slot. */
 static void *get_gpu_slot_address(const struct buffer *b, uint64_t slot)
 {
     return (char *)hawser_mem_ptr(b->mem) + slot;
 }
 
-/* How many of the iterations from i to before end lie side by side and fit in the block; 0: not even one. */
+/* Returns how many of the iterations from i to before end are adjacent and fit in the block; 0: none. */
 static uint64_t in_block(const struct buffer *b, uint64_t i, uint64_t end)
 {
     uint64_t n = HW_MIN(end - i, BUFFER_BLOCK / b->stride);
     return b->hot ? HW_MIN(n, 1u) : HW_MIN(n, b->slots - i % b->slots);
 }
 
-/* A GPU's slots of iterations [i, end): as many as go in one step; *n says how many those are. */
+/* Fills a GPU's slots for iterations [i, end): as many as fit one step; *n receives how many. */
 static int fill_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n)
 {
     uint64_t slot = buffer_offset(b, i), seed = tp_seed(b->seed, i);
@@ -161,7 +162,7 @@ int buffer_fill(struct buffer *b, uint64_t first, uint32_t count)
     return rc;
 }
 
-/* What is bad of [at, at+len) of iteration i, which lies at p in the host's memory. */
+/* Counts the bad bytes of [at, at+len) of iteration i, which is at p in host memory. */
 static void count_bad_bytes(const struct buffer *b, const uint8_t *p, uint64_t i, uint64_t at, size_t len,
                             uint64_t *bad, uint64_t *first_bad)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that did not go by the NIC that hawser sent or received them by, as the kernel's counters show. */
+/* Detects bytes that did not use the NIC on which hawser sent or received them, from the kernel's counters. */
 #ifndef HW_TOOL_DETOUR_H
 #define HW_TOOL_DETOUR_H
 
@@ -8,10 +8,10 @@
 #define DETOUR_TEXT 400
 
 /*
- * Looks at counters of the same time span, ours and the kernel's (stats_add()): what a NIC carried of TCP it has
- * counted itself, headers included, so that less than our payload went another way: routing without regard to the
- * source address, a neighbour's ARP table that is wrong, one device behind two names. One line with the remedy into
- * text for the NIC that lacks most; false: none lacks any, and text is "".
+ * Compares our counters with the kernel's for the same time span (stats_add()): a NIC counts all TCP bytes that it
+ * carries, headers included, so fewer bytes than our payload mean another path: routing that ignores the source
+ * address, a wrong ARP entry at a neighbour, one device with two names. Writes one line with the remedy to text for the
+ * NIC with the largest difference; false: there is none, and text is "".
  */
 bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *peer, size_t n_peer, char *text,
                  size_t cap);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Digits at *p that make at most GPUS_TOP. */
+/* Parses digits at *p up to GPUS_TOP. */
 static bool parse_gpu_ordinal(const char **p, int *out)
 {
     int v = 0, n = 0;

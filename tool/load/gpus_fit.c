@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs of GPUs meet the machines: what there is on both sides, and which NICs serve them. */
+/* Matches pairs of GPUs to the machines: which GPUs exist on both sides, and which NICs serve them. */
 #include "tool/load/gpus.h"
 
 #include "mem/cuda.h"
@@ -32,9 +32,7 @@ static int scan_gpu_node(struct hw_node *node)
     return hw_node_scan(node, root, &opt);
 }
 
-/* asked: these NICs are what the user wants, so that one which does not reach the peer is for connecting to complain
- * of.
- */
+/* asked: the user named these NICs, so that connecting must report one that does not reach the peer. */
 static void apply_gpu_plan(struct gpu_pair *p, const struct hw_node *node, const struct hw_plan_gpu *planned,
                            bool asked, const char (*reach)[HAWSER_NIC_NAME], size_t n_reach)
 {
@@ -54,7 +52,7 @@ static void apply_gpu_plan(struct gpu_pair *p, const struct hw_node *node, const
     p->has_cpus = *planned->cpus && hw_text_cpulist(planned->cpus, &p->cpus, &n) == 0;
 }
 
-/* See gpus_fit(). reach: the NICs by which the peer can be reached. */
+/* See gpus_fit(). reach: the NICs that reach the peer. */
 static int plan_nics(struct gpus *g, const char *nics, const char *map, const char (*reach)[HAWSER_NIC_NAME],
                      size_t n_reach)
 {

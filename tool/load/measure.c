@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PING_SLOTS  8 /* the server posts receives four ahead and must not meet its own echoes */
+#define PING_SLOTS  8 /* the server posts receives four ahead and must not receive its own echoes */
 #define PING_BATCH  10000
 #define FREE_BATCH  1000000
 #define SECONDS(ns) ((double)(ns) / 1e9)
@@ -54,7 +54,7 @@ static void nic_state(struct measure *m, double t)
     m->sampled_at = t;
 }
 
-/* Payload that the NICs have carried so far, in the direction that counts. */
+/* Returns the payload that the NICs have carried so far, in the direction of the measurement. */
 static double count_nic_bytes(const struct measure *m)
 {
     struct hawser_nic_stats st[TP_MAX_NICS];
@@ -69,7 +69,7 @@ static double count_nic_bytes(const struct measure *m)
     return bytes;
 }
 
-/* Tells of the interval that is over at t seconds under the clock, if one is. */
+/* Reports an interval if one ends at t seconds under the clock. */
 static void tell_interval(struct measure *m, double t)
 {
     if (!m->interval || !m->record || m->interval_s <= 0 || t < m->mark.t_s + m->interval_s)
@@ -90,7 +90,7 @@ uint64_t measure_lost(struct measure *m)
     return lost - m->lost_before;
 }
 
-/* Memory on both sides, in slots of that stride. */
+/* Allocates memory on both sides, in slots of that stride. */
 static int make_measure_memory(struct measure *m, uint64_t stride)
 {
     const struct measure_plan *plan = &m->plan;
@@ -128,7 +128,7 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
     m->depth = plan->depth;
     if (plan->blocks > 1 && !(m->vec = calloc(plan->blocks, sizeof *m->vec)))
         return hw_no_memory("a list of %u pieces", plan->blocks);
-    /* enough slots for fresh memory, not more than the limit allows, and at least what is in flight at once */
+    /* enough slots for uncached memory, within the limit, and at least those in flight */
     uint64_t slots = HW_MAX(MEASURE_FRESH / stride, HW_MIN(MEASURE_MEMORY / stride, 32u));
     slots = HW_MIN(HW_MAX(slots, 1u), (uint64_t)TP_MAX_SLOTS);
     if (plan->depth_given)
@@ -160,8 +160,8 @@ void measure_close(struct measure *m)
     *m = (struct measure){0};
 }
 
-/* The pieces of the operation at `at`: each lies at the same place on both sides, and no piece follows its neighbour in
- * memory, so that neighbours cannot be joined. A message's pieces arrive in their order, and so stand in it. */
+/* Lists the pieces of the operation at `at`: each has the same offset on both sides, and no piece follows its neighbour
+ * in memory, so that neighbours cannot be merged. A message's pieces arrive, and are listed, in order. */
 static void list_blocks(struct measure *m, uint64_t at)
 {
     const uint32_t n = m->plan.blocks, half = (n + 1) / 2;
@@ -212,12 +212,12 @@ struct timed {
     double limit_s;
 };
 
-/* Starts what there is room for. */
+/* Starts as many as there is room for. */
 static int start_timed_ops(struct timed *t)
 {
     while (t->n < t->m->depth && t->posted < t->count) {
         if (t->limit_s > 0 && t->m->clocked + SECONDS(t->now - t->start) >= t->limit_s) {
-            t->count = t->posted; /* time is up: only what flies is waited for */
+            t->count = t->posted; /* time is up: only those in flight are awaited */
             return 0;
         }
         t->fl[t->n].posted = t->now;
@@ -236,13 +236,13 @@ static int start_timed_ops(struct timed *t)
 /* Waits for the oldest one, at most that long, and frees all that have ended. */
 static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
 {
-    (void)hawser_wait(t->fl[0].op, wait_ms); /* how it ended is asked for below */
+    (void)hawser_wait(t->fl[0].op, wait_ms); /* the result is checked below */
     uint32_t left = 0;
     int rc = 0;
     t->now = hw_now();
     for (uint32_t i = 0; i < t->n; i++) {
-        int one = rc < 0 ? -EAGAIN : hawser_test(t->fl[i].op); /* the first error's text stays */
-        if (one < 0) {                                         /* not ended, or not well */
+        int one = rc < 0 ? -EAGAIN : hawser_test(t->fl[i].op); /* keeps the first error's text */
+        if (one < 0) {                                         /* in flight, or failed */
             if (one != -EAGAIN)
                 rc = hw_wrap(one, "an operation of %llu bytes", (unsigned long long)t->m->plan.size);
             t->fl[left++] = t->fl[i];
@@ -258,8 +258,8 @@ static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
     return rc;
 }
 
-/* The timed part: up to count operations from iteration first on, `depth` in flight. Stops starting them once the
- * clocked time reaches limit_s (> 0). *done: how many ended, which are the first ones. */
+/* The timed part: up to count operations from iteration first on, `depth` in flight. Starts no more once the clocked
+ * time reaches limit_s (> 0). *done: how many ended, which are the first ones. */
 static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done,
                          struct span *span)
 {
@@ -271,7 +271,7 @@ static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, doub
     *done = 0;
     if (!fl)
         return hw_no_memory("%u operations in flight", m->depth);
-    if (m->record) /* samples go by clocked time, so one may be due a while into this batch */
+    if (m->record) /* samples use clocked time, so the next may be due later in this batch */
         next_sample = start + (uint64_t)(HW_MAX(0.0, m->sampled_at + MEASURE_SAMPLE / 1e3 - m->clocked) * 1e9);
     while (rc == 0 && (rc = start_timed_ops(&t)) == 0 && t.n > 0) {
         int wait_ms = MEASURE_SAMPLE;
@@ -285,17 +285,17 @@ static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, doub
         tell_interval(m, m->clocked + SECONDS(t.now - start));
         send_due_heartbeat(m, &next_beat);
         if (rc == 0 && session_stopped(m->s) && m->plan.op != TP_SEND)
-            t.count = t.posted; /* what flies is waited for; of sends the server awaits as many as it was told */
+            t.count = t.posted; /* waits for those in flight; the server expects as many sends as it was told */
         if (rc == 0 && session_expired(m->s))
             rc = hw_fail(-EINTR, "interrupted");
     }
     *span = (struct span){start, t.now, m->clocked};
     for (uint32_t i = 0; rc < 0 && i < t.n; i++)
-        session_drop(fl[i].op); /* cancels what is under way */
+        session_drop(fl[i].op); /* cancels those in flight */
     return rc;
 }
 
-/* Sends one, and waits for its echo; *ns: the time between. */
+/* Sends one message, and waits for its echo; *ns: the time between. */
 static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, hawser_op **recv, uint64_t *next_beat,
                      uint64_t *ns)
 {
@@ -320,7 +320,7 @@ static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, ha
     return rc;
 }
 
-/* The timed part of a pingpong: the clock runs from each send to its answer, and not while filling and checking. */
+/* The timed part of a pingpong: the clock runs from each send to its answer, and not during filling and checking. */
 static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count, struct measure_sum *sum,
                               uint32_t *done, struct span *span, double *seconds)
 {
@@ -365,7 +365,7 @@ static int keep_span(struct measure *m, const struct span *span)
     return 0;
 }
 
-/* What a batch moved under its clock. */
+/* Adds the bytes and times of a batch. */
 static int add_batch(struct measure *m, const struct span *span, uint32_t done, double seconds, uint64_t cpu_us,
                      struct measure_sum *sum)
 {
@@ -400,7 +400,7 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
     rc = session_call(m->s, &q, begun, patience);
     if (rc < 0 || (m->gate && (rc = m->gate(m->progress_arg)) < 0))
         return rc;
-    m->broken = true; /* until the batch is through, the server may be among data and not listen to requests */
+    m->broken = true; /* during the batch the server may be receiving data and not listen to requests */
     if (stats_nics(m->s->peer, m->plan.devmem, own[0], &n[0]) < 0)
         n[0] = 0;
     uint64_t cpu = stats_cpu_us();
@@ -413,7 +413,8 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
         seconds = SECONDS(span.end - span.start);
     {
         HW_KEEP_ERROR();
-        const int kept = add_batch(m, &span, *done, seconds, cpu, sum); /* what has ended counts, checked or not */
+        /* operations that ended count, checked or not */
+        const int kept = add_batch(m, &span, *done, seconds, cpu, sum);
         if (rc == 0 && kept < 0)
             return hw_no_memory("the results");
     }
@@ -448,11 +449,12 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
     const double before = sum->seconds;
     const uint64_t bytes = sum->bytes;
     if (m->record && m->n_names == 0) {
-        nic_state(m, m->clocked); /* the first look has no rate yet */
+        nic_state(m, m->clocked); /* the first point has no rate yet */
         m->mark = (struct measure_mark){.bytes = count_nic_bytes(m)};
     }
     while (duration_ms ? sum->seconds - before < limit : done < iters) {
-        /* what is to be checked must not be overwritten before; where nothing is, only a signal wants to be seen */
+        /* data must be checked before it is overwritten; without checks the batches only bound the reaction to a signal
+         * */
         uint64_t count = ping ? PING_BATCH : m->plan.verify ? m->slots : FREE_BATCH;
         if (session_stopped(m->s))
             return hw_fail(-EINTR, "interrupted");
@@ -490,7 +492,7 @@ int measure_read_faults(struct measure *m, const char *path)
         const struct span *s = NULL;
         for (size_t i = 0; i < m->n_spans && m->spans[i].start <= ns; i++)
             s = &m->spans[i];
-        /* a second's grace: what happens between two batches belongs to the measurement, what comes after does not */
+        /* one second of tolerance: events between two batches belong to the measurement, later ones do not */
         if (!s || (s == &m->spans[m->n_spans - 1] && ns > s->end + 1000 * HW_MS) || m->n_faults == MEASURE_FAULTS)
             continue;
         struct fault *to = &m->faults[m->n_faults++];

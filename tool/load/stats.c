@@ -61,7 +61,7 @@ size_t stats_parse_netdev(const char *text, size_t len, struct tp_nic *nics, siz
 
 static void kernel_counters(struct tp_nic *nics, size_t n)
 {
-    /* thread-self: the namespace of the thread that asks, which is the one that connected */
+    /* thread-self: the namespace of the calling thread, which is the one that connected */
     int fd = open("/proc/thread-self/net/dev", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;

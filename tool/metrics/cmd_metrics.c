@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser metrics: what all contexts of this machine tell, for Prometheus. */
+/* hawser metrics: the metrics of all contexts on this machine, for Prometheus. */
 #include "tool/metrics/gather.h"
 #include "tool/metrics/http.h"
 #include "tool/opts.h"
@@ -23,7 +23,7 @@ struct metrics_args {
         struct sockaddr_in6 in6;
     } addr;
     uint64_t interval_ms;
-    bool failed; /* the last write; said once */
+    bool failed; /* the last write failed; logged once */
 };
 
 static int parse_listen(void *args, const char *text)
@@ -61,7 +61,7 @@ static const struct opt rows[] = {
     {0},
 };
 
-/* Writes what there is to f. 0 or -errno. */
+/* Writes the current metrics to f. 0 or -errno. */
 static int write_metrics(const struct metrics_args *a, FILE *f)
 {
     struct gather g;
@@ -72,14 +72,14 @@ static int write_metrics(const struct metrics_args *a, FILE *f)
     return rc;
 }
 
-/* Replaces the file in one step: node_exporter never reads half of it. */
+/* Replaces the file atomically: node_exporter never reads a part of it. */
 static int write_textfile(const struct metrics_args *a)
 {
     char path[PATH_MAX];
-    /* node_exporter reads what ends with .prom */
+    /* node_exporter reads files that end with .prom */
     if (snprintf(path, sizeof path, "%s.%d.tmp", a->textfile, getpid()) >= (int)sizeof path)
         return hw_fail(-ENAMETOOLONG, "%.60s..", a->textfile);
-    (void)unlink(path); /* of a process that had this number, and was killed */
+    (void)unlink(path); /* left by a killed process with this number */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     FILE *f = fd < 0 || fchmod(fd, 0644) < 0 ? NULL : fdopen(fd, "w");
     if (!f) {
@@ -103,7 +103,7 @@ static void write_page(void *arg, FILE *f)
         fprintf(f, "# %s\n", hw_error());
 }
 
-/* Says a failure, and not again until it has worked meanwhile: the disk may have room later. */
+/* Logs a failure once until a write succeeds again: the disk may have room later. */
 static uint64_t renew_textfile(void *arg)
 {
     struct metrics_args *a = arg;
@@ -125,7 +125,7 @@ static int run_metrics(struct metrics_args *a)
         fd = http_listen(&a->addr.sa, a->addr.sa.sa_family == AF_INET ? sizeof a->addr.in : sizeof a->addr.in6);
     if (a->listens && fd < 0)
         return fd;
-    int rc = a->textfile ? write_textfile(a) : 0; /* a wrong path is an error, what fails later is said */
+    int rc = a->textfile ? write_textfile(a) : 0; /* a wrong path is an error at once; later failures are logged */
     if (rc < 0)
         return rc;
     tool_catch_signals();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the contexts of this machine's processes what they have done: those of the calling user, and for root all. */
+/* Asks the contexts of this machine's processes for their metrics: those of the calling user; for root all. */
 #ifndef HW_TOOL_GATHER_H
 #define HW_TOOL_GATHER_H
 
@@ -9,34 +9,34 @@
 #include <sys/types.h>
 
 #define GATHER_SOURCES 512         /* contexts */
-#define GATHER_BYTES   (64u << 20) /* of all their texts */
+#define GATHER_BYTES   (64u << 20) /* of all texts together */
 
 struct gather_source {
     pid_t pid;
     uid_t uid;
-    unsigned context; /* of the process: its socket's number */
+    unsigned context; /* number of its socket within the process */
     char process[PROM_LABEL], kind[PROM_LABEL];
     struct prom data;
     enum { GATHER_ANSWERED, GATHER_SILENT, GATHER_BAD } state;
     char why[HW_ERR_TEXT]; /* GATHER_BAD */
-    /* while it is asked */
+    /* used during the query */
     int fd;
     char *text;
     size_t len, room;
 };
 
 struct gather {
-    struct gather_source *source; /* by pid, then number */
+    struct gather_source *source; /* sorted by pid, then number */
     size_t n;
-    size_t foreign; /* sockets that are another user's, or that could not be asked */
+    size_t foreign; /* sockets of another user, or that could not be asked */
     uint64_t when;  /* hw_now() */
 };
 
-/* dir: this folder alone; NULL: those that processes use. ms: for all of them to answer. 0, also where there is nothing
- * to ask; -errno where dir cannot be read, -ENOMEM. gather_free() is needed either way. */
+/* dir: only this folder; NULL: the default ones. ms: for all of them to answer. 0, also if there is nothing to ask;
+ * -errno if dir cannot be read; -ENOMEM. Call gather_free() in any case. */
 int gather_all(const char *dir, int ms, struct gather *g);
 void gather_free(struct gather *g);
-/* Writes all that has answered in Prometheus's format, each sample with the labels pid, context, process and kind. */
+/* Writes all answers in Prometheus's format, each sample with the labels pid, context, process and kind. */
 void gather_write(FILE *f, const struct gather *g);
 
 #endif

@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#define LOOK_MS 250 /* a signal that came just before poll() is seen so late */
+#define LOOK_MS 250 /* a signal just before poll() is noticed after this time */
 
 struct client {
     int fd; /* -1: free */
@@ -18,7 +18,7 @@ struct client {
 
 /* ---- requests -------------------------------------------------------------------------------------------- */
 
-/* The end of the head: behind its empty line; NULL: it is not there. Lines end with CR LF or LF. */
+/* Returns the end of the head: after its empty line; NULL: incomplete. Lines end with CR LF or LF. */
 static const char *find_end(const char *data, size_t len)
 {
     for (size_t i = 0; i + 1 < len; i++) {
@@ -111,7 +111,7 @@ static void drop_client(struct client *c)
     c->have = c->len = c->at = 0;
 }
 
-/* Writes what the socket takes; the end of it is the end of the connection. */
+/* Writes as much as the socket takes; closes the connection at the end. */
 static void write_answer(struct client *c)
 {
     while (c->out && c->at < c->len) {

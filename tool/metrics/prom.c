@@ -3,7 +3,7 @@
 
 #define LINE 512 /* bytes of a line that is no comment */
 
-/* What is left of a line. */
+/* The rest of a line. */
 struct cursor {
     const char *at, *end;
 };
@@ -13,7 +13,7 @@ static bool is_name_byte(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == ':';
 }
 
-/* Takes a name, cut to cap - 1 bytes. False: there is none. */
+/* Parses a name, cut to cap - 1 bytes. Returns false if there is none. */
 static bool take_name(struct cursor *c, char *buf, size_t cap)
 {
     const char *start = c->at;
@@ -33,8 +33,8 @@ static bool take_byte(struct cursor *c, char byte)
     return true;
 }
 
-/* Takes "text" with its quotes; what is not printable becomes '?'. A backslash would begin an escape, which a context
- * does not write. */
+/* Parses "text" with its quotes; unprintable characters become '?'. A backslash would start an escape, which contexts
+ * do not write. */
 static bool take_string(struct cursor *c, char *buf, size_t cap)
 {
     size_t n = 0;
@@ -50,7 +50,7 @@ static bool take_string(struct cursor *c, char *buf, size_t cap)
     return take_byte(c, '"');
 }
 
-/* Takes a number without sign and exponent, up to the end of the line. */
+/* Parses a number without sign and exponent, up to the end of the line. */
 static bool take_number(struct cursor *c, struct prom_sample *s)
 {
     size_t n = 0, digits = 0, dots = 0;
@@ -87,7 +87,7 @@ void prom_label_name(enum hw_metric m, unsigned k, char *buf, size_t cap)
     buf[n] = 0;
 }
 
-/* Which of the family's labels that is; PROM_LABELS: none. */
+/* Returns the index of the family's label; PROM_LABELS: none. */
 static unsigned find_label(enum hw_metric m, const char *name)
 {
     char have[PROM_LABEL];
@@ -107,7 +107,7 @@ static enum hw_metric find_metric(const char *name)
     return (enum hw_metric)m;
 }
 
-/* Takes {name="value",..}; a label that the family does not have is passed over. */
+/* Parses {name="value",..}; skips labels that the family lacks. */
 static bool take_labels(struct cursor *c, struct prom_sample *s)
 {
     char name[PROM_LABEL], value[PROM_LABEL];
@@ -169,7 +169,7 @@ int prom_parse(const char *text, size_t len, struct prom *p)
     if (len < end || memcmp(text + len - end, HW_METRICS_END, end) != 0)
         return hw_fail(-EPROTO, "the text was cut");
     for (size_t number = 1; rc == 0 && at < text + len; number++) {
-        const char *newline = memchr(at, '\n', (size_t)(text + len - at)); /* there is one: at the end */
+        const char *newline = memchr(at, '\n', (size_t)(text + len - at)); /* always found: the text ends with one */
         rc = parse_line(p, at, (size_t)(newline - at), number);
         at = newline + 1;
     }

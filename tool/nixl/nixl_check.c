@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser nixl check: doctor's checks of the group nixl, by themselves. */
+/* hawser nixl check: doctor's checks of the group nixl alone. */
 #include "tool/doctor/doctor.h"
 #include "tool/nixl/nixl.h"
 #include "tool/nixl/nixl_look.h"

@@ -20,7 +20,7 @@
 
 static const char *const tried[] = {HX_TRIED_VERSIONS};
 
-/* Each folder of sys.path that has a NIXL in it. What a start file of Python prints stands on other lines. */
+/* Prints each folder of sys.path that contains a NIXL. Python's start files may print other lines. */
 #define MARK "hawser-nixl:"
 static const char search[] = "import os, sys\n"
                              "for p in dict.fromkeys(map(os.path.abspath, sys.path)):\n"
@@ -50,7 +50,7 @@ static bool is_tried(const char *version)
     return false;
 }
 
-/* True where the path fits. */
+/* Returns true if the path fits. */
 static bool join_path(char out[NIXL_PATH], const char *folder, const char *name)
 {
     return (size_t)snprintf(out, NIXL_PATH, "%s/%s", folder, name) < NIXL_PATH;
@@ -91,7 +91,7 @@ static void load_backend(void *shared)
 
 /* ---- outside ---------------------------------------------------------------------------------- */
 
-/* Is the name that hawser's backends have in them in this file? */
+/* Returns true if the file contains the name that hawser's backends contain. */
 static bool is_our_backend(const char *path)
 {
     struct stat st;
@@ -125,7 +125,7 @@ static int examine_backend(struct nixl_wheel *w, const char *plugin_dir)
     return 0;
 }
 
-/* Adds "nixl_cu12-1.5.1.dist-info" of this folder, where it is one of NIXL's. */
+/* Adds "nixl_cu12-1.5.1.dist-info" of this folder if it is one of NIXL's. */
 static void add_nixl_wheel(struct nixl_look *l, const char *folder, const char *entry)
 {
     static const char tail[] = ".dist-info";
@@ -142,7 +142,7 @@ static void add_nixl_wheel(struct nixl_look *l, const char *folder, const char *
     w->tried = is_tried(w->version);
     for (size_t i = 0; i < l->n; i++)
         if (strcmp(l->wheel[i].name, w->name) == 0)
-            return; /* Python takes the first one on its path */
+            return; /* Python uses the first one on its path */
     l->n++;
 }
 
@@ -178,8 +178,7 @@ static int search_python(struct nixl_look *l)
     return 0;
 }
 
-/* Finds the backend that was built or installed with this program, and the Python of the package that both are part of.
- */
+/* Finds the backend that was built or installed with this program, and the Python of their package. */
 static void find_own_backend(struct nixl_look *l)
 {
     static const char *const near[] = {"nixl", "../lib/nixl", "../lib/x86_64-linux-gnu/nixl",

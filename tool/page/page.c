@@ -81,7 +81,7 @@ static const char no_value[] = "\u2013"; /* a dash */
 int page_begin(struct page *p, const char *path, const char *title)
 {
     *p = (struct page){.path = path};
-    p->c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* decimal points, whatever the user's language */
+    p->c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* decimal points, whatever the user's locale */
     if (p->c == (locale_t)0)
         return hw_no_memory("a locale");
     p->f = fopen(path, "we");
@@ -291,7 +291,7 @@ void page_said(struct page *p, const char *text)
     if (!text || !*text)
         return;
     fputs("<section class=\"sheet\"><h2>What the terminal showed</h2><pre class=\"said\">", p->f);
-    for (const char *at = text; *at;) { /* svg_escape() replaces control characters, a newline too */
+    for (const char *at = text; *at;) { /* svg_escape() replaces control characters, newlines too */
         const size_t len = strcspn(at, "\n");
         char line[512];
         snprintf(line, sizeof line, "%.*s", (int)HW_MIN(len, sizeof line - 1), at);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One self-contained HTML page, the frame of all reports: no script, no font, no image; light and dark as the reader's
- * system has it, readable on a telephone and on paper. A page has key figures, what the terminal showed, facts of the
- * run, and tables whose columns are explained below them. What is passed is escaped, but for heads, helps, notes,
- * values and classes: those are ours, and may have markup.
+ * One self-contained HTML page, the frame of all reports: no script, no font, no image; light or dark like the reader's
+ * system, readable on a phone and on paper. A page has key figures, the terminal's output, facts of the run, and tables
+ * whose columns are explained below them. Text passed in is escaped, except heads, helps, notes, values and classes:
+ * those are our own, and may contain markup.
  */
 #ifndef HW_TOOL_PAGE_H
 #define HW_TOOL_PAGE_H
@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 struct page_column {
-    const char *head, *help; /* help NULL: it explains itself */
+    const char *head, *help; /* help NULL: no explanation needed */
     bool text;               /* left-aligned */
 };
 
@@ -26,23 +26,23 @@ struct page {
     size_t n_col;
 };
 
-/* Creates the file, and writes up to the title. -errno; then there is nothing to end. */
+/* Creates the file, and writes everything up to the title. -errno: nothing needs to be ended then. */
 int page_begin(struct page *p, const char *path, const char *title);
-/* Ends and closes it. rc: what went wrong before, or 0. Returns rc, or -EIO where the file is not whole. */
+/* Ends and closes the page. rc: an earlier error, or 0. Returns rc, or -EIO if the file is incomplete. */
 int page_end(struct page *p, int rc);
 
 void page_cards(struct page *p);
 struct page_figure {
     char what[40], value[32], unit[16], class[8], note[120];
 };
-/* What the run has shown, as sentences; NULL ends them. */
+/* Writes what the run has shown, as sentences; NULL-terminated. */
 void page_proved(struct page *p, const char *const *sentence);
-/* One figure; unit and class ("good", "warn", "bad") may be "". */
+/* Writes one figure; unit and class ("good", "warn", "bad") may be "". */
 void page_card(struct page *p, const char *what, const char *value, const char *unit, const char *class,
                const char *note);
 void page_cards_end(struct page *p);
 
-/* A section with a table: page_table(), what stands above it, page_heads(), rows, page_table_end(). class may be "";
+/* A section with a table: page_table(), content above the table, page_heads(), rows, page_table_end(). class may be "",
  * note NULL. col must live until the end. */
 void page_table(struct page *p, const char *heading, const char *class);
 void page_heads(struct page *p, const struct page_column *col, size_t n);
@@ -53,9 +53,9 @@ void page_number(struct page *p, double v, void (*fmt)(double v, char *buf, size
 void page_row_end(struct page *p);
 void page_table_end(struct page *p, const char *note);
 
-/* Date, command line, and both nodes' hosts, versions, kernels, GPUs and NICs with their rates. */
+/* Writes date, command line, and both nodes' hosts, versions, kernels, GPUs and NICs with their rates. */
 void page_run(struct page *p, const struct run *r);
-/* text: as it was printed. Nothing where it is NULL or empty. */
+/* Writes text as it was printed; nothing if it is NULL or empty. */
 void page_said(struct page *p, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a report says of the run that made it. */
+/* The facts of a run for its report. */
 #ifndef HW_TOOL_RUN_H
 #define HW_TOOL_RUN_H
 
@@ -10,13 +10,13 @@ struct run {
     int argc;
     char **argv; /* of the process */
     struct tp_facts own, there;
-    bool asked; /* the peer has told its facts */
+    bool asked; /* the peer has reported its facts */
 };
 
-/* Notes this node's side: date, host, versions, NICs. What cannot be read stays empty. */
+/* Records this node's facts: date, host, versions, NICs. Unreadable ones stay empty. */
 void run_note(struct run *r);
-/* Asks the serving node for its facts, over a session that nothing else is under way on. peer: its name. A node that
- * does not answer is none of the run's faults: *r says that it was not asked. */
+/* Asks the serving node for its facts, over an idle session. peer: its name. A node that does not answer is no fault of
+ * the run: *r records that it was not asked. */
 void run_ask(struct run *r, struct session *s, const char *peer);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inline SVG plots for an HTML page: scales, axes, lines, areas, marks. Colours and fonts are the page's: shapes carry
- * classes ("c0" to "c7" set --c; "line", "area", "dot" use it). Numbers are printed in the C locale by the caller's
- * care.
+ * Inline SVG plots for an HTML page: scales, axes, lines, areas, marks. The page defines colours and fonts: shapes have
+ * classes ("c0" to "c7" set --c; "line", "area", "dot" use it). The caller ensures that numbers are printed in the C
+ * locale.
  */
 #ifndef HW_TOOL_SVG_H
 #define HW_TOOL_SVG_H
@@ -24,48 +24,48 @@ struct svg_scale {
 struct svg {
     FILE *f;
     double w, h;                     /* of the drawing */
-    double left, right, top, bottom; /* edges of the plot in it */
+    double left, right, top, bottom; /* edges of the plot within the drawing */
     struct svg_scale x, y;
 };
 
-/* Text of a value on an axis. */
+/* Formats a value on an axis. */
 typedef void (*svg_format)(double value, char *buf, size_t cap);
 
-/* Text with & < > and quotes escaped, and control characters replaced; NULL: nothing. At most max characters (of
- * UTF-8), with an ellipsis behind what was cut; 0: all. */
+/* Writes text with & < > and quotes escaped, and control characters replaced; nothing for NULL. At most max characters
+ * (of UTF-8), with an ellipsis if it was cut; 0: all. */
 void svg_escape(FILE *f, const char *text, size_t max);
 
-/* Begins the drawing; label says what it shows to who cannot see it. The plot's edges are set from the margins. */
+/* Begins the drawing; label describes it for readers who cannot see it. Sets the plot's edges from the margins. */
 void svg_open(struct svg *s, FILE *f, double w, double h, double top, const char *label);
 void svg_close(struct svg *s);
 
-/* Where a value lies in the drawing, held within the plot. */
+/* Return the position of a value in the drawing, limited to the plot. */
 double svg_x(const struct svg *s, double v);
 double svg_y(const struct svg *s, double v);
 
-/* Round steps that cover [lo, hi]: 1, 2 or 5 times a power of ten, about `want` of them. Returns how many, up to cap.
- */
+/* Writes round steps that cover [lo, hi]: 1, 2 or 5 times a power of ten, about `want` of them. Returns how many, up to
+ * cap. */
 size_t svg_ticks(double lo, double hi, size_t want, double *out, size_t cap);
-/* 1, 2 and 5 times powers of ten within [lo, hi]; lo > 0. */
+/* Writes 1, 2 and 5 times powers of ten within [lo, hi]; lo > 0. */
 size_t svg_log_ticks(double lo, double hi, double *out, size_t cap);
 
-/* Grid lines and labels at the values; labels that would touch the one before are left out. */
+/* Draw grid lines and labels at the values; omit labels that would touch the previous one. */
 void svg_axis_x(struct svg *s, const double *at, size_t n, svg_format fmt, const char *unit);
 void svg_axis_y(struct svg *s, const double *at, size_t n, svg_format fmt, const char *unit);
 
-/* class is a list for the class attribute. Points closer than half a unit to the one before are merged into it. */
+/* class: value of the class attribute. Points closer than half a unit to the previous one are merged with it. */
 void svg_line(struct svg *s, const double *x, const double *y, size_t n, const char *class);
 void svg_area(struct svg *s, const double *x, const double *lo, const double *hi, size_t n, const char *class);
-/* hover: text that a pointer brings up; may be NULL. */
+/* hover: text shown under a pointer; may be NULL. */
 void svg_dot(struct svg *s, double x, double y, const char *class, const char *hover);
 
-/* A vertical line over the whole plot at x with a label above it, in lane `lane` (0 is nearest to the plot). */
+/* Draws a vertical line across the plot at x with a label above it, in lane `lane` (0 is nearest to the plot). */
 void svg_mark(struct svg *s, double x, double lane, bool label_left, const char *label, size_t max);
 
-/* The same with a number in a badge on top of the line, for where labels would not fit. */
+/* The same with a number in a badge on the line, if labels do not fit. */
 void svg_badge(struct svg *s, double x, double lane, size_t number);
 
-/* An estimate, rather too wide, of a label's width. */
+/* Returns an upper estimate of a label's width. */
 double svg_text_width(const char *text);
 
 #endif

@@ -32,7 +32,7 @@ static void reach_fields(struct cursor *c, struct tp_reach *q)
     convert_bytes(c, q->token, TP_TOKEN);
     convert_number(c, &q->n_addrs, 4);
     if (q->n_addrs > TP_MAX_NICS || (q->n_addrs ? q->port < 1024 : q->port != 0))
-        c->bad = true; /* below 1024 live the services of others: not a place to be sent to */
+        c->bad = true; /* ports below 1024 belong to other services: never connect to them */
     for (uint32_t i = 0; i < q->n_addrs && !c->bad; i++)
         convert_address(c, &q->addr[i]);
 }
@@ -135,7 +135,7 @@ static bool request_ok(const struct tp_request *r)
             return false;
         if (r->slots < 1 || r->slots > TP_MAX_SLOTS || r->depth < 1 || r->depth > TP_MAX_DEPTH)
             return false;
-        /* the whole region must be countable in 63 bits, and a slot must hold its iteration */
+        /* the region's size must fit 63 bits, and a slot must hold its iteration */
         return r->size <= r->stride && r->stride >= 1 && r->stride <= INT64_MAX / TP_MAX_SLOTS;
     case TP_BEGIN:
     case TP_END:
@@ -259,7 +259,7 @@ int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r)
     return 0;
 }
 
-/* splitmix64's finalizer over both: neighbouring iterations get unrelated seeds. */
+/* splitmix64's finalizer over both: adjacent iterations get unrelated seeds. */
 uint64_t tp_seed(uint64_t run, uint64_t iteration)
 {
     uint64_t z = run + (iteration + 1) * 0x9e3779b97f4a7c15u;

@@ -38,7 +38,7 @@ void reach_to_addr(const struct tp_addr *a, union hw_addr *out)
     }
 }
 
-/* The GID table of port P of a device: which entry is of RoCE v2 and this? */
+/* Returns the index of the RoCE v2 entry with this GID in the table of a device's port. */
 static int look_up_gid(int root, const char *dev, const char *port, const char *gid)
 {
     struct hw_names l;
@@ -59,7 +59,7 @@ static int look_up_gid(int root, const char *dev, const char *port, const char *
     return found;
 }
 
-/* Fills in the RDMA device and the GID of the NIC's address. */
+/* Sets the RDMA device and the GID of the NIC's address. */
 static void find_gid(int root, struct tp_fact_nic *n)
 {
     uint8_t b[16] = {[10] = 0xff, [11] = 0xff};
@@ -96,8 +96,8 @@ int reach_facts(int root, struct tp_facts *f)
     snprintf(f->hawser, sizeof f->hawser, "%s", hawser_version());
     if (uname(&u) == 0)
         snprintf(f->kernel, sizeof f->kernel, "%.*s", (int)sizeof f->kernel - 1, u.release);
-    /* Hashed: the other side may compare it, but learns nothing. Where there is none it must not look like another's.
-     */
+    /* Hashed: the other side can compare it, but learns nothing. Without a boot id a random value matches no other
+     * node. */
     if (hw_root_text(root, id, sizeof id, "proc/sys/kernel/random/boot_id") < 0)
         randombytes_buf(f->boot, sizeof f->boot);
     else
@@ -135,9 +135,9 @@ static int add_contained(const struct sb_taken *t, void *arg)
 {
     const struct contained *c = arg;
     struct tp_facts *f = c->f;
-    bool v4 = t->family == AF_INET, local = !v4 && t->addr[0] == 0xfe; /* as hw_nics_list(): no link-local address */
+    bool v4 = t->family == AF_INET, local = !v4 && t->addr[0] == 0xfe; /* like hw_nics_list(): no link-local address */
     for (uint32_t i = 0; i < f->n_nics; i++)
-        local |= !f->nic[i].contained && strcmp(f->nic[i].nic, t->nic) == 0; /* a new one of that name is here */
+        local |= !f->nic[i].contained && strcmp(f->nic[i].nic, t->nic) == 0; /* a new NIC of that name is here */
     if (local || !tp_name_ok(t->nic) || f->n_nics == TP_MAX_NICS)
         return 0;
     struct tp_fact_nic *o = &f->nic[f->n_nics++];
@@ -150,7 +150,8 @@ static int add_contained(const struct sb_taken *t, void *arg)
 
 void reach_contained(int root, struct tp_facts *f)
 {
-    sb_taken(NULL, add_contained, &(struct contained){root, f}); /* without the right to read journals there are none */
+    /* without permission to read journals there are none */
+    sb_taken(NULL, add_contained, &(struct contained){root, f});
 }
 
 bool reach_same_subnet(const struct tp_fact_nic *n, const struct tp_addr *a)
@@ -180,7 +181,7 @@ bool reach_may(const struct tp_fact_nic *n, const struct tp_addr *a)
     return reach_is_rail(n) && n->addr.family == a->family && !own && !hw_addr_same_host(&from, &to);
 }
 
-/* A socket on its way from n to (a, port), bound to the NIC where that is allowed. -errno. */
+/* Starts to connect from n to (a, port), bound to the NIC if permitted. -errno. */
 static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, uint16_t port)
 {
     union hw_addr from, to;
@@ -190,7 +191,7 @@ static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, u
     int fd = socket(from.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* as the library's own connections: without privilege since Linux 5.7, and refusal is no error */
+    /* like the library's own connections: unprivileged since Linux 5.7, and failure is no error */
     (void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, n->nic, (socklen_t)strnlen(n->nic, sizeof n->nic));
     if (bind(fd, &from.sa, hw_addr_len(&from)) == 0 &&
         (connect(fd, &to.sa, hw_addr_len(&to)) == 0 || errno == EINPROGRESS))
@@ -200,8 +201,8 @@ static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, u
     return rc;
 }
 
-/* One connection of a try. Both sides say the same: a token, then BULK zeros; the listening side speaks second, and its
- * token is the complement, so that an echo is no answer. */
+/* One connection of a test. Both sides send the same: a token, then BULK zeros; the listener sends second, and its
+ * token is the complement, so that an echo is no valid answer. */
 struct conn {
     int fd; /* -1: done */
     uint8_t nic, addr;
@@ -215,12 +216,12 @@ static void token_of(const struct tp_reach *q, bool listener, uint8_t out[TP_TOK
         out[i] = listener ? (uint8_t)~q->token[i] : q->token[i];
 }
 
-/* What can be done now. False when it is over: all done, or it failed. */
+/* Continues as far as possible. Returns false when it is done or has failed. */
 static bool advance_reach_conn(struct conn *c, const struct tp_reach *q)
 {
     uint8_t buf[16384], token[TP_TOKEN];
     for (;;) {
-        /* only the token at first, so that what follows need not be looked at */
+        /* only the token at first: the bytes after it need no check */
         size_t want = c->in < TP_TOKEN ? TP_TOKEN - c->in : HW_MIN(sizeof buf, (size_t)(MESSAGE - c->in));
         ssize_t n = want ? recv(c->fd, buf, want, MSG_DONTWAIT) : -1;
         if (n == 0 || (n < 0 && want && errno != EAGAIN && errno != EINTR))
@@ -288,7 +289,7 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     } while (left > 0 && hw_now() < deadline);
     for (size_t i = 0; i < n; i++) {
         hw_close(&c[i].fd);
-        /* what the listener got is its own to see; what came back here needed both ways */
+        /* the bytes that arrived here prove both directions */
         f->reached[c[i].nic] |= (uint16_t)((unsigned)c[i].reached << c[i].addr);
         f->carried[c[i].nic] |= (uint16_t)((unsigned)(c[i].in == MESSAGE) << c[i].addr);
     }
@@ -314,7 +315,7 @@ static void *listener_main(void *arg)
             p[i + 1] = (struct pollfd){.fd = c[i].fd, .events = get_poll_events(&c[i])};
         if (poll(p, n + 1, STEP_MS) < 0)
             continue;
-        /* an ended one stays in the table: the asker allows as many as there are, strays may use up theirs */
+        /* an ended connection stays in the table: the asker allows as many as exist, and stray ones may use them up */
         for (size_t i = 0; i < n; i++)
             if (c[i].fd >= 0 && p[i + 1].revents && !advance_reach_conn(&c[i], &l->q))
                 hw_close(&c[i].fd);
@@ -368,7 +369,7 @@ void reach_listen_end(struct reach_listener *l)
     free(l);
 }
 
-/* After poll: the connect's result, and the path's MTU where it stands. */
+/* After poll: reads the connect's result, and the path's MTU if connected. */
 static void read_connect_result(struct reach_knock *k, int fd)
 {
     int err = 0, mtu = 0;

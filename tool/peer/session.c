@@ -71,7 +71,7 @@ int session_await(const struct session *s, hawser_op *op, int timeout_ms)
 
 int session_patience_ms(uint64_t bytes)
 {
-    /* 100 MB/s is far below what filling and checking reach on any machine worth measuring */
+    /* 100 MB/s is far below the speed of filling and checking on any relevant machine */
     return SESSION_CALL_MS + (int)HW_MIN(bytes / 100000, (uint64_t)INT32_MAX / 2);
 }
 
@@ -95,7 +95,7 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
         session_drop(recv);
         return rc;
     }
-    /* as session_await(), which frees before the length could be asked */
+    /* not session_await(), which frees the operation before its length is read */
     uint64_t deadline = hw_deadline(timeout_ms);
     while ((rc = hawser_wait(recv, STEP_MS)) == -EAGAIN && !session_expired(s) && hw_now() < deadline)
         ;
@@ -113,7 +113,7 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     return r->status < 0 ? hw_fail(r->status, "the serving node: %s", r->text) : 0;
 }
 
-/* "1.2.3.4:5", "[::1]:5" and bare addresses: the address. */
+/* Copies the address of "1.2.3.4:5", "[::1]:5" and bare addresses. */
 static void copy_bare_address(char *out, size_t cap, const char *text)
 {
     const char *first = strchr(text, ':'), *end = text + strlen(text);
@@ -126,8 +126,7 @@ static void copy_bare_address(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%.*s", (int)(end - text), text);
 }
 
-/* The entry that this channel belongs to: by its addresses, or, where it has none yet, by its NICs. n: there is none.
- */
+/* Returns the entry of this channel: by its addresses or, without addresses, by its NICs. n: none. */
 static size_t find_path(const struct session_path *path, size_t n, const struct session_path *of)
 {
     size_t k = 0;
@@ -147,7 +146,7 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     if (!ch || hawser_channel_stats(s->peer, ch, &there) < 0)
         there = 0;
     there = HW_MIN(there, (size_t)MAX_CHANNELS);
-    /* First the channels that have stood; then those that never did, of which a path of their own carries nothing. */
+    /* First the channels that were up; then those that never were: a separate path of these carries nothing. */
     for (size_t i = 0; i < 2 * there; i++) {
         const struct hawser_channel_stats *c = &ch[i < there ? i : i - there];
         struct session_path p = {0};
@@ -166,7 +165,7 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     return n;
 }
 
-/* A line for each NIC that carries nothing, with the reason. */
+/* Prints a line with the reason for each unused NIC. */
 static void print_idle_nics(struct session *s, FILE *out)
 {
     HW_AUTO_FREE struct hawser_path *path = calloc(MAX_CHANNELS, sizeof *path);

@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ACK_WARM ((uint8_t)0x57) /* the receiver has the warm-up */
-#define LOOK_MS  200             /* between two looks at whether a signal came */
-#define ACK_DONE ((uint8_t)0x44) /* the receiver has the last byte */
+#define ACK_WARM ((uint8_t)0x57) /* the receiver has received the warm-up */
+#define LOOK_MS  200             /* between two checks for a signal */
+#define ACK_DONE ((uint8_t)0x44) /* the receiver has received the last byte */
 
 struct run;
 
@@ -28,7 +28,7 @@ struct stream {
     size_t index;
     uint8_t *mem; /* receiver: its stripe of the buffer, or a private message; sender: the whole buffer */
     size_t mem_len;
-    uint8_t *owned; /* mem, where it is private */
+    uint8_t *owned; /* mem, if it is private */
     uint64_t bytes, t_first, t_end;
     double cpu;
 };
@@ -40,10 +40,10 @@ struct run {
     uint8_t *buf;
     size_t len;
     struct stream *streams;
-    atomic_uint_fast64_t next; /* the next piece to send: pulled, never dealt */
+    atomic_uint_fast64_t next; /* the next piece to send; streams pull pieces */
     pthread_mutex_t lock;      /* of all below */
     pthread_cond_t cond;
-    size_t n; /* streams that exist; 0 before and after the run */
+    size_t n; /* number of streams; 0 before and after the run */
     size_t ready, running;
     bool open; /* every stream is warm: the clock runs */
     uint64_t t0;
@@ -68,7 +68,7 @@ static void run_destroy(struct run *r)
     pthread_cond_destroy(&r->cond);
 }
 
-/* Keeps the calling thread's error line as the run's, if it is the first, and ends every blocking call. */
+/* Keeps the first failure and its error line, and ends every blocking call. */
 static void run_fail(struct run *r, int rc)
 {
     pthread_mutex_lock(&r->lock);
@@ -88,7 +88,7 @@ static int send_stream_bytes(struct stream *s, const uint8_t *p, size_t n)
         ssize_t k = send(s->fd, p, n, MSG_NOSIGNAL);
         if (k < 0 && errno == EINTR)
             continue;
-        if (k < 0) /* EPIPE: the peer reset it between two calls */
+        if (k < 0) /* EPIPE: the peer reset the connection between two calls */
             return hw_fail(errno == EPIPE ? -ECONNRESET : -errno, "plain sockets: sending on stream %zu: %s", s->index,
                            strerror(errno));
         p += k;
@@ -97,7 +97,7 @@ static int send_stream_bytes(struct stream *s, const uint8_t *p, size_t n)
     return 0;
 }
 
-/* Up to n bytes, 0 at the end of the stream, or -errno. */
+/* Receives up to n bytes; returns 0 at the end of the stream, or -errno. */
 static ssize_t recv_some(struct stream *s, uint8_t *p, size_t n)
 {
     for (;;) {
@@ -160,7 +160,7 @@ static int stream_send(struct stream *s)
             break;
         uint64_t want = p->total ? HW_MIN(p->message, p->total - i * p->message) : p->message;
         size_t off = (size_t)(i % pieces) * p->message;
-        while (want) { /* a piece at the buffer's end may be short: go on at its start */
+        while (want) { /* a piece at the buffer's end may be short: continue at its start */
             size_t n = (size_t)HW_MIN(want, r->len - off);
             if ((rc = send_stream_bytes(s, r->buf + off, n)))
                 return rc;
@@ -198,7 +198,7 @@ static int stream_recv(struct stream *s)
     if (p->warmup && (rc = send_stream_bytes(s, &warm, 1)))
         return rc;
     double cpu = raw_thread_cpu();
-    /* fills a call's worth, then takes the next, round and round */
+    /* fills one call's worth, then takes the next, cyclically */
     size_t base = 0;
     off = 0;
     for (;;) {
@@ -263,24 +263,24 @@ static int streams_make(struct run *r, const int *fds, size_t n)
             s->mem_len = r->plan.message;
             if (!s->owned)
                 return hw_no_memory("the buffer of plain stream %zu", i);
-            memset(s->owned, 1, r->plan.message); /* its page faults belong before the clock */
+            memset(s->owned, 1, r->plan.message); /* page faults must happen before the clock starts */
         }
     }
-    pthread_mutex_lock(&r->lock); /* from here on run_fail() sees them, from any thread */
+    pthread_mutex_lock(&r->lock); /* from here on run_fail() in any thread can see them */
     r->n = n;
     int rc = r->rc;
     pthread_mutex_unlock(&r->lock);
     return rc;
 }
 
-/* Waits until all streams have ended: true; or the deadline, or a signal. */
+/* Waits until all streams have ended: true; or until the deadline or a signal: false. */
 static bool await_streams(struct run *r, uint64_t deadline)
 {
     pthread_mutex_lock(&r->lock);
     while (r->running) {
         const uint64_t now = hw_now(), next = HW_MIN(deadline, now + LOOK_MS * HW_MS);
         const struct timespec until = {.tv_sec = (time_t)(next / 1000000000u), .tv_nsec = (long)(next % 1000000000u)};
-        if (r->rc) { /* after a failure everything is shut down: they end by themselves */
+        if (r->rc) { /* after a failure all sockets are shut down, and the streams end by themselves */
             pthread_cond_wait(&r->cond, &r->lock);
             continue;
         }
@@ -293,7 +293,7 @@ static bool await_streams(struct run *r, uint64_t deadline)
     return ended;
 }
 
-/* Runs the plan over n connected descriptors, which stay the caller's. */
+/* Runs the plan over n connected descriptors, which the caller keeps. */
 static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadline, struct raw_result *out)
 {
     int rc = streams_make(r, fds, n);
@@ -342,7 +342,7 @@ static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadlin
     free(r->streams);
     if (rc)
         return hw_fail_copy(rc, r->text);
-    if (r->plan.total && res.bytes != r->plan.total) /* a killed sender's streams can end in good order */
+    if (r->plan.total && res.bytes != r->plan.total) /* a killed sender's streams may end without an error */
         return hw_fail(-ECONNRESET, "plain sockets: %llu of %llu bytes arrived", (unsigned long long)res.bytes,
                        (unsigned long long)r->plan.total);
     res.seconds = last > first ? (double)(last - first) * 1e-9 : 0;
@@ -367,7 +367,7 @@ static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf,
 
 /* ---- client --------------------------------------------------------------------------------- */
 
-/* Connects all streams, and waits for the server's go on each. *n: how many fds there are, after a failure too. */
+/* Connects all streams, and waits for the server's go on each. *n: number of fds, also after a failure. */
 static int connect_raw_streams(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths,
                                uint64_t deadline, int *fds, size_t *n)
 {
@@ -484,7 +484,7 @@ int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size
 void raw_server_cancel(struct raw_server *s)
 {
     const uint64_t one = 1;
-    if (write(s->stop_fd, &one, sizeof(one)) < 0 && errno != EAGAIN) /* EAGAIN: it says stop already */
+    if (write(s->stop_fd, &one, sizeof(one)) < 0 && errno != EAGAIN) /* EAGAIN: it is already set to stop */
         return;
     run_fail(&s->run, hw_fail(-ECANCELED, "plain sockets: cancelled"));
 }

@@ -13,7 +13,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define SPINS_PER_CLOCK 64 /* empty polls between two looks at the deadline */
+#define SPINS_PER_CLOCK 64 /* empty polls between two checks of the deadline */
 
 static int pp_check(const struct raw_pingpong *pp)
 {
@@ -23,7 +23,7 @@ static int pp_check(const struct raw_pingpong *pp)
     return 0;
 }
 
-/* Blocking calls end at the deadline too: no wait of this connection may last longer than the whole run. */
+/* Blocking calls end at the deadline too: no wait of this connection may exceed the run. */
 static int pp_limit(int fd, uint64_t deadline)
 {
     uint64_t now = hw_now(), left = deadline > now ? deadline - now : 1000;
@@ -38,7 +38,7 @@ static int pp_limit(int fd, uint64_t deadline)
     return 0;
 }
 
-/* Moves exactly n bytes one way. */
+/* Moves exactly n bytes in one direction. */
 static int pp_move(int fd, uint8_t *p, size_t n, bool out, bool spin, uint64_t deadline)
 {
     const int flags = MSG_NOSIGNAL | (spin ? MSG_DONTWAIT : 0);
@@ -107,7 +107,7 @@ int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path
 struct raw_pp_server {
     struct raw_pingpong pp;
     pthread_t thread;
-    pthread_mutex_t lock; /* of fd and cancelled */
+    pthread_mutex_t lock; /* guards fd and cancelled */
     int fd;
     bool cancelled;
     int listener, stop_fd;
@@ -203,7 +203,7 @@ int raw_pp_server_start(const struct raw_pingpong *pp, const char *addr, uint64_
 void raw_pp_server_cancel(struct raw_pp_server *s)
 {
     const uint64_t one = 1;
-    ssize_t n = write(s->stop_fd, &one, sizeof(one)); /* can only fail when it says stop already */
+    ssize_t n = write(s->stop_fd, &one, sizeof(one)); /* fails only if it is already set to stop */
     (void)n;
     pthread_mutex_lock(&s->lock);
     s->cancelled = true;

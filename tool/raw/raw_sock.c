@@ -16,8 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PENDING_MAX 128             /* connections that have not shown the token yet; the oldest makes room */
-#define PENDING_NS  (3000 * HW_MS)  /* and none may take longer than this */
+/* connections that have not presented the token yet; a new one replaces the oldest */
+#define PENDING_MAX 128
+#define PENDING_NS  (3000 * HW_MS)  /* most time for presenting the token */
 #define POLL_MS_MAX 3600000         /* one poll() call; its callers loop */
 #define GO          ((uint8_t)0x47) /* "all are here" */
 
@@ -127,7 +128,7 @@ static void pending_add(struct taker *t, int fd, uint32_t listener)
     t->pending[t->n_pending++] = (struct pending){.fd = fd, .listener = listener, .deadline = hw_now() + PENDING_NS};
 }
 
-/* Reads what is there of the token. True when the entry has left the list. */
+/* Reads the available part of the token. Returns true when the entry was removed. */
 static bool pending_read(struct taker *t, size_t i, int *rc)
 {
     struct pending *p = &t->pending[i];
@@ -139,7 +140,7 @@ static bool pending_read(struct taker *t, size_t i, int *rc)
     if (n > 0 && p->got < RAW_TOKEN_SIZE)
         return false;
     uint8_t diff = n <= 0;
-    for (size_t k = 0; k < RAW_TOKEN_SIZE; k++) /* takes equally long wherever they differ */
+    for (size_t k = 0; k < RAW_TOKEN_SIZE; k++) /* constant time, wherever they differ */
         diff |= p->token[k] ^ t->want[k];
     if (diff || t->taken[p->listener] == t->need) {
         pending_drop(t, i);
@@ -156,7 +157,7 @@ static bool pending_read(struct taker *t, size_t i, int *rc)
     return true;
 }
 
-/* accept(2): errors that belong to the connection that went away, not to the listener. */
+/* accept(2): returns true for errors of a connection that went away, not of the listener. */
 static bool accept_again(int err)
 {
     return err == EAGAIN || err == EINTR || err == ECONNABORTED || err == EPROTO || err == ENETDOWN ||
@@ -169,7 +170,7 @@ static int take_step(struct taker *t, const int *listeners, size_t n, int stop_f
     uint64_t until = deadline;
     size_t k = 0;
     pfd[k++] = (struct pollfd){.fd = stop_fd, .events = POLLIN};
-    for (size_t i = 0; i < n; i++) /* poll() passes over -1 */
+    for (size_t i = 0; i < n; i++) /* poll() ignores -1 */
         pfd[k++] = (struct pollfd){.fd = t->taken[i] < t->need ? listeners[i] : -1, .events = POLLIN};
     for (size_t i = 0; i < t->n_pending; i++) {
         pfd[k++] = (struct pollfd){.fd = t->pending[i].fd, .events = POLLIN};
@@ -182,7 +183,7 @@ static int take_step(struct taker *t, const int *listeners, size_t n, int stop_f
 
     int rc = 0;
     uint64_t now = hw_now();
-    for (size_t i = t->n_pending; i-- > 0;) { /* backwards: a drop moves only entries already seen */
+    for (size_t i = t->n_pending; i-- > 0;) { /* backwards: a removal moves only entries that were already handled */
         bool gone = pfd[1 + n + i].revents && pending_read(t, i, &rc);
         if (rc)
             return rc;
@@ -289,7 +290,7 @@ int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE]
     rc = connect_fd(fd, path, &sa, len, deadline);
     if (!rc)
         rc = make_data_socket(fd, k);
-    /* 16 bytes always fit a fresh socket's buffer */
+    /* 16 bytes always fit an empty socket buffer */
     if (!rc && send(fd, token, RAW_TOKEN_SIZE, MSG_NOSIGNAL) != RAW_TOKEN_SIZE)
         rc = hw_fail(-errno, "plain sockets: showing the token to %s port %u: %s", path->addr, path->port,
                      strerror(errno));

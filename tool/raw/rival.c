@@ -11,8 +11,8 @@
 #define WARMUP      (16ull << 20)
 #define WARMUP_CALL 1000
 
-/* Which paths hawser has now: a NIC may have come later than the session, or have gone, and who is compared must have
- * the same. */
+/* Reads hawser's current paths: a NIC may have been added or lost since the session began, and both sides of the
+ * comparison must use the same. */
 static void learn_paths(struct rival *v)
 {
     struct session_path path[TP_MAX_PATHS];
@@ -55,7 +55,7 @@ static int start_rival_run(struct rival *v, struct tp_request *q, struct tp_repl
 
 static int end_rival_run(struct rival *v, struct tp_reply *r, int rc)
 {
-    /* asked for even where our half failed: the server must take its own down before it can serve anything else */
+    /* requested even if our half failed: the server must end its half before it can serve anything else */
     struct tp_request q = {.type = TP_RAW_END};
     if (rc == 0)
         return session_call(v->s, &q, r, RUN_MS);

@@ -52,7 +52,7 @@ static ssize_t write_shown(void *arg, const char *text, size_t len)
     return put == len ? (ssize_t)len : 0;
 }
 
-/* f must stay where it is. */
+/* f must not move. */
 static int open_shown(struct report_files *f)
 {
     if (!f->report) {
@@ -109,7 +109,7 @@ int report_files_page(struct report_files *f, const char *title, void (*write)(s
     rc = page_end(&p, 0);
     if (rc == 0)
         say_report(f);
-    f->report = NULL; /* there is nothing to make of the lines */
+    f->report = NULL; /* the lines are unusable */
     return rc;
 }
 

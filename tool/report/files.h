@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of --json and --report: opened before anything is measured, so that a folder that is not there is an error
- * at once. */
+/* The files of --json and --report: opened before the measurement, so that a missing folder is an error at once. */
 #ifndef HW_TOOL_FILES_H
 #define HW_TOOL_FILES_H
 
@@ -10,10 +9,10 @@
 #include <stdio.h>
 
 struct report_files {
-    const char *json, *report; /* as the options have them; NULL: none */
-    FILE *lines;               /* JSON lines go there; NULL: neither is asked for */
-    bool made;                 /* the report's file was not there before */
-    FILE *out, *shown;         /* the terminal's; and that stream with a copy for the report */
+    const char *json, *report; /* from the options; NULL: none */
+    FILE *lines;               /* for JSON lines; NULL: neither was requested */
+    bool made;                 /* the report's file did not exist before */
+    FILE *out, *shown;         /* the terminal's stream; a stream to it with a copy for the report */
     char *said;                /* the copy */
     size_t n_said;
     struct run run;
@@ -22,16 +21,16 @@ struct report_files {
     size_t n_figures;
 };
 
-/* json: a file, "-" for standard output, or NULL; report: a file or NULL, for which the lines are kept in memory where
- * json is NULL. Then what people are told goes to f->shown: out, which a report repeats. -errno naming the file that
- * cannot be written. */
+/* Opens the files. json: a file, "-" for standard output, or NULL; report: a file or NULL; for a report without json
+ * the lines are kept in memory. Text for people then goes to f->shown: to out, and to the report. -errno naming the
+ * file that cannot be written. */
 int report_files_open(struct report_files *f, const char *json, const char *report);
-/* Ends f->shown and notes what the run was, in f->run and f->said, for a report. */
+/* Ends f->shown and records the run in f->run and f->said for a report. */
 void report_files_note(struct report_files *f);
-/* Writes the report, if there are lines, and says so on f->out. -errno as above. All zero is allowed. */
+/* Writes the report, if there are lines, and reports that on f->out. -errno as above. A zeroed struct is allowed. */
 int report_files_close(struct report_files *f);
-/* The same, with a page that the caller writes: write() gets arg and a page that has a title. Nothing where no report
- * is asked for. */
+/* The same, with a page that the caller writes: write() gets a page with a title, and arg. Does nothing if no report is
+ * requested. */
 int report_files_page(struct report_files *f, const char *title, void (*write)(struct page *p, const void *arg),
                       const void *arg);
 

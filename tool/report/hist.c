@@ -6,7 +6,7 @@
 
 #define SUB (1u << HW_HIST_SUB_BITS)
 
-/* Values below SUB have a bucket each; above, each power of two has SUB buckets of equal width. */
+/* Values below SUB have one bucket each; above, each power of two has SUB buckets of equal width. */
 static size_t bucket_of(uint64_t v)
 {
     int shift;
@@ -17,7 +17,7 @@ static size_t bucket_of(uint64_t v)
     return (((size_t)shift + 1) << HW_HIST_SUB_BITS) + (size_t)((v >> shift) - SUB);
 }
 
-/* The largest value of bucket i. */
+/* Returns the largest value of bucket i. */
 static uint64_t bucket_top(size_t i)
 {
     size_t shift;
@@ -61,12 +61,12 @@ uint64_t hw_hist_quantile(const struct hw_hist *h, double q)
     uint64_t rank, seen = 0;
     double r;
 
-    if (!(q > 0)) /* NaN too; min is 0 where nothing was added */
+    if (!(q > 0)) /* also NaN; min is 0 if nothing was added */
         return h->min;
     if (q >= 1 || h->n == 0)
         return h->max;
-    /* The smallest whole rank >= q * n. The product may come out a hair above a whole number that it should be
-     * (0.07 * 100), so that much is taken off first. */
+    /* The smallest whole rank >= q * n. The product may be slightly above a whole number (0.07 * 100), so a rounding
+     * error is subtracted first. */
     r = q * (double)h->n * (1 - 2 * DBL_EPSILON);
     rank = (uint64_t)r;
     if ((double)rank < r || rank == 0)

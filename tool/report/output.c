@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PACKET_MAX 65536u /* of a NIC that merges packets before it counts them (rx-gro-hw) */
+#define PACKET_MAX 65536u /* for a NIC that merges packets before counting (rx-gro-hw) */
 #define NOTICEABLE (1u << 20)
 
 bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap)
@@ -65,7 +65,7 @@ void output_verdict(FILE *out, const char *who, const struct row *r)
     verdict_print(out, who, "there", &r->there);
 }
 
-/* What came into device memory, by hawser's count and by the NIC's own. */
+/* Prints the bytes placed in device memory, by hawser's count and by the NIC's. */
 static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
 {
     char why[256];
@@ -76,7 +76,7 @@ static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
         fprintf(out, "%11s WARNING: %s\n", "", why);
 }
 
-/* A line for each direction in which there was payload; one at least. */
+/* Prints a line for each direction with payload; at least one. */
 static void nic_lines(FILE *out, const char *side, const struct tp_nic *n, bool devmem)
 {
     const uint64_t ours[2] = {n->tx_bytes, n->rx_bytes}, kernel[2] = {n->kernel_tx_bytes, n->kernel_rx_bytes};
@@ -124,7 +124,7 @@ void output_json_counts(struct hw_json *j, const struct tp_nic *n)
             hw_json_null(j, name[i]);
 }
 
-/* Each channel's own counters, since it was made. */
+/* Writes each channel's own counters since it was made. */
 void output_json_channels(struct hw_json *j, hawser_peer *peer)
 {
     struct hawser_channel_stats ch[64];
@@ -176,7 +176,7 @@ static void write_row_nics(struct hw_json *j, const struct row *r)
     hw_json_end(j);
 }
 
-/* What joins the two nodes, and what does not. */
+/* Writes the paths that connect the two nodes, and the unused NICs. */
 static void json_paths(struct hw_json *j, hawser_peer *peer)
 {
     static const char *const state[] = {[HAWSER_PATH_USED] = "used",
@@ -202,12 +202,12 @@ static void json_paths(struct hw_json *j, hawser_peer *peer)
     hw_json_end(j);
 }
 
-/* The histogram's filled buckets, evenly merged down to HIST_POINTS by rank: [us, count]. */
+/* Writes the histogram's buckets, merged evenly down to HIST_POINTS by rank: [us, count]. */
 static void json_hist(struct hw_json *j, const struct hw_hist *h)
 {
     hw_json_array(j, "hist_us");
-    /* Quantiles see the buckets without knowing their layout: each step of 1/200 of the ranks is one point, and equal
-     * values are merged. */
+    /* Reads buckets through quantiles, independent of their layout: each step of 1/200 of the ranks is one point, and
+     * equal values are merged. */
     uint64_t done = 0;
     for (int i = 1; i <= HIST_POINTS && h->n;) {
         uint64_t v = hw_hist_quantile(h, (double)i / HIST_POINTS);

@@ -15,7 +15,7 @@ static const char no_value[] = "\u2013"; /* a dash */
 
 struct sums {
     const struct rep_row *best;    /* the highest throughput; NULL: none */
-    const struct rep_row *against; /* the highest throughput beside plain sockets; NULL: none */
+    const struct rep_row *against; /* the highest throughput with a plain-socket comparison; NULL: none */
     const struct rep_row *fast;    /* the lowest p50; NULL: none */
     double verified, bad, lost, recovered;
     bool some_verified, some_bad, some_lost, some_recovered;
@@ -197,7 +197,7 @@ static const struct column columns[] = {
     {RATES, REP_RECOVERED, rep_text_count, {"Re-<br>covered", "of these, connections that were made again", false}},
 };
 
-/* What is the same for every measurement is said once, above the table, instead of in a column. */
+/* Values that are equal in all measurements are printed once, above the table, instead of in a column. */
 static bool all_same_num(const struct rep *r, enum rep_num key)
 {
     for (size_t i = 1; i < r->n_row; i++)
@@ -251,7 +251,7 @@ static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, boo
         fputs("</p>\n", f);
 }
 
-/* Which columns stand in the tables: what no measurement has is left out, and so is what all have in common. */
+/* The columns of the tables: without those that no measurement has, and those that are equal in all. */
 struct shown {
     bool column[HW_ARRAY_LEN(columns)], mem, nics;
 };

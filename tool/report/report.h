@@ -20,19 +20,19 @@
 
 #include "tool/page/page.h"
 
-/* What a page has besides measurements; all may be NULL, and so may the frame. */
+/* Contents of a page besides measurements; all may be NULL, and so may the frame. */
 struct report_frame {
     const struct run *run;
-    const struct page_figure *figures; /* at the top, before those of the measurements */
+    const struct page_figure *figures; /* at the top, before the measurements' figures */
     size_t n_figures;
-    const char *title;         /* where the lines have none */
-    const char *said;          /* what the terminal showed */
-    const char *const *proved; /* sentences at the top; NULL ends them */
+    const char *title;         /* if the lines have none */
+    const char *said;          /* the terminal's output */
+    const char *const *proved; /* sentences at the top; NULL-terminated */
 };
 
-/* Reads jsonl_path whole, then writes html_path. A bad line ends it before anything is written, with the line's number
- * in hw_error(): -EINVAL not JSON, not an object, a key of the wrong type or out of range; -ENODATA no measurement in
- * the file; -E2BIG more than a report can show; -ENOMEM, or what opening, reading or writing failed with. */
+/* Reads all of jsonl_path, then writes html_path. A bad line stops it before anything is written, with the line's
+ * number in hw_error(): -EINVAL: not JSON, not an object, a key of the wrong type or out of range; -ENODATA: no
+ * measurement in the file; -E2BIG: more than a report can show; -ENOMEM, or errors of opening, reading or writing. */
 int report_html(const char *jsonl_path, const char *html_path, const struct report_frame *frame);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the report has read, as plain data: numbers that were missing or null are NAN, text is NULL. */
+/* The data of the report: missing or null numbers are NAN, missing texts NULL. */
 #ifndef HW_TOOL_REPORT_DATA_H
 #define HW_TOOL_REPORT_DATA_H
 
@@ -60,9 +60,9 @@ struct rep_fault {
 };
 
 struct rep_row {
-    size_t line;           /* of the file, from 1 */
-    char *op, *mem, *nics; /* mem: with bench --gpus whose, "GPU 0 -> 5" or "all GPUs" */
-    bool sum;              /* of rows that are there too */
+    size_t line;           /* in the file, from 1 */
+    char *op, *mem, *nics; /* mem: with bench --gpus the GPUs, "GPU 0 -> 5" or "all GPUs" */
+    bool sum;              /* a sum of other rows */
     double num[REP_NUMS];
     struct rep_nic *nic;
     struct rep_bin *bin;       /* by rising us */

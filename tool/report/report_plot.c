@@ -13,7 +13,7 @@
 #define MAX_QUIET    2   /* of them without faults */
 #define MAX_GRID     600 /* points over time */
 #define LABEL_MAX    30  /* characters of a fault's label */
-#define MAX_LANES    3   /* of labels; more faults than that get numbers */
+#define MAX_LANES    3   /* lanes of labels; if there are more faults, they get numbers */
 #define BADGE_LANES  5
 
 static void fmt_percent(double v, char *buf, size_t cap)
@@ -58,7 +58,7 @@ static void legend_item(FILE *f, const char *class, bool area, const char *text)
     fputs("</li>\n", f);
 }
 
-/* Ticks from 0 that reach above max, and the scale's end at the last one. */
+/* Returns ticks from 0 to above max; the scale ends at the last one. */
 static size_t y_from_zero(struct svg *s, double max, double *ticks, size_t cap)
 {
     if (!(max > 0))
@@ -89,7 +89,7 @@ static bool has_throughput(const struct rep_row *r)
     return !isnan(r->num[REP_GBPS]) && r->num[REP_SIZE] > 0 && strcmp(r->op, "pingpong") != 0;
 }
 
-/* Points of one series by rising size; several of one size become their mean, and are counted. */
+/* Returns the points of one series by rising size; several of one size are averaged, and counted. */
 static size_t series_points(const struct rep *r, const size_t *series, size_t id, struct point *out)
 {
     size_t n = 0, k = 0;
@@ -138,7 +138,7 @@ static void draw_series(struct svg *s, const struct point *p, size_t n, size_t c
     }
 }
 
-/* Ticks at powers of two, as many as fit. */
+/* Returns ticks at powers of two, as many as fit. */
 static size_t size_ticks(double lo, double hi, double *out, size_t cap)
 {
     double a = floor(log2(lo) + 1e-9), b = ceil(log2(hi) - 1e-9);
@@ -150,7 +150,7 @@ static size_t size_ticks(double lo, double hi, double *out, size_t cap)
     return n;
 }
 
-/* One size only makes no curve: a bar for each series and its rival. */
+/* A single size makes no curve: draws a bar for each series and for plain sockets. */
 static void draw_bars(FILE *f, const struct rep *r, const size_t *series, size_t shown, bool raws, double top,
                       struct point *p)
 {

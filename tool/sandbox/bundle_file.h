@@ -15,7 +15,7 @@ struct bundle_file {
 
 /* Reads both; notes is an empty object where there are none. f to be freed, also after a failure. */
 int bundle_load(struct bundle_file *f, const char *path);
-/* Writes the configuration to out (NULL: where it was), and beside it the notes that it names. */
+/* Writes the configuration to out (NULL: its old path), and the notes that it names next to it. */
 int bundle_save(const struct bundle_file *f, const char *out);
 void bundle_free(struct bundle_file *f);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser oci-hook: what OCI runtimes call when a container is created and when it is gone. */
+/* hawser oci-hook: OCI runtimes call it when a container is created and when it is gone. */
 #include "oci/oci.h"
 #include "tool/sandbox/sandbox.h"
 #include "tool/tool.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox env: what a container's programs are to have in their environment, each with its reason. */
+/* hawser sandbox env: the environment variables for a container's programs, each with its reason. */
 #include "sandbox/plan/env.h"
 #include "sys/json.h"
 #include "tool/opts.h"
@@ -32,14 +32,14 @@ static int print_sandbox_env_json(const struct sbx_env *e)
     return hw_json_finish(&j);
 }
 
-/* A reason, and a value for --env-file, stay one line, whatever they repeat. */
+/* Reasons, and values for --env-file, must stay one line. */
 static void print_without_controls(const char *text)
 {
     for (; *text; text++)
         putchar((unsigned char)*text < ' ' ? '?' : *text);
 }
 
-/* In single quotes, whatever it is. */
+/* Prints the value in single quotes, escaped. */
 static void print_shell_value(const char *text)
 {
     putchar('\'');

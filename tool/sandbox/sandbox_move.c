@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox move: NICs into a container's network namespace. */
+/* hawser sandbox move: moves NICs into a container's network namespace. */
 #include "sandbox/move/move.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"
@@ -14,7 +14,7 @@ void sandbox_log(void *arg, int level, const char *line)
     fprintf(stderr, "hawser %s: %s%s\n", (const char *)arg, level == HAWSER_LOG_WARN ? "warning: " : "", line);
 }
 
-/* "eth1,eth2=rdma0": cuts text into names. -EINVAL. */
+/* Splits "eth1,eth2=rdma0" into names. -EINVAL. */
 static int cut_names(char *text, struct sb_nic *nic, size_t *n)
 {
     *n = 0;

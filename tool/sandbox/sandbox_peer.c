@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The other node's NICs, asked of its `hawser serve`, and which of this node's have a partner there. */
+/* Asks the other node's `hawser serve` for its NICs, and finds this node's NICs with a partner there. */
 #include "tool/peer/reach.h"
 #include "tool/peer/session.h"
 #include "tool/sandbox/sandbox.h"
@@ -10,7 +10,7 @@
 
 #define NICS_MS 10000
 
-/* ---- which belong together ----------------------------------------------------------------------- */
+/* ---- matching ----------------------------------------------------------------------------------- */
 
 static bool has_rdma_device(const struct sbx_snapshot *s, size_t net)
 {
@@ -20,7 +20,7 @@ static bool has_rdma_device(const struct sbx_snapshot *s, size_t net)
     return false;
 }
 
-/* An address of one of our NICs, in the form of the peer's. */
+/* Converts an address of one of our NICs to the peer's form. */
 static struct tp_fact_nic as_fact(const struct sbx_addr *a)
 {
     struct tp_fact_nic f = {.addr.family = a->family == AF_INET ? 4 : 6, .prefix = (uint16_t)a->prefix};
@@ -28,7 +28,7 @@ static struct tp_fact_nic as_fact(const struct sbx_addr *a)
     return f;
 }
 
-/* In the order in which the NICs are tried; each pair of nodes comes to the same result from both sides. */
+/* In matching order; both nodes of a pair reach the same result. */
 enum way { WAY_NAME, WAY_SUBNET, WAY_RAIL, WAY_NAME_ALONE, WAYS };
 
 static bool matches_peer_nic(const struct sbx_snapshot *s, size_t net, const struct tp_fact_nic *p, enum way way)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox plan, and the options by which all actions plan. */
+/* hawser sandbox plan, and the planning options of all actions. */
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"
 
@@ -55,7 +55,7 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
     }
     rc = sbx_plan_make(p, s, &want);
     free(list);
-    /* what was typed is wrong, or does not fit this machine */
+    /* a typing error, or it does not fit this machine */
     return rc == -EINVAL || rc == -ENODEV || rc == -EPERM ? tool_usage(cmd, "%s", hw_error())
            : rc < 0                                       ? tool_fail(cmd, "%s", hw_error())
                                                           : TOOL_OK;

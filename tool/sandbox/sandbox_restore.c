@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox restore: what `move` took, given back. hawser sandbox watch: the same, once the container has ended.
- */
+/* hawser sandbox restore: restores what `move` moved. hawser sandbox watch: the same, once the container has ended. */
 #include "sandbox/move/move.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"
@@ -20,7 +19,7 @@ static const struct opt rows[] = {
     OPT_COUNT("verbose", 'v', struct back, log.level, "say what is done"),
     {0}};
 
-/* What the command line says into b; cmd stays in use. OPTS_GO, or the exit status. */
+/* Parses the command line into b; cmd must stay valid. Returns OPTS_GO, or the exit status. */
 static int read_restore_options(struct back *b, char *cmd, const char *about, int argc, char **argv)
 {
     const struct opts o = {.cmd = cmd,
@@ -46,7 +45,7 @@ static int say_result(const char *cmd, int rc, unsigned lost)
         return tool_usage(cmd, "%s", hw_error());
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
-    /* Each has its line already. */
+    /* Each one was already reported. */
     return lost ? tool_fail(cmd, "%u %s lost", lost, lost == 1 ? "NIC is" : "NICs are") : TOOL_OK;
 }
 
@@ -82,7 +81,7 @@ int sandbox_watch_main(int argc, char **argv)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    /* Blocked for good: once restoring has begun it is brought to its end. */
+    /* Blocked permanently: a restore must not be interrupted. */
     int stop = sigprocmask(SIG_BLOCK, &set, NULL) < 0 ? -1 : signalfd(-1, &set, SFD_CLOEXEC);
     if (stop < 0)
         return tool_fail(cmd, "preparing for signals: %s", hw_errno_text(errno));

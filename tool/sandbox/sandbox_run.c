@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox run: a command with NICs, sysfs and environment of its own, and everything given back. */
+/* hawser sandbox run: runs a command with its own NICs, sysfs and environment, and restores everything. */
 #include "oci/oci.h"
 #include "oci/run.h"
 #include "sandbox/sysfs/sysfs.h"
@@ -13,7 +13,7 @@
 
 #define CMD "sandbox run"
 
-enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* env(1)'s, and hawser lab exec's */
+enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* as in env(1) and hawser lab exec */
 
 struct run_args {
     struct sandbox_args plan;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox snapshot, and how the other actions come by a snapshot. */
+/* hawser sandbox snapshot, and the snapshots of the other actions. */
 #include "net/sysfs.h"
 #include "sandbox/plan/snapshot.h"
 #include "tool/opts.h"

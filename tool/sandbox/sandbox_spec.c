@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox spec, and what it shares with cdi. */
+/* hawser sandbox spec, and the code it shares with cdi. */
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/opts.h"
@@ -57,9 +57,9 @@ int sandbox_write(const char *path, const char *text, unsigned mode)
     return sandbox_publish(path, write_text_file, &(struct line){path, text, mode});
 }
 
-/* What the hooks are told: the NICs by name, so that what was planned comes, or an error. With RDMA devices the hook
- * makes the sysfs once more after the move, over the one that is written here: a NIC that moves gets its GIDs anew. A
- * sysfs of another machine's plan stays. */
+/* Makes the hooks' arguments: the NICs by name, so that exactly the planned NICs move, or an error is reported. With
+ * RDMA devices the hook makes the sysfs again after the move, over the one written here, because a NIC that moves gets
+ * new GIDs. A sysfs from another machine's plan stays. */
 static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
 {
     const struct sbx_want *w = &a->plan.want;
@@ -82,7 +82,7 @@ static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args 
     return 0;
 }
 
-/* PATH as it is good from any folder; the last part need not be there. To be freed, NULL with hw_error(). */
+/* Makes path absolute; its last part need not exist. The caller frees the result; NULL with hw_error(). */
 static char *resolve_output_path(const char *path)
 {
     char dir[PATH_MAX], *out = NULL;
@@ -99,7 +99,7 @@ static char *resolve_output_path(const char *path)
     return NULL;
 }
 
-/* Where the files will be. */
+/* Sets the paths of the files. */
 static int set_bundle_paths(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
 {
     char *topo = NULL, *sysfs = NULL;
@@ -159,7 +159,7 @@ void sandbox_bundle_free(struct sandbox_bundle *b)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(b->arg); i++)
         free(b->arg[i]);
-    free((char *)b->sp.sysfs); /* NOLINT: ours, see set_bundle_paths() */
+    free((char *)b->sp.sysfs); /* NOLINT: allocated in set_bundle_paths() */
     free((char *)b->sp.topo);  /* NOLINT */
     sbx_devs_free(&b->dev);
     sbx_plan_free(&b->p);
@@ -168,7 +168,7 @@ void sandbox_bundle_free(struct sandbox_bundle *b)
 
 /* ---- spec ---------------------------------------------------------------------------------------- */
 
-/* Names the files of the bundle: "BUNDLE/hawser" begins them. */
+/* Returns the prefix of the bundle's files: "BUNDLE/hawser". */
 static void name_beside(char out[PATH_MAX], const struct bundle_file *f)
 {
     snprintf(out, PATH_MAX, "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);
@@ -179,14 +179,14 @@ static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_a
     char path[PATH_MAX + 16], beside[PATH_MAX];
     int rc = sbx_spec_undo(f->config, f->notes);
     name_beside(beside, f);
-    /* it must be a configuration all the same */
+    /* it must still be a configuration */
     if (rc == 0 && !json_is_string(json_object_get(f->config, "ociVersion")))
         rc = hw_fail(-EINVAL, "it is no OCI configuration");
     if (rc < 0)
         return tool_fail(CMD, "%s: %s", f->path, hw_error());
     if (rc == 1)
         rc = bundle_save(f, a->out);
-    if (rc == 0 && !a->out) { /* else the bundle's own configuration may still name them */
+    if (rc == 0 && !a->out) { /* otherwise the bundle's own configuration may still name them */
         snprintf(path, sizeof(path), "%s.sys", beside);
         rc = sbx_tree_remove(a->sysfs_out ? a->sysfs_out : path);
         snprintf(path, sizeof(path), "%s.nccl.xml", beside);
@@ -196,7 +196,7 @@ static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_a
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
-/* Takes the container's annotations. A tenant may write these: they choose among what the options give. */
+/* Applies the container's annotations. A tenant may write these: they only choose among what the options allow. */
 static int take_annotations(struct sbx_oci *oci, const struct bundle_file *f, struct sandbox_bundle_args *a)
 {
     char *text = sbx_oci_dump(f->config);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox status: which containers have which NICs. */
+/* hawser sandbox status: lists containers and their NICs. */
 #include "sandbox/move/move.h"
 #include "sys/json.h"
 #include "tool/opts.h"

@@ -34,7 +34,8 @@ int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const c
     return sandbox_publish(path, put_topo, &(struct topo){s, p});
 }
 
-/* Returns in the parent once it is mounted; the child serves on, apart from the terminal. A tool_exit. */
+/* Returns in the parent once it is mounted; the child continues to serve, detached from the terminal. Returns a
+ * tool_exit. */
 static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, const char *host)
 {
     int ready[2] = {-1, -1};
@@ -50,7 +51,7 @@ static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, con
             return tool_fail(CMD, "fork: %s", strerror(errno));
         if (pid > 0) {
             hw_close(&ready[1]);
-            /* the child has said why, if it ends before */
+            /* if the child ended early, it has reported why */
             return read(ready[0], &byte, 1) == 1 ? TOOL_OK : TOOL_FAILED;
         }
         hw_close(&ready[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser serve: waits for bench and validate, and says what to type on the other node. */
+/* hawser serve: serves bench and validate, and prints the command for the other node. */
 #include "base/knob.h"
 #include "base/size.h"
 #include "tool/load/stats.h"
@@ -22,7 +22,8 @@ struct addr {
     bool v6;
 };
 
-/* The lab's and the loopback's: what is spoken to with no key (RFC 2544's benchmark range; RFC 1122, RFC 4291). */
+/* Returns true for the lab's and the loopback addresses, which need no key (RFC 2544's benchmark range; RFC 1122, RFC
+ * 4291). */
 static bool open_without_key(const struct sockaddr *sa)
 {
     if (sa->sa_family == AF_INET) {
@@ -38,8 +39,8 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? x->rank - y->rank : strcmp(x->text, y->text);
 }
 
-/* Addresses under which the other node may reach us, the most useful first; only what it may use without a key when
- * there is none. */
+/* Lists addresses under which the other node may reach us, the most useful first; without a key only those that need
+ * none. */
 static size_t list_serve_addresses(struct addr *out, bool any)
 {
     struct ifaddrs *list = NULL;
@@ -55,7 +56,7 @@ static size_t list_serve_addresses(struct addr *out, bool any)
         struct addr *a = &out[n];
         a->v6 = sa->sa_family == AF_INET6;
         if (a->v6 && IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr))
-            continue; /* means nothing without the other node's scope */
+            continue; /* meaningless without the other node's scope */
         if (getnameinfo(sa, a->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), a->text, sizeof a->text,
                         NULL, 0, NI_NUMERICHOST) != 0)
             continue;
@@ -136,7 +137,7 @@ static int serve_clients(struct common *c, const char *bind_addr, uint16_t port,
     if (rc < 0)
         tool_fail("serve", "%s", hawser_error());
     hawser_close(h);
-    /* A signal is how a service is asked to end, so that is no failure. Bad bytes are. */
+    /* A signal is the normal end of a service, so it is no failure. Bad bytes are. */
     return rc < 0 || sum.bad ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -186,7 +187,7 @@ static int parse_and_serve(struct serve_args *a, int argc, char **argv)
         .too_many = "an address to listen on goes to --bind"};
     a->options.max_memory = 8ull << 30;
     a->port = HAWSER_DEFAULT_PORT;
-    int rc = common_knob(&a->common, "metrics_kind", "serve"); /* first: --knob may say otherwise */
+    int rc = common_knob(&a->common, "metrics_kind", "serve"); /* first, because --knob may override it */
     if (rc < 0)
         return tool_fail("serve", "%s", hawser_error());
     rc = opts_parse(&o, a, argc, argv);

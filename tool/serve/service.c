@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MS      250    /* how soon a stop is seen while data is awaited */
+#define POLL_MS      250    /* reaction time to a stop while data is awaited */
 #define REPLY_MS     30000  /* a client that does not take its reply for so long is gone */
-#define DATA_MS      300000 /* a message that a client has announced comes within this, or the client is gone */
-#define AHEAD        16     /* receives posted ahead, at least */
+#define DATA_MS      300000 /* deadline for a message that a client has announced */
+#define AHEAD        16     /* least number of receives posted ahead */
 #define PINGS_AHEAD  4
-#define THREAD_STACK (1u << 20) /* CUDA drivers run on it too, and say nowhere how much they need */
+#define THREAD_STACK (1u << 20) /* CUDA drivers run on it too, and do not document how much they need */
 
 struct service {
     hawser *h;
     struct service_options o;
-    pthread_mutex_t lock; /* everything below, and idle of each client */
+    pthread_mutex_t lock; /* guards everything below, and idle of each client */
     uint64_t memory;      /* bytes in use by clients */
     struct client *clients;
     struct service_summary sum;
@@ -37,18 +37,18 @@ struct client {
     struct client *next;
     pthread_t thread;
     hawser_peer *peer;
-    bool done;       /* the thread has nothing left to do but be joined */
-    hawser_op *idle; /* the wait for a request, for service_run() to cancel */
+    bool done;       /* the thread only needs to be joined */
+    hawser_op *idle; /* the wait for a request, which service_run() cancels */
     hawser_mem *msg_mem;
     uint8_t *msg; /* TP_REQUEST then TP_REPLY bytes */
     struct buffer buf;
     uint64_t charged; /* of service.memory */
     enum tp_op op;
     uint32_t flags, depth;
-    bool streaming; /* BEGIN has posted receives: what comes next need not be a request any more */
-    uint64_t first; /* of the batch that BEGIN announced */
+    bool streaming; /* BEGIN has posted receives: the next message need not be a request */
+    uint64_t first; /* of the batch announced by BEGIN */
     uint32_t count;
-    hawser_op **posted; /* ring of ahead receives, or of echoes */
+    hawser_op **posted; /* ring of posted receives, or of echoes */
     struct raw_server *raw;
     struct raw_pp_server *raw_pp;
     uint64_t checked, bad;
@@ -56,10 +56,10 @@ struct client {
     size_t n_inventory;
 };
 
-/* Waits for op and frees it; *len (may be NULL) is its message's length. -ECANCELED when the service stops. */
+/* Waits for op and frees it; *len (may be NULL) receives its message's length. -ECANCELED when the service stops. */
 static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint64_t *len)
 {
-    int rc = hawser_wait(op, POLL_MS); /* the common case needs no look at the clock */
+    int rc = hawser_wait(op, POLL_MS); /* the common case needs no clock */
     uint64_t deadline = rc == -EAGAIN ? hw_deadline(timeout_ms) : 0;
     for (; rc == -EAGAIN; rc = hawser_wait(op, POLL_MS)) {
         if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))
@@ -75,7 +75,7 @@ static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint
     return rc;
 }
 
-/* The next request into c->msg; *len its length. Waits as long as the peer lives, without polling. */
+/* Receives the next request into c->msg; *len is its length. Waits as long as the peer lives, without polling. */
 static int next_request(struct client *c, struct tp_request *r)
 {
     const struct hawser_op_options none = {.size = sizeof none, .timeout_ms = -1};
@@ -132,7 +132,7 @@ static void release_client_buffer(struct client *c)
     int rc = buffer_free(&c->buf);
     pthread_mutex_lock(&c->s->lock);
     if (rc == 0)
-        c->s->memory -= c->charged; /* else it stays charged: it is still there */
+        c->s->memory -= c->charged; /* otherwise it stays charged, because it still exists */
     c->charged = 0;
     pthread_mutex_unlock(&c->s->lock);
     c->op = 0;
@@ -144,7 +144,7 @@ static uint32_t count_receives_ahead(const struct client *c)
     return HW_MIN(want, c->buf.slots);
 }
 
-/* Counts that much memory as the client's, if --max-memory leaves it. */
+/* Charges memory to the client within --max-memory. */
 static int charge_client_memory(struct client *c, uint64_t need)
 {
     char want[32], left[32];
@@ -223,8 +223,8 @@ static int await_slot_op(struct client *c, uint64_t iteration)
     return rc;
 }
 
-/* The receives of a batch, `ahead` of them posted at any time; pingpong sends each one back from where it lies, and
- * waits for that send only when its slot's turn comes again. */
+/* Receives a batch with `ahead` receives posted; pingpong sends each message back in place, and waits for that send
+ * only when its slot is used again. */
 static int receive_batch(struct client *c, uint64_t posted)
 {
     uint64_t end = c->first + c->count;
@@ -236,7 +236,7 @@ static int receive_batch(struct client *c, uint64_t posted)
             return rc;
         if (posted >= end)
             continue;
-        rc = await_slot_op(c, posted); /* the echo that left this slot, if any */
+        rc = await_slot_op(c, posted); /* the echo sent from this slot, if any */
         if (rc < 0 || (rc = post_client_receive(c, posted++)) < 0)
             return rc;
     }
@@ -245,7 +245,7 @@ static int receive_batch(struct client *c, uint64_t posted)
     return rc;
 }
 
-/* On failure the client is dropped: what is posted is freed before its memory. */
+/* After a failure the client is dropped: posted operations are freed before their memory. */
 static void drop_posted(struct client *c)
 {
     for (uint32_t k = 0; c->posted && k < c->buf.slots; k++) {
@@ -284,7 +284,7 @@ static int begin_client_batch(struct client *c, const struct tp_request *q, stru
 
 static int end_client_batch(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
-    fill_reply_counters(c, r); /* before the checking costs anything */
+    fill_reply_counters(c, r); /* before checking uses CPU time */
     if (!c->op || q->first != c->first || q->count > c->count)
         return hw_fail(-EINVAL, "END of iterations that were not begun");
     if (c->op != TP_READ && c->op != TP_PINGPONG && !(c->flags & TP_NO_VERIFY)) {
@@ -343,7 +343,7 @@ static int raw_end(struct client *c, struct tp_reply *r)
     return rc;
 }
 
-/* For `hawser doctor`, and for who wants to know the GPUs. */
+/* For `hawser doctor`, and for clients that ask for the GPUs. */
 static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
 {
     uint64_t in = reach_wall_ns();
@@ -355,7 +355,7 @@ static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
     if (rc == 0 && q->reach.n_addrs > 0)
         rc = reach_try(&q->reach, &r->facts);
     HW_KEEP_ERROR();
-    int gpus = hw_cuda_count(); /* no driver is none */
+    int gpus = hw_cuda_count(); /* no driver means none */
     r->facts.gpus = (uint16_t)HW_MIN(HW_MAX(gpus, 0), TP_HOST - 1);
     r->facts.wall_in_ns = in;
     r->facts.wall_out_ns = reach_wall_ns();
@@ -409,7 +409,7 @@ static int serve_one(struct client *c, const struct tp_request *q, struct tp_rep
     }
 }
 
-/* Serves until the client leaves or is lost, or the service stops. Returns why. */
+/* Serves until the client leaves or is lost, or the service stops. Returns the reason. */
 static int serve_requests(struct client *c)
 {
     HW_AUTO_FREE struct tp_request *q = calloc(1, sizeof *q);
@@ -424,7 +424,7 @@ static int serve_requests(struct client *c)
             continue;
         if (rc < 0) {
             if (c->streaming)
-                return rc; /* receives are posted that a request would meet: no way back to asking and answering */
+                return rc; /* posted receives would match a request: the session cannot continue */
             *r = (struct tp_reply){.type = q->type, .id = q->id, .status = rc};
             snprintf(r->text, sizeof r->text, "%s", hawser_error());
             __atomic_fetch_add(&c->s->sum.refused, 1, __ATOMIC_RELAXED);
@@ -457,7 +457,7 @@ static void *client_main(void *arg)
     if (!c->s->o.quiet) {
         const char *name = hawser_peer_name(c->peer), *reason = why;
         if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
-            reason += strlen(name) + 2; /* who it is stands there already */
+            reason += strlen(name) + 2; /* the peer's name is printed already */
         printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes", name,
                died ? "is lost: " : "left", died ? reason : "", (double)rx / 1e9, (double)tx / 1e9,
                (double)c->checked / 1e9, c->bad);
@@ -468,7 +468,7 @@ static void *client_main(void *arg)
         fflush(stdout);
     }
     drop_posted(c);
-    hawser_peer_close(c->peer); /* nothing of the peer's touches the memory any more, so that it may go */
+    hawser_peer_close(c->peer); /* after this no operation of the peer touches the memory, which can be freed */
     release_client_buffer(c);
     hawser_mem_deregister(c->msg_mem);
     free(c->msg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser top: who moves what, over which NICs, once a second. */
+/* hawser top: shows once a second which contexts move how much over which NICs. */
 #include "tool/opts.h"
 #include "tool/top/top.h"
 
@@ -28,8 +28,8 @@ static const struct opt rows[] = {
 };
 
 struct screen {
-    bool is;   /* the output is a terminal that is drawn over */
-    bool keys; /* the input is one, too */
+    bool is;   /* the output is a terminal that is redrawn */
+    bool keys; /* the input is a terminal too */
     struct termios was;
 };
 
@@ -51,7 +51,7 @@ static void begin_screen(struct screen *s, const struct top_args *a)
         t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &t);
     }
-    fputs("\033[?1049h\033[?25l", stdout); /* another screen, no cursor */
+    fputs("\033[?1049h\033[?25l", stdout); /* alternate screen, no cursor */
     fflush(stdout);
 }
 
@@ -69,10 +69,10 @@ static unsigned count_lines(void)
 {
     struct winsize w;
     unsigned n = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row ? w.ws_row : 24;
-    return HW_MAX(n, (unsigned)LINES_LEAST) - 1; /* the last line would scroll */
+    return HW_MAX(n, (unsigned)LINES_LEAST) - 1; /* writing the last line would scroll */
 }
 
-/* Until that time, a signal or the key q. */
+/* Waits until that time, a signal or the key q. */
 static void wait_for(const struct screen *s, uint64_t until)
 {
     for (uint64_t now; !tool_stop && (now = hw_now()) < until;) {
@@ -85,7 +85,7 @@ static void wait_for(const struct screen *s, uint64_t until)
     }
 }
 
-/* 0, or -EIO: nobody reads any more. */
+/* Returns 0, or -EIO: the output is closed. */
 static int show_view(const struct screen *s, const struct top_args *a, const struct top_view *v)
 {
     if (a->json)
@@ -108,7 +108,7 @@ static int show_until_stopped(const struct screen *s, const struct top_args *a)
         rc = gather_all(a->dir, ANSWER_MS, &now);
         if (rc == 0)
             rc = top_compare(first ? NULL : &before, &now, &v);
-        if (rc == 0 && (!first || s->is)) /* a terminal shows at once what there is */
+        if (rc == 0 && (!first || s->is)) /* a terminal shows the first state at once */
             rc = show_view(s, a, &v);
         top_free(&v);
         gather_free(&before);

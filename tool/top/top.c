@@ -17,7 +17,7 @@ static bool is_same_series(const struct prom_sample *a, const struct prom_sample
     return same;
 }
 
-/* By how much sample i of `now` has grown since. A counter that is smaller than before began anew. */
+/* Returns the growth of sample i of `now`. A smaller value means that the counter restarted. */
 static double count_growth(const struct gather_source *before, const struct gather_source *now, size_t i)
 {
     const struct prom_sample *s = &now->data.sample[i], *old = NULL;

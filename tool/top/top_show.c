@@ -21,7 +21,7 @@ char *top_rate(double rate, char *buf, size_t cap)
     return buf;
 }
 
-/* Up to 5 columns: "12345", "12.3k", "123M". */
+/* Formats up to 5 columns: "12345", "12.3k", "123M". */
 static char *show_count(double n, char *buf, size_t cap)
 {
     static const char units[] = "kMGTP";
@@ -95,7 +95,7 @@ static void show_rail(FILE *f, const struct top_rail *r, const char *end)
 
 void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end)
 {
-    size_t all = 0, shown = 0, most = lines > 4 ? lines - 4 : 1; /* three lines above, one that says what is left out */
+    size_t all = 0, shown = 0, most = lines > 4 ? lines - 4 : 1; /* three lines above, one line about omitted ones */
     for (size_t i = 0; i < v->n; i++)
         all += 1 + v->process[i].n_rails;
     most += all == most + 1;

@@ -27,7 +27,7 @@ static const struct opt rows[] = {
     {0},
 };
 
-/* The GPUs as CUDA numbers them; what is wrong is said in t->cuda, and their order is by PCI address then. */
+/* Returns the GPUs in CUDA's order; on failure t->cuda has the reason, and the order is by PCI address. */
 static struct hw_bdf *ask_cuda(struct topo *t, size_t *n)
 {
     int count = hw_cuda_count();
@@ -57,7 +57,7 @@ static int read_topo_node(struct topo *t, const char *from)
     struct hw_scan scan = {.live = !from};
     if (from) {
         int rc = topo_from(&t->node, from);
-        if (t->node.n_cuda > 1) /* else no order is in question */
+        if (t->node.n_cuda > 1) /* with one GPU the order does not matter */
             snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not say CUDA's order");
         return rc;
     }
@@ -94,7 +94,7 @@ static int print_plan(struct topo *t, const struct args *a)
         rc = draw_svg(t, a->svg);
     if (rc < 0)
         return tool_fail("topo", "%s", hw_error());
-    /* the picture is complete, but GPUs that nothing serves are a fault */
+    /* the output is complete, but GPUs without NICs are a fault */
     return t->planned ? TOOL_OK : tool_fail("topo", "%s", t->why);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hawser topo` found, and the forms in which it is shown. */
+/* The results of `hawser topo`, and their output formats. */
 #ifndef HW_TOOL_TOPO_H
 #define HW_TOOL_TOPO_H
 
@@ -13,35 +13,35 @@ struct topo {
     struct hw_node node;
     struct hw_plan plan;
     bool planned;
-    char why[HW_ERR_TEXT];    /* there is no plan */
-    char cuda[HW_ERR_TEXT];   /* CUDA was not asked, or had no answer; "": it had */
-    struct hw_gpu_info *info; /* of CUDA's GPUs, by ordinal; NULL: not known */
+    char why[HW_ERR_TEXT];    /* why there is no plan */
+    char cuda[HW_ERR_TEXT];   /* why CUDA was not asked or did not answer; "": it answered */
+    struct hw_gpu_info *info; /* of CUDA's GPUs, by ordinal; NULL: unknown */
 };
 
-/* The PCI devices worth showing, which are GPUs, NICs, RDMA devices and the bridges above them, as places in node.pci:
- * a NUMA node after the other, parents before their children. To be freed; NULL: no memory. */
+/* Returns the PCI devices to show (GPUs, NICs, RDMA devices and the bridges above them), as indices in node.pci: by
+ * NUMA node, parents before their children. The caller frees it; NULL: no memory. */
 int *topo_order(const struct topo *t, size_t *n);
-/* The GPU at that place in node.pci, or NULL. */
+/* Returns the GPU with that index in node.pci, or NULL. */
 const struct hw_gpu *topo_gpu_at(const struct topo *t, int pci);
-/* Does interface d stand on a PCI device of its own? */
+/* Returns true if interface d has a PCI device of its own. */
 static inline bool topo_on_pci(const struct hw_netdev *d)
 {
     return d->pci >= 0 && !d->over[0];
 }
-/* The plan as --map takes it. To be freed; NULL: no memory. */
+/* Returns the plan in the format of --map. The caller frees it; NULL: no memory. */
 char *topo_map(const struct topo *t);
-/* "GPU 3", or "GPU" of one that is not CUDA's. Returns buf. */
+/* Writes "GPU 3", or "GPU" for one that is not CUDA's. Returns buf. */
 char *topo_gpu_name(const struct hw_gpu *g, char *buf, size_t cap);
-/* "200 Gb/s", "2.5 Gb/s", "100 Mb/s"; "" where speed is not known. Returns buf. */
+/* Writes "200 Gb/s", "2.5 Gb/s", "100 Mb/s"; "" if the speed is unknown. Returns buf. */
 char *topo_speed(int64_t mbps, char *buf, size_t cap);
 
 /* 0 or -errno with hw_error(). */
 int topo_text(const struct topo *t, FILE *out);
 int topo_json(const struct topo *t, FILE *out);
 int topo_svg(const struct topo *t, FILE *out);
-/* Writes a snapshot of this machine: no MAC or IP address, no serial number. */
+/* Writes a snapshot of this machine without MAC and IP addresses and serial numbers. */
 int topo_save(const char *path);
-/* Scans a snapshot as a machine is scanned. To be freed, also after a failure. */
+/* Scans a snapshot like a machine. The caller frees n, also after a failure. */
 int topo_from(struct hw_node *n, const char *file);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot for `hawser topo`: the one of `hawser sandbox` (sandbox/plan/snapshot.h), without addresses. It is read by
- * rebuilding the machine's sysfs in a folder for the moment, so that it is scanned as a machine is. */
+/* A snapshot for `hawser topo`: that of `hawser sandbox` (sandbox/plan/snapshot.h), without addresses. To read it, the
+ * machine's sysfs is rebuilt in a temporary folder, and scanned like a machine. */
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/sandbox/sandbox.h"
@@ -19,7 +19,7 @@ int topo_save(const char *path)
     return rc < 0 ? rc : sandbox_save(&s, path);
 }
 
-/* /proc/net/route, with what a scan wants of it: who has a default route. */
+/* Writes /proc/net/route with the part that a scan needs: which interfaces have a default route. */
 static int write_route_file(const struct sbx_snapshot *s, const char *path)
 {
     FILE *f = fopen(path, "we");
@@ -62,7 +62,7 @@ static int rebuild_machine_files(struct rebuilt *r, const struct sbx_snapshot *s
     return write_route_file(s, r->route);
 }
 
-/* Of what is there; the error at hand stays. */
+/* Removes the existing files; keeps the current error. */
 static void remove_rebuilt_files(const struct rebuilt *r)
 {
     if (!r->dir[0])

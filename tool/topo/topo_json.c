@@ -10,7 +10,7 @@ static void write_topo_text(struct hw_json *j, const char *key, const char *valu
     hw_json_str(j, key, value && *value ? value : NULL);
 }
 
-/* -1 and 0 as null: not said. */
+/* Writes -1 or 0, which mean unknown, as null. */
 static void write_topo_number(struct hw_json *j, const char *key, int64_t v, int64_t unknown)
 {
     if (v == unknown)
@@ -181,7 +181,7 @@ int topo_json(const struct topo *t, FILE *out)
     hw_json_str(&j, "schema", "hawser-topo-1");
     write_topo_text(&j, "from", t->from);
     write_topo_text(&j, "machine", t->node.machine);
-    write_topo_text(&j, "cuda", t->cuda); /* why its order of GPUs is not known; null: it is */
+    write_topo_text(&j, "cuda", t->cuda); /* why CUDA's order is unknown; null: it is known */
     write_topo_numa(&j, &t->node);
     int rc = write_topo_pci(&j, t);
     write_topo_gpus(&j, t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The node drawn: a box for each NUMA node, GPUs above, NICs below, a line for each NIC that serves a GPU. */
+/* Draws the node: a box for each NUMA node, GPUs above, NICs below, a line for each NIC that serves a GPU. */
 #include "tool/page/svg.h"
 #include "tool/topo/topo.h"
 
@@ -53,7 +53,7 @@ static void draw_topo_cell(FILE *f, double x, double y, const char *class, const
     fputs("</g>\n", f);
 }
 
-/* Puts the GPUs and NICs of a NUMA node side by side from x on; returns how wide its box is, 0: it has none. */
+/* Places the GPUs and NICs of a NUMA node side by side from x on; returns the width of the box, 0: it has none. */
 static double place_numa_cells(const struct drawing *d, int numa, double x)
 {
     const struct hw_node *n = &d->t->node;
@@ -120,7 +120,7 @@ static void draw_plan_lines(const struct drawing *d)
             int a = n->gpu[g->gpu].pci, b = n->netdev[g->nic[i]].pci;
             fprintf(d->f, "<path class=\"use\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n", x, d->bottom, x,
                     d->bottom + LINES / 2, to, y - LINES / 2, to, y);
-            /* beside the line, a quarter of the way, where lines to one NIC are still apart */
+            /* next to the line, at a quarter of its length, where lines to one NIC are still apart */
             draw_topo_text(d->f, x + HW_MAX(to - x, 0.0) * 0.16 + 16, d->bottom + LINES * 0.25 + 12.0 * (double)i, "d",
                            a < 0 || b < 0 ? "" : hw_dist_name(hw_node_distance(n, a, b)), 0);
         }
@@ -134,7 +134,7 @@ static int draw_topo_node(struct drawing *d)
     d->bottom = bottom;
     char *boxes = NULL;
     size_t len;
-    FILE *out = d->f, *f = open_memstream(&boxes, &len); /* the drawing's width comes before them */
+    FILE *out = d->f, *f = open_memstream(&boxes, &len); /* the drawing's width is written before the boxes */
     if (!f)
         return hw_no_memory("the drawing");
     for (size_t i = 0; i <= n->n_numa; i++) {
@@ -178,7 +178,7 @@ static int draw_topo_node(struct drawing *d)
     return 0;
 }
 
-/* A NUMA node that has a box; the rest stand in the one of those that say none. */
+/* Returns the NUMA node with a box; devices of other nodes are in the box for unknown nodes. */
 static int find_numa_box(const struct hw_node *n, int pci)
 {
     int id = hw_node_numa_of(n, pci);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece of a line that lists things, with a comma where it is not the first. */
+/* Prints an item of a list, with a comma unless it is the first. */
 static void print_list_item(FILE *f, bool *first, const char *fmt, ...) HW_PRINTF(3, 4);
 static void print_list_item(FILE *f, bool *first, const char *fmt, ...)
 {
@@ -114,7 +114,7 @@ static void gpu_items(FILE *f, bool *first, const struct topo *t, const struct h
         link_items(f, first, d);
 }
 
-/* A line of the tree: the indented address, a name, what there is to say. */
+/* Starts a line of the tree: the indented address, a name, and text. */
 static void begin_tree_line(FILE *f, unsigned depth, const char *at, const char *name)
 {
     fprintf(f, "%*s%-*s  %-10s ", (int)(2 * depth), "", (int)(24 - HW_MIN(2 * depth, 11u)), at, name);
@@ -146,7 +146,7 @@ static void print_pci_device(const struct topo *t, int pci, FILE *f)
     }
     for (size_t i = 0; i < n->n_rdma; i++) {
         const struct hw_rdma *r = &n->rdma[i];
-        bool told = false; /* in its interface's line */
+        bool told = false; /* shown on its interface's line */
         for (size_t k = 0; k < n->n_netdev; k++)
             told |= strcmp(n->netdev[k].rdma, r->name) == 0;
         if (r->pci != pci || told)
@@ -227,7 +227,7 @@ static void print_distance_matrix(const struct topo *t, FILE *f)
     fputc('\n', f);
     for (size_t g = 0; g < n->n_gpu; g++) {
         char name[32], at[HW_BDF_TEXT];
-        /* those that CUDA does not have have no number */
+        /* GPUs that CUDA lacks have no number */
         bool cuda = n->gpu[g].ordinal >= 0;
         fprintf(f, "  %-12s", cuda ? topo_gpu_name(&n->gpu[g], name, sizeof(name)) : hw_bdf_text(n->gpu[g].at, at));
         for (size_t i = 0; i < n->n_netdev; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser trace: what a net plugin was asked, and what it said; and in what two runs differ. */
+/* hawser trace: records the calls into a net plugin with their results, and compares two runs. */
 #include "tool/opts.h"
 #include "tool/trace/trace_read.h"
 
@@ -80,7 +80,7 @@ static size_t print_missing(const struct trace *in, const struct trace *from, ch
     return n;
 }
 
-/* How often a call that moves data came says nothing by itself. */
+/* The number of calls that move data means nothing by itself. */
 static bool told_by_count(const char *key)
 {
     static const char *const names[] = {"isend ", "irecv ", "test ", "iflush ", "irecvConsumed ", "log "};
@@ -121,7 +121,7 @@ static void print_times(const struct trace *a, const struct trace *b)
     }
 }
 
-/* As diff(1): 0 they do not differ, 1 they do. */
+/* Like diff(1): 0: no difference; 1: different. */
 static int compare_traces(const char *path_a, const char *path_b)
 {
     struct trace a = {0}, b = {0};
@@ -154,7 +154,7 @@ static bool is_hawser_command(const char *name)
     return false;
 }
 
-/* What plugins read to know how much to say. */
+/* Sets the variables from which plugins read their log level. */
 static void set_level(const char *level)
 {
     static const char *const names[] = {"NCCL_DEBUG", "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL"};
@@ -169,10 +169,10 @@ static void set_level(const char *level)
     (void)setenv("NCCL_DEBUG_SUBSYS", "ALL", 1);
 }
 
-/* Runs the command; its exit status. */
+/* Runs the command; *status is its exit status. */
 static int run_traced_command(const struct tracing *t, char **argv, int *status)
 {
-    FILE *f = fopen(t->out, "we"); /* emptied: the plugin's process appends */
+    FILE *f = fopen(t->out, "we"); /* truncated here: the plugin's process appends */
     if (!f)
         return hw_fail(-errno, "writing %s: %s", t->out, strerror(errno));
     (void)fclose(f);
@@ -182,8 +182,8 @@ static int run_traced_command(const struct tracing *t, char **argv, int *status)
     (void)setenv("HAWSER_PLUGIN_TRACE", full, 1);
     (void)setenv("HAWSER_PLUGIN_TRACE_POLLS", t->polls ? "yes" : "no", 1);
     free(full);
-    tool_catch_signals(); /* the terminal's reach the command too, which ends by them; then there is a trace to sum up
-                           */
+    /* a terminal's signals reach the command too, which ends by them; then the trace is summed up */
+    tool_catch_signals();
     const pid_t pid = fork();
     if (pid == 0) {
         if (!is_hawser_command(argv[0])) {

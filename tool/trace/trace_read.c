@@ -48,7 +48,7 @@ static int count_kind(struct trace *t, const char *key)
     return 0;
 }
 
-/* What tells nothing when two runs are compared, or another thing each time. */
+/* Returns true for words that carry no information for a comparison, or differ each time. */
 static bool passes_over(const char *word)
 {
     static const char *const names[] = {"us=", "polls=", "handle=", "ptr=", "guid="};
@@ -58,14 +58,14 @@ static bool passes_over(const char *word)
     return false;
 }
 
-/* "comm=S12" is any sending connection: the number goes. */
+/* "comm=S12" is any sending connection: drops the number. */
 static bool names_thing(const char *word)
 {
     const char *v = strchr(word, '=');
     return v && strchr("LSRM", v[1]) && v[1] && isdigit((unsigned char)v[2]);
 }
 
-/* Calls that move data come in any number and size. */
+/* Returns true for calls that move data, whose number and size vary. */
 static bool moves_data(const char *call)
 {
     static const char *const names[] = {"isend", "irecv", "test", "iflush", "irecvConsumed"};
@@ -93,7 +93,7 @@ static struct trace_call *find_or_add_call(struct trace *t, const char *name)
     return c;
 }
 
-/* "CALL [NAME=VALUE]... = RESULT [NAME=VALUE]..." */
+/* Parses "CALL [NAME=VALUE]... = RESULT [NAME=VALUE]...". */
 static int parse_trace_call(struct trace *t, char *text)
 {
     char key[TRACE_KEY] = "";
@@ -133,7 +133,7 @@ static int parse_trace_call(struct trace *t, char *text)
     return count_kind(t, key);
 }
 
-/* "LEVEL FILE:LINE TEXT": numbers in the text differ from run to run. */
+/* Parses "LEVEL FILE:LINE TEXT": numbers in the text differ between runs. */
 static int take_log(struct trace *t, const char *text)
 {
     char key[TRACE_KEY];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser validate: N channels at once on one NIC; each must be up, carry data both ways, and carry it right. */
+/* hawser validate: N channels at once on one NIC; each must be up, and carry correct data both ways. */
 #include "base/knob.h"
 #include "base/size.h"
 #include "tool/load/buffer.h"
@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 #define MAX_VALIDATE 64             /* channels */
-#define MAX_SLOTS    16384          /* operations of a round, far fewer than a peer takes */
-#define MAX_BYTES    (512ull << 20) /* and their bytes, where one for each channel does not come to more */
+#define MAX_SLOTS    16384          /* operations of a round, far fewer than a peer accepts */
+#define MAX_BYTES    (512ull << 20) /* bytes of a round, unless one operation for each channel is more */
 
 struct validate {
     struct common common;
@@ -41,9 +41,9 @@ struct validate {
     struct buffer out, in; /* a slot for each operation of a round: no two receive into the same bytes */
     struct hawser_region region;
     struct hawser_channel_stats ch[MAX_VALIDATE];
-    size_t n_ch, n_open; /* open: not good yet, but may be after another round */
+    size_t n_ch, n_open; /* open: not proved yet, but may be after another round */
     uint64_t bad_out, bad_in;
-    bool many;                                         /* NICs, to an address that leads to the first of them */
+    bool many;                                         /* several NICs for an address that leads to the first of them */
     struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
     size_t n_own, n_peer;
     struct verdict here, there;
@@ -55,7 +55,7 @@ struct validate {
     struct hw_knobs knobs; /* in force */
 };
 
-/* The NIC whose address the kernel would use towards host. 0 or -errno. */
+/* Finds the NIC whose address the kernel would use towards host. 0 or -errno. */
 static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
@@ -65,7 +65,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
         return hw_fail(-EHOSTUNREACH, "looking up %s: %s", host, gai_strerror(e));
     struct sockaddr_storage own = {0};
     socklen_t len = sizeof own;
-    /* connecting a datagram socket sends nothing: it only asks the routing table */
+    /* connecting a datagram socket sends nothing: it only queries the routing table */
     int fd = socket(ai->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int rc = 0;
     if (fd < 0 || connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 || getsockname(fd, (struct sockaddr *)&own, &len) < 0)
@@ -92,7 +92,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
             b = &((const struct sockaddr_in6 *)(const void *)&own)->sin6_addr;
             n = sizeof(struct in6_addr);
         }
-        /* 127.0.0.2 and the like are lo's without being listed */
+        /* 127.0.0.2 and similar belong to lo without being listed */
         bool lo = own.ss_family == AF_INET && (i->ifa_flags & IFF_LOOPBACK) && *(const uint8_t *)b == 127;
         if (lo || memcmp(a, b, n) == 0) {
             snprintf(nic, HAWSER_NIC_NAME, "%s", i->ifa_name);
@@ -106,7 +106,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     return 0;
 }
 
-/* Has memory for `slots` operations at once, here and there; what was there before is given back. */
+/* Allocates memory for `slots` concurrent operations on both sides, replacing the previous memory. */
 static int prepare_validate_slots(struct validate *v, uint32_t slots)
 {
     (void)buffer_free(&v->out);
@@ -232,13 +232,13 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
     if (rc < 0)
         return rc;
     v->stride = (v->size + 4095) / 4096 * 4096;
-    /* Channels pull their work, so a few may take all of it: twice as much at once in each round, until every channel
-     * has had some, or time is up. */
+    /* Channels pull their work, so a few may take all of it: each round has twice as many operations, until every
+     * channel has had some, or time is up. */
     uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
     rc = prepare_validate_slots(v, slots);
     while (rc == 0) {
         if (session_stopped(&v->s))
-            return hw_fail(-EINTR, "interrupted"); /* the channels of whole rounds are proved */
+            return hw_fail(-EINTR, "interrupted"); /* the channels of complete rounds are proved */
         rc = round_trip(v, first, deadline);
         first += slots;
         const size_t proved = count_good_channels(v);
@@ -250,7 +250,7 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
         rc = prepare_validate_slots(v, 2 * slots);
         if (rc == 0) {
             slots *= 2;
-        } else if (rc == -ENOMEM) { /* here or there: what was to be had before will do */
+        } else if (rc == -ENOMEM) { /* no memory here or there: the previous amount suffices */
             most = slots;
             rc = prepare_validate_slots(v, slots);
         }
@@ -267,7 +267,7 @@ static void print_own_counts(const struct validate *v, const char *side, const s
         }
 }
 
-/* How the GPUs' data came into them, and what the NICs counted themselves. False: it is not as is required. */
+/* Prints how the GPUs' data arrived, and the NICs' own counts. Returns false if a requirement is not met. */
 static bool print_verdict(struct validate *v)
 {
     char who[40];
@@ -318,7 +318,7 @@ static void print_validated_channels(const struct validate *v)
     }
 }
 
-/* One NIC, with the host's memory or a pair of GPUs': TOOL_OK or TOOL_FAILED, said. */
+/* Validates one NIC, with host memory or a pair of GPUs: returns TOOL_OK or TOOL_FAILED, after reporting. */
 static int run_nic_validation(struct validate *v, hawser *h)
 {
     size_t good = 0;
@@ -340,7 +340,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
         good = count_good_channels(v);
     print_validated_channels(v);
     if (rc < 0 && rc != -EINTR)
-        good = 0; /* what went over which channel is not known, so none of them is proved */
+        good = 0; /* the use of channels is unknown, so none of them is proved */
     good = HW_MIN(good, v->channels);
     char detour[DETOUR_TEXT];
     bool astray = rc == 0 && detour_find(v->own, v->n_own, v->peer, v->n_peer, detour, sizeof detour);
@@ -348,7 +348,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     v->there = verdict_of(v->peer, v->n_peer, v->moved);
     const bool direct = rc < 0 || print_verdict(v);
     if (astray || !direct)
-        good = 0; /* what they carried says nothing of this NIC */
+        good = 0; /* what they carried proves nothing about this NIC */
     fprintf(v->text, "Success: %zu / %" PRIu64 "\n", good, v->channels);
     fflush(v->text);
     if (astray)
@@ -378,7 +378,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     return rc == 0 && wrote == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
 }
 
-/* Every pair, over each of its planned NICs. */
+/* Validates every pair over each of its planned NICs. */
 static int validate_gpus(struct validate *v, hawser *h, const char *route)
 {
     bool wrapped;
@@ -503,7 +503,7 @@ static int parse_validate_args(struct validate *v, int argc, char **argv)
         return tool_usage("validate", "--map needs --gpus");
     if (opts_host(argv[optind], v->host, sizeof v->host, &v->port) < 0)
         return tool_usage("validate", "%s", hw_error());
-    /* small, so that no channel takes all the work before the others have had some */
+    /* small, so that no channel takes all the work */
     char window[24];
     snprintf(window, sizeof window, "%" PRIu64, v->window ? v->window : HW_MAX(v->size / 8, 65536u));
     if (common_knob(&v->common, "window", window) < 0)

@@ -5,7 +5,7 @@
 
 #include "tool/page/page.h"
 
-/* Why a channel does not count, or NULL. */
+/* Returns why a channel does not count, or NULL. */
 const char *validate_channel_fault(const struct hawser_channel_stats *c);
 
 /* Zeroed is empty. */
@@ -13,11 +13,11 @@ struct validate_page {
     struct hawser_channel_stats *ch;
     size_t n;
     uint64_t proved, of;
-    char why[HW_ERR_TEXT]; /* the last thing that was wrong */
+    char why[HW_ERR_TEXT]; /* the last fault */
 };
 
-/* Keeps the channels of one NIC's validation, of which so many were proved; n may be 0. No memory: they are left out.
- */
+/* Records the channels of one NIC's validation and how many were proved; n may be 0. Omits them if there is no
+ * memory. */
 void validate_page_add(struct validate_page *v, const char *nic, const struct hawser_channel_stats *ch, size_t n,
                        size_t proved, uint64_t of, const char *why);
 /* arg: a struct validate_page. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs: its actions, one file each (verbs_*.c), and what they share. */
+/* hawser verbs: its actions, one file each (verbs_*.c), and shared code. */
 #include "tool/verbs/verbs.h"
 
 #include <libgen.h>
@@ -69,7 +69,7 @@ int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
     return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
-/* Descriptors for what is fetched from applications. */
+/* Raises the limit for descriptors fetched from applications. */
 static void raise_verbs_file_limit(struct rlimit *was)
 {
     struct rlimit l;

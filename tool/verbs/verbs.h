@@ -16,25 +16,26 @@ int verbs_spec_main(int argc, char **argv);
 int verbs_status_main(int argc, char **argv);
 int verbs_audit_main(int argc, char **argv);
 
-/* A hw_logger's function: a line on stderr. arg: the command's name. */
+/* A hw_logger's function: prints a line on stderr. arg: the command's name. */
 void verbs_log(void *arg, int level, const char *line);
-/* Prints text that a program or a file chose, with what could steer a terminal replaced. */
+/* Prints text from a program or a file, with terminal control characters replaced. */
 void verbs_put(FILE *f, const char *text);
 
-/* What agent and run start from. */
+/* Common setup of agent and run. */
 struct verbs_base {
     struct hw_logger log;
     struct vb_audit audit;
     struct vb_policy *policy;
-    struct rlimit files; /* as it was: it has been raised */
+    struct rlimit files; /* the limit before it was raised */
 };
-/* The policy, the audit file (NULL: none), a warning where this machine has no RDMA device, enough descriptors. A
- * tool_exit, said on stderr as `hawser CMD`'s. To be freed after either. */
+/* Loads the policy, opens the audit file (NULL: none), warns if this machine has no RDMA device, and raises the
+ * descriptor limit. Returns a tool_exit after reporting errors on stderr as `hawser CMD`. The caller closes b in any
+ * case. */
 int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, const char *audit);
 void verbs_base_close(struct verbs_base *b);
-/* The folder of path, and with itself path as another one, where they are not there. */
+/* Creates the folder of path, and with itself path as another folder, if missing. */
 int verbs_folder(const char *path, bool itself);
-/* The signals of set, blocked, as a descriptor; *old: what was blocked before. */
+/* Blocks the signals of set and returns a descriptor for them; *old: the previous mask. */
 int verbs_signals(const int *set, size_t n, int flags, sigset_t *old);
 
 #endif

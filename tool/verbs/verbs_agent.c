@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs agent: containers of crun and runc, a broker for each. */
+/* hawser verbs agent: brokers for containers of crun and runc. */
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/stub/guard.h"
@@ -64,7 +64,7 @@ struct agent_args {
     bool verbose;
 };
 
-/* Runtimes read it in configurations, elsewhere. */
+/* Runtimes read it in configurations, from other folders. */
 static int parse_agent_socket(void *args, const char *text)
 {
     struct agent_args *a = args;

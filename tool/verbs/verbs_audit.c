@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs audit: the file that agent and run write, as text or as it is. */
+/* hawser verbs audit: prints the file that agent and run write, as text or unchanged. */
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
 
@@ -10,7 +10,7 @@
 
 #define CMD       "verbs audit"
 #define LOOK_NS   200000000
-#define LINE_MOST 65536 /* a writer's are below 4096 */
+#define LINE_MOST 65536 /* a writer's lines are below 4096 */
 
 static const char *get_audit_text(const json_t *o, const char *key)
 {
@@ -48,8 +48,8 @@ struct reader {
     FILE *f;
     bool json;
     char line[LINE_MOST];
-    size_t len; /* of a line that has not ended */
-    bool cut;   /* it is too long */
+    size_t len; /* of an unfinished line */
+    bool cut;   /* the line is too long */
     unsigned bad;
 };
 
@@ -71,7 +71,7 @@ static void handle_audit_line(struct reader *r)
     r->cut = false;
 }
 
-/* All that is there. */
+/* Reads everything available. */
 static void read_audit_lines(struct reader *r)
 {
     for (int c; (c = getc(r->f)) != EOF;) {
@@ -86,7 +86,7 @@ static void read_audit_lines(struct reader *r)
     fflush(stdout);
 }
 
-/* Another file at its path, or a shorter one: it has been rotated. */
+/* Checks for another or a shorter file at the path: it was rotated. */
 static void look_again(struct reader *r)
 {
     struct stat now, open;
@@ -124,7 +124,7 @@ static int show_audit(const char *path, bool follow, bool json)
         read_audit_lines(r);
     }
     if (r->len)
-        handle_audit_line(r); /* that was begun, and not ended */
+        handle_audit_line(r); /* an unfinished last line */
     int rc = r->bad ? TOOL_FAILED : TOOL_OK;
     if (r->f != stdin)
         fclose(r->f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs run: a command with a broker and no container runtime. */
+/* hawser verbs run: runs a command with a broker and without a container runtime. */
 #include "base/size.h"
 #include "sys/pass.h"
 #include "tool/opts.h"
@@ -26,7 +26,7 @@
 #define NODES  "/dev/infiniband"
 #define END_MS 5000 /* for the broker, when the command has ended */
 
-enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* env(1)'s, and hawser sandbox run's */
+enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* as in env(1) and hawser sandbox run */
 
 static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 
@@ -34,7 +34,7 @@ struct user {
     bool other; /* than the caller */
     uid_t uid;
     gid_t gid;
-    char name[64]; /* for its groups; "": it has none but gid */
+    char name[64]; /* for its groups; "": only gid */
 };
 
 struct run_args {
@@ -46,9 +46,9 @@ struct run_args {
 
 /* ---- the command's side --------------------------------------------------------------------------- */
 
-/* No device node can be opened natively, as with those of `hawser verbs spec`: the filter lets openat2() and opens for
- * writing alone by, and what it notifies of and lets go on is looked at again by the kernel, in memory that may have
- * changed. */
+/* Makes every device node impossible to open natively, as with `hawser verbs spec`: the filter does not see openat2()
+ * and opens for writing only, and after a notification that lets a call continue the kernel reads the path again, from
+ * memory that may have changed. */
 static int hide_nodes(void)
 {
     struct stat st;
@@ -67,7 +67,7 @@ static int set_command_user(const struct user *u)
     return u->other ? vb_guard_user(*u->name ? u->name : NULL, u->uid, u->gid) : vb_guard_command();
 }
 
-/* Devices come to it at VB_FD_FIRST and above. */
+/* Its devices get the descriptors from VB_FD_FIRST on. */
 static int limit_files(struct rlimit l)
 {
     l.rlim_cur = HW_MAX(l.rlim_cur, (rlim_t)VB_FD_LAST + 1);
@@ -109,7 +109,7 @@ static void exec_verbs_command(const struct run_args *a, const struct rlimit *fi
 
 /* ---- ours ----------------------------------------------------------------------------------------- */
 
-/* The listener; or an error's text in why, or the child's end. */
+/* Receives the listener; or an error's text in why, or the child's end. */
 static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
 {
     int fd;
@@ -122,8 +122,8 @@ static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
     return fd;
 }
 
-/* Until the command's end; signals are handed on, but for a terminal's, which it gets itself. *broker becomes 0 where
- * that has ended. */
+/* Waits for the command's end; forwards signals, except a terminal's, which the command gets itself. *broker becomes 0
+ * when that has ended. */
 static int await_verbs_command(pid_t child, pid_t *broker, int signals, const struct hw_logger *log)
 {
     for (;;) {
@@ -158,7 +158,7 @@ static void end_broker(pid_t pid, int stop)
     hw_close(&fd);
 }
 
-/* From the child's first word to its end. The exit status. */
+/* Supervises the child from its first message to its end. Returns the exit status. */
 static int supervise_verbs_run(const struct run_args *a, pid_t child, int sock, int signals, int stop)
 {
     struct vb_container c = {.pid = child, .listener = -1, .join = -1};
@@ -179,7 +179,7 @@ static int supervise_verbs_run(const struct run_args *a, pid_t child, int sock, 
         hw_log(a->o.log, HAWSER_LOG_WARN,
                "this kernel is older than Linux 5.19: a signal can take the answer to a request that has run");
     }
-    ssize_t n = rc < 0 ? 0 : recv(sock, why, sizeof(why) - 1, 0); /* nothing comes where it could be run */
+    ssize_t n = rc < 0 ? 0 : recv(sock, why, sizeof(why) - 1, 0); /* nothing arrives if the command could be run */
     if (n > 0)
         tool_fail(CMD, "%.*s", (int)n, why);
     status = await_verbs_command(child, &broker, signals, a->o.log);

@@ -52,7 +52,7 @@ static void print_spec_warning(const char *fmt, ...)
     putc('\n', stderr);
 }
 
-/* The object or array at key; made where it is not there. NULL: something else is. */
+/* Returns the object or array at key; creates it if missing. NULL: it has another type. */
 static json_t *ensure_spec_member(json_t *o, const char *key, bool array)
 {
     json_t *v = json_object_get(o, key);
@@ -100,7 +100,7 @@ static size_t limit_place(const json_t *limits, const char *name)
     return i;
 }
 
-/* Elements of o's devices, each to its place there. */
+/* Puts elements back into o's devices, each at its old position. */
 static void restore_spec_devices(json_t *o, const json_t *taken)
 {
     for (size_t i = 0; json_is_object(o) && i < json_array_size(taken); i++) {
@@ -111,8 +111,8 @@ static void restore_spec_devices(json_t *o, const json_t *taken)
     }
 }
 
-/* 1: undone; 0: there was nothing. A note whose filter the configuration does not have is one of an older configuration
- * that was there: a tenant can know its name, and what it puts back need not be in this one. */
+/* Returns 1: undone; 0: there was nothing. A note whose filter is not in the configuration belongs to an older
+ * configuration: a tenant can know its name, and its contents must not be restored into this one. */
 static int undo_verbs_spec(json_t *config, const json_t *notes_kept)
 {
     json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
@@ -167,16 +167,16 @@ static bool has_json_string(const json_t *strings, const char *s)
     return false;
 }
 
-/* Does a bind of this folder of the host's bring the device nodes along? */
+/* Returns true if a bind mount of this host folder includes the device nodes. */
 static bool brings_nodes(const char *from, const json_t *options)
 {
     if (has_json_string(options, "nodev") &&
-        !has_json_string(options, "rbind")) /* which would leave those below it as they are */
+        !has_json_string(options, "rbind")) /* nodes below it then stay as they are */
         return false;
     return strcmp(from, "/") == 0 || is_below_folder(NODES, from) || is_below_folder(from, NODES);
 }
 
-/* Nodes that the container could open natively: the whole point is that it cannot. */
+/* Refuses mounts with nodes that the container could open natively. */
 static int check_mounts(const json_t *mounts)
 {
     for (size_t i = 0; i < json_array_size(mounts); i++) {
@@ -193,7 +193,7 @@ static int check_mounts(const json_t *mounts)
     return 0;
 }
 
-/* device: the container's of that path; NULL: none. */
+/* device: the container's device for that path; NULL: none. */
 static int add_mount(const struct spec_args *a, const char *name, const json_t *device, json_t *mounts, json_t *added)
 {
     const json_t *maj = json_object_get(device, "major"), *min = json_object_get(device, "minor");
@@ -226,7 +226,7 @@ static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
     return rc;
 }
 
-/* Those that were its own: the author's, or of `hawser sandbox spec`. */
+/* Mounts the container's previous devices: the author's, or those of `hawser sandbox spec`. */
 static int mount_taken(const struct spec_args *a, const json_t *taken, json_t *mounts, json_t *added)
 {
     int rc = 0;
@@ -261,8 +261,8 @@ static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
                            a->dev);
 }
 
-/* Read-only binds with nodev: stat() sees the device, a native open is EACCES, the broker's comes by its own node.
- * planned: by `hawser sandbox spec`, and what that has left out is not to come this way. */
+/* Adds read-only bind mounts with nodev: stat() sees the device, a native open gives EACCES, the broker opens its own
+ * node. planned: by `hawser sandbox spec`; devices that it omitted must not be added here. */
 static int mount_nodes(const struct spec_args *a, bool planned, const json_t *taken, json_t *mounts, json_t *added)
 {
     if (a->devices)
@@ -275,7 +275,7 @@ static int mount_nodes(const struct spec_args *a, bool planned, const json_t *ta
                    : mount_all(a, mounts, added);
 }
 
-/* Takes the i-th element of all away. place: its place, before others were taken. */
+/* Removes the i-th element of all. place: its position before others were removed. */
 static int take_spec_element(json_t *all, size_t i, size_t place, json_t *taken)
 {
     return json_array_append_new(taken, json_pack("[iO]", (int)place, json_array_get(all, i))) < 0 ||
@@ -309,7 +309,7 @@ static bool same_number(const json_t *a, const json_t *b, const char *key)
     return json_is_integer(n) && json_equal(n, json_object_get(b, key));
 }
 
-/* What lets the container open a node of such a device that its image has. */
+/* Removes rules that let the container open such a device's node in its image. */
 static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken)
 {
     json_t *all = json_object_get(json_object_get(linux_object, "resources"), "devices");
@@ -330,7 +330,7 @@ static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken
     return 0;
 }
 
-/* Devices come at descriptors up to VB_FD_LAST. *was: a limit that was too low. */
+/* Devices use descriptors up to VB_FD_LAST. *was: the previous limit if it was too low. */
 static int raise_nofile_limit(json_t *process, json_t **was)
 {
     json_t *all = json_object_get(process, "rlimits"), *l = json_array_get(all, limit_place(all, NOFILE));
@@ -346,8 +346,8 @@ static int raise_nofile_limit(json_t *process, json_t **was)
     return 0;
 }
 
-/* May it open a node of that number which its image has? The last rule that is about it decides (runtime-spec,
- * config-linux.md, "Allowed Device list"). */
+/* Returns true if the rules forbid opening a node of that number in its image. The last matching rule decides
+ * (runtime-spec, config-linux.md, "Allowed Device list"). */
 static bool rules_forbid(const json_t *rules, dev_t rdev)
 {
     bool forbid = false;
@@ -380,7 +380,7 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     }
 }
 
-/* The kernel counts what an application registers by its own limit, of which the broker never hears. */
+/* The kernel charges an application's registrations to its own limit, which the broker cannot see. */
 static void warn_of_memlock(const json_t *process)
 {
     const json_t *all = json_object_get(process, "rlimits");
@@ -391,7 +391,7 @@ static void warn_of_memlock(const json_t *process)
         print_spec_warning("it has no " MEMLOCK
                            ": it registers no more memory than whoever starts it may lock (ulimit -l), and gets "
                            "ENOMEM beyond, of which the audit says nothing");
-    else if (json_is_integer(soft)) /* else it is unlimited, see raise_nofile_limit() */
+    else if (json_is_integer(soft)) /* otherwise it is unlimited, see raise_nofile_limit() */
         print_spec_warning(
             "its " MEMLOCK
             " is %lld: beyond so many bytes of registered memory it gets ENOMEM, of which the audit says "
@@ -399,7 +399,7 @@ static void warn_of_memlock(const json_t *process)
             (long long)json_integer_value(soft));
 }
 
-/* What it can do that no filter holds. */
+/* Warns of abilities that no filter restricts. */
 static void warn_of(const json_t *config, const struct spec_args *a)
 {
     const struct vb_capability *c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs status: what each broker says of its container. */
+/* hawser verbs status: prints each broker's report about its container. */
 #include "base/size.h"
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
@@ -16,10 +16,10 @@
 
 #define CMD        "verbs status"
 #define SUFFIX     ".status"
-#define ANSWER_MS  3000 /* a broker's answer is a question of microseconds, unless its loop stands */
+#define ANSWER_MS  3000 /* a broker answers within microseconds, unless its loop is blocked */
 #define ANSWER_MAX (1u << 20)
 
-/* A broker's answer: NULL with hw_error(). *gone: nobody listens there, it has died. */
+/* Returns a broker's answer; NULL with hw_error(). *gone: nobody listens there, the broker has died. */
 static json_t *ask_broker_status(int dir, const char *name, bool *gone)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -28,7 +28,7 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
     uint64_t until = hw_deadline(ANSWER_MS);
     json_error_t e;
     *gone = false;
-    /* by the folder's descriptor, as its path may be too long for an address */
+    /* through the folder's descriptor, because its path may be too long for an address */
     if (snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/%s", dir, name) >= (int)sizeof(a.sun_path)) {
         hw_fail(-ENAMETOOLONG, "its name is too long");
         return NULL;
@@ -104,7 +104,7 @@ static void print_broker_status(const json_t *o)
     }
 }
 
-/* "ID.status": its length without the suffix; 0: another file. */
+/* Returns the length of "ID.status" without the suffix; 0: another file. */
 static size_t get_status_id_length(const char *name)
 {
     size_t n = strlen(name), s = sizeof(SUFFIX) - 1;
@@ -116,7 +116,7 @@ static int is_status(const struct dirent *e)
     return get_status_id_length(e->d_name) > 0;
 }
 
-/* chosen: by --state-dir. The default one is made by the first agent. */
+/* chosen: given with --state-dir. The first agent creates the default folder. */
 static int show_status(const char *path, bool chosen, bool as_json)
 {
     struct dirent **e = NULL;
