@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wiring of a lab: links, addresses, routes and rules of each fabric. See enum hw_lab_fabric in lab.h. */
+/* The network of a lab: links, addresses, routes and rules of each fabric. See enum hw_lab_fabric in lab.h. */
 #include "lab/lab_int.h"
 #include "sys/rtnl_route.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TABLE 100u /* the first rail's; below 256 for all of HW_LAB_MAX_NICS */
+#define TABLE 100u /* of the first rail; below 256 for all of HW_LAB_MAX_NICS */
 
 static struct in_addr make_addr(unsigned b, unsigned c, unsigned d)
 {
@@ -20,7 +20,7 @@ static struct in_addr node_addr(const struct hw_lab_spec *spec, unsigned node, u
     return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node + 1 : node + 1);
 }
 
-/* The router's address at that node's port. */
+/* Returns the router's address at that node's port. */
 static struct in_addr gateway_addr(const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node : 254);
@@ -68,7 +68,8 @@ bool lab_is_relayed(const struct hw_lab_spec *spec, unsigned nic)
     return spec->delay_us[nic] || spec->loss_ppm[nic];
 }
 
-/* Indices of links, none twice in a lab: see hw_rtnl_veth_add(). Small ones are the kernel's, for lo and such. */
+/* Returns the index of a link, unique in a lab: see hw_rtnl_veth_add(). Small indices are the kernel's, for lo and
+ * others. */
 int lab_index(unsigned node, unsigned nic, enum lab_end end)
 {
     return 100 + (int)((4 * node + end) * HW_LAB_MAX_NICS + nic);
@@ -77,13 +78,13 @@ int lab_index(unsigned node, unsigned nic, enum lab_end end)
 int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate)
 {
     /*
-     * The bucket refills by the clock but is looked at by a softirq, which on a busy machine comes milliseconds late: a
-     * burst of 4 ms of the rate is what it may catch up on without losing rate. At least two packets of the largest
-     * (64 KiB before segmentation): sch_tbf cuts those that exceed the burst in software, and TCP wants the next one
-     * there while this one drains.
-     * The limit is the queue in front of the bucket: 10 ms of the rate is the delay that a full queue adds, long enough
-     * that TCP's halved window still fills it (there is no other delay in a lab), short enough to be no bufferbloat.
-     * Below 100 mbit the floor of two large packets makes it longer.
+     * The bucket refills by the clock, but a softirq checks it, milliseconds late on a busy machine: a burst of 4 ms of
+     * the rate lets it catch up without losing rate. At least two of the largest packets (64 KiB before segmentation):
+     * sch_tbf splits packets above the burst in software, and TCP needs the next packet there while this one drains.
+     *
+     * The limit is the queue before the bucket: 10 ms of the rate is the delay that a full queue adds, long enough that
+     * TCP's halved window still fills it (a lab has no other delay), short enough to avoid bufferbloat. Below 100 mbit
+     * the minimum of two large packets makes it longer.
      */
     uint64_t bytes = rate / 8, floor = 131072;
     uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
@@ -118,14 +119,14 @@ static int build_cable(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     return rc;
 }
 
-/* "b3": of a node's NIC in the switch; end: "", or of a relay's links "n" and "r". */
+/* Writes "b3": the port of a node's NIC in the switch; end: "", or "n" and "r" for a relay's links. */
 static void name_port(char out[IFNAMSIZ], unsigned node, unsigned nic, const char *end)
 {
     char name[LAB_NODE_NAME];
     snprintf(out, IFNAMSIZ, "%.2s%u%.1s", lab_node_name(node, name), (unsigned)(uint8_t)nic, end);
 }
 
-/* Between the node's NIC and the switch's port: two more links, which relay.c joins. */
+/* Adds two links between the node's NIC and the switch's port, which relay.c connects. */
 static int build_relayed(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic,
                          const struct hw_rtnl_end *here)
 {
@@ -149,7 +150,7 @@ static int build_relayed(struct lab *l, const struct hw_lab_spec *spec, unsigned
     return 0;
 }
 
-/* Makes a node's NIC and its port in the switch, a port of `bridge` (0: the router's). */
+/* Makes a node's NIC and its port in the switch, a port of `bridge` (0: of the router). */
 static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic, int bridge)
 {
     char name[IFNAMSIZ], port[IFNAMSIZ];
@@ -209,7 +210,8 @@ static int add_routes(struct hw_netlink *rt, const struct hw_rtnl_route *routes,
     return rc;
 }
 
-/* A layer-3 fabric: a /31 a port, a router that forwards all, and in the node a table a NIC, by its address. */
+/* A layer-3 fabric: a /31 for each port, a router that forwards everything, and in the node a table for each NIC,
+ * selected by its address. */
 static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     struct hw_netlink *rt = &l->node[node].rt;
@@ -228,8 +230,8 @@ static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned 
     return hw_rtnl_rule_add(rt, &rule);
 }
 
-/* Google's cloud: an address of 32 bits, the gateway on the link, the NIC's subnet behind it, all else by the first
- * NIC. Rails are networks apart: the router looks into a table of the rail where a packet came in. */
+/* Google's cloud: a /32 address, the gateway on the link, the NIC's subnet behind it, everything else through the first
+ * NIC. Rails are separate networks: the router uses a table of the rail on which a packet arrived. */
 static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     char name[IFNAMSIZ];
@@ -260,9 +262,9 @@ static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     return add_routes(&l->node[node].rt, route, nic == 0 ? 3 : 2);
 }
 
-/* ---- bridges of containers ------------------------------------------------------------------ */
+/* ---- container bridges ---------------------------------------------------------------------- */
 
-/* A bridge with an address, and a port, so that it runs as one with a container does. */
+/* Makes a bridge with an address, and a port, so that it runs like one with a container. */
 static int add_node_bridge(struct hw_netlink *rt, const char *name, struct in_addr addr, unsigned prefix, uint32_t mtu)
 {
     char near[IFNAMSIZ], far[IFNAMSIZ];
@@ -286,7 +288,7 @@ static int add_node_bridge(struct hw_netlink *rt, const char *name, struct in_ad
     return hw_rtnl_link_up(rt, link.index, true);
 }
 
-/* docker0 has one address on every node. cni0 has a subnet that is all nodes', and no link to the others'. */
+/* docker0 has the same address on every node. cni0 has a subnet of all nodes, but no link to the others. */
 static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 {
     const struct in_addr docker = {htonl(172u << 24 | 17u << 16 | 1)};
@@ -303,11 +305,11 @@ static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* A NIC sends nothing, and a bridge's port forwards nothing, until the kernel's link watcher, a work queue, has seen
- * its carrier: without waiting for that, the first connection would lose its SYN, and a second with that. */
+/* Until the kernel's link watcher, a work queue, has seen the carrier, a NIC sends nothing, and a bridge's port
+ * forwards nothing: without this wait the first connection would lose its SYN, and a second of time. */
 static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
 {
-    size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* what the switch has: ports, bridges, lo */
+    size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* links in the switch: ports, bridges, lo */
     HW_AUTO_FREE struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
     uint64_t give_up = hw_deadline(5000);
     if (!links)

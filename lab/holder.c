@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labs without root. A process in a user namespace of its own holds the nodes' network namespaces as descriptors, and
- * hands them (with the user namespace, and a route-netlink socket in each) to whoever of the same user connects to the
- * abstract socket "hawser-lab/<uid>/<lab>". The kernel takes that name away with the process, and the namespaces with
- * the last process in them: there are no files to go stale.
+ * Labs without root. A process in its own user namespace holds the nodes' network namespaces as descriptors, and passes
+ * them (with the user namespace, and a route-netlink socket in each) to every process of the same user that connects to
+ * the abstract socket "hawser-lab/<uid>/<lab>". The kernel removes that name with the process, and the namespaces with
+ * the last process in them: no file can become stale.
  *
- * The name also is the lock of `up` and `down`, for root's labs too: bound and not listening means "under way".
+ * The name also is the lock of `up` and `down`, for root's labs too: bound but not listening means "in progress".
  */
 #include "lab/lab_int.h"
 #include "sys/pass.h"
@@ -25,10 +25,10 @@
 #include <unistd.h>
 
 #define PREFIX    "hawser-lab"
-#define ANSWER_MS 5000 /* to build the largest lab takes less; holder_open() meets one that is still being built */
+#define ANSWER_MS 5000 /* building the largest lab takes less; holder_open() may find one being built */
 #define MAX_FDS   (1 + 2 * (HW_LAB_MAX_NODES + 1))
 
-/* The one message of the protocol; fds: user, then ns of each node (and the switch), then the sockets in the same
+/* The only message of the protocol; fds: user, then ns of each node (and the switch), then the sockets in the same
  * order. */
 struct hello {
     char magic[8];
@@ -60,7 +60,7 @@ int holder_lock(const char *name, int *fd)
     return 0;
 }
 
-/* Connects to a lab's process, which must be this user's. *pid: it, in this process's view. */
+/* Connects to a lab's process, which must be this user's. *pid: its number in this namespace. */
 static int connect_lab_holder(const char *name, pid_t *pid)
 {
     struct sockaddr_un a;
@@ -101,7 +101,7 @@ static int enter_user_namespace(void)
 {
     char map[64];
     unsigned uid = geteuid(), gid = getegid();
-    /* A network namespace with it, as a home to come back to: it may never again enter the one that it comes from. */
+    /* With a network namespace of its own to return to, because it can never enter its original one again. */
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
         return hw_fail(
             errno == ENOSPC ? -EPERM : -errno,
@@ -112,7 +112,7 @@ static int enter_user_namespace(void)
     int rc = write_userns_file("/proc/self/uid_map", map);
     if (rc < 0)
         return rc;
-    rc = write_userns_file("/proc/self/setgroups", "deny"); /* user_namespaces(7): else gid_map is refused */
+    rc = write_userns_file("/proc/self/setgroups", "deny"); /* user_namespaces(7): otherwise gid_map is refused */
     if (rc < 0)
         return rc;
     snprintf(map, sizeof(map), "0 %u 1", gid);
@@ -146,7 +146,7 @@ static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
     return rc;
 }
 
-/* Sends the whole lab to who has connected. A client that fails or stalls is its own problem. */
+/* Sends the whole lab to a client. A client that fails or stalls harms only itself. */
 static void hand_out(int to, const struct lab *l)
 {
     struct hello m = {.nodes = l->nodes, .has_switch = l->sw.ns >= 0};
@@ -158,7 +158,7 @@ static void hand_out(int to, const struct lab *l)
     size_t made = 0;
     for (; made < spaces; made++) {
         int ns = made < l->nodes ? l->node[made].ns : l->sw.ns;
-        if (hw_netns_rtnl(ns, &rt[made]) < 0) /* a new one each, since answers to two clients would mix */
+        if (hw_netns_rtnl(ns, &rt[made]) < 0) /* a new one for each client, because replies would mix */
             break;
         fds[1 + made] = ns;
         fds[1 + spaces + made] = rt[made].fd;
@@ -182,7 +182,7 @@ int holder_detach(const char *title, int *fd, unsigned n)
         if (fd[i] < 0)
             return -errno;
     }
-    for (unsigned from = 3;;) { /* what lies between those */
+    for (unsigned from = 3;;) { /* the descriptors between those */
         unsigned next = ~0u;
         for (unsigned i = 0; i < n; i++)
             if ((unsigned)fd[i] >= from)
@@ -240,7 +240,7 @@ static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int 
         int s = accept4(lock, NULL, NULL, SOCK_CLOEXEC);
         if (s < 0) {
             if (errno != EINTR && errno != ECONNABORTED)
-                (void)poll(NULL, 0, 100); /* out of descriptors or memory: no reason to spin, or to die */
+                (void)poll(NULL, 0, 100); /* out of descriptors or memory: neither spin nor exit */
             continue;
         }
         struct ucred c;
@@ -256,7 +256,7 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
     int p[2];
     if (pipe2(p, O_CLOEXEC) < 0)
         return hw_fail(-errno, "making a pipe: %s", strerror(errno));
-    /* Two forks: the holder is nobody's child, so that no program has to wait for it. */
+    /* Two forks: no program must wait for the holder. */
     pid_t pid = fork();
     if (pid == 0) {
         pid_t again = fork();
@@ -275,7 +275,7 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
     return rc;
 }
 
-/* ---- its users ------------------------------------------------------------------------------ */
+/* ---- clients -------------------------------------------------------------------------------- */
 
 static int receive_lab_namespaces(int s, struct lab *l)
 {
@@ -317,7 +317,7 @@ int holder_end(const char *name)
 {
     pid_t pid = 0;
     HW_AUTO_CLOSE int s = connect_lab_holder(name, &pid);
-    if (s == -ENOENT) { /* nobody listens: nothing there, or something under way? */
+    if (s == -ENOENT) { /* nobody listens: is there nothing, or something in progress? */
         int fd;
         int rc = holder_lock(name, &fd);
         if (rc < 0)
@@ -330,7 +330,7 @@ int holder_end(const char *name)
     HW_AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
         return errno == ESRCH ? 0 : hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno));
-    /* It still listens now that the number is pinned: so the number is still its, and no newer process's. */
+    /* It still listens now that the pidfd pins the process, so the number was not reused. */
     pid_t same = 0;
     HW_AUTO_CLOSE int again = connect_lab_holder(name, &same);
     if (again < 0 || same != pid)
@@ -347,11 +347,11 @@ int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)
     int len = snprintf(want, sizeof(want), " @%s/%u/", PREFIX, (unsigned)geteuid());
     FILE *f = fopen("/proc/net/unix", "re");
     if (!f)
-        return (int)n; /* no /proc: there is no lab of ours either */
+        return (int)n; /* without /proc there is no lab of ours either */
     while (fgets(line, sizeof(line), f)) {
         const char *at = strstr(line, want);
         char flags[16];
-        /* "address: refs protocol flags type state inode path"; 0x10000 is __SO_ACCEPTCON: it listens */
+        /* "address: refs protocol flags type state inode path"; 0x10000 is __SO_ACCEPTCON: listening */
         if (!at || sscanf(line, "%*s %*s %*s %15s", flags) != 1 || !(strtoul(flags, NULL, 16) & 0x10000))
             continue;
         if (n < cap)

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #define PREFIX    "hawser-"
-#define LINKS_MAX (HW_LAB_MAX_NICS + 32) /* of a node: some room for what users add */
-#define WAIT_MS   15000 /* for an `up` under way to end, before `down` gives up; the largest lab takes less */
+#define LINKS_MAX (HW_LAB_MAX_NICS + 32) /* of a node: with some room for links that users add */
+#define WAIT_MS   15000 /* for an `up` in progress to end, before `down` gives up; the largest lab takes less */
 
 void lab_init(struct lab *l)
 {
@@ -58,7 +58,7 @@ static int check_name(const char **name)
                    *name, HW_LAB_NAME_MAX);
 }
 
-/* hawser-<lab>-<node> to lab and node; no node has a '-'. False where it is none of ours. */
+/* Splits hawser-<lab>-<node>; node names have no '-'. Returns false for other names. */
 static bool split_lab_ns_name(const char *file, char lab[HW_LAB_NAME_MAX + 1], const char **node)
 {
     if (strncmp(file, PREFIX, strlen(PREFIX)) != 0)
@@ -101,7 +101,7 @@ void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap)
         snprintf(out, cap, PREFIX "%s-%s", lab, lab_node_name(node, name));
 }
 
-/* Which namespaces of a lab have a file in HW_NETNS_DIR; the last one is the switch. */
+/* The namespaces of a lab that have a file in HW_NETNS_DIR; the last one is the switch. */
 struct kept {
     bool has[HW_LAB_MAX_NODES + 1];
     unsigned n;
@@ -146,7 +146,7 @@ static int check_spec(struct hw_lab_spec *s)
                            s->node_nics[k], s->nics);
     if (s->mtu == 0)
         s->mtu = 1500;
-    if (s->mtu < 576 || s->mtu > 65535) /* 65535: the most that veth takes (ETH_MAX_MTU) */
+    if (s->mtu < 576 || s->mtu > 65535) /* 65535: veth's maximum (ETH_MAX_MTU) */
         return hw_fail(-EINVAL, "an MTU is 576 to 65535, not %u", s->mtu);
     return 0;
 }
@@ -164,7 +164,7 @@ static int remove_kept(const char *name, const struct kept *which)
     return rc;
 }
 
-/* *made: the namespaces that are kept by then, as find_kept_namespaces() says it. */
+/* *made: the namespaces made so far, in the form of find_kept_namespaces(). */
 static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, struct kept *made)
 {
     char ns[64];
@@ -224,7 +224,7 @@ int hw_lab_up(const struct hw_lab_spec *asked)
     return rc < 0 && rc != -EEXIST ? hw_wrap(rc, "making the lab '%s'", spec.name) : rc;
 }
 
-/* Opens what namespaces there are of a lab that root keeps; with holes, where a crash left holes. */
+/* Opens the existing namespaces of root's lab; after a crash some may be missing. */
 static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 {
     const struct kept which = find_kept_namespaces(name);
@@ -276,7 +276,7 @@ static int kill_lab_processes(const char *name, const struct lab *l)
     return rc < 0 ? rc : 0;
 }
 
-/* Ends the lab's process; then the lab's name is the caller's, *lock. */
+/* Ends the lab's process; the caller then holds the lab's name, *lock. */
 static int end_lab_holder(const char *name, int *lock)
 {
     uint64_t give_up = hw_deadline(WAIT_MS);
@@ -315,7 +315,7 @@ static int remove_root_lab(const char *name, const struct kept *which)
     return rc < 0 ? rc : remove_kept(name, which);
 }
 
-/* Of a lab whose process was killed, its programs may live on, and its namespaces by them. */
+/* If a lab's process was killed, its programs may live on, and keep its namespaces. */
 static int kill_marked_programs(const char *name)
 {
     char mark[64];
@@ -334,7 +334,7 @@ int hw_lab_down(const char *name)
     return which.n ? remove_root_lab(name, &which) : kill_marked_programs(name);
 }
 
-/* ---- what there is -------------------------------------------------------------------------- */
+/* ---- queries -------------------------------------------------------------------------------- */
 
 static int lab_open(const char *name, struct lab *l)
 {
@@ -376,7 +376,7 @@ int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *
     return rc;
 }
 
-/* Is this link that NIC? By its name, or where `up` gave it another one by its index. */
+/* Returns true if the link is that NIC: by its name, or by its index if `up` renamed it. */
 static bool is_nic(const struct hw_rtnl_link *link, unsigned node, unsigned nic)
 {
     char eth[IFNAMSIZ];
@@ -429,7 +429,7 @@ int hw_lab_link(const char *name, const char *node, unsigned nic, bool up)
     return rc < 0 ? hw_wrap(rc, "node %s of the lab '%s'", node, name) : 0;
 }
 
-/* At both ends of the link of its NIC. k: the number of the node. */
+/* Sets the rate at both ends of the NIC's link. k: the number of the node. */
 static int set_end_rates(struct lab *l, const char *node, unsigned k, unsigned nic, uint64_t rate)
 {
     struct hw_netlink *near = &l->node[k].rt;
@@ -460,7 +460,7 @@ int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
     return rc < 0 ? hw_wrap(rc, "node %s of the lab '%s'", node, name) : 0;
 }
 
-/* Fills out with the NICs of a node, in the order of their numbers. */
+/* Lists the NICs of a node in the order of their numbers. */
 static int node_info(struct hw_netlink *rt, unsigned node, struct hw_lab_node *out)
 {
     struct hw_rtnl_link links[LINKS_MAX];

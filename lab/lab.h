@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node lab: a cluster out of one machine. Nodes are network namespaces named a, b, c, ..., z, aa, ab, ... with n
- * veth NICs each, eth0 to eth<n-1>; the NICs of one number make a rail. How they are joined is the fabric: see enum
- * hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router; in the simplest lab, two nodes with as
- * many NICs, a rail is one veth pair, and there is no switch. All addresses of NICs are within 198.18.0.0/15 (RFC
+ * The node lab: a cluster on one machine. Nodes are network namespaces named a, b, c, ..., z, aa, ab, ... with n veth
+ * NICs each, eth0 to eth<n-1>; the NICs with the same number are a rail. The fabric defines how they are connected: see
+ * enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router; in the simplest lab, two nodes with
+ * the same number of NICs, a rail is one veth pair, and there is no switch. All NIC addresses are in 198.18.0.0/15 (RFC
  * 2544's range for benchmarks, never routed).
  *
- * Nothing is written down: a lab is what the kernel has. Where the caller may (CAP_SYS_ADMIN), its namespaces are kept
- * as `ip netns` keeps them, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Elsewhere a process of the
- * caller's ("hawser-lab", see holder.c) keeps them inside a user namespace, until hw_lab_down() ends it; such a lab can
- * be seen by the same user only. A name in the abstract socket namespace is the lock of both, and how the second is
- * found.
+ * Nothing is stored: a lab is what the kernel has. If the caller may (CAP_SYS_ADMIN), its namespaces are kept like
+ * those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the caller
+ * ("hawser-lab", see holder.c) keeps them inside a user namespace, until hw_lab_down() ends it; only the same user sees
+ * such a lab. A name in the abstract socket namespace is the lock of both, and the way to find the second kind.
  */
 #ifndef HW_LAB_H
 #define HW_LAB_H
@@ -24,81 +23,82 @@
 #define HW_LAB_MIN_NODES 2
 #define HW_LAB_MAX_NODES 64 /* a to z, aa to bl */
 #define HW_LAB_MAX_NICS  32
-#define HW_LAB_PREFIX    12 /* of a NIC's name; with the number it is shorter than IFNAMSIZ */
+#define HW_LAB_PREFIX    12 /* of a NIC's name; shorter than IFNAMSIZ with the number */
 
-/* NIC i of the k-th node (from 0) has the address: */
+/* Address of NIC i of the k-th node (from 0): */
 enum hw_lab_fabric {
-    HW_LAB_SUBNET, /* 198.18.<i>.<k+1>/24; a rail is a network of its own */
-    HW_LAB_ROUTED, /* 198.18.<i>.<2k+1>/31; a router joins all with all; a table a NIC, by its address (layer 3) */
-    HW_LAB_GCP,    /* 198.18.<i>.<k+1>/32; a router a rail, at 198.18.<i>.254; by the first NIC the default route */
+    HW_LAB_SUBNET, /* 198.18.<i>.<k+1>/24; each rail is a separate network */
+    /* 198.18.<i>.<2k+1>/31; a router connects everything; a table for each NIC, by its address (layer 3) */
+    HW_LAB_ROUTED,
+    /* 198.18.<i>.<k+1>/32; a router for each rail, at 198.18.<i>.254; the default route uses the first NIC */
+    HW_LAB_GCP,
     HW_LAB_SHARED, /* 198.18.<i>.<k+1>/16; all NICs on one bridge, no rules */
-    HW_LAB_BRIDGE, /* as SUBNET; and docker0 with 172.17.0.1/16 on every node, cni0 with 198.19.0.<k+1>/24 that leads
-                      nowhere */
+    /* like SUBNET; and docker0 with 172.17.0.1/16 on every node, cni0 with 198.19.0.<k+1>/24, not connected */
+    HW_LAB_BRIDGE,
 };
 
 struct hw_lab_spec {
-    const char *name; /* letters, digits, '-' and '_', a letter or digit first; NULL: "lab" */
+    const char *name; /* letters, digits, '-' and '_', first a letter or digit; NULL: "lab" */
     enum hw_lab_fabric fabric;
     unsigned nodes;                               /* HW_LAB_MIN_NODES to HW_LAB_MAX_NODES */
     unsigned nics;                                /* of each node; 1 to HW_LAB_MAX_NICS */
-    unsigned node_nics[HW_LAB_MAX_NODES];         /* of this one, at most nics; 0: nics */
-    char prefix[HW_LAB_MAX_NODES][HW_LAB_PREFIX]; /* of its NICs' names; "": "eth" */
+    unsigned node_nics[HW_LAB_MAX_NODES];         /* of each node, at most nics; 0: nics */
+    char prefix[HW_LAB_MAX_NODES][HW_LAB_PREFIX]; /* prefix of its NICs' names; "": "eth" */
     uint32_t mtu;                                 /* 576 to 65535; 0: 1500 */
-    uint64_t rate[HW_LAB_MAX_NICS];               /* bits a second, of each rail, both ways; 0: no limit */
-    uint32_t delay_us[HW_LAB_MAX_NICS];           /* of each rail: what a packet takes from node to node */
-    uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* of each rail: packets lost from node to node, of 1,000,000 */
+    uint64_t rate[HW_LAB_MAX_NICS];               /* bits per second, for each rail, both ways; 0: no limit */
+    uint32_t delay_us[HW_LAB_MAX_NICS];           /* for each rail: delay of a packet from node to node */
+    uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* for each rail: packets lost from node to node, per 1,000,000 */
 };
 
-/* Makes a lab, all of it or (on an error) nothing. -EINVAL; -EEXIST where there is one of that name, or what a crash
- * left of it; -EPERM where neither root's way nor a user namespace is allowed; -EBUSY where another up or down of it
- * runs. */
+/* Makes a lab, all of it or (on an error) nothing. -EINVAL; -EEXIST: there is a lab of that name, or the rest of a
+ * crashed one; -EPERM: neither root's way nor a user namespace is permitted; -EBUSY: another up or down of it is in
+ * progress. */
 int hw_lab_up(const struct hw_lab_spec *spec);
 
-/* Takes a lab away: ends the processes in its nodes (SIGTERM, a second later SIGKILL), then the nodes. Works on what a
- * crash left, and returns 0 where there is nothing. -EBUSY from inside that lab. */
+/* Removes a lab: ends the processes in its nodes (SIGTERM, a second later SIGKILL), then the nodes. Also cleans up
+ * after a crash; returns 0 if there is nothing. -EBUSY from inside that lab. */
 int hw_lab_down(const char *name);
 
-/* Starts argv (searched for in PATH) in a node, with /sys as it must look there. stdout_fd: its stdout, -1: the
- * caller's. Stdin and stderr are the caller's, the signal mask is empty, descriptors that are not O_CLOEXEC are
- * inherited. *pid is the command itself, a child of the caller's. -ENOENT for a node or command that there is not. */
+/* Starts argv (searched for in PATH) in a node, with the right /sys. stdout_fd: its stdout, -1: the caller's. Stdin and
+ * stderr are the caller's, the signal mask is empty, descriptors without O_CLOEXEC are inherited. *pid is the command
+ * itself, a child of the caller. -ENOENT: no such node or command. */
 int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid);
 
 /* Turns the calling process, which must have one thread, into argv in a node. Returns only on errors: *cannot_run is
- * true where the command and not the lab is the reason. warn (may be NULL) gets what is wrong and not fatal, before
- * the command starts. */
+ * true if the command and not the lab failed. warn (may be NULL) receives nonfatal faults before the command starts. */
 int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
                 bool *cannot_run);
 
-/* Sets a node's NIC up or down, at that node's end. The kernel keeps the address and puts its route back on up. */
+/* Sets a node's NIC up or down, at that node's end. The kernel keeps the address and restores its route on up. */
 int hw_lab_link(const char *name, const char *node, unsigned nic, bool up);
 
-/* Sets the rate of a NIC in bits a second, both ways; 0: no limit. */
+/* Sets the rate of a NIC in bits per second, both ways; 0: no limit. */
 int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate);
 
-/* "250mbit", "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case ignored) to bits a second, 64 kbit to 1 Tbit; "none"
- * and "" are 0, no limit. -EINVAL echoing the text. */
+/* Parses "250mbit", "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case ignored) to bits per second, 64 kbit to 1
+ * Tbit; "none" and "" are 0, no limit. -EINVAL echoes the text. */
 int hw_lab_parse_rate(const char *text, uint64_t *out);
-/* A list of rates into spec->rate: one for all of spec->nics, or one for each. -EINVAL. */
+/* Parses a list of rates into spec->rate: one for all of spec->nics, or one for each. -EINVAL. */
 int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec);
-/* "10ms", "250us,1ms": into spec->delay_us, up to 10 s, as rates. -EINVAL. */
+/* Parses "10ms", "250us,1ms" into spec->delay_us, up to 10 s, like rates. -EINVAL. */
 int hw_lab_parse_delays(const char *text, struct hw_lab_spec *spec);
-/* "0.1%,0%": into spec->loss_ppm, below 100%, to the millionth. -EINVAL. */
+/* Parses "0.1%,0%" into spec->loss_ppm, below 100%, to one millionth. -EINVAL. */
 int hw_lab_parse_losses(const char *text, struct hw_lab_spec *spec);
-/* "4" or "4,3": into spec->nics and spec->node_nics, one for all of spec->nodes or one for each. -EINVAL. */
+/* Parses "4" or "4,3" into spec->nics and spec->node_nics, one for all of spec->nodes or one for each. -EINVAL. */
 int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec);
-/* "eth,enp": into spec->prefix, one for all of spec->nodes or one for each; letters. -EINVAL. */
+/* Parses "eth,enp" into spec->prefix, one for all of spec->nodes or one for each; letters. -EINVAL. */
 int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec);
-/* "subnet", "routed", "gcp", "shared-subnet", "bridge". -EINVAL. */
+/* Parses "subnet", "routed", "gcp", "shared-subnet", "bridge". -EINVAL. */
 int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out);
-/* "1gbit", "1.5gbit", "none", as hw_lab_parse_rate() reads it. Returns buf. */
+/* Writes "1gbit", "1.5gbit", "none", as hw_lab_parse_rate() reads it. Returns buf. */
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap);
-/* "eth2", "2", or with another name's letters "enp2", to 2. -EINVAL. */
+/* Parses "eth2", "2", or with another prefix "enp2", to 2. -EINVAL. */
 int hw_lab_parse_nic(const char *text, unsigned *nic);
 
 struct hw_lab_nic {
     struct hw_rtnl_link link;
     struct in_addr addr; /* 0: none */
-    uint64_t rate;       /* of its own sending; bits a second, 0: no limit */
+    uint64_t rate;       /* of what it sends; bits per second, 0: no limit */
 };
 
 struct hw_lab_node {
@@ -114,10 +114,10 @@ struct hw_lab_info {
     struct hw_lab_node node[HW_LAB_MAX_NODES];
 };
 
-/* What a lab is now, as the kernel says. Large: not for the stack. -ENOENT, -EPERM. */
+/* Reads the current state of a lab from the kernel. Large: not for the stack. -ENOENT, -EPERM. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
-/* Names of the labs that there are, whole or not; up to cap of them, in no order. Returns how many there are (perhaps
- * more than cap), or -errno. */
+/* Lists the names of existing labs, complete or not; up to cap, unordered. Returns how many there are (may exceed cap),
+ * or -errno. */
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users write of labs: rates, delays, NICs, fabrics. All parsers are strict and echo what they refuse. */
+/* Parsers for users' values: rates, delays, NICs, fabrics. All are strict and echo what they refuse. */
 #include "lab/lab.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#define RATE_MIN     64000ull         /* below it a single packet of 64 KiB takes longer than TCP waits */
+#define RATE_MIN     64000ull         /* below it a packet of 64 KiB takes longer than TCP's timeout */
 #define RATE_MAX     1000000000000ull /* 1 Tbit */
 #define DELAY_MAX_US 10000000ull
 
@@ -67,8 +67,8 @@ int hw_lab_parse_rate(const char *text, uint64_t *out)
     return parse_rate(text, strlen(text), out);
 }
 
-/* Reads text's pieces between commas, at most `max`, with read(); one for all `want`, or one for each. The number of
- * pieces or -EINVAL; what, of: for the error. */
+/* Parses text's comma-separated parts, at most `max`, with read(); one for all `want`, or one for each. Returns the
+ * number of parts or -EINVAL; what, of: for the error. */
 static int parse_list(const char *text, unsigned want, unsigned max, const char *what, const char *of,
                       int (*read)(const char *text, size_t len, uint64_t *out), uint64_t *out)
 {
@@ -101,7 +101,7 @@ int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec)
     return HW_MIN(rc, 0);
 }
 
-/* A number with up to four decimals, times 10000. False: none, or above max. */
+/* Parses a number with up to four decimals, times 10000. Returns false if invalid, or above max. */
 static bool parse_decimal(const char *text, size_t len, uint64_t max, uint64_t *out)
 {
     uint64_t v = 0, scale = 0;
@@ -132,7 +132,7 @@ static int parse_delay(const char *text, size_t len, uint64_t *us)
     static const struct {
         const char *name;
         uint64_t us;
-    } units_us[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}}; /* "s" last: the others end with it too */
+    } units_us[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}}; /* "s" last, because the others end with it too */
     for (size_t u = 0; u < HW_ARRAY_LEN(units_us); u++) {
         size_t unit = strlen(units_us[u].name);
         if (len <= unit || memcmp(text + len - unit, units_us[u].name, unit) != 0)
@@ -207,7 +207,7 @@ int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec)
     return 0;
 }
 
-/* The piece's place in the text is what it is read to. */
+/* The value is the part's position in the text. */
 static int parse_prefix(const char *text, size_t len, uint64_t *out)
 {
     bool good = len >= 1 && len < HW_LAB_PREFIX && !(len == 2 && memcmp(text, "lo", 2) == 0);

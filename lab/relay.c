@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Delay and loss, where the kernel has no netem: a process in the lab's switch that carries packets between two links,
- * the veth end of a node's NIC ("a0n") and that of its port ("a0r"), by a packet socket on each. What comes from the
- * node passes at once; what goes to the node waits for the rail's delay, or is lost. So a packet from node to node is
- * delayed once. All packets of a rail wait equally long: each rail has one queue, in order of time as they came.
+ * Delay and loss for kernels without netem: a process in the lab's switch that carries packets between two links, the
+ * veth end of a node's NIC ("a0n") and that of its port ("a0r"), with a packet socket on each. Packets from the node
+ * pass at once; packets to the node wait for the rail's delay, or are lost. So a packet from node to node is delayed
+ * once. All packets of a rail wait equally long: each rail has one queue, ordered by arrival.
  *
- * Packets carry a virtio_net_hdr (PACKET_VNET_HDR), by which segmentation and checksums that are left to the NIC stay
- * left to it. It ends when all its links are gone, which go with the nodes.
+ * Packets carry a virtio_net_hdr (PACKET_VNET_HDR), which preserves offloaded segmentation and checksums. The process
+ * ends when all its links are gone, which end with the nodes.
  */
 #include "lab/lab_int.h"
 
@@ -29,10 +29,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUEUE_MAX  (64u << 20) /* bytes of a rail that wait: 10 Gbit/s for 50 ms */
+#define QUEUE_MAX  (64u << 20) /* queued bytes of a rail: 10 Gbit/s for 50 ms */
 #define PACKET_MAX (sizeof(struct virtio_net_hdr) + ETH_HLEN + 4 + 65536)
-#define LOOK_MS    2000 /* without a packet, before it looks whether its links are there */
-#define BATCH      64   /* packets from one link before others are looked at */
+#define LOOK_MS    2000 /* time without a packet after which it checks whether its links exist */
+#define BATCH      64   /* packets from one link before the others are served */
 
 struct packet {
     struct packet *next;
@@ -51,8 +51,8 @@ struct rail {
 
 struct end {
     int fd, index;
-    struct end *to;    /* where its packets go */
-    struct rail *rail; /* and how; NULL: at once */
+    struct end *to;    /* destination of its packets */
+    struct rail *rail; /* their delay and loss; NULL: at once */
 };
 
 struct relay {
@@ -64,7 +64,7 @@ struct relay {
     uint8_t buf[PACKET_MAX];
 };
 
-/* Marsaglia's xorshift64*: the same losses in each run of the same packets. */
+/* Marsaglia's xorshift64*: each run with the same packets has the same losses. */
 static uint32_t draw_random(struct relay *r)
 {
     r->random ^= r->random >> 12;
@@ -77,7 +77,8 @@ static int open_end(struct relay *r, struct end *e)
 {
     int one = 1, room = 8 << 20;
     struct sockaddr_ll a = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = e->index};
-    e->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); /* protocol 0: nothing before the bind */
+    /* protocol 0: receives nothing before the bind */
+    e->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (e->fd < 0)
         return hw_fail(-errno, "making a packet socket for delay and loss: %s", strerror(errno));
     if (setsockopt(e->fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) < 0)
@@ -128,7 +129,7 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
     return 0;
 }
 
-/* Closes an end whose link is gone, and the other one of the pair: that link lives in the switch, as this process. */
+/* Closes an end whose link is gone, and the other end of the pair: that link is in the switch, like this process. */
 static void close_if_gone(struct relay *r, struct end *e)
 {
     struct ifreq q = {.ifr_ifindex = e->index};
@@ -139,7 +140,7 @@ static void close_if_gone(struct relay *r, struct end *e)
     r->alive -= 2;
 }
 
-/* A full queue of the kernel's, or a link that is down, loses the packet, as a wire does. */
+/* A full kernel queue, or a link that is down, loses the packet, like a wire. */
 static void send_packet(const struct end *to, const void *data, size_t len)
 {
     if (to->fd >= 0)
@@ -167,8 +168,8 @@ static void put_word(uint8_t *at, uint32_t v)
 }
 
 /*
- * A packet of up to 64 KiB is many on the wire: each is lost or not, and the last ones go in place of those that were
- * lost. What is left of its length; 0: nothing, or it is none of IPv4's TCP, which goes as a whole.
+ * A packet of up to 64 KiB is several on the wire: each is lost or not, and the last ones take the place of the lost
+ * ones. Returns the remaining length; 0: nothing, or not IPv4 TCP, which is lost or sent as a whole.
  */
 static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
 {
@@ -180,7 +181,7 @@ static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
                  ip[0] != 0x45 || !(v.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM);
     uint8_t *tcp = ip + 20;
     head += whole ? 0 : (size_t)(tcp[12] >> 4) * 4;
-    whole = whole || len <= head || tcp[13] & 1; /* FIN is the last one's */
+    whole = whole || len <= head || tcp[13] & 1; /* FIN belongs to the last one */
     size_t n = whole ? 1 : (len - head + each - 1) / each;
     for (size_t i = 0; i < n; i++)
         lost += draw_random(r) < rail->loss;
@@ -196,7 +197,7 @@ static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
     put_word(ip + 2, (uint32_t)datagram);
     put_word(ip + 10, 0);
     put_word(ip + 10, ~(uint32_t)fold_sum(add_words(ip, 20)));
-    /* the sum that the NIC is to complete: of the pseudo header, with protocol 6 (RFC 9293, 3.1) */
+    /* the partial sum that the NIC completes: of the pseudo header, with protocol 6 (RFC 9293, 3.1) */
     put_word(tcp + 16, fold_sum(add_words(ip + 12, 8) + 6 + (uint32_t)datagram - 20));
     return len;
 }
@@ -240,7 +241,7 @@ static void read_end(struct relay *r, struct end *e)
     }
 }
 
-/* Sends what is due, and sets the timer to what is due next. */
+/* Sends packets that are due, and sets the timer to the next one. */
 static void send_due(struct relay *r)
 {
     uint64_t next = UINT64_MAX, now = hw_now();
@@ -288,7 +289,7 @@ static _Noreturn void run_relay(const struct lab *l, const struct hw_lab_spec *s
     while (r && v.rc == 0 && r->alive) {
         struct epoll_event ev[64];
         int n = epoll_wait(r->poll, ev, HW_ARRAY_LEN(ev), LOOK_MS);
-        for (unsigned i = 0; n == 0 && i < r->n; i++) /* ENETDOWN comes once, perhaps before the link is gone */
+        for (unsigned i = 0; n == 0 && i < r->n; i++) /* ENETDOWN is reported once, perhaps before the link is gone */
             close_if_gone(r, &r->end[i]);
         for (int i = 0; i < n; i++)
             if (ev[i].data.ptr)
@@ -306,7 +307,7 @@ int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool ch
         return hw_fail(-errno, "making a pipe: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0) {
-        /* Where it is not to be a child, a second fork makes it nobody's. */
+        /* A second fork makes it independent, unless it is to be a child. */
         pid_t again = child ? 0 : fork();
         if (again == 0)
             run_relay(l, spec, p[1], child ? parent : 0);

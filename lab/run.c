@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs in a lab's nodes. */
+/* Runs programs in a lab's nodes. */
 #include "lab/lab_int.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Opens the two namespaces that a program in a node needs; mark is the node's name among all labs'. */
+/* Opens the two namespaces that a program in a node needs; mark is the node's name, unique among all labs. */
 static int open_spaces(const char *name, const char *node, int *user, int *net, char mark[64])
 {
     struct lab l;
@@ -52,10 +52,10 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     return hw_fail(-errno, "running %s: %s", argv[0], strerror(errno));
 }
 
-/* What a child that could not become the command says on its way out; on success the pipe closes without a word. */
+/* The error of a child that could not become the command; on success the pipe closes without one. */
 struct failure {
     int rc;
-    const char *step; /* a constant of this program: the parent has it at the same place. NULL: the command itself */
+    const char *step; /* a constant of this program, at the same address in the parent. NULL: the command itself */
 };
 
 static _Noreturn void exec_node_command(char *const argv[], int user, int net, const char *mark, int stdout_fd,
@@ -63,10 +63,9 @@ static _Noreturn void exec_node_command(char *const argv[], int user, int net, c
 {
     struct failure f = {0};
     int sysfs;
-    f.rc =
-        hw_netns_join(user, net, mark, &sysfs, &f.step); /* a caller of this function can do without the right /sys */
+    f.rc = hw_netns_join(user, net, mark, &sysfs, &f.step); /* callers of this function can do without the right /sys */
     if (f.rc == 0 && stdout_fd >= 0) {
-        if (stdout_fd == STDOUT_FILENO) /* dup2() would leave it O_CLOEXEC */
+        if (stdout_fd == STDOUT_FILENO) /* dup2() would keep O_CLOEXEC */
             (void)fcntl(stdout_fd, F_SETFD, 0);
         else if (dup2(stdout_fd, STDOUT_FILENO) < 0) {
             f.rc = -errno;
@@ -74,7 +73,7 @@ static _Noreturn void exec_node_command(char *const argv[], int user, int net, c
         }
     }
     if (f.rc == 0) {
-        (void)signal(SIGPIPE, SIG_DFL); /* execve() resets what the parent catches, not what it ignores, as tools do */
+        (void)signal(SIGPIPE, SIG_DFL); /* execve() resets signals that the parent catches, but not those it ignores */
         sigset_t none;
         sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as a device of the Container Device Interface, version 0.5.0: nothing newer is used, and Debian 12's podman
- * reads that. */
+/* A plan as a device of the Container Device Interface, version 0.5.0, with no newer features: Debian 12's podman
+ * supports that. */
 #include "oci/spec.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@ static json_t *make_cdi_hook(const struct sbx_spec *sp, const char *stage)
     return json_pack("{ssssso}", "hookName", stage, "path", sp->program, "args", args);
 }
 
-/* Sets member name of o to array unless that is empty, which CDI's schema does not know. */
+/* Sets member name of o to array unless the array is empty, which CDI's schema does not allow. */
 static void set_nonempty_array(json_t *o, const char *name, json_t *array)
 {
     if (json_array_size(array))

@@ -14,12 +14,13 @@ enum form { TEXT, YES_NO, RDMA, SYSFS };
 static const struct {
     const char *name;
     enum form form;
-    bool annotation; /* a tenant may say it: it leaves something out, or makes the plan stricter */
+    bool annotation; /* a tenant may set it: it only removes something, or makes the plan stricter */
 } keys[SBX_KEYS] = {
     [SBX_KEY_NICS] = {"nics", TEXT, true}, /* as sbx_settings.only */
     [SBX_KEY_OFFER] = {"offer", TEXT, false},
     [SBX_KEY_GPUS] = {"gpus", TEXT, true},
-    [SBX_KEY_EXCLUDE] = {"exclude", TEXT, false}, /* "" takes in more; and an expression can eat the host's memory */
+    /* "" would include more; and an expression can use up the host's memory */
+    [SBX_KEY_EXCLUDE] = {"exclude", TEXT, false},
     [SBX_KEY_PEER_NICS] = {"peer-nics", TEXT, true},
     [SBX_KEY_BOOTSTRAP] = {"bootstrap", TEXT, true},
     [SBX_KEY_REQUIRE_IPV4] = {"require-ipv4", YES_NO, true},
@@ -27,8 +28,8 @@ static const struct {
     [SBX_KEY_ALL_NICS] = {"all-nics", YES_NO, false},
     [SBX_KEY_SYSFS] = {"sysfs", SYSFS, false}, /* shows the host's PCI devices, or (a folder) another container's */
     [SBX_KEY_RDMA] = {"rdma", RDMA, true},
-    [SBX_KEY_ARP] = {"arp", YES_NO, false}, /* "no" lets a NIC answer for the addresses of others */
-    [SBX_KEY_ID] = {"id", TEXT, false},     /* another container's would get that one's NICs back */
+    [SBX_KEY_ARP] = {"arp", YES_NO, false}, /* "no" lets a NIC answer for other NICs' addresses */
+    [SBX_KEY_ID] = {"id", TEXT, false},     /* another container's id would restore that one's NICs */
     [SBX_KEY_JOURNAL_DIR] = {"journal-dir", TEXT, false},
 };
 
@@ -126,7 +127,7 @@ static int apply_oci_annotations(struct sbx_oci *o, const json_t *all, const cha
         return 0;
     if (!json_is_object(all))
         return hw_fail(-EINVAL, "%s: annotations is no object", whose);
-    json_object_foreach((json_t *)all, key, v) /* NOLINT: it only reads */
+    json_object_foreach((json_t *)all, key, v) /* NOLINT: only reads */
     {
         if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0 ||
             strncmp(key, PREFIX "verbs.", sizeof(PREFIX "verbs.") - 1) == 0) /* the verbs broker's */
@@ -140,7 +141,7 @@ static int apply_oci_annotations(struct sbx_oci *o, const json_t *all, const cha
     return 0;
 }
 
-/* An absolute path, below dir where it is relative. */
+/* Makes an absolute path, relative to dir if needed. */
 static int make_oci_path(char **out, const char *path, const char *dir, const char *what)
 {
     bool relative = *path != '/';
@@ -179,7 +180,7 @@ int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len)
     return rc < 0 ? hw_wrap(rc, "the state of the container, on standard input") : 0;
 }
 
-/* Returns whether one of the objects in array has this text as its member key, or (key NULL) is this text. */
+/* Returns true if an object in array has this text as its member key, or (key NULL) an element is this text. */
 static bool has_json_text(const json_t *array, const char *key, const char *text)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {

@@ -38,7 +38,7 @@ static int add_device_file(struct work *w, const char *path, bool must)
     return 0;
 }
 
-/* NVIDIA's number of a GPU's file; -1: its driver does not know it. */
+/* Returns the minor number of a GPU's device file; -1: NVIDIA's driver does not have the GPU. */
 static int gpu_minor(int root, const char *at)
 {
     static const char key[] = "Device Minor:";

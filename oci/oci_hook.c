@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what is asked ------------------------------------------------------------------------------- */
+/* ---- settings ------------------------------------------------------------------------------------ */
 
 /* Reads the container's state from fd. */
 static int read_state(struct sbx_oci *o, int fd)
@@ -44,7 +44,7 @@ static const char *id_of_container(const struct sbx_oci *o)
     return o->set.value[SBX_KEY_ID] ? o->set.value[SBX_KEY_ID] : o->id;
 }
 
-/* ---- journals of others --------------------------------------------------------------------------- */
+/* ---- journals of other containers ------------------------------------------------------------------ */
 
 enum { HEAL_MAX = 256 };
 struct ended {
@@ -130,8 +130,8 @@ static int move_container_nics(const struct sbx_oci *o, const struct sbx_snapsho
     return m.n ? sb_move(&m) : 0;
 }
 
-/* What is made of the NICs as they are in the container. If this fails, the NICs come back; what is mounted in the
- * container goes with the container. */
+/* Prepares the container with the NICs as they are there. On failure the NICs are restored; mounts in the container end
+ * with it. */
 static int equip_container(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p,
                            const struct sbx_want *want)
 {
@@ -198,8 +198,8 @@ static int check_still_running(const struct sb_status *s, void *arg)
     return 0;
 }
 
-/* A container that runs is not the one that has stopped: it has the same id (another runtime's, or by an argument).
- * One that was killed just now may take a moment to end. */
+/* Waits for the container's end. A running container is not the one that has stopped: it has the same id (from another
+ * runtime, or by an argument). One that was just killed may take a moment to end. */
 static int await_container_end(const char *journals, const char *id)
 {
     const struct timespec pause = {.tv_nsec = 20 * HW_MS};
@@ -220,12 +220,12 @@ static int await_container_end(const char *journals, const char *id)
 int sbx_hook_stop(struct sbx_oci *o, int fd)
 {
     unsigned lost = 0;
-    /* Neither annotations nor the bundle, which may be gone: the journal has all that giving back needs. */
+    /* Neither annotations nor the bundle, which may be gone: the journal suffices to restore. */
     o->no_annotations = true;
     int rc = read_state(o, fd);
     if (rc < 0)
         return rc;
-    /* ended: between the look below and the restore another container of this id may have been made. */
+    /* ended: between the check below and the restore a new container with this id may have been made. */
     struct sb_restore_options r = {
         .id = id_of_container(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .ended = true, .log = o->log};
     rc = await_container_end(r.journal_dir, r.id);

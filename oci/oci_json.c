@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON of OCI's: read whole, and written again with nothing lost. */
+/* OCI's JSON: read completely, and written again without loss. */
 #include "oci/oci.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A whole number that jansson's 64 bits cannot hold is this string while it is in memory. */
+/* An integer beyond jansson's 64 bits is stored as a string with this prefix. */
 #define MARK   "\001int:"
 #define MARKED "\"\\u0001int:" /* as JSON */
-#define DIGITS 18              /* so many always fit */
+#define DIGITS 18              /* this many digits always fit */
 
-/* The length of the number at text; 0: none. *large: a whole one that may be too large. */
+/* Returns the length of the number at text; 0: none. *large: an integer that may be too large. */
 static size_t measure_json_number(const char *text, size_t len, bool *large)
 {
     size_t n = 0, digits = 0;
@@ -21,7 +21,7 @@ static size_t measure_json_number(const char *text, size_t len, bool *large)
     return n && (*text == '-' || (*text >= '0' && *text <= '9')) ? n : 0;
 }
 
-/* Puts large numbers into strings. To be freed. */
+/* Converts large numbers to strings. The caller frees the result. */
 static char *mark_large_numbers(const char *text, size_t len, size_t *out_len)
 {
     char *out = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rebuilt sysfs over a container's /sys, before anything of the container runs. */
+/* Mounts the rebuilt sysfs on a container's /sys, before any program of the container runs. */
 #include "oci/oci.h"
 #include "sandbox/sysfs/sysfs.h"
 
@@ -22,7 +22,7 @@ static int fail_sysfs_mount(const char *what)
                    errno == ENOSYS ? " (it needs Linux 5.12)" : "");
 }
 
-/* A folder below root, by no symbolic link: what is in root is the container's. */
+/* Opens a folder below root without following symbolic links: the container controls root. */
 static int open_folder_below(int root, const char *path)
 {
     return hw_openat2(root, path, O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
@@ -34,15 +34,15 @@ static int read_only(int mount)
     return mount_setattr(mount, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? fail_sysfs_mount("making it read-only") : 0;
 }
 
-/* Is it the root of a mount? */
+/* Returns true if fd is the root of a mount. */
 static bool is_mount(int fd)
 {
     struct statx st;
     return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) == 0 && st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
-/* Mounts mount on the folder at; what is mounted on cgroup moves there from below. It is moved and no copy of it made,
- * since crun makes its mounts read-only after the hooks. */
+/* Mounts mount on the folder at; moves the mounts on cgroup there from below. Moves and does not copy them, because
+ * crun makes its mounts read-only after the hooks. */
 static int mount_sysfs_at(int mount, int at, int cgroup)
 {
     if (move_mount(mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -53,7 +53,7 @@ static int mount_sysfs_at(int mount, int at, int cgroup)
     return rc;
 }
 
-/* Root's sys and its fs/cgroup; -1: there is none. */
+/* Opens root's sys and its fs/cgroup; -1: there is none. */
 static int open_sysfs_folders(int root, int *sys, int *cgroup)
 {
     *cgroup = -1;
@@ -64,7 +64,7 @@ static int open_sysfs_folders(int root, int *sys, int *cgroup)
     return *cgroup < 0 && errno != ENOENT ? fail_sysfs_mount("looking at fs/cgroup") : 0;
 }
 
-/* A tmpfs of its own below: with the mount namespace it is gone. */
+/* Makes a separate tmpfs for it, which ends with the mount namespace. */
 static int fresh_tmpfs(void)
 {
     HW_AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -88,7 +88,7 @@ int sbx_mount_tree(int root, const struct sbx_tree *t)
         return mount;
     if (move_mount(mount, "", sys, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return fail_sysfs_mount("mounting");
-    /* By way of the current folder: a path would lead through what the container has at its /proc. */
+    /* Through the current folder: a path would use the container's /proc. */
     if (fchdir(mount) < 0)
         return fail_sysfs_mount("entering a tmpfs");
     rc = sbx_tree_write(t, "sys");
@@ -123,7 +123,7 @@ static int in_namespace(int ns, const char *at, const struct sbx_tree *t, int fo
     return t ? sbx_mount_tree(root, t) : sbx_mount_folder(root, folder);
 }
 
-/* Hears from the child why it failed, if it did, and waits for its end. */
+/* Reads the child's error, if any, and waits for its end. */
 static int await_mounting_child(pid_t child, int say)
 {
     char why[HW_ERR_TEXT] = "";
@@ -139,7 +139,7 @@ static int await_mounting_child(pid_t child, int say)
                    *why ? why : "the container's /sys: whoever was to mount it died");
 }
 
-/* By a child: whoever has entered another mount namespace does not find back by himself. It says why it failed. */
+/* In a child, because a process cannot return from another mount namespace. The child reports its error. */
 int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder)
 {
     char path[64];
@@ -152,7 +152,7 @@ int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_t
     if (stat("/proc/self/ns/mnt", &own) < 0 || fstat(ns, &theirs) < 0 ||
         (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino))
         return hw_fail(-EINVAL, "the container has no mount namespace of its own: its /sys is the host's");
-    if (sb_process_start(pid) != start) /* after it was opened: so it is that process's */
+    if (sb_process_start(pid) != start) /* checked after opening, so it belongs to that process */
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);
     if (pipe2(say, O_CLOEXEC) < 0)
         return hw_fail(-errno, "a pipe: %s", strerror(errno));

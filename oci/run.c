@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READY "\001" /* no error begins so */
+#define READY "\001" /* no error text begins like this */
 static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 /* ---- the command's side --------------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 struct inside {
     const struct sbx_run *r;
     int say,
-        go; /* the pipes' ends: READY when the namespaces are there, then why it failed; a byte when the NICs are */
+        go; /* ends of pipes: READY when the namespaces exist, then the child's error; a byte when the NICs are there */
     pid_t parent;
     const sigset_t *mask;
 };
@@ -55,7 +55,7 @@ static int enter_sandbox_namespaces(const struct inside *i)
     int rc = enter_netns(i->r->netns);
     if (rc < 0)
         return rc;
-    /* What the host mounts later shows here; nothing goes the other way. */
+    /* Later mounts of the host show here, but not the other way. */
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
         return hw_fail(-errno, "a mount namespace: %s", strerror(errno));
     return 0;
@@ -95,7 +95,7 @@ static int equip_sandbox_child(const struct sbx_run *r)
     return rc == 0 ? set_env(r) : rc;
 }
 
-/* Says why it failed, and ends. */
+/* Reports its error, and exits. */
 static _Noreturn void fail_sandbox_child(const struct inside *i, int status)
 {
     if (write(i->say, hw_error(), strlen(hw_error())) < 0)
@@ -106,13 +106,13 @@ static _Noreturn void fail_sandbox_child(const struct inside *i, int status)
 static _Noreturn void run_sandbox_child(const struct inside *i)
 {
     char byte;
-    /* It does not outlive who gives back its NICs. */
+    /* Must not outlive the process that restores its NICs. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != i->parent)
         _exit(125);
     if (enter_sandbox_namespaces(i) < 0)
         fail_sandbox_child(i, 125);
     if (write(i->say, READY, 1) != 1 || read(i->go, &byte, 1) != 1)
-        _exit(125); /* the NICs did not come */
+        _exit(125); /* the NICs did not arrive */
     if (equip_sandbox_child(i->r) < 0)
         fail_sandbox_child(i, 125);
     sigprocmask(SIG_SETMASK, i->mask, NULL);
@@ -123,7 +123,7 @@ static _Noreturn void run_sandbox_child(const struct inside *i)
 
 /* ---- ours ---------------------------------------------------------------------------------------- */
 
-/* What the child says until it execs or ends: "" is well. */
+/* Reads the child's error until it execs or ends: "" means success. */
 static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
 {
     size_t len = 0;
@@ -132,8 +132,8 @@ static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
     out[len] = 0;
 }
 
-/* Waits for the command's end and hands signals on. Those of a terminal the command gets itself, being in the same
- * process group. */
+/* Waits for the command's end and forwards signals. The command gets a terminal's signals itself, because it is in the
+ * same process group. */
 static int await_sandbox_child(pid_t child, int signals)
 {
     int status = 0;
@@ -155,7 +155,7 @@ static void put_down(pid_t child)
         ;
 }
 
-/* From the child's first word to its end; it is gone then. */
+/* Supervises the child from its first message to its end; it is reaped then. */
 static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say, int *go, int signals, int *status)
 {
     char why[HW_ERR_TEXT], pid[16], ready = 0;
@@ -198,7 +198,7 @@ static void close_pipe(int (*ends)[2])
     hw_close(&(*ends)[1]);
 }
 
-/* Starts the command's process, which gets the signal mask, and sees it to its end. set: the signals blocked here. */
+/* Starts the command's process with the signal mask, and supervises it. set: the signals blocked here. */
 static int start_and_supervise(const struct sbx_run *r, const sigset_t *set, const sigset_t *mask, int *status)
 {
     __attribute__((cleanup(close_pipe))) int say[2] = {-1, -1}, go[2] = {-1, -1};
@@ -229,7 +229,7 @@ int sbx_run(const struct sbx_run *r, int *status)
     if (sigprocmask(SIG_BLOCK, &set, &old) < 0)
         return hw_fail(-errno, "preparing for signals: %s", strerror(errno));
     int rc = start_and_supervise(r, &set, &old, status);
-    /* What came while the NICs were given back was for the command, which has ended. */
+    /* Signals that arrived during the restore were meant for the command, which has ended. */
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
         ;
     sigprocmask(SIG_SETMASK, &old, NULL);

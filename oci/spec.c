@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bundle's config.json for a plan. Each change is one of three, and noted:
- * {"added": [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices")
- * leads to an array, and those that were made were not there before.
+ * Changes a bundle's config.json for a plan. Each change is of one of three kinds, and noted: {"added": [[PATH,
+ * ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices") leads to an
+ * array, and the arrays in "made" did not exist before.
  *
- * `hawser verbs spec` keeps in a note of its own what it has taken from the container, the nodes of RDMA devices and
- * the rules of cgroups for them, and puts it back when it is undone. Until then none of that may be in the lists: the
- * container would open it past the broker. So what is added to the lists goes into that note, and is looked for there.
+ * `hawser verbs spec` keeps in a separate note what it has removed from the container: the nodes of RDMA devices and
+ * their cgroup rules; undoing it restores them. Until then none of these may be in the lists, because the container
+ * could open them around the broker. So new list entries go into that note, and are looked up there.
  */
 #include "oci/spec.h"
 
@@ -33,12 +33,12 @@ json_t *sbx_spec_strings(const char *first, ...)
 
 struct edit {
     json_t *config, *added, *replaced, *made;
-    json_t *broker; /* its note; NULL: none */
+    json_t *broker; /* the broker's note; NULL: none */
     int rc;
 };
 
-/* The object or array at path; make: what is not there is made, and noted. NULL where it is not there, and with e->rc
- * where something else is. */
+/* Returns the object or array at path; make: creates and notes missing ones. NULL if it is missing, and with e->rc if
+ * it has another type. */
 static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, bool make)
 {
     json_t *at = e->config;
@@ -64,7 +64,7 @@ static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, b
     return at;
 }
 
-/* Takes a copy of the broker's note, since what is in notes stays as it is. */
+/* Copies the broker's note, because notes must not change here. */
 static int broker_load(struct edit *e, const json_t *notes)
 {
     json_t *note;
@@ -86,7 +86,7 @@ static int broker_save(struct edit *e, json_t *notes)
     return rc;
 }
 
-/* What the broker keeps of the list at path: [[PLACE, ELEMENT]...]; NULL: nothing. */
+/* Returns what the broker keeps of the list at path: [[PLACE, ELEMENT]...]; NULL: nothing. */
 static json_t *get_kept_list(const struct edit *e, const char *path)
 {
     return json_object_get(e->broker, strcmp(path, "linux/devices") == 0             ? "devices"
@@ -94,7 +94,7 @@ static json_t *get_kept_list(const struct edit *e, const char *path)
                                                                                      : "");
 }
 
-/* Takes element over. at: its place, or SIZE_MAX for the end. */
+/* Takes ownership of element. at: its position, or SIZE_MAX for the end. */
 static void add_spec_element(struct edit *e, const char *path, size_t at, json_t *element)
 {
     json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true);
@@ -104,7 +104,7 @@ static void add_spec_element(struct edit *e, const char *path, size_t at, json_t
     json_decref(element);
 }
 
-/* The same where the broker keeps what is in the list. */
+/* The same if the broker keeps the list. */
 static void add_kept_element(struct edit *e, const char *path, json_t *element)
 {
     json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true), *k = get_kept_list(e, path);
@@ -124,7 +124,7 @@ static void replace_spec_element(struct edit *e, const char *path, size_t at, js
     json_decref(element);
 }
 
-/* The last one that is equal; the array's size: none. */
+/* Returns the last equal element's index; the array's size: none. */
 static size_t find_array_element(const json_t *array, const json_t *element)
 {
     size_t n = json_array_size(array), i = n;
@@ -133,7 +133,7 @@ static size_t find_array_element(const json_t *array, const json_t *element)
     return i ? i - 1 : n;
 }
 
-/* The array that an entry of the note is about, and where in it the element is; NULL: it has gone. */
+/* Returns the array of a note's entry, and the element's index in it; NULL: it is gone. */
 static json_t *find_noted_element(struct edit *e, const json_t *entry, size_t *at)
 {
     const char *path = json_string_value(json_array_get(entry, 0));
@@ -203,7 +203,7 @@ static const char *get_mount_destination(const json_t *mount)
     return d ? d : "";
 }
 
-/* In the place of the stock /sys, so that what is mounted below it still is. */
+/* Replaces the standard /sys in place, so that mounts below it stay. */
 static void add_spec_mounts(struct edit *e, const struct sbx_spec *sp)
 {
     if (sp->sysfs) {
@@ -249,7 +249,7 @@ static bool has_kept_device(const json_t *k, const char *path)
     return false;
 }
 
-/* The broker has bound the nodes that it knew of. */
+/* Warns: the broker has bound only the nodes that it knew. */
 static void tell_broker(const struct edit *e, const struct hw_logger *log)
 {
     const json_t *k = get_kept_list(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
@@ -283,14 +283,14 @@ static void add_spec_devices(struct edit *e, const struct sbx_devs *d, const str
             add_kept_element(e, "linux/resources/devices", rule);
         } else {
             add_spec_element(e, "linux/devices", SIZE_MAX, node);
-            /* after those that are there, the first of which forbids everything */
+            /* after the existing ones, of which the first forbids everything */
             add_spec_element(e, "linux/resources/devices", SIZE_MAX, rule);
         }
     }
     tell_broker(e, log);
 }
 
-/* process.env is of what exec starts too: crun and runc begin with it, containerd copies it. */
+/* process.env also applies to exec: crun and runc start from it, containerd copies it. */
 static void add_spec_environment(struct edit *e, const struct sbx_spec *sp)
 {
     const json_t *own = resolve_spec_path(e, "process/env", true, false);
@@ -335,7 +335,7 @@ static void add_spec_hooks(struct edit *e, const struct sbx_spec *sp)
     }
 }
 
-/* Is it a configuration, and one of a container that NICs can be given to? */
+/* Checks that it is a configuration of a container that can get NICs. */
 static int check_oci_spec(struct edit *e, const struct sbx_spec *sp)
 {
     if (!json_is_string(json_object_get(e->config, "ociVersion")) ||
@@ -352,7 +352,7 @@ static int check_oci_spec(struct edit *e, const struct sbx_spec *sp)
     return e->rc;
 }
 
-/* Undoes what was added before and adds all parts anew. */
+/* Undoes earlier additions and adds all parts again. */
 static int apply_spec_parts(struct edit *e, const struct sbx_spec *sp, json_t *notes)
 {
     int rc = sbx_spec_undo(e->config, notes);
@@ -365,7 +365,7 @@ static int apply_spec_parts(struct edit *e, const struct sbx_spec *sp, json_t *n
     add_spec_devices(e, sp->dev, sp->log);
     add_spec_environment(e, sp);
     add_memlock_limit(e, sp);
-    if (e->rc == 0) /* so that the note has it, should the annotations be made for it */
+    if (e->rc == 0) /* created before the note, so that the note has it */
         (void)resolve_spec_path(e, "annotations", false, true);
     return e->rc;
 }

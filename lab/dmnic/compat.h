@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* One source for Linux 6.12 and 7.x: what the kernel renamed or added in between. Built and run on 6.12 and 7.3; the
- * versions between follow the kernel's own history. */
+/* One source for Linux 6.12 and 7.x: hides what the kernel renamed or added in between. Built and run on 6.12 and 7.3;
+ * the versions between follow the kernel's history. */
 #ifndef DMNIC_COMPAT_H
 #define DMNIC_COMPAT_H
 
@@ -24,8 +24,8 @@
 #define dmnic_pool_take(pool) page_pool_alloc_netmem(pool, GFP_ATOMIC | __GFP_NOWARN)
 #endif
 
-/* Since 6.15 a driver with queue_mgmt_ops has its operations called under the netdev's own lock, which the plain forms
- * would take again (Documentation/networking/netdevices.rst). */
+/* Since 6.15 the kernel calls the operations of a driver with queue_mgmt_ops under the netdev's own lock, which the
+ * plain forms would take again (Documentation/networking/netdevices.rst). */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
 #define dmnic_napi_enable  napi_enable_locked
 #define dmnic_napi_disable napi_disable_locked
@@ -44,17 +44,17 @@
 #define DMNIC_RX_RING_COUNT 1 /* ethtool_ops.get_rx_ring_count; before, ETHTOOL_GRXRINGS through get_rxnfc */
 #endif
 
-/* Operations that want rtnl besides the netdev's own lock: netdev_update_features() does. */
+/* Operations that need rtnl besides the netdev's own lock: netdev_update_features() does. */
 #ifdef ETHTOOL_OP_NEEDS_RTNL_SRINGPARAM
 #define DMNIC_OP_NEEDS_RTNL .op_needs_rtnl = ETHTOOL_OP_NEEDS_RTNL_SRINGPARAM,
 #else
 #define DMNIC_OP_NEEDS_RTNL
 #endif
 
-/* 7.0: struct netdev_queue_mgmt_ops hands the queue's configuration along. */
+/* 7.0: struct netdev_queue_mgmt_ops passes the queue's configuration. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
 #define DMNIC_QCFG      struct netdev_queue_config *qcfg,
-#define DMNIC_QCFG_PAGE 1 /* ... with the size of its pages, which NETDEV_A_DMABUF_RX_PAGE_SIZE can set */
+#define DMNIC_QCFG_PAGE 1 /* with its page size, which NETDEV_A_DMABUF_RX_PAGE_SIZE can set */
 #else
 #define DMNIC_QCFG
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* dmnic: two network cards joined by a wire, made of nothing but memory copies, with all that the kernel's devmem TCP
- * asks of a driver: header split, flow steering, queues that restart alone, and page pools whose memory the CPU is not
- * supposed to read. */
+/* dmnic: two network cards connected by a wire, made of memory copies only, with everything that the kernel's devmem
+ * TCP requires of a driver: header split, flow steering, queues that restart separately, and page pools whose memory
+ * the CPU must not read. */
 #ifndef DMNIC_H
 #define DMNIC_H
 
@@ -18,11 +18,11 @@
 #define DMNIC_RING_MAX 8192
 #define DMNIC_MTU_MAX  9000
 
-/* Whose manners a card has, at the points where drivers differ (docs/dmnic.md). File and line are given with each, of
+/* The driver whose behaviour a card imitates where drivers differ (docs/dmnic.md). Each place names file and line in
  * Linux 7.3.4, below drivers/net/ethernet/. */
 enum dmnic_like { DMNIC_PLAIN, DMNIC_GVE, DMNIC_MLX5, DMNIC_BNXT, DMNIC_FBNIC, DMNIC_LIKES };
 
-/* What each queue counts. Every counter has one writer: the queue's poll, the transmit lock of the queue with the same
+/* Counters of each queue. Every counter has one writer: the queue's poll, the transmit lock of the queue with the same
  * number, or the ring's lock (DMNIC_RX_MISSED). */
 enum dmnic_stat {
     DMNIC_RX_PACKETS,
@@ -52,10 +52,10 @@ struct dmnic_queue {
     struct dmnic *nic;
     unsigned int idx;
     struct page_pool *pool;
-    u32 page;                 /* bytes of what the pool gives */
-    struct sk_buff_head ring; /* what is on the wire: the sender's own skbs, let go when their bytes have been read */
-    struct sk_buff *cur;      /* the one that poll is cutting into packets */
-    struct sk_buff *held;     /* a packet kept back, so that others overtake it */
+    u32 page;                 /* bytes of a page of the pool */
+    struct sk_buff_head ring; /* the wire: the sender's own skbs, released when their bytes have been read */
+    struct sk_buff *cur;      /* the skb that poll is cutting into packets */
+    struct sk_buff *held;     /* a delayed packet, so that others overtake it */
     unsigned int held_for;
     u64 refill_at, refill_credit;
     u64 stat[DMNIC_STATS];
@@ -63,14 +63,14 @@ struct dmnic_queue {
 
 /* A packet's parts, kept in skb->cb while it is on the wire. */
 struct dmnic_cb {
-    u16 l3, l4, hdr; /* where the network and transport headers begin and the payload does; hdr 0: not TCP, not split */
+    u16 l3, l4, hdr; /* offsets of the network and transport headers and of the payload; hdr 0: not TCP, not split */
     bool v6;
     u32 off; /* payload bytes already delivered */
     u32 hash;
 };
 #define DMNIC_CB(skb) ((struct dmnic_cb *)(skb)->cb)
 
-/* What steering looks at. */
+/* The fields that steering uses. */
 struct dmnic_flow {
     bool v6;
     u8 proto;     /* 0: not IP */
@@ -89,11 +89,11 @@ struct dmnic {
     struct dmnic *peer;
     struct dmnic_queue *q;
     unsigned int nq;
-    unsigned int ring; /* skbs that a queue's ring holds at most */
+    unsigned int ring; /* most skbs in a queue's ring */
     enum dmnic_like like;
     u32 hds_thresh;
-    u32 buf_len; /* payload that goes into one page at most; 0: all that it holds */
-    bool hds;    /* header split as it was asked for */
+    u32 buf_len; /* most payload bytes in one page; 0: the whole page */
+    bool hds;    /* header split as requested */
     bool split;  /* payload goes to pages, which may be unreadable */
     bool up;
     u32 indir[DMNIC_INDIR];
@@ -101,11 +101,11 @@ struct dmnic {
     struct dmnic_rule __rcu *rules[DMNIC_RULES];
 };
 
-/* The faults that module parameters ask for; 0 is none of it. */
+/* Faults set by module parameters; 0: off. */
 struct dmnic_faults {
-    unsigned int loss, reorder, corrupt; /* one packet in so many */
+    unsigned int loss, reorder, corrupt; /* one packet in this many */
     unsigned int linear;                 /* payload bytes that stay in header memory */
-    unsigned int refill;                 /* pages that a queue gets in a millisecond */
+    unsigned int refill;                 /* pages that a queue gets per millisecond */
     bool recycle_all, large;
 };
 extern struct dmnic_faults dmnic_faults;
@@ -114,9 +114,9 @@ netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev);
 int dmnic_poll(struct napi_struct *napi, int budget);
 void dmnic_queue_purge(struct dmnic_queue *q);
 
-/* Splits the headers of a frame off; what is not TCP has no parts. */
+/* Finds the headers of a frame; a frame that is not TCP has none. */
 void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_flow *flow);
-/* The receive queue that a flow belongs on, or -1 where a rule says drop. */
+/* Returns the receive queue of a flow, or -1 if a rule drops it. */
 int dmnic_steer(struct dmnic *nic, const struct dmnic_flow *flow, u32 *hash);
 int dmnic_rule_add(struct dmnic *nic, struct ethtool_rx_flow_spec *fs);
 int dmnic_rule_del(struct dmnic *nic, u32 location);
@@ -124,9 +124,9 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
 int dmnic_rule_get(struct dmnic *nic, struct ethtool_rxnfc *info);
 void dmnic_rules_clear(struct dmnic *nic);
 
-/* Does the card put payload into pages, header split being asked for or not? */
+/* Returns true if the card puts payload into pages, for the given request for header split. */
 bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features);
-/* Gives every queue a new pool for the settings split and ring; nothing has changed when it fails. */
+/* Gives every queue a new pool for the settings split and ring; changes nothing on failure. */
 int dmnic_reset(struct dmnic *nic, bool split, unsigned int ring);
 bool dmnic_bound(const struct dmnic *nic);
 u64 dmnic_drops(const struct dmnic_queue *q);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What `ethtool` shows and sets. */
+/* The ethtool operations. */
 #include "dmnic.h"
 
 #include <linux/ethtool_netlink.h>
@@ -15,13 +15,13 @@ static void get_drvinfo(struct net_device *ndev, struct ethtool_drvinfo *info)
     strscpy(info->bus_info, dev_name(ndev->dev.parent), sizeof(info->bus_info));
 }
 
-/* ethtool_op_get_link() wants rtnl, which 7.x does not hold here. */
+/* ethtool_op_get_link() needs rtnl, which 7.x does not hold here. */
 static u32 get_link(struct net_device *ndev)
 {
     return netif_carrier_ok(ndev);
 }
 
-/* What the driver says of header split; UNKNOWN: nothing, and 7.x says what is configured. */
+/* Returns what the driver reports about header split; UNKNOWN: nothing, and 7.x reports the configuration. */
 static u8 reported(struct dmnic *nic)
 {
     switch (nic->like) {
@@ -65,7 +65,7 @@ static void get_ringparam(struct net_device *ndev, struct ethtool_ringparam *rin
 #endif
 }
 
-/* What was configured before; 6.12 has only what is reported. */
+/* Returns the previous configuration; 6.12 knows only the report. */
 static u8 configured(struct dmnic *nic)
 {
 #ifdef DMNIC_HDS_THRESH
@@ -75,7 +75,7 @@ static u8 configured(struct dmnic *nic)
 #endif
 }
 
-/* What the driver makes of tcp-data-split: in *hds, or -errno. */
+/* Applies tcp-data-split as the imitated driver would: sets *hds, or returns -errno. */
 static int split_wanted(struct dmnic *nic, u8 want, bool *hds, struct netlink_ext_ack *extack)
 {
     bool on = want == ETHTOOL_TCP_DATA_SPLIT_ENABLED, off = want == ETHTOOL_TCP_DATA_SPLIT_DISABLED;
@@ -130,7 +130,7 @@ static int set_ringparam(struct net_device *ndev, struct ethtool_ringparam *ring
     if (rc)
         return rc;
     split = dmnic_splits(nic, hds, ndev->features);
-    if (!split && dmnic_bound(nic)) { /* 7.x has refused this already; 6.12 leaves it to us */
+    if (!split && dmnic_bound(nic)) { /* 7.x has refused this already; 6.12 leaves it to the driver */
         NL_SET_ERR_MSG(extack, "tcp-data-split cannot be turned off while memory is bound to a queue");
         return -EINVAL;
     }
@@ -144,7 +144,7 @@ static int set_ringparam(struct net_device *ndev, struct ethtool_ringparam *ring
 #ifdef DMNIC_HDS_THRESH
     WRITE_ONCE(nic->hds_thresh, kring->hds_thresh);
 #endif
-    /* mellanox/mlx5/core/en_ethtool.c:407: rx-gro-hw may have been kept on for header split only */
+    /* mellanox/mlx5/core/en_ethtool.c:407: rx-gro-hw may have stayed on only for header split */
     if (nic->like == DMNIC_MLX5 && was && kring->tcp_data_split == ETHTOOL_TCP_DATA_SPLIT_DISABLED)
         netdev_update_features(ndev);
     return 0;
@@ -243,8 +243,8 @@ static int set_rxfh(struct net_device *ndev, struct ethtool_rxfh_param *rxfh, st
     return 0;
 }
 
-/* A row each; the totals first, then "NAME[queue]". rx_drops is what arrived and was not delivered, the fault knob's
- * losses (rx_lost) aside. */
+/* Rows: first the totals, then "NAME[queue]". rx_drops counts packets that arrived and were not delivered, without
+ * losses by the fault knob (rx_lost). */
 static const char stat_name[DMNIC_STATS][16] = {
     [DMNIC_RX_PACKETS] = "rx_pkts",
     [DMNIC_RX_BYTES] = "rx_bytes",

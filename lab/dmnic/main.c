@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The cards: their making, their link, their queues, and the module's parameters. */
+/* The cards: creation, link, queues, and the module's parameters. */
 #include "dmnic.h"
 
 #include <linux/dma-mapping.h>
@@ -73,7 +73,7 @@ bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features)
     }
 }
 
-/* No .napi: pages never go straight into the pool's cache, so a pool may be destroyed while its queue runs on. */
+/* No .napi: pages never go directly into the pool's cache, so a pool can be destroyed while its queue runs. */
 static struct page_pool *pool_new(struct dmnic *nic, unsigned int idx, bool split, unsigned int ring, u32 page)
 {
     struct page_pool_params p = {
@@ -91,7 +91,7 @@ static struct page_pool *pool_new(struct dmnic *nic, unsigned int idx, bool spli
     return page_pool_create(&p);
 }
 
-/* How large a queue's pages are: whoever bound memory to it may have said. */
+/* Returns the page size of a queue: a memory binding may have set it. */
 static u32 page_of(struct dmnic *nic, unsigned int idx)
 {
 #ifdef DMNIC_QCFG_PAGE
@@ -109,7 +109,7 @@ static void queue_stop(struct dmnic_queue *q)
     dmnic_napi_disable(&q->napi);
 }
 
-/* What came in the meantime lies on the ring. */
+/* Packets that arrived in the meantime are on the ring. */
 static void queue_start(struct dmnic_queue *q)
 {
     dmnic_napi_enable(&q->napi);
@@ -198,7 +198,7 @@ static int card_stop(struct net_device *ndev)
 
     link_set(nic, false);
     netif_tx_disable(ndev);
-    synchronize_net(); /* the peer has left its dmnic_xmit(): nothing comes onto the rings any more */
+    synchronize_net(); /* the peer has left its dmnic_xmit(): nothing is added to the rings any more */
     for (unsigned int i = 0; i < nic->nq; i++) {
         struct dmnic_queue *q = &nic->q[i];
 
@@ -238,7 +238,7 @@ static int card_set_features(struct net_device *ndev, netdev_features_t features
     return split == nic->split ? 0 : dmnic_reset(nic, split, nic->ring);
 }
 
-/* mellanox/mlx5/core/en_main.c:4624: rx-gro-hw stays on as long as header split needs it. */
+/* mellanox/mlx5/core/en_main.c:4624: rx-gro-hw stays on while header split needs it. */
 static netdev_features_t card_fix_features(struct net_device *ndev, netdev_features_t features)
 {
     struct dmnic *nic = netdev_priv(ndev);
@@ -259,7 +259,7 @@ static const struct net_device_ops card_ops = {
     .ndo_validate_addr = eth_validate_addr,
 };
 
-/* One queue restarts, for instance because memory was bound to it or taken away: only its pool changes. */
+/* One queue restarts, for example because memory was bound or unbound: only its pool changes. */
 struct queue_mem {
     struct page_pool *pool;
     u32 page;
@@ -275,7 +275,7 @@ static int mem_alloc(struct net_device *ndev, DMNIC_QCFG void *mem, int idx)
     page = qcfg->rx_page_size ?: PAGE_SIZE;
 #endif
     if (LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0) && !netif_running(ndev))
-        return -ENETDOWN; /* it would stop and start the queue all the same; this error unbinding forgives */
+        return -ENETDOWN; /* otherwise the core would stop and start the queue; unbinding ignores this error */
     pool = pool_new(nic, idx, nic->split, nic->ring, page);
     if (IS_ERR(pool))
         return PTR_ERR(pool);
@@ -357,7 +357,7 @@ static void queue_stats_tx(struct net_device *ndev, int idx, struct netdev_queue
     stats->bytes = READ_ONCE(q->stat[DMNIC_TX_BYTES]);
 }
 
-/* All that happened happened on a queue. */
+/* All packets were counted on queues. */
 static void base_stats(struct net_device *ndev, struct netdev_queue_stats_rx *rx, struct netdev_queue_stats_tx *tx)
 {
     rx->packets = rx->bytes = rx->alloc_fail = rx->hw_drop_overruns = rx->hw_drops = 0;
@@ -372,7 +372,7 @@ static const struct netdev_stat_ops stat_ops = {
 
 static const char like_name[DMNIC_LIKES][8] = {"", "gve", "mlx5", "bnxt", "fbnic"};
 
-/* The manners of a pair of cards; DMNIC_LIKES: there is no such driver. */
+/* Returns the imitated driver of a pair of cards; DMNIC_LIKES: no such driver. */
 static enum dmnic_like like_of(unsigned int pair)
 {
     enum dmnic_like l;
@@ -386,7 +386,7 @@ static enum dmnic_like like_of(unsigned int pair)
     return l;
 }
 
-/* As the driver begins: header split, receive buffers, rx-gro-hw. */
+/* Sets the driver's initial state: header split, receive buffers, rx-gro-hw. */
 static void like_init(struct dmnic *nic)
 {
     struct net_device *ndev = nic->ndev;
@@ -470,9 +470,9 @@ static void card_free(struct net_device *ndev)
     free_netdev(ndev);
 }
 
-/* The platform devices are the slots of the machine: bound memory stays attached to them past the driver's end, until
- * the last reader of it is gone, and dma_buf_attach() takes no reference. So they stay for good, as a PCI device does,
- * and the next load finds them. */
+/* The platform devices are the machine's slots: bound memory stays attached to them beyond the driver's end, until its
+ * last reader is gone, and dma_buf_attach() takes no reference. So they stay permanently, like a PCI device, and the
+ * next load finds them. */
 static int slot_make(unsigned int idx)
 {
     char name[16];

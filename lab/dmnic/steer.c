@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Which receive queue a packet belongs on: the lowest-numbered rule that matches, else the indirection table. */
+/* Selects a packet's receive queue: the lowest-numbered matching rule, else the indirection table. */
 #include "dmnic.h"
 
 #include <linux/etherdevice.h>
@@ -8,7 +8,7 @@
 #include <linux/tcp.h>
 #include <net/ip.h>
 
-/* The headers are read where they lie: the stack hands frames down with all of them in the linear part. */
+/* Reads the headers in place: the stack passes frames with all headers in the linear part. */
 void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_flow *flow)
 {
     const u8 *data = skb->data;
@@ -57,7 +57,7 @@ void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_fl
     cb->hdr = l4 + tcp->doff * 4;
 }
 
-/* The Toeplitz hash: the key slides under the input, one bit at a time. */
+/* The Toeplitz hash: the key shifts below the input, one bit at a time. */
 static u32 toeplitz(const u8 *key, const void *input, unsigned int len)
 {
     u32 window = (u32)key[0] << 24 | key[1] << 16 | key[2] << 8 | key[3];
@@ -152,10 +152,10 @@ int dmnic_rule_add(struct dmnic *nic, struct ethtool_rx_flow_spec *fs)
         return -EOPNOTSUPP;
     if (fs->flow_type == TCP_V4_FLOW ? fs->m_u.tcp_ip4_spec.tos : fs->m_u.tcp_ip6_spec.tclass)
         return -EOPNOTSUPP;
-    if (fs->ring_cookie != RX_CLS_FLOW_DISC && fs->ring_cookie >= nic->nq) /* virtual functions are in its upper bits */
+    if (fs->ring_cookie != RX_CLS_FLOW_DISC && fs->ring_cookie >= nic->nq) /* its upper bits select virtual functions */
         return -EINVAL;
     if (at & RX_CLS_LOC_SPECIAL) {
-        if (nic->like == DMNIC_MLX5) /* mellanox/mlx5/core/en_fs_ethtool.c, validate_flow(): a location like others */
+        if (nic->like == DMNIC_MLX5) /* mellanox/mlx5/core/en_fs_ethtool.c, validate_flow(): an ordinary location */
             return -ENOSPC;
         if (nic->like == DMNIC_GVE || at != RX_CLS_LOC_ANY)
             return nic->like == DMNIC_GVE ? -EINVAL : -EOPNOTSUPP;
@@ -216,7 +216,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
         if (!rule_at(nic, i))
             continue;
         if (locations && n == room) {
-            /* mellanox/mlx5/core/en_fs_ethtool.c:826: it stops where there is no more room */
+            /* mellanox/mlx5/core/en_fs_ethtool.c:826: stops when there is no more room */
             if (nic->like == DMNIC_MLX5 || nic->like == DMNIC_BNXT)
                 return 0;
             return -EMSGSIZE;
@@ -225,10 +225,10 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
             locations[n] = i;
         n++;
     }
-    /* ... and goes on to a location that there is not where there is more */
+    /* and continues to a nonexistent location if there is more room */
     if (locations && nic->like == DMNIC_MLX5 && n < room)
         return -EINVAL;
-    /* google/gve/gve_flow_rule.c:234: how many there are, it does not say */
+    /* google/gve/gve_flow_rule.c:234: does not report how many there are */
     if (!locations || nic->like != DMNIC_GVE)
         info->rule_cnt = n;
     if (locations && nic->like == DMNIC_BNXT) /* broadcom/bnxt/bnxt_ethtool.c:1119 */

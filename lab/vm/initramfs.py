@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the VM lab boots from: a cpio archive with busybox, shells, programs and the libraries that they need, kernel
-modules with what they depend on, any file or folder, and /init. Made anew for each boot, in well under a second: it is
-not compressed, since unpacking costs the guest more than reading does."""
+"""Builds the archive from which the VM lab boots: a cpio archive with busybox, shells, programs and the libraries that
+they need, kernel modules with their dependencies, any file or folder, and /init. It is made for each boot, in well
+under a second: it is not compressed, because unpacking costs the guest more time than reading."""
 import lzma
 import os
 import shutil
 import stat
 import subprocess
 
-LIBDIR = "usr/lib/x86_64-linux-gnu"  # where Debian's ld.so looks without a cache
+LIBDIR = "usr/lib/x86_64-linux-gnu"  # where Debian's ld.so searches without a cache
 
 
 class VmError(Exception):
-    """What cannot be done, in words for the caller."""
+    """What failed, in words for the caller."""
 
 
-# As Debian has it since 12, and bin and sbin one too: what is put below a link goes where the link leads.
+# As in Debian since 12, also for bin and sbin: a file below a link is put at the link's target.
 LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/sbin": "usr/bin"}
 
 
 class Archive:
-    """Paths, without the first slash, to what they hold; a path said twice is the later one."""
+    """Maps paths, without the first slash, to contents; the last entry of a path counts."""
 
     def __init__(self):
         self.entry = {}
-        self.seen = set()  # libraries that are in already, and programs whose libraries are
+        self.seen = set()  # libraries already added, and programs whose libraries were
         for d in "usr/bin", "usr/lib64", LIBDIR, "dev", "proc", "sys", "tmp", "run", "root", "out", "var":
             self.mkdir(d)
         for link, to in {**LINKS, "var/run": "/run"}.items():
             self.entry[link] = (stat.S_IFLNK | 0o777, os.path.relpath("/" + to, "/" + os.path.dirname(link)).encode(), (0, 0))
-        self.put("dev/console", stat.S_IFCHR | 0o600, rdev=(5, 1))  # what /init says before there is a devtmpfs
+        self.put("dev/console", stat.S_IFCHR | 0o600, rdev=(5, 1))  # for output of /init before devtmpfs is mounted
 
     @staticmethod
     def place(path):
@@ -51,7 +51,7 @@ class Archive:
         self.entry[path] = (mode, data, rdev)
 
     def file(self, src, dst, mode=0):
-        """One file, with the libraries that it needs if it is a program or a library."""
+        """Adds one file, with the libraries that it needs if it is a program or a library."""
         try:
             with open(src, "rb") as f:
                 data = f.read()
@@ -67,7 +67,7 @@ class Archive:
         if real in self.seen:
             return
         self.seen.add(real)
-        # A static program is no error; ldd says so and exits 1.
+        # A static program is no error; ldd reports it and exits 1.
         r = subprocess.run(["ldd", real], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
         for line in r.stdout.splitlines():
             name, arrow, path = line.strip().partition(" => ")
@@ -75,7 +75,7 @@ class Archive:
                 raise VmError(f"{src} needs {name}, which is not found here")
             if arrow:
                 lib, dst = path.split(" (")[0], f"{LIBDIR}/{name}"
-            elif name.startswith("/"):  # the loader, by the name that the program has for it
+            elif name.startswith("/"):  # the loader, by the name in the program
                 lib = dst = name.split(" (")[0]
             else:
                 continue  # the vdso, or "statically linked"
@@ -85,7 +85,7 @@ class Archive:
                     self.put(dst, stat.S_IFREG | 0o755, f.read())
 
     def tree(self, src, dst):
-        """A folder with all below it; links stay links."""
+        """Adds a folder with everything below it; links stay links."""
         if not os.path.isdir(src):
             raise VmError(f"{src}: is no folder")
         self.mkdir(dst)
@@ -121,7 +121,8 @@ class Archive:
 
 
 def base(archive):
-    """What each guest has: busybox's commands, dash as sh (busybox's sh prefers its own ip to iproute2's), bash."""
+    """Adds what each guest has: busybox's commands, dash as sh (busybox's sh prefers its own ip to iproute2's), bash.
+    """
     busybox = shutil.which("busybox")
     if not busybox:
         raise VmError("there is no busybox here; scripts/deps.sh vm installs what the VM lab needs")
@@ -147,7 +148,7 @@ class Modules:
             self.path[self.name(path)] = path
             self.needs[self.name(path)] = [self.name(n) for n in reversed(needs.split())]
         for line in (self.dir / "modules.softdep").read_text().splitlines():
-            # "softdep NAME pre: A B post: C": what is to be loaded before, where there is such a module
+            # "softdep NAME pre: A B post: C": modules to load first, if they exist
             words = line.split()
             if words[:1] == ["softdep"] and "pre:" in words:
                 pre = words[words.index("pre:") + 1:]
@@ -160,7 +161,7 @@ class Modules:
         return os.path.basename(path).split(".")[0].replace("-", "_")
 
     def order(self, name, out, optional=False):
-        """Appends name and what it needs to out, in the order of loading."""
+        """Appends name and its dependencies to out, in load order."""
         name = self.name(name)
         if name in out or name in self.builtin:
             return
@@ -176,7 +177,8 @@ class Modules:
             out.append(name)
 
     def add(self, archive, names):
-        """Puts the modules and what they need into the archive, and a modules.dep for modprobe; returns the paths to load."""
+        """Adds the modules and their dependencies to the archive, and a modules.dep for modprobe; returns the paths to
+        load."""
         order = []
         for name in names:
             self.order(name.rstrip("?"), order, optional=name.endswith("?"))

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define RAW_BYTES (256ull << 20) /* of a round beside plain sockets where no --iters is given */
-#define RAW_ITERS 20000          /* but not more operations than that */
+#define RAW_BYTES (256ull << 20) /* bytes of a round next to plain sockets without --iters */
+#define RAW_ITERS 20000          /* but at most this many operations */
 
 FILE *bench_table(const struct bench *b)
 {
@@ -24,7 +24,8 @@ uint64_t bench_iters(const struct bench *b, uint64_t size)
         return b->iters;
     uint64_t iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
     if (b->compare_raw && b->op != TP_PINGPONG && size > 0)
-        iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS)); /* beyond the start of plain sockets */
+        /* more than the start-up of plain sockets */
+        iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS));
     return iters;
 }
 
@@ -91,7 +92,7 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
     HW_AUTO_FREE struct measure_sum *ignored = calloc(1, sizeof *ignored);
     rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_no_memory("the results");
     if (rc == 0)
-        r->sum.bad = ignored->bad; /* a warm-up that breaks data is no warm-up */
+        r->sum.bad = ignored->bad; /* bad bytes in the warm-up count too */
     m->gate = hooks.gate;
     m->record = true;
     if (rc < 0) {
@@ -132,14 +133,14 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
                   struct row *r)
 {
     if (b->faults && measure_read_faults(m, b->faults) < 0)
-        tool_fail("bench", "%s", hw_error()); /* the measurement stands all the same */
+        tool_fail("bench", "%s", hw_error()); /* the measurement is valid anyway */
     r->iters = r->sum.iters;
     if (m->hist->n)
         r->mean_us = m->hist->sum / (double)m->hist->n / 1e3;
     r->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
     r->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
     r->p999_us = (double)hw_hist_quantile(m->hist, 0.999) / 1e3;
-    const bool ping = m->plan.op == TP_PINGPONG; /* it waits most of the time: CPU time per byte says nothing of it */
+    const bool ping = m->plan.op == TP_PINGPONG; /* it mostly waits, so CPU time per byte means nothing */
     r->cpu_s_per_GB = ping ? NAN : bench_per_GB(r->sum.cpu_us, r->sum.bytes);
     r->peer_cpu_s_per_GB = ping ? NAN : bench_per_GB(r->sum.peer_cpu_us, r->sum.bytes);
     r->lost_channels = measure_lost(m);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of `hawser bench` share: its options, and one measurement. */
+/* Shared by the parts of `hawser bench`: its options, and one measurement. */
 #ifndef HW_TOOL_BENCH_H
 #define HW_TOOL_BENCH_H
 
@@ -16,7 +16,7 @@
 
 #define BENCH_LIST 16
 
-/* What --channels and --window give. */
+/* The values of --channels and --window. */
 struct bench_list {
     uint64_t v[BENCH_LIST];
     size_t n;
@@ -29,11 +29,11 @@ struct bench {
     const char *op_name, *sizes_text, *nics, *peer_nics, *json, *report, *faults;
     enum tp_op op;
     uint64_t sizes[BENCH_SIZES];  /* bytes of an operation */
-    uint32_t blocks[BENCH_SIZES]; /* pieces of it; 0: it is one */
+    uint32_t blocks[BENCH_SIZES]; /* pieces of an operation; 0: one */
     size_t n_sizes;
     const char *blocks_text; /* --blocks instead of --size */
     uint64_t interval_ms;    /* 0: none */
-    bool both;               /* --bidir: a worker writes, another reads */
+    bool both;               /* --bidir: one worker writes, another reads */
     uint64_t iters, warmup, depth, channels, duration_ms, rounds, raw_streams;
     struct hw_knobs knobs; /* in force */
     bool has_warmup, no_verify, hot, compare_raw, raw_best;
@@ -41,7 +41,7 @@ struct bench {
     struct gpus gpus;
     bool per_process;
     struct bench_list channels_list, window_list;
-    const char *one;    /* "CHANNELS,WINDOW": this is a run of a sweep; 0: not said */
+    const char *one;    /* "CHANNELS,WINDOW": this is one run of a sweep; 0: it is not */
     const char *worker; /* "FD,CROWD,GPU,PEER,OP,NICS": this is a child of --per-process */
     int argc;           /* to start such children with */
     char **argv;
@@ -54,58 +54,58 @@ struct bench {
     FILE *json_out; /* of files */
     uint64_t bad;
     bool failed;      /* some GPU did */
-    bool abandoned;   /* a thread hangs in the driver: the process can only be left */
-    const char *what; /* of the progress line */
+    bool abandoned;   /* a thread hangs in the driver: the process can only exit */
+    const char *what; /* text of the progress line */
 };
 
-/* Where the table goes: standard output, unless the JSON lines do. */
+/* Returns the table's stream: standard output, unless the JSON lines go there. */
 FILE *bench_table(const struct bench *b);
-/* Operations of a measurement of this size where --iters says nothing, and as it says; before the clock likewise. */
+/* Return the operations of a measurement of this size, with or without --iters, and those of the warm-up. */
 uint64_t bench_iters(const struct bench *b, uint64_t size);
 uint64_t bench_warmup(const struct bench *b, uint64_t iters);
 uint32_t bench_depth(const struct bench *b, uint64_t size);
-/* The plan of size i, of host memory. -EIO: no random seed. */
+/* Makes the plan of size i, for host memory. -EIO: no random seed. */
 int bench_plan(const struct bench *b, size_t i, struct measure_plan *out);
-/* A row of which nothing is measured yet. */
+/* Returns a row without measured values. */
 struct row bench_make_row(const struct bench *b, struct measure *m, const char *op, uint64_t size, uint32_t blocks);
-/* Opens m by plan on s, with its hooks (progress...) set before, runs the warm-up and makes r ready for measure_run().
- * On failure m is closed. */
+/* Opens m with plan on s, with its hooks (progress...) already set, runs the warm-up and prepares r for measure_run().
+ * Closes m on failure. */
 int bench_start(const struct bench *b, struct session *s, const struct measure_plan *plan, uint64_t warmup,
                 struct measure *m, struct row *r);
-/* What is known after measure_run(): percentiles, rates, NICs. */
+/* Fills in the results of measure_run(): percentiles, rates, NICs. */
 void bench_finish(const struct bench *b, struct measure *m, const struct session_path *path, size_t n_paths,
                   struct row *r);
 double bench_per_GB(uint64_t us, uint64_t bytes);
 
-/* The rounds of one size: hawser and, with rival, plain sockets in turns. */
+/* The rounds of one size: hawser and, with rival, plain sockets alternately. */
 struct bench_turns {
     struct measure *m;
     struct rival *rival;                   /* NULL: none */
-    struct measure *raw;                   /* whose memory plain sockets move */
+    struct measure *raw;                   /* whose memory plain sockets use */
     int (*before)(void *arg, size_t turn); /* a turn: even ones are hawser's */
     void *arg;
 };
-/* Adds what was measured to r, with medians of the rounds. On failure, -EINTR too, of as many as there were. */
+/* Adds the results to r, with medians over the rounds. After a failure, also -EINTR, over the finished rounds. */
 int bench_rounds(const struct bench *b, const struct bench_turns *t, uint64_t iters, struct row *r);
-/* Which congestion control plain sockets had, if that is known. */
+/* Prints the congestion control of plain sockets, if known. */
 void bench_print_congestion(FILE *out, const struct row *r);
 
-/* The lines "# ..." over the table, from the knobs on. */
+/* Prints the lines "# ..." above the table, from the knobs on. */
 void bench_print_knobs(const struct bench *b, FILE *out);
 
-/* A list of numbers (sizes: like 512KiB). -EINVAL. */
+/* Parses a list of numbers (sizes: such as 512KiB). -EINVAL. */
 int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, struct bench_list *out);
-/* What --one has: channels, window. False: it is none. */
+/* Parses the value of --one: channels, window. Returns false if invalid. */
 bool bench_one(const char *text, uint64_t v[2]);
-/* Does any of the lists have more than one value? */
+/* Returns true if a list has more than one value. */
 bool bench_sweeps(const struct bench *b);
-/* Then: a run for each combination. What failed of them was said: then b->failed. */
+/* Runs each combination. Failures were reported and set b->failed. */
 int bench_sweep(struct bench *b);
 
-/* --gpus, --bidir: the whole run, after the options are read. What failed of the workers was said: then b->failed. */
+/* --gpus, --bidir: the whole run, after the options are parsed. Failures of workers were reported and set b->failed. */
 int bench_gpus(struct bench *b);
-/* What one pair's worker does, on context h; it says all, its failure too, to the supervisor on fd. stop: as in struct
- * session. crowd: pairs in all; own_cpu: this process's CPU time is this worker's. */
+/* The work of one pair's worker, on context h; it reports everything, also its failure, to the supervisor on fd. stop:
+ * as in struct session. crowd: number of pairs; own_cpu: this process's CPU time is this worker's. */
 struct bench_work {
     const struct bench *b;
     const struct gpu_pair *pair; /* of GPUs, or with BUFFER_HOST of both hosts' memory */
@@ -117,20 +117,20 @@ struct bench_work {
     const bool *stop;
 };
 int bench_work(const struct bench_work *w);
-/* All of a size's results as one row, with m->hist for the times. False: no worker has a result. */
+/* Combines all results of a size in one row, with m->hist for the times. Returns false if no worker has a result. */
 bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, struct row *all, struct measure *m);
-/* What worker i does: with --bidir there are two for each pair. */
+/* Return the pair and operation of worker i: with --bidir each pair has two workers. */
 const struct gpu_pair *bench_worker_pair(const struct bench *b, size_t i);
 enum tp_op bench_worker_op(const struct bench *b, size_t i);
 
-/* --per-process: starts a child for each pair, and sets the crew's hooks. On failure none is left. */
+/* --per-process: starts a child for each pair, and sets the crew's hooks. On failure no child is left. */
 struct bench_child {
     pid_t pid; /* 0: reaped */
 };
 int bench_children_start(const struct bench *b, struct crew *c, struct bench_child *child);
-/* Ends and reaps those that are left. */
+/* Ends and reaps the remaining children. */
 void bench_children_end(struct bench_child *child, size_t n);
-/* Such a child, after the options are read. */
+/* Runs such a child, after the options are parsed. */
 int bench_child(struct bench *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --gpus and --bidir: a worker for each pair of GPUs and direction, here as threads of this process; what they
- * measured as one table. */
+/* bench --gpus and --bidir: a worker for each pair of GPUs and direction, here as threads of this process; combines
+ * their results in one table. */
 #include "tool/bench/bench.h"
 
 #include "base/size.h"
@@ -32,10 +32,10 @@ struct at_work {
     struct session_path path[TP_MAX_NICS];
     size_t n_paths;
     uint32_t size; /* its index */
-    uint32_t turn; /* 0: not yet under the clock; then hawser's and plain sockets' in turns */
+    uint32_t turn; /* 0: before the clock; then hawser's and plain sockets' turns alternately */
     const struct measure *m;
     struct rival rival;
-    struct session plain;   /* GPUs: a second session, for the host memory that plain sockets move */
+    struct session plain;   /* GPUs: a second session, for the host memory that plain sockets use */
     struct measure *memory; /* that memory */
 };
 
@@ -45,15 +45,16 @@ static int wait_for_crew_gate(void *arg)
     return crew_gate(a->w->fd, &a->s, (struct crew_ready){a->size, a->turn});
 }
 
-/* Nobody's plain sockets run while another's hawser is measured. */
+/* Plain sockets of one worker must not run while hawser is measured in another. */
 static int begin_worker_turn(void *arg, size_t turn)
 {
     struct at_work *a = arg;
     a->turn = (uint32_t)turn + 1;
-    return turn % 2 ? wait_for_crew_gate(a) : 0; /* hawser's own waits before each batch */
+    return turn % 2 ? wait_for_crew_gate(a) : 0; /* hawser's own turn waits before each batch */
 }
 
-/* What plain sockets need: the worker's own session and memory where that is the host's, else a session beside it. */
+/* Prepares plain sockets: with the worker's own session and memory if that is host memory, otherwise with a second
+ * session. */
 static int prepare_worker_rival(struct at_work *a, struct measure *m)
 {
     const struct bench_work *w = a->w;
@@ -102,7 +103,8 @@ static void send_worker_heartbeat(void *arg, bool flying)
     if (hawser_nic_stats(a->s.peer, st, &n) == 0)
         for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
             b.moved += st[i].tx_bytes + st[i].rx_bytes;
-    (void)crew_say(a->w->fd, CREW_BEAT, &b, sizeof b); /* who hears nothing will act; so will the next gate */
+    /* the supervisor acts if nothing arrives; so does the next gate */
+    (void)crew_say(a->w->fd, CREW_BEAT, &b, sizeof b);
 }
 
 static int send_worker_result(struct at_work *a, const struct row *r, const struct measure *m)
@@ -156,7 +158,7 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
             snprintf(r->early, sizeof r->early, "%s", hw_error());
         bench_finish(b, m, a->path, a->n_paths, r);
         if (!a->w->own_cpu && a->w->crowd > 1)
-            r->cpu_s_per_GB = NAN; /* threads share the process's clock; all of them together is in the last line */
+            r->cpu_s_per_GB = NAN; /* threads share the process's CPU clock; the last line has the total */
         if (a->w->crowd > 1)
             r->peer_cpu_s_per_GB = NAN;
         const int sent = send_worker_result(a, r, m);
@@ -215,10 +217,11 @@ struct thread {
 static void *thread_main(void *arg)
 {
     struct thread *t = arg;
-    if (t->w.pair->has_cpus) /* where the machine does not let us, it is only slower */
+    if (t->w.pair->has_cpus) /* if the machine does not permit it, the thread is only slower */
         (void)pthread_setaffinity_np(pthread_self(), sizeof t->w.pair->cpus, &t->w.pair->cpus);
     (void)bench_work(&t->w);
-    shutdown(t->w.fd, SHUT_RDWR); /* the supervisor sees the end; the number stays ours until the thread is joined */
+    /* the supervisor sees the end; the descriptor stays open until the thread is joined */
+    shutdown(t->w.fd, SHUT_RDWR);
     return NULL;
 }
 
@@ -253,7 +256,7 @@ static int start_threads(struct bench *b, struct crew *c, struct thread *t)
     return 0;
 }
 
-/* True: all are joined. */
+/* Returns true if all are joined. */
 static bool end_threads(struct thread *t, size_t n)
 {
     bool all = true;
@@ -280,11 +283,11 @@ struct gpu_table {
     struct crew *c;
     struct thread *thread;
     struct bench_child *child;
-    bool indirect; /* some GPU's data went another way than is required */
+    bool indirect; /* data of some GPU arrived another way than required */
     int rc;
 };
 
-/* How each GPU's data came to it, after the last size; what is required and is not so, after each. */
+/* Prints how each GPU's data arrived, after the last size; after each size, violated requirements. */
 static void print_verdicts(struct gpu_table *t, size_t size, bool last)
 {
     struct bench *b = t->b;
@@ -306,13 +309,13 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
     fflush(out);
 }
 
-/* Without what the column says of itself, where both directions have a row. */
+/* Returns the name without the direction, if both directions have a row. */
 static const char *get_row_name(const char *name)
 {
     return strlen(name) > 12 && strncmp(name, "GPU ", 4) == 0 ? name + 4 : name;
 }
 
-/* A size is through. */
+/* Prints a finished size. */
 static void print_size(void *arg, size_t size)
 {
     struct gpu_table *t = arg;
@@ -425,7 +428,7 @@ static int open_gpu_bench(struct bench *b)
         b->gpus = (struct gpus){.pair = {{.gpu = BUFFER_HOST, .peer = TP_HOST, .numa = -1}}, .n = 1};
         snprintf(b->gpus.pair[0].nics, sizeof b->gpus.pair[0].nics, "%s", b->nics ? b->nics : "");
     }
-    if (b->per_process) { /* a process for each: nothing of hawser's in this one */
+    if (b->per_process) { /* one process for each pair: none of hawser's memory in this one */
         hawser_close(b->h);
         b->h = NULL;
     }

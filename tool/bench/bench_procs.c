@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --per-process: a child for each pair of GPUs, which is this program again, near its GPU; started, bound,
- * reaped. */
+/* bench --per-process: a child for each pair of GPUs, which runs this program again, near its GPU; starts, binds and
+ * reaps them. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/child.h"
@@ -17,14 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORKER_FD   3    /* of a child: where its supervisor is */
-#define REAP_MS     3000 /* for a child that closed its socket to end */
+#define WORKER_FD   3    /* of a child: connection to its supervisor */
+#define REAP_MS     3000 /* for a child to end after it closed its socket */
 #define MPOL_PREFER 1    /* MPOL_PREFERRED of include/uapi/linux/mempolicy.h: near if there is room, else anywhere */
-#define NODES_MAX   1024 /* of a node mask: what the kernel's largest configuration has (CONFIG_NODES_SHIFT 10) */
+#define NODES_MAX   1024 /* of a node mask: the kernel's largest configuration (CONFIG_NODES_SHIFT 10) */
 
 /* ---- a child -------------------------------------------------------------------------------- */
 
-/* What start_bench_child() has written: "FD,CROWD,GPU,PEER,OP,NICS". */
+/* Parses the text of start_bench_child(): "FD,CROWD,GPU,PEER,OP,NICS". */
 static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
 {
     uint64_t v[5];
@@ -71,14 +71,14 @@ int bench_child(struct bench *b)
 
 /* ---- its parent ----------------------------------------------------------------------------- */
 
-/* Between fork and exec: only what is safe there. */
+/* Between fork and exec: only async-signal-safe calls. */
 static void exec_bench_child(char **argv, pid_t parent, int fd, int err, const struct gpu_pair *p)
 {
     unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
     const size_t bits = 8 * sizeof nodes[0];
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         _exit(127);
-    /* Where the machine does not let us, it is only slower. */
+    /* If the machine does not permit it, the child is only slower. */
     if (p->has_cpus)
         (void)sched_setaffinity(0, sizeof p->cpus, &p->cpus);
     if (p->numa >= 0 && p->numa < NODES_MAX) {
@@ -162,7 +162,7 @@ int bench_children_start(const struct bench *b, struct crew *c, struct bench_chi
     c->interrupt = interrupt_child;
     c->ended = child_ended;
     int rc = 0;
-    fflush(NULL); /* else each child would have what is not written yet */
+    fflush(NULL); /* otherwise each child would inherit unwritten output */
     for (size_t i = 0; i < c->n && rc == 0; i++)
         rc = start_bench_child(b, c, i, &child[i].pid);
     return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the workers of bench --gpus and --bidir measured, added up. */
+/* Combines the results of the workers of bench --gpus and --bidir. */
 #include "tool/bench/bench.h"
 #include "tool/load/stats.h"
 
@@ -13,7 +13,7 @@ static int by_start(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds in which any of the clocks ran; NAN: no memory. */
+/* Returns the seconds in which any of the clocks ran; NAN: no memory. */
 static double compute_clocked_seconds(const struct crew *c, size_t size)
 {
     size_t n = 0;
@@ -36,7 +36,7 @@ static double compute_clocked_seconds(const struct crew *c, size_t size)
     return (double)ns / 1e9;
 }
 
-/* Payload adds up; the kernel counts each NIC once for all who share it, so the largest window is the nearest. */
+/* Payload is summed; the kernel counts each NIC once for all its users, so the largest window is the best estimate. */
 static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, size_t n_from)
 {
     for (size_t i = 0; i < n_from; i++) {
@@ -63,7 +63,7 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
     }
 }
 
-/* The workers' rates, added up, of several rounds: their medians. One round's is its bytes over its clock. */
+/* Sums the workers' rates of several rounds, and takes medians. For one round: its bytes over its clock. */
 static void sum_rounds(struct row *all)
 {
     double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS];
@@ -83,7 +83,7 @@ static void sum_rounds(struct row *all)
     }
 }
 
-/* All of a size's results as one row: what they moved, over the time in which any clock ran. */
+/* Combines all results of a size in one row: the bytes, over the time in which any clock ran. */
 bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, struct row *all, struct measure *m)
 {
     *all = bench_make_row(b, m, b->both ? "bidir" : output_op_name(b->op), b->sizes[size], b->blocks[size]);

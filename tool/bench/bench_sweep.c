@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench with lists of channels or windows: a run for each combination, as a process of its own (knobs are a
- * context's, and a plugin's process must be made before CUDA is used), and one table of all. */
+/* bench with lists of channels or windows: a run for each combination, in its own process (knobs belong to a context,
+ * and a plugin's process must be started before CUDA is used), and one table for all. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/report/report_data.h"
@@ -65,7 +65,7 @@ int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, stru
     }
 }
 
-/* This run again, with these alone. 0, or its -errno; what it failed of it has said. */
+/* Runs this command again, with these values only. 0, or its -errno; it has reported its failures. */
 static int start_one(const struct bench *b, int json, const char *one, pid_t *pid)
 {
     static char self[] = "hawser", cmd[] = "bench";
@@ -151,7 +151,7 @@ static void print_row(struct sweep *s, const struct rep_row *r, const char *what
         note_best(s, r, what);
 }
 
-/* The lines of one run: into the table, and to --json. */
+/* Reads the lines of one run into the table, and into --json. */
 static int take_lines(struct sweep *s, int fd, const char *what)
 {
     struct rep rep;

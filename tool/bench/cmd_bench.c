@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A list's values as a knob: each must be one; the only one is set. */
+/* Sets a knob from a list: each value must be valid; a single value is set. */
 static int set_knob(struct bench *b, const char *name, const struct bench_list *l)
 {
     char text[32];
@@ -25,7 +25,7 @@ static int set_knob(struct bench *b, const char *name, const struct bench_list *
     return rc;
 }
 
-/* What the lists say, or in a run of a sweep --one. */
+/* Reads the lists or, in a run of a sweep, --one. */
 static int take_lists(struct bench *b)
 {
     struct bench_list *lists[] = {&b->channels_list, &b->window_list};
@@ -35,7 +35,7 @@ static int take_lists(struct bench *b)
     for (size_t i = 0; b->one && i < HW_ARRAY_LEN(lists); i++)
         *lists[i] = (struct bench_list){.v = {v[i]}, .n = v[i] > 0};
     if (b->one)
-        b->report = NULL; /* of all runs there is one */
+        b->report = NULL; /* all runs share one report */
     b->channels = b->channels_list.n == 1 ? b->channels_list.v[0] : 0;
     return set_knob(b, "window", &b->window_list);
 }
@@ -390,7 +390,7 @@ static int run_bench_command(struct bench *b)
     if (b->bad)
         return tool_fail("bench", "%" PRIu64 " bytes arrived wrong", b->bad);
     if (interrupted && b->one)
-        return TOOL_FAILED; /* the sweep says so */
+        return TOOL_FAILED; /* the sweep reports it */
     if (interrupted)
         return tool_interrupted("bench", "what is above was measured until then");
     return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define POLL_MS 200
-#define PACE_MS 500 /* the progress line's rate is of so long */
+#define PACE_MS 500 /* period of the progress line's rate */
 
 struct head {
     uint32_t type, len;
@@ -114,7 +114,7 @@ static void mark_member_failed(struct crew_member *m, const char *why)
     m->failed = true;
 }
 
-/* The text of a failure, once it is as exact as it gets, and what a child said last. */
+/* Prints a failure, once it is final, and the child's last output. */
 static void print_member_failure(struct crew_member *m, bool verbose)
 {
     if (m->named)
@@ -123,7 +123,7 @@ static void print_member_failure(struct crew_member *m, bool verbose)
     output_progress(NULL);
     tool_fail("bench", "%s: %s", m->name, m->why);
     const char *at = m->tail, *end = m->tail + m->tail_len;
-    while (at < end && !verbose) { /* else it stands there already */
+    while (at < end && !verbose) { /* otherwise it was already printed */
         const char *nl = memchr(at, '\n', (size_t)(end - at));
         int n = (int)((nl ? nl : end) - at);
         fprintf(stderr, "  %s said: %.*s\n", m->name, n, at);
@@ -299,7 +299,7 @@ static uint64_t get_gate_position(const struct crew_ready *at)
     return (uint64_t)at->size << 32 | at->turn;
 }
 
-/* Lets go those who are furthest behind, once all of these are ready. */
+/* Releases the workers that are furthest behind, once all of them are ready. */
 static void open_gate(struct crew *c)
 {
     uint64_t least = UINT64_MAX;
@@ -315,7 +315,7 @@ static void open_gate(struct crew *c)
             continue;
         m->ready = false;
         m->heard = hw_now();
-        (void)send(m->fd, "G", 1, MSG_NOSIGNAL); /* if it is gone, read_member_messages() will say so */
+        (void)send(m->fd, "G", 1, MSG_NOSIGNAL); /* if it is gone, read_member_messages() reports that */
     }
 }
 
@@ -342,7 +342,7 @@ static void look_at_clocks(struct crew *c)
     }
 }
 
-/* Has everyone who still works been through size k? */
+/* Returns true if every remaining worker has finished size k. */
 static bool is_size_done(const struct crew *c, size_t k)
 {
     for (size_t i = 0; i < c->n; i++)
@@ -366,7 +366,7 @@ static bool has_result(const struct crew *c, size_t size)
     return false;
 }
 
-/* What was moved until when: to tell how fast that goes. */
+/* Bytes and time of the last sample, to compute a rate. */
 struct pace {
     uint64_t at, moved;
     double GBps;
@@ -392,7 +392,7 @@ int crew_run(struct crew *c)
 {
     struct pollfd *p = calloc(2 * c->n, sizeof *p);
     size_t done = 0, n_failed = 0;
-    uint64_t last = HW_NEVER; /* until when those given up are waited for */
+    uint64_t last = HW_NEVER; /* how long to wait for workers that were given up */
     bool stopped = false;
     struct pace pace = {0};
     if (!p)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser doctor: what on this machine, or between it and another, is not as it should be, and what mends it. */
+/* hawser doctor: finds what is wrong on this machine, or between it and another, and the remedy. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor_pair.h"
 #include "tool/nccl/nccl_look.h"
@@ -61,7 +61,7 @@ static int ask_peer(struct doctor *d, int root)
     d->pair.peer = name;
     int rc = common_open(&d->common, &h);
     if (rc < 0)
-        return rc; /* the key, a knob: not the peer's fault */
+        return rc; /* a fault of the key or a knob, not of the peer */
     d->pair.connected = session_open(&s, h, d->host, d->port, NULL);
     if (d->pair.connected < 0) {
         snprintf(d->pair.why, sizeof d->pair.why, "%s", hawser_error());
@@ -84,7 +84,7 @@ static int run_doctor(struct doctor *d)
     int root = hw_root_open("/");
     int rc = root;
     if (rc >= 0 && d->groups & 1u << DR_NCCL)
-        rc = nccl_look(&d->nccl, NULL); /* first: its children must not have CUDA from us */
+        rc = nccl_look(&d->nccl, NULL); /* first: its children must not inherit CUDA */
     if (rc >= 0 && d->groups & 1u << DR_NIXL)
         rc = nixl_look(&d->nixl, NULL, NULL);
     if (rc >= 0) {

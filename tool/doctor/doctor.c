@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of checks, and how they are run. */
+/* The table of checks, and the code that runs them. */
 #include "tool/doctor/doctor.h"
 
-/* A check is one line here and one function, which says at least one thing. The why is a sentence for somebody who has
- * never heard of it. */
+/* A check is one row here and one function, which reports at least one result. The reason is a sentence for readers who
+ * do not know the subject. */
 const struct dr_check dr_checks[] = {
     {"kernel.version", DR_KERNEL, "kernel version",
      "TCP straight into GPU memory (devmem) needs Linux 6.12 to receive and 6.16 to send", dr_kernel_version},

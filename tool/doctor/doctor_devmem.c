@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of what drivers want before payload goes to device memory, and of NICs whose peers are behind routes.
- * File and line are of Linux 7.3.4; helper/state/split.c acts on the same. */
+/* Doctor's checks of drivers' requirements for payload in device memory, and of NICs whose peers are behind routes.
+ * File and line are of Linux 7.3.4; helper/state/split.c handles the same cases. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define PAGE    4096
-#define HEADERS 40 /* IP's and TCP's, no options */
+#define HEADERS 40 /* of IP and TCP, without options */
 
 static bool is_mlx5(const struct dr_nic *n)
 {
@@ -22,7 +22,7 @@ static void split_of(struct dr_report *d, const struct dr_nic *n)
     else if (n->split == DR_SPLIT_UNKNOWN && !(is_mlx5(n) && dr_kernel(d->m->release) >= 7000))
         dr_say(d, DR_SKIP, n->name, "its driver does not say");
     else if (n->split == DR_SPLIT_ON && n->thresh > 0) {
-        /* bnxt and fbnic begin so (bnxt.c:4889, fbnic_netdev.c:781), whatever they report */
+        /* bnxt and fbnic start like this (bnxt.c:4889, fbnic_netdev.c:781), whatever they report */
         dr_say(d, DR_WARN, n->name,
                "reported to be on, but not of packets up to %d bytes (hds-thresh): the kernel binds no queue so",
                n->thresh);
@@ -46,7 +46,7 @@ void dr_nic_split(struct dr_report *d)
     dr_each_nic(d, split_of);
 }
 
-/* gve: a packet of more bytes than a buffer lies in several pieces, none of them a page (gve_set_rx_buf_len_config(),
+/* gve: a packet larger than a buffer is in several pieces, none of them a page (gve_set_rx_buf_len_config(),
  * gve_main.c:2111). */
 static void buffers_of(struct dr_report *d, const struct dr_nic *n)
 {
@@ -95,8 +95,8 @@ void dr_nic_gro_hw(struct dr_report *d)
 
 /* ---- routed rails ------------------------------------------------------------------------------- */
 
-/* Does a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) lead out by the NIC: to more
- * than one address, or to one behind a gateway? Link-local and multicast aside. */
+/* Returns true if a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) is a route by the NIC
+ * to more than one address, or to one behind a gateway, without link-local and multicast routes. */
 static bool leads_out(char *line, const char *nic, bool v6)
 {
     enum { V4_NIC, V4_GATEWAY = 2, V4_MASK = 7, V6_TO = 0, V6_BITS, V6_HOP = 4, V6_NIC = 9, FIELDS };
@@ -112,7 +112,7 @@ static bool leads_out(char *line, const char *nic, bool v6)
            (strtoul(f[V4_GATEWAY], NULL, 16) || __builtin_popcountl(strtoul(f[V4_MASK], NULL, 16)) < 31);
 }
 
-/* How many routes of the main table leave by the NIC for more than itself. */
+/* Returns how many such routes of the main table use the NIC. */
 static int routes_by(const struct dr_machine *m, const char *nic, bool v6)
 {
     static const size_t room = 4u << 20;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of GPUs: the driver as the kernel shows it, abilities as CUDA tells them, windows as PCI does. */
+/* Doctor's checks of GPUs: the driver from the kernel, abilities from CUDA, windows from PCI. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -13,8 +13,8 @@
 
 enum driver_kind { NO_DRIVER, OPEN, PROPRIETARY };
 
-/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..." or "NVRM version: NVIDIA UNIX
- * x86_64 Kernel Module  535.54.03  ...": the version is the first word that starts with three digits. */
+/* Parses "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..." or "NVRM version:
+ * NVIDIA UNIX x86_64 Kernel Module  535.54.03  ...": the version is the first word that starts with three digits. */
 static enum driver_kind read_gpu_driver(int root, char version[32])
 {
     char text[1024];
@@ -32,7 +32,7 @@ static enum driver_kind read_gpu_driver(int root, char version[32])
     return open ? OPEN : PROPRIETARY;
 }
 
-/* NVIDIA's display devices on PCI; calls fn (may be NULL) for each. */
+/* Counts NVIDIA's display devices on PCI; calls fn (may be NULL) for each. */
 static size_t pci_gpus(struct dr_report *d, void (*fn)(struct dr_report *d, const char *bdf))
 {
     struct hw_names l = {0};

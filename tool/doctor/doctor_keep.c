@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How to make last what a remedy's command does. */
+/* Makes the effect of a remedy's command permanent. */
 #include "tool/doctor/doctor.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #define RULES "/etc/udev/rules.d/90-hawser.rules"
 
-/* The command without the remark behind it, and without blanks at its end. */
+/* Copies the command without its trailing remark and blanks. */
 static void command_of(const char *mend, char *out, size_t cap)
 {
     const char *remark = strstr(mend, "   #");
@@ -17,7 +17,7 @@ static void command_of(const char *mend, char *out, size_t cap)
     out[n] = 0;
 }
 
-/* The name behind a word of the command. */
+/* Copies the name after a word of the command. */
 static bool word_behind(const char *cmd, const char *before, char *out, size_t cap)
 {
     const char *at = strstr(cmd, before);
@@ -32,7 +32,7 @@ static bool word_behind(const char *cmd, const char *before, char *out, size_t c
     return true;
 }
 
-/* By a rule of udev's: when the NIC appears, or has got its name. udev runs programs by their path, and no shell. */
+/* With a udev rule: when the NIC appears, or has got its name. udev runs programs by path, without a shell. */
 static void keep_by_udev(const char *nic, char *cmd, char *out, size_t cap)
 {
     size_t n =
@@ -54,7 +54,7 @@ static bool has_command_prefix(const char *cmd, const char *with)
     "\\n' > /etc/security/limits.d/hawser.conf (logins), " unit " (a unit), --ulimit " docker " (docker run)"
 static const struct {
     const char *begins, *has; /* of the command */
-    const char *keep;         /* NULL: by udev, for the NIC that is named behind begins */
+    const char *keep;         /* NULL: by udev, for the NIC named after begins */
 } ways[] = {
     {"ip link set ", " mtu ", NULL},
     {"ethtool -G ", "", NULL},

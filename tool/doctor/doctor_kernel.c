@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define CONFIG_MAX     (4u << 20) /* a kernel's configuration is some 250 KiB */
+#define CONFIG_MAX     (4u << 20) /* a kernel's configuration takes about 250 KiB */
 #define NETDEV_BIND_RX 13         /* enum netdev_cmd, include/uapi/linux/netdev.h */
 #define NETDEV_BIND_TX 15
 
@@ -38,7 +38,7 @@ void dr_kernel_version(struct dr_report *d)
         dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 6.16 on");
 }
 
-/* Is option built in, or a module, by the text of a kernel's configuration? */
+/* Returns true if the option is built in or a module, by the text of a kernel's configuration. */
 static bool config_set(const char *text, const char *option)
 {
     size_t n = strlen(option);
@@ -48,7 +48,8 @@ static bool config_set(const char *text, const char *option)
     return false;
 }
 
-/* The kernel's configuration as text, to be freed; NULL with hw_error(). *from says where it stood. */
+/* Returns the kernel's configuration as text, which the caller frees; NULL with hw_error(). *from receives its
+ * source. */
 static char *kernel_config(const struct dr_machine *m, char *from, size_t cap)
 {
     snprintf(from, cap, "/proc/config.gz");
@@ -61,7 +62,7 @@ static char *kernel_config(const struct dr_machine *m, char *from, size_t cap)
         hw_fail(fd, "neither /proc/config.gz nor %s can be read", from);
         return NULL;
     }
-    gzFile gz = gzdopen(fd, "rb"); /* reads plain files too */
+    gzFile gz = gzdopen(fd, "rb"); /* reads uncompressed files too */
     char *text = malloc(CONFIG_MAX + 1);
     int n = gz && text ? gzread(gz, text, CONFIG_MAX) : -1;
     if (gz)
@@ -95,7 +96,7 @@ void dr_kernel_devmem(struct dr_report *d)
     else if (m->netdev_rc == 0 && !rx)
         dr_say(d, DR_WARN, NULL, "netlink family netdev knows %s", knows);
     else if (m->netdev_rc == 0)
-        /* these commands are there without the option too, and then answer EOPNOTSUPP (net/core/devmem.h) */
+        /* without the option these commands exist too, but return EOPNOTSUPP (net/core/devmem.h) */
         dr_say(d, DR_SKIP, NULL, "the kernel knows %s, but whether it was built with it is not said: %s", knows,
                hw_error());
     else
@@ -118,7 +119,8 @@ void dr_kernel_tcp_mem(struct dr_report *d)
             dr_say(d, DR_SKIP, name[i], "%s", rc < 0 ? hw_error() : "not three numbers");
             continue;
         }
-        /* Half of the buffer is window (tcp_adv_win_scale's default); 0.1 ms is a long way within a data centre. */
+        /* Half of the buffer is window (tcp_adv_win_scale's default); 0.1 ms is a long distance within a data centre.
+         * */
         double gbit = (double)top / 2 * 8 / 1e-4 / 1e9;
         if (top >= 4u << 20)
             dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms up to %.0f Gbit/s a connection",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The group nccl. What was seen is in struct nccl_look; here is what it means. */
+/* The group nccl. struct nccl_look has the observations; this file interprets them. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 #include "tool/nccl/nccl.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From 2.27.3 to 2.29.7 NCCL forgets the plugin's name once the last communicator dies; from 2.28.7 on it loads
+/* From 2.27.3 to 2.29.7 NCCL forgets the plugin's name when the last communicator is destroyed; from 2.28.7 on it loads
  * libnccl-env.so before it reads any parameter. */
 #define FORGETS_FROM 22703
 #define FORGETS_TO   22907
@@ -28,7 +28,7 @@ static const char *short_name(const struct nccl_plugin *p)
     return slash ? slash + 1 : p->asked;
 }
 
-/* What it said last, on one line: the last two of its lines. */
+/* Joins its last two output lines into one. */
 static const char *format_last_lines(const struct nccl_child *c, char *buf, size_t cap)
 {
     size_t end = strlen(c->tail), at, lines = 0;
@@ -44,7 +44,7 @@ static const char *format_last_lines(const struct nccl_child *c, char *buf, size
     return buf;
 }
 
-/* A fault of ours is one; another plugin's is none if NCCL goes on to ours. */
+/* A fault of our plugin is a fault; another plugin's is not if NCCL continues to ours. */
 static enum dr_outcome get_fault_outcome(const struct nccl_plugin *p)
 {
     return p->ours ? DR_FAIL : DR_WARN;
@@ -212,7 +212,7 @@ void dr_nccl_link(struct dr_report *d)
     int v = l->lib->version;
     char real[NCCL_PATH];
     const char *base = *l->link->path && realpath(l->link->path, real) ? strrchr(real, '/') : NULL;
-    /* a link to our plugin, or what the Python wheel, which has no links, has beside our plugin */
+    /* a link to our plugin, or the file that the Python wheel, which has no links, has next to our plugin */
     bool ours = base && (strcmp(base + 1, NCCL_PLUGIN_FILE) == 0 ||
                          (strlen(l->dir) == (size_t)(base - real) && strncmp(real, l->dir, strlen(l->dir)) == 0));
     if (v && (v < FORGETS_FROM || v > FORGETS_TO))

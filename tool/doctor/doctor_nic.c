@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of NICs: each over all that have a device behind them, or where none has, all that are up. */
+/* Doctor's checks of NICs: over all NICs with a hardware device, or without any over all that are up. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FULL_PAGE_MTU  4148 /* an MSS of 4096 with timestamps: nearly every fragment a page */
+#define FULL_PAGE_MTU  4148 /* an MSS of 4096 with timestamps: nearly every fragment is a page */
 #define INTERRUPTS_MAX (8u << 20)
 
 void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n))
@@ -128,13 +128,14 @@ void dr_nic_mtu(struct dr_report *d)
 }
 
 /*
- * In the sources of Linux 7.3.4 these receive into unreadable memory (PP_FLAG_ALLOW_UNREADABLE_NETMEM) and send from it
- * (netdev->netmem_tx); in those of 6.12 none does. Between the two each came at its own time. dmnic is lab/dmnic, ours.
+ * In the sources of Linux 7.3.4 these drivers receive into unreadable memory (PP_FLAG_ALLOW_UNREADABLE_NETMEM) and send
+ * from it (netdev->netmem_tx); in those of 6.12 none does. Support was added at different times in between. dmnic is
+ * our own lab/dmnic.
  */
 static const struct {
     const char *driver;
     bool rx, tx;
-    unsigned sure; /* from this kernel on; 6.12 has no sending at all */
+    unsigned sure; /* from this kernel on; 6.12 cannot send at all */
 } devmem_drivers[] = {{"gve", true, true, 7003},   {"bnxt_en", true, true, 7003}, {"mlx5_core", true, true, 7003},
                       {"fbnic", true, true, 7003}, {"netkit", true, true, 7003},  {"bnge", true, false, 7003},
                       {"dmnic", true, true, 6012}};
@@ -152,7 +153,7 @@ enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx)
     return DR_CANNOT;
 }
 
-/* May ordinary traffic meet queues bound to GPU memory on this NIC? */
+/* Returns true if ordinary traffic on this NIC may reach queues bound to GPU memory. */
 bool dr_has_devmem(const struct dr_nic *n)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(devmem_drivers); i++)
@@ -273,8 +274,8 @@ void dr_nic_rss(struct dr_report *d)
     dr_each_nic(d, rss_of);
 }
 
-/* The interrupts of NIC n: those of its device (of the device above, for virtio), else the lines of /proc/interrupts
- * that bear its name. Returns how many, up to cap. */
+/* Lists the interrupts of NIC n: those of its device (for virtio of the device above), else the lines of
+ * /proc/interrupts with its name. Returns how many, up to cap. */
 static size_t irqs_of(int root, const char *nic, unsigned *out, size_t cap)
 {
     struct hw_names l = {0};
@@ -323,7 +324,7 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
     unsigned first_far = 0;
     CPU_ZERO(&all);
     for (size_t i = 0; i < n_irqs; i++) {
-        /* where it really goes, where that is said */
+        /* the effective target, if reported */
         if ((hw_root_text(root, text, sizeof text, "proc/irq/%u/effective_affinity_list", irq[i]) < 0 &&
              hw_root_text(root, text, sizeof text, "proc/irq/%u/smp_affinity_list", irq[i]) < 0) ||
             hw_text_cpulist(text, &may, &count) < 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The group nixl. What was seen is in struct nixl_look; here is what it means. */
+/* The group nixl. struct nixl_look has the observations; this file interprets them. */
 #include "tool/doctor/doctor.h"
 #include "tool/nixl/nixl_look.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The command that puts the backend into this NIXL. */
+/* Adds the command that installs the backend into this NIXL. */
 static void mend_by_install(struct dr_report *d, const struct nixl_wheel *w)
 {
     const struct nixl_look *l = d->m->nixl;

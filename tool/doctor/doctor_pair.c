@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of a pair of nodes: what the peer told of itself, and what was tried between the two. */
+/* Doctor's checks of a pair of nodes: the peer's facts, and tests between the two. */
 #include "tool/doctor/doctor_pair.h"
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
@@ -11,7 +11,7 @@
 #define CLOCK_ROUNDS 8
 #define FACTS_MS     5000
 
-/* The offset as NTP has it (RFC 5905, section 8), of the round that took least. */
+/* Measures the clock offset as NTP does (RFC 5905, section 8), using the fastest round. */
 static int ask_clock(struct dr_pair *p, struct session *s, struct tp_reply *r)
 {
     for (int i = 0; i < CLOCK_ROUNDS; i++) {
@@ -21,7 +21,7 @@ static int ask_clock(struct dr_pair *p, struct session *s, struct tp_reply *r)
         uint64_t spent = hw_now() - m1, there = r->facts.wall_out_ns - r->facts.wall_in_ns, t4 = t1 + spent;
         if (rc < 0)
             return rc;
-        if (there > spent) /* its clock was set while it answered, or it lies */
+        if (there > spent) /* its clock was set during the answer, or the peer lies */
             continue;
         if (p->clock && spent - there >= p->round_trip_ns)
             continue;
@@ -55,7 +55,7 @@ static bool is_working_link(const struct dr_link *l)
     return l->forward == 0 || l->reverse == 0 || l->reverse == -EBADMSG;
 }
 
-/* Has one end of link l another link that works? */
+/* Returns true if one end of link l has another working link. */
 static bool has_other(const struct dr_pair *p, const struct dr_link *l)
 {
     for (size_t i = 0; i < p->n_links; i++) {
@@ -124,7 +124,7 @@ void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, 
     free(r);
 }
 
-/* Says SKIP where there is nothing to go by. */
+/* Reports SKIP if there are no facts. */
 static bool skip_without_facts(struct dr_report *d)
 {
     if (d->pair->asked < 0)
@@ -132,7 +132,7 @@ static bool skip_without_facts(struct dr_report *d)
     return d->pair->asked < 0;
 }
 
-/* And where the two share no subnet. */
+/* The same if the two share no subnet. */
 static bool skip_without_links(struct dr_report *d)
 {
     if (skip_without_facts(d))
@@ -206,7 +206,7 @@ static bool same_address(const struct tp_facts *a, const struct tp_facts *b)
     return false;
 }
 
-/* Has the NIC that fact i of f is about, by any of its addresses, a partner? */
+/* Returns true if the NIC of fact i of f has a partner for any of its addresses. */
 static bool has_partner(const struct dr_pair *p, bool here, const char *nic)
 {
     for (size_t k = 0; k < p->n_links; k++) {
@@ -227,7 +227,7 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
         while (strcmp(f->nic[k].nic, f->nic[i].nic) != 0)
             k++;
         if (k < i)
-            continue; /* another address of the same */
+            continue; /* another address of the same NIC */
         snprintf(subject, sizeof subject, "%s %s", here ? "here" : "there", f->nic[i].nic);
         if (has_partner(d->pair, here, f->nic[i].nic)) {
             n++;
@@ -272,7 +272,7 @@ void dr_pair_nics(struct dr_report *d)
 static const char *format_link_ends(const struct dr_pair *p, const struct dr_link *l, bool back, char buf[48])
 {
     const char *here = p->here.nic[l->here].nic, *there = p->there.nic[l->there].nic;
-    /* which of the addresses matters only where a NIC has both kinds */
+    /* the address family matters only for a NIC with both */
     const char *kind = p->here.nic[l->here].addr.family == 6 ? " (IPv6)" : "";
     snprintf(buf, 48, "%s %s %s%s", here, back ? "<-" : "->", there, kind);
     return buf;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What group pair goes by is had from a session with `hawser serve`. */
+/* Collects the data of group pair in a session with `hawser serve`. */
 #ifndef HW_TOOL_DOCTOR_PAIR_H
 #define HW_TOOL_DOCTOR_PAIR_H
 
@@ -7,13 +7,12 @@
 #include "tool/peer/reach.h"
 #include "tool/peer/session.h"
 
-/* Fills p but peer and connected: both sides' facts, the clocks, and a connection each way over each pair of NICs.
- * port: where the peer listens; reverse_port: where this side is to, 0 for any. Takes some 6 s where nothing answers.
- */
+/* Fills p except peer and connected: both sides' facts, the clocks, and a connection each way over each pair of NICs.
+ * port: the peer's listener; reverse_port: this side's listener, 0 for any. Takes about 6 s if nothing answers. */
 void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, uint16_t reverse_port);
 
-/* Of NICs reached by routes any may reach any, or each only its like: takes out those links that do not work and whose
- * NICs have others that do. */
+/* NICs reached by routes may each reach all others, or only their own rail: removes links that do not work if their
+ * NICs have other working ones. */
 void dr_pair_prune(struct dr_pair *p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This machine, as the checks want it. What is asked of the kernel by ioctl and netlink is in linux/ethtool.h,
+ * Reads this machine for the checks. The ioctl and netlink interfaces are described in linux/ethtool.h,
  * linux/ethtool_netlink.h and Documentation/networking/ethtool-netlink.rst; nothing here needs privilege, or changes
  * anything.
  */
@@ -111,7 +111,7 @@ static void list_nics(struct dr_machine *m, int fd)
             continue;
         snprintf(r.ifr_name, sizeof r.ifr_name, "%s", l.name[i]);
         if (ioctl(fd, SIOCGIFFLAGS, &r) < 0 || (r.ifr_flags & IFF_LOOPBACK))
-            continue; /* not a NIC (bonding_masters), or not worth a look */
+            continue; /* not a NIC (bonding_masters), or irrelevant */
         struct dr_nic *n = &m->nic[m->n_nics++];
         *n = (struct dr_nic){.up = r.ifr_flags & IFF_UP};
         memcpy(n->name, r.ifr_name, sizeof n->name);
@@ -169,7 +169,7 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
         n->rx_pkts[0] = read_rx_packets(m, n);
         counts |= n->devmem_rc == 0;
     }
-    if (counts) /* only where there is something to see moving */
+    if (counts) /* only if there are counters to compare */
         usleep(MOMENT_MS * 1000);
     hw_genl_close(&g);
     for (int i = 0; i < m->n_nics; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of RDMA ports, and of what sysctls do where several NICs share a subnet. */
+/* Doctor's checks of RDMA ports, and of sysctls that matter if several NICs share a subnet. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -71,8 +71,8 @@ int dr_shares_subnet(const struct dr_machine *m, int nic)
     return -1;
 }
 
-/* The value that counts for a NIC is the larger one of its own and of "all" (include/linux/inetdevice.h,
- * IN_DEV_MAXCONF; of flags IN_DEV_ORCONF, which is the same). -errno. */
+/* Returns the effective value for a NIC: the larger one of its own and of "all" (include/linux/inetdevice.h,
+ * IN_DEV_MAXCONF; for flags IN_DEV_ORCONF, which is the same). -errno. */
 static int sysctl_of(const struct dr_machine *m, const char *nic, const char *name, int64_t *out)
 {
     int64_t all;
@@ -84,7 +84,7 @@ static int sysctl_of(const struct dr_machine *m, const char *nic, const char *na
     return rc;
 }
 
-/* One line for each NIC that shares its subnet with another. verdict: what value v of it means. */
+/* Reports one line for each NIC that shares its subnet with another. verdict: judges its value v. */
 static void each_sharing(struct dr_report *d, const char *name, const char *mend,
                          enum dr_outcome (*verdict)(int64_t v, bool rdma, const char **what))
 {
@@ -110,7 +110,7 @@ static void each_sharing(struct dr_report *d, const char *name, const char *mend
         dr_say(d, DR_SKIP, NULL, "no two NICs share a subnet");
 }
 
-/* With RDMA a connection is bound to the NIC whose hardware address ARP gave, so that a wrong answer is fatal. */
+/* With RDMA a connection is bound to the NIC whose hardware address ARP returned, so a wrong answer is fatal. */
 static enum dr_outcome arp_ignore(int64_t v, bool rdma, const char **what)
 {
     *what = v >= 1 ? "" : ", so that it answers for its neighbours' addresses too";

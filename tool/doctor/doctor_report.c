@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What checks say: kept, counted and printed. */
+/* Stores, counts and prints the results of checks. */
 #include "tool/doctor/doctor.h"
 #include "tool/opts.h"
 #include "tool/report/files.h"
@@ -80,14 +80,14 @@ size_t dr_count(const struct dr_report *d, enum dr_outcome o)
     return n;
 }
 
-/* Says the same about another subject, in the same words? Commands may differ by the subject's name alone. */
+/* Returns true if both findings have the same words. Commands may differ by the subject's name. */
 static bool is_same_finding(const struct dr_result *a, const struct dr_result *b)
 {
     return a->check == b->check && a->outcome == b->outcome && strcmp(a->found, b->found) == 0 && *a->subject &&
            *b->subject;
 }
 
-/* The same finding about several subjects stands behind the first of them. */
+/* Returns true if result i repeats a finding, which is printed with the first subject. */
 static bool said_before(const struct dr_report *d, size_t i)
 {
     for (size_t k = i; k-- > 0 && d->r[k].check == d->r[i].check;)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Doctor's checks of GPUDirect-TCPX: Google's plugin for NCCL, the manager of the receive datapath (RxDM, dp-manager)
- * that it talks to, and the variables that make or break it (google/nccl-plugin-gpudirecttcpx, v3.1.9).
+ * Doctor's checks of GPUDirect-TCPX: Google's plugin for NCCL, the receive datapath manager (RxDM, dp-manager) that it
+ * uses, and its important variables (google/nccl-plugin-gpudirecttcpx, v3.1.9).
  */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
@@ -22,7 +22,7 @@
 #define MAX_FILE     (128u << 20)
 #define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, later ones v6 to v12 */
 
-/* Where the plugin is installed by its makers' images, and where the loader looks by itself. */
+/* Paths where the makers' images install the plugin, and where the loader searches. */
 static const char *const tcpx_dirs[] = {"/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/nvidia/lib64"};
 static const char *const loader_dirs[] = {"/lib/x86_64-linux-gnu",
                                           "/usr/lib/x86_64-linux-gnu",
@@ -55,7 +55,7 @@ bool dr_tcpx_meant(const struct dr_machine *m)
     return hw_root_has(m->root, "run/tcpx");
 }
 
-/* Is the file of the name the one that the environment asks for, or with nothing asked for, any plugin? */
+/* Returns true if the file's name is the one that the environment requests, or without a request, any plugin's. */
 static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
 {
     const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");
@@ -80,7 +80,7 @@ static void look_in(struct search *s, const char *dir, bool on_path)
             int fd = hw_root_fd(s->m->root, O_PATH, "%s/%s", dir + 1, l.name[i]);
             bool there = fd >= 0 && fstat(fd, &st) == 0;
             hw_close(&fd);
-            size_t k = 0; /* the same file by another name, as /usr/local/tcpx is often a link to /var/lib/tcpx */
+            size_t k = 0; /* the same file by another name: /usr/local/tcpx is often a link to /var/lib/tcpx */
             while (there && k < s->n && (s->p[k].dev != st.st_dev || s->p[k].ino != st.st_ino))
                 k++;
             if (there && k < s->n)
@@ -111,7 +111,7 @@ static void find_tcpx_plugins(const struct dr_machine *m, struct search *s)
         look_in(s, tcpx_dirs[i], false);
 }
 
-/* A file's bytes, to be freed; NULL with hw_error(). */
+/* Returns a file's bytes, which the caller frees; NULL with hw_error(). */
 static uint8_t *load_plugin_file(int root, const char *path, size_t *len)
 {
     int fd = hw_root_fd(root, O_RDONLY | O_NONBLOCK, "%s", path + 1);
@@ -222,7 +222,7 @@ static bool is_socket(const struct dr_machine *m, const char *dir, const char *n
     return is;
 }
 
-/* What the plugin's rules go to, and what hands out each GPU's memory: rx_rule_manager and get_gpu_fd_<bdf>. */
+/* The sockets that receive the plugin's rules and hand out each GPU's memory: rx_rule_manager and get_gpu_fd_<bdf>. */
 void dr_tcpx_manager(struct dr_report *d)
 {
     struct hw_names l = {0};
@@ -282,7 +282,7 @@ void dr_tcpx_chunk(struct dr_report *d)
         dr_mend(d, "export NCCL_DYNAMIC_CHUNK_SIZE=524288");
 }
 
-/* Each NIC in a list like "eth1,eth2", or "eth1:8-21,112-125;eth2:0-7" with bindings. */
+/* Checks each NIC in a list such as "eth1,eth2", or "eth1:8-21,112-125;eth2:0-7" with bindings. */
 static void names_in(struct dr_report *d, const char *var, bool bindings)
 {
     const char *v = dr_env(d->m, var);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After the System V ABI, chapters 4 and 5. Structures are copied out, since bytes of a file are not aligned. */
+/* System V ABI, chapters 4 and 5. Structures are copied, because bytes of a file are not aligned. */
 #include "tool/doctor/elfsym.h"
 
 #include <elf.h>
 #include <string.h>
 
-/* [offset, offset + size) lies within len bytes. */
+/* Returns true if [offset, offset + size) is within len bytes. */
 static bool is_range_in_file(uint64_t offset, uint64_t size, size_t len)
 {
     return offset <= len && size <= len - offset;
@@ -52,7 +52,7 @@ int elf_symbols(const void *bytes, size_t len, const char *prefix, uint16_t *mac
     for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= syms.sh_size; at += sizeof(Elf64_Sym)) {
         Elf64_Sym s;
         memcpy(&s, b + syms.sh_offset + at, sizeof s);
-        /* the table of names ends with a NUL, so that every offset into it is a string */
+        /* the string table ends with a NUL, so every offset into it is a string */
         if (s.st_shndx == SHN_UNDEF || s.st_name >= strs.sh_size || ELF64_ST_BIND(s.st_info) == STB_LOCAL)
             continue;
         const char *name = (const char *)b + strs.sh_offset + s.st_name;
