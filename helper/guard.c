@@ -38,8 +38,8 @@ int hd_guard_caps(const char *user)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
-    /* The bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same effect.
-     * */
+    /* The bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same
+     * effect. */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (c != CAP_NET_ADMIN && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
             return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));

@@ -313,8 +313,8 @@ int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const c
         *step = "making the mounts private";
         return -errno;
     }
-    /* Mounted over the old one, which an unprivileged user cannot unmount; a sysfs shows the namespace of its mounter.
-     * */
+    /* Mounted over the old one, which an unprivileged user cannot unmount; a sysfs shows the namespace of its
+     * mounter. */
     if (mount(mark, "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         *sysfs_error = -errno;
     return 0;

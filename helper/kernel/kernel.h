@@ -126,8 +126,8 @@ struct hd_kernel {
     int (*watch)(void *arg, bool on);
     /* Reads up to cap cookies of destroyed sockets. lost: the kernel dropped reports. Returns how many. */
     unsigned (*ended)(void *arg, uint64_t *cookie, unsigned cap, bool *lost);
-    /* Prevents a local port from being assigned while *sock is open; *sock is -1 if the port is not an ephemeral one.
-     * */
+    /* Prevents a local port from being assigned while *sock is open; *sock is -1 if the port is not an ephemeral
+     * one. */
     int (*port_hold)(void *arg, const union hw_addr *local, int *sock);
     void (*port_free)(void *arg, int *sock);
     int events; /* a descriptor for poll, or -1 */

@@ -30,8 +30,8 @@ struct hw_space {
 };
 
 struct hw_space_ops {
-    /* Allocate and free memory of the space, aligned as GPUs' dma-bufs require (the host's page size, at least 4 KiB).
-     * */
+    /* Allocate and free memory of the space, aligned as GPUs' dma-bufs require (the host's page size, at least 4
+     * KiB). */
     int (*alloc)(const struct hw_space *s, size_t len, void **out);
     void (*free)(const struct hw_space *s, void *ptr, size_t len);
 

@@ -119,8 +119,8 @@ void dr_kernel_tcp_mem(struct dr_report *d)
             dr_say(d, DR_SKIP, name[i], "%s", rc < 0 ? hw_error() : "not three numbers");
             continue;
         }
-        /* Half of the buffer is window (tcp_adv_win_scale's default); 0.1 ms is a long distance within a data centre.
-         * */
+        /* Half of the buffer is window (tcp_adv_win_scale's default); 0.1 ms is a long distance within a data
+         * centre. */
         double gbit = (double)top / 2 * 8 / 1e-4 / 1e9;
         if (top >= 4u << 20)
             dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms up to %.0f Gbit/s a connection",

@@ -453,8 +453,8 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
         m->mark = (struct measure_mark){.bytes = count_nic_bytes(m)};
     }
     while (duration_ms ? sum->seconds - before < limit : done < iters) {
-        /* data must be checked before it is overwritten; without checks the batches only bound the reaction to a signal
-         * */
+        /* data must be checked before it is overwritten; without checks the batches only bound the reaction to a
+         * signal */
         uint64_t count = ping ? PING_BATCH : m->plan.verify ? m->slots : FREE_BATCH;
         if (session_stopped(m->s))
             return hw_fail(-EINTR, "interrupted");

@@ -488,8 +488,8 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
              int rc)
 {
     struct vb_worker *w = worker_of(b, (pid_t)call->n.pid);
-    /* Check after the fetch: the number may belong to another process by now, into whose memory the results would go.
-     * */
+    /* Check after the fetch: the number may belong to another process by now, into whose memory the results would
+     * go. */
     if (!vb_notify_valid(call->listener, call->n.id)) {
         vb_keep(b, call, c, r, rc);
         return;

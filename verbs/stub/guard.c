@@ -32,8 +32,8 @@ static int reduce_capabilities(uint64_t keep, uint64_t *had)
     struct __user_cap_data_struct d[2] = {0};
     if (syscall(SYS_capget, &h, d) < 0)
         return hw_fail(-errno, "asking for capabilities: %s", hw_errno_text(errno));
-    /* the bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same effect
-     * */
+    /* the bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same
+     * effect */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (!(keep & BIT(c)) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
             return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));

@@ -64,8 +64,8 @@ struct hw_hs {
     uint8_t key[HW_SECRET];
     uint8_t hello_raw[HW_HELLO_SIZE], challenge_raw[HW_CHALLENGE_SIZE];
     uint8_t in[HW_CHALLENGE_SIZE];
-    /* Server: called once a well-formed HELLO has arrived. Fills key and challenge->session; returns enum hw_refusal.
-     * */
+    /* Server: called once a well-formed HELLO has arrived. Fills key and challenge->session; returns enum
+     * hw_refusal. */
     unsigned (*admit)(void *arg, const struct hw_hello *hello, struct hw_challenge *challenge, uint8_t key[HW_SECRET]);
     void *admit_arg;
     const uint8_t *after; /* client: after_len bytes sent directly after the proof; they outlive the handshake */

@@ -84,8 +84,8 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     if (rc == 0 && info.si_pid == 0)
         return false;
-    /* The group may contain processes that the plugin left behind; its number stays reserved until the child is reaped.
-     * */
+    /* The group may contain processes that the plugin left behind; its number stays reserved until the child is
+     * reaped. */
     if (rc == 0)
         (void)kill(-h->pid, SIGKILL);
     while ((got = waitpid(h->pid, &status, WNOHANG)) < 0 && errno == EINTR)
