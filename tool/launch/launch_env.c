@@ -27,7 +27,7 @@ static int add_name(struct list *l, const char *name)
     return l->name[l->n] ? (l->n++, 0) : hw_no_memory("names of hosts");
 }
 
-/* One number or range of those between brackets, of len characters. *width: digits, with leading zeros. */
+/* Parses one number or range in brackets, of len characters. *width: the number of digits, with leading zeros. */
 static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *last, int *width)
 {
     char word[64];
@@ -46,7 +46,7 @@ static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *
     return rc == 0 && *first > *last ? hw_fail(-EINVAL, "the range %s-%s goes down", word, dash) : rc;
 }
 
-/* Adds the names of one item: done is what stands before text, in which brackets may follow. */
+/* Adds the names of one item: done is the expanded part before text; text may contain brackets. */
 static int expand_item(struct list *l, const char *done, const char *text)
 {
     char name[2 * LAUNCH_NAME];
@@ -135,7 +135,7 @@ static int get_rank(const char *const *vars, const char *rank, const char *size,
     return rc < 0 ? rc : get_number(vars, rank, 0, out->size - 1, &out->rank);
 }
 
-/* Jobs meet at ports of their own, as far as names differ. */
+/* Gives jobs different ports to meet at, if their names differ. */
 static uint16_t choose_port(const char *job, const char *step)
 {
     uint64_t h = hw_hash(HW_HASH_START, job, strlen(job));
@@ -170,7 +170,7 @@ static int read_openmpi(const char *const *vars, struct launch_seat *out)
     if (job)
         out->port = choose_port(job, "");
     if (local && size && strcmp(local, size) == 0)
-        copy_text(out->meet, sizeof out->meet, "127.0.0.1"); /* all of them are on this host */
+        copy_text(out->meet, sizeof out->meet, "127.0.0.1"); /* all ranks are on this host */
     return get_rank(vars, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", out);
 }
 
@@ -180,7 +180,7 @@ static int read_torchrun(const char *const *vars, struct launch_seat *out)
                *port = get(vars, "MASTER_PORT");
     out->launcher = "torchrun";
     copy_text(out->meet, sizeof out->meet, host);
-    out->port = choose_port(job ? job : "", port ? port : ""); /* MASTER_PORT itself is torch's store */
+    out->port = choose_port(job ? job : "", port ? port : ""); /* MASTER_PORT itself belongs to torch's store */
     return get_rank(vars, "RANK", "WORLD_SIZE", out);
 }
 

@@ -13,8 +13,8 @@
 #define STRING   3
 #define INT      6
 #define UINT32   14
-#define WILDCARD (UINT32_MAX - 1) /* PMIX_RANK_WILDCARD: of the job */
-#define LOOK_S   2                /* for what the server knows by itself */
+#define WILDCARD (UINT32_MAX - 1) /* PMIX_RANK_WILDCARD: the whole job */
+#define LOOK_S   2                /* for values that the server knows itself */
 #define OUR_KEY  "hawser.mesh"
 
 struct pmix_proc {
@@ -27,7 +27,7 @@ struct pmix_value {
         char *string;
         int integer;
         uint32_t uint32;
-        uint64_t room[4]; /* as large as the largest that there is */
+        uint64_t room[4]; /* as large as the largest member of the original */
     } data;
 };
 struct pmix_info {
@@ -84,7 +84,8 @@ static int get_value(struct launch_pmix *p, uint32_t rank, const char *key, int 
 
 static int get_string(struct launch_pmix *p, uint32_t rank, const char *key, int seconds, char *text, size_t cap)
 {
-    struct pmix_value *v; /* the library's: some kilobytes once a job, not worth its destructors, which are macros */
+    /* the library's; leaked: some kilobytes per job are not worth its destructors, which are macros */
+    struct pmix_value *v;
     int rc = get_value(p, rank, key, seconds, &v);
     if (rc < 0)
         return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser mesh: is this cluster well? Options, the key, and which process does what. */
+/* hawser mesh: checks whether a cluster is healthy. Options, the key, and the choice of each process's role. */
 #include "tool/child.h"
 #include "tool/mesh/run/mesh_hosts.h"
 #include "tool/mesh/run/mesh_run.h"
@@ -92,7 +92,8 @@ static int compare_with(const char *path, const struct mesh *m, struct mesh_find
     return rc;
 }
 
-/* Prints and writes all that is wanted; an agent only what its starter reads. The exit code. */
+/* Prints and writes everything that was requested; an agent writes only what its starter reads. Returns the exit
+ * code. */
 static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_findings *f)
 {
     if (a->agent)
@@ -108,7 +109,7 @@ static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_fin
     return code;
 }
 
-/* The options as agents get them. */
+/* Passes the options on to agents and runs them on the hosts. */
 static int run_hosts(const struct mesh_args *a, struct mesh *m)
 {
     const struct mesh_options *p = &a->o;
@@ -150,7 +151,7 @@ static int run_hosts(const struct mesh_args *a, struct mesh *m)
     return mesh_hosts_run(&a->hosts, args, m);
 }
 
-/* Results that others have measured: of a file, or of hosts. */
+/* Judges results that were measured elsewhere: read from a file, or from hosts. */
 static int judge_others(const struct mesh_args *a)
 {
     struct mesh m = {0};
@@ -247,13 +248,13 @@ static int run_rank_0(const struct mesh_args *a, struct launch_seat *seat, const
     fflush(stdout);
     hawser_close(h);
     common_free(&own);
-    (void)child_reap(&pid, RANK_MS); /* last: a launcher that ends a job soon kills it */
+    (void)child_reap(&pid, RANK_MS); /* last: a launcher that ends a job soon kills this process */
     mesh_findings_free(&f);
     mesh_free(&m);
     return code;
 }
 
-/* ---- other ranks --------------------------------------------------------------------------------------- */
+/* ---- other ranks -------------------------------------------------------------------------------------- */
 
 static int run_other_rank(const struct mesh_args *a, struct launch_seat *seat, struct launch_place *place)
 {

@@ -347,8 +347,8 @@ struct grid {
     double *t, *v; /* n times; v[nic * n + i] */
 };
 
-/* The samples, which need not be at the same times for all NICs, on one even grid: means of what falls into a cell,
- * straight lines across cells without any. */
+/* Resamples the samples, whose times may differ between NICs, to one even grid: means of the samples in a cell, linear
+ * interpolation over cells without any. */
 static int make_grid(const struct rep_row *r, struct grid *g)
 {
     size_t most = 0;
@@ -394,8 +394,8 @@ struct flag {
     char text[4 * LABEL_MAX + 8];
 };
 
-/* Lanes for the labels so that no label meets another or another's line: from right to left, each above those that
- * stand within it. False where they need too many lanes or do not fit; then numbers do. */
+/* Assigns lanes to the labels so that no label overlaps another label or its line: from right to left, each above those
+ * that it would overlap. False if the labels need too many lanes or do not fit; the caller then draws numbers. */
 static bool place_labels(struct flag *p, size_t n, double right_edge)
 {
     for (size_t i = n; i-- > 0;) {
@@ -497,7 +497,7 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
     }
     fputs("</ul>\n", f);
 
-    /* the marks' places depend on the x scale only, and the plot's top on their lanes */
+    /* the positions of the marks depend only on the x scale, and the plot's top edge on their lanes */
     struct svg probe = {.left = SVG_LEFT, .right = WIDTH - SVG_RIGHT};
     probe.x.lo = HW_MIN(0.0, g.t[0]);
     probe.x.hi = g.n > 1 ? g.t[g.n - 1] : g.t[0] + 1;
@@ -549,7 +549,7 @@ int rep_plot_timeline(FILE *f, const struct rep *r)
             rc = plot_one_timeline(f, r, &r->row[i]);
             done++;
         }
-    for (size_t i = r->n_row; !rc && i-- > 0;) /* the last ones are the largest of a sweep */
+    for (size_t i = r->n_row; !rc && i-- > 0;) /* the last ones are the largest sizes of a sweep */
         if (r->row[i].n_sample && !r->row[i].n_fault && without++ < MAX_QUIET && done < MAX_TIMELINE) {
             rc = plot_one_timeline(f, r, &r->row[i]);
             done++;

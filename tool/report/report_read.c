@@ -33,7 +33,7 @@ static const char *const num_key[REP_NUMS] = {
     [REP_GBITS] = "Gbps",
 };
 
-/* Where we are, for the error text. */
+/* The current position, for the error text. */
 struct at {
     const char *path;
     size_t line;
@@ -51,7 +51,7 @@ static int report_no_memory(const struct at *at)
     return hw_no_memory("the report: %s:%zu", at->path, at->line);
 }
 
-/* A number that is not negative; NAN where key is missing or null. */
+/* Reads a number that is not negative; NAN if key is missing or null. */
 static int get_num(const struct at *at, json_t *o, const char *key, double *out)
 {
     json_t *v = json_object_get(o, key);
@@ -71,7 +71,7 @@ static int get_num(const struct at *at, json_t *o, const char *key, double *out)
 static int get_text(const struct at *at, json_t *o, const char *key, char **out)
 {
     json_t *v = json_object_get(o, key);
-    if (!v || json_is_null(v) || *out) /* the first one wins */
+    if (!v || json_is_null(v) || *out) /* the first value counts */
         return 0;
     if (!json_is_string(v))
         return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted a string or null", at->path, at->line, key,
@@ -80,7 +80,8 @@ static int get_text(const struct at *at, json_t *o, const char *key, char **out)
     return *out ? 0 : report_no_memory(at);
 }
 
-/* key as an array of at most max elements, made room for in *out (size bytes each); *n elements, 0 where missing. */
+/* Reads key as an array of at most max elements and allocates *out for them (size bytes each); *n: the number of
+ * elements, 0 if missing. */
 static int get_array(const struct at *at, json_t *o, const char *key, size_t max, size_t size, json_t **array,
                      void *out, size_t *n)
 {
@@ -116,7 +117,7 @@ static int want_num(const struct at *at, double v, const char *key, size_t i, co
     return isnan(v) ? hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] has no \"%s\"", at->path, at->line, key, i, member) : 0;
 }
 
-/* "nics" is one text or an array of texts. */
+/* "nics" is one string or an array of strings. */
 static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
 {
     json_t *v = json_object_get(o, "nics"), *e;
@@ -144,10 +145,11 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
     return 0;
 }
 
-/* The busier direction: the other one carries acknowledgements only, in all but ping-pong, where both are alike. */
+/* The value of the busier direction: the other one carries only acknowledgements, except in ping-pong, where both are
+ * equal. */
 static double pick_larger_count(double a, double b)
 {
-    return fmax(a, b); /* a NAN loses against a number */
+    return fmax(a, b); /* of a number and NAN the number */
 }
 
 static int read_per_nic(const struct at *at, json_t *o, struct rep_row *r)
@@ -200,7 +202,7 @@ static int read_hist(const struct at *at, json_t *o, struct rep_row *r)
     int rc = get_array(at, o, key, REP_MAX_POINTS, sizeof(*r->bin), &array, &r->bin, &r->n_bin);
     for (size_t i = 0; !rc && i < r->n_bin; i++) {
         json_t *e = json_array_get(array, i);
-        json_t *us = json_array_get(e, 0), *count = json_array_get(e, 1); /* NULL where e is no array */
+        json_t *us = json_array_get(e, 0), *count = json_array_get(e, 1); /* NULL if e is not an array */
         if (!json_is_number(us) || !json_is_number(count))
             return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is not [microseconds, count]", at->path, at->line, key, i);
         r->bin[i] = (struct rep_bin){.us = json_number_value(us), .count = json_number_value(count)};
@@ -266,7 +268,7 @@ static int read_faults(const struct at *at, json_t *o, struct rep_row *r)
     return rc;
 }
 
-/* bench --gpus: one memory for each GPU, so that each is a series; and one for the line that sums them up. */
+/* bench --gpus: each GPU has its own memory name, so that each is a series; the summary line has one more. */
 static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
 {
     json_t *gpu = json_object_get(o, "gpu"), *peer = json_object_get(o, "peer_gpu");

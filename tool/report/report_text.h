@@ -13,7 +13,7 @@ void rep_text_num(double v, char *buf, size_t cap);
 /* "12,345,678" */
 void rep_text_count(double v, char *buf, size_t cap);
 
-/* "write", or "write, 2 NICs" where the rows differ in it: what tells this row's series from the others. */
+/* Writes "write", or "write, 2 NICs" if the rows differ in it: what distinguishes this row's series from the others. */
 void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, size_t cap);
 
 #endif

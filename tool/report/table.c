@@ -12,10 +12,10 @@
 struct table_times {
     char who[16], size[40];
     uint32_t depth;
-    double v[6]; /* mean, p50, p99, p99.9, CPU s/GB here and there */
+    double v[6]; /* mean, p50, p99, p99.9, local and remote CPU s/GB */
 };
 
-/* A number in a column, with as many digits as matter; "-": not measured. */
+/* Prints a number in a column with a suitable number of digits; "-": not measured. */
 static void print_cell(FILE *out, int width, double v)
 {
     static const char *const unit[] = {"", "k", "M", "G"};
@@ -75,7 +75,7 @@ static void keep_times(struct table *t, const char *who, const char *size, const
 {
     struct table_times *v = realloc(t->times, (t->n_times + 1) * sizeof *v);
     if (!v)
-        return; /* the rates stand there all the same */
+        return; /* the table then has the rates only */
     t->times = v;
     v += t->n_times++;
     *v = (struct table_times){

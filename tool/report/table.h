@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench's table, 80 columns wide: rates, a row as each measurement ends; and after the last one, what each operation
- * took and what that cost the CPUs. Of a ping-pong the times are the result, and stand in the rows themselves.
+ * bench's table, 80 columns wide: rates, a row after each measurement; and after the last one, the time of each
+ * operation and its CPU cost. The results of a ping-pong are the times, so these are in the rows themselves.
  */
 #ifndef HW_TOOL_TABLE_H
 #define HW_TOOL_TABLE_H
@@ -12,19 +12,20 @@ struct table_times;
 
 struct table {
     FILE *out;
-    bool ping, raw, who; /* the operation is pingpong; there are plain sockets; rows begin with who moved the bytes */
+    bool ping, raw, who; /* the operation is pingpong; there are plain sockets; rows begin with the GPUs */
     struct table_times *times;
     size_t n_times;
 };
 
-/* Prints the heading. out stays the caller's. */
+/* Prints the heading. The caller keeps ownership of out. */
 void table_begin(struct table *t, FILE *out, bool ping, bool raw, bool who);
-/* Prints a row. who: "GPU 0 -> 1"; not read where the table has no such column. */
+/* Prints a row. who: "GPU 0 -> 1"; not read if the table has no such column. */
 void table_row(struct table *t, const char *who, const struct row *r);
-/* Prints the second part. Frees what the table holds; all zero is allowed. */
+/* Prints the second part and frees the table's memory. t may be all zero. */
 void table_end(struct table *t);
 
-/* One line of bench --interval: what was moved between two moments under the clock. who: as of table_row(), or "". */
+/* Prints one line of bench --interval: the traffic between two moments under the clock. who: as in table_row(), or
+ * "". */
 void table_interval(FILE *out, const char *who, const struct measure_mark *from, const struct measure_mark *to);
 
 #endif

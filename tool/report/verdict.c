@@ -11,8 +11,8 @@ struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received
         copied += nics[i].rx_copied_bytes;
         carried += nics[i].rx_bytes;
     }
-    /* What a lost channel had carried in part came twice. What landed in another GPU's memory counts as landed, and as
-     * copied: it is copied. */
+    /* Parts that a lost channel had carried were received twice. Data that landed in another GPU's memory counts as
+     * landed and as copied: here it is copied. */
     struct verdict v = {.copied = HW_MIN(copied, received)};
     v.device = HW_MIN(device, received - v.copied);
     v.staged = received - v.copied - v.device;

@@ -18,7 +18,7 @@ static void name_notes(char out[NAME_MAX_LEN], const char *config)
     snprintf(out, NAME_MAX_LEN, "%s.hawser", config);
 }
 
-/* Reads the notes beside a configuration: an empty object where there are none. */
+/* Reads the notes beside a configuration: an empty object if there are none. */
 static int load_notes(json_t **out, const char *config)
 {
     char path[NAME_MAX_LEN];
@@ -72,8 +72,8 @@ static int add_named_notes(json_t *out, const struct bundle_file *f)
     return rc;
 }
 
-/* Both the old notes and the new ones are there while the configuration changes, so that whichever configuration is
- * found after a crash has its own. */
+/* Keeps both the old notes and the new ones on disk while it replaces the configuration: after a crash, either
+ * configuration has its notes. */
 int bundle_save(const struct bundle_file *f, const char *out)
 {
     const char *to = out ? out : f->path;

@@ -7,10 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-#define SLOWER 0.8 /* times what it was: less is a finding */
+#define SLOWER 0.8 /* ratio to the baseline below which a rate is a finding */
 #define LONGER 1.5 /* a latency */
 
-/* The median of a node's samples as sender and receiver (node < 0: of all). NAN: there is none. */
+/* The median of a node's samples as sender and receiver (node < 0: of all nodes). NAN without samples. */
 static double get_median(const struct mesh *m, enum mesh_kind kind, int node, const char *nic, double *room)
 {
     size_t n = 0;
@@ -54,7 +54,7 @@ static int compare_kind(const struct mesh *m, const struct mesh *was, enum mesh_
     f.ratio = get_median(m, kind, -1, NULL, room) / get_median(was, kind, -1, NULL, old);
     if (isnan(f.ratio))
         return 0;
-    if (is_worse(kind, f.ratio)) /* then all nodes are, and none is named */
+    if (is_worse(kind, f.ratio)) /* all nodes are slower, so none is named */
         return mesh_find(out, &f);
     int rc = 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
@@ -102,7 +102,7 @@ int mesh_compare(const struct mesh *m, const struct mesh *was, struct mesh_findi
     int rc = room && old ? 0 : hw_no_memory("%zu results", m->n_samples);
     for (enum mesh_kind kind = MESH_K_LATENCY; kind <= MESH_K_BOTH && rc == 0; kind++)
         rc = compare_kind(m, was, kind, room, old, out);
-    /* single NICs, where the medians of all are as they were */
+    /* single NICs, if the medians over all nodes have not changed */
     bool all = false;
     for (size_t i = before; i < out->n; i++)
         all |= out->f[i].node < 0;

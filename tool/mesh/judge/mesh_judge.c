@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define CORRUPT 3 /* nodes with which a node must have got wrong bytes to be named for it */
+#define CORRUPT 3 /* a node is named for wrong bytes only if pairs with that many nodes have them */
 
 int mesh_find(struct mesh_findings *out, const struct mesh_finding *f)
 {
@@ -58,7 +58,7 @@ static int judge_states(const struct mesh *m, struct mesh_findings *out)
     return rc;
 }
 
-/* Has a pair that failed worked when it was measured again? */
+/* True if a pair that failed worked when it was measured again. */
 static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
 {
     for (size_t i = 0; i < m->n_again; i++) {
@@ -70,7 +70,7 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
     return false;
 }
 
-/* Nodes with which every pair has failed; then pairs, unless one of the two is such a node. */
+/* Finds nodes with which every pair failed, then pairs that failed, unless one of the two is such a node. */
 static int judge_failures(const struct mesh *m, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *bad = calloc(m->n + 1, sizeof *bad);
@@ -167,7 +167,7 @@ static uint64_t get_fact(const struct mesh_nic_facts *n, enum mesh_fault_kind wh
     return what == MESH_F_SPEED ? n->speed : n->mtu;
 }
 
-/* What most nodes' NICs of that name have; 0: nothing that more than half have. */
+/* The value that more than half of the nodes' NICs of that name have; 0: none. */
 static uint64_t find_usual(const struct mesh *m, const char *name, enum mesh_fault_kind what)
 {
     uint64_t usual = 0;
@@ -189,7 +189,7 @@ static uint64_t find_usual(const struct mesh *m, const char *name, enum mesh_fau
     return all > 2 && 2 * with > all ? usual : 0;
 }
 
-/* Does the NIC have any sample that is not nothing? */
+/* Counts for each NIC the samples that are not zero. */
 static void count_use(const struct mesh *m, uint32_t *use)
 {
     for (size_t i = 0; i < m->n_samples; i++) {
@@ -201,7 +201,7 @@ static void count_use(const struct mesh *m, uint32_t *use)
     }
 }
 
-/* Do three of four other nodes that have a NIC of that name use it? */
+/* True if three quarters of the other nodes that have a NIC of that name use it. */
 static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint32_t *use)
 {
     size_t with = 0, all = 0;
@@ -215,7 +215,7 @@ static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint
     return all > 2 && 4 * with >= 3 * (all - 1);
 }
 
-/* A NIC's name that stands in the list of an earlier node was looked at with that. */
+/* False if an earlier node has a NIC of that name: the name was judged there. */
 static bool is_first(const struct mesh *m, uint32_t node, const char *name)
 {
     for (uint32_t i = 0; i < node; i++)
@@ -247,7 +247,7 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
         return 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         const struct mesh_nic_facts *n = get_nic(m, i, name);
-        bool some = false; /* a node that carries nothing at all is named for that */
+        bool some = false; /* a node that carries no traffic at all has a finding of its own */
         for (uint32_t k = 0; k < m->node[i].n_nics; k++)
             some |= use[(size_t)i * TP_MAX_NICS + k] > 0;
         if (!mesh_is_in(m, i) || !some || (n && use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))
@@ -259,7 +259,7 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
     return rc;
 }
 
-/* Errors that a driver counted, where it counted more than ten times the others' and more than ten. */
+/* Finds NICs whose driver counted more than ten errors, and more than ten times as many as the others. */
 static int judge_errors(const struct mesh *m, const char *name, struct mesh_findings *out)
 {
     uint64_t sum = 0;
@@ -328,9 +328,9 @@ int mesh_judge_facts(const struct mesh *m, struct mesh_findings *out)
     return rc;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------- */
+/* ---- everything together ---------------------------------------------------------------------------- */
 
-/* Is what f is about named already, of those before end? */
+/* True if one of the findings before end already names the subject of f. */
 static bool is_told(const struct mesh_findings *all, size_t end, const struct mesh_finding *f)
 {
     for (size_t i = 0; i < end; i++) {
@@ -348,7 +348,7 @@ static bool is_told(const struct mesh_findings *all, size_t end, const struct me
     return false;
 }
 
-/* Drops those from `from` on that say again what stands before. */
+/* Drops findings from index `from` on that earlier findings already cover. */
 static void drop_told(struct mesh_findings *all, size_t from)
 {
     size_t left = from;
@@ -388,11 +388,11 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
     if (rc == 0)
         rc = mesh_judge_rails(m, out);
     size_t told = out->n;
-    if (rc == 0) /* which other traffic of the node does not disturb: these come first */
+    if (rc == 0) /* first, because other traffic of the node does not disturb them */
         rc = mesh_judge_series(m, MESH_K_RAIL, true, out);
     drop_told(out, told);
     told = out->n;
-    /* where every pair's rails were measured alone, shares of transfers over all of them say nothing more */
+    /* if every pair's rails were measured alone, shares of transfers over all rails add no information */
     if (rc == 0 && 10 * count_samples(m, MESH_K_RAIL) < 9 * count_samples(m, MESH_K_WAY))
         rc = mesh_judge_series(m, MESH_K_WAY, true, out);
     drop_told(out, told);
@@ -404,7 +404,7 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
     if (rc == 0)
         rc = mesh_judge_series(m, MESH_K_LOAD, false, out);
     drop_told(out, told);
-    if (rc == 0) /* of another kind: said also of what is slow */
+    if (rc == 0) /* of another kind: reported also for what is slow */
         rc = mesh_judge_series(m, MESH_K_LATENCY, false, out);
     drop_explained(out);
     if (rc < 0)

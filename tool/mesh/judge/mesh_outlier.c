@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands out of a series, and is not refuted by what was measured again, as findings. */
+/* Makes findings of the outliers of a series that a repeated measurement does not refute. */
 #include "tool/mesh/judge/mesh_series.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static double get_ratio(const struct series *s, double effect)
     return exp(s->kind == MESH_K_LATENCY ? -effect : effect);
 }
 
-/* ---- measured again ------------------------------------------------------------------------------ */
+/* ---- repeated measurements ----------------------------------------------------------------------- */
 
 static bool is_about(const struct mesh_finding *f, const struct mesh_sample *s)
 {
@@ -26,7 +26,7 @@ static bool is_about(const struct mesh_finding *f, const struct mesh_sample *s)
     return f->what == MESH_F_SENDS ? out : f->what == MESH_F_RECEIVES ? in : out || in;
 }
 
-/* What a sample says about f, into room, if it does. Returns how many values that are. */
+/* Stores in room the values of a sample that concern f. Returns their number. */
 static size_t collect(struct series *s, const struct mesh_sample *sample, const struct mesh_finding *f, double *room)
 {
     int g = series_is_proof(s, sample) && is_about(f, sample) ? series_group(s, sample) : -1;
@@ -61,7 +61,7 @@ static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled
     f->confirmed = middle < CONFIRMS * f->limit;
     if (!f->confirmed)
         return false;
-    n = 0; /* the best ones would make it better than it is */
+    n = 0; /* all samples: the best ones alone would overestimate it */
     for (size_t i = 0; i < m->n_again; i++)
         n += collect(s, &m->again[i], f, s->room + n);
     for (size_t i = 0; i < m->n_samples; i++)
@@ -70,7 +70,7 @@ static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled
     return true;
 }
 
-/* The same of a path. *again: it was measured again. */
+/* The same for a path. *again: it was measured again. */
 static bool is_path_confirmed(const struct series *s, const struct point *p, bool *again)
 {
     const struct mesh_sample of = {
@@ -81,12 +81,12 @@ static bool is_path_confirmed(const struct series *s, const struct point *p, boo
     };
     const struct retry *r = series_retry(s, series_key(&of));
     *again = r->key != 0;
-    /* what its two NICs do with others is taken off, where it is of the same kind */
+    /* if the proof is of the same kind, subtract what the path's two NICs show with others */
     const double apart = s->proof == s->kind ? p->rest - series_rest(s, p) : 0;
     return !*again || r->y - s->group[p->group].usual - apart < CONFIRMS * s->path_limit;
 }
 
-/* Asks for a node's or NIC's pairs with some others to be measured again. */
+/* Requests that a node's or NIC's pairs with some others are measured again. */
 static int suspect_node(const struct series *s, const struct mesh_finding *f, struct mesh_findings *out)
 {
     int rc = 0;
@@ -126,8 +126,8 @@ static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_f
 
 /* ---- findings -------------------------------------------------------------------------------------- */
 
-/* A node all of whose NICs, more than one, are slow: one is named at least, and the others are half as slow as they
- * must be to be named alone. *effect: of the best of them. */
+/* True if all NICs of a node with more than one NIC are slow: at least one is named, and the others deviate by at least
+ * half of the limit for being named. *effect: of the best of them. */
 static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
 {
     unsigned there = 0, named = 0;
@@ -207,7 +207,7 @@ static int find_ports(struct series *s, struct mesh_findings *out)
     return rc;
 }
 
-/* The point of the same NICs the other way; NULL: it is not among those that are slow. */
+/* The point of the same NICs in the reverse direction; NULL: it is not among the slow ones. */
 static const struct point *find_back(struct point *const *slow, size_t n, const struct point *p)
 {
     for (size_t i = 0; i < n; i++)
@@ -216,7 +216,7 @@ static const struct point *find_back(struct point *const *slow, size_t n, const 
     return NULL;
 }
 
-/* NICs that are slow with several others, but not with most. Takes their points out of slow. */
+/* Finds NICs that are slow with several others but not with most. Removes their points from slow. */
 static int find_some(struct series *s, struct point **slow, size_t n, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *count = calloc(s->n_ports * SIDES, sizeof *count);
@@ -277,7 +277,7 @@ static int find_path(const struct series *s, struct point **slow, size_t n, size
     return mesh_find(out, &f);
 }
 
-/* Points that stand out, and are not refuted by what was measured again. All of them are suspects. */
+/* Lists the outliers that a repeated measurement does not refute. All outliers become suspects. */
 static int list_slow(const struct series *s, struct point **slow, size_t *n, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
@@ -342,7 +342,7 @@ int mesh_judge_series(const struct mesh *m, enum mesh_kind kind, bool nics, stru
 
 /* ---- rails ------------------------------------------------------------------------------------------ */
 
-/* A node that has a NIC of that rail, and the NIC. */
+/* Finds a node that has a NIC of that rail, and the NIC. */
 static bool find_owner(const struct series *s, uint32_t hash, struct mesh_finding *f)
 {
     for (uint32_t i = 0; i < s->m->n; i++)
@@ -370,7 +370,7 @@ int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
         if (!find_owner(&s, s.group[g].from, &own))
             continue;
         const uint32_t speed = m->node[own.node].nic[own.nic].speed;
-        for (size_t k = 0; k < s.n_groups; k++) { /* NICs of another speed are no measure for this one's */
+        for (size_t k = 0; k < s.n_groups; k++) { /* do not compare it with NICs of another speed */
             struct mesh_finding f = {0};
             if (find_owner(&s, s.group[k].from, &f) && m->node[f.node].nic[f.nic].speed == speed &&
                 s.group[k].same_rack == s.group[g].same_rack)
@@ -381,7 +381,7 @@ int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
         for (size_t i = 0; i < s.n; i++)
             if (s.p[i].group == g)
                 s.room[own_n++] = s.p[i].y;
-        /* everywhere: the better quarter of its samples, too */
+        /* everywhere: the better quarter of its samples is slow, too */
         const bool everywhere = series_select(s.room, own_n, own_n - 1 - own_n / 4) < usual + log(1 - RAIL_LEAST);
         own.ratio = exp(s.group[g].median - usual);
         bool twice = false; /* within a rack, and between racks */

@@ -34,7 +34,7 @@ static void add_place(struct text *t, const struct mesh *m, int node, int nic)
     add_text(t, "%s%s%s", m->node[node].name, *name ? " " : "", name);
 }
 
-/* "41 % of the median" or "3.1 times the median latency" */
+/* Appends "41 % of the median" or "3.1 times the median latency". */
 static void add_ratio(struct text *t, const struct mesh_finding *f)
 {
     if (f->kind == MESH_K_LATENCY)

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The statistics of the judge, in logarithms of rates. A sample is the median of its rail, plus what the sender's NIC,
- * the receiver's NIC and the path between them add, plus noise. Medians estimate all of them, so that what is slow does
- * not shift what it is compared with.
+ * The statistics of the judge, in logarithms of rates. A sample is the sum of its rail's median, the contributions of
+ * the sender's NIC, the receiver's NIC and the path between them, and noise. Medians estimate all of them, so that a
+ * slow part does not shift the values with which it is compared.
  */
 #include "tool/mesh/judge/mesh_series.h"
 
 #include <math.h>
 #include <string.h>
 
-#define SIGMA      1.4826 /* times the median of deviations: the standard deviation of a normal distribution */
-#define MEDIAN_SD  1.2533 /* times it: the median's own, by the root of the number */
+#define SIGMA      1.4826 /* converts a median of deviations to the standard deviation of a normal distribution */
+#define MEDIAN_SD  1.2533 /* a median's standard deviation, times that of the values by the root of n */
 #define FEW        5.0
 #define TAIL       20
 #define TAIL_LEAST ((size_t)4)
 #define FEW_NODES  6
 #define LEAST_SD   0.004
-#define PORT_LEAST 0.15 /* a NIC is not named for less than that, however quiet the cluster is */
+#define PORT_LEAST 0.15 /* a NIC is not named for a smaller deviation, however quiet the cluster is */
 #define PATH_LEAST 0.25
-#define PORT_MORE  0.5 /* a node's latency, likewise: by how much it is longer */
+#define PORT_MORE  0.5 /* likewise the relative increase of a node's latency */
 #define PATH_MORE  1.0
-#define PORT_OVER  1.5 /* standard deviations beyond what the largest of so many is by chance */
+#define PORT_OVER  1.5 /* standard deviations beyond the largest value that chance gives for so many */
 #define PATH_OVER  2.5
 #define NOISY      0.5 /* of the usual: a series that would not show a NIC so slow is noisy */
 
@@ -57,7 +57,7 @@ uint32_t series_port(uint32_t node, uint8_t nic)
     return node * SERIES_PORTS + HW_MIN(nic, (uint8_t)TP_MAX_NICS);
 }
 
-/* Those of nodes that were lost later, too: they tell of the others. */
+/* Includes the samples of nodes that were lost later: they also describe the other nodes. */
 static bool is_of_series(const struct series *s, const struct mesh_sample *sample)
 {
     return sample->kind == s->kind && (sample->nic != MESH_ALL) == s->nics && sample->value > 0;
@@ -73,7 +73,7 @@ double series_log(enum mesh_kind kind, double value)
     return kind == MESH_K_LATENCY ? -log(value) : log(value);
 }
 
-/* What stands at place k of v[0..n) in order, of which more than k are there. v is changed. */
+/* The element at position k of v[0..n) in sorted order; k < n. v is reordered. */
 double series_select(double *v, size_t n, size_t k)
 {
     size_t lo = 0, hi = n - 1;
@@ -99,7 +99,7 @@ double series_select(double *v, size_t n, size_t k)
     return v[k];
 }
 
-/* Of an even number, the larger one of the two in the middle. */
+/* For an even number of elements, the larger one of the two in the middle. */
 double series_median(double *v, size_t n)
 {
     return series_select(v, n, n / 2);
@@ -185,8 +185,8 @@ void series_close(struct series *s)
     }
 }
 
-/* The median of each rail, of what is not named. Of few nodes, one that is slow makes half of all samples slow: then
- * the upper quartile stands for it. */
+/* Computes the median of each rail over points that are not named. With few nodes, a single slow node slows half of all
+ * samples: then the upper quartile replaces the median. */
 static void compute_groups(struct series *s)
 {
     const bool few_nodes = s->m->n < FEW_NODES;
@@ -233,8 +233,8 @@ void series_prove(struct series *s)
     }
 }
 
-/* What each port adds, as a sender or a receiver: the median with those of the others that are not named; where all
- * are, with all. */
+/* Computes what each port adds as a sender or a receiver: the median over its pairs with ports that are not named, or
+ * over all its pairs if all ports are named. */
 static int compute_effects(struct series *s, unsigned side)
 {
     const unsigned other = side == SENDS ? RECEIVES : SENDS;
@@ -265,8 +265,8 @@ static int compute_effects(struct series *s, unsigned side)
     return 0;
 }
 
-/* The standard deviation of v[0..n), from the median of its deviations, and rather too large where they are few. v is
- * changed. */
+/* Estimates the standard deviation of v[0..n) from the median of its deviations; tends to overestimate it for few
+ * values. v is reordered. */
 static double estimate_sigma(double *v, size_t n)
 {
     double middle = series_median(v, n);
@@ -275,8 +275,8 @@ static double estimate_sigma(double *v, size_t n)
     return HW_MAX(SIGMA * series_median(v, n) * (1 + FEW / (double)n), LEAST_SD);
 }
 
-/* The same from the lower tail, where one in twenty is: of a machine that is busy with something else, it is longer
- * than the middle tells. v[0..n) is changed. */
+/* The same from the lower tail, at one value in twenty: on a machine that is busy with other work, the tail is longer
+ * than the middle suggests. v[0..n) is reordered. */
 static double estimate_tail(double *v, size_t n)
 {
     const size_t k = HW_MAX(n / TAIL, TAIL_LEAST);
@@ -288,7 +288,7 @@ static double estimate_tail(double *v, size_t n)
     return HW_MAX(-series_select(v, n, k), 0.0) / z;
 }
 
-/* Below which logarithm of so many, which scatter by sigma, one is not there by chance. */
+/* The logarithm below which chance does not explain a value, of n values with standard deviation sigma. */
 static double get_limit(double sigma, size_t n, double over, double least, double more, enum mesh_kind kind)
 {
     double chance = (sqrt(2 * log((double)HW_MAX(n, (size_t)2))) + over) * sigma;
@@ -314,7 +314,7 @@ static void compute_limits(struct series *s)
             s->room[n++] = series_rest(s, &s->p[i]);
     const double tail = n ? estimate_tail(s->room, n) : 0;
     double noise = n ? estimate_sigma(s->room, n) : LEAST_SD;
-    if (!s->few && n > ports) /* what the effects were fitted to scatters less than what was not */
+    if (!s->few && n > ports) /* residuals of fitted values scatter less than the noise itself */
         noise *= sqrt((double)n / (double)(n - ports));
     ports = 0;
     s->path_limit = get_limit(HW_MAX(noise, tail), n, PATH_OVER, PATH_LEAST, PATH_MORE, s->kind);
@@ -323,12 +323,12 @@ static void compute_limits(struct series *s)
             if (!isnan(s->effect[side][k]))
                 s->room[ports++] = s->effect[side][k];
     double scatter = ports ? estimate_sigma(s->room, ports) : LEAST_SD;
-    /* of few, the scatter is a poor estimate: it is not less than what the noise makes of it */
+    /* the scatter of few values is a poor estimate: use at least what the noise implies */
     double each = MEDIAN_SD * noise / sqrt(HW_MAX(2.0 * (double)n / (double)HW_MAX(ports, (size_t)1), 1.0));
     s->port_limit = get_limit(HW_MAX(scatter, each), ports, PORT_OVER, PORT_LEAST, PORT_MORE, s->kind);
 }
 
-/* Marks what a named port explains. */
+/* Marks the points that a named port explains. */
 void series_mark(struct series *s)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -348,7 +348,7 @@ static int fit_once(struct series *s)
         compute_limits(s);
         for (unsigned side = 0; side < SIDES; side++)
             for (size_t k = 0; k < s->n_ports; k++)
-                /* a single sample tells no NIC from a path */
+                /* a single sample does not distinguish a NIC from a path */
                 s->named[side][k] = s->count[side][k] > 1 && s->effect[side][k] < s->port_limit;
         series_mark(s);
     }

@@ -25,11 +25,11 @@
 #define PLAIN    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]"
 
 struct host {
-    char *name, *rack, *addr; /* name as ssh takes it; rack, addr: NULL where not said */
+    char *name, *rack, *addr; /* name in ssh's syntax; rack, addr: NULL if not given */
     pid_t pid;
     int in, out; /* its standard input and output; -1: closed */
     bool greeted;
-    char tail[64]; /* of what it printed before the greeting */
+    char tail[64]; /* the last bytes that it printed before the greeting */
     size_t n_tail;
 };
 
@@ -43,7 +43,7 @@ struct starter {
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/* No shell on the way changes it. */
+/* True if no shell changes the word. */
 static bool is_plain(const char *word)
 {
     return *word && *word != '-' && strspn(word, PLAIN) == strlen(word);
@@ -56,7 +56,7 @@ static void free_host(struct host *h)
     free(h->addr);
 }
 
-/* The words of a line into h, to be freed whatever is returned. */
+/* Parses the words of a line into h. The caller frees h in any case. */
 static int parse_host(struct host *h, char *line)
 {
     for (char *at = line, *word; (word = strsep(&at, " \t\r\n"));) {
@@ -118,7 +118,7 @@ static int read_hosts(struct starter *s)
                : 0;
 }
 
-/* The host's name without the user that ssh takes before it. */
+/* The host's name without the "user@" prefix of ssh. */
 static const char *get_bare_name(const struct host *h)
 {
     const char *at = strchr(h->name, '@');
@@ -127,7 +127,7 @@ static const char *get_bare_name(const struct host *h)
 
 /* ---- agents ------------------------------------------------------------------------------------- */
 
-/* The command line: words of --ssh with {} replaced, the program, its options. All of it is allocated. */
+/* Builds the command line: the words of --ssh with {} replaced, the program, its options. All strings are allocated. */
 static int make_command(const struct starter *s, const struct host *h, const char *const *args, char *argv[WORDS])
 {
     HW_AUTO_FREE char *text = strdup(s->o->ssh ? s->o->ssh : SSH);
@@ -183,7 +183,7 @@ static int start_agent(const struct starter *s, struct host *h, const char *cons
     return rc;
 }
 
-/* Reads up to the greeting, and not a byte beyond it. False: the agent ended. */
+/* Reads up to the end of the greeting, and no byte beyond it. False: the agent ended. */
 static bool hear_greeting(struct host *h)
 {
     static const char want[] = GREETING "\n";
@@ -202,7 +202,7 @@ static bool hear_greeting(struct host *h)
     return true;
 }
 
-/* Waits for all greetings. Returns how many came. */
+/* Waits for all greetings. Returns how many arrived. */
 static uint32_t hear_greetings(struct starter *s)
 {
     const uint64_t end = hw_deadline(GREET_MS);
@@ -254,7 +254,7 @@ static int write_orders(const struct starter *s, uint32_t rank, const char *key,
     return 0;
 }
 
-/* Those that have greeted come first; the lead names the others. */
+/* Gives the first ranks to the hosts that greeted; the lead reports the others as missing. */
 static int seat_hosts(struct starter *s)
 {
     uint8_t random[32];
@@ -286,7 +286,7 @@ static void *end_at_signal(void *arg)
     struct host *first = arg;
     while (!tool_stop)
         usleep(100000);
-    hw_close(&first->in); /* rank 0 ends early, and tells what it has */
+    hw_close(&first->in); /* rank 0 ends early and reports its results so far */
     return NULL;
 }
 
@@ -362,7 +362,7 @@ int mesh_hosts_run(const struct mesh_hosts *o, const char *const *args, struct m
     return rc;
 }
 
-/* ---- the agent's end --------------------------------------------------------------------------------- */
+/* ---- the agent's side -------------------------------------------------------------------------------- */
 
 int mesh_take_orders(void)
 {

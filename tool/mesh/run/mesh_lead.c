@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lead: meets the ranks, has them measure in rounds, and notes what came of it. */
+/* The lead: accepts the ranks, has them measure in rounds, and records the results. */
 #include "tool/mesh/run/mesh_lead.h"
 
 #include "tool/peer/session.h"
@@ -16,12 +16,12 @@
 #define POLL_MS  200
 #define KNOCK_MS 1000
 #define EVENTS   64
-#define LEAVE_MS 5000  /* for a rank's last word */
-#define HURRY_MS 500   /* the same, interrupted: a launcher that ends a job soon kills it */
-#define SLACK_MS 20000 /* beyond what an order should take, before a rank that answers nothing is given up */
-#define HOPELESS 3     /* pairs that failed, with different nodes, and none that worked: a node is left out then */
+#define LEAVE_MS 5000  /* for a rank's final message */
+#define HURRY_MS 500   /* the same after an interrupt: a launcher that ends a job soon kills it */
+#define SLACK_MS 20000 /* beyond the expected time of an order, before a rank that does not answer is given up */
+#define HOPELESS 3     /* pairs that failed, with different nodes, without one that worked: then the node is left out */
 
-/* ---- what ranks say --------------------------------------------------------------------------- */
+/* ---- messages from ranks ---------------------------------------------------------------------- */
 
 static struct lead_rank *find_rank(struct lead *l, const hawser_peer *p)
 {
@@ -33,10 +33,10 @@ static struct lead_rank *find_rank(struct lead *l, const hawser_peer *p)
 
 static struct mesh_node *get_node(struct lead *l, const struct lead_rank *r)
 {
-    return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL; /* none before all have met */
+    return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL; /* none before all ranks have connected */
 }
 
-/* A rank that is lost: nothing is waited for from it any more. */
+/* Marks a rank as lost: the lead does not wait for it any more. */
 static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state, const char *why)
 {
     struct mesh_node *node = get_node(l, r);
@@ -52,8 +52,8 @@ static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state
             state == MESH_DIED ? "died" : "stopped answering");
 }
 
-/* Does the kernel of a lost rank's node still answer for it? 0: its service listens, so that the process is there;
- * -ECONNREFUSED: it has ended; else nothing answers. */
+/* Tests whether the kernel of a lost rank's node still answers. 0: its service listens, so the process exists;
+ * -ECONNREFUSED: the process has ended; otherwise nothing answers. */
 static int knock(const struct mesh_hello *h)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
@@ -77,10 +77,10 @@ static void note_death(struct lead *l, hawser_peer *p, int result)
 {
     struct lead_rank *r = find_rank(l, p);
     if (!r) {
-        hawser_peer_close(p); /* it never said who it is */
+        hawser_peer_close(p); /* it never sent a HELLO */
         return;
     }
-    if (tool_stop && result == -ESHUTDOWN) /* interrupted, ranks take their leave together */
+    if (tool_stop && result == -ESHUTDOWN) /* after an interrupt all ranks leave at the same time */
         r->left = true;
     switch (knock(&r->hello)) {
     case 0:
@@ -110,7 +110,7 @@ static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *
     r->peer = p;
     r->hello = *h;
     l->here++;
-    /* the address by which others come here is rank 0's, which itself has come over loopback */
+    /* rank 0's address as other ranks reach it; rank 0 itself connected over loopback */
     if (!l->own[0] && h->rank != 0 && session_paths(&s, path, 1) == 1)
         snprintf(l->own, sizeof l->own, "%s", path[0].local);
 }
@@ -143,7 +143,7 @@ static void note_message(struct lead *l, const struct hawser_completion *c)
     }
 }
 
-/* Hears ranks for up to ms. */
+/* Processes messages of ranks for up to ms. */
 static int hear(struct lead *l, int ms)
 {
     struct hawser_completion c[EVENTS];
@@ -177,7 +177,7 @@ static void name_absent(const struct lead *l, uint32_t rank, struct mesh_node *n
         snprintf(node->name, sizeof node->name, "rank %u", rank);
 }
 
-/* The first rank of each host takes part; others of the same host are let go. */
+/* True if an earlier rank is on the same host: only the first rank of each host takes part, the others are released. */
 static bool is_on_earlier_host(const struct lead *l, uint32_t rank)
 {
     const struct mesh_hello *h = &l->rank[rank].hello;
@@ -212,7 +212,7 @@ static void copy_node(struct lead *l, uint32_t rank, struct mesh_node *node)
         snprintf(r->hello.addr, sizeof r->hello.addr, "%s", l->own);
 }
 
-/* Two nodes of the same name get their ranks behind it. */
+/* Appends the rank to the names of nodes that have the same name. */
 static void make_names_differ(struct mesh *m)
 {
     for (uint32_t i = 0; i < m->n; i++) {
@@ -325,7 +325,7 @@ static struct mesh_order make_order(const struct lead *l, enum mesh_what what, u
                                .gpu = o->has_gpu ? (uint16_t)o->gpu : TP_HOST};
 }
 
-/* Waits until all orders are answered. Who has not answered by then is given up. */
+/* Waits until all orders are answered. Gives up ranks that have not answered in time. */
 static int await_answers(struct lead *l, const struct mesh_order *o)
 {
     const uint64_t rails = o->what == MESH_RAILS ? TP_MAX_NICS : 1;
@@ -374,8 +374,7 @@ int lead_all_to_all(struct lead *l, uint64_t duration_ms)
     const uint32_t n = l->m->n;
     for (uint32_t i = 0; i < n; i++) {
         struct mesh_order one = o;
-        for (uint32_t k = 1; k < n && one.n_targets < MESH_TARGETS;
-             k++) /* spread over all: so many have each as target */
+        for (uint32_t k = 1; k < n && one.n_targets < MESH_TARGETS; k++) /* spread the targets over all ranks */
             if (lead_has(l, (i + k) % n))
                 add_target(l, (i + k) % n, &one);
         if (lead_has(l, i) && one.n_targets)

@@ -8,18 +8,18 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define MEET_MS     2000 /* that the directions of one order wait for each other before their clocks start */
+#define MEET_MS     2000 /* for which the directions of one order wait for each other before their clocks start */
 #define PING_BYTES  8
 #define PINGS_FIRST 20 /* before the clock */
 
-/* Clocks that start together. */
+/* A barrier for clocks that start together. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t all;
     unsigned here, of;
 };
 
-/* A direction, or a target, that is measured in a thread of its own. */
+/* A direction, or a target, measured in a thread of its own. */
 struct stream {
     struct session *s;
     const struct mesh_order *o;
@@ -47,15 +47,16 @@ static int pass_gate(void *arg)
     pthread_mutex_lock(&t->gate->lock);
     t->gate->here++;
     pthread_cond_broadcast(&t->gate->all);
-    int rc = 0; /* who is late is not waited for: its own deadline tells of it */
+    int rc = 0; /* do not wait for a late one: its own deadline reports it */
     while (t->gate->here < t->gate->of && rc == 0)
         rc = pthread_cond_timedwait(&t->gate->all, &t->gate->lock, &until);
     pthread_mutex_unlock(&t->gate->lock);
     return 0;
 }
 
-/* Transfers until the time of the warm-up has passed. *iters: how many the measurement's time is then worth. They are
- * counted and not timed, so that the last one of each batch, which is checked, is known when the batch is filled. */
+/* Transfers until the warm-up time has passed. *iters: the number of transfers that fit in the measurement's time. They
+ * are counted and not timed, so that the last one of each batch, which is checked, is known when the batch is
+ * filled. */
 static int warm_up(struct measure *m, const struct mesh_order *o, struct measure_sum *sum, uint64_t *iters)
 {
     int rc = 0;
@@ -115,11 +116,11 @@ static void *stream_main(void *arg)
     t->rc = run_stream(t);
     if (t->rc < 0)
         snprintf(t->text, sizeof t->text, "%s", hw_error());
-    (void)pass_gate(t); /* the others are not to wait for what has failed */
+    (void)pass_gate(t); /* release the others from the gate after a failure */
     return NULL;
 }
 
-/* Runs them all at once. The first failure. */
+/* Runs all streams at once. Returns the first failure. */
 static int run_streams(struct stream *t, size_t n)
 {
     struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER, .of = (unsigned)n};
@@ -154,7 +155,7 @@ static void add_checked(struct mesh_answer *a, const struct stream *t)
     a->checked += t->sum.verified;
 }
 
-/* What each NIC carried of a stream. */
+/* Adds the bytes of a stream that each NIC carried. */
 static void add_shares(struct mesh_answer *a, struct session *s, const struct stream *t)
 {
     struct session_path path[TP_MAX_PATHS];
@@ -195,7 +196,7 @@ static int measure_latency(struct mesh_link *l, const struct mesh_order *o, stru
     return rc;
 }
 
-/* There, then back, on s. */
+/* Measures there, then back, on s. */
 static int measure_one_way(struct session *s, const struct mesh_order *o, struct mesh_answer *a)
 {
     HW_AUTO_FREE struct stream *t = calloc(2, sizeof *t);
@@ -238,7 +239,7 @@ static int measure_both_ways(hawser *h, struct mesh_link *l, const struct mesh_o
     return rc;
 }
 
-/* Each pair of NICs alone, one after the other. */
+/* Measures each pair of NICs alone, one after the other. */
 static int measure_rails(hawser *h, struct mesh_link *l, const struct mesh_order *o, struct mesh_answer *a)
 {
     struct session_path path[TP_MAX_PATHS];
@@ -288,7 +289,7 @@ void mesh_link_close(struct mesh_link *l)
     *l = (struct mesh_link){0};
 }
 
-/* Connects to the peer of the order, unless that is done. */
+/* Connects to the peer of the order, unless l is connected to it. */
 static int open_link(hawser *h, struct mesh_link *l, const struct mesh_target *to)
 {
     if (l->to.port == to->port && strcmp(l->to.addr, to->addr) == 0 && hawser_peer_state(l->there.peer) == 0)
@@ -327,6 +328,6 @@ void mesh_measure(hawser *h, struct mesh_link *l, const struct mesh_order *o, st
     a->status = carry_out(h, l, o, a);
     if (a->status < 0) {
         snprintf(a->text, sizeof a->text, "%s", hw_error());
-        mesh_link_close(l); /* what is under way on the other side ends with the connections */
+        mesh_link_close(l); /* closing the connections ends operations in progress on the other side */
     }
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One order of the lead's, carried out: `hawser bench`'s measurement with the service of another rank. */
+/* Executes one order of the lead: `hawser bench`'s measurement with the service of another rank. */
 #ifndef HW_MESH_MEASURE_H
 #define HW_MESH_MEASURE_H
 
 #include "tool/mesh/run/mesh_proto.h"
 #include "tool/peer/session.h"
 
-/* Connections to one peer, which are kept while orders name the same one. */
+/* Connections to one peer, kept while orders name the same peer. */
 struct mesh_link {
-    struct mesh_target to; /* port 0: there is none */
+    struct mesh_target to; /* port 0: none */
     struct session there, back;
     bool has_back;
 };
 
-/* Carries out an order on context h. What fails is the answer's status and text. */
+/* Executes an order on context h. A failure is reported in the answer's status and text. */
 void mesh_measure(hawser *h, struct mesh_link *link, const struct mesh_order *o, struct mesh_answer *a);
 void mesh_link_close(struct mesh_link *link);
 

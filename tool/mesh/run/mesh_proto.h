@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the ranks of `hawser mesh` and their lead say to each other, as notifications of hawser's own connections, which
- * both sides have proved the key on. Pure encode and decode; decode trusts nothing.
+ * The messages between the ranks of `hawser mesh` and their lead: notifications on hawser's own connections, on which
+ * both sides have proved possession of the key. Encode and decode without I/O; decode trusts no input.
  *
- *   HELLO   rank to lead: who I am, where my service listens, which NICs I have
+ *   HELLO   rank to lead: its rank, the address of its service, its NICs
  *   ORDER   lead to rank: measure this with that rank, or with several at once
- *   ANSWER  rank to lead: what came of it
- *   BYE     lead to rank: all is measured
- *   FINAL   rank to lead: what my NICs counted meanwhile; the rank ends
+ *   ANSWER  rank to lead: the result of an order
+ *   BYE     lead to rank: all measurements are finished
+ *   FINAL   rank to lead: the errors that its NICs counted meanwhile; the rank ends
  */
 #ifndef HW_MESH_PROTO_H
 #define HW_MESH_PROTO_H
@@ -26,27 +26,27 @@
 enum mesh_type { MESH_HELLO = 1, MESH_ORDER, MESH_ANSWER, MESH_BYE, MESH_FINAL, MESH_TYPES };
 
 enum mesh_what {
-    MESH_LATENCY = 1, /* 8 bytes to and fro, one at a time */
+    MESH_LATENCY = 1, /* 8 bytes each way, one at a time */
     MESH_ONE_WAY,     /* there, then back */
     MESH_BOTH_WAYS,   /* there and back at once */
-    MESH_RAILS,       /* as one way, by each pair of NICs alone */
+    MESH_RAILS,       /* like one way, by each pair of NICs alone */
     MESH_ALL_TO_ALL,  /* to all targets at once */
     MESH_WHATS
 };
 
 struct mesh_nic_facts {
     char name[HAWSER_NIC_NAME];
-    uint32_t speed, mtu;           /* Mbit/s, bytes; 0: not known */
+    uint32_t speed, mtu;           /* Mbit/s, bytes; 0: unknown */
     uint64_t rx_errors, tx_errors; /* FINAL: since HELLO */
 };
 
 struct mesh_hello {
     uint32_t rank, size;
-    char name[MESH_NAME], rack[MESH_NAME]; /* rack "": not known */
+    char name[MESH_NAME], rack[MESH_NAME]; /* rack "": unknown */
     char version[16];
     uint8_t boot[TP_HASH];       /* the same on ranks that share a kernel */
-    uint64_t netns;              /* and the same where they share a network namespace too */
-    char addr[HAWSER_ADDR_TEXT]; /* by which it has come, without a port */
+    uint64_t netns;              /* the same on ranks that also share a network namespace */
+    char addr[HAWSER_ADDR_TEXT]; /* the local address of its connection to the lead, without a port */
     uint16_t port;               /* of its service */
     uint32_t n_nics;
     struct mesh_nic_facts nic[TP_MAX_NICS];
@@ -64,7 +64,7 @@ struct mesh_order {
     uint32_t depth;
     uint32_t duration_ms, warmup_ms; /* each way */
     uint32_t pings;                  /* LATENCY: round trips */
-    uint16_t gpu;                    /* whose memory, on both sides; TP_HOST: the host's */
+    uint16_t gpu;                    /* the GPU whose memory both sides use; TP_HOST: host memory */
     uint32_t n_targets;
     struct mesh_target target[MESH_TARGETS];
 };
@@ -90,9 +90,9 @@ struct mesh_message {
     struct mesh_answer answer;
 };
 
-/* Writes the message to buf. Its length, or -EINVAL: a caller's bug. */
+/* Writes the message to buf. Returns its length, or -EINVAL: a bug of the caller. */
 int mesh_encode(const struct mesh_message *m, uint8_t buf[MESH_MESSAGE]);
-/* Reads a message of len bytes. -EPROTO with hw_error() for anything that mesh_encode() does not write. */
+/* Decodes a message of len bytes. -EPROTO with hw_error() for anything that mesh_encode() does not write. */
 int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m);
 
 #endif

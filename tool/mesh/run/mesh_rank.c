@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank: serves the others, and measures with them as the lead says. */
+/* A rank: serves the others, and measures with them as the lead orders. */
 #include "tool/mesh/run/mesh_run.h"
 
 #include "net/sysfs.h"
@@ -38,7 +38,7 @@ static uint64_t read_errors(int root, const char *nic, const char *which)
     return hw_root_u64(root, &v, "sys/class/net/%s/statistics/%s", nic, which) == 0 ? v : 0;
 }
 
-/* NICs that are up with an address, each once. Errors are since `before`, if that is given. */
+/* Lists the NICs that are up and have an address, each once. Counts errors since `before`, if that is given. */
 static int list_nics(struct mesh_hello *h, const struct mesh_hello *before)
 {
     HW_AUTO_FREE struct tp_facts *f = calloc(1, sizeof *f);
@@ -223,7 +223,7 @@ int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, cons
     int rc = live(k, place), code = TOOL_OK;
     if (rc < 0) {
         (void)tool_fail("mesh", "%s (rank %u): %s", k->hello.name, seat->rank, hw_error());
-        code = TOOL_USAGE; /* as everywhere: it could not run */
+        code = TOOL_USAGE; /* as in other commands: it could not run */
     }
     mesh_link_close(&k->link);
     tool_stop = 1; /* for the service */

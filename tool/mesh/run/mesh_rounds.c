@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the lead has the ranks measure: rounds, loads, and once more what stood out. */
+/* What the lead has the ranks measure: rounds, loads, and outliers again. */
 #include "tool/mesh/run/mesh_lead.h"
 #include "tool/report/output.h"
 #include "tool/tool.h"
@@ -8,10 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#define RAIL_ROUNDS \
-    2                /* in which rails are measured alone, unless all are wanted; of an odd number of nodes, one more */
-#define AGAIN      3 /* times that what stood out is measured again */
-#define LOAD_TIMES 4 /* a load lasts that many times as long as a pair's measurement */
+#define RAIL_ROUNDS 2 /* that measure rails alone, unless all do; one more for an odd number of nodes */
+#define AGAIN       3 /* how often outliers are measured again */
+#define LOAD_TIMES  4 /* the length of a load, times that of a pair's measurement */
 
 /* Has a node whose pairs failed, since others were lost, too few results of its rails? */
 static bool lacks_rails(const struct lead *l, uint32_t node)
@@ -73,14 +72,14 @@ static int measure_rounds(struct lead *l, struct mesh_pair *pair)
     return rc;
 }
 
-/* All of one half with all of the other at once, both ways; then each node with several at once. */
+/* Measures one half of the nodes with the other half at once, both ways; then each node with several others at once. */
 static int measure_loads(struct lead *l, struct mesh_pair *pair)
 {
     const uint32_t half = l->m->n / 2;
     for (uint32_t i = 0; i < half; i++)
         pair[i] = (struct mesh_pair){i, half + i};
     memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
-    l->keep = LEAD_ASIDE; /* another condition than that of the rounds: not to be compared with these */
+    l->keep = LEAD_ASIDE; /* under another condition than the rounds: not comparable with them */
     output_progress("bisection");
     l->sum_GBps = 0;
     int rc = lead_phase(l, pair, half, MESH_BOTH_WAYS, LOAD_TIMES * l->o->duration_ms);
@@ -92,7 +91,7 @@ static int measure_loads(struct lead *l, struct mesh_pair *pair)
     return rc;
 }
 
-/* ---- once more -------------------------------------------------------------------------------------- */
+/* ---- repeated measurements -------------------------------------------------------------------------- */
 
 static enum mesh_what get_order_kind(enum mesh_kind kind)
 {
@@ -108,7 +107,7 @@ static int by_pair(const void *a, const void *b)
     return x->a != y->a ? (x->a < y->a ? -1 : 1) : x->b != y->b ? (x->b < y->b ? -1 : 1) : 0;
 }
 
-/* The pairs of the suspects of that kind, each once. Returns how many. */
+/* Lists the pairs of the suspects of that kind, each once. Returns their number. */
 static size_t list_suspects(const struct lead *l, const struct mesh_findings *found, enum mesh_kind kind,
                             struct mesh_pair *todo)
 {
@@ -144,7 +143,7 @@ static int measure_again(struct lead *l, const struct mesh_findings *found, stru
     return rc;
 }
 
-/* Judges, and has what stands out measured again, until it is confirmed or gone. */
+/* Judges, and has outliers measured again, until they are confirmed or gone. */
 static int judge_twice(struct lead *l, struct mesh_pair *pair)
 {
     struct mesh_findings found;

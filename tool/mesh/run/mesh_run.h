@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of `hawser mesh`: a rank on each node, and on rank 0's node the lead beside it, which tells all ranks
- * what to measure. */
+/* The processes of `hawser mesh`: a rank on each node and, on rank 0's node, also the lead, which tells all ranks what
+ * to measure. */
 #ifndef HW_MESH_RUN_H
 #define HW_MESH_RUN_H
 
@@ -11,11 +11,11 @@
 
 struct mesh_options {
     struct common common;
-    uint64_t wait_ms;     /* for all ranks to come */
+    uint64_t wait_ms;     /* to wait for all ranks */
     uint64_t deadline_ms; /* for a rank that stopped answering */
-    uint64_t budget_ms;   /* of all rounds; 0: none */
+    uint64_t budget_ms;   /* for all rounds; 0: no limit */
     uint64_t duration_ms; /* of one measurement, each way */
-    uint64_t size, pings; /* bytes of a transfer; round trips of a latency */
+    uint64_t size, pings; /* bytes of a transfer; round trips of a latency measurement */
     uint64_t depth;
     bool rails, load, has_gpu, quick;
     unsigned gpu;

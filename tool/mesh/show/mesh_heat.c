@@ -8,9 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#define CELLS 128 /* in a row, at most */
-#define NAMED 40  /* nodes: all of them get a label up to so many, beyond that those with findings */
-#define HOVER 40  /* nodes: each cell says what it is up to so many, beyond that those that are worse */
+#define CELLS 128 /* maximal number in a row */
+#define NAMED 40  /* nodes: up to so many, all of them get a label, above that only those with findings */
+#define HOVER 40  /* nodes: up to so many, each cell has a tooltip, above that only the bad ones */
 #define LABEL 110 /* room for names */
 #define WIDTH 640 /* of all cells */
 
@@ -54,7 +54,7 @@ static int sort_nodes(const struct mesh *m, struct heat_nodes *h)
         return hw_no_memory("%u nodes", m->n);
     for (enum heat_order o = 0; o < HEAT_ORDERS; o++) {
         for (uint32_t i = 0; i < m->n; i++) {
-            double worst = fmin(h->sends[i], h->receives[i]); /* of a number and NAN the number */
+            double worst = fmin(h->sends[i], h->receives[i]); /* fmin() of a number and NAN is the number */
             k[i] = (struct keyed){&m->node[i], isnan(worst) ? 0 : worst, i, o};
         }
         qsort(k, m->n, sizeof *k, by_key);
@@ -114,7 +114,7 @@ struct heat {
     const struct mesh *m;
     enum mesh_kind kind;
     double median;
-    uint32_t n, per; /* cells in a row; nodes of a cell */
+    uint32_t n, per; /* cells in a row; nodes per cell */
     uint32_t *place; /* of each node */
     const uint32_t *order;
     struct cell *cell;
@@ -175,7 +175,7 @@ static void write_cell(const struct heat *h, uint32_t row, uint32_t column, doub
     fputs("</title></rect>", h->f);
 }
 
-/* The name of a row and column; of a cell that stands for several nodes, that of one that is named in a finding. */
+/* Writes the name of a row and column; for a cell of several nodes, that of one that a finding names. */
 static void write_label(const struct heat *h, uint32_t row, double side)
 {
     const uint32_t first = row * h->per;

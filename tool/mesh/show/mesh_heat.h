@@ -7,16 +7,16 @@
 
 enum heat_order { HEAT_BY_NAME, HEAT_BY_RACK, HEAT_BY_RESULT, HEAT_ORDERS };
 
-/* Medians of each node, NAN where there is none, and the nodes in each order. */
+/* Medians of each node, NAN without samples, and the nodes in each order. */
 struct heat_nodes {
     double *sends, *receives, *latency; /* GB/s, GB/s, us */
     uint32_t *order[HEAT_ORDERS];
 };
-/* -ENOMEM; to be freed in any case. */
+/* -ENOMEM; the caller frees *out in any case. */
 int heat_nodes(const struct mesh *m, struct heat_nodes *out);
 void heat_nodes_free(struct heat_nodes *h);
 
-/* Draws one. Of more than 128 nodes a cell stands for several pairs, and shows the worst of them. -ENOMEM. */
+/* Draws a heat map. With more than 128 nodes a cell covers several pairs and shows the worst of them. -ENOMEM. */
 int mesh_heat(FILE *f, const struct mesh *m, const struct mesh_findings *found, enum mesh_kind kind,
               enum heat_order order);
 

@@ -13,7 +13,7 @@
 
 #define NODES_SHOWN 1024 /* in the table */
 
-/* Heat maps are switched by radio buttons alone; without CSS all of them are there, one below the other. */
+/* Radio buttons alone switch the heat maps; without CSS all of them are shown, one below the other. */
 static const char own_style[] =
     ".pick{position:absolute;opacity:0}.picks label{display:inline-block;padding:3px 10px;margin:0 6px 6px "
     "0;border:1px solid "
@@ -82,8 +82,6 @@ static void write_findings(FILE *f, const struct mesh *m, const struct mesh_find
     }
     fputs("</ul></section>\n", f);
 }
-
-/* ---- heat maps ------------------------------------------------------------------------------------ */
 
 static const struct {
     enum mesh_kind kind;

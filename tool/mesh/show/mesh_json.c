@@ -149,7 +149,7 @@ static int get_text(const json_t *o, const char *key, char *to, size_t cap)
     return 0;
 }
 
-/* A whole number up to most; missing: 0. */
+/* Reads an integer up to most; 0 if missing. */
 static int get_number(const json_t *o, const char *key, uint64_t most, uint64_t *out)
 {
     const json_t *v = json_object_get(o, key);

@@ -7,8 +7,8 @@
 
 /* -errno of opening or writing. */
 int mesh_write(const struct mesh *m, const struct mesh_findings *f, FILE *out);
-/* Reads what mesh_write() wrote, without the findings: these are judged anew. Nothing in the file is believed: numbers
- * of nodes and NICs are within m. m is to be freed also after a failure. path: for the error, which has the line's
+/* Reads the output of mesh_write() without the findings: the caller judges again. Does not trust the file: indices of
+ * nodes and NICs are within m. The caller frees m also after a failure. path: for the error message, which has the line
  * number. -EINVAL, -E2BIG, -ENOMEM, -errno. */
 int mesh_read(FILE *in, const char *path, struct mesh *m);
 
