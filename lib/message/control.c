@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK_MAX (1u << 30) /* messages after which a refusal is not waited for any more: long read */
+#define MARK_MAX (1u << 30) /* messages after which the sender stops waiting for a refusal: it was read long before */
 
 /* ---- out: under the lock ------------------------------------------------------------------------ */
 
@@ -23,7 +23,7 @@ static bool has_room(const struct hw_peer *p, uint32_t sequence)
     return sequence - p->out.acked < HW_CONTROL_WINDOW;
 }
 
-/* What this side has to say by itself is bounded; all else answers the peer. */
+/* Limits the messages that this side sends on its own; all others answer the peer. */
 static int check_waiting(const struct hw_peer *p)
 {
     return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer reads nothing of what it is answered") : 0;
@@ -110,7 +110,7 @@ int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, 
 uint32_t hw_control_mark(const struct hw_peer *p)
 {
     uint32_t acked = atomic_load(&p->out.acked), refused = atomic_load(&p->out.refused);
-    return acked - refused < MARK_MAX ? acked : refused; /* what the peer has read it need not wait for */
+    return acked - refused < MARK_MAX ? acked : refused; /* no need to wait for messages that the peer has read */
 }
 
 void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
@@ -198,13 +198,13 @@ static void free_control_in(struct hw_control_in *c)
     free(c);
 }
 
-/* Sequence of the next one to be read. */
+/* Sequence number of the next message to read. */
 static uint32_t get_next(const struct hw_peer *p)
 {
     return (uint32_t)atomic_load(&p->in.next);
 }
 
-/* Puts what came into the ring. -EPROTO: the peer sent one twice, or more than the window. */
+/* Sorts the inbox into the ring. -EPROTO: the peer sent a message twice, or more than the window. */
 static int sort_inbox(struct hw_peer *p)
 {
     int rc = 0;
@@ -222,7 +222,7 @@ static int sort_inbox(struct hw_peer *p)
     return rc;
 }
 
-/* Tells the peer what has been read and taken here, if that is a quarter of a window or more. Under the lock. */
+/* Tells the peer what was read and taken here, if that is at least a quarter of a window. Under the lock. */
 static void tell_taken(struct hw_peer *p)
 {
     bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
@@ -241,7 +241,7 @@ static void read_control(struct hw_task *t)
         if (!c)
             break;
         rc = hw_peer_control(p, c);
-        if (rc == -ENOMEM) { /* tried again: nothing of it was done */
+        if (rc == -ENOMEM) { /* no effect so far: try again */
             hw_loop_post(p->session.home, t);
             rc = 0;
             break;
@@ -263,7 +263,7 @@ static void read_control(struct hw_task *t)
     hw_ops_flush(p);
 }
 
-/* ---- what was taken ------------------------------------------------------------------------------- */
+/* ---- TAKEN ---------------------------------------------------------------------------------------- */
 
 void hw_taken_tell(struct hw_peer *p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes in: frames find their place, are counted and answered. On the loop of the rail, but for control messages.
- */
+/* Incoming frames: finds the memory for them, counts and answers them. On the loop of the rail, except for control
+ * messages. */
 #include "message/op.h"
 
 #include "message/queue.h"
@@ -32,7 +32,7 @@ static struct hw_count *find_count(struct hw_peer *p, uint64_t id)
     return &block[place % HW_COUNT_BLOCK];
 }
 
-/* The note is not wanted: its room is the peer's again. Under the lock. */
+/* Drops an unwanted notification and returns its room to the peer. Under the lock. */
 static void drop_note(struct hw_peer *p, struct hw_note *note)
 {
     uint64_t cost = hw_note_cost(note);
@@ -41,7 +41,7 @@ static void drop_note(struct hw_peer *p, struct hw_note *note)
     free(note);
 }
 
-/* Adds what landed, or takes away what there is in all. True: all of it has landed, and the notification is here. */
+/* Adds bytes that landed, or subtracts the total. True: all of it has landed, and the notification has arrived. */
 static bool add_to_count(struct hw_count *c, uint64_t id, int64_t bytes)
 {
     uint64_t generation = id >> 32 & (UINT64_MAX >> COUNT_BITS), state = atomic_load(&c->state), next;
@@ -52,7 +52,7 @@ static bool add_to_count(struct hw_count *c, uint64_t id, int64_t bytes)
     return (next & COUNT_MASK) == 0;
 }
 
-/* All bytes of a write have landed: its notification is the application's. */
+/* All bytes of a write have landed: passes its notification to the application. */
 static void deliver_note(struct hw_peer *p, struct hw_count *c, uint64_t id)
 {
     pthread_mutex_lock(&p->lock);
@@ -69,7 +69,7 @@ static void take_noted(struct hw_peer *p, struct hw_note *note, uint64_t total)
     struct hw_count *c = find_count(p, note->op); /* place_noted() has made it */
     uint64_t id = note->op;
     pthread_mutex_lock(&p->lock);
-    if (c->note) /* of an operation that was called off */
+    if (c->note) /* of a cancelled operation */
         drop_note(p, c->note);
     c->note = note;
     pthread_mutex_unlock(&p->lock);
@@ -89,7 +89,7 @@ static void cancel_noted(struct hw_peer *p, uint64_t id)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Memory for a notification that comes, if the peer has room for it. NULL: *rc says why. */
+/* Allocates a notification that arrives, if the peer has room for it. NULL: *rc has the error. */
 static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     struct hw_note *note = hw_note_new(len);
@@ -107,7 +107,7 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
     return NULL;
 }
 
-/* The same for a message that nobody has asked for. */
+/* The same for a message without a receive. */
 static struct hw_note *take_message_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     if (!hw_eager_take(p, len)) {
@@ -148,9 +148,9 @@ static int place_noted(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     return place_note(note, piece, n);
 }
 
-/* ---- writes of the peer's -------------------------------------------------------------------------- */
+/* ---- writes of the peer ----------------------------------------------------------------------------- */
 
-/* The place of each descriptor. One that may not be written is refused, and its bytes go nowhere. */
+/* Finds the memory of each descriptor. A descriptor without write access is refused and its bytes are discarded. */
 static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
 {
     uint64_t id, sum = 0;
@@ -179,9 +179,9 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     return in->cookie ? 0 : hw_no_memory("the count of the bytes of write %llx", (unsigned long long)id);
 }
 
-/* ---- data for reads of this side's ------------------------------------------------------------------- */
+/* ---- data for reads of this side --------------------------------------------------------------------- */
 
-/* Ends the landing, if this was the last that it waited for. */
+/* Ends the landing if these were the last bytes for which it waited. */
 static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_end end)
 {
     if (end == HW_LANDING_GOES_ON)
@@ -203,7 +203,7 @@ static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_e
     hw_ops_unlock(p);
 }
 
-/* Bytes of a landing that was given up go nowhere. */
+/* Discards the bytes of a landing that was given up. */
 static void place_nowhere(const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n)
 {
     piece[0] = (struct hw_piece){&hw_host, NULL, in->pay - at, NULL};
@@ -214,7 +214,8 @@ int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t 
 {
     const struct hw_landing *g = in->cookie;
     (void)up, (void)rail;
-    /* only data has more. Its operation stays until this loop has let go of it: after this function */
+    /* only data has a continuation. Its operation stays until this loop has released it, which is after this
+     * function */
     if (!g || !hw_landing_is_live(g))
         place_nowhere(in, at, piece, n);
     else
@@ -246,7 +247,7 @@ static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, s
     return hw_flow_more(p, rail, in, 0, piece, n);
 }
 
-/* ---- requests of the peer's -------------------------------------------------------------------------- */
+/* ---- requests of the peer ---------------------------------------------------------------------------- */
 
 static void end_serve(struct hw_op *op)
 {
@@ -260,7 +261,8 @@ static void drop_serve(struct hw_op *op)
     hw_op_put(op);
 }
 
-/* Of a peer that keeps to HW_READS: those, and what has arrived there while the word on it is on its way. */
+/* The maximal number of answers of a peer that respects HW_READS: these, and answers that have arrived there before
+ * their confirmation arrives here. */
 static unsigned count_most_answers(const struct hw_peer *p)
 {
     return HW_READS + p->session.rails * HW_RAIL_LINKS * HW_LINK_FLIGHT;
@@ -338,7 +340,7 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     return c->note ? place_note(c->note, piece, n) : 0;
 }
 
-/* The peer refuses what this side asked for. */
+/* The peer refuses a request of this side. */
 static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
 {
     pthread_mutex_lock(&p->lock);
@@ -353,7 +355,7 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
     hw_ops_unlock(p);
 }
 
-/* The peer does not want the bytes of this landing any more. */
+/* The peer cancels this landing. */
 static int take_stop(struct hw_peer *p, uint64_t landing)
 {
     pthread_mutex_lock(&p->lock);
@@ -371,7 +373,7 @@ static int take_stop(struct hw_peer *p, uint64_t landing)
 static int take_stopped(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
-    bool any = p->n_stopping > 0; /* another request would be counted as over while its landing is there */
+    bool any = p->n_stopping > 0; /* another request would be counted as ended although its landing still exists */
     if (any) {
         p->n_stopping--;
         hw_request_ended(p);
@@ -526,7 +528,7 @@ int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in)
     struct hw_peer *p = up;
     (void)rail;
     if (in->type == HW_MSG_WRITE) {
-        in->cookie = NULL; /* a notification of it never comes */
+        in->cookie = NULL; /* its notification will never arrive */
         return hw_control_refuse(p, HW_CONTROL_FAIL, in->number, -EIO);
     }
     if (in->type != HW_MSG_DATA || !in->cookie)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes out: operations are cut into chunks and requests, chunks become frames, frames end. */
+/* Outgoing frames: cuts operations into chunks and requests, makes frames of chunks, and handles the end of frames. */
 #include "core/stripe.h"
 #include "message/op.h"
 
 #include <stdlib.h>
 
-#define LATELY     (20 * HW_MS) /* so long small messages count as there after the last one, .. */
-#define OFTEN      (2 * HW_MS)  /* .. if the one before it was so near: a single one waits for a chunk at most */
-#define FEW_CHUNKS 2            /* not worth another loop's thread */
-#define MANY_OPS   4            /* large ones under way: who posts them has more to post, and copies none himself, .. */
-#define MANY_LOOPS 4            /* .. where so many other loops can do that */
+#define LATELY     (20 * HW_MS) /* small messages count as present for this time after the last one, .. */
+#define OFTEN      (2 * HW_MS)  /* .. if the one before it was this close: a single one waits for at most one chunk */
+#define FEW_CHUNKS 2            /* too few to wake another loop's thread */
+/* large operations in flight: the posting thread has more to post and copies none itself, .. */
+#define MANY_OPS   4
+#define MANY_LOOPS 4 /* .. if this many other loops can copy */
 
 /* ---- spans ---------------------------------------------------------------------------------------- */
 
-/* The span that holds byte `at`. */
+/* The span that contains byte `at`. */
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at)
 {
     uint32_t low = 0, high = op->n; /* the last span that begins at or before `at` */
@@ -41,7 +42,7 @@ uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, st
     return n;
 }
 
-/* How many of the n bytes from `from` on lie in at most `most` spans. */
+/* How many of the n bytes from `from` on are in the first `most` spans. */
 static uint64_t fit_into_spans(const struct hw_op *op, uint64_t from, uint64_t n, uint32_t most)
 {
     uint64_t end = from;
@@ -55,7 +56,7 @@ static uint64_t fit_into_spans(const struct hw_op *op, uint64_t from, uint64_t n
 
 /* ---- chunks --------------------------------------------------------------------------------------- */
 
-/* Memory for a chunk: the operation's own is taken where there is no other, so that one can always be under way. */
+/* Allocates a chunk; without memory uses the operation's own, so that one chunk can always be in flight. */
 static struct hw_chunk *new_chunk(struct hw_op *op)
 {
     if (!atomic_exchange(&op->first_used, true))
@@ -77,8 +78,8 @@ void hw_serve_was_cut(struct hw_op *op)
         atomic_fetch_sub(&op->peer->serves, 1);
 }
 
-/* Cuts the next chunk, as large as the stripe has it of what is left (which is filled in here). NULL: all is cut, the
- * budget is too small, or there is no memory now (*wait). */
+/* Cuts the next chunk of the size that the stripe assigns of the remaining bytes (which this function fills in). NULL:
+ * everything is cut, the budget is too small, or there is no memory now (*wait). */
 static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_t budget, bool *wait)
 {
     struct hw_chunk *c = NULL;
@@ -111,7 +112,7 @@ static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_
     return c;
 }
 
-/* The first operation of which something is to be cut, with a reference. */
+/* The first operation with bytes left to cut, with a reference. */
 static struct hw_op *get_uncut(struct hw_peer *p)
 {
     struct hw_op *op;
@@ -124,7 +125,7 @@ static struct hw_op *get_uncut(struct hw_peer *p)
     return op;
 }
 
-/* Moves a rail on to that operation. Most often there is none, and all rails look. */
+/* Advances a rail to that operation. Usually there is none, and all rails check. */
 static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
 {
     struct hw_op *was = p->current[rail], *op = atomic_load(&p->uncut) ? get_uncut(p) : NULL;
@@ -134,15 +135,16 @@ static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
     return op;
 }
 
-/* True if many large operations are under way, and rails on many other loops than the home loop can carry them. */
+/* True if many large operations are in flight, and rails on enough loops other than the home loop can carry them. */
 static bool is_streaming(const struct hw_peer *p)
 {
     return p->relief_loops >= MANY_LOOPS && atomic_load_explicit(&p->large, memory_order_relaxed) >= MANY_OPS &&
            hw_session_is_sound(&p->session, p->relief);
 }
 
-/* Small messages go by the first rail, and wait for what its loop copies. While there are some, the rails of its path
- * on that loop leave large operations to those on others. So they do while a caller drives that loop who has many. */
+/* Small messages use the first rail, and wait while its loop copies. While there are some, the rails of its path on
+ * that loop leave large operations to rails on other loops. They also do so while a caller with many operations drives
+ * that loop. */
 static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const struct hw_rail *r)
 {
     if (!hw_own_thread && is_streaming(p))
@@ -178,7 +180,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     for (;;) {
         bool wait = false;
         if (op && p->relieved >> rail & 1 && is_left_to_others(p, op, r)) {
-            hw_pace_forget(&p->pace[rail]); /* slow ones are not to leave it to this one */
+            hw_pace_forget(&p->pace[rail]); /* slow rails must not leave operations to this one */
             hw_session_wake(&p->session, p->relief);
             return NULL;
         }
@@ -190,8 +192,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
             return &c->parcel;
         }
         if (wait)
-            return NULL;    /* a chunk of the operation is under way: its end wakes the rails */
-        if (op && s.left) { /* there is too little room, or others are done with it sooner: one of them is to know */
+            return NULL;    /* a chunk of the operation is in flight: its end wakes the rails */
+        if (op && s.left) { /* too little room, or other rails finish sooner: wake one of them */
             unsigned best = hw_pace_best(p->pace, p->session.rails, rail);
             if (best != rail && budget >= HW_MIN(s.min_chunk, s.left))
                 hw_session_wake(&p->session, best);
@@ -203,7 +205,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes the rail whose turn it is. others: of those that the home loop's leave operations to. */
+/* Wakes the next rail in turn. others: among those to which the home loop's rails leave operations. */
 static void wake_in_turn(struct hw_peer *p, bool others)
 {
     for (unsigned k = 0; k < p->session.rails; k++) {
@@ -214,8 +216,8 @@ static void wake_in_turn(struct hw_peer *p, bool others)
     hw_session_wake(&p->session, p->turn);
 }
 
-/* Wakes as many rails as the operation has work for, the first one first: it is on the home loop, where whoever posts
- * and whoever waits drive. more: earlier operations wait to be cut, so that one is not enough. */
+/* Wakes as many rails as the operation has work for, the first one first: it is on the home loop, which posting and
+ * waiting callers drive. more: earlier operations are still uncut, so that one rail is not enough. */
 static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
     unsigned n = (unsigned)HW_MIN((uint64_t)p->session.rails, bytes / HW_CHUNK + 1);
@@ -253,7 +255,7 @@ void hw_op_send(struct hw_op *op)
 
 /* ---- requests: under the lock ----------------------------------------------------------------------- */
 
-/* Cuts the operation's next request. False: there is no memory for it. */
+/* Cuts the operation's next request. False: no memory. */
 static bool cut_request(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -289,13 +291,13 @@ void hw_requests_cut(struct hw_peer *p)
             hw_list_remove(&op->queued);
         } else if (!cut_request(op)) {
             if (op->landing)
-                return; /* the end of a request comes back here */
+                return; /* the end of a request calls this function again */
             hw_op_cancel_locked(op, hw_no_memory("a request to read"));
         }
     }
 }
 
-/* The request is with the peer, or never will be. */
+/* The request has reached the peer, or never will. */
 static void end_request(struct hw_chunk *c, bool sent)
 {
     struct hw_op *op = c->op;
@@ -318,7 +320,7 @@ static void end_request(struct hw_chunk *c, bool sent)
 
 /* ---- frames --------------------------------------------------------------------------------------- */
 
-/* Writes the chunk's spans as descriptors, and as pieces. Returns how many. */
+/* Writes the chunk's spans as descriptors, and as pieces. Returns their number. */
 static uint32_t encode_spans(const struct hw_chunk *c, struct hw_link_out *out)
 {
     const struct hw_op *op = c->op;
@@ -349,7 +351,7 @@ static void fill_request(const struct hw_chunk *c, struct hw_link_out *out)
     hw_msg_vecs_encode(out->ext, c->landing, c->op->foreign ? HW_MSG_STAGED : 0, encode_spans(c, out));
 }
 
-/* The memory of an answer. The region may have been taken back since the request came. */
+/* Lists the memory of an answer. The region may have been revoked since the request arrived. */
 static int list_served_pieces(const struct hw_chunk *c, struct hw_link_out *out)
 {
     const struct hw_op *op = c->op;
@@ -368,7 +370,7 @@ static int list_served_pieces(const struct hw_chunk *c, struct hw_link_out *out)
     return 0;
 }
 
-/* A frame of an answer, or of a message that goes to a landing. */
+/* Fills a frame of an answer, or of a message to a landing. */
 static int fill_data(const struct hw_chunk *c, struct hw_link_out *out)
 {
     const struct hw_op *op = c->op;
@@ -407,7 +409,7 @@ static void end_noted(struct hw_op *op, bool sent)
     hw_ops_unlock(p);
 }
 
-/* The parcel's way is over. sent: the peer has it. */
+/* Ends a parcel. sent: the peer has received it. */
 static void end_parcel(struct hw_peer *p, struct hw_parcel *parcel, bool sent)
 {
     switch (parcel->type) {
@@ -428,7 +430,7 @@ static void end_parcel(struct hw_peer *p, struct hw_parcel *parcel, bool sent)
     }
 }
 
-/* The operation that the parcel belongs to. Under the lock, for a control message. NULL: none. */
+/* The operation of the parcel. For a control message: under the lock. NULL: none. */
 static struct hw_op *get_op(const struct hw_parcel *parcel)
 {
     switch (parcel->type) {
@@ -443,13 +445,13 @@ static struct hw_op *get_op(const struct hw_parcel *parcel)
     }
 }
 
-/* True if the parcel's operation was called off, so that it is not sent. */
+/* True if the parcel's operation was cancelled, so that the parcel must not be sent. */
 static bool is_off(const struct hw_parcel *parcel)
 {
     return parcel->type != HW_MSG_CONTROL && parcel->type != HW_MSG_TAKEN && atomic_load(&get_op(parcel)->off);
 }
 
-/* The region that a chunk of a serve is in was taken back: tells the peer, and ends the serve. */
+/* The region of a serve's chunk was revoked: tells the peer, and ends the serve. */
 static void refuse_serve(struct hw_chunk *chunk, int why)
 {
     struct hw_op *op = chunk->op;
@@ -463,10 +465,10 @@ static void refuse_serve(struct hw_chunk *chunk, int why)
     if (told)
         end_chunk(chunk);
     else
-        hw_session_send(&p->session, 0, &chunk->parcel); /* there is no memory now: comes back here */
+        hw_session_send(&p->session, 0, &chunk->parcel); /* no memory now: the parcel calls this again */
 }
 
-/* The memory that the parcel was to be sent from fails: what is said of that is in hw_error(). */
+/* Reading the memory of the parcel failed: hw_error() has the reason. */
 static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
 {
     struct hw_peer *p = up;
@@ -477,7 +479,7 @@ static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
     struct hw_control c = {.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = EIO};
     HW_KEEP_ERROR();
     pthread_mutex_lock(&p->lock);
-    /* where there is no memory to say so, the chunk comes back, and meets the fault again */
+    /* without memory for the message, the chunk is sent again and meets the fault again */
     if (op->kind != HW_OP_SERVE || atomic_load(&op->off) || p->dead || hw_control_send_locked(p, &c) == 0)
         hw_op_cancel_locked(op, -EIO);
     hw_ops_unlock(p);
@@ -547,7 +549,7 @@ static void lose_parcel(void *up, struct hw_parcel *parcel)
     end_parcel(p, parcel, false);
 }
 
-/* Of a parcel that waits for a rail: false, and it is the message layer's again, where it is not to be sent. */
+/* For a parcel that waits for a rail. False: it must not be sent, and belongs to the message layer again. */
 static bool keep_unsent_parcel(void *up, struct hw_parcel *parcel)
 {
     bool keep = !is_off(parcel);
@@ -569,7 +571,7 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-/* The rail sends nothing more for now: slow ones may have left it everything. */
+/* The rail sends nothing for now: slow rails may have left all work to it. */
 static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The number on the wire is generation << 32 | place in the table. A landing that ends or is given up goes on to the
- * next generation at once, with nothing to reserve. */
+/* The number on the wire is generation << 32 | index in the table. A landing that ends or is given up advances to the
+ * next generation at once, with no bytes to reserve. */
 #define ROOM_BITS  44
 #define ROOM_MASK  ((1ull << ROOM_BITS) - 1)
 #define GENERATION ((1u << 20) - 1)
@@ -33,7 +33,7 @@ void hw_landings_free(struct hw_landings *t)
     t->free = NULL;
 }
 
-/* How many landings lie in the blocks before this one: 0, 64, 128, 256, ... */
+/* The number of landings in the blocks before this one: 0, 64, 128, 256, ... */
 static uint32_t count_before(uint32_t block)
 {
     return block ? HW_LANDING_FIRST << (block - 1) : 0;
@@ -82,7 +82,7 @@ void hw_landing_give(struct hw_landings *t, struct hw_landing *g)
     t->free = g;
 }
 
-/* What is at the place that the number names. */
+/* The landing at the index in the number. */
 static struct hw_landing *find_place(const struct hw_landings *t, uint64_t id)
 {
     uint32_t place = (uint32_t)id, first = place / HW_LANDING_FIRST;
@@ -124,7 +124,7 @@ bool hw_landing_take_back(struct hw_landing *g)
     return atomic_compare_exchange_strong(&g->state, &whole, make_state(get_own_generation(g) + 1, 0));
 }
 
-/* Moves on to the next generation. True if nobody had. */
+/* Advances to the next generation. True if no other thread has. */
 static bool end_generation(struct hw_landing *g, uint64_t *state)
 {
     *state = atomic_exchange(&g->state, make_state(get_own_generation(g) + 1, 0));

@@ -73,7 +73,7 @@ static void give_op_slot(struct hw_peer *p, const struct hw_op *op)
 {
     uint32_t place = (uint32_t)op->id;
     if (op->kind == HW_OP_SERVE)
-        return; /* the peer has a number for it */
+        return; /* has the peer's number, and no slot */
     p->slot[place].op = NULL;
     p->slot[place].next_free = p->slot_free;
     p->slot_free = place;
@@ -98,7 +98,7 @@ static void time_op(struct hw_peer *p, struct hw_op *op)
         hw_loop_post(p->session.home, &p->deadlines.arm);
 }
 
-/* When the home loop has to look next: at the end of the next tick that holds an operation. */
+/* When the home loop must check again: at the end of the next tick that has an operation. */
 static uint64_t find_next_look(const struct hw_peer *p)
 {
     for (uint64_t k = 0; k < HW_TICKS && p->deadlines.n; k++)
@@ -115,9 +115,9 @@ static void untime_op(struct hw_op *op)
     op->peer->deadlines.n--;
 }
 
-/* The caller has its memory back, and waits no longer for what the peer says. Frames of a write may land still: later
- * writes wait until that is settled. */
-/* True if the kernel may read the operation's memory until the peer has confirmed what was sent of it. On the home
+/* The caller has its memory back and does not wait for the peer's answer any more. Frames of a write may still land:
+ * later writes wait until that is settled. */
+/* True if the kernel may read the operation's memory until the peer has confirmed the bytes sent from it. On the home
  * loop. */
 static bool is_read_by_kernel(const struct hw_op *op)
 {
@@ -133,8 +133,8 @@ static void desert_op(struct hw_op *op)
     atomic_store(&op->peer->unflushed, true);
 }
 
-/* An operation that was called off is due: at first at once, so that this loop's clock says how long the peer may take
- * to say what became of it. True: that has passed. *cut: rails are to end. */
+/* Handles a cancelled operation that is due. The first call is immediate, so that this loop's clock sets the time by
+ * which the peer must answer. True: that time has passed. *cut: rails must end. */
 static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
 {
     if (op->peer->dead)
@@ -146,14 +146,14 @@ static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
     else if (op->let_go_over && !op->deserted && op->kind != HW_OP_SERVE && !is_read_by_kernel(op))
         desert_op(op);
     else if (is_read_by_kernel(op) && now + op->peer->answer_in >= op->answer_by + HW_CUT_OFF * op->peer->patience)
-        *cut = op->cut_off = true; /* the next look finds that nothing reads its memory any more */
+        *cut = op->cut_off = true; /* the next check finds that nothing reads its memory any more */
     op->deadline = op->deserted ? op->answer_by : HW_MIN(now + op->peer->patience, op->answer_by);
     time_op(op->peer, op);
     return false;
 }
 
-/* Moves the operations whose deadline has passed to the list `due`. Looks at the ticks since the last look, at all of
- * them where more than HW_TICKS have passed. */
+/* Moves the operations whose deadline has passed to the list `due`. Examines the ticks since the last check, or all of
+ * them after more than HW_TICKS. */
 static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
 {
     uint64_t tick = now / HW_TICK;
@@ -229,21 +229,21 @@ void hw_op_set_result(struct hw_op *op, int why)
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-/* True if a refusal may be on its way. What arrives here is told apart when it does. */
+/* True if a refusal may be in flight. Data that arrives here is checked on arrival. */
 static bool is_fenced(const struct hw_op *op)
 {
     return (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&
            (int32_t)((uint32_t)atomic_load(&op->peer->in.next) - op->fence) < 0;
 }
 
-/* The operation is over. Under the lock. */
+/* Retires an operation that is over. Under the lock. */
 static void retire_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
     if (is_fenced(op)) /* the peer is dead */
         hw_op_set_result(op, p->dead);
     untime_op(op);
-    if (op->noted_sent && atomic_load(&op->result)) /* the peer may keep the notification, and wait */
+    if (op->noted_sent && atomic_load(&op->result)) /* the peer may hold the notification and wait */
         hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});
     give_op_slot(p, op);
     op->pending = false;
@@ -300,10 +300,10 @@ static void count_end(struct hw_peer *p, const struct hw_op *op)
         c->bytes += op->kind == HW_OP_RECV ? atomic_load_explicit(&op->got, memory_order_relaxed) : op->total;
 }
 
-/* Calls over() of an operation that has ended, or copies a receive's message. Under the lock, which it gives up. */
+/* Calls over() of an operation that has ended, or copies a receive's message. Under the lock, which it releases. */
 static void flush_one(struct hw_peer *p)
 {
-    hw_notes_resume(p); /* the first one may have been called off */
+    hw_notes_resume(p); /* the first one may have been cancelled */
     struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
     struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
     bool tell = op && !op->told, last = op && !op->pending;
@@ -349,7 +349,7 @@ void hw_ops_unfence(struct hw_peer *p)
 {
     struct hw_op *op;
     while ((op = hw_list_first(&p->fenced, struct hw_op, queued)) && (!is_fenced(op) || p->dead))
-        retire_op(op); /* those behind wait for as much, or more */
+        retire_op(op); /* those behind it wait for as many messages, or more */
 }
 
 static bool is_two_sided(const struct hw_op *op)
@@ -357,9 +357,9 @@ static bool is_two_sided(const struct hw_op *op)
     return op->kind == HW_OP_SEND || op->kind == HW_OP_RECV;
 }
 
-/* ---- the beginning: under the lock --------------------------------------------------------------- */
+/* ---- the start: under the lock ------------------------------------------------------------------- */
 
-/* Fits a span into its region. */
+/* Checks a span against its region. */
 static int check_span(const struct hw_op *op, const struct hw_span *s)
 {
     const struct hw_import *i = s->import;
@@ -379,7 +379,7 @@ static bool has_note_room(const struct hw_peer *p, const struct hw_note *note)
     return p->noted - p->taken + hw_note_cost(note) <= HW_NOTES;
 }
 
-/* Sends a control message of which nothing is left once the peer has it. */
+/* Sends a control message; the operation ends once the peer has it. */
 static int send_control_of(struct hw_op *op, struct hw_control *c)
 {
     c->op = op;
@@ -391,7 +391,8 @@ static int send_control_of(struct hw_op *op, struct hw_control *c)
     return rc;
 }
 
-/* Sends the notification: behind all control messages so far, or, of a write, to wait at the peer for its bytes. */
+/* Sends the notification: after all control messages so far, or, for a write, so that it waits at the peer for the
+ * write's bytes. */
 static void send_note(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -409,7 +410,7 @@ static void send_note(struct hw_op *op)
         p->noted -= cost;
 }
 
-/* What an operation does once its regions are known and its notification has room. */
+/* Launches an operation whose regions are known and whose notification has room. */
 static void launch_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -427,7 +428,7 @@ static void launch_op(struct hw_op *op)
     hw_op_sub_locked(op, 1); /* it is started */
 }
 
-/* Goes on with an operation until it has to wait, or is started. */
+/* Advances an operation until it must wait, or is started. */
 static int advance_op(struct hw_op *op)
 {
     if (is_two_sided(op)) {
@@ -499,7 +500,8 @@ static int count_bytes(struct hw_op *op)
     return 0;
 }
 
-/* What is left of an operation that has not begun: its beginning, its notification, and its bytes or its message. */
+/* The remaining count of an operation that has not started: its start, its notification, and its bytes or its
+ * message. */
 static uint64_t count_left(const struct hw_op *op)
 {
     return 1 + (op->has_note || op->kind == HW_OP_BYE) +
@@ -563,7 +565,7 @@ void hw_request_ended(struct hw_peer *p)
     hw_requests_cut(p);
 }
 
-/* Gives up what is to arrive. Returns bytes that will not. */
+/* Gives up the landings. Returns the number of bytes that will not arrive. */
 static uint64_t give_up_landings(struct hw_op *op)
 {
     uint64_t bytes = 0;
@@ -580,7 +582,7 @@ static uint64_t give_up_landings(struct hw_op *op)
             request->stop = true;
         else
             p->stop[p->n_stop++] = id;
-        /* the list is the operation's no more: frames that have reserved some give the landing back themselves */
+        /* the list is detached: frames that have reserved bytes return their landing themselves */
         struct hw_landing **at = &op->landing;
         while (*at != g)
             at = &(*at)->next;
@@ -597,7 +599,7 @@ void hw_stops_send(struct hw_peer *p)
     while (p->n_stop && !p->dead) {
         struct hw_control c = {.kind = HW_CONTROL_STOP, .a = p->stop[p->n_stop - 1]};
         if (hw_control_send_locked(p, &c) < 0 && !hw_control_send_spare(p, &c))
-            return; /* the end of the spare message comes back here */
+            return; /* the end of the spare message calls this function again */
         p->n_stop--;
         p->n_stopping++;
     }
@@ -616,7 +618,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     if (!op->pending || atomic_load(&op->off) || op->message /* it is about to end */)
         return;
     hw_op_set_result(op, why);
-    if (op->is_fenced) { /* the refusals that the peer has announced may never come */
+    if (op->is_fenced) { /* the refusals that the peer has announced may never arrive */
         retire_op(op);
         return;
     }
@@ -636,7 +638,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     over += is_two_sided(op) ? hw_queue_drop(op) : give_up_landings(op);
     if (!op->started)
         over += 1 + (op->has_note || op->kind == HW_OP_BYE);
-    if (op->control) { /* which goes on by itself */
+    if (op->control) { /* which continues independently */
         op->control->op = NULL;
         op->control = NULL;
         over++;
@@ -657,7 +659,7 @@ void hw_op_cancel(struct hw_op *op, int why)
     hw_ops_unlock(op->peer);
 }
 
-/* ---- the peer's life -------------------------------------------------------------------------------- */
+/* ---- the end of a peer ------------------------------------------------------------------------------ */
 
 void hw_ops_die(struct hw_peer *p)
 {

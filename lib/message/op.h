@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations, inside the message layer: their life (op.c), and what rails do with them (flow_out.c, flow_in.c). */
+/* Operations, inside the message layer: their life (op.c), and their use by rails (flow_out.c, flow_in.c). */
 #ifndef HW_OP_H
 #define HW_OP_H
 
 #include "message/control.h"
 #include "message/peer.h"
 
-/* The operation ends with this error, where it has none yet. */
+/* The operation ends with this error, unless it has one. */
 void hw_op_set_result(struct hw_op *op, int why);
-/* n of what is left of the operation is over. Not under the lock. */
+/* Subtracts n from the remaining count of the operation. Not under the lock. */
 void hw_op_sub(struct hw_op *op, uint64_t n);
 /* The same, under the lock. */
 void hw_op_sub_locked(struct hw_op *op, uint64_t n);
 /* hw_op_cancel() under the lock. */
 void hw_op_cancel_locked(struct hw_op *op, int why);
-/* Starts the operations of this list, whose region is known now, or refused. Under the lock. */
+/* Advances the operations of this list, whose region is known now, or refused. Under the lock. */
 void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 /* Starts operations that waited for room for their notification. Under the lock. */
 void hw_notes_resume(struct hw_peer *p);
 /* Ends operations that waited for control messages. Under the lock. */
 void hw_ops_unfence(struct hw_peer *p);
-/* Gives up the lock, and calls over() of those that have ended: wherever it was held for something of this file. */
+/* Releases the lock, and calls over() of the operations that have ended: used wherever the lock was held for a function
+ * of this file. */
 void hw_ops_unlock(struct hw_peer *p);
-/* Calls over() of those, where the lock was given up otherwise. */
+/* Calls over() of these operations after the lock was released otherwise. */
 void hw_ops_flush(struct hw_peer *p);
 /* The operation with this number, or NULL. Under the lock. */
 struct hw_op *hw_op_find(struct hw_peer *p, uint64_t id);
-/* A landing has ended: gives it back. Under the lock. */
+/* Returns a landing that has ended to the table. Under the lock. */
 void hw_op_end_landing(struct hw_op *op, struct hw_landing *g);
 /* Sends STOP for requests that are not wanted any more. Under the lock. */
 void hw_stops_send(struct hw_peer *p);
@@ -34,7 +35,7 @@ void hw_stops_send(struct hw_peer *p);
 void hw_request_ended(struct hw_peer *p);
 /* All of a serve was cut, or will never be. */
 void hw_serve_was_cut(struct hw_op *op);
-/* The peer is dead: operations end. */
+/* The peer is dead: ends all operations. */
 void hw_ops_die(struct hw_peer *p);
 void hw_ops_init(struct hw_peer *p);
 void hw_ops_free(struct hw_peer *p);
@@ -44,12 +45,12 @@ static inline uint64_t hw_note_cost(const struct hw_note *note)
     return note->len + HW_NOTE_COST;
 }
 
-/* What rails ask of the message layer: of frames that go out (flow_out.c), .. */
+/* The callbacks of rails into the message layer: for outgoing frames (flow_out.c), .. */
 extern const struct hw_session_ops hw_peer_session_ops;
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at);
-/* The memory of bytes [at, end), as far as HW_LINK_PIECES reach. Returns how many pieces. */
+/* Lists the memory of bytes [at, end), up to HW_LINK_PIECES pieces. Returns their number. */
 uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece);
-/* .. and of those that come in (flow_in.c): as the members of that name. */
+/* .. and for incoming frames (flow_in.c): the members of that name. */
 int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
 int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                  uint32_t *n);
@@ -59,9 +60,9 @@ void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in);
 int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in);
 /* Cuts requests of reads. Under the lock. */
 void hw_requests_cut(struct hw_peer *p);
-/* The operation is to be cut by rails, or goes whole. Under the lock. */
+/* Has rails cut the operation, or sends it whole. Under the lock. */
 void hw_op_send(struct hw_op *op);
-/* A control message's turn has come, on the home loop. Takes c->note where it wants it. -EPROTO, -ENOMEM. */
+/* Processes the next control message in order, on the home loop. May take ownership of c->note. -EPROTO, -ENOMEM. */
 int hw_peer_control(struct hw_peer *p, struct hw_control_in *c);
 
 #endif

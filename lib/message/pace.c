@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/pace.h"
 
-/* A rail that was too slow for so long is tried anew: its NIC may be better by now, or a thread had got no CPU when the
- * rate was taken. */
+/* After this time a rail that was too slow is tried again: its NIC may be faster now, or a thread had no CPU when the
+ * rate was measured. */
 #define STALE (500 * HW_MS)
 
 static uint64_t count_in_flight(const struct hw_rail *r)
@@ -24,7 +24,7 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
     s->rate = mine->rate.value;
     s->rails = 1;
     if (hw_stripe_is_soon(s->rate, s->in_flight + s->min_chunk))
-        return; /* what others do is not asked: their caches have it */
+        return; /* no read of the others' state: it is in their caches */
     atomic_store_explicit(&mine->in_flight, s->in_flight, memory_order_relaxed);
     s->rails = s->rate == 0;
     s->all_rates = s->all_in_flight = s->best_rate = 0;

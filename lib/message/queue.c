@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A receive of the peer's that nothing was sent to yet. */
+/* A receive of the peer to which nothing was sent yet. */
 struct hw_grant {
-    struct hw_control refusal; /* what the grant becomes where its stream is closed: that needs no memory */
+    struct hw_control refusal; /* replaces the grant if its stream is closed: needs no memory */
     struct hw_list of_queue;   /* oldest first */
     struct hw_list in_chain;
     uint64_t landing, room;
     uint64_t number; /* of the control message */
 };
 
-/* An eager message of the peer's that no receive was posted for yet. */
+/* An eager message of the peer without a receive so far. */
 struct hw_held {
     struct hw_control refusal; /* likewise */
     struct hw_list of_queue;   /* oldest first */
@@ -28,18 +28,18 @@ struct hw_held {
 struct hw_queue {
     uint64_t name;
     struct hw_list in_chain;
-    /* what is sent to the peer */
+    /* sending */
     struct hw_list sends;  /* operations that wait */
     struct hw_list grants; /* that are not used */
-    uint32_t unanswered;   /* eager messages that no receive is known to have */
+    uint32_t unanswered;   /* eager messages whose receive is not known yet */
     /* what the peer sends */
-    struct hw_list receives; /* operations with a landing; data may be on its way to some */
+    struct hw_list receives; /* operations with a landing; data may be in flight to some */
     struct hw_list held;     /* eager messages */
 };
 
 /* ---- queues: all under the lock --------------------------------------------------------------------- */
 
-/* The peer chooses numbers; it must not choose chains. */
+/* A keyed hash, because the peer chooses the numbers and must not be able to choose the chains. */
 static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
 {
     uint64_t hash;
@@ -53,7 +53,7 @@ static struct hw_list *find_chain(struct hw_queues *t, struct hw_list *chains, u
     return &chains[hash_number(t, number) % HW_QUEUE_CHAINS];
 }
 
-/* NULL: there is none. *chain: where it would be, NULL where nobody has looked there. */
+/* NULL: there is none. *chain: the chain of the queue, NULL if nobody has searched it. */
 static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct hw_list **chain)
 {
     *chain = NULL;
@@ -75,7 +75,7 @@ static struct hw_queue *find_queue(struct hw_queues *t, uint64_t name)
     return find_queue_in(t, name, &chain);
 }
 
-/* The queue with this name, which is made where there is none. */
+/* Finds the queue with this name, or makes it. */
 static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
 {
     struct hw_list *chain;
@@ -99,7 +99,7 @@ static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
     return 0;
 }
 
-/* The queue goes where nothing of it is under way. The memory of the last one that did is kept for the next one. */
+/* Frees a queue without operations. Keeps the memory of the last one for the next one. */
 static void put_queue(struct hw_queues *t, struct hw_queue *q)
 {
     if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||
@@ -130,7 +130,7 @@ static uint64_t cost_message(uint64_t len)
     return len + HW_NOTE_COST;
 }
 
-/* What is left of a send until its message is with a receive: there may be no bytes. */
+/* The remaining count of a send until its message is with a receive: it may have no bytes. */
 static uint64_t count_message(const struct hw_op *op)
 {
     return HW_MAX(op->total, 1);
@@ -138,7 +138,7 @@ static uint64_t count_message(const struct hw_op *op)
 
 /* ---- sending: under the lock ------------------------------------------------------------------------ */
 
-/* True if the message may be copied: under a lock, so it is little, and in host memory. */
+/* True if the message may be copied: that happens under a lock, so it must be short and in host memory. */
 static bool is_short(const struct hw_op *op)
 {
     bool is = op->total == 0 || (op->total <= HW_MSG_EAGER_MAX && op->n <= HW_SMALL_SPANS);
@@ -147,7 +147,7 @@ static bool is_short(const struct hw_op *op)
     return is;
 }
 
-/* The message goes to this receive. */
+/* Sends the message to this receive. */
 static void send_direct(struct hw_op *op, const struct hw_grant *g)
 {
     struct hw_queues *t = &op->peer->queues;
@@ -173,7 +173,7 @@ static struct hw_note *copy_message(const struct hw_op *op)
     return note;
 }
 
-/* The message goes without being asked for. The grants that there are may not be used from here on. */
+/* Sends the message without a grant. The existing grants must not be used from here on. */
 static int send_eager(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_queues *t = &op->peer->queues;
@@ -216,7 +216,7 @@ static void advance_sends(struct hw_peer *p, struct hw_queue *q)
 
 /* ---- receiving: under the lock ----------------------------------------------------------------------- */
 
-/* The receive gets this message: hw_queue_copy() is called next. */
+/* Gives the receive this message: hw_queue_copy() is called next. */
 static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landing)
 {
     struct hw_peer *p = op->peer;
@@ -237,7 +237,7 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
     atomic_store(&p->unflushed, true);
 }
 
-/* The message of h, which is held no more. */
+/* Returns the message of h and frees h. */
 static struct hw_note *unlist_held(struct hw_held *h)
 {
     hw_list_remove(&h->of_queue);
@@ -271,7 +271,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
     return 0;
 }
 
-/* Makes a receive that no message is here for known to the peer. */
+/* Announces a receive without a message to the peer. */
 static int grant_receive(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -294,8 +294,8 @@ static int grant_receive(struct hw_queue *q, struct hw_op *op)
     return 0;
 }
 
-/* Answers the peer's message of this operation: nobody has received it yet. error EAGAIN: it is to come once more, to
- * this landing; else nobody will. */
+/* Answers the peer's message of this operation, which has no receive yet. error EAGAIN: the peer must send it again, to
+ * this landing; otherwise no receive will take it. */
 static int answer_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32_t len, int error, uint64_t landing)
 {
     return hw_control_send_locked(
@@ -304,7 +304,7 @@ static int answer_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32
             .kind = HW_CONTROL_MATCHED, .a = op, .b = (uint64_t)len << 32 | (uint32_t)error, .c = queue, .d = landing});
 }
 
-/* A receive in memory that the CPU cannot use meets a message that is held. */
+/* A receive in memory that the CPU cannot access meets a held message. */
 static int ask_for_message(struct hw_queue *q, struct hw_op *op, struct hw_held *h)
 {
     struct hw_peer *p = op->peer;
@@ -352,8 +352,8 @@ int hw_queue_post(struct hw_op *op)
     return rc;
 }
 
-/* Withdraws a receive. The peer's sends that had data on its way here must read of that before they end: so what is
- * said is a refusal, announced before the landing refuses anything. */
+/* Withdraws a receive. The peer's sends whose data was in flight to it must learn of that before they end: so the
+ * message is a refusal, announced before the landing refuses anything. */
 static uint64_t withdraw_receive(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -378,14 +378,14 @@ uint64_t hw_queue_drop(struct hw_op *op)
     if (op->kind == HW_OP_RECV)
         return op->landing ? withdraw_receive(op) : 0;
     int error = atomic_load(&op->result) == -EMSGSIZE ? EMSGSIZE : ECANCELED;
-    uint64_t over = op->total == 0 && op->match != HW_MATCH_DIRECT; /* its bytes, if it has any, the caller knows of */
+    uint64_t over = op->total == 0 && op->match != HW_MATCH_DIRECT; /* if it has bytes, the caller counts them */
     struct hw_queue *q = op->match == HW_MATCH_WAITS ? find_queue(&p->queues, op->queue) : NULL;
     if (op->match == HW_MATCH_EAGER)
         hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNSEND, .a = op->id, .c = op->queue});
     if (op->match == HW_MATCH_DIRECT)
         hw_control_send_within(op,
                                &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)error});
-    op->match = HW_MATCH_NONE; /* an answer that is on its way ends nothing more */
+    op->match = HW_MATCH_NONE; /* an answer in flight ends nothing more */
     put_queue(&p->queues, q);
     return over;
 }
@@ -428,13 +428,13 @@ void hw_eager_give(struct hw_peer *p, uint32_t len)
     atomic_fetch_sub(&p->queues.held, cost_message(len));
 }
 
-/* A control message that says what receives there are is being read. */
+/* Notes that a control message about the peer's receives is being read. */
 static void note_seen(struct hw_peer *p)
 {
     p->queues.seen = atomic_load(&p->in.next) + 1;
 }
 
-/* The peer's receive gets nothing: the stream is closed. */
+/* Refuses the peer's receive: the stream is closed. */
 static int refuse_receive(struct hw_peer *p, uint64_t landing)
 {
     return hw_control_send_locked(
@@ -500,7 +500,7 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
     return 0;
 }
 
-/* Gives the message to the oldest receive that no data can be on its way to; keeps it where there is none. */
+/* Gives the message to the oldest receive to which no data can be in flight; keeps it if there is none. */
 static int place_message(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note)
 {
     struct hw_queue *q;
@@ -551,7 +551,8 @@ int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw
     return rc;
 }
 
-/* The peer's receive wants the message once more, straight to its landing: EAGAIN. op: the send; NULL: it is off. */
+/* The peer's receive requests the message again, directly to its landing: EAGAIN. op: the send; NULL: it was
+ * cancelled. */
 static int send_again(struct hw_peer *p, struct hw_op *op, const struct hw_grant *g)
 {
     if (op) {
@@ -569,7 +570,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_queue *q = find_queue(t, h->c);
     struct hw_grant *g = q ? hw_list_first(&q->grants, struct hw_grant, of_queue) : NULL;
     uint64_t cost = cost_message(h->b >> 32);
-    bool closed = hw_stream_is_closed(t, h->c, true); /* no receive of the peer's is known any more */
+    bool closed = hw_stream_is_closed(t, h->c, true); /* no receive of the peer is known any more */
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
         return hw_fail(-EPROTO, "the peer has received a message that was not sent");
@@ -656,7 +657,7 @@ static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t o
     return NULL;
 }
 
-/* The peer has called a message off: it is answered like one that was received, if it was not. */
+/* The peer has cancelled a message: answers it as if it had been received, unless it was. */
 static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_held *held = find_held(&p->queues, h->c, h->a);

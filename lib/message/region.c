@@ -27,7 +27,7 @@ void hw_domain_free(struct hw_domain *d)
     pthread_mutex_destroy(&d->lock);
 }
 
-/* Takes a place for an export. */
+/* Takes a slot for an export. */
 static int take_export_slot(struct hw_domain *d, uint32_t *place)
 {
     if (d->free != NO_SLOT) {
@@ -99,7 +99,7 @@ int hw_handle_find(const struct hw_handles *t, uint32_t number, uint64_t offset,
     return 0;
 }
 
-/* Makes room for a handle; *number is its number. Keeps room to take it back, too. */
+/* Makes room for a handle; *number is its number. Also reserves room to free it. */
 static int take_handle_number(struct hw_handles *t, uint32_t *number)
 {
     if (t->n_unused) {
@@ -155,7 +155,7 @@ static int add_handle(struct hw_peer *p, struct hw_export *x, uint32_t *number)
     return 0;
 }
 
-/* The handle of this peer to x, if it has one. */
+/* This peer's handle to x, if it has one. */
 static struct hw_handle *find_own_handle(const struct hw_peer *p, struct hw_export *x)
 {
     hw_list_each(it, tmp, &x->handles)
@@ -177,7 +177,7 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
     int rc = x ? 0 : -ESTALE;
     if (rc == 0) {
         hw_import_proof(right, id, x->secret, p->imports.binding);
-        /* who may not have it does not learn that there is one */
+        /* a peer without access does not learn whether the region exists */
         if (sodium_memcmp(right, proof, sizeof right) != 0 || (x->only && x->only != p))
             rc = -ESTALE;
     }
@@ -226,7 +226,7 @@ void hw_export_revoke(struct hw_export *x)
         h->let_go = (struct hw_let_go){.owner = x, .over = end_handle};
         x->left++;
         hw_session_let_go(&h->peer->session, &h->let_go);
-        /* where there is no memory for the message, the peer finds out when it uses the region */
+        /* without memory for the message, the peer learns of it when it uses the region */
         (void)hw_control_send(h->peer, &(struct hw_control){.kind = HW_CONTROL_REVOKED, .a = x->id});
     }
     bool last = --x->left == 0;
@@ -307,7 +307,7 @@ struct hw_import *hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret)
     return i;
 }
 
-/* Forgets a region that the peer refused or took back, once nobody uses it: the next user asks again. */
+/* Forgets a region that the peer refused or revoked, once it has no users: the next user asks again. */
 static void forget_import(struct hw_imports *t, struct hw_import *i)
 {
     if (i->refs || i->state != HW_IMPORT_REFUSED)
@@ -325,7 +325,7 @@ void hw_import_put(struct hw_peer *p, struct hw_import *i)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* The import that waits for an answer on this region. */
+/* The import that waits for an answer about this region. */
 static struct hw_import *find_asked(struct hw_imports *t, uint64_t id)
 {
     struct hw_import *i = t->chain[hw_hash(HW_HASH_START, &id, sizeof id) % HW_IMPORT_CHAINS];

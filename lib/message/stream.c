@@ -8,13 +8,14 @@
 struct hw_closed {
     struct hw_list in_chain;
     uint32_t stream;
-    bool here, there; /* who has closed it; once both have it is forgotten */
-    bool first;       /* this side was the first to close it, as far as it knew */
+    bool here, there; /* which sides have closed it; after both have, the record is freed */
+    bool first;       /* this side closed it first, as far as it knew */
 };
 
 static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
 {
-    return &t->closed[stream % HW_QUEUE_CHAINS]; /* who posts to many streams has closed none of them, or is bounded */
+    /* chains stay short: streams without a close have no record, and the number of records is limited */
+    return &t->closed[stream % HW_QUEUE_CHAINS];
 }
 
 static struct hw_closed *find_closed(struct hw_queues *t, uint32_t stream)
@@ -35,8 +36,8 @@ bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here)
     return c && (here ? c->here : c->there);
 }
 
-/* The record of a stream, which is made where there is none: first, since this side closes it. Each side has a bound of
- * its own, or two that are honest might both close the last one, and take each other for liars. */
+/* Finds or makes the record of a stream; first: this side closes it. Each side has a limit of its own: with a common
+ * one, two correct sides could both close the last stream and treat each other as misbehaving. */
 static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool first, int *rc)
 {
     struct hw_closed *c = find_closed(t, stream);
@@ -69,7 +70,7 @@ static void put_closed(struct hw_queues *t, struct hw_closed *c)
     free(c);
 }
 
-/* Calls off the operations of a stream: all, or the sends that wait. */
+/* Cancels the operations of a stream: all, or only the sends that wait. */
 static void cancel_stream(struct hw_peer *p, uint32_t stream, bool all, int why)
 {
     hw_list_each(it, tmp, &p->all)
@@ -97,7 +98,7 @@ static int close_here(struct hw_peer *p, uint32_t stream)
     }
     *say = (struct hw_control){.kind = HW_CONTROL_CLOSE, .a = stream};
     (void)hw_fail(-ECANCELED, "its stream is closed");
-    c->here = true; /* from here on all of it happens: the peer meets no stream that is half closed */
+    c->here = true; /* cannot fail from here on: the peer never sees a stream that is half closed */
     cancel_stream(p, stream, true, -ECANCELED);
     hw_queues_refuse(p, stream);
     hw_control_send_own(p, say);
