@@ -13,35 +13,37 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TASKS  64 /* in a turn, before descriptors are looked at again */
+#define TASKS  64 /* per turn, before descriptors are checked again */
 #define EVENTS 64 /* likewise */
 
-#define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller who came */
-#define BUSY_PART  10          /* a thread polls for one part in so many of busy at least */
-#define BURST_TURN HW_MS       /* what a turn takes in which much is copied, about */
-#define NAP        (HW_MS / 4) /* how often it looks meanwhile for what callers have left behind, at least */
-#define NAP_MOST   (2 * HW_MS) /* and where callers have kept coming for long: looking takes a CPU from one who polls */
-#define NAP_SHARE  16          /* the time for which they have, in naps */
-#define LAZY       (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
+#define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller who arrived */
+#define BUSY_PART  10          /* a thread polls for at least busy divided by this */
+#define BURST_TURN HW_MS       /* approximate length of a turn that copies much */
+#define NAP        (HW_MS / 4) /* minimal interval at which the napping thread checks for work that callers left */
+/* and after callers have kept arriving for long: each check takes a CPU from a polling caller */
+#define NAP_MOST  (2 * HW_MS)
+#define NAP_SHARE 16           /* the time for which they have, in naps */
+#define LAZY      (HW_MS / 50) /* how long a polling caller delays tasks that are not urgent */
 
-/* So many bytes in a turn are better moved by each loop's own thread than by one caller who polls them all, .. */
+/* With at least this many bytes in a turn, each loop's own thread is faster than one caller who polls them all, .. */
 #define BULK      (32u << 10)
-#define BULK_TIME (1 * HW_MS) /* .. and more of them are likely for so long */
+#define BULK_TIME (1 * HW_MS) /* .. and more are likely for this time */
 
-#define QUICK_LOOKS 16 /* at one source, before all are looked at */
-#define LOOK_AT_ALL 16 /* likewise at one driver by a caller who polls */
-#define MISSES      4  /* of polling in a row, before it is left out now and then */
+#define QUICK_LOOKS 16 /* checks of one source before all sources are checked */
+#define LOOK_AT_ALL 16 /* likewise of one driver by a polling caller */
+#define MISSES      4  /* unsuccessful polls in a row, after which polling is skipped at times */
 
 #define NO_WATCH UINT64_MAX /* the driver's own descriptors */
 
 static __thread const struct hw_driver *begun; /* this thread has the role: it runs the tasks that it posts */
-static __thread struct hw_driver *visited;     /* where this thread came last, as a caller; it may be gone */
-static __thread enum hw_urgency deferring;     /* hw_driver_defer() */
+/* the driver that this thread last visited as a caller; may have been freed */
+static __thread struct hw_driver *visited;
+static __thread enum hw_urgency deferring; /* hw_driver_defer() */
 
 static void write_wake(struct hw_driver *d)
 {
     uint64_t one = 1;
-    (void)!write(d->wake, &one, sizeof one); /* it fails only where it was written 2^64 times */
+    (void)!write(d->wake, &one, sizeof one); /* it fails only after 2^64 writes */
 }
 
 static void end_nap(struct hw_driver *d)
@@ -56,7 +58,8 @@ static void end_nap(struct hw_driver *d)
 static void wake_driver(void *arg)
 {
     struct hw_driver *d = arg;
-    /* the tasks in the mailbox are at least so urgent; HW_NOW where none was deferred, and mostly where it is empty */
+    /* a lower bound of the urgency of the tasks in the mailbox; HW_NOW if none was deferred, and usually if it is
+     * empty */
     unsigned slow = atomic_load(&d->loop.slow);
     atomic_store(&d->loop.slow, begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring);
     if (begun == d)
@@ -64,7 +67,7 @@ static void wake_driver(void *arg)
     if (atomic_load(&d->asleep) || atomic_load(&d->polled))
         write_wake(d);
     else if (atomic_load(&d->away) && !atomic_load(&d->callers) && !deferring)
-        /* a caller looks himself, before he goes too */
+        /* a caller checks the driver himself before he leaves */
         end_nap(d);
 }
 
@@ -75,7 +78,7 @@ int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all)
                             .epoll = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC)),
                             .wake = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                             .alarm = hw_fork_guard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};
-    /* by edges: nobody has to read it */
+    /* edge-triggered, so that nobody must read it */
     struct epoll_event wake = {.events = EPOLLIN | EPOLLET, .data.u64 = NO_WATCH};
     struct epoll_event alarm = {.events = EPOLLIN, .data.u64 = NO_WATCH};
     atomic_store(&d->armed, HW_NEVER);
@@ -107,7 +110,7 @@ void hw_driver_free(struct hw_driver *d)
 
 /* ---- turns ------------------------------------------------------------------------------------------ */
 
-/* Rounded up, so that a timer is due when the wait is over. */
+/* Rounded up, so that a timer is due when the wait ends. */
 static int get_wait_ms(uint64_t until)
 {
     if (until == 0)
@@ -118,10 +121,10 @@ static int get_wait_ms(uint64_t until)
     return until == HW_NEVER ? -1 : (int)HW_MIN((until - now + HW_MS - 1) / HW_MS, (uint64_t)INT32_MAX);
 }
 
-/* Sets the descriptor that ends everybody's epoll_wait() at that time. With the role. */
+/* Sets the time at which the alarm descriptor ends every epoll_wait(). With the role. */
 static void set_alarm(struct hw_driver *d, uint64_t at)
 {
-    /* a time of nothing switches it off */
+    /* a zero time disables it */
     struct itimerspec t = {0};
     if (at != HW_NEVER) {
         t.it_value.tv_sec = (time_t)(at / 1000000000u);
@@ -131,8 +134,9 @@ static void set_alarm(struct hw_driver *d, uint64_t at)
     atomic_store(&d->armed, at);
 }
 
-/* Gives the role up. now: the alarm is moved on if it has rung by then; otherwise it is only ever made to ring sooner.
- * stays: a caller has what he came for, and most likely does the rest with what he does next. */
+/* Releases the role. now: the alarm is moved to a later time only if it has expired by then; otherwise only to an
+ * earlier one. stays: a caller has what he waited for, and will most likely do the remaining work with his next
+ * call. */
 static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
 {
     uint64_t due = hw_loop_due(&d->loop);
@@ -148,14 +152,15 @@ static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
         write_wake(d); /* others relied on the alarm, see take_turn() */
 }
 
-/* Where the event came. NULL: the driver's own descriptor, or one that was forgotten since the kernel gave it. */
+/* The source of the event. NULL: the driver's own descriptor, or one that was forgotten after the kernel reported
+ * it. */
 static struct hw_source *find_source(const struct hw_driver *d, const struct epoll_event *e)
 {
     uint32_t place = (uint32_t)e->data.u64, generation = (uint32_t)(e->data.u64 >> 32);
     return e->data.u64 == NO_WATCH || d->watch[place].generation != generation ? NULL : d->watch[place].source;
 }
 
-/* Tells the sources of these events. */
+/* Notifies the sources of these events. */
 static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -168,9 +173,9 @@ static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n
     }
 }
 
-/* Does what these events are about, and what is due. With the role, which it gives up. Where done(arg) is true by then,
- * the caller goes on at once: what the turn has to send goes with what he does next, or the thread sends it. True:
- * there was something. */
+/* Handles these events, and whatever is due. With the role, which it releases. If done(arg) is then true, the caller
+ * continues at once: his next call sends what the turn left to send, or the thread does. True: there was something to
+ * do. */
 static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), moved = d->loop.moved;
@@ -185,7 +190,7 @@ static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (
     return any;
 }
 
-/* True if one of these is the driver's own descriptors'. */
+/* True if one of these events belongs to the driver's own descriptors. */
 static bool has_own_event(const struct epoll_event *e, int n)
 {
     for (int i = 0; i < n; i++)
@@ -198,7 +203,7 @@ static int take_events(struct hw_driver *d, struct epoll_event *e, int ms, bool 
 {
     int n = epoll_wait(d->epoll, e, EVENTS, ms);
     if (!leads && n > 0 && atomic_load(&d->leader_waits) && has_own_event(e, n))
-        write_wake(d); /* an event wakes one thread, and this one may have been the leader's */
+        write_wake(d); /* an event wakes one thread, and this one may have consumed the leader's */
     return n;
 }
 
@@ -212,8 +217,8 @@ static bool is_urgent(const struct hw_driver *d)
     return atomic_load(&d->stop) || atomic_load(&d->left) || has_urgent_task(d);
 }
 
-/* True if what is left to do waits for what callers do next, or for what arrives, so that one message to the kernel
- * carries it all. Where the thread sees to it once they have gone. With the role. */
+/* True if the remaining work may wait for the next call of a caller, or for the next arrival, so that one message to
+ * the kernel carries everything. The thread does it after the callers have left. With the role. */
 static bool can_wait(struct hw_driver *d, uint64_t now)
 {
     const struct hw_loop *l = &d->loop;
@@ -224,9 +229,9 @@ static bool can_wait(struct hw_driver *d, uint64_t now)
     return now - d->held_since < LAZY;
 }
 
-/* Looks for events without waiting, and handles them. The next bytes most often arrive on the connection where bytes
- * arrived last. Reading that one takes a single system call and none of epoll's locks, which the kernel takes for every
- * packet as well. With the role, which it gives up. True: there was something. */
+/* Checks for events without waiting, and handles them. The next bytes usually arrive on the connection of the last
+ * ones. Reading that one takes a single system call and none of epoll's locks, which the kernel takes for every packet
+ * as well. With the role, which it releases. True: there was something to do. */
 static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
@@ -234,9 +239,9 @@ static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
     bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
     int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
-        write_wake(d); /* the sleeping thread was woken for this event, and may not find it any more */
+        write_wake(d); /* the sleeping thread was woken for this event and may not find it any more */
     d->loop.now = hw_now();
-    bool same = n == 1 && quick && find_source(d, e) == quick; /* most often its bytes were read already */
+    bool same = n == 1 && quick && find_source(d, e) == quick; /* usually its bytes have been read already */
     begun = d;
     bool found = (same || !all) && quick->look(quick, same ? e->events : 0);
     begun = NULL;
@@ -265,8 +270,8 @@ static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(vo
     return false;
 }
 
-/* The same, for the caller in the lead. After polling in vain several times in a row (the other side is slow, or needs
- * this very CPU) the next waits do without, more of them each time. */
+/* The same for the leading caller. After several unsuccessful polls in a row (the other side is slow, or needs this
+ * CPU) the next waits do not poll, more of them each time. */
 static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     if (d->skips) {
@@ -279,7 +284,7 @@ static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(voi
     return came;
 }
 
-/* done: the caller leads those who wait. */
+/* done: the caller leads the waiting callers. */
 static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
@@ -287,11 +292,12 @@ static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (
         return true;
     if (done)
         atomic_store(&d->leader_waits, true);
-    atomic_fetch_add(&d->asleep, 1); /* whoever posts, or says hw_driver_notify(), from here on writes */
+    /* from here on threads that post or call hw_driver_notify() write to the descriptor */
+    atomic_fetch_add(&d->asleep, 1);
     if (is_urgent(d) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
         until = 0;
     else if (atomic_load(&d->armed) <= until)
-        until = HW_NEVER; /* the alarm comes first. Waiting without a time costs the kernel less */
+        until = HW_NEVER; /* the alarm expires first, and a wait without a timeout costs the kernel less */
     int n = take_events(d, e, get_wait_ms(until), done);
     atomic_fetch_sub(&d->asleep, 1);
     if (done)
@@ -305,7 +311,7 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until)
     return take_turn(d, until, 0, NULL, NULL);
 }
 
-/* The thread need not stay away for the calling thread. */
+/* Tells the thread that it need not stay away for the calling thread. */
 static void call_thread(struct hw_driver *d)
 {
     atomic_store(&d->wanted, true);
@@ -313,7 +319,7 @@ static void call_thread(struct hw_driver *d)
         end_nap(d);
 }
 
-/* True if a caller who polls had better not do the work himself. The thread is at it then. */
+/* True if a polling caller should leave the work to the thread, which is then busy with it. */
 static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
 {
     if (!atomic_load(&d->has_thread) || (!d->busy && now >= atomic_load(&d->bulk_until)))
@@ -324,7 +330,7 @@ static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
     return true;
 }
 
-/* Does what is ready, where nobody else is at it. */
+/* Does the work that is ready, if no other thread is doing it. */
 static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     if (begun || pthread_mutex_trylock(&d->role) != 0)
@@ -335,7 +341,7 @@ static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg)
         (void)look(d, done, arg);
 }
 
-/* A caller comes. Returns the driver that he came from; NULL: he was here, or nowhere. */
+/* Records that a caller arrived. Returns the driver that he visited before; NULL: this one, or none. */
 static struct hw_driver *note_visit(struct hw_driver *d)
 {
     struct hw_driver *was = visited;
@@ -347,7 +353,7 @@ static struct hw_driver *note_visit(struct hw_driver *d)
     return NULL;
 }
 
-/* What a caller has left undone at the driver that he came from, he does now. */
+/* Finishes what a caller left undone at the driver that he visited before. */
 static void finish_visit(struct hw_driver *was, uint64_t now)
 {
     if (atomic_load(&was->left))
@@ -428,7 +434,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         call_thread(was);
     }
     pthread_mutex_lock(&d->lead);
-    atomic_fetch_add(&d->followers, 1); /* from here on whoever makes it true says so */
+    atomic_fetch_add(&d->followers, 1); /* from here on threads that make it true signal it */
     while (!(is = done(arg)) && hw_now() < until) {
         if (d->leading) {
             struct timespec t = hw_timespec(until);
@@ -445,14 +451,14 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         d->leading = false;
     }
     atomic_fetch_sub(&d->followers, 1);
-    if (!d->leading) /* whoever was told to lead next may go instead: the word is passed on */
+    if (!d->leading) /* the thread that was chosen to lead next may leave instead: choose another one */
         pthread_cond_signal(&d->led);
     bool last = atomic_fetch_sub(&d->callers, 1) == 1;
-    /* the thread has given up hope that this caller goes, or somebody has relied on the caller */
+    /* the thread does not expect this caller to leave any more, or somebody has relied on the caller */
     if (last && d->napping && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox)))
         pthread_cond_signal(&d->nap);
     pthread_mutex_unlock(&d->lead);
-    atomic_fetch_sub(&d->inside, 1); /* the last that is touched of it */
+    atomic_fetch_sub(&d->inside, 1); /* the last access to it */
     return is;
 }
 
@@ -471,8 +477,8 @@ void hw_driver_notify(struct hw_driver *d)
 
 /* ---- the thread ---------------------------------------------------------------------------------------- */
 
-/* Leaves the loop to callers until that time, or, where the same ones have been there all along (HW_NEVER), until they
- * go. */
+/* Leaves the loop to callers until that time, or, if the same callers have been present all the time (HW_NEVER), until
+ * they leave. */
 static void nap(struct hw_driver *d, uint64_t until)
 {
     struct timespec t = hw_timespec(until);
@@ -488,14 +494,14 @@ static void nap(struct hw_driver *d, uint64_t until)
     pthread_mutex_unlock(&d->lead);
 }
 
-/* True if something is to be done that no caller is there to do. */
+/* True if there is work and no caller to do it. */
 static bool has_work_left(const struct hw_driver *d)
 {
     return !atomic_load(&d->callers) && (atomic_load(&d->left) || atomic_load(&d->loop.mailbox));
 }
 
-/* How long to poll after work: as long as the burst of it has lasted, so that polling in vain costs no more CPU time
- * than the work did, and no less than a part of busy. */
+/* How long to poll after work: as long as the burst of work has lasted, so that unsuccessful polling costs no more CPU
+ * time than the work did, but at least a part of busy. */
 static uint64_t choose_polling(const struct hw_driver *d, uint64_t burst)
 {
     return HW_MIN(HW_MAX(burst, d->busy / BUSY_PART), d->busy);
@@ -505,9 +511,9 @@ static void *drive(void *arg)
 {
     struct hw_driver *d = arg;
     unsigned seen = 0;
-    uint64_t last = 0, since = 0; /* when somebody was seen to come, and since when, without a break */
+    uint64_t last = 0, since = 0; /* when a caller was last seen to arrive, and since when, without a break */
     uint64_t began = 0,
-             burst = 0; /* when the last turn began; since when work comes without a longer break than busy */
+             burst = 0; /* when the last turn began; since when work arrives without a break longer than busy */
     bool worked = false;
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
@@ -523,7 +529,7 @@ static void *drive(void *arg)
         if (here || (now - last < STAY_AWAY && !wanted)) {
             uint64_t length = HW_MAX(NAP, HW_MIN((last - since) / NAP_SHARE, NAP_MOST));
             nap(d, here && now - last >= STAY_AWAY ? HW_NEVER : now + length);
-            /* a caller who came meanwhile most likely comes again, and would have to wait for the role */
+            /* a caller who arrived meanwhile most likely calls again, and would have to wait for the role */
             if (has_work_left(d) && atomic_load(&d->visits) == visits)
                 (void)hw_driver_turn(d, 0);
         } else {
@@ -550,7 +556,8 @@ int hw_driver_start(struct hw_driver *d, const char *name)
 void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus)
 {
     if (atomic_load(&d->has_thread) && !atomic_exchange(&d->pinned, true))
-        (void)pthread_setaffinity_np(d->thread, sizeof *cpus, cpus); /* where it may not be, it stays where it is */
+        /* if it is not permitted, the thread keeps its CPUs */
+        (void)pthread_setaffinity_np(d->thread, sizeof *cpus, cpus);
 }
 
 void hw_driver_stop(struct hw_driver *d)
@@ -569,7 +576,7 @@ void hw_driver_stop(struct hw_driver *d)
 
 /* ---- descriptors -------------------------------------------------------------------------------------- */
 
-/* A place for one more watch. -ENOMEM. */
+/* Takes a slot for a watch. -ENOMEM. */
 static int take_watch(struct hw_driver *d, struct hw_source *s)
 {
     if (d->watch_free == d->watches) {
@@ -620,7 +627,7 @@ void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
     s->watched = false;
     if (d->quick == s)
         d->quick = NULL;
-    /* close() alone does not do where another process has a copy of the descriptor */
+    /* close() alone is not enough if another process has a copy of the descriptor */
     (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
     give_watch(d, s);
 }

@@ -8,7 +8,7 @@
 #define FIRST_RING    16           /* frames in flight */
 #define BATCH_BYTES   (256u << 10) /* of payloads that wait to be sent: no further frame is pulled .. */
 #define BEHIND_MUCH   512          /* bytes that are read behind a payload longer than the buffer */
-#define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames leave in one piece */
+#define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames are sent in one piece */
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
 {
@@ -23,7 +23,7 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     return hw_no_memory("a connection's buffers");
 }
 
-/* Frees the copies that end in the first n bytes of the other stream, of a list whose newest is first. */
+/* Frees the copies that end in the first n bytes of the other stream, of a list with the newest first. */
 static void free_copies(struct hw_link_copy **list, uint64_t n)
 {
     while (*list && (*list)->until > n)
@@ -57,7 +57,7 @@ static bool ends_at_head(const struct hw_link *l, const uint8_t *head)
     return last->ptr + last->len == head;
 }
 
-/* Moves a small payload behind its head, where the CPU can. */
+/* Copies a small payload behind its head, if the CPU can access it. */
 static bool copy_small_payload(struct hw_link *l, const struct hw_piece *piece, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -71,12 +71,12 @@ static bool copy_small_payload(struct hw_link *l, const struct hw_piece *piece, 
     return true;
 }
 
-/* Appends a frame to the pieces to be sent. False: none was there to append. */
+/* Appends a frame to the pieces to be sent. False: there was none. */
 static bool append_link_frame(struct hw_link *l, uint64_t budget)
 {
     uint8_t *head = l->tx.buf + l->tx.end;
     bool follows = ends_at_head(l, head);
-    /* the head's own piece, in front of its payload's */
+    /* the piece of the head, before those of its payload */
     struct hw_piece *run = &l->tx.piece[follows ? l->tx.n_pieces - 1 : l->tx.n_pieces];
     struct hw_link_out out = {.ext = head + HW_LINK_HEAD, .piece = run + 1};
     if (!l->ops->pull(l->up, l, budget, &out))
@@ -122,7 +122,7 @@ static bool has_room_for_frame(const struct hw_link *l)
            HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
 }
 
-/* True if one more frame may be in flight: makes the ring longer, if it must and can. */
+/* True if one more frame may be in flight: enlarges the ring if it must and can. */
 static bool has_place_in_flight(struct hw_link *l)
 {
     uint64_t n = l->started - l->confirmed;
@@ -132,7 +132,7 @@ static bool has_place_in_flight(struct hw_link *l)
         return false;
     struct hw_link_flight *to = malloc(2ull * l->tx.ring * sizeof *to);
     if (!to)
-        return false; /* once some are confirmed, there is a place */
+        return false; /* the confirmation of frames makes room */
     for (uint64_t i = l->confirmed; i < l->started; i++)
         to[i % (2ull * l->tx.ring)] = l->tx.flight[i % l->tx.ring];
     free(l->tx.flight);
@@ -165,7 +165,7 @@ bool hw_link_sends_apart(const struct hw_link *l)
     return l->tx.apart && l->tx.piece_at >= l->tx.apart_at && l->tx.piece_at < l->tx.n_pieces;
 }
 
-/* What was laid out is sent. */
+/* Resets the batch after everything in it was sent. */
 static void finish_batch(struct hw_link *l)
 {
     struct hw_link_copy *copy;
@@ -198,14 +198,14 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
         if (p->len == 0)
             l->tx.piece_at++;
     }
-    /* pieces of no length at the end take no byte to send */
+    /* skip empty pieces at the end */
     while (l->tx.piece_at < l->tx.n_pieces && l->tx.piece[l->tx.piece_at].len == 0)
         l->tx.piece_at++;
     if (l->tx.piece_at == l->tx.n_pieces)
         finish_batch(l);
 }
 
-/* How many bytes are still to be sent from memory of this owner. */
+/* The number of unsent bytes in memory of this owner. */
 static uint64_t count_unsent(const struct hw_link *l, const void *owner)
 {
     uint64_t left = 0;
@@ -243,7 +243,7 @@ static int copy_unsent(struct hw_link *l, const void *owner, uint64_t left)
 
 /* ---- receiving -------------------------------------------------------------------------------- */
 
-/* Passes over pieces that are full. */
+/* Skips pieces that are full. */
 static void skip_full_pieces(struct hw_link *l)
 {
     while (l->rx.piece_at < l->rx.n_pieces && l->rx.piece[l->rx.piece_at].len == 0)
@@ -260,7 +260,7 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     uint32_t n = 0;
     bool much = false, apart = hw_link_reads_apart(l);
     assert(cap >= 2 && !l->ended);
-    /* while a payload is read that follows its head, the buffer is empty: parse_buffer() has moved its bytes */
+    /* while the payload after a head is read directly, the buffer is empty: parse_buffer() has moved its bytes */
     skip_full_pieces(l);
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++) {
         const struct hw_piece *p = &l->rx.piece[i];
@@ -268,7 +268,7 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
             continue;
         if (!p->ptr && n && !apart)
             return n;
-        if (!p->ptr && !apart) { /* read into the buffer, and forgotten */
+        if (!p->ptr && !apart) { /* read into the buffer and discarded */
             out[0] = (struct hw_piece){&hw_host, l->rx.buf, HW_MIN(p->len, HW_LINK_BUF), NULL};
             return 1;
         }
@@ -284,8 +284,8 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         l->rx.end -= l->rx.at;
         l->rx.at = 0;
     }
-    /* Behind much payload comes more of it, which would have to be moved from the buffer. A transport does not read a
-     * head together with a payload for a device, so that the payload ends before this is asked. */
+    /* After a large payload more of it follows, and would have to be copied from the buffer. A transport does not read
+     * a head together with a payload for a device, so such a payload ends before this is called. */
     if (l->rx.state == HW_LINK_AT_HEAD && l->rx.end == 0 && l->rx.n_pieces && l->rx.in.pay > HW_LINK_BUF)
         much |= !l->rx.piece[l->rx.n_pieces - 1].space->direct;
     uint64_t room = HW_LINK_BUF - l->rx.end;
@@ -320,7 +320,7 @@ static int parse_head(struct hw_link *l)
     return 0;
 }
 
-/* Checks and counts the pieces that the upper layer gave. */
+/* Checks and counts the pieces from the upper layer. */
 static void take_pieces(struct hw_link *l)
 {
     uint64_t room = 0;
@@ -351,7 +351,7 @@ static int place_link_payload(struct hw_link *l)
     return 0;
 }
 
-/* Asks where the payload goes on, once its pieces are full. */
+/* Asks for the next pieces of the payload, once its pieces are full. */
 static int place_rest(struct hw_link *l)
 {
     uint64_t before = l->rx.placed;
@@ -364,14 +364,14 @@ static int place_rest(struct hw_link *l)
     return 0;
 }
 
-/* True if the CPU cannot put the payload's next bytes into their place. */
+/* True if the CPU cannot write the next bytes of the payload to their place. */
 static bool is_next_piece_foreign(const struct hw_link *l)
 {
     const struct hw_piece *p = &l->rx.piece[l->rx.piece_at];
     return l->rx.piece_at < l->rx.n_pieces && p->ptr && !p->space->direct;
 }
 
-/* Moves payload bytes that came with the head to their place, up to some that the CPU cannot move. */
+/* Copies payload bytes that arrived with the head to their place, up to memory that the CPU cannot access. */
 static void store_payload(struct hw_link *l)
 {
     for (skip_full_pieces(l); l->rx.at < l->rx.end && l->rx.piece_at < l->rx.n_pieces; skip_full_pieces(l)) {
@@ -398,7 +398,7 @@ uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data)
     return n;
 }
 
-/* Parses all that is in the buffer: frames, and the part of a payload that came with its head. */
+/* Parses everything in the buffer: frames, and the part of a payload that arrived with its head. */
 static int parse_buffer(struct hw_link *l)
 {
     for (int rc = 0;;) {
@@ -499,7 +499,7 @@ int hw_link_let_go(struct hw_link *l, const void *owner)
 
 /* ---- confirmation, and the end ------------------------------------------------------------------ */
 
-/* Confirms the first count frames, up to one whose memory is read still. */
+/* Confirms the first count frames, up to one whose memory is still being read. */
 static void confirm_upto(struct hw_link *l, uint64_t count)
 {
     l->said = count;
@@ -510,7 +510,7 @@ static void confirm_upto(struct hw_link *l, uint64_t count)
     }
 }
 
-/* True if the last byte of the first count frames, of which some are not confirmed, was handed to the transport. */
+/* True if the last byte of the first count frames, some of which are not confirmed, was handed to the transport. */
 static bool was_written(const struct hw_link *l, uint64_t count)
 {
     return count <= l->started && l->tx.flight[(count - 1) % l->tx.ring].end <= l->tx.written;
@@ -519,7 +519,7 @@ static bool was_written(const struct hw_link *l, uint64_t count)
 int hw_link_confirm(struct hw_link *l, uint64_t count)
 {
     if (l->ended)
-        return 0; /* the last word says it all */
+        return 0; /* the last word includes it */
     if (count <= l->said)
         return 0; /* said before */
     if (!was_written(l, count))

@@ -8,8 +8,8 @@
  *     sent directly to that landing, as DATA.
  *   - A message that finds none is sent as EAGER if it is short, is in host memory, and the peer has room for it;
  *     otherwise it waits, and so do those behind it. The receiver gives an eager message to the oldest receive that was
- *     posted and is not taken, or keeps it for the next one, and answers MATCHED. Until all eager messages of a queue are
- *     answered, no grant of it is used, so both sides agree on the match.
+ *     posted and is not taken, or keeps it for the next one, and answers MATCHED. Until all eager messages of a queue
+ *     are answered, no grant of it is used, so both sides agree on the match.
  *   - A receive in memory that the CPU cannot access takes no eager message: the receiver drops it and answers MATCHED
  *     with EAGAIN and the receive's landing, and the sender sends the message there.
  *   - The b of an EAGER defines "taken": to the sender's knowledge all grants whose control message has a lower number
