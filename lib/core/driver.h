@@ -4,8 +4,8 @@
  * calls the loop. It is the only code of the engine that blocks.
  *
  * Any number of threads may wait at once; one at a time works, and holds the role. Three kinds of threads do:
- *   - the driver's own thread, if it was started. While callers wait it stays away, so that an event wakes one thread
- * and not two; also for a moment after the last one left, as he is likely to return.
+ *   - the driver's own thread, if it was started. While callers wait it stays away, so that an event wakes one thread,
+ *     not two; also for a moment after the last one left, as he is likely to return.
  *   - callers who wait for something (hw_driver_wait). One of them leads and drives, the others follow.
  *   - a thread that posts work does it itself, if no other thread has the role (hw_driver_begin).
  */

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-#define DOUBT       (120 * HW_MS) /* a transport takes no path for dead that is alone for less */
-#define TURN_STEPS  8             /* reads and writes of one link in a turn: other rails of the loop wait no longer */
-#define PATIENT_MAX (HW_LINK_FLIGHT / 4) /* frames of a link of which it need not be told until then */
+/* a transport does not declare a path dead, without a live one for comparison, in less than this time */
+#define DOUBT (120 * HW_MS)
+/* reads and writes of one link in a turn, so that other rails of the loop do not wait longer */
+#define TURN_STEPS  8
+#define PATIENT_MAX (HW_LINK_FLIGHT / 4) /* frames of a link that may remain unconfirmed until then */
 
 /* ---- queues of parcels -------------------------------------------------------------------------- */
 
@@ -95,7 +97,7 @@ static void note_heard(struct hw_rail *r)
 
 /* ---- what links ask ----------------------------------------------------------------------------- */
 
-/* True if something arrived that the peer does not know of. all: and does not wait for. */
+/* True if frames have arrived of which the peer does not know. all: including those for which it does not wait. */
 static bool has_news(const struct hw_rail *r, bool all)
 {
     for (unsigned i = 0; i < r->links; i++) {
@@ -106,7 +108,7 @@ static bool has_news(const struct hw_rail *r, bool all)
     return false;
 }
 
-/* Says how much arrived on each link of which the peer does not know yet. */
+/* Fills a frame with the counts of each link that the peer does not know yet. */
 static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
 {
     uint32_t at = 4;
@@ -130,7 +132,7 @@ static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
     return true;
 }
 
-/* A frame without a body of the rail's own, if one is due. */
+/* Fills a frame without a body of the rail itself, if one is due. */
 static bool fill_sign(struct hw_rail *r, struct hw_link_out *out)
 {
     if (!r->ping_due && !r->answer_due)
@@ -150,7 +152,7 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
     struct hw_parcel *p = NULL;
     struct rail_link *rl = hw_container_of(l, struct rail_link, link);
     bool express = rl == r->link;
-    if (l->in_flight == 0) /* it has stood still for want of work until now */
+    if (l->in_flight == 0) /* it was idle until now */
         rl->since = rl->began = r->loop->now;
     if (express && (fill_confirm(r, out) || fill_sign(r, out)))
         return true;
@@ -163,7 +165,7 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
         if (!p)
             return false;
         out->token = p;
-        out->n_pieces = out->ext_len = 0; /* one before may have been given up half-way */
+        out->n_pieces = out->ext_len = 0; /* an earlier frame may have been given up half-way */
         out->patient = false;
         out->bulk = !p->small;
         if (r->ops->fill(r->up, p, out)) {
@@ -225,7 +227,7 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
         r->ops->abandoned(r->up, r, in);
 }
 
-/* One thread counts, any may read. */
+/* One thread writes the counters, any thread may read them. */
 static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
 {
     atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
@@ -305,7 +307,7 @@ bool hw_rail_is_reading(struct hw_rail *r, struct hw_task *t)
     return reads;
 }
 
-/* Looks which memory the transport reads no more. */
+/* Asks the transport which memory it does not read any more. */
 static void note_released(struct hw_rail *r, struct rail_link *rl)
 {
     uint64_t was = rl->link.released;
@@ -318,7 +320,7 @@ static void note_released(struct hw_rail *r, struct rail_link *rl)
 
 /* ---- states -------------------------------------------------------------------------------------- */
 
-/* Writes what there is to write on link i. True: it goes on at once. */
+/* Writes pending data on link i. True: more can be written at once. */
 static bool write_link(struct hw_rail *r, unsigned i)
 {
     struct hw_piece piece[TURN_PIECES];
@@ -346,14 +348,14 @@ static bool write_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* The device that a payload was to go to has failed. */
+/* The device that was to receive a payload has failed. */
 static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
 {
     struct hw_link_in *in = hw_link_drop(&rl->link);
     return in ? r->ops->refused(r->up, r, in) : -ENXIO;
 }
 
-/* The link has so many more bytes. */
+/* Gives the link n more bytes. */
 static int take_bytes(const struct hw_rail *r, struct rail_link *rl, uint64_t n)
 {
     const uint8_t *data;
@@ -385,7 +387,7 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* True if the network may hold something that it has to deliver, and is to be checked. */
+/* True if something is in flight in the network, so that the path must be checked. */
 static bool is_busy(const struct hw_rail *r)
 {
     for (unsigned i = 0; i < r->links && r->limits.check; i++)
@@ -394,14 +396,14 @@ static bool is_busy(const struct hw_rail *r)
     return false;
 }
 
-/* From here on something is under way: the network is checked sooner than an idle one. */
+/* Something is in flight now: checks the network sooner than for an idle rail. */
 static void watch_closely(struct hw_rail *r)
 {
     if (r->watch.at > r->loop->now + r->limits.check && is_busy(r))
         hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.check);
 }
 
-/* What the peer does not wait for is confirmed in time. */
+/* Confirms in time the frames for which the peer does not wait. */
 static void watch_patience(struct hw_rail *r)
 {
     if (r->watch.at > r->loop->now + r->limits.patience && has_news(r, true))
@@ -454,7 +456,7 @@ static void work_rail(struct hw_task *t)
     hw_loop_post_late(r->loop, &r->flush);
 }
 
-/* -ETIMEDOUT: the connection has stood still for long, although the peer lives. */
+/* -ETIMEDOUT: the connection has made no progress for long, although the peer is alive. */
 static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
 {
     uint64_t progress = rl->link.tx.written + rl->link.said;
@@ -469,7 +471,7 @@ static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
                          (unsigned long long)rl->link.in_flight, (unsigned long long)(still / HW_MS));
 }
 
-/* From here on nothing new goes by this rail, or it does again. */
+/* Stops or resumes new data on this rail. */
 static void set_suspect(struct hw_rail *r, bool is)
 {
     if (atomic_exchange(&r->suspect, is) == is)
@@ -481,7 +483,7 @@ static void set_suspect(struct hw_rail *r, bool is)
     hw_loop_post(r->loop, &r->work);
 }
 
-/* Asks the transport how each connection's path looks. False: the rail has ended. */
+/* Asks the transport about the path of each connection. False: the rail has ended. */
 static bool watch_path(struct hw_rail *r, uint64_t silent)
 {
     bool suspect = false, doubt = false;
@@ -507,7 +509,7 @@ static bool watch_path(struct hw_rail *r, uint64_t silent)
     return true;
 }
 
-/* Looks whether the peer is silent. */
+/* Checks whether the peer is silent. */
 static void watch_peer(struct hw_timer *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, watch);
@@ -614,7 +616,7 @@ void hw_rail_end(struct hw_rail *r, int why)
     r->ops->ended(r->up, r);
 }
 
-/* True if the peer's count can be true, of each link. */
+/* Checks whether the peer's counts are possible, for each link. */
 static int check_peer_counts(const struct hw_rail *r, const uint64_t *count, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rail: one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which live and die together, on one loop:
+ * A rail: one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which start and end together, on one loop:
  * link 0 (express) carries small parcels and the confirmations of all links of the rail; the others carry the rest.
- * Generations number the times that the rail was connected. A rail knows nothing of other rails, but whether the peer
- * is heard there: while it is, a rail whose path looks as if it might be dead is suspect, and takes nothing new.
+ * Each connection of a rail has a generation number. A rail knows nothing of other rails, except whether the peer is
+ * heard there: while it is, a rail whose path may be dead is suspect, and gets nothing new.
  *
  *     down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
  *
@@ -16,15 +16,15 @@
 #include "core/loop.h"
 #include "wire/word.h"
 
-/* Something that the layer above sends: a frame, carried exactly once. Part of the upper layer's own object. */
+/* A frame that the layer above sends, exactly once. Part of the upper layer's own object. */
 struct hw_parcel {
     struct hw_parcel *next;
-    bool small;   /* goes first, by the express link */
+    bool small;   /* sent first, by the express link */
     bool session; /* the session's own */
     uint8_t type; /* the upper layer's */
 };
 
-/* Puts a parcel on a stack that any thread may push to; its one reader takes all by atomic_exchange(). */
+/* Pushes a parcel onto a stack that any thread may push to; its single reader takes all by atomic_exchange(). */
 static inline void hw_parcel_push(_Atomic(struct hw_parcel *) *stack, struct hw_parcel *p)
 {
     p->next = atomic_load(stack);
@@ -35,103 +35,105 @@ static inline void hw_parcel_push(_Atomic(struct hw_parcel *) *stack, struct hw_
 struct hw_rail;
 struct hw_conn;
 
-/* What the layer above provides; called on the rail's loop. */
+/* The callbacks into the layer above; on the rail's loop. */
 struct hw_rail_ops {
-    /* Writes the parcel's frame to *out (but for the token). False: it is not to be sent any more, and is the upper
-     * layer's again. */
+    /* Writes the parcel's frame to *out (except for the token). False: it must not be sent any more, and belongs to the
+     * upper layer again. */
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
-    /* Gives a new parcel with a payload of at most budget bytes, NULL where there is none. */
+    /* Returns a new parcel with a payload of at most budget bytes, NULL if there is none. */
     struct hw_parcel *(*cut)(void *up, struct hw_rail *r, uint64_t budget);
-    /* As those of struct hw_link_ops. */
+    /* Like those of struct hw_link_ops. */
     int (*place)(void *up, struct hw_rail *r, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
     int (*more)(void *up, struct hw_rail *r, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                 uint32_t *n);
     int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
-    /* A number that goes to the peer with each confirmation and last word: the value when they are made. */
+    /* A number that is sent to the peer with each confirmation and last word: the value at the time they are made. */
     uint32_t (*mark)(void *up);
-    /* The peer's mark, before done() is called for what came with it. */
+    /* The peer's mark, before done() is called for the parcels confirmed with it. */
     void (*marked)(void *up, uint32_t mark);
     /* The peer has it. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
-    /* The rail is down, and will not carry these any more: a list, oldest first. */
+    /* The rail is down and will not carry these parcels: a list, oldest first. */
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
-    /* The rail went from up to ended: count[] is final; hw_error() is as it was at hw_rail_end(). */
+    /* The rail changed from up to ended: count[] is final; hw_error() is as it was at hw_rail_end(). */
     void (*ended)(void *up, struct hw_rail *r);
-    /* True if the peer was heard on another rail since then (ns). ask: where it was not, the others ask it for a word.
-     */
+    /* True if the peer was heard on another rail since then (ns). ask: if not, the other rails send a request for an
+     * answer. */
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
-    /* The rail has become suspect. Its parcels that wait go back after this. */
+    /* The rail has become suspect. Its waiting parcels are given back after this. */
     void (*suspected)(void *up, struct hw_rail *r);
-    /* The path looks as if it might be dead, and no other rail hears the peer: called every limits.check while that
-     * lasts, where hw_rail.spared is set. */
+    /* The path may be dead, and no other rail hears the peer: called every limits.check as long as that lasts, if
+     * hw_rail.spared is set. */
     void (*doubted)(void *up, struct hw_rail *r);
-    /* A device failed, as hw_error() says: it cannot take the rest of this frame's payload, which goes nowhere, while
-     * the frame arrives like any other. 0, or -errno, which ends the rail. */
+    /* A device failed (hw_error() has the reason) and cannot take the rest of this frame's payload: it is discarded,
+     * and the frame arrives like any other. 0, or -errno, which ends the rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
-    /* The same of memory that this parcel was to be sent from: the rail ends, and gives it back. */
+    /* The same for memory from which this parcel was to be sent: the rail ends, and gives the parcel back. */
     void (*faulted)(void *up, struct hw_rail *r, struct hw_parcel *p);
 };
 
-/* What carries bytes. On the rail's loop, but for close() of a connection that no rail was started with. A connection
- * with one stream each way leaves out what follows check(). */
+/* A connection as the rail uses it. On the rail's loop, except for close() of a connection without a rail. A connection
+ * with one stream each way omits the members after check(). */
 struct hw_rail_io {
-    /* The rail has started with this connection: from here on hw_rail_ready() is called when there may be more to read
-     * or room to write. 0, or -errno. */
+    /* The rail has started with this connection: from here on it must call hw_rail_ready() when there may be more to
+     * read or room to write. 0, or -errno. */
     int (*attach)(struct hw_conn *c, struct hw_rail *r);
-    /* Bytes written or read, -EAGAIN, -EBUSY (a device is not ready, and no event will come: the rail calls again
-     * soon), -ENXIO (the device of the first piece failed: what was read for it and not counted is counted next, for a
-     * piece without ptr), or why the connection ended. */
+    /* Returns bytes written or read, -EAGAIN, -EBUSY (a device is not ready, and there will be no event: the rail calls
+     * again soon), -ENXIO (the device of the first piece failed: bytes that were read for it and not counted are
+     * counted next, for a piece without ptr), or the error with which the connection ended. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* The next n bytes for read() are these, which were read before. -ENOMEM. */
     int (*unread)(struct hw_conn *c, const uint8_t *data, uint32_t n);
-    /* Copies a piece that the CPU cannot use to host memory, after settle(). -errno. NULL: hw_load() does. */
+    /* Copies a piece that the CPU cannot access to host memory, after settle(). -errno. NULL: hw_load() does. */
     int (*load)(struct hw_conn *c, const struct hw_piece *piece, uint8_t *to);
-    /* On return memory that write() and read() were given and did not count is neither read nor written: the same bytes
-     * may be given from, or are to be counted for, another place. NULL: it never is. -errno: the rail ends. */
+    /* After its return, memory that was passed to write() and read() and not counted is neither read nor written: the
+     * same bytes may be sent from, or received into, other memory. NULL: it never is. -errno: the rail ends. */
     int (*settle)(struct hw_conn *c);
-    /* At once: nothing that was not read will be, what the network has not taken is dropped, no memory that was handed
-     * over is read or written any more. */
+    /* Immediately discards unread data and data that the network has not taken; no memory that was passed is read or
+     * written any more. */
     void (*close)(struct hw_conn *c);
-    /* 0, 1 (the path looks as if it might be dead), or why it looks dead, of a connection with something under way.
-     * Called each limits.check. alone: ns for which something has been under way, where the peer is heard on other
-     * rails; 0: it is not. Lowers *window to the bytes that it pays to have in flight, where it can tell. */
+    /* For a connection with data in flight: 0, 1 (the path may be dead), or the error if it looks dead. Called each
+     * limits.check. alone: ns for which data has been in flight while the peer was heard on other rails; 0: it was not.
+     * May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
-    /* How payloads travel, after attach(). */
+    /* How payloads are carried, after attach(). */
     struct hw_link_apart (*apart)(const struct hw_conn *c);
-    /* As write() and read(), by the stream for payloads. A piece without ptr goes nowhere. Bytes that are on their way
-     * to the first piece need not be counted yet: the same piece is then given again. */
+    /* Like write() and read(), for the stream of payloads. A piece without ptr is discarded. Bytes on their way to the
+     * first piece need not be counted yet: the same piece is then passed again. */
     int64_t (*write_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
-    /* What is on its way to the first piece goes nowhere: its memory is not touched again. -errno: the rail ends. */
+    /* Discards data on its way to the first piece: its memory is not accessed again. -errno: the rail ends. */
     int (*discard)(struct hw_conn *c);
-    /* What write_apart() was given and did not count is read no more: it may be given from another place. NULL: it
-     * never is. -errno: the rail ends. */
+    /* Memory that was passed to write_apart() and not counted is not read any more: the data may be sent from other
+     * memory. NULL: it never is. -errno: the rail ends. */
     int (*stop_reading)(struct hw_conn *c);
-    /* Of the bytes that write_apart() took: the memory of how many is read no more (struct hw_link_apart, held). */
+    /* Of the bytes that write_apart() took: the number whose memory is not read any more (struct hw_link_apart,
+     * held). */
     uint64_t (*released)(struct hw_conn *c);
 };
 
-/* How a rail behaves: read from knobs, the same for all rails of a session. */
+/* The parameters of a rail: read from knobs, the same for all rails of a session. */
 struct hw_rail_limits {
-    uint64_t window;   /* bytes in flight, of each link */
-    uint64_t check;    /* ns: while something is under way the transport is asked about the path so often; 0: never */
-    uint64_t patience; /* ns: after that the peer is told of frames that arrived and for which it does not wait */
-    uint64_t ping;     /* ns: a peer that was silent for so long is asked for a word .. */
-    /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping. Likewise where a link has frames in
-     * flight, and nothing of them is sent or confirmed for so long. */
+    uint64_t window; /* bytes in flight, of each link */
+    /* ns: interval at which the transport is asked about the path while data is in flight; 0: never */
+    uint64_t check;
+    uint64_t patience; /* ns: after this time the peer is told of frames that arrived and for which it does not wait */
+    uint64_t ping;     /* ns: a peer that was silent for this time is asked to answer .. */
+    /* .. and after this much silence the rail ends with -ETIMEDOUT; more than ping. Likewise if a link has frames in
+     * flight, and none of their bytes is sent or confirmed for this time. */
     uint64_t dead;
 };
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
-/* What a rail has carried, in all its generations: frames of parcels that are not small, and their payloads. Read by
- * any thread. */
+/* The totals of a rail over all its generations: frames of parcels that are not small, and their payloads. Any thread
+ * may read them. */
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* that the peer has */
-    _Atomic uint64_t rx_bytes, rx_frames; /* that are in place here */
+    _Atomic uint64_t rx_bytes, rx_frames; /* in place here */
     _Atomic uint64_t lost, lost_bytes;    /* that the peer did not have when the rail ended: frames, payload */
 };
 
@@ -140,7 +142,7 @@ struct hw_rail {
     uint32_t gen;
     unsigned links;                /* of this generation */
     uint64_t count[HW_RAIL_LINKS]; /* ended: the last word */
-    uint32_t mark;                 /* and the mark with it */
+    uint32_t mark;                 /* the error with which it ended */
     int why;                       /* it ended */
     struct hw_loop *loop;
     struct hw_rail_counts counts;
@@ -150,11 +152,11 @@ struct hw_rail {
     const struct hw_rail_io *io;
     void *up;
     struct hw_rail_limits limits;
-    /* When the peer's last byte came, or a connection that was full took more, which shows that the peer's kernel has
-     * acknowledged some. ns of the loop's clock; any thread reads it. */
+    /* The time of the peer's last byte, or of progress on a full connection, which shows that the peer's kernel has
+     * acknowledged data. ns of the loop's clock; any thread may read it. */
     _Atomic uint64_t heard;
-    bool spared;               /* set before the rail starts: rails that are down can be called in (ops.doubted) */
-    atomic_bool suspect;       /* up, and perhaps dead, while the peer is heard elsewhere: nothing new goes this way */
+    bool spared;               /* set before the rail starts: rails that are down can be started (ops.doubted) */
+    atomic_bool suspect;       /* up, and perhaps dead, while the peer is heard elsewhere: it gets nothing new */
     atomic_bool asked;         /* hw_rail_ask() */
     struct hw_timer watch;     /* the flags below share no word with those above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
@@ -199,23 +201,23 @@ void hw_rail_end(struct hw_rail *r, int why);
  * contradicts what was sent, and nothing changes. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
-/* From here on no memory of this owner is touched, see hw_link_let_go(), but what hw_rail_is_reading(). Parcels end as
- * ever; fill(), place() and more() know from before this call that the owner has let go. Where there is no memory for a
- * copy the rail ends. */
+/* After this call no memory of this owner is accessed, see hw_link_let_go(), except as hw_rail_is_reading() reports.
+ * Parcels end as usual; before this call, fill(), place() and more() must know that the owner has released the memory.
+ * Without memory for a copy the rail ends. */
 void hw_rail_let_go(struct hw_rail *r, const void *owner);
-/* True if memory that was sent by reference before the last hw_rail_let_go() may be read still: t, one at a time, is
+/* True if memory that was sent by reference before the last hw_rail_let_go() may still be read: t, one at a time, is
  * posted on the rail's loop once it is not. */
 bool hw_rail_is_reading(struct hw_rail *r, struct hw_task *t);
 
-/* Hands a parcel over, from any thread. A rail that is not up gives it back. */
+/* Passes a parcel to the rail, from any thread. A rail that is not up gives it back. */
 void hw_rail_send(struct hw_rail *r, struct hw_parcel *p);
-/* There may be new parcels to cut, or a connection can be read or written: the rail works in a task of its own. From
+/* There may be new parcels to cut, or a connection is readable or writable: the rail works in a task of its own. From
  * any thread. */
 void hw_rail_ready(struct hw_rail *r);
-/* Asks the peer for a word by this rail, if it is up. From any thread. */
+/* Asks the peer to answer on this rail, if it is up. From any thread. */
 void hw_rail_ask(struct hw_rail *r);
-/* Reads what there is to read, at once. True: there was something, of which the rail does the rest in a task of its
- * own. On the rail's loop. */
+/* Reads available data at once. True: there was some, and the rail does the rest in a task of its own. On the rail's
+ * loop. */
 bool hw_rail_look(struct hw_rail *r);
 
 #endif

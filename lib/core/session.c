@@ -58,7 +58,7 @@ static void let_go_by_rail(struct hw_task *t)
         hw_rail_let_go(&sr->rail, g->owner);
     sr->has_let_go = hw_rail_is_reading(&sr->rail, t);
     if (sr->has_let_go)
-        return; /* t runs again once it does not */
+        return; /* t runs again once it is not read any more */
     if (atomic_fetch_sub(&s->let_go.left, 1) == 1)
         hw_loop_post(s->home, &s->let_go.next);
 }
@@ -69,7 +69,7 @@ static void step_let_go(struct hw_task *t)
     struct hw_session *s = hw_container_of(t, struct hw_session, let_go.next);
     struct hw_let_go *over = s->let_go.round;
     if (atomic_load(&s->let_go.left))
-        return; /* a round is under way */
+        return; /* a round is in progress */
     s->let_go.round = atomic_exchange(&s->let_go.asked, NULL);
     if (s->let_go.round) {
         atomic_store(&s->let_go.left, s->rails);
@@ -99,7 +99,7 @@ void hw_session_let_go(struct hw_session *s, struct hw_let_go *g)
     hw_loop_post(s->home, &s->let_go.next);
 }
 
-/* ---- what a rail asks: on its loop ---------------------------------------------------------------- */
+/* ---- callbacks of a rail: on its loop ------------------------------------------------------------- */
 
 static bool fill_frame(void *up, struct hw_parcel *p, struct hw_link_out *out)
 {
@@ -175,7 +175,8 @@ static int refuse_session_frame(void *up, struct hw_rail *r, struct hw_link_in *
 {
     struct session_rail *sr = up;
     (void)r;
-    return sr->session->ops->refused(sr->session->up, sr->index, in); /* the session's own have no payload */
+    /* parcels of the session itself have no payload */
+    return sr->session->ops->refused(sr->session->up, sr->index, in);
 }
 
 static void fault_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
@@ -252,7 +253,7 @@ static void post_report(struct session_rail *sr, unsigned what)
     hw_loop_post(sr->session->home, &sr->report);
 }
 
-/* Takes the thread's error along to the home loop. */
+/* Passes the thread's error text to the home loop. */
 static void note_why(struct session_rail *sr, int why)
 {
     const char *text = why == -ECONNABORTED ? "it was ended on this side" : hw_error();
@@ -286,7 +287,7 @@ static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
                                             .give_back = return_list,
                                             .ended = report_end};
 
-/* The rail does what the home ordered. */
+/* Executes the home's order on the rail. */
 static void act_on_order(struct hw_task *t)
 {
     struct session_rail *sr = hw_container_of(t, struct session_rail, act);
@@ -311,7 +312,7 @@ static void act_on_order(struct hw_task *t)
 
 /* ---- the home loop -------------------------------------------------------------------------------- */
 
-/* The next rail, in turn, that is sound, or where none is, one that is suspect. NULL: none is up. */
+/* The next rail in turn that is sound, or, if none is, one that is suspect. NULL: none is up. */
 static struct session_rail *choose_rail(struct hw_session *s)
 {
     struct session_rail *suspect = NULL;
@@ -383,16 +384,16 @@ static void order_start(struct session_rail *sr)
     sr->state = RAIL_IS_UP;
     atomic_store(&sr->live, true);
     hw_loop_post(sr->rail.loop, &sr->act);
-    if (sr->ahead.gen == sr->gen) /* the peer has ended it already */
+    if (sr->ahead.gen == sr->gen) /* the peer has already ended it */
         sr->peers = sr->ahead;
 }
 
-/* The peer's last word on some generation came. */
+/* The peer's last word on a generation has arrived. */
 static void note_word(struct session_rail *sr, const struct hw_word *word)
 {
     if (word->gen == sr->gen)
         sr->peers = *word;
-    else if (word->gen > sr->gen && word->gen > sr->ahead.gen) /* they come in any order */
+    else if (word->gen > sr->gen && word->gen > sr->ahead.gen) /* they arrive in any order */
         sr->ahead = *word;
 }
 
@@ -403,7 +404,7 @@ static void close_start(struct session_rail *sr)
     sr->start.is = false;
 }
 
-/* Takes the next step that a rail can take. */
+/* Takes the next possible step of a rail. */
 static void advance_rail(struct session_rail *sr)
 {
     struct hw_session *s = sr->session;
@@ -446,27 +447,27 @@ bool hw_session_is_gone(const struct hw_session *s)
     return gone;
 }
 
-/* Tells the peer a last word of this side's on a rail, by another rail. */
+/* Sends one of this side's last words on a rail to the peer by another rail. */
 static void send_word(struct hw_session *s, const struct session_rail *sr, const struct hw_word *word)
 {
     struct session_note *note = word->gen ? calloc(1, sizeof *note) : NULL;
     if (!note)
-        return; /* the handshake of the rail's next connection says it too */
+        return; /* the handshake of the rail's next connection also carries it */
     note->parcel.small = note->parcel.session = true;
     note->rail = sr->index;
     note->word = *word;
     route_parcel(s, &note->parcel);
 }
 
-/* The last word on a generation of which nothing arrived. */
+/* The last word on a generation in which nothing arrived. */
 static struct hw_word make_empty_word(struct session_rail *sr, uint32_t gen)
 {
     return (struct hw_word){.gen = gen, .mark = get_mark(sr)};
 }
 
-/* All that this side has to say of generations that have ended. It is said again whenever a rail ends: what was sent
- * before may be in flight on that rail, and the peer's word that settles it may wait for the same reason. A word that
- * is heard twice changes nothing. */
+/* Sends all last words on ended generations. They are sent again whenever a rail ends: the earlier ones may have been
+ * in flight on that rail, and the peer's word that settles it may wait for the same reason. A duplicate has no
+ * effect. */
 static void send_words(struct hw_session *s)
 {
     for (unsigned i = 0; i < s->rails; i++) {
@@ -580,7 +581,7 @@ void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen)
         return;
     const struct hw_word none = make_empty_word(sr, gen);
     sr->given_up = gen;
-    if (!s->client) { /* the client may have had it up: it counts as started and ended */
+    if (!s->client) { /* the client may have had it up: treat it as started and ended */
         sr->gen = gen;
         sr->mine = none;
     }

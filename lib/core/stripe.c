@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/stripe.h"
 
-#define INTERVAL (2 * HW_MS) /* a rate is taken over at least so long */
-#define EARLY    0.85        /* a slow rail ends so much before all others: what it overruns, all wait for */
-#define SOON     0.0005      /* s: nobody waits long for that, and the rates of rails with little to do are too low */
+#define INTERVAL (2 * HW_MS) /* a rate is measured over at least this time */
+#define EARLY    0.85        /* a slow rail must end by this fraction of the others' time: all wait for a delay of it */
+#define SOON     0.0005      /* s: too short to matter, and the rates of rails with little to do are too low */
 
 static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
 {
@@ -50,7 +50,7 @@ bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
     return (double)bytes <= (double)rate * SOON;
 }
 
-/* True if the rail, with bytes more, is done soon, or no later than all rails together are with everything. */
+/* True if the rail, with bytes more, finishes soon, or no later than all rails together finish everything. */
 static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
 {
     double mine = (double)(s->in_flight + bytes) / (double)s->rate;
@@ -58,12 +58,12 @@ static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
     return hw_stripe_is_soon(s->rate, s->in_flight + bytes) || mine <= all * EARLY;
 }
 
-/* What this rail should have of [least, most]; 0: nothing. */
+/* The share of this rail in [least, most]; 0: nothing. */
 static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
     if (s->rails <= 1 || (s->rate && is_fast(s)))
         return most;
-    if (s->rate == 0) /* try it with a little, and learn */
+    if (s->rate == 0) /* measure its rate with a small share */
         return s->in_flight < 2 * s->min_chunk ? least : 0;
     if (!ends_in_time(s, least))
         return 0;
@@ -82,7 +82,7 @@ uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsign
 uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
 {
     uint64_t least = HW_MIN(s->min_chunk, s->left);
-    if (budget < least || budget == 0) /* rather than many small chunks, one once there is room */
+    if (budget < least || budget == 0) /* one chunk once there is room is better than many small ones */
         return 0;
     uint64_t take = get_share(s, least, HW_MIN(HW_MIN(s->max_chunk, s->left), budget));
     uint64_t rest = s->left - take;

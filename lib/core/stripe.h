@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of what is left a rail may take now. Rails pull; nothing is dealt out to them, so a slow rail carries less
- * and never sets the pace. A rail that would finish its share after all others have finished everything takes nothing.
+ * Decides how many of the remaining bytes a rail may take now. Rails pull their work, so a slow rail carries less and
+ * never delays the others. A rail that would finish its share after all others have finished everything takes nothing.
  * Pure functions: no clock, no lock, no sockets, no memory.
  */
 #ifndef HW_STRIPE_H
@@ -10,27 +10,27 @@
 #include "base/base.h"
 
 /*
- * The rate of one rail: bytes confirmed between two confirmations while something was in flight throughout. The time
- * before the first confirmation is a round trip, and says little of the rate: a thread may have slept. The fastest
- * serves where nothing better is known.
+ * The rate of one rail: bytes confirmed between two confirmations while data was in flight all the time. The time
+ * before the first confirmation is a round trip, and a poor measure of the rate: a thread may have slept. The fastest
+ * round trip is used until there is a better value.
  */
 struct hw_rate {
     uint64_t value;   /* bytes/s; 0: not known yet */
-    bool provisional; /* value comes from one round trip */
-    uint64_t started; /* when something came into flight, ns */
-    uint64_t since;   /* the first confirmation of the interval; 0: has not come */
+    bool provisional; /* value is from one round trip */
+    uint64_t started; /* when data became in flight, ns */
+    uint64_t since;   /* the first confirmation of the interval; 0: none yet */
     uint64_t bytes;   /* confirmed since then */
 };
 
-/* Nothing was in flight, and something is from now on. */
+/* Data is in flight from now on, after there was none. */
 void hw_rate_start(struct hw_rate *r, uint64_t now);
 /* bytes were confirmed at now. */
 void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes);
 
-/* What a rail knows of itself, and, some milliseconds late perhaps, of the whole session. */
+/* What a rail knows of itself and, perhaps some milliseconds old, of the whole session. */
 struct hw_stripe {
     uint64_t rate, in_flight; /* of this rail: bytes/s (0: unknown), bytes */
-    uint64_t best_rate;       /* of all rails that live */
+    uint64_t best_rate;       /* of all rails that are alive */
     uint64_t all_rates;       /* sum */
     uint64_t all_in_flight;   /* sum, bytes */
     uint64_t left;            /* bytes of the operation that no rail has taken yet */
@@ -39,7 +39,7 @@ struct hw_stripe {
     uint64_t min_chunk, max_chunk;
 };
 
-/* True if a rail of this rate is done with so many bytes soon enough, whatever others do. */
+/* True if a rail of this rate finishes this many bytes soon enough, regardless of others. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
 
 /* How long chunks may be, from least to most bytes, that a rail of this rate (bytes/s, 0: unknown) is not busy with one
