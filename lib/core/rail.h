@@ -160,44 +160,46 @@ struct hw_rail {
     atomic_bool asked;         /* hw_rail_ask() */
     struct hw_timer watch;     /* the flags below share no word with those above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
-    bool confirm_due;          /* all that arrived is confirmed, not only what the peer waits for */
+    bool confirm_due;          /* all frames that arrived are confirmed, not only those for which the peer waits */
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
-        uint64_t told;       /* received, as the peer was told last */
+        uint64_t told;       /* received, as last sent to the peer */
         uint64_t let_go;     /* of link.gone, at the last hw_rail_let_go() */
-        bool full;           /* the connection took no more bytes */
-        uint64_t progress;   /* bytes handed over and frames confirmed, when the rail last looked .. */
-        uint64_t since;      /* .. and when it first saw that, ns */
-        uint64_t began;      /* when it last began to have something in flight, ns */
-    } * link;                /* of this generation; NULL where down */
+        bool full;           /* the connection accepted no more bytes */
+        uint64_t progress;   /* bytes handed over plus frames confirmed, at the last check .. */
+        uint64_t since;      /* .. and when a check first saw that value, ns */
+        uint64_t began;      /* when it last changed from idle to having data in flight, ns */
+    } * link;                /* of this generation; NULL if down */
     struct hw_task *reading; /* see hw_rail_is_reading() */
     struct rail_queue {
         struct hw_parcel *first, **last;
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest first */
     struct hw_task work;               /* reads .. */
-    struct hw_task flush;              /* .. and writes, once all has run that reading has posted: in one go */
+    /* .. and writes, once all tasks that reading has posted have run: in one batch */
+    struct hw_task flush;
 };
 
-/* Types of frames that are the rail's own; those of the layer above are below. */
+/* Types of frames of the rail itself; those of the layer above are smaller. */
 #define HW_RAIL_TYPES   0xf0
-#define HW_RAIL_CONFIRM 0xf0 /* u32 mark; then u32 link, u64 frames received, for each link that has news */
+#define HW_RAIL_CONFIRM 0xf0 /* u32 mark; then u32 link, u64 frames received, for each link with news */
 #define HW_RAIL_PING    0xf1 /* asks for an ANSWER */
 #define HW_RAIL_ANSWER  0xf2
 
 /* Makes a rail that is down. */
 void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
                   void *up, const struct hw_rail_limits *limits);
-/* Gives all parcels back and frees it. It is not up; its loop runs no more, or this is its thread. */
+/* Gives all parcels back and frees the rail. It must not be up; its loop does not run any more, or this is its
+ * thread. */
 void hw_rail_free(struct hw_rail *r);
 
-/* Puts a rail that is down up, on connections that stand: conn[0, n) are the rail's, which closes them. -errno: still
+/* Brings a rail that is down up, on established connections: the rail owns conn[0, n) and closes them. -errno: still
  * down, and they are closed. */
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n);
-/* Ends a rail that is up: closes all connections. ended() is called. No-op otherwise. */
+/* Ends a rail that is up: closes all connections. Calls ended(). Otherwise does nothing. */
 void hw_rail_end(struct hw_rail *r, int why);
-/* Of a rail that has ended: count[0, n) is the peer's last word. done() and give_back() are called. -EPROTO: the count
+/* For a rail that has ended: count[0, n) is the peer's last word. Calls done() and give_back(). -EPROTO: the count
  * contradicts what was sent, and nothing changes. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
