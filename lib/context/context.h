@@ -24,18 +24,17 @@
 
 /* ---- completions (complete.c) -------------------------------------------------------------------- */
 
-/* Something that hawser_poll() is to tell. Part of the object that it tells of. */
+/* An event that hawser_poll() must report. Part of the object that it reports. */
 struct hw_event {
     struct hw_list in_queue;
     enum hawser_event kind;
 };
 
-/* Puts an event into the context's queue, where it is not in there; from any thread, no lock held but a driver's role.
- */
+/* Puts an event into the context's queue, unless it is there; from any thread, no lock held except a driver's role. */
 void hw_event_push(struct hawser *h, struct hw_event *e);
-/* Takes it out again, if it is in there. */
+/* Removes it from the queue, if it is there. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
-/* Something has happened that a caller may wait for: at driver 0, as for completions, or at a peer's home. */
+/* Wakes callers that may wait for a change: at driver 0, as for completions, or at a peer's home. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
 
 /* ---- the context (context.c) ----------------------------------------------------------------------- */
@@ -50,7 +49,7 @@ struct hawser {
     struct hw_tp_env env;
     struct hw_driver *driver;
     unsigned n_drivers;
-    struct hw_domain domain; /* regions that peers may touch */
+    struct hw_domain domain; /* regions that peers may access */
     struct hw_rail_limits limits;
 
     pthread_mutex_t lock;   /* over what follows */
@@ -60,7 +59,7 @@ struct hawser {
     struct hw_list mems;
     unsigned n_peers;
     atomic_uint n_accepts, n_graves;
-    pthread_cond_t someone; /* there is more in one of them */
+    pthread_cond_t someone; /* signals a new entry in one of them */
     unsigned next_home;
 
     pthread_mutex_t queue_lock; /* over the queue */
@@ -75,7 +74,8 @@ struct hawser {
     struct hw_metrics metrics;
 };
 
-/* Runs fn(arg) with the role of each driver, one after the other: what any of them was at is over then. */
+/* Runs fn(arg) with the role of each driver, one after the other: afterwards all earlier work of the drivers is
+ * finished. */
 void hw_context_visit(struct hawser *h);
 /* ---- memory (memory.c) ------------------------------------------------------------------------------ */
 
@@ -90,7 +90,7 @@ struct hawser_mem {
     struct hw_list in_context;
 };
 
-/* Nobody may use what was exported to this peer alone any more. */
+/* Bars all peers from exports that were for this peer alone. */
 void hw_memory_forget_peer(struct hawser *h, const struct hw_peer *p);
 void hw_memory_free_all(struct hawser *h);
 
@@ -105,7 +105,7 @@ struct hawser_op {
     atomic_bool over;
     uint64_t user;
     uint32_t n_mems;
-    struct hawser_mem *mem[]; /* that it uses, until it is over */
+    struct hawser_mem *mem[]; /* used by it until it is over */
 };
 
 /* ---- peers (peer.c) ------------------------------------------------------------------------------------ */
@@ -122,7 +122,7 @@ struct hw_attempt {
     uint32_t have; /* bytes of answer */
 };
 
-/* A connection that the listener has let in, on its way to the peer's home loop. */
+/* A connection that the listener has accepted, on its way to the peer's home loop. */
 struct hw_arrival {
     struct hw_list of_peer;
     int fd;
@@ -131,12 +131,12 @@ struct hw_arrival {
     uint8_t ask[HW_ASK_SIZE]; /* but for that */
 };
 
-/* Connections that stand, while the transports at both ends meet on them. */
+/* Established connections on which the transports at both ends do their handshake. */
 struct hw_meeting {
     struct hw_task task;
     struct hw_timer timer;
     uint32_t gen;
-    int fd;                /* of the last one, the transport's */
+    int fd;                /* of the last one, for the transport */
     struct hw_word theirs; /* client: the server's last word */
     unsigned n;            /* connections; 0: nothing meets */
     struct hw_conn *conn[HW_RAIL_LINKS];
@@ -146,22 +146,22 @@ struct hw_meeting {
     } watch[HW_RAIL_LINKS];
 };
 
-/* How one rail is connected, and connected again. */
+/* The state of connecting and reconnecting one rail. */
 struct hw_way {
     struct hawser_peer *peer;
-    unsigned index, pair; /* the rail; which pair of NICs it belongs to */
+    unsigned index, pair; /* the rail; the pair of NICs to which it belongs */
     unsigned links;
     atomic_bool up;
     atomic_uint lost;   /* times that it ended .. */
-    atomic_uint failed; /* .. and neither side was closing the peer */
-    atomic_int carrier; /* what the kernel has said of its NIC since hw_nics_judge() */
-    int lost_level;     /* HAWSER_LOG_ level at which the log has it that it is lost */
+    atomic_uint failed; /* .. while neither side was closing the peer */
+    atomic_int carrier; /* what the kernel has reported about its NIC since hw_nics_judge() */
+    int lost_level;     /* HAWSER_LOG_ level at which its loss was logged */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */
     struct hw_meeting meeting;
     struct hw_tp_counts counts;
-    struct hw_rail_totals folded; /* hw_metrics_fold() has it; context's lock */
+    struct hw_rail_totals folded; /* included by hw_metrics_fold(); context's lock */
 
     /* client */
     struct hw_nic from;
@@ -172,10 +172,10 @@ struct hw_way {
     struct hw_timer timer;      /* the next attempt, or the end of this one */
     bool dialling, refused;     /* refused: nobody listened there at the last attempt */
     bool hopeless;              /* the transport has no device for the NIC */
-    bool spare;                 /* connected only while no rail of the others is sound */
+    bool spare;                 /* connected only while no other rail is sound */
     unsigned failures;          /* in a row */
 
-    /* server: connections of generation in_gen, until all are there and the rail is down */
+    /* server: connections of generation in_gen, until all have arrived and the rail is down */
     uint32_t in_gen;
     unsigned in_links, in_have;
     int in_fd[HW_RAIL_LINKS]; /* -1: has not come */
@@ -193,9 +193,9 @@ enum { HW_PEER_NEW = 1, HW_PEER_LIVES = 0 }; /* .state; below 0: why it died */
 struct hawser_peer {
     struct hawser *h;
     struct hw_driver *home;
-    bool client, keyed, known; /* known: the application has it, or is about to */
-    uint16_t version;          /* of the session's protocol, that both sides speak */
-    int gpu, peer_gpu;         /* client: whose memory it is for; -1: not said */
+    bool client, keyed, known; /* known: the application has it, or is about to get it */
+    uint16_t version;          /* of the session's protocol, as agreed */
+    int gpu, peer_gpu;         /* client: the GPU whose memory it is for; -1: not given */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
@@ -206,7 +206,7 @@ struct hawser_peer {
     unsigned
         metrics_place; /* 0: no reader has seen it; up to HW_METRICS_PEERS: its number + 1; else one of the others */
     struct hw_op_totals folded;
-    pthread_mutex_t door; /* over closed: operations' handles may outlive what the peer was made of */
+    pthread_mutex_t door; /* protects closed: operations' handles may outlive the parts of the peer */
     bool closed;
 
     atomic_int state;
@@ -219,65 +219,65 @@ struct hawser_peer {
     bool has_rails;
     unsigned n_ways, n_pairs,
         n_sure;       /* rails; pairs of NICs; of these, those that were shown to work and are not spare */
-    unsigned n_spare; /* client: rails that are; the last ones */
+    unsigned n_spare; /* client: spare rails; the last ones */
     struct hw_way *way;
     struct hw_peer peer;
     struct hawser_path *paths; /* client: the report */
     uint32_t n_paths;
-    struct hw_connect *connecting;   /* hawser_connect_start(): the thread that does it */
-    union hw_addr offer[HW_NIC_MAX]; /* server: addresses of the NICs that the client was told of */
+    struct hw_connect *connecting;   /* hawser_connect_start(): the thread that connects */
+    union hw_addr offer[HW_NIC_MAX]; /* server: addresses of the NICs that were offered to the client */
     unsigned n_offers;
 
     atomic_uint rails_up;
     atomic_uint pairs_up;  /* pairs that had a rail up at least once */
     struct hw_timer dead;  /* no rail is up: the peer dies */
-    struct hw_timer bye;   /* the peer has closed: likewise, once its last confirmations are here */
+    struct hw_timer bye;   /* the peer has closed: likewise, once its last confirmations have arrived */
     atomic_bool abandoned; /* server: the client left before its rails were agreed on */
     bool closing;          /* this side closes: the home's, as .. */
     bool heard_bye;        /* .. this: the peer does */
-    atomic_bool said_bye;  /* the peer has heard that this side closes, or will not */
+    atomic_bool said_bye;  /* the peer has received the BYE of this side, or never will */
     struct hw_task nics;   /* its rails' NICs have changed */
     struct {
         struct hw_task call;  /* .. because one that is up may be dead */
-        struct hw_timer rest; /* looks whether they are needed still */
+        struct hw_timer rest; /* checks whether they are still needed */
         bool called;          /* spare rails are connected: the home's */
     } spares;
     struct hw_task arrive;
     struct hw_list arrivals; /* under the context's lock */
 
     pthread_mutex_t note_lock;
-    struct hw_note *note, **last_note; /* that came and were not taken */
+    struct hw_note *note, **last_note; /* received and not taken */
 };
 
-/* Makes a peer that is being set up, in no list. NULL: no memory. */
+/* Makes a peer for set-up, in no list. NULL: no memory. */
 struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
-/* Gives it n rails, of which the ways are filled in by the caller next. -ENOMEM. */
+/* Gives it n rails; the caller then fills in the ways. -ENOMEM. */
 int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
-/* The ways know their pairs: finds a rail to relieve the first one (struct hw_peer). */
+/* Finds a rail to relieve the first one (struct hw_peer), once the ways know their pairs. */
 void hw_peer_share_path(struct hawser_peer *p);
 void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
-/* It is dead, for this reason: with the role of its home. */
+/* Kills a peer with this error: with the role of its home. */
 void hw_peer_kill(struct hawser_peer *p, int why);
-/* Its last path is gone: it is dead for this reason, or because it has closed. */
+/* Its last path is lost: the peer dies with this error, or because it has closed. */
 void hw_peer_lose(struct hawser_peer *p, int why);
 /* The session's peer, or NULL. Under the context's lock. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 
 /* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */
 
-/* From here on rails whose NIC loses its link end at once; nothing where the kernel does not tell. */
+/* From now on rails end at once when their NIC loses its link; has no effect if the kernel does not report it. */
 void hw_nics_watch(struct hawser *h);
-/* Looks at what the kernel has told of the peer's NICs. On its home. */
+/* Evaluates the kernel's reports about the peer's NICs. On its home. */
 void hw_nics_judge(struct hw_task *t);
 
 /* ---- rails (ways.c): with the role of the peer's home ---------------------------------------------------- */
 
 /* Starts connecting all rails. Client. */
 void hw_ways_dial(struct hawser_peer *p);
-/* Stops all that is being connected. */
+/* Stops all connection attempts. */
 void hw_ways_stop(struct hawser_peer *p);
-/* True if nothing of it is to run any more. */
+/* True if none of its tasks will run any more. */
 bool hw_ways_are_idle(const struct hawser_peer *p);
 void hw_ways_free(struct hawser_peer *p);
 /* Of struct hw_peer_ops. */
@@ -286,17 +286,17 @@ void hw_way_down(struct hawser_peer *p, unsigned rail);
 /* Tasks and timers of hawser_peer.spares. */
 void hw_ways_call_spares(struct hw_task *t);
 void hw_ways_rest_spares(struct hw_timer *t);
-/* Takes what the listener has let in. */
+/* Takes the connections that the listener has accepted. */
 void hw_ways_arrive(struct hw_task *t);
-/* The rail's connections, whose transport was to meet the peer's, are dead. */
+/* The rail's connections died before the handshake of the transports had ended. */
 void hw_way_failed(struct hw_way *w, int why);
 
 /* ---- the transport's part (meeting.c): with the role of the peer's home -------------------------------------- */
 
-/* Makes connections of fd[0, n), and takes these; the rail starts once the transports have met. theirs: client: the
- * server's last word. 0; else they are closed. hw_way_failed() is called for what fails later. */
+/* Takes fd[0, n) as connections; the rail starts after the handshake of the transports. theirs: client: the server's
+ * last word. 0; otherwise they are closed. hw_way_failed() reports later failures. */
 int hw_meeting_begin(struct hw_way *w, uint32_t gen, int *fd, unsigned n, const struct hw_word *theirs);
-/* A second connection for link number `link` has come. Takes it; else the caller refuses it. */
+/* Takes a second connection for link number `link`, or leaves it to the caller, who then refuses it. */
 void hw_meeting_side(struct hw_way *w, uint32_t gen, unsigned link, int *fd);
 /* Closes what is meeting. */
 void hw_meeting_stop(struct hw_way *w);
@@ -306,29 +306,30 @@ bool hw_meeting_is_idle(const struct hw_way *w);
 
 #define HW_SETUP_FRAME (HW_SETUP_HEAD + HW_SETUP_MAX * HW_SETUP_ENTRY_MAX + HW_SETUP_ITEM_MAX)
 
-/* Writes the server's offer, with its length in front, to out (4 + HW_SETUP_FRAME bytes). Returns the size. */
+/* Writes the server's offer, preceded by its length, to out (4 + HW_SETUP_FRAME bytes). Returns the size. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out);
-/* 0 where both sides have the same transport. */
+/* 0 if both sides have the same transport. */
 int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len);
-/* The newest version that both sides speak becomes p's. body: the other side's SETUP. -EPROTONOSUPPORT. */
+/* Sets p's version to the newest one that both sides speak. body: the other side's SETUP. -EPROTONOSUPPORT. */
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len);
-/* Writes a choice of nothing, of a client whose transport or versions are others. Returns the size. */
+/* Writes the empty choice of a client with another transport or other versions. Returns the size. */
 int hw_setup_refuse(const struct hawser *h, uint8_t *out);
 /* Reads the client's choice, and makes the rails. */
 int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);
-/* Makes the client's rails of what the pairing found, and writes its choice likewise. The last `spares` pairs are. */
+/* Makes the client's rails from the result of the pairing, and writes its choice likewise. The last `spares` pairs are
+ * spare. */
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels,
                     uint8_t *out);
 
 /* ---- listener.c ---------------------------------------------------------------------------------------------- */
 
 int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_t *bound);
-/* Closes all that it has. With the role of driver 0. */
+/* Closes all its descriptors. With the role of driver 0. */
 void hw_listener_stop(struct hawser *h);
-/* Frees it: no driver runs any more. */
+/* Frees it after all drivers have stopped. */
 void hw_listener_free(struct hawser *h);
 uint16_t hw_listener_port(const struct hawser *h);
-/* Does it listen on this address of ours? */
+/* True if it listens on this address of this side. */
 bool hw_listener_takes(const struct hawser *h, const union hw_addr *a);
 
 /* ---- connect.c ---------------------------------------------------------------------------------------------- */
@@ -338,7 +339,8 @@ void hw_connect_join(struct hawser_peer *p);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */
 
-/* Addresses of a host by name, into out[0, max). Returns how many; -ETIMEDOUT, -EHOSTUNREACH, -ENOMEM, -EAGAIN. */
+/* Resolves the addresses of a host by name, into out[0, max). Returns their number; -ETIMEDOUT, -EHOSTUNREACH, -ENOMEM,
+ * -EAGAIN. */
 int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr *out, size_t max);
 
 #endif

@@ -18,9 +18,9 @@
 
 #define HW_METRICS_PEERS    64   /* listed by name */
 #define HW_METRICS_ROWS     256  /* pairs of NICs of those */
-#define HW_METRICS_NICS     16   /* local NICs of the others; what is beyond is in the last one's row */
+#define HW_METRICS_NICS     16   /* local NICs of the others; any more are counted in the last one's row */
 #define HW_METRICS_READ_MS  1000 /* a reader that takes longer is dropped */
-#define HW_METRICS_APART_MS 10   /* from one reader to the next */
+#define HW_METRICS_APART_MS 10   /* minimal time between two readers */
 
 struct hawser;
 struct hawser_peer;
@@ -42,7 +42,7 @@ struct hw_metrics {
     struct hw_source source;
     struct hw_task task;
     struct hw_timer timer;
-    uint64_t next; /* no reader is taken before, ns */
+    uint64_t next; /* no reader is accepted before, ns */
     struct {
         int fd; /* -1: nobody reads */
         struct hw_source source;
@@ -68,21 +68,21 @@ struct hw_metrics {
     } other[HW_METRICS_NICS];
 };
 
-/* Starts answering, if knob metrics says so and a folder can be had. */
+/* Starts answering, if knob metrics permits and there is a directory. */
 void hw_metrics_start(struct hawser *h);
 /* Removes the socket. With the role of driver 0. */
 void hw_metrics_stop(struct hawser *h);
-/* Keeps what a peer that is being closed has done so far. Under the context's lock; may be called again for the same
- * peer. closed: it is in no list any more, and its place is free. */
+/* Keeps the totals of a peer that is being closed. Under the context's lock; may be called again for the same peer.
+ * closed: it is in no list any more, and its slot is free. */
 void hw_metrics_fold(struct hawser_peer *p);
 
-/* The text, to be freed; NULL: no memory. On loop 0. (metrics_text.c) */
+/* Returns the text, which the caller frees; NULL: no memory. On loop 0. (metrics_text.c) */
 char *hw_metrics_text(struct hawser *h, size_t *len);
 
-/* What the peer has done, its rails' part by index. Under the context's lock. */
+/* The totals of the peer's rail with this index. Under the context's lock. */
 struct hw_rail_totals hw_metrics_rail(const struct hawser_peer *p, unsigned rail);
 struct hw_op_totals hw_metrics_ops(struct hawser_peer *p);
-/* The row of the others for that NIC. */
+/* The row of the other peers for that NIC. */
 struct hw_metrics_other *hw_metrics_other(struct hw_metrics *m, const char *nic);
 /* a += b - c */
 void hw_metrics_add_rail(struct hw_rail_totals *a, const struct hw_rail_totals *b, const struct hw_rail_totals *c);
