@@ -10,8 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#define TABLE_MAX 65536u /* entries of an indirection table, bytes of a key; current drivers have at most 4096 and 52 \
-                          */
+#define TABLE_MAX 65536u /* entries of an indirection table, bytes of a key; drivers have at most 4096 and 52 */
 #define RULES_MAX 16384u
 
 static int send_device_ioctl(const struct sb_dev *d, unsigned long cmd, void *data, const char *what)
