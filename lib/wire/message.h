@@ -32,8 +32,7 @@ enum hw_control_kind {
     HW_CONTROL_NOTE,       /* payload: a notification */
     HW_CONTROL_UNNOTE,     /* a operation: its notification is cancelled */
     HW_CONTROL_REVOKED,    /* a region for which the peer has a handle */
-    HW_CONTROL_GRANT, /* a landing; b its capacity in bytes; c queue: a receive was posted. The landing has b + 1 bytes
-                       */
+    HW_CONTROL_GRANT,    /* a landing; b its capacity in bytes; c queue: a receive was posted. The landing has b + 1 */
     HW_CONTROL_WITHDRAW, /* a landing, or HW_MSG_NO_LANDING; c queue: the receive was cancelled */
     HW_CONTROL_EAGER,    /* a operation; b see lib/message/queue.h; c queue; payload: a message */
     HW_CONTROL_MATCHED,  /* a operation; b bytes << 32 | error, 0: none; c queue; d landing, or HW_MSG_NO_LANDING */
