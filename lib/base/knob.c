@@ -32,104 +32,84 @@ struct knob {
 /* clang-format off */
 static const struct knob table[] = {
     {"channels", AT(channels), COUNT, "0", 0, 64, "connections",
-     "connections per pair of NICs, besides those that carry small messages alone; 0: from 4 to 16, by what the NIC "
-     "carries, how many progress threads there are for each pair, and the limit of descriptors"},
+     "connections per pair of NICs, in addition to the one that carries small messages only; 0: 4 to 16, chosen from the NIC's speed, the progress threads available to each pair and the limit of open files"},
     {"window", AT(window), SIZE, "16MiB", 64 * KIB, GIB, "bytes",
-     "bytes that may be in flight on a connection before the peer has confirmed some; tcp takes less where the path "
-     "holds less"},
+     "bytes that may be in flight on a connection before the peer confirms some; tcp uses less where the path's bandwidth-delay product is smaller"},
     {"threads", AT(threads), COUNT, "0", 0, 64, "threads",
-     "progress threads; 0: half as many as the process may use CPUs, from 2 to 16; 1 on a single CPU"},
+     "progress threads; 0: half the CPUs that the process may use, from 2 to 16; 1 on a single CPU"},
     {"pin", AT(pin), BOOL, "yes", 0, 0, "yes/no",
      "pin progress threads to the CPUs near their NIC"},
     {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",
-     "how long a caller who waits polls before it sleeps"},
+     "how long a waiting caller polls before it sleeps"},
     {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
-     "how long a progress thread polls for more work before it sleeps, at most: as long as work has come in a row before, and a "
-     "tenth of this at least; a CPU each, meanwhile"},
+     "the longest time a progress thread polls for more work before it sleeps: it polls as long as the last busy period lasted, at least a tenth of this; each polling thread uses a whole CPU"},
     /* The kernel takes an int and cuts it to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf), and to net.core.*mem_max. */
     {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_SNDBUF of a connection; 0: the kernel's autotuning"},
     {"rcvbuf", AT(rcvbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_RCVBUF of a connection; 0: the kernel's autotuning"},
     {"congestion", AT(congestion), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->congestion) - 1, "name",
-     "TCP congestion control; auto: the system's, but cubic or reno for bbr to a peer on the same "
-     "subnet or within 2 ms; system"},
+     "TCP congestion control; auto: the system's, but cubic or reno instead of bbr to a peer on the same subnet or within 2 ms; system: always the system's"},
     {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
-     "send host memory by reference (vmsplice) where it pays, in a program whose peers are trusted (HAWSER_TRUSTED)"},
+     "send host memory by reference (vmsplice) where that is faster, in a program that trusts its peers (HAWSER_TRUSTED)"},
     {"stage", AT(stage), SIZE, "8MiB", 1 * MIB, GIB, "bytes",
-     "pinned host memory that GPU memory passes through, per connection and direction; rounded up to 64 KiB"},
+     "pinned host memory through which GPU memory is staged, per connection and direction; rounded up to 64 KiB"},
     {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",
-     "a connection on which the peer's kernel acknowledges nothing is dead after this, and its rail with it; sooner where "
-     "the peer is heard by other rails"},
+     "a connection on which the peer's kernel acknowledges nothing for this long is dead, and its rail with it; sooner where other rails still hear from the peer"},
     {"peer_timeout_ms", AT(peer_timeout_ms), COUNT, "10000", 100, MINUTES(60), "ms",
-     "a peer that was not heard for so long on any rail is dead; a rail on which it was not is connected again"},
+     "a peer that is silent on all rails for this long is dead; a rail that is silent for this long is reconnected"},
     {"handshake_ms", AT(handshake_ms), COUNT, "5000", 50, MINUTES(10), "ms",
-     "deadline of a connection's handshake, and of each message of it"},
+     "deadline for the handshake of a connection, and for each of its messages"},
     {"op_timeout_ms", AT(op_timeout_ms), COUNT, "60000", 0, DAYS(7), "ms",
-     "deadline of an operation that brings none, but for a receive, which then has none; 0: none"},
+     "default deadline of an operation other than a receive, which has none by default; 0: none"},
     {"keepalive_ms", AT(keepalive_ms), COUNT, "5000", 100, MINUTES(60), "ms",
-     "a silent peer is asked for a sign of life after this; after a quarter of peer_timeout_ms at the latest"},
+     "idle time after which a peer is sent a keepalive; at most a quarter of peer_timeout_ms is used"},
     {"max_peers", AT(max_peers), COUNT, "4096", 1, 1048576, "peers",
-     "peers at once, those that the context has connected to among them: it accepts no more"},
+     "most peers at once, those this context connected to included; further ones are refused"},
     {"transport", AT(transport), TEXT, "tcp", 0, sizeof(((struct hw_knobs *)0)->transport) - 1, "name",
-     "tcp; devmem: payload into device memory by the kernel, where NICs can; or netplugin:PLUGIN, a path or name of a "
-     "libnccl-net-*.so, run in a child process; the same on both sides"},
+     "tcp; devmem: the kernel places payload into device memory, on NICs that support it; or netplugin:PLUGIN, a path or name of a libnccl-net-*.so, which runs in a child process; must be the same on both sides"},
     {"devmem_socket", AT(devmem_socket), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->devmem_socket) - 1, "path",
      "transport devmem: hawserd's socket; empty: /run/hawser/hawserd.sock"},
     {"devmem_memory", AT(devmem_memory), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->devmem_memory) - 1, "name",
-     "transport devmem: where NICs put payload: cuda:N, host, or auto: the GPU that the connection is for; where nobody says "
-     "which, that of the GPU memory registered first, where any was before the first connection; else a GPU near the NIC; "
-     "else host"},
+     "transport devmem: where NICs place payload: cuda:N, host, or auto: the GPU that the connection is for; if it is for none, the GPU of the first memory registered before the first connection; else a GPU near the NIC; else host"},
     {"devmem_pool", AT(devmem_pool), SIZE, "64MiB", MIB, 4 * GIB, "bytes",
-     "transport devmem: that memory, per NIC and GPU"},
+     "transport devmem: size of that memory, per NIC and GPU"},
     {"devmem_queues", AT(devmem_queues), COUNT, "1", 1, 16, "queues",
      "transport devmem: receive queues to bind, per NIC and GPU"},
     {"devmem_piece", AT(devmem_piece), SIZE, "0", 0, 2 * MIB, "bytes",
-     "transport devmem: of how many bytes the pieces of that memory are that NICs fill, a power of two; takes a driver "
-     "that can (mlx5, bnxt) and memory in pieces as large; 0: a page"},
+     "transport devmem: size of the pieces of that memory that NICs fill, a power of two; needs a driver that supports it (mlx5, bnxt) and memory in pieces at least as large; 0: a page"},
     {"require_direct", AT(require_direct), BOOL, "no", 0, 0, "yes/no",
-     "fail where what is received would not land in the GPU's memory by the NIC: the transport has no such path, a "
-     "connection would fall back, or the memory would be another GPU's"},
+     "fail if received data would not be placed in the GPU's memory by the NIC: the transport cannot, a connection would fall back, or the memory would be another GPU's"},
     {"same_machine", AT(same_machine), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->same_machine) - 1, "name",
-     "a peer on this very machine over a transport that needs a NIC between the two: auto: refused where nothing would "
-     "arrive (GPUDirect-TCPX); no: refused where the transport would fall back, too (devmem; bench's and validate's "
-     "default); yes: tried"},
+     "a peer on this same machine over a transport that needs a NIC in between: auto: refused if nothing would arrive (GPUDirect-TCPX); no: also refused if the transport would fall back (devmem; the default of bench and validate); yes: tried"},
     {"plugin_devices", AT(plugin_devices), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->plugin_devices) - 1, "names",
-     "transport netplugin: which of the plugin's devices is which NIC's, as eth1=0,eth2=1; empty: by their names, else by "
-     "their PCI addresses"},
+     "transport netplugin: which of the plugin's devices belongs to which NIC, as in eth1=0,eth2=1; empty: matched by name, else by PCI address"},
     {"plugin_spin_us", AT(plugin_spin_us), COUNT, "2000", 1, 1000000, "us",
-     "transport netplugin: how long the plugin's process looks for something to do before it sleeps between two looks"},
+     "transport netplugin: how long the plugin's process polls for work before it sleeps between two polls"},
     {"plugin_unpack", AT(plugin_unpack), TEXT, "kernel", 0, sizeof(((struct hw_knobs *)0)->plugin_unpack) - 1, "name",
-     "transport netplugin, a plugin that scatters in GPU memory: put in order by our kernel; d2d: a copy within the GPU for "
-     "each fragment; host: by way of host memory, to compare with"},
+     "transport netplugin, for a plugin that leaves received data as fragments in GPU memory: kernel: gathered by hawser's GPU kernel; d2d: by one device-to-device copy per fragment; host: through host memory, for comparison"},
     {"plugin_trace", AT(plugin_trace), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->plugin_trace) - 1, "path",
-     "transport netplugin: a file to which every call into the plugin is appended, and the plugin's log of any level; see "
-     "hawser trace; empty: none"},
+     "transport netplugin: a file to which every call into the plugin, and the plugin's log at any level, is appended; see hawser trace; empty: none"},
     {"plugin_trace_polls", AT(plugin_trace_polls), BOOL, "no", 0, 0, "yes/no",
-     "plugin_trace: a line too for each call that came to nothing; else they are counted"},
+     "plugin_trace: also write a line for each call that made no progress; otherwise such calls are only counted"},
     {"plugin_threads", AT(plugin_threads), BOOL, "yes", 0, 0, "yes/no",
-     "transport netplugin: make each connection in a thread of its own, as NCCL does for several communicators, so that a "
-     "connect or accept that sleeps holds up no other; no: for a plugin that is not safe for threads: one thread calls it, in "
-     "four times as many processes as knob channels says, 16 at most"},
+     "transport netplugin: make each connection in its own thread, as NCCL does for several communicators, so that a connect or accept that blocks delays no other; no: for a plugin that is not thread-safe: one thread makes all calls, in four times as many processes as knob channels says, at most 16"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
-     "local NICs to use, comma-separated; empty: every one by which a route leads to the peer"},
+     "local NICs to use, comma-separated; empty: every NIC with a route to the peer"},
     {"rails", AT(rails), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->rails) - 1, "rails",
-     "which NICs of two nodes may be joined: rails separated by ';', each of NICs' names, addresses and subnets, as "
-     "eth1,enp6s0;10.0.2.0/24, or @FILE with a rail a line; empty: all with all"},
+     "which NICs of two nodes may be connected: rails separated by ';', each a comma-separated list of NIC names, addresses and subnets, as in eth1,enp6s0;10.0.2.0/24, or @FILE with one rail per line; empty: any with any"},
     {"advertise", AT(advertise), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->advertise) - 1, "addresses",
-     "addresses by which peers reach this node, where they are not its own: [NIC=]ADDRESS[:PORT], comma-separated"},
+     "addresses at which peers reach this node if they are not its own (NAT, pods): [NIC=]ADDRESS[:PORT], comma-separated"},
     {"require_nics", AT(require_nics), COUNT, "0", 0, 64, "pairs",
-     "fail to connect where fewer pairs of NICs work; 0: one is enough, and fewer than could carry are a warning"},
+     "fail to connect if fewer pairs of NICs work; 0: one is enough, and a warning is logged if some do not work"},
     {"path_ms", AT(path_ms), COUNT, "2000", 10, 60000, "ms",
-     "how long the paths to a peer are tried; those that answer are not kept waiting for the others"},
+     "how long the paths to a peer are tried; paths that answer do not wait for the others"},
     {"metrics", AT(metrics), BOOL, "yes", 0, 0, "yes/no",
-     "answer hawser top and hawser metrics on a local socket of mode 0600; no: there is no socket"},
+     "serve hawser top and hawser metrics on a local socket of mode 0600; no: no socket"},
     {"metrics_dir", AT(metrics_dir), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->metrics_dir) - 1, "path",
-     "the folder for that socket; empty: the first that works of /run/hawser-metrics, $XDG_RUNTIME_DIR/hawser-metrics and "
-     "/tmp/hawser-metrics-UID"},
+     "the folder for that socket; empty: the first usable one of /run/hawser-metrics, $XDG_RUNTIME_DIR/hawser-metrics and /tmp/hawser-metrics-UID"},
     {"metrics_kind", AT(metrics_kind), TEXT, "library", 0, sizeof(((struct hw_knobs *)0)->metrics_kind) - 1, "name",
-     "the label kind of the process's metrics; hawser serve, the NCCL plugin and the NIXL backend set it to serve, nccl and "
-     "nixl"},
+     "the label kind of this process's metrics; hawser serve, the NCCL plugin and the NIXL backend set it to serve, nccl and nixl"},
 };
 /* clang-format on */
 
@@ -145,12 +125,12 @@ static const struct {
 static const struct {
     const char *name, *instead;
 } gone[] = {
-    {"chunk", "pieces are cut by the engine; knob window bounds the bytes in flight on a connection"},
-    {"min_chunk", "pieces are cut by the engine; knob window bounds the bytes in flight on a connection"},
-    {"inline_max", "messages of up to 8 KiB in host memory go without waiting for their receive"},
-    {"max_ops", "65536 operations may be under way with a peer"},
-    {"notify_queue", "1 MiB of notifications is kept for each peer, and later ones wait at the sender"},
-    {"unexpected", "1 MiB of messages is kept for each peer, and later ones wait for their receive at the sender"},
+    {"chunk", "the engine chooses the chunk size; knob window limits the bytes in flight on a connection"},
+    {"min_chunk", "the engine chooses the chunk size; knob window limits the bytes in flight on a connection"},
+    {"inline_max", "messages of up to 8 KiB in host memory are sent without waiting for their receive"},
+    {"max_ops", "up to 65536 operations may be in flight to a peer"},
+    {"notify_queue", "1 MiB of notifications is buffered for each peer, and later ones wait at the sender"},
+    {"unexpected", "1 MiB of messages is buffered for each peer, and later ones wait at the sender for their receive"},
 };
 
 static const struct knob *find_knob(const char *name)
@@ -172,13 +152,13 @@ static int reject_unknown_knob(const char *name)
         hw_guess(&g, gone[i].name);
     for (size_t i = 0; i < HW_ARRAY_LEN(gone); i++)
         if (g.near == gone[i].name && g.edits == 0 && strlen(name) == strlen(g.near))
-            return hw_fail(-EINVAL, "the knob '%s' is gone: %s", gone[i].name, gone[i].instead);
+            return hw_fail(-EINVAL, "knob '%s' was removed: %s", gone[i].name, gone[i].instead);
     g = (struct hw_guess){.word = name};
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++)
         hw_guess(&g, table[i].name);
     if (!g.near)
-        return hw_fail(-EINVAL, "there is no knob '%.60s': see hawser(7) or `hawser help knobs`", name);
-    return hw_fail(-EINVAL, "there is no knob '%.60s'; did you mean '%s' (%s)?", name, g.near, find_knob(g.near)->doc);
+        return hw_fail(-EINVAL, "unknown knob '%.60s': see hawser(7) or `hawser help knobs`", name);
+    return hw_fail(-EINVAL, "unknown knob '%.60s'; did you mean '%s' (%s)?", name, g.near, find_knob(g.near)->doc);
 }
 
 static bool parse_bool(const char *s, bool *out)
@@ -211,29 +191,29 @@ static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *
     switch (d->type) {
     case COUNT:
         if (hw_parse_u64(value, d->min, d->max, &v) < 0)
-            return hw_fail(-EINVAL, "%s='%.60s': want a whole number from %" PRIu64 " to %" PRIu64 " (%s)", as, value,
-                           d->min, d->max, d->unit);
+            return hw_fail(-EINVAL, "%s='%.60s': must be a whole number from %" PRIu64 " to %" PRIu64 " (%s)", as,
+                           value, d->min, d->max, d->unit);
         memcpy(field, &v, sizeof(v));
         return 0;
     case SIZE:
         if (hw_parse_size(value, &v) < 0 || v < d->min || v > d->max)
-            return hw_fail(-EINVAL, "%s='%.60s': want a size from %s to %s (bytes, or with a unit as in 64KiB)", as,
+            return hw_fail(-EINVAL, "%s='%.60s': must be a size from %s to %s (bytes, or with a unit as in 64KiB)", as,
                            value, hw_format_size(d->min, min, sizeof(min)), hw_format_size(d->max, max, sizeof(max)));
         memcpy(field, &v, sizeof(v));
         return 0;
     case BOOL:
         if (!parse_bool(value, &b))
-            return hw_fail(-EINVAL, "%s='%.60s': want yes or no (or 1, 0, true, false, on, off)", as, value);
+            return hw_fail(-EINVAL, "%s='%.60s': must be yes or no (or 1, 0, true, false, on, off)", as, value);
         memcpy(field, &b, sizeof(b));
         return 0;
     case TEXT:
         if (len > d->max)
-            return hw_fail(-EINVAL, "%s='%.60s...' is %zu bytes long: at most %" PRIu64 " (%s)", as, value, len, d->max,
-                           d->unit);
+            return hw_fail(-EINVAL, "%s='%.60s...' is %zu bytes long: at most %" PRIu64 " are allowed (%s)", as, value,
+                           len, d->max, d->unit);
         for (size_t i = 0; i < len; i++)
             if (value[i] <= ' ' || value[i] > '~')
-                return hw_fail(-EINVAL, "%s: byte %zu is 0x%02x: want %s with no blanks or control characters", as, i,
-                               (unsigned char)value[i], d->unit);
+                return hw_fail(-EINVAL, "%s: byte %zu is 0x%02x: must be %s without blanks or control characters", as,
+                               i, (unsigned char)value[i], d->unit);
         memcpy(field, value, len + 1);
         return 0;
     }
@@ -270,7 +250,7 @@ static int reject_gone_in_environment(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(gone); i++) {
         env_name(gone[i].name, env, sizeof(env));
         if (getenv(env))
-            return hw_fail(-EINVAL, "%s is set, and that knob is gone: %s", env, gone[i].instead);
+            return hw_fail(-EINVAL, "%s is set, but that knob was removed: %s", env, gone[i].instead);
     }
     return 0;
 }
@@ -301,7 +281,7 @@ int hw_knobs_load(struct hw_knobs *k, const char *const *list)
     for (; list && *list; list++) {
         const char *eq = strchr(*list, '=');
         if (!eq)
-            return hw_fail(-EINVAL, "the knob '%.60s' has no value: want name=value", *list);
+            return hw_fail(-EINVAL, "knob '%.60s' has no value: write name=value", *list);
         if ((size_t)(eq - *list) >= sizeof(name))
             return reject_unknown_knob(*list);
         memcpy(name, *list, (size_t)(eq - *list));

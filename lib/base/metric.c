@@ -4,45 +4,44 @@
 #define RAIL "peer,id,nic,peer_nic"
 
 const struct hw_metric_info hw_metrics[HW_METRICS] = {
-    [HW_METRIC_INFO] = {"hawser_info", false, "version,transport,process,kind", "What the context is: always 1."},
+    [HW_METRIC_INFO] = {"hawser_info", false, "version,transport,process,kind",
+                        "Always 1; the labels describe the context."},
     [HW_METRIC_START] = {"hawser_start_time_seconds", false, "", "When the context was opened, seconds since 1970."},
-    [HW_METRIC_CPU] = {"hawser_cpu_seconds_total", true, "", "CPU time of the context's progress threads."},
-    [HW_METRIC_PROCESS_CPU] =
-        {"hawser_process_cpu_seconds_total", true, "",
-         "CPU time of the whole process: callers who wait do the work of the threads themselves."},
+    [HW_METRIC_CPU] = {"hawser_cpu_seconds_total", true, "", "CPU time of the context's progress threads, in seconds."},
+    [HW_METRIC_PROCESS_CPU] = {"hawser_process_cpu_seconds_total", true, "",
+                               "CPU time of the whole process, in seconds: callers that wait do the work of the "
+                               "progress threads themselves."},
     [HW_METRIC_THREADS] = {"hawser_threads", false, "", "Progress threads."},
-    [HW_METRIC_PEERS] = {"hawser_peers", false, "", "Peers that are connected."},
+    [HW_METRIC_PEERS] = {"hawser_peers", false, "", "Connected peers."},
     [HW_METRIC_PEERS_LOST] = {"hawser_peers_lost_total", true, "",
-                              "Peers that died without being closed by either side."},
+                              "Peers that died without either side closing the connection."},
     [HW_METRIC_REGISTERED] = {"hawser_registered_bytes", false, "memory",
-                              "Memory that the application has registered."},
-    [HW_METRIC_OPS] = {"hawser_operations_total", true, "op", "Operations of this side that have ended."},
-    [HW_METRIC_OPS_FAILED] = {"hawser_operation_failures_total", true, "op",
-                              "Operations of this side that have failed."},
+                              "Bytes of memory that the application has registered."},
+    [HW_METRIC_OPS] = {"hawser_operations_total", true, "op",
+                       "Operations of this side that have ended, successfully or not."},
+    [HW_METRIC_OPS_FAILED] = {"hawser_operation_failures_total", true, "op", "Operations of this side that failed."},
     [HW_METRIC_OPS_BYTES] = {"hawser_operation_bytes_total", true, "op",
-                             "Bytes of the operations of this side that ended well."},
-    [HW_METRIC_OPS_IN_FLIGHT] = {"hawser_operations_in_flight", false, "",
-                                 "Operations of this side that were started and have not ended."},
-    [HW_METRIC_PATH_BYTES] =
-        {"hawser_path_bytes_total", true, "direction,path",
-         "Payload by its way between the network and memory. device: moved by the NIC or a net plugin. copied: by a "
-         "CPU, "
-         "where the transport might have placed it. staged: GPU memory through pinned host memory. reference: sent "
-         "without a copy."},
+                             "Bytes of the operations of this side that succeeded."},
+    [HW_METRIC_OPS_IN_FLIGHT] = {"hawser_operations_in_flight", false, "", "Operations of this side in flight."},
+    [HW_METRIC_PATH_BYTES] = {"hawser_path_bytes_total", true, "direction,path",
+                              "Payload by the way it took between the network and memory. device: moved by the NIC or "
+                              "a net plugin. copied: by a CPU, where the transport might have placed it. staged: GPU "
+                              "memory through pinned host memory. reference: sent without a copy."},
     [HW_METRIC_SENT] = {"hawser_sent_bytes_total", true, RAIL,
                         "Payload of operations above 8 KiB that the peer has confirmed."},
     [HW_METRIC_RECEIVED] = {"hawser_received_bytes_total", true, RAIL,
-                            "Payload of operations above 8 KiB that arrived whole."},
+                            "Payload of operations above 8 KiB that arrived completely."},
     [HW_METRIC_RESENT] = {"hawser_resent_bytes_total", true, RAIL,
-                          "Payload that another rail sent again because this one was lost."},
+                          "Payload that was sent again on another rail because this one was lost."},
     [HW_METRIC_FAILOVERS] = {"hawser_failovers_total", true, RAIL,
-                             "Times that a rail was lost while neither side was closing the connection."},
-    [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, without spare ones that rest."},
+                             "Times that this rail was lost while neither side was closing the connection."},
+    [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, idle spare ones not counted."},
     [HW_METRIC_RAILS_UP] = {"hawser_rails_up", false, RAIL, "Rails that are connected."},
     [HW_METRIC_RAILS_SUSPECT] =
         {"hawser_rails_suspect", false, RAIL,
-         "Connected rails that get nothing new because the peer's kernel acknowledges nothing."},
+         "Connected rails that get no new work because the peer's kernel acknowledges nothing."},
     [HW_METRIC_RETRANSMITS] = {"hawser_tcp_retransmits_total", true, RAIL,
-                               "TCP segments that the kernel has sent again."},
-    [HW_METRIC_RTT] = {"hawser_tcp_rtt_seconds", false, RAIL, "Round trip as TCP measured it, of the slowest rail."},
+                               "TCP segments that the kernel retransmitted."},
+    [HW_METRIC_RTT] = {"hawser_tcp_rtt_seconds", false, RAIL,
+                       "Round-trip time measured by TCP, of the slowest rail, in seconds."},
 };

@@ -36,14 +36,14 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
 {
     struct stat st;
     if (*path != '/')
-        return hw_fail(-EINVAL, "'%s' is not the absolute path of a folder", path);
+        return hw_fail(-EINVAL, "'%s' is not an absolute path of a folder", path);
     if (make)
         (void)mkdir(path, 0700); /* if this fails, open() reports the error */
     HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
     if (st.st_uid != 0 && st.st_uid != geteuid() && st.st_uid != also)
-        return hw_fail(-EPERM, "%s belongs to user %u", path, st.st_uid);
+        return hw_fail(-EPERM, "%s belongs to user %u, not to this process's user", path, st.st_uid);
     if (st.st_mode & (S_IWGRP | S_IWOTH) && !(st.st_mode & S_ISVTX))
         return hw_fail(-EPERM, "others may replace files in %s: its mode is 0%o", path, st.st_mode & 07777);
     return hw_take_fd(&fd);
@@ -65,7 +65,7 @@ int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME])
     /* The kernel gives the new name the mode of the socket (net/unix/af_unix.c, unix_bind_bsd()): others can never
      * connect, and the umask, which all threads of the process share, stays unchanged. */
     if (fd < 0 || fchmod(fd, 0600) < 0)
-        return hw_fail(-errno, "making a local socket: %s", strerror(errno));
+        return hw_fail(-errno, "creating a local socket: %s", strerror(errno));
     for (unsigned i = 0; i < SOCKETS_PER_PROCESS && rc < 0; i++) {
         snprintf(name, HW_RUNDIR_NAME, "%d.%u", getpid(), i);
         fill_address(&a, dir, name);
@@ -74,7 +74,7 @@ int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME])
             break;
     }
     if (rc < 0)
-        return hw_fail(-errno, "naming a local socket: %s", strerror(errno));
+        return hw_fail(-errno, "binding a local socket: %s", strerror(errno));
     if (listen(fd, backlog) < 0) {
         rc = hw_fail(-errno, "listening on a local socket: %s", strerror(errno));
         (void)unlinkat(dir, name, 0);
@@ -93,15 +93,15 @@ int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid)
     if (at < 0 || fstat(at, &st) < 0)
         return hw_fail(-errno, "opening %s: %s", name, strerror(errno));
     if (!S_ISSOCK(st.st_mode))
-        return hw_fail(-EPERM, "%s is no socket", name);
+        return hw_fail(-EPERM, "%s is not a socket", name);
     HW_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     fill_address(&a, at, "");
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
         return hw_fail(-errno, "connecting to %s: %s", name, strerror(errno));
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
-        return hw_fail(-errno, "asking who opened %s: %s", name, strerror(errno));
+        return hw_fail(-errno, "reading the credentials of the process behind %s: %s", name, strerror(errno));
     if (who.uid != st.st_uid || (geteuid() != 0 && who.uid != geteuid()))
-        return hw_fail(-EPERM, "%s belongs to user %u and was opened by %u", name, st.st_uid, who.uid);
+        return hw_fail(-EPERM, "%s belongs to user %u but was opened by user %u", name, st.st_uid, who.uid);
     *owner = who.uid;
     if (pid)
         *pid = who.pid;

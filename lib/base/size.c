@@ -51,18 +51,20 @@ int hw_parse_size(const char *text, uint64_t *out)
     uint64_t v;
 
     if (!parse_decimal_digits(&p, &v))
-        return hw_fail(-EINVAL, "'" ECHO "' is not a size: want 4096, 64KiB, 1MB, 2G, below 16 EiB", text ? text : "");
+        return hw_fail(-EINVAL,
+                       "'" ECHO "' is not a size: give bytes or a unit, as in 4096, 64KiB, 1MB, 2G, below 16 EiB",
+                       text ? text : "");
     for (size_t i = 0; i < HW_ARRAY_LEN(size_units); i++) {
         if (strcasecmp(p, size_units[i].name) != 0)
             continue;
         if (__builtin_mul_overflow(v, size_units[i].factor, &v))
-            return hw_fail(-EINVAL, "the size '" ECHO "' is too large: it must be below 16 EiB", text);
+            return hw_fail(-EINVAL, "size '" ECHO "' is too large: it must be below 16 EiB", text);
         *out = v;
         return 0;
     }
-    return hw_fail(-EINVAL,
-                   "'" ECHO "' is not a size: the unit '%.20s' is none of B, K, M, G, T, KiB ... TiB, KB ... TB", text,
-                   p);
+    return hw_fail(
+        -EINVAL, "'" ECHO "' is not a size: '%.20s' is not a unit; the units are B, K, M, G, T, KiB ... TiB, KB ... TB",
+        text, p);
 }
 
 int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
@@ -119,13 +121,14 @@ int hw_parse_duration_ms(const char *text, uint64_t *out)
     else
         goto bad;
     if (num * unit % den != 0)
-        return hw_fail(-EINVAL, "the duration '" ECHO "' is finer than a millisecond", text);
+        return hw_fail(-EINVAL, "duration '" ECHO "' is finer than a millisecond", text);
     if (__builtin_mul_overflow(v, unit, &v) || __builtin_add_overflow(v, num * unit / den, &v))
-        return hw_fail(-EINVAL, "the duration '" ECHO "' is too long: it must be below 2^64 ms", text);
+        return hw_fail(-EINVAL, "duration '" ECHO "' is too long: it must be below 2^64 ms", text);
     *out = v;
     return 0;
 bad:
-    return hw_fail(-EINVAL, "'" ECHO "' is not a duration: want 10, 10s, 500ms, 2m or 0.5s", text ? text : "");
+    return hw_fail(-EINVAL, "'" ECHO "' is not a duration: give seconds or a unit, as in 10, 10s, 500ms, 2m or 0.5s",
+                   text ? text : "");
 }
 
 char *hw_format_size(uint64_t bytes, char *buf, size_t cap)

@@ -73,7 +73,7 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
         if (timeout_ms == 0)
             hw_driver_poll(&h->driver[0], NULL, NULL);
     } while (wait_for_someone(h, timeout_ms ? deadline : 0));
-    return hw_fail(-EAGAIN, "no peer has connected");
+    return hw_fail(-EAGAIN, "no peer has connected within the timeout");
 }
 
 /* ---- the first connection: in the caller's thread ---------------------------------------------------------- */
@@ -121,11 +121,10 @@ static int greet(struct hw_connect *c, const union hw_addr *to)
     if (!hs)
         return hw_no_memory("a connection");
     if (!hw_address_allowed(p->keyed, h->flags & HAWSER_INSECURE, to))
-        return hw_fail(
-            -EPERM,
-            "%s is neither loopback nor a lab address (198.18.0.0/15): give a job key (--key-file), or ask for an "
-            "unprotected connection (--insecure)",
-            text);
+        return hw_fail(-EPERM,
+                       "%s is neither loopback nor a lab address (198.18.0.0/15): give a job key (--key-file), or "
+                       "allow an unauthenticated connection (--insecure)",
+                       text);
     fd = hw_sock_connect(NULL, to, &h->k);
     if (fd < 0)
         return fd;
@@ -135,7 +134,7 @@ static int greet(struct hw_connect *c, const union hw_addr *to)
     while ((rc = hw_hs_step(hs, fd)) == -EAGAIN && hw_now() < c->deadline)
         wait_for_fd(h, fd, hs->want ? POLLIN : POLLOUT, HW_MIN(hs->deadline, c->deadline));
     if (rc == -EAGAIN)
-        rc = hw_fail(-ETIMEDOUT, "no answer in time");
+        rc = hw_fail(-ETIMEDOUT, "no answer before the deadline");
     if (rc < 0)
         return hw_wrap(rc, "connecting to %s", text);
     p->session = hs->challenge.session;
@@ -151,13 +150,13 @@ static int read_bytes(struct hw_connect *c, uint8_t *to, size_t len)
     for (size_t have = 0; have < len;) {
         ssize_t n = recv(c->fd, to + have, len - have, MSG_DONTWAIT);
         if (n == 0)
-            return hw_fail(-ECONNRESET, "%s: the peer left while the connection was set up", c->p->name);
+            return hw_fail(-ECONNRESET, "%s: the peer closed the connection during setup", c->p->name);
         if (n > 0)
             have += (size_t)n;
         else if (errno != EINTR && errno != EAGAIN)
-            return hw_fail(-errno, "%s: setting the connection up: %s", c->p->name, strerror(errno));
+            return hw_fail(-errno, "%s: connection setup: %s", c->p->name, strerror(errno));
         else if (hw_now() >= c->deadline)
-            return hw_fail(-ETIMEDOUT, "%s: no answer in time", c->p->name);
+            return hw_fail(-ETIMEDOUT, "%s: no answer before the deadline", c->p->name);
         else
             wait_for_fd(c->p->h, c->fd, POLLIN, c->deadline);
     }
@@ -168,8 +167,8 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
 {
     ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
     if (n < 0 || (size_t)n != len)
-        return hw_fail(n < 0 ? -errno : -EIO, "%s: setting the connection up: %s", c->p->name,
-                       n < 0 ? strerror(errno) : "not all was taken");
+        return hw_fail(n < 0 ? -errno : -EIO, "%s: connection setup: %s", c->p->name,
+                       n < 0 ? strerror(errno) : "the socket accepted only a part");
     return 0;
 }
 
@@ -190,7 +189,7 @@ static void log_paths(struct hawser_peer *p, int possible)
             snprintf(why + at, sizeof why - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
     }
     if (used < possible)
-        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: %d of %d NICs carry: %s", p->name, used, possible, why);
+        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: only %d of %d NICs are used: %s", p->name, used, possible, why);
 }
 
 /* Finds the pairs of NICs, and agrees with the server on rails. */
@@ -244,7 +243,7 @@ static int set_up(struct hw_connect *c)
     int rc = read_bytes(c, offer, 4);
     uint32_t len = rc == 0 ? hw_get32(offer) : 0;
     if (rc == 0 && (len < HW_SETUP_HEAD || len > HW_SETUP_FRAME))
-        rc = hw_fail(-EPROTO, "%s: an offer of %u bytes", c->p->name, len);
+        rc = hw_fail(-EPROTO, "%s: invalid length of the peer's SETUP: %u bytes", c->p->name, len);
     if (rc == 0)
         rc = read_bytes(c, offer, len);
     if (rc == 0)
@@ -289,8 +288,8 @@ static void log_missing(const struct hawser_peer *p)
         if (of && !up && !of->spare)
             snprintf(pairs + at, sizeof pairs - at, "%s%s to %s", at ? ", " : "", of->nic, of->peer_nic);
     }
-    hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u rails; no connection came up from %s", p->name,
-           atomic_load(&p->rails_up), p->n_ways - p->n_spare, *pairs ? pairs : "some NICs");
+    hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: continuing with %u of %u rails; no connection was established from %s",
+           p->name, atomic_load(&p->rails_up), p->n_ways - p->n_spare, *pairs ? pairs : "some NICs");
 }
 
 static int connect_rails(struct hw_connect *c)
@@ -313,8 +312,8 @@ static int connect_rails(struct hw_connect *c)
     if (rc < 0)
         return hw_fail_copy(rc, p->why);
     if (!atomic_load(&p->rails_up))
-        return hw_fail(-ETIMEDOUT, "%s: the peer answers, but no connection to its NICs came up within %d ms", p->name,
-                       c->timeout_ms);
+        return hw_fail(-ETIMEDOUT, "%s: the peer answers, but no connection to its NICs was established within %d ms",
+                       p->name, c->timeout_ms);
     if (!all)
         log_missing(p);
     return 0;
@@ -360,15 +359,16 @@ static int read_connect_options(const struct hawser_connect_options *in, struct 
 {
     memset(o, 0, sizeof *o);
     if (in && (in->size < sizeof(size_t) || in->size > 4096))
-        return hw_fail(-EINVAL, "hawser_connect_options.size is %zu", in->size);
+        return hw_fail(-EINVAL, "invalid hawser_connect_options.size: %zu", in->size);
     if (in)
         memcpy(o, in, HW_MIN(in->size, sizeof *o));
     if (o->flags & ~HAWSER_ONLY_DIALLED)
         return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
     if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
-        return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
+        return hw_fail(-EINVAL, "invalid job key length: %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN,
+                       HW_KEY_MAX);
     if (o->gpu > HW_GPU_MOST || o->peer_gpu > HW_GPU_MOST)
-        return hw_fail(-EINVAL, "GPUs %u and %u: say HAWSER_GPU(n), n from 0 to %d", o->gpu, o->peer_gpu,
+        return hw_fail(-EINVAL, "invalid GPU numbers %u and %u: use HAWSER_GPU(n), n from 0 to %d", o->gpu, o->peer_gpu,
                        HW_GPU_MOST - 1);
     return 0;
 }
@@ -472,7 +472,7 @@ int hawser_connect_start(hawser *h, const char *host, uint16_t port, const struc
     struct hawser_peer *p = c->p;
     p->connect_user = user;
     p->connecting = c;
-    rc = hw_thread_start(&c->thread, run_thread, c, "a thread to connect");
+    rc = hw_thread_start(&c->thread, run_thread, c, "a connecting thread");
     if (rc < 0) {
         p->connecting = NULL;
         free_connect(c);

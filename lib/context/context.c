@@ -78,7 +78,7 @@ static int check_knobs(struct hawser *h)
     if (rc < 0)
         return rc;
     if (strcmp(self, "auto") != 0 && strcmp(self, "yes") != 0 && strcmp(self, "no") != 0)
-        return hw_fail(-EINVAL, "knob same_machine: \"%s\" is neither auto, yes nor no", self);
+        return hw_fail(-EINVAL, "knob same_machine: \"%s\" is not one of auto, yes, no", self);
     return 0;
 }
 
@@ -105,7 +105,7 @@ static int open_transport(struct hawser *h)
         arg = get_transport_arg(tp, h->k.transport);
     }
     if (!arg)
-        return hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp, devmem nor netplugin:PLUGIN", h->k.transport);
+        return hw_fail(-EINVAL, "knob transport: \"%s\" is not one of tcp, devmem, netplugin:PLUGIN", h->k.transport);
     h->env.caps = tp->caps;
     snprintf(h->env.ident, sizeof h->env.ident, "%s", tp->name);
     int rc = tp->open ? tp->open(arg, &h->env) : 0;
@@ -113,11 +113,10 @@ static int open_transport(struct hawser *h)
         return rc;
     h->tp = tp;
     if (h->k.require_direct && !h->env.caps.device_path)
-        return hw_fail(
-            -EOPNOTSUPP,
-            "knob require_direct: transport %s lands nothing in GPU memory: all of it would pass through the "
-            "host's; take devmem, or a plugin that takes GPU memory",
-            h->k.transport);
+        return hw_fail(-EOPNOTSUPP,
+                       "knob require_direct: transport %s never places data in GPU memory, only in host memory; use "
+                       "devmem, or a plugin that supports GPU memory",
+                       h->k.transport);
     return 0;
 }
 
@@ -131,13 +130,14 @@ static int read_context_options(const struct hawser_options *in, struct hawser_o
 {
     *o = (struct hawser_options){.size = sizeof *o};
     if (in && (in->size < offsetof(struct hawser_options, log) || in->size > 4096))
-        return hw_fail(-EINVAL, "hawser_options.size is %zu", in->size);
+        return hw_fail(-EINVAL, "invalid hawser_options.size: %zu", in->size);
     if (in)
         memcpy(o, in, HW_MIN(in->size, sizeof *o));
     if (o->flags & ~(HAWSER_CALLER_PROGRESS | HAWSER_INSECURE | HAWSER_EVENTS | HAWSER_TRUSTED))
         return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
     if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
-        return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
+        return hw_fail(-EINVAL, "invalid job key length: %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN,
+                       HW_KEY_MAX);
     return 0;
 }
 
@@ -172,7 +172,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
 {
     struct hawser_options o;
     if (!out)
-        return hw_fail(-EINVAL, "no place for the new context");
+        return hw_fail(-EINVAL, "the pointer for the new context is NULL");
     *out = NULL;
     int rc = read_context_options(opts, &o);
     if (rc == 0)
@@ -205,7 +205,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         rc = open_transport(h);
     if (rc == 0) {
         h->event_fd = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        rc = h->event_fd < 0 ? hw_fail(-errno, "making an event descriptor: %s", strerror(errno)) : 0;
+        rc = h->event_fd < 0 ? hw_fail(-errno, "creating an eventfd: %s", strerror(errno)) : 0;
     }
     if (rc == 0) {
         set_limits(h);

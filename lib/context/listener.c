@@ -171,7 +171,7 @@ static int send_all(int fd, const void *data, size_t len)
     ssize_t n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 || (size_t)n != len)
         return hw_fail(n < 0 && errno != EAGAIN ? -errno : -EIO, "sending %zu bytes to a client: %s", len,
-                       n < 0 ? strerror(errno) : "its window is smaller");
+                       n < 0 ? strerror(errno) : "the socket accepted only a part");
     return 0;
 }
 
@@ -207,7 +207,7 @@ static int begin_session(struct slot *s)
     if (rc < 0 || full) {
         (void)hw_hs_welcome(s->fd, HW_REFUSE_FULL, 0);
         hw_peer_unref(p);
-        return rc < 0 ? rc : hw_fail(-ENOBUFS, "as many peers as knob max_peers allows are connected");
+        return rc < 0 ? rc : hw_fail(-ENOBUFS, "the limit of connected peers is reached (knob max_peers)");
     }
     s->peer = p;
     hw_peer_ref(p);
@@ -240,7 +240,7 @@ static int finish_session(struct slot *s)
         pthread_cond_broadcast(&h->someone);
     }
     pthread_mutex_unlock(&h->lock);
-    hw_log(&h->log, HAWSER_LOG_INFO, "%s: a peer has connected", p->name);
+    hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer connected", p->name);
     if (h->flags & HAWSER_EVENTS)
         hw_event_push(h, &p->arrived);
     else
@@ -256,7 +256,7 @@ static int step_choice(struct slot *s)
     if (rc == 0 && s->want == 4) {
         uint32_t len = hw_get32(s->choice);
         if (len < HW_SETUP_HEAD || len > HW_SETUP_FRAME)
-            return hw_fail(-EPROTO, "a client's choice of %u bytes", len);
+            return hw_fail(-EPROTO, "invalid length of a client's SETUP: %u bytes", len);
         s->want += len;
         rc = read_slot(s, s->choice);
     }
@@ -333,7 +333,7 @@ static int step_slot(struct slot *s)
         if (s->hs.hello.kind == HW_BOOT_SIDE)
             return hand_over(s);
         if (s->hs.hello.kind != HW_BOOT_CONTROL && s->hs.hello.kind != HW_BOOT_DATA)
-            return hw_fail(-EPROTO, "a connection of kind %u", s->hs.hello.kind);
+            return hw_fail(-EPROTO, "unknown connection kind %u", s->hs.hello.kind);
         /* a client tries paths before it chooses */
         uint64_t ms = s->stage == AT_CHOICE ? s->l->h->k.path_ms + s->l->h->k.handshake_ms : s->l->h->k.handshake_ms;
         hw_timer_set(get_loop(s->l), &s->timer, get_loop(s->l)->now + ms * HW_MS);
@@ -370,9 +370,10 @@ static void fire_slot(struct hw_timer *t)
 {
     struct slot *s = hw_container_of(t, struct slot, timer);
     if (s->stage == AT_GREETING)
-        (void)hw_fail(-ETIMEDOUT, "it did not say who it is in time: %u of %u bytes came", s->hs.have, s->hs.want);
+        (void)hw_fail(-ETIMEDOUT, "no complete handshake before the deadline: %u of %u bytes arrived", s->hs.have,
+                      s->hs.want);
     else
-        (void)hw_fail(-ETIMEDOUT, "it did not set up its session in time");
+        (void)hw_fail(-ETIMEDOUT, "no complete setup before the deadline");
     refuse_slot(s, -ETIMEDOUT);
     hw_loop_post(get_loop(s->l), &s->l->task);
 }
@@ -451,7 +452,10 @@ static void accept_connections(struct hw_task *t)
             return;
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
-            refuse_slot(s, hw_fail(-ETIMEDOUT, "others waited for its place, and its address had %u", s->same));
+            refuse_slot(
+                s, hw_fail(-ETIMEDOUT,
+                           "closed for other clients that wait: %u connections of its address are in their handshake",
+                           s->same));
         }
         take_connection(l, s, fd, &from);
     }
@@ -535,7 +539,7 @@ int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_
     int rc = open_listener(l, addr, port);
     hw_driver_enter(&h->driver[0]);
     if (rc == 0 && h->listener)
-        rc = hw_fail(-EBUSY, "the context listens already, on port %u", h->listener->port);
+        rc = hw_fail(-EBUSY, "the context is already listening, on port %u", h->listener->port);
     if (rc == 0)
         rc = hw_driver_watch(&h->driver[0], l->fd, &l->source);
     if (rc == 0) {

@@ -100,7 +100,7 @@ int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr 
     l->left = !over;
     pthread_mutex_unlock(&l->lock);
     if (!over)
-        return hw_fail(-ETIMEDOUT, "looking up \"%s\": no answer in time", host);
+        return hw_fail(-ETIMEDOUT, "looking up \"%s\": no answer before the deadline", host);
     rc = l->rc ? explain_lookup(l) : l->n ? (int)HW_MIN(l->n, max) : -EHOSTUNREACH;
     if (rc == -EHOSTUNREACH && !l->rc)
         rc = hw_fail(rc, "\"%s\" has no IP address", host);

@@ -16,7 +16,7 @@ int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t 
 {
     *out = NULL;
     if (!ptr || (uintptr_t)ptr + len < (uintptr_t)ptr)
-        return hw_fail(-EINVAL, "registering %zu bytes at %p", len, ptr);
+        return hw_fail(-EINVAL, "cannot register %zu bytes at %p", len, ptr);
     const struct hw_space *space;
     int rc = hw_space_find(kind, ptr, len, &space);
     if (rc < 0)
@@ -47,7 +47,7 @@ int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t le
     void *ptr = NULL;
     *out = NULL;
     if (len == 0)
-        return hw_fail(-EINVAL, "allocating no bytes");
+        return hw_fail(-EINVAL, "cannot allocate 0 bytes");
     int rc = hw_space_device(kind, device, &space);
     if (rc == 0)
         rc = space->ops->alloc(space, len, &ptr);
@@ -69,8 +69,8 @@ void *hawser_mem_ptr(hawser_mem *m)
 static int check_range(const hawser_mem *m, uint64_t offset, size_t len)
 {
     if (offset > m->len || len > m->len - offset)
-        return hw_fail(-EFAULT, "bytes %llu to %llu lie outside memory of %zu", (unsigned long long)offset,
-                       (unsigned long long)(offset + len), m->len);
+        return hw_fail(-EFAULT, "bytes %llu to %llu lie outside the registered memory of %zu bytes",
+                       (unsigned long long)offset, (unsigned long long)(offset + len), m->len);
     return 0;
 }
 
@@ -101,10 +101,10 @@ int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights,
 {
     struct hawser *h = m->h;
     if (rights == 0 || rights & ~(HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE))
-        return hw_fail(-EINVAL, "exporting with rights 0x%x", rights);
+        return hw_fail(-EINVAL, "invalid access rights of an export: 0x%x", rights);
     if (offset > m->len || len > m->len - offset)
-        return hw_fail(-EFAULT, "exporting bytes %llu to %llu of memory of %zu", (unsigned long long)offset,
-                       (unsigned long long)(offset + len), m->len);
+        return hw_fail(-EFAULT, "cannot export bytes %llu to %llu of registered memory of %zu bytes",
+                       (unsigned long long)offset, (unsigned long long)(offset + len), m->len);
     struct region *r = calloc(1, sizeof *r);
     if (!r)
         return hw_no_memory("a region");
@@ -177,7 +177,7 @@ int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE])
     struct region *r = take_region(h, key_of.id, key_of.secret);
     pthread_mutex_unlock(&h->lock);
     if (!r)
-        return hw_fail(-ESTALE, "there is no such region to revoke");
+        return hw_fail(-ESTALE, "the region was revoked already, or is unknown");
     revoke_region(r);
     return 0;
 }
@@ -205,7 +205,7 @@ int hawser_mem_deregister(hawser_mem *m)
     if (!m)
         return 0;
     if (atomic_load(&m->busy))
-        return hw_fail(-EBUSY, "%u operations still use the memory", atomic_load(&m->busy));
+        return hw_fail(-EBUSY, "%u operations in flight still use the memory", atomic_load(&m->busy));
     while ((r = take_first_region(m)))
         revoke_region(r);
     if (m->h->tp->forget)

@@ -165,8 +165,8 @@ void hw_metrics_start(struct hawser *h)
         hw_driver_end(&h->driver[0]);
     }
     if (rc < 0) {
-        hw_log(&h->log, *h->k.metrics_dir ? HAWSER_LOG_WARN : HAWSER_LOG_DEBUG, "hawser top will not see this: %s",
-               hw_error());
+        hw_log(&h->log, *h->k.metrics_dir ? HAWSER_LOG_WARN : HAWSER_LOG_DEBUG,
+               "no metrics socket, so hawser top and hawser metrics do not see this process: %s", hw_error());
         remove_socket(m);
     }
 }

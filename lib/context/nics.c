@@ -59,7 +59,7 @@ void hw_nics_watch(struct hawser *h)
         hw_driver_end(d);
     }
     if (rc < 0) { /* TCP finds out, later */
-        hw_log(&h->log, HAWSER_LOG_DEBUG, "links that go down are not heard of: %s", hw_error());
+        hw_log(&h->log, HAWSER_LOG_DEBUG, "cannot watch for links that go down: %s", hw_error());
         hw_fork_close(&h->carrier_fd);
     }
 }
@@ -72,7 +72,7 @@ void hw_nics_judge(struct hw_task *t)
         int carrier = atomic_exchange(&w->carrier, NIC_IS_AS_IT_WAS);
         bool up = atomic_load(&w->up);
         if (carrier == NIC_IS_DOWN && up) {
-            hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: %s has no link any more: rail %u ends", p->name, w->nic, w->index);
+            hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: %s has lost its link: ending rail %u", p->name, w->nic, w->index);
             hw_session_end_rail(&p->peer.session, w->index);
         } else if (carrier == NIC_IS_UP && !up && !w->dialling && w->timer.set) {
             w->failures = 0;

@@ -59,14 +59,14 @@ static int read_op_options(const struct hawser_op_options *in, struct hawser_op_
     if (!in)
         return 0;
     if (in->size < offsetof(struct hawser_op_options, notify) || in->size > 4096)
-        return hw_fail(-EINVAL, "hawser_op_options.size is %zu", in->size);
+        return hw_fail(-EINVAL, "invalid hawser_op_options.size: %zu", in->size);
     memcpy(o, in, HW_MIN(in->size, sizeof *o));
     if (o->timeout_ms < -1)
-        return hw_fail(-EINVAL, "a timeout of %d ms", o->timeout_ms);
+        return hw_fail(-EINVAL, "invalid timeout: %d ms", o->timeout_ms);
     if (!o->notify)
         o->notify_len = 0;
     if (o->notify_len > HAWSER_NOTIFY_MAX)
-        return hw_fail(-EINVAL, "a notification of %zu bytes; at most %d are allowed", o->notify_len,
+        return hw_fail(-EINVAL, "the notification is %zu bytes long; at most %d are allowed", o->notify_len,
                        HAWSER_NOTIFY_MAX);
     return 0;
 }
@@ -74,7 +74,7 @@ static int read_op_options(const struct hawser_op_options *in, struct hawser_op_
 /* Of an operation that is not two-sided. */
 static int refuse_stream(const struct hawser_op_options *o)
 {
-    return o->stream || o->tag ? hw_fail(-EINVAL, "streams and tags are for sends and receives") : 0;
+    return o->stream || o->tag ? hw_fail(-EINVAL, "only sends and receives take a stream and a tag") : 0;
 }
 
 /* *inlined: bytes of data in the descriptors before this one; this one's are added. */
@@ -83,11 +83,11 @@ static int check_data(const struct hawser_vec *v, size_t i, enum hw_op_kind kind
     if (v->mem)
         return hw_fail(-EINVAL, "descriptor %zu has both memory and data", i);
     if (v->offset)
-        return hw_fail(-EINVAL, "descriptor %zu has an offset, and no memory that it is in", i);
+        return hw_fail(-EINVAL, "descriptor %zu has an offset but no memory", i);
     if (kind != HW_OP_WRITE && kind != HW_OP_SEND)
-        return hw_fail(-EINVAL, "descriptor %zu has data; that is for writes and sends", i);
+        return hw_fail(-EINVAL, "descriptor %zu has inline data, which only writes and sends take", i);
     if (v->length > HAWSER_INLINE_MAX - *inlined)
-        return hw_fail(-E2BIG, "descriptor %zu: more than %d bytes of data; register the memory instead", i,
+        return hw_fail(-E2BIG, "descriptor %zu has more than %d bytes of inline data; register the memory instead", i,
                        HAWSER_INLINE_MAX);
     *inlined += v->length;
     return 0;
@@ -100,22 +100,22 @@ static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, si
     if (rc < 0)
         return rc;
     if (v->length && !v->mem && !v->data)
-        return hw_fail(-EINVAL, "descriptor %zu has a length and no memory", i);
+        return hw_fail(-EINVAL, "descriptor %zu has a length but no memory", i);
     if (v->mem && v->mem->h != p->h)
-        return hw_fail(-EINVAL, "descriptor %zu names memory of another context", i);
+        return hw_fail(-EINVAL, "descriptor %zu names memory registered with another context", i);
     if (v->mem && (v->offset > v->mem->len || v->length > v->mem->len - v->offset))
-        return hw_fail(-EFAULT, "descriptor %zu: bytes %llu to %llu lie outside memory of %zu", i,
+        return hw_fail(-EFAULT, "descriptor %zu: bytes %llu to %llu lie outside the registered memory of %zu bytes", i,
                        (unsigned long long)v->offset, (unsigned long long)(v->offset + v->length), v->mem->len);
     if (kind != HW_OP_WRITE && kind != HW_OP_READ)
         return 0;
     uint32_t right = kind == HW_OP_WRITE ? HAWSER_REMOTE_WRITE : HAWSER_REMOTE_READ;
     if (!v->region)
-        return hw_fail(-EINVAL, "descriptor %zu names no region of the peer's", i);
+        return hw_fail(-EINVAL, "descriptor %zu names no region of the peer", i);
     if (!(v->region->rights & right))
-        return hw_fail(-EACCES, "descriptor %zu: the peer's region may not be %s", i,
+        return hw_fail(-EACCES, "descriptor %zu: the peer's region does not allow it to be %s", i,
                        kind == HW_OP_WRITE ? "written" : "read");
     if (v->remote_offset > v->region->length || v->length > v->region->length - v->remote_offset)
-        return hw_fail(-EFAULT, "descriptor %zu: bytes %llu to %llu lie outside a region of %llu", i,
+        return hw_fail(-EFAULT, "descriptor %zu: bytes %llu to %llu lie outside the peer's region of %llu bytes", i,
                        (unsigned long long)v->remote_offset, (unsigned long long)(v->remote_offset + v->length),
                        (unsigned long long)v->region->length);
     return 0;
@@ -297,13 +297,13 @@ static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, 
     uint64_t inlined = 0;
     int rc = read_op_options(r->opts, &o);
     if (rc == 0 && r->n_vecs && !r->vecs)
-        rc = hw_fail(-EINVAL, "%zu descriptors at NULL", r->n_vecs);
+        rc = hw_fail(-EINVAL, "%zu descriptors, but their pointer is NULL", r->n_vecs);
     if (rc == 0 && r->n_vecs > HAWSER_MAX_VECS)
-        rc = hw_fail(-E2BIG, "%zu descriptors; at most %d are allowed", r->n_vecs, HAWSER_MAX_VECS);
+        rc = hw_fail(-E2BIG, "too many descriptors: %zu; at most %d are allowed", r->n_vecs, HAWSER_MAX_VECS);
     for (size_t i = 0; i < r->n_vecs && rc == 0; i++)
         rc = check_vec(p, &r->vecs[i], i, kind, &inlined);
     if (rc == 0 && o.notify && kind != HW_OP_WRITE)
-        rc = hw_fail(-EINVAL, "a notification goes with a write only");
+        rc = hw_fail(-EINVAL, "only a write takes a notification");
     if (rc == 0 && (kind == HW_OP_WRITE || kind == HW_OP_READ))
         rc = refuse_stream(&o);
     if (rc == 0)
@@ -324,9 +324,9 @@ static int post_notification(struct hawser_peer *p, const struct hawser_request 
     struct hawser_op_options o;
     int rc = read_op_options(r->opts, &o);
     if (rc == 0 && r->len && !r->data)
-        rc = hw_fail(-EINVAL, "a notification of %zu bytes at NULL", r->len);
+        rc = hw_fail(-EINVAL, "a notification of %zu bytes, but its pointer is NULL", r->len);
     if (rc == 0 && r->len > HAWSER_NOTIFY_MAX)
-        rc = hw_fail(-EINVAL, "a notification of %zu bytes; at most %d are allowed", r->len, HAWSER_NOTIFY_MAX);
+        rc = hw_fail(-EINVAL, "the notification is %zu bytes long; at most %d are allowed", r->len, HAWSER_NOTIFY_MAX);
     if (rc == 0)
         rc = refuse_stream(&o);
     if (rc == 0)
@@ -384,12 +384,12 @@ int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct haw
 static int check_request(const struct hawser_request *r)
 {
     if (r->kind < HAWSER_WRITE || r->kind > HAWSER_NOTIFY)
-        return hw_fail(-EINVAL, "there is no operation of kind %u", r->kind);
+        return hw_fail(-EINVAL, "unknown kind of operation: %u", r->kind);
     if (r->flags)
-        return hw_fail(-EINVAL, "flags 0x%x: there are none", r->flags);
+        return hw_fail(-EINVAL, "unknown flags 0x%x", r->flags);
     if (r->kind == HAWSER_NOTIFY ? r->vecs || r->n_vecs : r->data || r->len)
-        return hw_fail(-EINVAL, r->kind == HAWSER_NOTIFY ? "a notification has data and len, and no descriptors"
-                                                         : "data and len are for notifications");
+        return hw_fail(-EINVAL, r->kind == HAWSER_NOTIFY ? "a notification takes data and len, not descriptors"
+                                                         : "only a notification takes data and len");
     return 0;
 }
 
@@ -397,7 +397,7 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
 {
     struct visit visit = {.home = p->home};
     size_t i;
-    int rc = n && !reqs ? hw_fail(-EINVAL, "%zu operations at NULL", n) : 0;
+    int rc = n && !reqs ? hw_fail(-EINVAL, "%zu operations, but their pointer is NULL", n) : 0;
     for (i = 0; i < n && rc == 0; i++)
         if (reqs[i].op)
             *reqs[i].op = NULL;
@@ -420,7 +420,7 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
 int hawser_stream_close(hawser_peer *p, uint32_t stream)
 {
     if (stream == 0)
-        return hw_fail(-EINVAL, "stream 0 ends with its peer");
+        return hw_fail(-EINVAL, "stream 0 cannot be closed: it ends with its peer");
     int rc = hawser_peer_state(p);
     return rc < 0 ? rc : hw_stream_close(&p->peer, stream);
 }
@@ -452,7 +452,7 @@ int hawser_test(hawser_op *op)
 int hawser_wait(hawser_op *op, int timeout_ms)
 {
     if (!hw_driver_wait(op->peer->home, is_op_over, op, hw_deadline(timeout_ms)))
-        return hw_fail(-EAGAIN, "the operation did not end within %d ms", timeout_ms);
+        return hw_fail(-EAGAIN, "the operation has not ended within %d ms", timeout_ms);
     return get_result(op);
 }
 
@@ -461,7 +461,7 @@ int hawser_cancel(hawser_op *op)
     struct hawser_peer *p = op->peer;
     pthread_mutex_lock(&p->door);
     if (!p->closed && !atomic_load(&op->over)) {
-        (void)hw_fail(-ECANCELED, "the application has cancelled it");
+        (void)hw_fail(-ECANCELED, "cancelled by the application");
         hw_op_cancel(op->op, -ECANCELED);
     }
     pthread_mutex_unlock(&p->door);

@@ -197,7 +197,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     if (p->has_rails)
         hw_peer_die(&p->peer, why);
     if (why != -ESHUTDOWN)
-        hw_log(&h->log, HAWSER_LOG_INFO, "%s: the peer is dead: %s", p->name, p->why); /* callers get it as an error */
+        hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer lost: %s", p->name, p->why); /* callers get it as an error */
     if (h->flags & HAWSER_EVENTS && p->known)
         hw_event_push(h, &p->died);
     pthread_mutex_lock(&h->lock);
@@ -221,7 +221,7 @@ void hw_peer_lose(struct hawser_peer *p, int why)
 {
     if (p->closing)
         why = hw_fail(-ESHUTDOWN, "closed by this side");
-    hw_peer_kill(p, p->heard_bye ? hw_fail(-ESHUTDOWN, "the peer has closed the connection") : why);
+    hw_peer_kill(p, p->heard_bye ? hw_fail(-ESHUTDOWN, "the peer closed the connection") : why);
 }
 
 static void fire_bye(struct hw_timer *t)
@@ -372,7 +372,7 @@ int hawser_peer_state(hawser_peer *p)
 {
     int rc = atomic_load(&p->state);
     if (rc == HW_PEER_NEW)
-        return hw_fail(-EAGAIN, "the peer is being connected");
+        return hw_fail(-EAGAIN, "the peer is still being connected");
     return rc < 0 ? hw_fail_copy(rc, p->why) : 0;
 }
 
@@ -398,9 +398,9 @@ int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len)
     struct hw_note *note = p->note;
     if (!note) {
         int state = atomic_load(&p->state);
-        rc = state < 0 ? hw_fail_copy(state, p->why) : hw_fail(-EAGAIN, "no notification has come");
+        rc = state < 0 ? hw_fail_copy(state, p->why) : hw_fail(-EAGAIN, "no notification has arrived");
     } else if (*len = note->len, note->len > cap) {
-        rc = hw_fail(-EMSGSIZE, "the notification has %u bytes, the buffer %zu", note->len, cap);
+        rc = hw_fail(-EMSGSIZE, "the notification is %u bytes long, but the buffer only %zu", note->len, cap);
         note = NULL;
     } else {
         p->note = note->next;

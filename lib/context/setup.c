@@ -78,7 +78,7 @@ int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t
     if (rc < 0 || strcmp(h->env.ident, theirs) == 0)
         return rc;
     return hw_fail(-EPROTONOSUPPORT,
-                   "this side's transport is %s, the peer's is %s: both sides must have the same (knob transport)",
+                   "this side uses transport %s, the peer %s: set knob transport to the same on both sides",
                    h->env.ident, theirs);
 }
 
@@ -92,9 +92,8 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
     if (p->version < least || p->version < HW_SESSION_LEAST)
         return hw_fail(
             -EPROTONOSUPPORT,
-            "the peer speaks versions %u to %u of the session's protocol, this side %u to %u: upgrade the older "
-            "one",
-            least, most, HW_SESSION_LEAST, HW_SESSION_MOST);
+            "the peer speaks session protocol versions %u to %u, this side %u to %u: upgrade the older hawser", least,
+            most, HW_SESSION_LEAST, HW_SESSION_MOST);
     return 0;
 }
 
@@ -151,7 +150,8 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     unsigned kept = pairs - spares, n;
     channels = channels ? channels : count_channels(p->h, g, kept);
     if (channels > HW_SETUP_MAX / pairs)
-        return hw_fail(-E2BIG, "%llu channels on each of %u NIC pairs: a peer can have %d",
+        return hw_fail(-E2BIG,
+                       "too many connections: %llu on each of %u pairs of NICs; at most %d per peer (knob channels)",
                        (unsigned long long)channels, pairs, HW_SETUP_MAX);
     share_channels(kept, RAILS_MAX - spares, channels, &rails, &links);
     n = kept * rails + spares;
@@ -192,7 +192,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     p->paths = hw_pairing_report(g, &p->n_paths);
     for (unsigned i = kept; i < pairs && p->paths; i++) {
         p->paths[i].state = HAWSER_PATH_SPARE;
-        snprintf(p->paths[i].why, sizeof p->paths[i].why, "used while no preferred NIC works");
+        snprintf(p->paths[i].why, sizeof p->paths[i].why, "spare: used while no preferred NIC works");
     }
     finish_ways(p);
     return (int)len + 4;
@@ -228,7 +228,7 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
     if (rc == 0)
         rc = hw_setup_agree_on_version(p, body, len);
     if (rc == 0 && (s.n == 0 || s.n > RAILS_MAX))
-        rc = hw_fail(-EPROTO, "the peer wants %u rails, %d are allowed", s.n, RAILS_MAX);
+        rc = hw_fail(-EPROTO, "the peer asks for %u rails; at most %d are allowed", s.n, RAILS_MAX);
     if (rc == 0)
         rc = hw_peer_set_rails(p, s.n);
     for (unsigned i = 0; i < s.n && rc == 0; i++) {

@@ -146,7 +146,7 @@ static void give_up(struct hw_way *w, int why)
         return;
     }
     if (is_peer_over(p)) {
-        hw_peer_lose(p, hw_wrap(-ECONNRESET, "the peer is lost, and refuses new connections"));
+        hw_peer_lose(p, hw_wrap(-ECONNRESET, "the peer is lost: it refuses new connections"));
         return;
     }
     dial_later(w);
@@ -199,7 +199,7 @@ static int step_attempt(struct hw_attempt *a)
     while (a->have < HW_ASK_SIZE) {
         ssize_t n = recv(a->fd, a->answer + a->have, HW_ASK_SIZE - a->have, MSG_DONTWAIT);
         if (n == 0)
-            return hw_fail(-ECONNABORTED, "the peer closed the connection instead of answering");
+            return hw_fail(-ECONNABORTED, "the peer closed the connection without an answer");
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -279,7 +279,7 @@ static void fire_way(struct hw_timer *t)
 {
     struct hw_way *w = hw_container_of(t, struct hw_way, timer);
     if (w->dialling)
-        give_up(w, hw_fail(-ETIMEDOUT, "no answer in time"));
+        give_up(w, hw_fail(-ETIMEDOUT, "no answer before the deadline"));
     else
         dial(w);
 }
@@ -314,7 +314,7 @@ void hw_ways_call_spares(struct hw_task *t)
     if (!p->n_spare || p->spares.called || atomic_load(&p->state) < 0 || is_leaving(p))
         return;
     p->spares.called = true;
-    hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: no preferred NIC works: connecting by the others", p->name);
+    hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: no preferred NIC works: connecting over the others", p->name);
     hw_timer_set(&p->home->loop, &p->spares.rest, p->home->loop.now + REST);
     for (unsigned i = p->n_ways - p->n_spare; i < p->n_ways; i++) {
         p->way[i].failures = 0;
@@ -371,7 +371,7 @@ static void answer_links(struct hw_way *w)
         hw_sock_accepted(w->in_fd[k], &p->h->k);
         rc = hw_hs_welcome(w->in_fd[k], HW_OK, 0);
         if (rc == 0 && send(w->in_fd[k], answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof answer)
-            rc = hw_fail(-ECONNRESET, "answering a connection: %s", strerror(errno));
+            rc = hw_fail(-ECONNRESET, "answering a new connection: %s", strerror(errno));
     }
     w->in_have = 0;
     if (rc == 0)
@@ -428,7 +428,7 @@ void hw_ways_arrive(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, arrive);
     if (atomic_load(&p->abandoned))
-        hw_peer_kill(p, hw_fail(-ECONNRESET, "the client left while it connected"));
+        hw_peer_kill(p, hw_fail(-ECONNRESET, "the client closed the connection during setup"));
     watch_for_death(p, 0);
     for (;;) {
         pthread_mutex_lock(&p->h->lock);
@@ -465,7 +465,7 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
         w->lost_level = is_leaving(p) || is_resting(w) ? HAWSER_LOG_DEBUG
                         : is_of_the_path(why)          ? HAWSER_LOG_INFO
                                                        : HAWSER_LOG_WARN;
-        hw_log(&p->h->log, w->lost_level, "%s: rail %u (%s to %s) is lost: %s", p->name, rail, w->nic, w->peer_nic,
+        hw_log(&p->h->log, w->lost_level, "%s: rail %u (%s to %s) lost: %s", p->name, rail, w->nic, w->peer_nic,
                hw_error());
     }
     if (is_transport_dead(p))

@@ -90,7 +90,7 @@ int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all)
     if (d->epoll >= 0 && d->wake >= 0 && d->alarm >= 0 && epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &wake) == 0 &&
         epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->alarm, &alarm) == 0)
         return 0;
-    int rc = hw_fail(-errno, "making a loop: %s", strerror(errno));
+    int rc = hw_fail(-errno, "creating an event loop: %s", strerror(errno));
     hw_driver_free(d);
     return rc;
 }
@@ -545,7 +545,7 @@ static void *drive(void *arg)
 
 int hw_driver_start(struct hw_driver *d, const char *name)
 {
-    int rc = hw_thread_start(&d->thread, drive, d, "a thread for a loop");
+    int rc = hw_thread_start(&d->thread, drive, d, "an event loop's thread");
     if (rc < 0)
         return rc;
     (void)pthread_setname_np(d->thread, name);

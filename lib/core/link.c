@@ -220,7 +220,7 @@ static int copy_unsent(struct hw_link *l, const void *owner, uint64_t left)
     struct hw_link_copy *copy = malloc(sizeof *copy + left);
     uint64_t at = 0;
     if (!copy)
-        return hw_no_memory("a copy of %llu bytes of an operation that was called off", (unsigned long long)left);
+        return hw_no_memory("a copy of %llu bytes of a cancelled operation", (unsigned long long)left);
     copy->until = 0;
     copy->next = l->tx.copies;
     l->tx.copies = copy;
@@ -311,9 +311,10 @@ static int parse_head(struct hw_link *l)
     if (rc < 0)
         return rc;
     if (l->rx.head.number != (uint32_t)l->received)
-        return hw_fail(-EPROTO, "frame %u came where frame %u was due", l->rx.head.number, (uint32_t)l->received);
+        return hw_fail(-EPROTO, "frame %u arrived where frame %u was expected", l->rx.head.number,
+                       (uint32_t)l->received);
     if (l->rx.head.flags & HW_LINK_APART && !l->apart.rx)
-        return hw_fail(-EPROTO, "a frame of type %u has its payload apart, on a connection of one stream",
+        return hw_fail(-EPROTO, "frame type %u has its payload on another stream, but the connection has only one",
                        l->rx.head.type);
     l->rx.at += HW_LINK_HEAD;
     l->rx.state = HW_LINK_AT_EXT;
@@ -523,7 +524,7 @@ int hw_link_confirm(struct hw_link *l, uint64_t count)
     if (count <= l->said)
         return 0; /* said before */
     if (!was_written(l, count))
-        return hw_fail(-EPROTO, "the peer confirms %llu frames, more than were sent to it", (unsigned long long)count);
+        return hw_fail(-EPROTO, "the peer confirms %llu frames, more than were sent", (unsigned long long)count);
     confirm_upto(l, count);
     return 0;
 }
@@ -560,11 +561,9 @@ int hw_link_settle(struct hw_link *l, uint64_t count)
 {
     assert(l->ended);
     if (!hw_link_can_settle(l, count))
-        return hw_fail(
-            -EPROTO,
-            "the peer's last word on a connection is %llu frames, of %llu that were sent and %llu that it had "
-            "confirmed",
-            (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
+        return hw_fail(-EPROTO,
+                       "the peer's final confirmation is %llu frames; %llu were sent, and %llu were confirmed before",
+                       (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
     confirm_upto(l, count);
     for (uint64_t n = count; n < l->started; n++)
         l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token, l->tx.flight[n % l->tx.ring].pay);

@@ -179,12 +179,13 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
 static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
 {
     if (in->ext_len % 12 != 4 || in->pay)
-        return hw_fail(-EPROTO, "a confirmation of %u and %u bytes", in->ext_len, in->pay);
+        return hw_fail(-EPROTO, "invalid confirmation: extension of %u bytes, payload of %u bytes", in->ext_len,
+                       in->pay);
     r->ops->marked(r->up, hw_get32(in->ext));
     for (uint32_t at = 4; at < in->ext_len; at += 12) {
         uint32_t i = hw_get32(in->ext + at);
         if (i >= r->links)
-            return hw_fail(-EPROTO, "the peer confirms frames of link %u, of %u", i, r->links);
+            return hw_fail(-EPROTO, "the peer confirms frames of link %u, but there are only %u links", i, r->links);
         int rc = hw_link_confirm(&r->link[i].link, hw_get64(in->ext + at + 4));
         if (rc < 0)
             return rc;
@@ -197,16 +198,18 @@ static int place_rail_frame(void *up, struct hw_link *l, struct hw_link_in *in, 
     struct hw_rail *r = up;
     (void)l;
     if (in->uncounted != (in->type >= HW_RAIL_TYPES))
-        return hw_fail(-EPROTO, "a frame of type %u that %s", in->type, in->uncounted ? "does not count" : "counts");
+        return hw_fail(-EPROTO, "frame type %u %s", in->type,
+                       in->uncounted ? "is sent as uncounted, but must be counted"
+                                     : "is sent as counted, but must not be");
     switch (in->type) {
     case HW_RAIL_CONFIRM:
         return take_confirm(r, in);
     case HW_RAIL_PING:
     case HW_RAIL_ANSWER:
         r->answer_due |= in->type == HW_RAIL_PING;
-        return in->pay || in->ext_len ? hw_fail(-EPROTO, "a sign of life with a body") : 0;
+        return in->pay || in->ext_len ? hw_fail(-EPROTO, "a keepalive with a body") : 0;
     default:
-        return in->uncounted ? hw_fail(-EPROTO, "a frame of the unknown type %u", in->type)
+        return in->uncounted ? hw_fail(-EPROTO, "unknown frame type %u", in->type)
                              : r->ops->place(r->up, r, in, piece, n);
     }
 }
@@ -467,7 +470,7 @@ static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
     uint64_t still = r->loop->now - rl->since;
     return still < r->limits.dead
                ? 0
-               : hw_fail(-ETIMEDOUT, "%llu bytes were in flight, of which none was sent or confirmed for %llu ms",
+               : hw_fail(-ETIMEDOUT, "%llu bytes in flight, but none was sent or confirmed for %llu ms",
                          (unsigned long long)rl->link.in_flight, (unsigned long long)(still / HW_MS));
 }
 
@@ -621,9 +624,10 @@ static int check_peer_counts(const struct hw_rail *r, const uint64_t *count, uns
 {
     for (unsigned i = 0; i < n; i++)
         if (i >= r->links ? count[i] != 0 : !hw_link_can_settle(&r->link[i].link, count[i]))
-            return hw_fail(-EPROTO,
-                           "the peer's last word on link %u of a rail is %llu frames, which contradicts what was sent",
-                           i, (unsigned long long)count[i]);
+            return hw_fail(
+                -EPROTO,
+                "the peer's final confirmation on link %u of a rail is %llu frames, which contradicts what was sent", i,
+                (unsigned long long)count[i]);
     return 0;
 }
 

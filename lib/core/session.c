@@ -125,11 +125,11 @@ static int take_word(struct hw_session *s, const struct hw_link_in *in)
     struct hw_word word;
     int rc = in->ext_len < 4 ? -EPROTO : hw_word_decode(in->ext + 4, in->ext_len - 4, &word);
     if (rc < 0 || in->pay || hw_get32(in->ext) >= s->rails)
-        return hw_fail(-EPROTO, "a last word of %u bytes on rail %u", in->ext_len,
+        return hw_fail(-EPROTO, "invalid final confirmation: %u bytes, on rail %u", in->ext_len,
                        in->ext_len < 4 ? 0 : hw_get32(in->ext));
     struct session_note *note = calloc(1, sizeof *note);
     if (!note)
-        return hw_no_memory("a last word");
+        return hw_no_memory("a final confirmation");
     note->rail = hw_get32(in->ext);
     note->word = word;
     hw_parcel_push(&s->notes, &note->parcel);
@@ -144,7 +144,7 @@ static int place_session_frame(void *up, struct hw_rail *r, struct hw_link_in *i
     if (in->type < HW_SESSION_TYPES)
         return sr->session->ops->place(sr->session->up, sr->index, in, piece, n);
     if (in->type != HW_SESSION_WORD)
-        return hw_fail(-EPROTO, "a frame of the unknown type %u", in->type);
+        return hw_fail(-EPROTO, "unknown frame type %u", in->type);
     return take_word(sr->session, in);
 }
 
@@ -256,7 +256,7 @@ static void post_report(struct session_rail *sr, unsigned what)
 /* Passes the thread's error text to the home loop. */
 static void note_why(struct session_rail *sr, int why)
 {
-    const char *text = why == -ECONNABORTED ? "it was ended on this side" : hw_error();
+    const char *text = why == -ECONNABORTED ? "ended by this side" : hw_error();
     sr->report_why = why;
     snprintf(sr->report_text, sizeof sr->report_text, "%s", text);
 }
@@ -307,7 +307,7 @@ static void act_on_order(struct hw_task *t)
         post_report(sr, REPORT_DOWN | (rc < 0 ? REPORT_REFUSED : 0));
     }
     if (atomic_exchange(&sr->order_end, false))
-        hw_rail_end(&sr->rail, hw_fail(-ECONNABORTED, "this side or the peer has given it up"));
+        hw_rail_end(&sr->rail, hw_fail(-ECONNABORTED, "given up by this side or the peer"));
 }
 
 /* ---- the home loop -------------------------------------------------------------------------------- */
@@ -604,10 +604,12 @@ int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct 
     struct session_rail *sr = &s->rail[i];
     assert(!s->client);
     if (gen <= sr->asked)
-        return hw_fail(-ESTALE, "connection %u of rail %u comes after %u", gen, i, sr->asked);
+        return hw_fail(-ESTALE, "connection %u of rail %u is out of date: connection %u was already asked for", gen, i,
+                       sr->asked);
     if (client->gen >= gen || client->gen > sr->gen)
-        return hw_fail(-EPROTO, "the client's last word on rail %u is of connection %u, which never stood", i,
-                       client->gen);
+        return hw_fail(-EPROTO,
+                       "the client's final confirmation on rail %u is for connection %u, which was never established",
+                       i, client->gen);
     sr->asked = gen;
     sr->client = *client;
     note_word(sr, client);
@@ -619,7 +621,7 @@ int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_
 {
     struct session_rail *sr = &s->rail[i];
     if (gen != sr->asked || s->dead)
-        return hw_fail(-ESTALE, "another connection of rail %u was asked for", i);
+        return hw_fail(-ESTALE, "another connection of rail %u was asked for since", i);
     if (sr->state != RAIL_IS_DOWN)
         return -EAGAIN;
     if (sr->mine.gen == sr->client.gen)
@@ -634,7 +636,7 @@ int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_c
     struct session_rail *sr = &s->rail[i];
     assert(n >= 1 && n <= HW_RAIL_LINKS);
     if (gen != sr->asked || gen <= sr->gen || sr->start.is || s->dead)
-        return hw_fail(-ESTALE, "another connection of rail %u was asked for", i);
+        return hw_fail(-ESTALE, "another connection of rail %u was asked for since", i);
     if (peer)
         note_word(sr, peer);
     sr->start.is = true;

@@ -46,7 +46,7 @@ int hw_cuda_enter(const struct hw_space *s)
 {
     const struct hw_cuda *cu;
     if (s->ops != &cuda_ops)
-        return hw_fail(-EINVAL, "%s memory is no GPU's", s->name);
+        return hw_fail(-EINVAL, "%s memory belongs to no GPU", s->name);
     int rc = hw_cuda(&cu);
     if (rc < 0)
         return rc;
@@ -69,7 +69,7 @@ static int cuda_alloc(const struct hw_space *s, size_t len, void **out)
     const struct hw_cuda *cu = cuda_of(s)->cu;
     const size_t page = hw_cuda_page();
     if (len == 0 || len > SIZE_MAX / 2)
-        return hw_fail(-EINVAL, "allocating %zu bytes on %s: no such size", len, s->name);
+        return hw_fail(-EINVAL, "allocating %zu bytes on %s: invalid size", len, s->name);
     const size_t whole = (len + page - 1) / page * page;
     int rc = hw_cuda_enter(s);
     if (rc < 0)
@@ -124,7 +124,7 @@ static int open_bounce(struct cuda_space *c)
     const struct hw_cuda *cu = c->cu;
     void *bounce = hw_pages_alloc(BOUNCE, c->s.numa);
     if (!bounce)
-        return hw_no_memory("%zu bytes of host memory for copies of %s", BOUNCE, c->s.name);
+        return hw_no_memory("%zu bytes of host memory for copies to and from %s", BOUNCE, c->s.name);
     CUresult e = cu->MemHostRegister(bounce, BOUNCE, CU_MEMHOSTREGISTER_PORTABLE);
     if (!e) {
         e = cu->StreamCreate(&c->stream, CU_STREAM_NON_BLOCKING);
@@ -195,7 +195,7 @@ static int cuda_queue_open(const struct hw_space *s, unsigned depth, struct hw_c
 {
     const struct hw_cuda *cu = cuda_of(s)->cu;
     if (depth == 0)
-        return hw_fail(-EINVAL, "a copy queue of depth 0 on %s", s->name);
+        return hw_fail(-EINVAL, "a copy queue of depth 0 on %s: the depth is at least 1", s->name);
     struct hw_copyq *q = calloc(1, sizeof(*q) + depth * sizeof(q->events[0]));
     if (!q)
         return hw_no_memory("a copy queue of depth %u", depth);
@@ -379,7 +379,7 @@ int hw_cuda_device(int device, const struct hw_space **out)
     if (n < 0)
         return n;
     if (device < 0 || device >= n)
-        return hw_fail(-ENODEV, "GPU %d is not there: there %s %d, from 0", device, n == 1 ? "is" : "are", n);
+        return hw_fail(-ENODEV, "no GPU %d: there %s %d, numbered from 0", device, n == 1 ? "is" : "are", n);
     int rc = hw_cuda(&cu);
     if (rc < 0)
         return rc;
@@ -402,14 +402,15 @@ static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct p
     *p = (struct place){.device = -1, .end = at + 1};
     CUresult e = cu->PointerGetAttribute(&p->type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
     if (e == CUDA_ERROR_INVALID_VALUE)
-        return hw_fail(-EINVAL, "0x%llx is not CUDA's: not allocated by it, or freed; host memory is HAWSER_MEM_HOST",
-                       at);
+        return hw_fail(
+            -EINVAL,
+            "0x%llx is not CUDA memory: not allocated by CUDA, or freed; register host memory as HAWSER_MEM_HOST", at);
     if (!e)
         e = cu->PointerGetAttribute(&p->managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at);
     if (!e)
         e = cu->PointerGetAttribute(&p->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
     if (e)
-        return hw_cuda_fail(e, "asking whose memory 0x%llx is", at);
+        return hw_cuda_fail(e, "asking CUDA for the owner of memory 0x%llx", at);
     if (cu->PointerGetAttribute(&p->ctx, CU_POINTER_ATTRIBUTE_CONTEXT, at) != CUDA_SUCCESS)
         p->ctx = NULL;
     /* For memory of cuMemMap the range is the whole reservation, with its holes, and the mapping is the memory that
@@ -438,7 +439,7 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
         return rc;
     const CUdeviceptr first = (uintptr_t)ptr, last = first + (len ? len - 1 : 0);
     if (!ptr || last < first)
-        return hw_fail(-EINVAL, "%zu bytes at %p: no such memory", len, ptr);
+        return hw_fail(-EINVAL, "cannot register %zu bytes at %p", len, ptr);
     struct place a, b;
     rc = query_cuda_pointer(cu, first, &a);
     if (rc < 0)
@@ -449,15 +450,16 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
                        "cudaHostAlloc",
                        ptr);
     if (a.type != CU_MEMORYTYPE_DEVICE && a.type != CU_MEMORYTYPE_HOST)
-        return hw_fail(-EINVAL, "%p is neither device nor pinned host memory (CUDA's memory type %u)", ptr, a.type);
+        return hw_fail(-EINVAL, "%p is neither device memory nor pinned host memory (CUDA memory type %u)", ptr,
+                       a.type);
     /* Several allocations are allowed if they are adjacent and on one device: PyTorch's expandable segments are many
      * adjacent mappings. */
     for (b = a; b.end <= last;) {
         rc = query_cuda_pointer(cu, b.end, &b);
         if (rc < 0)
-            return hw_wrap(rc, "%zu bytes from %p on are not one piece", len, ptr);
+            return hw_wrap(rc, "%zu bytes from %p are not in one allocation: register each piece", len, ptr);
         if (b.type != a.type || b.managed || b.ctx != a.ctx || b.device != a.device)
-            return hw_fail(-EINVAL, "%zu bytes from %p on are not one device's: register each piece", len, ptr);
+            return hw_fail(-EINVAL, "%zu bytes from %p are on more than one device: register each piece", len, ptr);
     }
     if (a.type == CU_MEMORYTYPE_HOST) {
         *out = &hw_host;

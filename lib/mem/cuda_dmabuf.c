@@ -19,10 +19,11 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
     if (version < 0)
         return version;
     if (s->device < 0)
-        return hw_fail(-EINVAL, "a dma-buf of %s memory: only GPUs' can be exported", s->name);
+        return hw_fail(-EINVAL, "a dma-buf of %s memory: only GPU memory can be exported", s->name);
     if (len == 0 || (uintptr_t)ptr % page || len % page)
-        return hw_fail(-EINVAL, "a dma-buf of %zu bytes at %p: both must be multiples of the page size, %zu", len, ptr,
-                       page);
+        return hw_fail(-EINVAL,
+                       "a dma-buf of %zu bytes at %p: length and address must be multiples of the page size, %zu", len,
+                       ptr, page);
     int rc = hw_cuda_info(s->device, &info);
     if (rc < 0)
         return rc;
@@ -31,13 +32,13 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
         return rc;
     if (!cu->MemGetHandleForAddressRange)
         return hw_fail(-EOPNOTSUPP,
-                       "a dma-buf of %s: the driver, for CUDA %d.%d, has no "
-                       "cuMemGetHandleForAddressRange: 11.7 or later is needed",
+                       "a dma-buf of %s: the driver (CUDA %d.%d) has no cuMemGetHandleForAddressRange: install a "
+                       "driver for CUDA 11.7 or later",
                        s->name, version / 1000, version % 1000 / 10);
     if (!info.dmabuf)
         return hw_fail(-EOPNOTSUPP,
-                       "a dma-buf of %s (%s): its driver says DMA_BUF_SUPPORTED=0: NVIDIA's open kernel "
-                       "modules, Linux 5.12 or later and a GPU since Turing are needed",
+                       "a dma-buf of %s (%s): the driver does not support it (DMA_BUF_SUPPORTED=0): use NVIDIA's open "
+                       "kernel modules, Linux 5.12 or later and a GPU of Turing or later",
                        s->name, info.name);
     rc = hw_cuda_enter(s);
     if (rc < 0)
@@ -47,7 +48,7 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
                                         pcie && version >= 12080 ? CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE : 0);
     hw_cuda_leave();
     if (e)
-        return hw_cuda_fail(e, "a dma-buf of %zu bytes at %p of %s", len, ptr, s->name);
+        return hw_cuda_fail(e, "exporting %zu bytes at %p of %s as a dma-buf", len, ptr, s->name);
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     return fd;
 }
@@ -94,14 +95,14 @@ int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, si
     if (!e)
         e = cu->PointerGetAttribute(&len, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (CUdeviceptr)(uintptr_t)ptr);
     if (e)
-        return hw_cuda_fail(e, "asking for the allocation around %p of %s", ptr, s->name);
+        return hw_cuda_fail(e, "asking CUDA for the allocation around %p of %s", ptr, s->name);
     CUdeviceptr from = (start + page - 1) / page * page, to = (start + len) / page * page;
     CUdeviceptr low = (uintptr_t)ptr & ~(CUdeviceptr)(window - 1);
     CUdeviceptr high = ((uintptr_t)ptr + near + window - 1) & ~(CUdeviceptr)(window - 1);
     from = HW_MAX(from, low);
     to = HW_MIN(to, high);
     if ((uintptr_t)ptr < from || (uintptr_t)ptr >= to)
-        return hw_fail(-EOPNOTSUPP, "%p of %s lies in a page that belongs to other allocations too", ptr, s->name);
+        return hw_fail(-EOPNOTSUPP, "%p of %s shares a page with other allocations", ptr, s->name);
     return export_pages(s, (uint8_t *)(uintptr_t)from, (size_t)(to - from), out);
 }
 

@@ -48,7 +48,7 @@ int hw_cuda_fail(CUresult rc, const char *fmt, ...)
     if (!driver.GetErrorName || driver.GetErrorName(rc, &name) != CUDA_SUCCESS || !name)
         return hw_fail(errno_of(rc), "%s: CUDA error %d", what, rc);
     if (driver.GetErrorString(rc, &text) != CUDA_SUCCESS || !text)
-        text = "no text";
+        text = "no description";
     return hw_fail(errno_of(rc), "%s: %s (%s)", what, name, text);
 }
 
@@ -73,15 +73,16 @@ static int load_cuda_driver(void)
         name = "libcuda.so.1";
     void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return hw_fail(-ENODEV,
-                       "no CUDA driver: %s; install NVIDIA's driver or name its library by HAWSER_CUDA_LIBRARY",
-                       dlerror());
+        return hw_fail(
+            -ENODEV,
+            "no CUDA driver: %s; install NVIDIA's driver or set HAWSER_CUDA_LIBRARY to the path of libcuda.so.1",
+            dlerror());
     /* Never unloaded: an initialised driver has running threads. */
     struct hw_cuda found;
     for (size_t i = 0; i < HW_ARRAY_LEN(symbols); i++) {
         void *entry = dlsym(lib, symbols[i]);
         if (!entry && !may_lack(symbols[i]))
-            return hw_fail(-ENODEV, "CUDA driver %s: it has no %s; a driver for CUDA 11 or later is needed", name,
+            return hw_fail(-ENODEV, "CUDA driver %s has no %s; install a driver for CUDA 11 or later", name,
                            symbols[i]);
         memcpy((char *)&found + i * sizeof(entry), &entry,
                sizeof(entry)); /* POSIX: dlsym() may return function pointers */
@@ -90,13 +91,13 @@ static int load_cuda_driver(void)
 
     CUresult rc = driver.Init(0);
     if (rc == CUDA_ERROR_NOT_INITIALIZED)
-        return hw_cuda_fail(rc, "cuInit of %s (was CUDA in use before this process was forked?)", name);
+        return hw_cuda_fail(rc, "cuInit of %s (did this process fork after it used CUDA?)", name);
     if (rc == CUDA_SUCCESS)
         rc = driver.DeviceGetCount(&gpus);
     if (rc != CUDA_SUCCESS)
         return hw_cuda_fail(rc, "cuInit of %s", name);
     if (gpus <= 0)
-        return hw_fail(-ENODEV, "CUDA driver %s: it finds no GPU (CUDA_VISIBLE_DEVICES?)", name);
+        return hw_fail(-ENODEV, "CUDA driver %s finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES", name);
     return 1;
 }
 
@@ -106,8 +107,8 @@ int hw_cuda(const struct hw_cuda **out)
     pid_t me = getpid(), first = 0;
     if (s >= 0 && !atomic_compare_exchange_strong(&owner, &first, me) && first != me)
         return hw_fail(-EOPNOTSUPP,
-                       "CUDA does not work after fork: process %d loaded it, this is its child %d; "
-                       "fork before the first use of GPU memory, or exec",
+                       "CUDA does not work after fork: process %d loaded it, and this is its child %d; fork before the "
+                       "first use of GPU memory, or exec",
                        (int)first, (int)me);
     if (s == 0) {
         pthread_mutex_lock(&loading);
@@ -150,7 +151,7 @@ int hw_cuda_info(int device, struct hw_gpu_info *out)
     if (rc < 0)
         return rc;
     if (device < 0 || device >= gpus)
-        return hw_fail(-ENODEV, "GPU %d is not there: there are %d, from 0", device, gpus);
+        return hw_fail(-ENODEV, "no GPU %d: there are %d, numbered from 0", device, gpus);
 
     CUdevice dev;
     size_t memory = 0;
@@ -168,7 +169,7 @@ int hw_cuda_info(int device, struct hw_gpu_info *out)
     if (!e)
         e = cu->DeviceGetAttribute(&out->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
     if (e)
-        return hw_cuda_fail(e, "asking what GPU %d is", device);
+        return hw_cuda_fail(e, "reading the properties of GPU %d", device);
     /* A driver older than an attribute reports it as invalid, and lacks the feature too. */
     (void)cu->DeviceGetAttribute(&dmabuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, dev);
     (void)cu->DeviceGetAttribute(&gpudirect, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, dev);

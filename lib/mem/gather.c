@@ -84,9 +84,10 @@ int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned de
                    struct hw_gather **out)
 {
     if (depth == 0 || frags > RING_MAX || (unsigned)way >= HW_GATHER_WAYS)
-        return hw_fail(-EINVAL,
-                       "a gather of way %d, depth %u and %u fragments: depth is at least 1, fragments up to %u",
-                       (int)way, depth, frags, RING_MAX);
+        return hw_fail(
+            -EINVAL,
+            "a gather with method %d, depth %u and %u fragments: the depth is at least 1, the fragments at most %u",
+            (int)way, depth, frags, RING_MAX);
     struct hw_gather *g = calloc(1, sizeof(*g) + depth * sizeof(g->flight[0]));
     if (!g)
         return hw_no_memory("a gather of depth %u", depth);
@@ -232,7 +233,7 @@ static int start_kernel(struct hw_gather *g, const struct hw_gather_bufs *b, con
         const uint64_t slices = HW_MAX(frags[i].len / slice, (uint64_t)1);
         if (slices > g->size - g->used - entries) {
             if (i == 0 && slices > g->size)
-                return hw_fail(-EINVAL, "gathering: fragment %zu of %llu bytes is too long for a ring of %u slices", i,
+                return hw_fail(-EINVAL, "gather: fragment %zu of %llu bytes is too long for a ring of %u slices", i,
                                (unsigned long long)frags[i].len, g->size);
             break;
         }
@@ -290,7 +291,7 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
                 else if (len > 0)
                     e = g->cu->MemcpyDtoHAsync(here, src + f->src_off + next_at, len, g->stream);
                 if (e)
-                    return hw_cuda_fail(e, "gathering fragment %zu on %s by way of the host", next, g->s->name);
+                    return hw_cuda_fail(e, "gathering fragment %zu on %s through the host", next, g->s->name);
                 room -= len;
                 next_at += len;
                 if (next_at == f->len) {
@@ -313,16 +314,16 @@ static int check_frags(const struct hw_gather_bufs *b, const struct hw_frag *fra
 {
     const uintptr_t d = (uintptr_t)b->dst, s = (uintptr_t)b->src;
     if (b->dst_size && b->src_size && d < s + b->src_size && s < d + b->dst_size)
-        return hw_fail(-EINVAL, "gathering: source (%p, %zu bytes) and destination (%p, %zu bytes) overlap", b->src,
+        return hw_fail(-EINVAL, "gather: source (%p, %zu bytes) and destination (%p, %zu bytes) overlap", b->src,
                        b->src_size, b->dst, b->dst_size);
     for (size_t i = 0; i < n; i++) {
         const struct hw_frag *f = &frags[i];
         if (f->src_off > b->src_size || f->len > b->src_size - f->src_off)
-            return hw_fail(-EFAULT, "gathering: fragment %zu, %llu bytes at %llu, reaches beyond a source of %zu", i,
+            return hw_fail(-EFAULT, "gather: fragment %zu, %llu bytes at %llu, exceeds a source of %zu bytes", i,
                            (unsigned long long)f->len, (unsigned long long)f->src_off, b->src_size);
         if (f->dst_off > b->dst_size || f->len > b->dst_size - f->dst_off)
-            return hw_fail(-EFAULT, "gathering: fragment %zu, %llu bytes to %llu, reaches beyond a destination of %zu",
-                           i, (unsigned long long)f->len, (unsigned long long)f->dst_off, b->dst_size);
+            return hw_fail(-EFAULT, "gather: fragment %zu, %llu bytes to %llu, exceeds a destination of %zu bytes", i,
+                           (unsigned long long)f->len, (unsigned long long)f->dst_off, b->dst_size);
         *bytes = *bytes + f->len < *bytes ? UINT64_MAX : *bytes + f->len;
     }
     return 0;

@@ -50,7 +50,7 @@ static void host_unpin(const struct hw_space *s, void *ptr)
 static int no_queue(const struct hw_space *s, unsigned depth, struct hw_copyq **out)
 {
     (void)depth, (void)out;
-    return hw_fail(-EOPNOTSUPP, "%s memory has no copy queues: use its addresses", s->name);
+    return hw_fail(-EOPNOTSUPP, "%s memory needs no copy queue: use its addresses", s->name);
 }
 
 static void no_close(struct hw_copyq *q)
@@ -61,13 +61,13 @@ static void no_close(struct hw_copyq *q)
 static int no_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
 {
     (void)q, (void)to, (void)from, (void)len;
-    return hw_fail(-EOPNOTSUPP, "host memory has no copy queues");
+    return hw_fail(-EOPNOTSUPP, "host memory needs no copy queue");
 }
 
 static int no_done(struct hw_copyq *q, uint64_t *upto)
 {
     (void)q, (void)upto;
-    return hw_fail(-EOPNOTSUPP, "host memory has no copy queues");
+    return hw_fail(-EOPNOTSUPP, "host memory needs no copy queue");
 }
 
 static int no_dmabuf_of(const struct hw_space *s, const void *ptr, size_t len, size_t window, struct hw_dmabuf *out)
@@ -75,7 +75,7 @@ static int no_dmabuf_of(const struct hw_space *s, const void *ptr, size_t len, s
     (void)len;
     (void)window;
     (void)ptr, (void)out;
-    return hw_fail(-EOPNOTSUPP, "%s memory of the caller's is no dma-buf", s->name);
+    return hw_fail(-EOPNOTSUPP, "%s memory of the caller cannot be exported as a dma-buf", s->name);
 }
 
 static uint64_t no_dmabuf_id(const struct hw_space *s, const void *ptr)
@@ -112,7 +112,7 @@ int hw_space_find(enum hawser_mem_kind kind, const void *ptr, size_t len, const 
     case HAWSER_MEM_CUDA:
         return hw_cuda_find(ptr, len, out);
     }
-    return hw_fail(-EOPNOTSUPP, "memory kind %d: not known; there are 0 (host) and 1 (cuda)", (int)kind);
+    return hw_fail(-EOPNOTSUPP, "unknown memory kind %d: the kinds are 0 (host) and 1 (cuda)", (int)kind);
 }
 
 int hw_space_device(enum hawser_mem_kind kind, int device, const struct hw_space **out)
@@ -120,13 +120,13 @@ int hw_space_device(enum hawser_mem_kind kind, int device, const struct hw_space
     switch (kind) {
     case HAWSER_MEM_HOST:
         if (device > 0)
-            return hw_fail(-ENODEV, "host memory has no device %d: there is one host", device);
+            return hw_fail(-ENODEV, "host memory has no device %d: its device is 0", device);
         *out = &hw_host;
         return 0;
     case HAWSER_MEM_CUDA:
         return hw_cuda_device(device, out);
     }
-    return hw_fail(-EOPNOTSUPP, "memory kind %d: not known; there are 0 (host) and 1 (cuda)", (int)kind);
+    return hw_fail(-EOPNOTSUPP, "unknown memory kind %d: the kinds are 0 (host) and 1 (cuda)", (int)kind);
 }
 
 void *hw_pages_alloc(size_t len, int numa)

@@ -36,7 +36,7 @@ static int load_gpu_kernels(const struct hw_space *s, struct hw_kernels *k)
             (void)cu->ModuleUnload(module);
     }
     hw_cuda_leave();
-    return e ? hw_cuda_fail(e, "loading our kernels (PTX 7.0 for sm_70) on %s", s->name) : 0;
+    return e ? hw_cuda_fail(e, "loading hawser's GPU kernels (PTX 7.0 for sm_70) on %s", s->name) : 0;
 }
 
 int hw_kernels(const struct hw_space *s, const struct hw_kernels **out)
@@ -48,7 +48,7 @@ int hw_kernels(const struct hw_space *s, const struct hw_kernels **out)
         l = l->next;
     if (!l) {
         l = calloc(1, sizeof(*l));
-        rc = l ? load_gpu_kernels(s, &l->kernels) : hw_no_memory("the kernels of %s", s->name);
+        rc = l ? load_gpu_kernels(s, &l->kernels) : hw_no_memory("the GPU kernels on %s", s->name);
         if (rc < 0) {
             free(l);
         } else {

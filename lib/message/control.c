@@ -26,7 +26,8 @@ static bool has_room(const struct hw_peer *p, uint32_t sequence)
 /* Limits the messages that this side sends on its own; all others answer the peer. */
 static int check_waiting(const struct hw_peer *p)
 {
-    return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer reads nothing of what it is answered") : 0;
+    return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer does not read the answers to its control messages")
+                                        : 0;
 }
 
 static void queue_control(struct hw_peer *p, struct hw_control *c)
@@ -46,7 +47,7 @@ static void queue_control(struct hw_peer *p, struct hw_control *c)
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c)
 {
     if (p->dead)
-        return hw_fail(p->dead, "the peer is gone");
+        return hw_fail(p->dead, "the connection to the peer has ended");
     struct hw_control *out = malloc(sizeof *out);
     if (!out)
         return hw_no_memory("a control message");
@@ -175,11 +176,11 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
         hw_notes_resume(p);
     }
     hw_ops_unlock(p);
-    return can_be ? 0
-                  : hw_fail(-EPROTO,
-                            "the peer has read control message %u, and taken %llu bytes of notifications, "
-                            "which were not sent",
-                            sequence, (unsigned long long)notes);
+    return can_be
+               ? 0
+               : hw_fail(-EPROTO,
+                         "the peer confirms control message %u and %llu bytes of notifications, which were never sent",
+                         sequence, (unsigned long long)notes);
 }
 
 /* ---- in: on the home loop ------------------------------------------------------------------------ */
@@ -214,7 +215,7 @@ static int sort_inbox(struct hw_peer *p)
         if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {
             *at = c;
         } else {
-            rc = hw_fail(-EPROTO, "control message %u came where %u is due", c->head.sequence, get_next(p));
+            rc = hw_fail(-EPROTO, "control message %u arrived where %u was expected", c->head.sequence, get_next(p));
             free_control_in(c);
         }
         c = next;

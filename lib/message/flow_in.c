@@ -94,8 +94,8 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     struct hw_note *note = hw_note_new(len);
     if (!note) {
-        *rc = len > HW_NOTE_MAX ? hw_fail(-EPROTO, "a notification of %u bytes", len)
-                                : hw_no_memory("a notification of %u bytes", len);
+        *rc = len > HW_NOTE_MAX ? hw_fail(-EPROTO, "invalid notification length: %u bytes", len)
+                                : hw_no_memory("invalid notification length: %u bytes", len);
         return NULL;
     }
     uint64_t cost = hw_note_cost(note);
@@ -103,7 +103,7 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
         return note;
     atomic_fetch_sub(&p->notes_held, cost);
     free(note);
-    *rc = hw_fail(-EPROTO, "the peer sends more notifications than there is room for");
+    *rc = hw_fail(-EPROTO, "the peer sends more notifications than the receive buffer holds");
     return NULL;
 }
 
@@ -111,7 +111,7 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
 static struct hw_note *take_message_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     if (!hw_eager_take(p, len)) {
-        *rc = hw_fail(-EPROTO, "the peer sends more messages, or longer ones, than there is room for");
+        *rc = hw_fail(-EPROTO, "the peer sends more, or longer, messages than the receive buffer holds");
         return NULL;
     }
     struct hw_note *note = hw_note_new(len);
@@ -136,9 +136,10 @@ static int place_noted(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     if (rc < 0)
         return rc;
     if ((uint32_t)id >= HW_OPS)
-        return hw_fail(-EPROTO, "a notification of write %llx", (unsigned long long)id);
+        return hw_fail(-EPROTO, "the peer sent a notification for invalid write %llx",
+                       (unsigned long long)id);
     if (!find_count(p, id))
-        return hw_no_memory("the count of a write's bytes");
+        return hw_no_memory("the byte count of a write");
     struct hw_note *note = take_note_room(p, in->pay, &rc);
     if (!note)
         return rc;
@@ -167,16 +168,16 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
         sum += v.len;
     }
     if ((uint32_t)id >= HW_OPS)
-        return hw_fail(-EPROTO, "write %llx of the peer's", (unsigned long long)id);
+        return hw_fail(-EPROTO, "the peer sent data for invalid write %llx", (unsigned long long)id);
     if (sum != in->pay)
-        return hw_fail(-EPROTO, "a write of %u bytes says that it has %llu", in->pay, (unsigned long long)sum);
+        return hw_fail(-EPROTO, "a write of %u bytes claims a total of %llu", in->pay, (unsigned long long)sum);
     in->number = id;
     if (refused)
         return hw_control_refuse(p, HW_CONTROL_FAIL, id, refused);
     if (!(flags & HW_MSG_COUNTED))
         return 0;
     in->cookie = find_count(p, id);
-    return in->cookie ? 0 : hw_no_memory("the count of the bytes of write %llx", (unsigned long long)id);
+    return in->cookie ? 0 : hw_no_memory("the byte count of write %llx", (unsigned long long)id);
 }
 
 /* ---- data for reads of this side --------------------------------------------------------------------- */
@@ -239,7 +240,7 @@ static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, s
     struct hw_op *op = g->op;
     if (op->kind == HW_OP_RECV ? h.total >= g->bytes : h.total != g->bytes) {
         take_data(p, g, hw_landing_abandon(g, in->share));
-        return hw_fail(-EPROTO, "%llu bytes come where %llu were asked for", (unsigned long long)h.total,
+        return hw_fail(-EPROTO, "the peer sends %llu bytes, but %llu were requested", (unsigned long long)h.total,
                        (unsigned long long)g->bytes);
     }
     if (op->kind == HW_OP_RECV)
@@ -299,7 +300,8 @@ static int place_request(struct hw_peer *p, struct hw_link_in *in)
     many |= atomic_fetch_add(&p->answers, 1) >= count_most_answers(p);
     if (many || in->pay || total == 0 || total > HW_REQUEST) {
         drop_serve(op);
-        return hw_fail(-EPROTO, "a request for %llu bytes%s", (unsigned long long)total, many ? ", one too many" : "");
+        return hw_fail(-EPROTO, "invalid request for %llu bytes%s", (unsigned long long)total,
+                       many ? ": too many requests in flight" : "");
     }
     in->cookie = op;
     return 0;
@@ -325,13 +327,13 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     int rc = hw_control_decode(in->ext, in->ext_len, &c->head);
     uint32_t due = (uint32_t)atomic_load(&p->in.next);
     if (rc == 0 && c->head.sequence - due >= HW_CONTROL_WINDOW)
-        rc = hw_fail(-EPROTO, "control message %u comes where %u is due", c->head.sequence, due);
+        rc = hw_fail(-EPROTO, "control message %u arrived where %u was expected", c->head.sequence, due);
     if (rc == 0 && c->head.kind == HW_CONTROL_NOTE)
         c->note = take_note_room(p, in->pay, &rc);
     else if (rc == 0 && c->head.kind == HW_CONTROL_EAGER)
         c->note = take_message_room(p, in->pay, &rc);
     else if (rc == 0 && in->pay)
-        rc = hw_fail(-EPROTO, "a control message of kind %u with %u bytes behind it", c->head.kind, in->pay);
+        rc = hw_fail(-EPROTO, "control message of kind %u with %u unexpected bytes", c->head.kind, in->pay);
     if (rc < 0) {
         free(c);
         return rc;
@@ -347,10 +349,10 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_landing *g = h->kind == HW_CONTROL_UNREAD ? hw_landing_find(&p->landings, h->a) : NULL;
     struct hw_op *op = h->kind == HW_CONTROL_FAIL ? hw_op_find(p, h->a) : g ? g->op : NULL;
     if (op && (g || op->kind == HW_OP_WRITE))
-        hw_op_cancel_locked(op, hw_fail(-(int)h->b, "%sthe peer refuses %s",
-                                        h->b == EIO ? "memory of the peer's fails, its log says which: " : "",
+        hw_op_cancel_locked(op, hw_fail(-(int)h->b, "%sthe peer refused %s",
+                                        h->b == EIO ? "access to the peer's memory failed, see its log: " : "",
                                         !g                       ? "a write to its region"
-                                        : op->kind == HW_OP_RECV ? "to send the message on"
+                                        : op->kind == HW_OP_RECV ? "to send the message again"
                                                                  : "to read from its region"));
     hw_ops_unlock(p);
 }
@@ -379,7 +381,7 @@ static int take_stopped(struct hw_peer *p)
         hw_request_ended(p);
     }
     hw_ops_unlock(p);
-    return any ? 0 : hw_fail(-EPROTO, "the peer stops a request that it was not told to stop");
+    return any ? 0 : hw_fail(-EPROTO, "the peer cancels a request that it was not asked to cancel");
 }
 
 int hw_peer_control(struct hw_peer *p, struct hw_control_in *c)
@@ -454,7 +456,7 @@ int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piec
         return rc < 0 ? rc : hw_taken_arrived(p, sequence, notes);
     }
     default:
-        return hw_fail(-EPROTO, "a frame of the unknown type %u", in->type);
+        return hw_fail(-EPROTO, "unknown frame type %u", in->type);
     }
 }
 

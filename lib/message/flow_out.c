@@ -292,7 +292,7 @@ void hw_requests_cut(struct hw_peer *p)
         } else if (!cut_request(op)) {
             if (op->landing)
                 return; /* the end of a request calls this function again */
-            hw_op_cancel_locked(op, hw_no_memory("a request to read"));
+            hw_op_cancel_locked(op, hw_no_memory("a read request"));
         }
     }
 }

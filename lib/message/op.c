@@ -51,7 +51,7 @@ static int take_op_slot(struct hw_peer *p, struct hw_op *op)
     if (place != NO_SLOT) {
         p->slot_free = p->slot[place].next_free;
     } else if (p->slots == HW_OPS) {
-        return hw_fail(-EAGAIN, "%d operations are under way", HW_OPS);
+        return hw_fail(-EAGAIN, "%d operations are in flight, the most per peer; wait for some", HW_OPS);
     } else {
         if (p->slots == p->slot_room) {
             uint32_t room = p->slot_room ? 2 * p->slot_room : 16;
@@ -173,9 +173,9 @@ static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
 static int say_late(const struct hw_op *op)
 {
     uint64_t left = op->kind == HW_OP_RECV ? op->total : HW_MIN(op->total, atomic_load(&op->left));
-    return hw_fail(-ETIMEDOUT, "the operation passed its deadline with %llu of %llu bytes %s",
+    return hw_fail(-ETIMEDOUT, "the operation's deadline passed with %llu of %llu bytes %s",
                    (unsigned long long)(op->total - left), (unsigned long long)op->total,
-                   op->kind == HW_OP_READ || op->kind == HW_OP_RECV ? "here" : "confirmed");
+                   op->kind == HW_OP_READ || op->kind == HW_OP_RECV ? "received" : "confirmed");
 }
 
 /* Ends what is due. */
@@ -204,7 +204,7 @@ static void look_at_deadlines(struct hw_peer *p)
         hw_session_end_rail(&p->session, i);
     if (!overdue || p->session.dead)
         return;
-    int rc = hw_fail(-ETIMEDOUT, "the peer did not say in %llu ms what became of an operation that was called off",
+    int rc = hw_fail(-ETIMEDOUT, "the peer did not confirm within %llu ms that it has cancelled an operation",
                      (unsigned long long)(p->answer_in / HW_MS));
     hw_peer_die(p, rc);
     p->ops->died(p->up, rc);
@@ -365,11 +365,12 @@ static int check_span(const struct hw_op *op, const struct hw_span *s)
     const struct hw_import *i = s->import;
     uint32_t right = op->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
     if (i->state == HW_IMPORT_REFUSED)
-        return hw_fail(i->error, "the peer refuses its region %llu", (unsigned long long)i->id);
+        return hw_fail(i->error, "the peer refused access to its region %llu", (unsigned long long)i->id);
     if (!(i->rights & right))
-        return hw_fail(-EACCES, "the peer's region may not be %s", op->kind == HW_OP_READ ? "read" : "written");
+        return hw_fail(-EACCES, "the peer's region does not allow it to be %s",
+                       op->kind == HW_OP_READ ? "read" : "written");
     if (s->remote > i->len || s->len > i->len - s->remote)
-        return hw_fail(-EFAULT, "%llu bytes at %llu of a region of %llu", (unsigned long long)s->len,
+        return hw_fail(-EFAULT, "%llu bytes at %llu exceed a region of %llu bytes", (unsigned long long)s->len,
                        (unsigned long long)s->remote, (unsigned long long)i->len);
     return 0;
 }
@@ -491,12 +492,12 @@ static int count_bytes(struct hw_op *op)
         op->foreign |= op->kind != HW_OP_SERVE && op->span[i].len && !op->span[i].space->direct;
         op->span[i].start = op->total;
         if (op->span[i].len >= HW_MSG_LANDING_MAX - 1 - op->total)
-            return hw_fail(-E2BIG, "an operation of more than %llu bytes", HW_MSG_LANDING_MAX);
+            return hw_fail(-E2BIG, "the operation has more than %llu bytes", HW_MSG_LANDING_MAX);
         op->total += op->span[i].len;
     }
     if (op->note && op->total > HW_NOTED_BYTES)
-        return hw_fail(-E2BIG, "a write of %llu bytes with a notification: at most %llu", (unsigned long long)op->total,
-                       HW_NOTED_BYTES);
+        return hw_fail(-E2BIG, "a write of %llu bytes with a notification: at most %llu are allowed",
+                       (unsigned long long)op->total, HW_NOTED_BYTES);
     return 0;
 }
 
@@ -517,7 +518,9 @@ int hw_op_post(struct hw_op *op)
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&p->lock);
-    rc = p->dead ? hw_fail(p->dead, "the peer is gone") : op->kind == HW_OP_SERVE ? 0 : take_op_slot(p, op);
+    rc = p->dead                   ? hw_fail(p->dead, "the connection to the peer has ended")
+         : op->kind == HW_OP_SERVE ? 0
+                                   : take_op_slot(p, op);
     if (rc < 0) {
         pthread_mutex_unlock(&p->lock);
         return rc;

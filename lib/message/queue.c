@@ -83,7 +83,7 @@ static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
     if (q)
         return 0;
     if (t->n == HW_QUEUES)
-        return hw_fail(-EAGAIN, "%d queues are in use", HW_QUEUES);
+        return hw_fail(-EAGAIN, "all %d queues (streams and tags) of the peer are in use", HW_QUEUES);
     q = t->spare ? t->spare : malloc(sizeof *q);
     if (!q)
         return hw_no_memory("a queue");
@@ -155,7 +155,7 @@ static void send_direct(struct hw_op *op, const struct hw_grant *g)
     op->serves = g->landing;
     op->rest = g->room + 1 - op->total;
     if (op->total > g->room) {
-        hw_op_cancel_locked(op, hw_fail(-EMSGSIZE, "a message of %llu bytes, and a receive of %llu",
+        hw_op_cancel_locked(op, hw_fail(-EMSGSIZE, "the message has %llu bytes, but the receive only %llu",
                                         (unsigned long long)op->total, (unsigned long long)g->room));
         return;
     }
@@ -222,7 +222,7 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
     struct hw_peer *p = op->peer;
     uint64_t error = note->len > op->total ? EMSGSIZE : 0;
     if (error)
-        hw_op_set_result(op, hw_fail(-EMSGSIZE, "a message of %u bytes, and a receive of %llu", note->len,
+        hw_op_set_result(op, hw_fail(-EMSGSIZE, "the message has %u bytes, but the receive only %llu", note->len,
                                      (unsigned long long)op->total));
     op->match = HW_MATCH_EAGER;
     op->message = note;
@@ -263,7 +263,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
 {
     struct hw_held *h = malloc(sizeof *h);
     if (!h)
-        return hw_no_memory("a message of the peer's");
+        return hw_no_memory("a message of the peer");
     h->queue = q->name;
     h->note = note;
     hw_list_append(&q->held, &h->of_queue);
@@ -344,7 +344,7 @@ int hw_queue_post(struct hw_op *op)
         else
             match_message(op, take_held(h), HW_MSG_NO_LANDING);
     } else if (there) {
-        rc = hw_fail(-ESHUTDOWN, "the peer has closed stream %llu", (unsigned long long)(op->queue >> 32));
+        rc = hw_fail(-ESHUTDOWN, "the peer closed stream %llu", (unsigned long long)(op->queue >> 32));
     } else {
         rc = grant_receive(q, op);
     }
@@ -453,11 +453,11 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
     int rc = get_queue(t, h->c, &q);
     if (rc < 0)
-        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues", HW_QUEUES) : rc;
+        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues (streams and tags)", HW_QUEUES) : rc;
     struct hw_grant *g = malloc(sizeof *g);
     if (!g) {
         put_queue(t, q);
-        return hw_no_memory("a receive of the peer's");
+        return hw_no_memory("a receive of the peer");
     }
     note_seen(p);
     *g = (struct hw_grant){.landing = h->a, .room = h->b, .number = atomic_load(&p->in.next)};
@@ -493,7 +493,7 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
     {
         struct hw_op *op = hw_container_of(it, struct hw_op, serve_at);
         if (op->serves == h->a)
-            hw_op_cancel_locked(op, hw_fail(-ECANCELED, "the peer has called off the receive of this message"));
+            hw_op_cancel_locked(op, hw_fail(-ECANCELED, "the peer cancelled the receive of this message"));
     }
     put_queue(t, find_queue(t, h->c));
     hw_ops_unlock(p);
@@ -513,7 +513,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
     }
     int rc = get_queue(&p->queues, h->c, &q);
     if (rc < 0)
-        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues", HW_QUEUES) : rc;
+        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues (streams and tags)", HW_QUEUES) : rc;
     while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
         hw_list_remove(&op->queued);
     (*note)->op = h->a;
@@ -530,7 +530,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
         struct hw_landing *g = op->landing;
         uint64_t landing = g->id;
         if (!hw_landing_take_back(g))
-            return hw_fail(-EPROTO, "the peer sends two messages to one receive");
+            return hw_fail(-EPROTO, "the peer sends two messages for one receive");
         op->landing = NULL;
         hw_landing_give(&p->landings, g);
         match_message(op, *note, landing);
@@ -573,13 +573,13 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     bool closed = hw_stream_is_closed(t, h->c, true); /* no receive of the peer is known any more */
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
-        return hw_fail(-EPROTO, "the peer has received a message that was not sent");
+        return hw_fail(-EPROTO, "the peer confirms a message that was not sent");
     int error = (int)(uint32_t)h->b;
     struct hw_op *op = hw_op_find(p, h->a);
     if (op && (op->kind != HW_OP_SEND || op->match != HW_MATCH_EAGER || op->queue != h->c))
         op = NULL;
     if (error == EAGAIN && h->d == HW_MSG_NO_LANDING)
-        return hw_fail(-EPROTO, "the peer wants a message again, and does not say where");
+        return hw_fail(-EPROTO, "the peer asks for a message again, but names no memory for it");
     int rc = error == EAGAIN && !closed ? send_again(p, op, g) : 0;
     if (rc < 0)
         return rc; /* nothing was done */
@@ -590,7 +590,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
         drop_grant(t, g);
     if (op && error != EAGAIN) {
         if (error)
-            hw_op_set_result(op, hw_fail(-error, "the peer's receive does not take a message of %llu bytes",
+            hw_op_set_result(op, hw_fail(-error, "the peer's receive cannot take a message of %llu bytes",
                                          (unsigned long long)op->total));
         op->match = HW_MATCH_NONE;
         hw_op_sub_locked(op, count_message(op));

@@ -190,7 +190,7 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
     answer.c = (uint64_t)-rc;
     answer.d = rc == 0 ? x->len << 3 | (x->space->direct ? 0 : HW_REGION_STAGED) | x->rights : 0;
     pthread_mutex_unlock(&p->domain->lock);
-    return rc == -ENOMEM ? hw_no_memory("a handle to a region") : hw_control_send(p, &answer);
+    return rc == -ENOMEM ? hw_no_memory("a handle of a region") : hw_control_send(p, &answer);
 }
 
 /* No rail of the peer holds the handle any more. */
@@ -276,7 +276,7 @@ static int ask_for_region(struct hw_peer *p, const struct hw_import *i)
 static struct hw_import *add_import(struct hw_peer *p, struct hw_import **at, uint64_t id, uint64_t secret)
 {
     if (p->imports.n == HW_HANDLES) {
-        (void)hw_fail(-ENOSPC, "%d regions of the peer are in use", HW_HANDLES);
+        (void)hw_fail(-ENOSPC, "%d regions of the peer are in use, the most per peer", HW_HANDLES);
         return NULL;
     }
     struct hw_import *i = calloc(1, sizeof *i);
@@ -351,7 +351,7 @@ int hw_import_answer(struct hw_peer *p, const struct hw_control_head *h)
         forget_import(&p->imports, i);
     }
     hw_ops_unlock(p);
-    return i ? 0 : hw_fail(-EPROTO, "the peer gives a handle to a region that it was not asked for");
+    return i ? 0 : hw_fail(-EPROTO, "the peer sends a handle of a region that it was not asked for");
 }
 
 void hw_import_revoked(struct hw_peer *p, uint64_t id)

@@ -44,7 +44,7 @@ static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool f
     if (c)
         return c;
     if ((first ? t->n_closed_first : t->n_closed - t->n_closed_first) == HW_QUEUES) {
-        *rc = hw_fail(-EAGAIN, "%d streams are closed by one side only", HW_QUEUES);
+        *rc = hw_fail(-EAGAIN, "%d streams are closed by one side only, the most per peer", HW_QUEUES);
         return NULL;
     }
     c = calloc(1, sizeof *c);
@@ -87,9 +87,9 @@ static int close_here(struct hw_peer *p, uint32_t stream)
     int rc = 0;
     struct hw_closed *c = p->dead ? NULL : get_closed(&p->queues, stream, true, &rc);
     if (!c)
-        return p->dead ? hw_fail(p->dead, "the peer is gone") : rc;
+        return p->dead ? hw_fail(p->dead, "the connection to the peer has ended") : rc;
     if (c->here)
-        return hw_fail(-EINVAL, "stream %u is closed already", stream);
+        return hw_fail(-EINVAL, "stream %u is already closed", stream);
     struct hw_control *say = malloc(sizeof *say);
     if (!say) {
         if (!c->there)
@@ -97,7 +97,7 @@ static int close_here(struct hw_peer *p, uint32_t stream)
         return hw_no_memory("the end of stream %u", stream);
     }
     *say = (struct hw_control){.kind = HW_CONTROL_CLOSE, .a = stream};
-    (void)hw_fail(-ECANCELED, "its stream is closed");
+    (void)hw_fail(-ECANCELED, "the stream is closed");
     c->here = true; /* cannot fail from here on: the peer never sees a stream that is half closed */
     cancel_stream(p, stream, true, -ECANCELED);
     hw_queues_refuse(p, stream);
@@ -121,9 +121,9 @@ int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h)
     pthread_mutex_lock(&p->lock);
     struct hw_closed *c = stream && h->a == stream ? get_closed(&p->queues, stream, false, &rc) : NULL;
     if (rc == -EAGAIN || (!c && rc == 0) || (c && c->there)) {
-        rc = hw_fail(-EPROTO, "the peer closes stream %llu", (unsigned long long)h->a);
+        rc = hw_fail(-EPROTO, "the peer closes stream %llu, which is not valid", (unsigned long long)h->a);
     } else if (c) {
-        (void)hw_fail(-ESHUTDOWN, "the peer has closed its stream");
+        (void)hw_fail(-ESHUTDOWN, "the peer closed the stream");
         cancel_stream(p, stream, false, -ESHUTDOWN);
         c->there = true;
         put_closed(&p->queues, c);

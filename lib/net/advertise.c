@@ -67,8 +67,8 @@ static int next_part(const char **p, char nic[HAWSER_NIC_NAME], union hw_addr *a
         if (read_part(part, nic, a))
             return 1;
     }
-    return hw_fail(-EINVAL, "\"%.*s\" is not [NIC=]ADDRESS[:PORT], as eth1=203.0.113.5", (int)HW_MIN(len, (size_t)80),
-                   text);
+    return hw_fail(-EINVAL, "\"%.*s\" is not [NIC=]ADDRESS[:PORT], as in eth1=203.0.113.5",
+                   (int)HW_MIN(len, (size_t)80), text);
 }
 
 bool hw_advertise_read(const char *part, union hw_addr *out)

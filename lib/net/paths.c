@@ -54,7 +54,7 @@ int hw_paths_check_names(const char *list, const char *whose, const struct hw_pa
                 snprintf(have + at, sizeof(have) - at, "%s%s", at ? ", " : "", e[i].name);
         }
         if (!found)
-            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; there are: %s", whose, (int)len, name, have);
+            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; usable are: %s", whose, (int)len, name, have);
     }
     return 0;
 }
@@ -163,15 +163,13 @@ static int add_pairs(const struct hw_paths_in *in, struct hw_paths *out)
             return 0;
         if (!a || !b)
             return hw_fail(-ENODEV,
-                           "NICs are paired in order, and one list is longer than the other: no NIC is there to pair "
-                           "%.*s of %s with",
+                           "NICs are paired in order, but one list is longer: there is no NIC to pair with %.*s of %s",
                            (int)(a ? na : nb), a ? a : b, a ? "this machine" : "the peer");
         if (add_named_path(in, out, a, na, b, nb))
-            return hw_fail(
-                -ENODEV,
-                "%.*s here cannot be joined with %.*s of the peer: an address of another family, one of this "
-                "machine's own, or one that is not dialled without a key",
-                (int)na, a, (int)nb, b);
+            return hw_fail(-ENODEV,
+                           "%.*s of this machine cannot be paired with %.*s of the peer: it has an address of another "
+                           "family, an address of this machine, or an address that needs a job key",
+                           (int)na, a, (int)nb, b);
     }
 }
 
@@ -302,7 +300,7 @@ static int new_match(struct match *m, unsigned rows, unsigned columns)
     if (m->cost && m->u && m->v && m->least && m->row && m->from && m->done)
         return 0;
     free_match(m);
-    return hw_no_memory("the assignment of NICs");
+    return hw_no_memory("the pairs of NICs");
 }
 
 /* Returns true if the user restricted the local NICs. */
@@ -363,7 +361,7 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
 int hw_paths_possible(const struct hw_paths_in *in, const struct hw_paths *p)
 {
     bool *pick = calloc(p->n + 1, sizeof(*pick));
-    int n = pick ? hw_paths_assign(in, p, NULL, pick) : hw_no_memory("the assignment of NICs");
+    int n = pick ? hw_paths_assign(in, p, NULL, pick) : hw_no_memory("the pairs of NICs");
     free(pick);
     return n;
 }
@@ -376,17 +374,16 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
         if (strcmp(ours ? in->mine[p->list[k].mine].name : in->theirs[p->list[k].theirs].name, e->name) == 0)
             return NULL;
     if (!in_list(ours ? in->nics : in->peer_nics, e))
-        return "it was not named";
+        return "not named";
     for (unsigned k = 0; k < (ours ? in->n_theirs : in->n_mine); k++) {
         any_way |= leads_there(in, ours ? i : k, ours ? k : i);
         any_allowed |= is_allowed(in, ours ? i : k, ours ? k : i);
     }
     if (!any_allowed)
-        return in->only_dialled && !ours ? "only the address that was given is dialled"
-                                         : "it is on no rail of the other side";
+        return in->only_dialled && !ours ? "only the given address may be dialled" : "on no rail of the other side";
     if (in->only_dialled && ours)
-        return "no route leads by it to the address that was given";
+        return "no route from it to the given address";
     return any_way ? "the NICs that reach it were not named, or are on other rails"
-           : ours  ? "no route leads by it to a NIC of the peer"
+           : ours  ? "no route from it to a NIC of the peer"
                    : "no NIC of this machine has a route to it";
 }

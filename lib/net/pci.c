@@ -33,7 +33,7 @@ int hw_bdf_parse(const char *text, struct hw_bdf *out)
     struct hw_bdf b;
     const char *end = bdf_at(text, &b);
     if (!end || *end)
-        return hw_fail(-EINVAL, "'%.40s' is no PCI address like 0000:19:00.0", text);
+        return hw_fail(-EINVAL, "'%.40s' is not a PCI address such as 0000:19:00.0", text);
     *out = b;
     return 0;
 }
@@ -104,7 +104,7 @@ int hw_pci_speed_parse(const char *text, unsigned *out)
         p += 2;
     }
     if (p == text || strncmp(p, " GT/s", 5) != 0 || (p[5] && p[5] != ' ') || v >= 10000)
-        return hw_fail(-EINVAL, "'%.40s' is no link speed like '16.0 GT/s PCIe'", text);
+        return hw_fail(-EINVAL, "'%.40s' is not a link speed such as '16.0 GT/s PCIe'", text);
     *out = 1000 * v + 100 * tenths;
     return 0;
 }

@@ -87,17 +87,18 @@ int hw_rails_check(const char *rails)
 {
     const char *p = rails;
     if (strlen(rails) >= HW_RAILS_MAX)
-        return hw_fail(-EINVAL, "a map of rails of %zu bytes; at most %d are taken", strlen(rails), HW_RAILS_MAX - 1);
+        return hw_fail(-EINVAL, "the map of rails has %zu bytes; at most %d are allowed", strlen(rails),
+                       HW_RAILS_MAX - 1);
     do {
         struct word w;
         struct hw_nic net;
         while (next_word(&p, &w)) {
             bool address = memchr(w.at, '/', w.len) || memchr(w.at, ':', w.len);
             if ((address && !parse_subnet(&w, &net)) || (!address && w.len >= HAWSER_NIC_NAME))
-                return hw_fail(-EINVAL,
-                               "the map of rails: \"%.*s\" is neither a NIC's name nor an address or subnet as "
-                               "10.0.1.0/24",
-                               (int)HW_MIN(w.len, (size_t)60), w.at);
+                return hw_fail(
+                    -EINVAL,
+                    "map of rails: \"%.*s\" is neither a NIC's name nor an address or a subnet such as 10.0.1.0/24",
+                    (int)HW_MIN(w.len, (size_t)60), w.at);
         }
     } while (next_rail(&p));
     return 0;
@@ -113,7 +114,7 @@ int hw_rails_read(const char *knob, char **out)
     }
     int fd = open(knob + 1, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return hw_fail(-errno, "the map of rails, %s: %s", knob + 1, strerror(errno));
+        return hw_fail(-errno, "reading the map of rails %s: %s", knob + 1, strerror(errno));
     text = malloc(HW_RAILS_MAX + 1);
     size_t n = 0;
     ssize_t got = 1;
@@ -128,9 +129,9 @@ int hw_rails_read(const char *knob, char **out)
     if (!text)
         rc = hw_no_memory("a map of rails");
     else if (got < 0)
-        rc = hw_fail(-errno, "the map of rails, %s: %s", knob + 1, strerror(errno));
+        rc = hw_fail(-errno, "reading the map of rails %s: %s", knob + 1, strerror(errno));
     else if (n == HW_RAILS_MAX || memchr(text, 0, n))
-        rc = hw_fail(-EINVAL, "the map of rails, %s: not a text of less than %d bytes", knob + 1, HW_RAILS_MAX);
+        rc = hw_fail(-EINVAL, "the map of rails %s is not a text of less than %d bytes", knob + 1, HW_RAILS_MAX);
     hw_close(&fd);
     if (rc) {
         free(text);

@@ -15,20 +15,20 @@
 #define MAX_ENTRIES 65536 /* entries of one directory; a sysfs has fewer */
 
 /* Formats the path, or returns -ENAMETOOLONG from the calling function. */
-#define MAKE_PATH(path, fmt)                                                                  \
-    do {                                                                                      \
-        va_list ap_;                                                                          \
-        va_start(ap_, fmt);                                                                   \
-        int n_ = vsnprintf(path, sizeof(path), fmt, ap_);                                     \
-        va_end(ap_);                                                                          \
-        if (n_ < 0 || (size_t)n_ >= sizeof(path))                                             \
-            return hw_fail(-ENAMETOOLONG, "%.80s...: the path is too long to be read", path); \
+#define MAKE_PATH(path, fmt)                                                       \
+    do {                                                                           \
+        va_list ap_;                                                               \
+        va_start(ap_, fmt);                                                        \
+        int n_ = vsnprintf(path, sizeof(path), fmt, ap_);                          \
+        va_end(ap_);                                                               \
+        if (n_ < 0 || (size_t)n_ >= sizeof(path))                                  \
+            return hw_fail(-ENAMETOOLONG, "%.80s...: the path is too long", path); \
     } while (0)
 
 int hw_root_open(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? hw_fail(-errno, "%s: cannot be the root of a machine's files: %s", dir, strerror(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "%s cannot be the root of a machine's files: %s", dir, strerror(errno)) : fd;
 }
 
 static bool is_slash(int root)
@@ -63,7 +63,7 @@ static int read_text(int root, const char *path, char *buf, size_t cap)
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         hw_close(&fd);
-        return hw_fail(-EINVAL, "%s: not a plain file", path);
+        return hw_fail(-EINVAL, "%s: not a regular file", path);
     }
     size_t n = 0;
     int rc = 0;
@@ -81,9 +81,9 @@ static int read_text(int root, const char *path, char *buf, size_t cap)
     if (rc < 0)
         return rc;
     if (n == cap)
-        return hw_fail(-E2BIG, "%s: longer than the %zu bytes that it may be", path, cap - 1);
+        return hw_fail(-E2BIG, "%s: longer than %zu bytes", path, cap - 1);
     if (memchr(buf, 0, n))
-        return hw_fail(-EINVAL, "%s: not a text", path);
+        return hw_fail(-EINVAL, "%s: not a text file", path);
     while (n > 0 && isspace((unsigned char)buf[n - 1]))
         n--;
     buf[n] = 0;
@@ -116,7 +116,7 @@ int hw_text_u64(const char *text, uint64_t *out)
     unsigned long long v = strtoull(digits, &end, base);
     /* strtoull() also accepts blanks, signs and a second 0x */
     if (!isxdigit((unsigned char)*digits) || end == digits || *end || errno || (base == 16 && strchr(digits, 'x')))
-        return hw_fail(-EINVAL, "'%.40s' is no whole number", text);
+        return hw_fail(-EINVAL, "'%.40s' is not a whole number", text);
     *out = v;
     return 0;
 }
@@ -127,7 +127,7 @@ int hw_text_i64(const char *text, int64_t *out)
     bool minus = *text == '-';
     int rc = hw_text_u64(text + minus, &v);
     if (rc < 0 || v > (uint64_t)INT64_MAX)
-        return hw_fail(-EINVAL, "'%.40s' is no whole number of 64 bits", text);
+        return hw_fail(-EINVAL, "'%.40s' is not a whole number of 64 bits", text);
     *out = minus ? -(int64_t)v : (int64_t)v;
     return 0;
 }
@@ -157,7 +157,7 @@ int hw_text_cpulist(const char *text, cpu_set_t *out, size_t *count)
             good = cpu_at(&p, &b);
         }
         if (!good || a < next || b < a || (*p && *p != ','))
-            return hw_fail(-EINVAL, "'%.60s' is no list of CPUs like 0-3,8-11", text);
+            return hw_fail(-EINVAL, "'%.60s' is not a list of CPUs such as 0-3,8-11", text);
         for (unsigned c = a; c <= b && c < CPU_SETSIZE; c++)
             CPU_SET(c, &set);
         n += b - a + 1;
@@ -202,9 +202,9 @@ static int read_root_link(int root, const char *path, char *buf, size_t cap)
     int err = n < 0 ? errno : 0;
     hw_close(&fd);
     if (n < 0) /* readlink(2) of an empty path reports ENOENT if the object is no link */
-        return hw_fail(-EINVAL, "%s: %s", path, err == ENOENT ? "not a link" : strerror(err));
+        return hw_fail(-EINVAL, "%s: %s", path, err == ENOENT ? "not a symbolic link" : strerror(err));
     if (n == 0 || (size_t)n >= cap)
-        return hw_fail(n ? -E2BIG : -ENODATA, "%s: a link to a name of %zd bytes", path, n);
+        return hw_fail(n ? -E2BIG : -ENODATA, "%s: a symbolic link of %zd bytes: too long", path, n);
     buf[n] = 0;
     return (int)n;
 }
@@ -226,7 +226,8 @@ int hw_root_link_name(int root, char *buf, size_t cap, const char *fmt, ...)
     const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
     size_t n = strlen(name);
     if (n == 0 || n >= cap)
-        return hw_fail(n ? -E2BIG : -EINVAL, "%s: a link to '%.80s', which ends in no name", path, target);
+        return hw_fail(n ? -E2BIG : -EINVAL, "%s: a symbolic link to '%.80s', which does not end in a name", path,
+                       target);
     memcpy(buf, name, n + 1);
     return (int)n;
 }

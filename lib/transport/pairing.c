@@ -142,11 +142,11 @@ static int refuse_self(const struct hw_pairing *g)
         strcmp(self, "no") == 0 ? d->env->caps.self != HW_SELF_WORKS : d->env->caps.self == HW_SELF_NEVER;
     if (!refuse || strcmp(self, "yes") == 0 || (!hw_addr_is_loopback(&d->remote) && !is_ours(g, &d->remote)))
         return 0;
-    return hw_fail(
-        -EHOSTUNREACH,
-        "the peer is on this very machine: what never passes a NIC never lands in GPU memory, and %s %s; run "
-        "the other end on another machine (or set knob same_machine)",
-        d->env->ident, d->env->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
+    return hw_fail(-EHOSTUNREACH,
+                   "the peer is on this same machine: traffic that passes no NIC never reaches GPU memory, and %s %s; "
+                   "run the other side on another machine (or set knob same_machine)",
+                   d->env->ident,
+                   d->env->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
 }
 
 static int list_candidates(struct hw_pairing *g)
@@ -183,7 +183,7 @@ static int list_candidates(struct hw_pairing *g)
     if (rc)
         return rc;
     if (g->paths.exact && g->paths.n > HW_NIC_MAX)
-        return hw_fail(-E2BIG, "%u pairs of NICs; a peer can have %d", g->paths.n, HW_NIC_MAX);
+        return hw_fail(-E2BIG, "%u pairs of NICs; at most %d per peer", g->paths.n, HW_NIC_MAX);
     g->tries = calloc((size_t)g->paths.n + 1, sizeof(*g->tries));
     for (unsigned k = 0; g->tries && k < g->paths.n; k++)
         g->tries[k].fd = -1;
@@ -210,7 +210,7 @@ static void begin_try(struct hw_pairing *g, unsigned k, uint64_t deadline)
     struct hw_hello hello = {.kind = HW_BOOT_PROBE, .keyed = d->keyed, .session = d->session};
     t->began = now;
     if (g->n_tries++ >= TRIES_MAX * (unsigned)g->n_nics) {
-        fail_try(t, hw_fail(-E2BIG, "not tried, as %u others failed", g->n_tries - 1));
+        fail_try(t, hw_fail(-E2BIG, "not tried, because %u others failed", g->n_tries - 1));
         return;
     }
     t->hs = calloc(1, sizeof(*t->hs));
@@ -396,18 +396,17 @@ static int no_path(const struct hw_pairing *g)
         const struct hw_path *c = &g->paths.list[k];
         char to[HAWSER_ADDR_TEXT + 8];
         if (g->tries[k].state == HW_TRY_FAILED)
-            return hw_fail(g->tries[k].rc, "no path from the NICs that may be used: %s to %s: %s",
-                           g->nics[c->mine].name, hw_addr_text(&g->theirs[c->theirs].addr, to, sizeof(to)),
-                           g->tries[k].why);
+            return hw_fail(g->tries[k].rc, "no usable path from the allowed NICs: %s to %s: %s", g->nics[c->mine].name,
+                           hw_addr_text(&g->theirs[c->theirs].addr, to, sizeof(to)), g->tries[k].why);
     }
     if (any_in(g, HW_TRY_WAITS))
-        return hw_fail(-ETIMEDOUT, "no path from the NICs that may be used was answered in time");
+        return hw_fail(-ETIMEDOUT, "no usable path from the allowed NICs: none was answered before the deadline");
     for (unsigned i = 0; i < g->in.n_mine; i++) {
         const char *why = hw_paths_why(&g->in, &g->paths, true, i);
         if (why && (!*g->dial->nics || hw_nic_listed(g->dial->nics, g->nics[i].name)))
-            return hw_fail(-EHOSTUNREACH, "no path from the NICs that may be used: %s: %s", g->nics[i].name, why);
+            return hw_fail(-EHOSTUNREACH, "no usable path from the allowed NICs: %s: %s", g->nics[i].name, why);
     }
-    return hw_fail(-EHOSTUNREACH, "no path from the NICs that may be used");
+    return hw_fail(-EHOSTUNREACH, "no usable path from the allowed NICs");
 }
 
 static int take_result(struct hw_pairing *g, struct round *r)
@@ -433,7 +432,7 @@ static int take_result(struct hw_pairing *g, struct round *r)
     add_unproved(g, r->pick);
     uint64_t need = g->dial->env->knobs->require_nics;
     if (sure < need)
-        return hw_fail(-ENODEV, "%u pair%s of NICs work%s, and %llu are required (knob require_nics)", sure,
+        return hw_fail(-ENODEV, "%u pair%s of NICs work%s, but %llu are required (knob require_nics)", sure,
                        sure == 1 ? "" : "s", sure == 1 ? "s" : "", (unsigned long long)need);
     return 0;
 }
@@ -463,14 +462,14 @@ static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct ha
 {
     const char *why = hw_paths_why(&g->in, &g->paths, ours, i);
     const char *name = ours ? g->mine[i].name : g->theirs[i].name;
-    snprintf(out->why, sizeof(out->why), "%s", why ? why : "the other NICs of both sides are better pairs without it");
+    snprintf(out->why, sizeof(out->why), "%s", why ? why : "the other NICs of both sides make better pairs without it");
     for (unsigned k = 0; k < g->paths.n && !why; k++) {
         const struct hw_path *c = &g->paths.list[k];
         const struct hw_try *t = &g->tries[k];
         if (strcmp(ours ? g->mine[c->mine].name : g->theirs[c->theirs].name, name) != 0)
             continue;
         if (ours && !g->mine[c->mine].device && g->n_pairs) {
-            snprintf(out->why, sizeof(out->why), "no hardware of its own is below it, and others carry");
+            snprintf(out->why, sizeof(out->why), "it has no hardware of its own, and other NICs are used");
             return;
         }
         if (t->state != HW_TRY_FAILED && t->state != HW_TRY_WAITS)
@@ -533,7 +532,7 @@ struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n)
         if (hw_address_handle_decode(g->pair[k].handle, g->pair[k].handle_len, &to) == 0)
             hw_addr_text(&to, x->remote, sizeof(x->remote));
         if (!g->pair[k].sure)
-            snprintf(x->why, sizeof(x->why), "no answer yet; attempts go on");
+            snprintf(x->why, sizeof(x->why), "no answer yet; still trying");
     }
     for (int side = 0; side < 2; side++)
         for (unsigned i = 0; i < (side ? g->in.n_theirs : g->in.n_mine); i++) {

@@ -48,7 +48,8 @@ int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
     if (rc)
         return rc;
     if (hw_get16(in + 4) != HW_WIRE_VERSION)
-        return hw_fail(-EPROTONOSUPPORT, "the peer speaks version %u of the protocol, this is version %u",
+        return hw_fail(-EPROTONOSUPPORT,
+                       "the peer speaks protocol version %u, this side version %u: upgrade the older hawser",
                        hw_get16(in + 4), HW_WIRE_VERSION);
     h->kind = in[6];
     h->keyed = in[7];
@@ -57,7 +58,7 @@ int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
     h->gen = hw_get32(in + 20);
     memcpy(h->nonce, in + 32, HW_NONCE);
     if (hw_get64(in + 24) != 0)
-        return hw_fail(-EPROTO, "a HELLO with reserved bytes that are not 0");
+        return hw_fail(-EPROTO, "a HELLO with reserved bytes other than 0");
     if (h->kind < HW_BOOT_CONTROL || h->kind > HW_BOOT_PROBE)
         return hw_fail(-EPROTO, "a HELLO of unknown kind %u", h->kind);
     if ((h->kind == HW_BOOT_CONTROL) != (h->session == 0))
@@ -72,16 +73,17 @@ int hw_hello_sniff(const uint8_t *in, size_t n)
     if (magic == HW_WIRE_MAGIC)
         return 0;
     if (__builtin_bswap32(magic) == HW_WIRE_MAGIC)
-        return hw_fail(-EPROTO, "a peer of the other byte order");
+        return hw_fail(-EPROTO, "the peer has the opposite byte order");
     static const char *const http[] = {"GET ", "POST", "HEAD", "PUT ", "OPTI", "CONN", "PRI "};
     for (size_t i = 0; i < HW_ARRAY_LEN(http); i++)
         if (memcmp(in, http[i], 4) == 0)
-            return hw_fail(-EPROTO, "an HTTP request, not hawser");
+            return hw_fail(-EPROTO, "an HTTP request, not hawser's protocol");
     if (in[0] == 0x16 && in[1] == 0x03) /* RFC 8446, 5.1: handshake record, legacy version */
-        return hw_fail(-EPROTO, "a TLS handshake, not hawser");
+        return hw_fail(-EPROTO, "a TLS handshake, not hawser's protocol");
     if (memcmp(in, "SSH-", 4) == 0)
-        return hw_fail(-EPROTO, "an SSH client, not hawser");
-    return hw_fail(-EPROTO, "not hawser: it began %02x %02x %02x %02x", in[0], in[1], in[2], in[3]);
+        return hw_fail(-EPROTO, "an SSH client, not hawser's protocol");
+    return hw_fail(-EPROTO, "not hawser's protocol: its first bytes are %02x %02x %02x %02x", in[0], in[1], in[2],
+                   in[3]);
 }
 
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c)
@@ -103,10 +105,10 @@ int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge
     memcpy(c->nonce, in + 32, HW_NONCE);
     memcpy(c->proof, in + 64, HW_PROOF_SIZE);
     if (hw_get16(in + 4) != HW_WIRE_VERSION)
-        return hw_fail(-EPROTO, "the peer speaks version %u of the protocol, this is version %u", hw_get16(in + 4),
-                       HW_WIRE_VERSION);
+        return hw_fail(-EPROTO, "the peer speaks protocol version %u, this side version %u: upgrade the older hawser",
+                       hw_get16(in + 4), HW_WIRE_VERSION);
     if (c->refusal >= HW_REFUSE_COUNT)
-        return hw_fail(-EPROTO, "the peer refused with unknown reason %u", c->refusal);
+        return hw_fail(-EPROTO, "the peer refused for unknown reason %u", c->refusal);
     return 0;
 }
 
@@ -124,7 +126,7 @@ int hw_welcome_decode(const uint8_t in[HW_WELCOME_SIZE], struct hw_welcome *w)
     w->refusal = in[6];
     w->via = hw_get16(in + 8);
     if (w->refusal >= HW_REFUSE_COUNT)
-        return hw_fail(-EPROTO, "the peer refused with unknown reason %u", w->refusal);
+        return hw_fail(-EPROTO, "the peer refused for unknown reason %u", w->refusal);
     return 0;
 }
 
@@ -177,14 +179,14 @@ const char *hw_refusal_text(unsigned refusal)
 {
     static const char *const text[HW_REFUSE_COUNT] = {
         [HW_OK] = "accepted",
-        [HW_REFUSE_VERSION] = "it speaks another version of the protocol",
-        [HW_REFUSE_KEY_NEEDED] = "it wants a job key, and none was given here",
-        [HW_REFUSE_KEY_UNWANTED] = "it has no job key, and one was given here",
+        [HW_REFUSE_VERSION] = "it speaks another protocol version: upgrade the older hawser",
+        [HW_REFUSE_KEY_NEEDED] = "it requires a job key, but this side gave none (--key-file)",
+        [HW_REFUSE_KEY_UNWANTED] = "it has no job key, but this side gave one",
         [HW_REFUSE_ADDRESS] = "without a job key only loopback and lab addresses (198.18.0.0/15) are served",
-        [HW_REFUSE_FULL] = "it has as many peers as it takes (knob max_peers)",
-        [HW_REFUSE_SESSION] = "it does not know the session (any more)",
+        [HW_REFUSE_FULL] = "it has as many peers as it allows (knob max_peers)",
+        [HW_REFUSE_SESSION] = "it does not know the session, or no longer does",
         [HW_REFUSE_PROOF] = "the job keys differ",
-        [HW_REFUSE_STALE] = "the channel is still in use there, or of an older generation",
+        [HW_REFUSE_STALE] = "the connection is still in use there, or an older one",
     };
     return refusal < HW_REFUSE_COUNT ? text[refusal] : "unknown reason";
 }

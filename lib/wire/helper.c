@@ -30,10 +30,11 @@ static int decode_helper_head(const uint8_t *in, size_t n, size_t size, const ch
     *type = hw_get16(in + 6);
     *seq = hw_get32(in + 8);
     if (hw_get16(in + 4) != HW_HELPER_VERSION)
-        return hw_fail(-EPROTONOSUPPORT, "%s in version %u of hawserd's protocol, this is version %u", what,
+        return hw_fail(-EPROTONOSUPPORT,
+                       "%s in version %u of hawserd's protocol, this side has version %u: upgrade the older one", what,
                        hw_get16(in + 4), HW_HELPER_VERSION);
     if (n != size)
-        return hw_fail(-EPROTO, "%s of %zu bytes, %zu are due", what, n, size);
+        return hw_fail(-EPROTO, "%s of %zu bytes where %zu were expected", what, n, size);
     return 0;
 }
 
@@ -90,7 +91,7 @@ int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_reque
     bool bind = q->type == HW_H_BIND_RX || q->type == HW_H_BIND_TX;
     bool id = q->type == HW_H_STEER || q->type == HW_H_RELEASE;
     if (bind ? !nic_name(q->nic) : !all_zero(q->nic, sizeof(q->nic)))
-        return hw_fail(-EPROTO, "a request of type %u with a bad NIC name", q->type);
+        return hw_fail(-EPROTO, "a request of type %u with an invalid NIC name", q->type);
     if (id != (q->id != 0))
         return hw_fail(-EPROTO, "a request of type %u with id %u", q->type, q->id);
     if (q->type == HW_H_BIND_RX ? q->count < 1 || q->count > HW_HELPER_QUEUES : q->count != 0)
@@ -134,15 +135,15 @@ int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *
     if (!reply || r->type == 0 || r->type >= HW_H_COUNT)
         return hw_fail(-EPROTO, "an answer of unknown type %u", r->type);
     if (err > 4095) /* MAX_ERRNO, include/linux/err.h */
-        return hw_fail(-EPROTO, "an answer with error number %u", err);
+        return hw_fail(-EPROTO, "an answer with invalid error number %u", err);
     r->status = -(int32_t)err;
     if (!text_field(r->text, sizeof(r->text)))
-        return hw_fail(-EPROTO, "an answer whose text does not end");
+        return hw_fail(-EPROTO, "an answer whose text is not terminated");
     for (const char *c = r->text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return hw_fail(-EPROTO, "an answer with an unprintable text");
+            return hw_fail(-EPROTO, "an answer whose text is not printable");
     if ((err != 0) != (r->text[0] != 0) || !all_zero(in + 96, 8))
-        return hw_fail(-EPROTO, "an answer of type %u with fields that do not fit each other", r->type);
+        return hw_fail(-EPROTO, "an answer of type %u with inconsistent fields", r->type);
 
     bool bind = err == 0 && (r->type == HW_H_BIND_RX || r->type == HW_H_BIND_TX);
     bool queues = err == 0 && (r->type == HW_H_BIND_RX || r->type == HW_H_STEER);
@@ -152,6 +153,6 @@ int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *
         return hw_fail(-EPROTO, "an answer of type %u for pieces of %u bytes", r->type, r->page);
     if (id != (r->id != 0) || (!bind && r->dmabuf_id) || r->count > max || (queues && r->count == 0) ||
         !all_zero(&r->queues[r->count], (HW_HELPER_QUEUES - r->count) * sizeof(r->queues[0])))
-        return hw_fail(-EPROTO, "an answer of type %u with fields that do not fit each other", r->type);
+        return hw_fail(-EPROTO, "an answer of type %u with inconsistent fields", r->type);
     return 0;
 }

@@ -16,7 +16,7 @@ void hw_control_encode(uint8_t out[HW_CONTROL_SIZE], const struct hw_control_hea
 int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *h)
 {
     if (size != HW_CONTROL_SIZE)
-        return hw_fail(-EPROTO, "a control message of %u bytes", size);
+        return hw_fail(-EPROTO, "a control message of %u bytes: invalid length", size);
     *h = (struct hw_control_head){.sequence = hw_get32(in),
                                   .kind = hw_get32(in + 4),
                                   .a = hw_get64(in + 8),
@@ -24,14 +24,15 @@ int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *
                                   .c = hw_get64(in + 24),
                                   .d = hw_get64(in + 32)};
     if (h->kind == 0 || h->kind >= HW_CONTROL_KINDS)
-        return hw_fail(-EPROTO, "a control message of the unknown kind %u", h->kind);
+        return hw_fail(-EPROTO, "unknown control message kind %u", h->kind);
     bool fails = h->kind == HW_CONTROL_FAIL || h->kind == HW_CONTROL_UNREAD;
     if ((fails && (h->b == 0 || h->b >= HW_MSG_ERRNO_MAX)) ||
         (h->kind == HW_CONTROL_HANDLE && (h->c >= HW_MSG_ERRNO_MAX || h->b > UINT32_MAX)))
-        return hw_fail(-EPROTO, "a control message of kind %u with an error that is none", h->kind);
+        return hw_fail(-EPROTO, "a control message of kind %u with an invalid error number", h->kind);
     if ((h->kind == HW_CONTROL_GRANT && h->b >= HW_MSG_LANDING_MAX - 1) ||
         (h->kind == HW_CONTROL_MATCHED && ((uint32_t)h->b >= HW_MSG_ERRNO_MAX || h->b >> 32 > HW_MSG_EAGER_MAX)))
-        return hw_fail(-EPROTO, "a control message of kind %u about 0x%llx bytes", h->kind, (unsigned long long)h->b);
+        return hw_fail(-EPROTO, "a control message of kind %u for an invalid 0x%llx bytes", h->kind,
+                       (unsigned long long)h->b);
     return 0;
 }
 
@@ -53,13 +54,13 @@ void hw_msg_vec_encode(uint8_t *out, uint32_t k, const struct hw_msg_vec *v)
 int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t *flags, uint32_t *n)
 {
     if (size < HW_MSG_VECS_HEAD)
-        return hw_fail(-EPROTO, "a list of descriptors of %u bytes", size);
+        return hw_fail(-EPROTO, "a list of descriptors of %u bytes: invalid length", size);
     *id = hw_get64(in);
     *flags = hw_get32(in + 8);
     *n = hw_get32(in + 12);
     if (*n > HW_MSG_VECS_MAX || size != HW_MSG_VECS_HEAD + HW_MSG_VEC_SIZE * *n ||
         *flags & ~(HW_MSG_COUNTED | HW_MSG_STAGED))
-        return hw_fail(-EPROTO, "%u descriptors in %u bytes, flags 0x%x", *n, size, *flags);
+        return hw_fail(-EPROTO, "%u descriptors in %u bytes, flags 0x%x: invalid", *n, size, *flags);
     return 0;
 }
 
@@ -80,12 +81,12 @@ void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h)
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h)
 {
     if (size != HW_MSG_DATA_SIZE)
-        return hw_fail(-EPROTO, "data with %u bytes that say where they go", size);
+        return hw_fail(-EPROTO, "a placement header of %u bytes: invalid length", size);
     *h = (struct hw_data_head){hw_get64(in), hw_get64(in + 8), hw_get64(in + 16), hw_get64(in + 24)};
     if ((pay == 0 && (h->total || !h->rest)) || h->rest > HW_MSG_LANDING_MAX || h->total > HW_MSG_LANDING_MAX ||
         h->offset > h->total || pay > h->total - h->offset)
-        return hw_fail(-EPROTO, "%u bytes of data at %llu of a message of %llu", pay, (unsigned long long)h->offset,
-                       (unsigned long long)h->total);
+        return hw_fail(-EPROTO, "%u bytes of data at %llu exceed a message of %llu bytes", pay,
+                       (unsigned long long)h->offset, (unsigned long long)h->total);
     return 0;
 }
 
@@ -98,12 +99,12 @@ void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total
 int hw_noted_decode(const uint8_t *in, uint32_t size, uint64_t *op, uint64_t *total)
 {
     if (size != HW_MSG_NOTED_SIZE)
-        return hw_fail(-EPROTO, "a write's notification with %u bytes that say what it belongs to", size);
+        return hw_fail(-EPROTO, "the notification of a write with a header of %u bytes: invalid length", size);
     *op = hw_get64(in);
     *total = hw_get64(in + 8);
-    return *total > HW_MSG_LANDING_MAX
-               ? hw_fail(-EPROTO, "a notification of a write of %llu bytes", (unsigned long long)*total)
-               : 0;
+    return *total > HW_MSG_LANDING_MAX ? hw_fail(-EPROTO, "the notification of a write of %llu bytes: invalid length",
+                                                 (unsigned long long)*total)
+                                       : 0;
 }
 
 void hw_taken_encode(uint8_t out[HW_MSG_TAKEN_SIZE], uint32_t sequence, uint64_t notes)
@@ -116,7 +117,7 @@ void hw_taken_encode(uint8_t out[HW_MSG_TAKEN_SIZE], uint32_t sequence, uint64_t
 int hw_taken_decode(const uint8_t *in, uint32_t size, uint32_t *sequence, uint64_t *notes)
 {
     if (size != HW_MSG_TAKEN_SIZE)
-        return hw_fail(-EPROTO, "a count of what was taken in %u bytes", size);
+        return hw_fail(-EPROTO, "a confirmation of messages of %u bytes: invalid length", size);
     *sequence = hw_get32(in);
     *notes = hw_get64(in + 8);
     return 0;

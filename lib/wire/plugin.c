@@ -30,24 +30,26 @@ int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD])
 {
     const unsigned version = hw_get16(head + 4), size = hw_get16(head + 6);
     if (hw_get32(head) != HW_PLUGIN_MAGIC)
-        return hw_fail(-EPROTO, "the peer uses another transport: both sides must have the same knob transport");
+        return hw_fail(-EPROTO, "the peer uses another transport: set knob transport to the same on both sides");
     /* Only version 1 has whole pages at this offset, its longest message: the low bits are 0. */
     if (version < HW_PLUGIN_VERSION)
-        return hw_fail(-EPROTO, "the peer's hawser is older: its greeting for plugins is version 1, this one's is %d",
-                       HW_PLUGIN_VERSION);
+        return hw_fail(
+            -EPROTO,
+            "the peer's hawser is older: its plugin greeting has version 1, this side's version %d: upgrade it",
+            HW_PLUGIN_VERSION);
     if (size < HW_PLUGIN_GREET || size > HW_PLUGIN_GREET_MOST)
-        return hw_fail(-EPROTO, "a greeting for plugins of %u bytes", size);
+        return hw_fail(-EPROTO, "a plugin greeting of %u bytes: invalid length", size);
     return (int)size;
 }
 
 int hw_plugin_greet_decode(const uint8_t *in, size_t len, struct hw_plugin_greet *g)
 {
-    int size =
-        len < HW_PLUGIN_HEAD ? hw_fail(-EPROTO, "a greeting for plugins of %zu bytes", len) : hw_plugin_greet_size(in);
+    int size = len < HW_PLUGIN_HEAD ? hw_fail(-EPROTO, "a plugin greeting of %zu bytes: invalid length", len)
+                                    : hw_plugin_greet_size(in);
     if (size < 0)
         return size;
     if (len < (size_t)size)
-        return hw_fail(-EPROTO, "a greeting for plugins that ends after %zu of %d bytes", len, size);
+        return hw_fail(-EPROTO, "a plugin greeting that ends after %zu of %d bytes", len, size);
     g->longest = hw_get32(in + 8);
     g->gpu = decode_gpu(hw_get16(in + 12));
     g->peer_gpu = decode_gpu(hw_get16(in + 14));

@@ -18,10 +18,10 @@ int hw_region_decode(const uint8_t in[HAWSER_KEY_SIZE], struct hawser_region *r)
 {
     static const uint8_t zero[HAWSER_KEY_SIZE - 32];
     if (hw_get32(in) != REGION_MAGIC || memcmp(in + 32, zero, sizeof(zero)) != 0)
-        return hw_fail(-EINVAL, "these %d bytes are not a key made by hawser_export()", HAWSER_KEY_SIZE);
+        return hw_fail(-EINVAL, "these %d bytes are not a remote key made by hawser_export()", HAWSER_KEY_SIZE);
     *r = (struct hawser_region){
         .rights = hw_get32(in + 4), .id = hw_get64(in + 8), .secret = hw_get64(in + 16), .length = hw_get64(in + 24)};
     if (r->rights == 0 || r->rights & ~(HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE))
-        return hw_fail(-EINVAL, "a key with unknown rights 0x%x", r->rights);
+        return hw_fail(-EINVAL, "a remote key with unknown rights 0x%x", r->rights);
     return 0;
 }

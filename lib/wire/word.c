@@ -21,7 +21,7 @@ int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w)
 {
     uint32_t n = len < HEAD ? 0 : hw_get32(in + 8);
     if (len < HEAD || n > HW_RAIL_LINKS || len < HEAD + 8 * n)
-        return hw_fail(-EPROTO, "a last word of %u bytes on %u links", len, n);
+        return hw_fail(-EPROTO, "a final confirmation of %u bytes for %u links: invalid length", len, n);
     *w = (struct hw_word){.gen = hw_get32(in), .mark = hw_get32(in + 4), .n = n};
     for (uint32_t i = 0; i < n; i++)
         w->count[i] = hw_get64(in + HEAD + 8ull * i);
@@ -39,6 +39,6 @@ int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word
 {
     *links = hw_get32(in);
     if (*links < 1 || *links > HW_RAIL_LINKS)
-        return hw_fail(-EPROTO, "the peer wants a rail of %u links", *links);
+        return hw_fail(-EPROTO, "the peer asks for a rail of %u links: invalid number", *links);
     return hw_word_decode(in + 4, HW_WORD_MAX, w);
 }

@@ -129,7 +129,7 @@ static void test_memory(const struct hw_space *s, const struct hw_gpu_info *info
     for (unsigned i = 0; i < 3; i++)
         s->ops->free(s, p[i], 5000);
     is_int(find(p[0], 5000, &at), -EINVAL, "freed memory");
-    ok(says("not CUDA's"), "%s", hw_error());
+    ok(says("not CUDA memory"), "%s", hw_error());
     char byte = 0, *ring = hw_pages_alloc(4096, -1);
     struct hw_copyq *q = NULL;
     ok(s->ops->pin(s, ring, 4096) == 0 && s->ops->queue_open(s, 1, &q) == 0, "a queue");
@@ -314,7 +314,7 @@ int main(void)
         !ok(open_app(), "the application's calls"))
         return tap_done();
     is_int(find(&on_stack, sizeof(on_stack), &s), -EINVAL, "host memory, while there is no context at all");
-    ok(says("not CUDA's"), "%s", hw_error());
+    ok(says("not CUDA memory"), "%s", hw_error());
     is_int(hw_space_device(HAWSER_MEM_CUDA, n, &s), -ENODEV, "a GPU that is not there");
     for (int i = 0; i < n; i++) {
         struct hw_gpu_info info;

@@ -120,7 +120,7 @@ def subnet():
         resets_nothing(lab, 12)
         r = lab.bench("198.18.0.2")
         carries(r, "eth0-enp0 eth1-enp1 eth2-enp2", "a subnet a rail, 4 NICs and 3, other names")
-        ok(idle(r) == ["eth3: no route leads by it to a NIC of the peer"], "eth3 has no rail there, and it is said", r)
+        ok(idle(r) == ["eth3: no route from it to a NIC of the peer"], "eth3 has no rail there, and it is said", r)
         requires(lab, "198.18.1.2", 3, "where a rail is missing")
         validates(lab, "198.18.2.2", "the third rail", "--nic", "eth2")
 
@@ -183,7 +183,7 @@ def bridge():
         r = lab.bench("198.18.0.2")
         carries(r, "eth0-eth0 eth1-eth1 eth2-eth2 eth3-eth3", "docker0 on every node, cni0 that leads nowhere")
         said = "\n".join(idle(r))
-        ok("docker0: no route leads by it" in said and re.search("^cni0 to cni0 198.19.0.2:20000: no answer", said, re.M),
+        ok("docker0: no route from it" in said and re.search("^cni0 to cni0 198.19.0.2:20000: no answer", said, re.M),
            "both are named as not used, with the reason", r)
         cost = fastest(lab) - plain
         ok(cost < 1, "they cost no time", f"{cost:.2f} s more than {plain:.2f} s")

@@ -82,7 +82,7 @@ def no_cmsg(tcpx):
     gone = {**tcpx, **gpu, "TCPXLIKE_LOOPBACK": "exit"}
     with Lab("--nics", "2", serve=BY, node="a", **gone) as lab:  # where the server is
         r = lab("validate", "198.18.0.1", *BY, "--gpus", "0:0", **{**gone, "HAWSER_SAME_MACHINE": "auto"})
-        answers(r, "the peer is on this very machine", "rx no cmsg, validate")
+        answers(r, "the peer is on this same machine", "rx no cmsg, validate")
         r = lab("validate", "198.18.0.1", *BY, "--gpus", "0:0", "--channels", 2, "--timeout", "10s",
                 **gone)
         r.stderr += lab.said()
@@ -97,7 +97,7 @@ def stalls(tcpx):
         answers(r, "Success: 0 / 1", "a transfer that stands still, validate")
         answers(r, "channel 0 eth0 ", "and names the NIC")
         answers(r, "FAILED: it received nothing", "and what the channel did")
-        answers(r, "passed its deadline with", "and how far it came")
+        answers(r, "deadline passed with", "and how far it came")
 
 
 def wrong_nic(tcpx):
@@ -130,7 +130,7 @@ def no_bind():
     """Seed 3: devmem is asked for, and the NIC cannot."""
     with Lab("--nics", "2", serve=["--transport", "devmem"]) as lab:
         r = lab("validate", "198.18.0.2", "--transport", "devmem", "--require-devmem", "--size", "1MiB", "--knob", "same_machine=yes")
-        answers(r, "knob require_direct, and over eth0 there is no devmem: no hawserd at /run/hawser/hawserd.sock: start it (systemctl start "
+        answers(r, "knob require_direct: no devmem over eth0: no hawserd at /run/hawser/hawserd.sock: start it (systemctl start "
                 "hawserd, or as root: hawserd)", "a NIC that cannot bind, validate")
         r = lab("doctor", "--only", "nic")
         answers(r, "nic.devmem eth0, eth1: veth has no devmem: GPU memory goes through the host's", "a NIC that cannot bind, doctor", r.returncode)

@@ -462,7 +462,7 @@ static const char *find_left(const struct node *n)
     return !hw_list_empty(&p->all)                       ? "an operation"
            : slots != p->slots                           ? "the number of an operation"
            : landings != hw_landings_count(&p->landings) ? "a landing"
-           : p->queues.n_grants                          ? "a receive of the peer's"
+           : p->queues.n_grants                          ? "a receive of the peer"
            : p->queues.sent                              ? "an eager message's room"
            : atomic_load(&p->queues.held)                ? "an eager message"
            : p->queues.n                                 ? "a queue"

@@ -230,7 +230,7 @@ static void nics(void)
     put("sys/class/net/eth1/mtu", "1000\n");
     check("nic.mtu", DR_FAIL, "IPv6");
     put("sys/class/net/eth1/mtu", "x\n");
-    check("nic.mtu", DR_SKIP, "no whole number");
+    check("nic.mtu", DR_SKIP, "not a whole number");
 
     snprintf(n->driver, sizeof n->driver, "gve");
     check("nic.devmem", DR_WARN, "not in 6.12.95-test");

@@ -135,7 +135,7 @@ def on_gpus(tmp, tcpx):
 
     s = Serve(*by(TCPX), **env)
     r = run("bench", s, *by(TCPX), "--gpus", "0:0", "--size", "1MiB", **{**env, "HAWSER_SAME_MACHINE": "auto"})
-    ok(r.returncode == 1 and "the peer is on this very machine" in r.stderr, "bench --gpus with this very machine: refused", r)
+    ok(r.returncode == 1 and "the peer is on this same machine" in r.stderr, "bench --gpus with this very machine: refused", r)
     counts.files[0].unlink(missing_ok=True)
     counts.files[1].unlink(missing_ok=True)
     r = run("validate", s, *by(TCPX), "--gpus", "0:0", **env)
@@ -171,7 +171,7 @@ def on_gpus(tmp, tcpx):
     for what, words, more in (
             ("exit@40", "exited with status 1", {"TCPXLIKE_FAULT": "exit@40"}),
             ("die@40", "killed by", {"TCPXLIKE_FAULT": "die@40"}),
-            ("error@40", "the plugin gave", {"TCPXLIKE_FAULT": "error@40"}),
+            ("error@40", "the plugin returned", {"TCPXLIKE_FAULT": "error@40"}),
             ("nocmsg@40:recv", "rx no cmsg", {"TCPXLIKE_FAULT": "nocmsg@40:recv"}),
             ("from this machine itself", "rx no cmsg", {"TCPXLIKE_LOOPBACK": "exit"}),
             ("too many fragments", "more than 2048 fragments", {"TCPXLIKE_FRAG": "100"}),
@@ -214,15 +214,15 @@ def on_hosts(tmp, tcpx):
     del alone["HAWSER_SAME_MACHINE"]
     for what in ["validate"], ["bench", "--size", "1MiB"], ["bench", "--size", "1MiB", "--op", "pingpong"]:
         r = run(what[0], s, *by(TCPX), *what[1:], **alone)
-        ok(r.returncode == 1 and "the peer is on this very machine" in r.stderr and r.seconds < 5,
+        ok(r.returncode == 1 and "the peer is on this same machine" in r.stderr and r.seconds < 5,
            f"{' '.join(what)} with this very machine: refused, with the reason", r)
-    for fault, words in ("exit@40", "exited with status 1"), ("die@40", "killed by"), ("error@40", "the plugin gave"):
+    for fault, words in ("exit@40", "exited with status 1"), ("die@40", "killed by"), ("error@40", "the plugin returned"):
         r = run("validate", s, *by(TCPX), "--channels", 2, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT=fault)
         ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{fault} in the middle: {words}", r)
     # The last of the eight pieces (of 256 KiB) of a round fails when all are the plugin's: nothing more is to be sent that would tell.
     r = run("validate", s, *by(TCPX), "--channels", 1, "--size", "2MiB", "--timeout", "10s", "-v", **tcpx,
             TCPXLIKE_FAULT="error@8:send")
-    ok(r.returncode == 1 and "the plugin gave" in r.stderr and "rail 0 (lo to lo) is up again" in r.stderr and r.seconds < 8,
+    ok(r.returncode == 1 and "the plugin returned" in r.stderr and "rail 0 (lo to lo) is up again" in r.stderr and r.seconds < 8,
        "a send that fails as the last one: the rail is made anew, and no round is run that could prove nothing", r)
     r = run("validate", s, *by(TCPX), "--channels", 2, **tcpx)
     ok(r.returncode == 0 and r.stdout.endswith("Success: 2 / 2\n"), "and the other side goes on with others", r)
@@ -294,7 +294,7 @@ def ends(tmp, tcpx):
     s = Serve("--transport", "devmem")
     for what in "validate", "bench":
         r = run(what, s, "--transport", "devmem", "--size", "1MiB")
-        ok(r.returncode == 1 and "the peer is on this very machine" in r.stderr and r.seconds < 5,
+        ok(r.returncode == 1 and "the peer is on this same machine" in r.stderr and r.seconds < 5,
            f"{what} over devmem with this very machine: refused, with the reason", r)
     r = run("validate", s, "--transport", "devmem", "--size", "1MiB", "--knob", "same_machine=auto")
     ok(r.returncode == 0, "unless it is to fall back", r)
@@ -354,7 +354,7 @@ def traces(tmp, tcpx):
         ok((r.returncode == 1 and "launching the gather" in r.stderr) if way == "kernel" else "launching the gather" not in r.stderr,
            f"{way}: {'by' if way == 'kernel' else 'without'} a kernel", r)
     r = run("bench", s, *by(TCPX), "--knob", "plugin_unpack=magic", **tcpx)
-    ok(r.returncode == 1 and "neither kernel, d2d nor host" in r.stderr, "there is no other way", r)
+    ok(r.returncode == 1 and "not one of kernel, d2d, host" in r.stderr, "there is no other way", r)
     r = run("bench", s, *by(TCPX), "--gpus", "0:0", "--channels", "1,2", "--size", "1MiB", "--iters", 3, **tcpx, **gpu)
     ok(r.returncode == 0 and re.search(r"^ +1 .* 0 -> 0 ", r.stdout, re.M) and re.search(r"^ +2 .* 0 -> 0 ", r.stdout, re.M),
        "a sweep over GPU memory: each run has a plugin's process of its own", r)

@@ -29,7 +29,7 @@ static void helper_lost(struct dm_ctx *x, const char *why)
 {
     dm_helper_close(x->helper);
     x->helper = NULL;
-    hw_log(x->env->log, HAWSER_LOG_WARN, "hawserd is gone (%s): connections over devmem are made anew", why);
+    hw_log(x->env->log, HAWSER_LOG_WARN, "lost hawserd (%s): re-establishing connections over devmem", why);
     pthread_mutex_lock(&x->mu);
     atomic_fetch_add(&x->epoch, 1);
     for (unsigned i = 0; i < x->nlandings; i++) {
@@ -95,7 +95,7 @@ int dm_memory_device(const char *where)
         return DM_MEMORY_HOST;
     long n = strncmp(where, "cuda:", 5) == 0 ? strtol(where + 5, &end, 10) : -1;
     if (n < 0 || n > 1023 || *end || where[5] < '0' || where[5] > '9')
-        return hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is neither auto, host, nor cuda:NUMBER", where);
+        return hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is not one of auto, host, cuda:NUMBER", where);
     return (int)n;
 }
 
@@ -133,7 +133,7 @@ static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landi
     while (l < end && (l->nic != nic || l->pool.space != space))
         l++;
     if (l == end && x->nlandings == DM_LANDINGS)
-        return hw_fail(-E2BIG, "more than %d NICs times GPUs", DM_LANDINGS);
+        return hw_fail(-E2BIG, "more than %d pairs of NIC and GPU", DM_LANDINGS);
     if (l == end) {
         *l = (struct dm_landing){.nic = nic, .pool = {.space = space}};
         if ((rc = space->ops->dmabuf_alloc(space, x->env->knobs->devmem_pool, &l->pool.buf)))
@@ -174,7 +174,7 @@ static int bind_queues(struct dm_ctx *x, struct dm_landing *l)
                "%s: %zu bytes of %s memory are bound to %u of its queues, in pieces of %s", name, l->pool.buf.size,
                l->pool.space->name, l->binding.nqueues,
                l->binding.page   ? "devmem_piece"
-               : k->devmem_piece ? "a page: larger ones (devmem_piece) kernel, driver or memory do not have"
+               : k->devmem_piece ? "a page (kernel, driver or memory do not support devmem_piece)"
                                  : "a page");
     return rc;
 }
@@ -350,7 +350,8 @@ void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why)
     if (!told)
         x->warned[x->nwarned++] = hash;
     pthread_mutex_unlock(&x->mu);
-    hw_log(x->env->log, told ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s: no devmem, plain tcp instead: %s", nic, why);
+    hw_log(x->env->log, told ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s: using plain tcp instead of devmem: %s", nic,
+           why);
 }
 
 unsigned dm_ctx_nic(struct dm_ctx *x, const char *name)
@@ -386,7 +387,7 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event
     c->event = event;
     c->gpu = gpu;
     c->sock = fcntl(sock, F_DUPFD_CLOEXEC, 0); /* the connection may be closed before the thread gets to it */
-    int rc = c->sock < 0 ? hw_fail(-errno, "one more descriptor for a connection: %s", strerror(errno)) : 0;
+    int rc = c->sock < 0 ? hw_fail(-errno, "duplicating the descriptor of a connection: %s", strerror(errno)) : 0;
     if (rc == 0) {
         pthread_mutex_lock(&x->mu);
         c->nic = dm_ctx_nic(x, nic);
@@ -423,7 +424,7 @@ int dm_claim_health(const struct dm_claim *c)
 {
     return c->epoch == atomic_load(&c->ctx->epoch)
                ? 0
-               : hw_fail(-ENOLINK, "hawserd has gone, and with it what was bound to %s", c->ctx->nics[c->nic].name);
+               : hw_fail(-ENOLINK, "hawserd has ended, and with it the bindings of %s", c->ctx->nics[c->nic].name);
 }
 
 unsigned dm_claim_sharers(const struct dm_claim *c)

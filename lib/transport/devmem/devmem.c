@@ -83,7 +83,7 @@ static void close_devmem(struct hw_conn *c)
     if (c->rx) {
         const struct dm_rx_counts *n = dm_rx_counts(c->rx);
         hw_log(c->args.env->log, HAWSER_LOG_DEBUG,
-               "%s: %llu bytes came into device memory by %llu receives, %u pages at most at a time", c->nic,
+               "%s: %llu bytes received into device memory by %llu receives, at most %u pages at a time", c->nic,
                (unsigned long long)atomic_load(&n->device), (unsigned long long)atomic_load(&n->calls),
                atomic_load(&n->held_most));
     }
@@ -378,8 +378,7 @@ static int check_devmem(struct hw_conn *c, uint64_t alone, uint64_t *window)
     uint64_t heads = UINT64_MAX;
     int rc = c->claim ? dm_claim_health(c->claim) : 0;
     if (rc == 0 && c->rx && dm_rx_strayed(c->rx))
-        rc =
-            hw_fail(-ENOLINK, "payload has begun to come as ordinary data: the flow rule for it on %s is gone", c->nic);
+        rc = hw_fail(-ENOLINK, "payload no longer arrives in device memory: the flow rule on %s was removed", c->nic);
     if (rc == 0)
         rc = hw_tcp_io.check(c->heads, alone, &heads);
     int side = rc >= 0 && c->side ? hw_tcp_io.check(c->side, alone, window) : 0;

@@ -35,9 +35,9 @@ static int wait_helper_socket(struct dm_helper *h, short events, uint64_t deadli
         if (n < 0 && errno != EINTR)
             return fail_helper_conn(h, hw_fail(-errno, "waiting for hawserd: %s", hw_errno_name(errno)));
         if (n == 0 && hw_now() >= deadline)
-            return fail_helper_conn(h,
-                                    hw_fail(-ETIMEDOUT, "hawserd did not answer in time; what it had granted to this "
-                                                        "connection goes back"));
+            return fail_helper_conn(
+                h, hw_fail(-ETIMEDOUT,
+                           "hawserd did not answer before the deadline; its grants to this connection are released"));
     }
 }
 
@@ -68,7 +68,7 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
         if (n < 0 && errno == EBADF) /* the caller's descriptor is bad: nothing was sent */
-            return hw_fail(-EBADF, "descriptor %d, for hawserd, is not open", fd);
+            return hw_fail(-EBADF, "descriptor %d to send to hawserd is not open", fd);
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
             return 0; /* its last reply, with the reason, may still be readable */
         return fail_helper_conn(
@@ -94,8 +94,9 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
             continue;
         }
         if (n == 0 || (n < 0 && errno == ECONNRESET))
-            return fail_helper_conn(h,
-                                    hw_fail(-EPIPE, "hawserd is gone, or has dropped this client; its log says why"));
+            return fail_helper_conn(
+                h,
+                hw_fail(-EPIPE, "hawserd has ended, or has dropped this client; see its log (journalctl -u hawserd)"));
         if (n < 0)
             return fail_helper_conn(h, hw_fail(-errno, "receiving from hawserd: %s", hw_errno_name(errno)));
         rc = hw_helper_reply_decode(buf, (size_t)n, r);
@@ -107,7 +108,7 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
 static int call_helper(struct dm_helper *h, struct hw_helper_request *q, int fd, struct hw_helper_reply *r)
 {
     if (h->timeout_ms < 0)
-        return hw_fail(-EPIPE, "the connection to hawserd is broken: open another one");
+        return hw_fail(-EPIPE, "the connection to hawserd is broken: open a new one");
     uint64_t deadline = hw_deadline(h->timeout_ms);
     *r = (struct hw_helper_reply){0};
     q->seq = ++h->seq;
@@ -117,8 +118,9 @@ static int call_helper(struct dm_helper *h, struct hw_helper_request *q, int fd,
     if (rc)
         return rc;
     if (r->type != q->type || r->seq != q->seq)
-        return fail_helper_conn(h, hw_fail(-EPROTO, "hawserd answered request %u of type %u with %u of type %u", q->seq,
-                                           q->type, r->seq, r->type));
+        return fail_helper_conn(h, hw_fail(-EPROTO,
+                                           "hawserd answered request %u of type %u with an answer to %u of type %u",
+                                           q->seq, q->type, r->seq, r->type));
     return r->status ? hw_fail_copy(r->status, r->text) : 0;
 }
 
@@ -128,10 +130,10 @@ static int no_way_in(int err, const char *path)
     case ENOENT:
         return hw_fail(-err, "no hawserd at %s: start it (systemctl start hawserd, or as root: hawserd)", path);
     case ECONNREFUSED:
-        return hw_fail(-err, "the hawserd of %s has died: start it again (systemctl restart hawserd)", path);
+        return hw_fail(-err, "hawserd at %s has ended: restart it (systemctl restart hawserd)", path);
     case EACCES:
     case EPERM:
-        return hw_fail(-EACCES, "%s: this user may not open it: its folder and mode are hawserd's to set", path);
+        return hw_fail(-EACCES, "%s: this user may not connect to hawserd: check the socket's folder and mode", path);
     default:
         return hw_fail(-err, "connecting to hawserd at %s: %s", path, hw_errno_name(err));
     }
@@ -141,17 +143,17 @@ static int connect_hawserd(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof(a.sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is no path for a UNIX socket (1 to %zu bytes)", path,
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a path of a UNIX socket (1 to %zu bytes)", path,
                        sizeof(a.sun_path) - 1);
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return hw_fail(-errno, "a UNIX socket for hawserd: %s", hw_errno_name(errno));
+        return hw_fail(-errno, "creating a UNIX socket for hawserd: %s", hw_errno_name(errno));
     /* does not block: with a full queue the daemon is so far behind that EAGAIN is the right answer */
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         int err = errno;
         hw_close(&fd);
-        return err == EAGAIN ? hw_fail(-EAGAIN, "hawserd at %s is too busy to take another client", path)
+        return err == EAGAIN ? hw_fail(-EAGAIN, "hawserd at %s serves as many clients as it may: try again later", path)
                              : no_way_in(err, path);
     }
     return fd;
@@ -162,7 +164,7 @@ int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out)
     *out = NULL;
     struct dm_helper *h = calloc(1, sizeof(*h));
     if (!h)
-        return hw_no_memory("hawserd's client");
+        return hw_no_memory("a client of hawserd");
     h->timeout_ms = HW_MAX(timeout_ms, 0);
     h->fd = connect_hawserd(path ? path : HW_HELPER_SOCKET);
     int rc = h->fd < 0 ? h->fd : 0;
@@ -199,14 +201,14 @@ static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, 
     struct hw_helper_reply r;
     *out = (struct dm_binding){0};
     if (strlen(nic) >= sizeof(q.nic) || !*nic)
-        return hw_fail(-ENODEV, "'%s' is no network device's name (1 to %zu bytes)", nic, sizeof(q.nic) - 1);
+        return hw_fail(-ENODEV, "'%s' is not the name of a network device (1 to %zu bytes)", nic, sizeof(q.nic) - 1);
     memcpy(q.nic, nic, strlen(nic));
     int rc = call_helper(h, &q, fd, &r);
     if (rc)
         return rc;
     if (r.count != count)
         return fail_helper_conn(
-            h, hw_fail(-EPROTO, "hawserd bound %u queues of %s where %u were asked for", r.count, nic, count));
+            h, hw_fail(-EPROTO, "hawserd bound %u queues of %s, but %u were asked for", r.count, nic, count));
     *out = (struct dm_binding){.id = r.id, .dmabuf_id = r.dmabuf_id, .nqueues = r.count, .page = r.page};
     memcpy(out->queues, r.queues, sizeof(out->queues));
     return 0;
@@ -217,10 +219,12 @@ int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsig
 {
     *out = (struct dm_binding){0};
     if (nqueues < 1 || nqueues > HW_HELPER_QUEUES)
-        return hw_fail(-EINVAL, "a binding has 1 to %d queues, not %u", HW_HELPER_QUEUES, nqueues);
+        return hw_fail(-EINVAL, "invalid number of queues for a binding: 1 to %d are allowed, not %u", HW_HELPER_QUEUES,
+                       nqueues);
     if (!hw_helper_page(page))
-        return hw_fail(-EINVAL, "pieces of %u bytes: a power of two from %u to %u is needed (knob devmem_piece)", page,
-                       HW_HELPER_PAGE_MIN, HW_HELPER_PAGE_MAX);
+        return hw_fail(-EINVAL,
+                       "invalid piece size: %u bytes; it must be a power of two from %u to %u (knob devmem_piece)",
+                       page, HW_HELPER_PAGE_MIN, HW_HELPER_PAGE_MAX);
     return bind_to(h, HW_H_BIND_RX, nic, dmabuf_fd, nqueues, page, out);
 }
 
@@ -235,7 +239,7 @@ int dm_helper_steer(struct dm_helper *h, uint32_t binding, int sock, uint32_t *r
     struct hw_helper_reply r;
     *rule = *queue = 0;
     if (binding == 0)
-        return hw_fail(-ENOENT, "there is no binding 0");
+        return hw_fail(-ENOENT, "invalid binding 0");
     int rc = call_helper(h, &q, sock, &r);
     if (rc)
         return rc;
@@ -249,6 +253,6 @@ int dm_helper_release(struct dm_helper *h, uint32_t id)
     struct hw_helper_request q = {.type = HW_H_RELEASE, .id = id};
     struct hw_helper_reply r;
     if (id == 0)
-        return hw_fail(-ENOENT, "there is no binding or rule 0");
+        return hw_fail(-ENOENT, "invalid binding or rule 0");
     return call_helper(h, &q, -1, &r);
 }

@@ -28,7 +28,7 @@ static int parse_devmem_cmsg(const struct cmsghdr *c, struct dm_received *out)
     if (c->cmsg_level != SOL_SOCKET || (c->cmsg_type != DM_SCM_DEVMEM_DMABUF && c->cmsg_type != DM_SCM_DEVMEM_LINEAR))
         return 1;
     if (c->cmsg_len != CMSG_LEN(sizeof(d)) || out->n == DM_PIECES)
-        return hw_fail(-EPROTO, "devmem receive: control message %u of %zu bytes", out->n, c->cmsg_len);
+        return hw_fail(-EPROTO, "devmem receive: invalid control message %u of %zu bytes", out->n, c->cmsg_len);
     memcpy(&d, CMSG_DATA(c), sizeof(d));
     out->piece[out->n++] = (struct dm_piece){.device = c->cmsg_type == DM_SCM_DEVMEM_DMABUF,
                                              .offset = d.frag_offset,
@@ -58,8 +58,9 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out)
             return 0;
         if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
             return -EAGAIN;
-        return hw_fail(-errno, "receiving into device memory: %s%s", strerror(errno),
-                       errno == ENODEV ? " (data that is not split follows data that is: no way on)" : "");
+        return hw_fail(
+            -errno, "receiving into device memory: %s%s", strerror(errno),
+            errno == ENODEV ? " (data that is not split follows data that is: the connection cannot continue)" : "");
     }
     uint64_t sum = 0, seen = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
@@ -76,7 +77,7 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out)
         return n;
     }
     if (sum != (uint64_t)n || m.msg_flags & MSG_CTRUNC)
-        return hw_fail(-EPROTO, "devmem receive: %zd bytes, of which %u control messages explain %llu", n, out->n,
+        return hw_fail(-EPROTO, "devmem receive: %zd bytes, but %u control messages describe %llu", n, out->n,
                        (unsigned long long)sum);
     return n;
 }
@@ -98,7 +99,7 @@ int dm_give_back(int fd, const uint32_t *tokens, size_t n)
         }
         int rc = dm_sys.setsockopt(fd, SOL_SOCKET, DM_SO_DEVMEM_DONTNEED, r, k * sizeof(r[0]));
         if (rc < 0)
-            return hw_fail(-errno, "giving %zu pages back: %s", i, strerror(errno));
+            return hw_fail(-errno, "releasing %zu pages: %s", i, strerror(errno));
         taken += rc;
         tokens += i;
         n -= i;
@@ -143,7 +144,7 @@ int dm_reap(int fd, void (*over)(void *arg, uint32_t first, uint32_t last), void
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN ? 0 : hw_fail(-errno, "the completions of sends: %s", strerror(errno));
+            return errno == EAGAIN ? 0 : hw_fail(-errno, "reading the completions of sends: %s", strerror(errno));
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
             struct sock_extended_err e;
             if (c->cmsg_len < CMSG_LEN(sizeof(e)) || !((c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) ||

@@ -105,7 +105,7 @@ static int send_meet_messages(struct dm_meet *m)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN ? 0 : hw_fail(-errno, "agreeing on devmem: %s", strerror(errno));
+            return errno == EAGAIN ? 0 : hw_fail(-errno, "devmem negotiation: %s", strerror(errno));
         m->out_done += (unsigned)n;
     }
     return 0;
@@ -130,18 +130,19 @@ static int receive_meet_message(struct dm_meet *m)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN ? 0 : hw_fail(-errno, "agreeing on devmem: %s", strerror(errno));
+            return errno == EAGAIN ? 0 : hw_fail(-errno, "devmem negotiation: %s", strerror(errno));
         if (n == 0)
-            return hw_fail(-ECONNRESET, "the peer closed the connection while devmem was to be agreed on");
+            return hw_fail(-ECONNRESET, "the peer closed the connection during the devmem negotiation");
         m->in_have += (unsigned)n;
         if (m->in_have >= 4 && hw_get32(m->in) != MAGIC)
-            return hw_fail(-EPROTO, "the peer uses another transport: both sides must have the same knob transport");
+            return hw_fail(-EPROTO, "the peer uses another transport: set knob transport to the same on both sides");
         if (m->in_have >= HEAD && hw_get16(m->in + 6) != VERSION)
-            return hw_fail(-EPROTO, "the peer agrees on devmem by version %u, this side by %u: update the older hawser",
-                           hw_get16(m->in + 6), VERSION);
+            return hw_fail(
+                -EPROTO, "the peer speaks version %u of the devmem negotiation, this side %u: upgrade the older hawser",
+                hw_get16(m->in + 6), VERSION);
     }
     if (m->in[4] != next || m->in[5] > 1)
-        return hw_fail(-EPROTO, "agreeing on devmem: word %u (%u) where %d was to come", m->in[4], m->in[5], next);
+        return hw_fail(-EPROTO, "devmem negotiation: word %u (%u) where %d was expected", m->in[4], m->in[5], next);
     if (next == OFFER && !m->a.client) { /* the client decides for which GPUs the connection is */
         m->a.gpu = said_gpu(m->in + 10);
         m->a.peer_gpu = said_gpu(m->in + 8);
@@ -206,7 +207,7 @@ static void side_step(struct dm_meet *m)
         return;
     if (!m->a.client) {
         if (m->theirs[READY] >= 0) /* the client sends READY once it has the connection or has given up */
-            side_lost(m, "the peer could not make the second connection");
+            side_lost(m, "the peer could not open the second connection");
         return;
     }
     int rc = m->side < 0 ? dial_side(m) : 0;
@@ -260,7 +261,8 @@ static int claim_landing(struct dm_meet *m)
         return rc;
     if (m->a.env->knobs->require_direct && m->a.gpu >= 0 &&
         (m->pool->space->direct || m->pool->space->device != m->a.gpu))
-        return hw_fail(-EOPNOTSUPP, "it would land in memory of %s and be copied (knob devmem_memory is %s)",
+        return hw_fail(-EOPNOTSUPP,
+                       "payload would be placed in memory of %s and then copied (knob devmem_memory is %s)",
                        m->pool->space->name, m->a.env->knobs->devmem_memory);
     return dm_rx_new(m->side, m->pool, m->dmabuf_id, &m->rx);
 }
@@ -303,12 +305,12 @@ static int probe_look(struct dm_meet *m, const struct dm_received *r, const uint
         const struct dm_piece *p = &r->piece[i];
         const uint8_t *at = host;
         if (p->len > PROBE - m->probe_in)
-            return hw_fail(-EPROTO, "a probe of more than %d bytes", PROBE);
+            return hw_fail(-EPROTO, "the probe has more than %d bytes", PROBE);
         if (p->device) {
             tokens[n++] = p->token;
             m->probe_device += p->len;
             if (p->dmabuf_id != m->dmabuf_id || p->offset > m->pool->buf.size || p->len > m->pool->buf.size - p->offset)
-                return hw_fail(-EPROTO, "devmem receive: a piece outside what was bound");
+                return hw_fail(-EPROTO, "devmem receive: a piece outside the bound memory");
             if (hw_load(m->pool->space, bytes, m->pool->buf.base + p->offset, p->len))
                 return -ENXIO;
             at = bytes;
@@ -344,16 +346,14 @@ static int probe_receive(struct dm_meet *m)
 static bool probe_good(struct dm_meet *m)
 {
     if (m->probe_wrong)
-        set_fallback_reason(
-            m, "a probe came with other bytes than were sent: what the NIC writes is not where it is looked for");
+        set_fallback_reason(m, "the probe arrived with wrong bytes: the NIC writes to other memory than hawser reads");
     else if (m->probe_plain)
-        set_fallback_reason(
-            m, "payload comes as ordinary data, and not into device memory (rx no cmsg): the flow rule does not match, "
-               "another one sends it to a queue that is not bound, or the path is not by this NIC; see hawser devmem "
-               "status");
+        set_fallback_reason(m, "payload arrives as ordinary data, not in device memory (rx no cmsg): the flow rule "
+                               "does not match, another rule sends it to a queue that is not bound, or the path uses "
+                               "another NIC; see hawser devmem status");
     else if (m->probe_device < PROBE / 2)
-        set_fallback_reason(m, "payload comes into host memory: the NIC does not split headers from data "
-                               "(ethtool -G NIC tcp-data-split on); see hawser devmem status");
+        set_fallback_reason(m, "payload arrives in host memory: the NIC does not split headers from data (ethtool -G "
+                               "NIC tcp-data-split on); see hawser devmem status");
     return !*m->why;
 }
 
@@ -365,7 +365,7 @@ static int round_of(struct dm_meet *m)
     int rc = 0;
     if (m->mine[OFFER] < 0) {
         if (dm_sys.to_self(m->a.heads))
-            set_fallback_reason(m, "this node talks to itself: what never leaves it is never in device memory");
+            set_fallback_reason(m, "this node talks to itself: traffic that passes no NIC never reaches device memory");
         queue_meet_message(m, OFFER, !*m->why);
     }
     while ((rc = receive_meet_message(m)) == 1)
@@ -407,7 +407,7 @@ static bool is_meeting_done(const struct dm_meet *m)
 
 int dm_meet_late(const struct dm_meet *m)
 {
-    return hw_now() >= m->deadline ? hw_fail(-ETIMEDOUT, "the two ends did not agree on devmem in time") : 0;
+    return hw_now() >= m->deadline ? hw_fail(-ETIMEDOUT, "the devmem negotiation did not end before the deadline") : 0;
 }
 
 int dm_meet_step(struct dm_meet *m, struct dm_met *out)
@@ -421,11 +421,11 @@ int dm_meet_step(struct dm_meet *m, struct dm_met *out)
     if (!receive)
         dm_ctx_warn(m->a.ctx, m->a.nic, m->why);
     else if (!send_side)
-        dm_ctx_warn(m->a.ctx, m->a.nic, "the peer does not receive into device memory; its log says why");
+        dm_ctx_warn(m->a.ctx, m->a.nic, "the peer does not receive into device memory; see its log");
     if (m->a.env->knobs->require_direct && (!receive || !send_side)) {
         char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "knob require_direct, and over %s there is no devmem: %.150s", m->a.nic,
-                 receive ? "the peer does not receive so; its log says why" : m->why);
+        snprintf(why, sizeof(why), "knob require_direct: no devmem over %s: %.150s", m->a.nic,
+                 receive ? "the peer does not receive into device memory; see its log" : m->why);
         dm_ctx_kill(m->a.ctx, -EOPNOTSUPP, why);
         return hw_fail_copy(-EOPNOTSUPP, why);
     }

@@ -46,13 +46,13 @@ int dm_rx_new(int fd, const struct dm_pool *pool, uint32_t dmabuf_id, struct dm_
 {
     struct dm_rx *rx = calloc(1, sizeof(*rx));
     if (!rx)
-        return hw_no_memory("what a connection receives");
+        return hw_no_memory("a connection's receive buffers");
     rx->fd = fd;
     rx->pool = pool;
     rx->dmabuf_id = dmabuf_id;
     rx->scratch = malloc((size_t)2 * SCRATCH);
     rx->held = calloc(HELD, sizeof(*rx->held));
-    int rc = rx->scratch && rx->held ? 0 : hw_no_memory("what a connection receives");
+    int rc = rx->scratch && rx->held ? 0 : hw_no_memory("a connection's receive buffers");
     if (rc == 0)
         rc = hw_gather_open(pool->space, HW_GATHER_KERNEL, DEPTH, HELD, &rx->gather);
     if (rc) {
@@ -165,8 +165,8 @@ static int place_received_pieces(struct dm_rx *rx, const struct dm_received *r, 
             return hw_fail(-EPROTO, "devmem receive: more bytes than were asked for");
         if (p->device && (p->dmabuf_id != rx->dmabuf_id || p->offset > rx->pool->buf.size ||
                           p->len > rx->pool->buf.size - p->offset))
-            return hw_fail(-EPROTO, "devmem receive: %u bytes at %llu of dma-buf %u: not this connection's", p->len,
-                           (unsigned long long)p->offset, p->dmabuf_id);
+            return hw_fail(-EPROTO, "devmem receive: %u bytes at %llu of dma-buf %u, which is not this connection's",
+                           p->len, (unsigned long long)p->offset, p->dmabuf_id);
         if (p->device) {
             bool gather = rx->to && rx->space == rx->pool->space;
             rx->held[rx->head++ % HELD] = (struct held){.token = p->token, .batch = gather ? UINT64_MAX : 0};

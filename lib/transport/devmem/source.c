@@ -45,12 +45,12 @@ void dm_sources_run(struct dm_ctx *x)
         int rc = dm_ctx_helper(x);
         if (rc == 0 && (rc = space->ops->dmabuf_of(space, is.base, len, window, &b)) == 0) {
             rc = b.id == is.id ? dm_ctx_asked(x, dm_helper_bind_tx(x->helper, n->name, b.fd, &bound))
-                               : hw_fail(-ESTALE, "memory of %s was freed meanwhile", space->name);
+                               : hw_fail(-ESTALE, "memory of %s was freed in the meantime", space->name);
             hw_close(&b.fd);
         }
         if (rc)
             hw_log(x->env->log, rc == -ESTALE ? HAWSER_LOG_DEBUG : HAWSER_LOG_INFO,
-                   "%s: what lies in %s memory is sent by way of the host: %s", n->name, space->name, hw_error());
+                   "%s: %s memory is sent through the host: %s", n->name, space->name, hw_error());
         pthread_mutex_lock(&x->mu);
         n->no_sending |= rc == -EOPNOTSUPP;
         if (s->state == WANTED) { /* not dropped meanwhile with the loss of hawserd */

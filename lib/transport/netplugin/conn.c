@@ -117,7 +117,7 @@ int np_conn_advance(struct np_conn *c)
     if (rc != -EAGAIN)
         return rc;
     if (hw_now() >= c->deadline)
-        return hw_fail(-ETIMEDOUT, "the two plugins did not connect in time");
+        return hw_fail(-ETIMEDOUT, "the plugins of both sides did not connect before the deadline");
     if (c->state == JOIN && ((rc = socket_word(c)) || (rc = np_health(c->host))))
         return rc;
     return -EAGAIN;

@@ -18,7 +18,7 @@ static void choose_gpu(struct np_conn *c)
     c->slots.cuda = gpu >= 0;
     c->slots.told = gpu >= 0 && c->gpu >= 0;
     if (gpu < 0 && gpu != -ENODEV && np_warn_once(c->host))
-        hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory goes by way of the host's: %s", hw_error());
+        hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory is staged through host memory: %s", hw_error());
 }
 
 /* Returns 0, or an error if the GPU's memory would be staged through host memory and knob require_direct forbids
@@ -27,7 +27,7 @@ static int refuse_staging(const struct np_conn *c, bool direct)
 {
     if (!c->env->knobs->require_direct || c->gpu < 0 || direct)
         return 0;
-    return hw_fail(-EOPNOTSUPP, "knob require_direct: the plugin %s lands nothing in memory of GPU %d",
+    return hw_fail(-EOPNOTSUPP, "knob require_direct: plugin %s places no data in memory of GPU %d",
                    np_info(c->host)->table, c->gpu);
 }
 
@@ -51,7 +51,7 @@ static int send_greeting(struct np_conn *c)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "plugin greeting: %s", strerror(errno));
         c->out_done += (unsigned)n;
     }
     return 0;
@@ -66,9 +66,9 @@ static int read_greeting(struct np_conn *c)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "plugin greeting: %s", strerror(errno));
         if (n == 0)
-            return hw_fail(-ECONNRESET, "the peer closed the connection while its plugin was to be met");
+            return hw_fail(-ECONNRESET, "the peer closed the connection during the plugin greeting");
         c->in_have += (unsigned)n;
         if (c->in_have >= HW_PLUGIN_HEAD)
             want = hw_plugin_greet_size(c->in);
@@ -83,7 +83,8 @@ static int take_greeting(struct np_conn *c)
         return rc;
     if (c->peer.longest != c->slot)
         return hw_fail(-EPROTO,
-                       "the peer's plugin takes %u bytes at a time, this one %u: they must be alike, and the MTUs",
+                       "the peer's plugin takes %u bytes at a time, this one %u: use the same version, settings and "
+                       "MTU on both sides",
                        c->peer.longest, c->slot);
     c->greeted = true;
     if (c->server) {

@@ -39,16 +39,15 @@ struct hw_conn {
 static int check_first_device(struct np_host *h, struct np_props *p)
 {
     if (np_info(h)->devices == 0)
-        return hw_fail(-ENODEV, "the plugin %s has no device", np_info(h)->table);
+        return hw_fail(-ENODEV, "plugin %s has no device", np_info(h)->table);
     int rc = np_props(h, 0, p);
     if (rc)
         return rc;
     if (p->max_size < 2 * 4096)
-        return hw_fail(-EOPNOTSUPP, "the plugin %s takes no more than %u bytes at a time", np_info(h)->table,
-                       p->max_size);
+        return hw_fail(-EOPNOTSUPP, "plugin %s takes only %u bytes at a time: too few", np_info(h)->table, p->max_size);
     return p->ptr_support & NCCL_PTR_HOST
                ? 0
-               : hw_fail(-EOPNOTSUPP, "the plugin %s takes no host memory", np_info(h)->table);
+               : hw_fail(-EOPNOTSUPP, "plugin %s does not support host memory", np_info(h)->table);
 }
 
 static int open_netplugin(const char *plugin, struct hw_tp_env *env)
@@ -63,7 +62,7 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     while (o.unpack < HW_GATHER_WAYS && strcmp(hw_gather_way_names[o.unpack], env->knobs->plugin_unpack) != 0)
         o.unpack++;
     if (o.unpack == HW_GATHER_WAYS)
-        return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is neither kernel, d2d nor host",
+        return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is not one of kernel, d2d, host",
                        env->knobs->plugin_unpack);
     /* A connect or accept that sleeps blocks the loop that calls it. So without threads each connection has its own
      * process: enough for four NICs or peers, because their number is unknown. The processes are started before CUDA is
@@ -85,7 +84,7 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     env->caps.self = np_info(h)->quirk->remote_only ? HW_SELF_NEVER : HW_SELF_WORKS;
     env->state = pool;
     snprintf(env->ident, sizeof(env->ident), "%s %s", hw_netplugin.name, np_info(h)->table);
-    hw_log(env->log, HAWSER_LOG_INFO, "driving %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
+    hw_log(env->log, HAWSER_LOG_INFO, "using %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
            np_info(h)->version, np_info(h)->devices, p.name, np_info(h)->pid);
     return 0;
 }
@@ -322,7 +321,7 @@ static int get_message(struct hw_conn *c)
     c->at = 0;
     if (hw_get32(head) != MAGIC || c->len == 0 || c->len > np->slot - NP_ROOM ||
         (r->known && r->size != (size_t)NP_ROOM + c->len))
-        return hw_fail(-EPROTO, "a message of %zu bytes of the plugin's for %u of payload", r->size, c->len);
+        return hw_fail(-EPROTO, "the plugin received a message of %zu bytes for %u of payload", r->size, c->len);
     c->has_message = true;
     return 0;
 }

@@ -138,10 +138,11 @@ static bool has_gpu_slots(struct np_slots *s, const struct hw_space *space)
     if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {
         s->tried = true;
         if (open_gpu_slots(s, space) == 0) {
-            hw_log(s->log, HAWSER_LOG_DEBUG, "a connection's messages lie in memory of %s from now on", space->name);
+            hw_log(s->log, HAWSER_LOG_DEBUG, "a connection's messages are placed in memory of %s from now on",
+                   space->name);
         } else {
             if (np_warn_once(s->host))
-                hw_log(s->log, HAWSER_LOG_WARN, "%s: its memory goes by way of the host's: %s", space->name,
+                hw_log(s->log, HAWSER_LOG_WARN, "%s: its memory is staged through host memory: %s", space->name,
                        hw_error());
             close_gpu(s);
         }
@@ -170,7 +171,7 @@ void np_slots_close(struct np_slots *s)
 {
     s->gpu_tx_mr = s->gpu_rx_mr = NULL; /* freed with the connections */
     if (s->gpu && (!wait_slot_copies(s, &s->out) || !wait_slot_copies(s, &s->in)))
-        hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: a connection's memory there is left to it",
+        hw_log(s->log, HAWSER_LOG_ERROR, "%s hangs in a copy: the connection's memory there is not freed",
                s->gpu->name);
     else if (s->gpu)
         close_gpu(s);
@@ -206,7 +207,7 @@ static int start_copy_out(struct np_slots *s, void *to, const void *from, size_t
     while ((rc = start_slot_copy(s, &s->out, to, from, len)) == -EBUSY) {
         rc = test_slot_copy(s, &s->out, s->out.over + 1);
         if ((rc && rc != -EBUSY) || hw_now() >= until)
-            return rc == -EBUSY ? hw_fail(-ENXIO, "copying on %s: it is stuck", s->gpu->name) : rc;
+            return rc == -EBUSY ? hw_fail(-ENXIO, "copying on %s: the GPU hangs", s->gpu->name) : rc;
     }
     return rc;
 }
@@ -226,7 +227,7 @@ int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[NP_HEAD],
 
 int np_slots_settle(struct np_slots *s)
 {
-    return !s->gpu || wait_slot_copies(s, &s->out) ? 0 : hw_fail(-ENXIO, "%s is stuck in a copy", s->gpu->name);
+    return !s->gpu || wait_slot_copies(s, &s->out) ? 0 : hw_fail(-ENXIO, "%s hangs in a copy", s->gpu->name);
 }
 
 int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadline)
@@ -304,7 +305,7 @@ int np_slots_cut(struct np_slots *s)
 {
     int rc = 0;
     if (s->taking && !wait_slot_copies(s, &s->in)) {
-        rc = hw_fail(-ENXIO, "%s is stuck in a copy, and may still write to memory that is given back", s->gpu->name);
+        rc = hw_fail(-ENXIO, "%s hangs in a copy, and may still write to memory that is to be freed", s->gpu->name);
         hw_log(s->log, HAWSER_LOG_ERROR, "%s", hw_error());
     }
     s->taking = 0;

@@ -22,7 +22,7 @@ static int not_yet(const struct hw_copies *c, struct hw_copy_queue *q)
         (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     if (waited > c->knobs->stall_ms * HW_MS && !q->named) {
         q->named = true;
-        hw_log(c->log, HAWSER_LOG_WARN, "%s has not copied for %llu ms", q->space->name,
+        hw_log(c->log, HAWSER_LOG_WARN, "%s has not completed a copy for %llu ms", q->space->name,
                (unsigned long long)(waited / HW_MS));
     }
     return -EBUSY;
@@ -47,7 +47,7 @@ int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t nu
         q->waiting_since = 0;
         if (q->named) {
             q->named = false;
-            hw_log(c->log, HAWSER_LOG_INFO, "%s copies again", q->space->name);
+            hw_log(c->log, HAWSER_LOG_INFO, "%s completes copies again", q->space->name);
         }
     }
     return q->over >= number ? 0 : not_yet(c, q);
@@ -204,7 +204,7 @@ void hw_copies_free(struct hw_copies *c)
         if (!stuck) {
             free_copies(c);
         } else {
-            hw_log(c->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: the staging memory of a connection is left to it",
+            hw_log(c->log, HAWSER_LOG_ERROR, "%s hangs in a copy: the staging memory of a connection is not freed",
                    stuck->space->name);
             pthread_mutex_lock(&left_mu);
             c->next = left;

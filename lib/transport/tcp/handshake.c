@@ -61,7 +61,8 @@ static int receive_bytes(struct hw_hs *hs, int fd)
         ssize_t r = recv(fd, hs->in + hs->have, hs->want - hs->have, MSG_DONTWAIT);
         if ((r == 0 || (r < 0 && errno == ECONNRESET)) && hs->stage == S_PROOF &&
             hs->have == 0) /* the client checks our proof first, and closes without a message if it is wrong */
-            return hw_fail(-EACCES, "the client left instead of proving the job key: it probably holds another one");
+            return hw_fail(-EACCES,
+                           "the client closed the connection without proving the job key: it probably has another key");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
                            hs->have, hs->want);
@@ -92,7 +93,7 @@ static int report_refusal(unsigned refusal)
         [HW_REFUSE_ADDRESS] = -EPERM,  [HW_REFUSE_FULL] = -ECONNREFUSED, [HW_REFUSE_SESSION] = -ECONNRESET,
         [HW_REFUSE_PROOF] = -EACCES,   [HW_REFUSE_STALE] = -EBUSY,
     };
-    return hw_fail(code[refusal], "the peer refused: %s", hw_refusal_text(refusal));
+    return hw_fail(code[refusal], "the peer refused the connection: %s", hw_refusal_text(refusal));
 }
 
 static int client_challenge(struct hw_hs *hs, int fd)
@@ -106,7 +107,7 @@ static int client_challenge(struct hw_hs *hs, int fd)
     uint8_t proof[HW_PROOF_SIZE];
     hw_boot_prove_server(proof, hs->key, hs->hello_raw, hs->challenge_raw);
     if (!hw_boot_same(proof, hs->challenge.proof))
-        return hw_fail(-EACCES, "the peer does not hold the same job key");
+        return hw_fail(-EACCES, "the peer does not have the same job key");
     hw_boot_prove_client(proof, hs->key, hs->hello_raw, hs->challenge_raw);
     rc = send_bytes(fd, proof, sizeof(proof));
     return rc == 0 && hs->after ? send_bytes(fd, hs->after, hs->after_len) : rc;
@@ -186,7 +187,7 @@ int hw_hs_step(struct hw_hs *hs, int fd)
             hw_boot_prove_client(proof, hs->key, hs->hello_raw, hs->challenge_raw);
             if (!hw_boot_same(proof, hs->in)) {
                 (void)hw_hs_welcome(fd, HW_REFUSE_PROOF, 0);
-                return hw_fail(-EACCES, "the client does not hold the key");
+                return hw_fail(-EACCES, "the client does not have the job key");
             }
             hs->stage = DONE;
             return 0;

@@ -72,7 +72,7 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
     }
     if (done < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
         return -EAGAIN;
-    return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice moved nothing");
+    return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice() moved nothing");
 }
 
 /* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process,

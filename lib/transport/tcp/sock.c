@@ -68,7 +68,7 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
     char text[HAWSER_ADDR_TEXT + 8];
     int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+        return hw_fail(-errno, "creating a socket: %s", strerror(errno));
     hw_sock_tune(fd, k);
     hw_congestion_choose(fd, k);
     int rc;
@@ -101,7 +101,7 @@ int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k)
     char text[HAWSER_ADDR_TEXT + 8];
     int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+        return hw_fail(-errno, "creating a socket: %s", strerror(errno));
     set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     hw_congestion_choose(fd, k);
     if (addr->sa.sa_family == AF_INET6)
@@ -173,7 +173,7 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     bool in_vain = closed ? ti.tcpi_probes > 1 : ti.tcpi_retransmits > 0;
     bool dead = quiet > stall_ms || (alone > HW_MAX(ALONE_MS, usual) && ti.tcpi_last_data_sent > usual / 2);
     if (in_vain && dead && closed)
-        return hw_fail(-ETIMEDOUT, "%u probes of a closed window were not answered for %llu ms", ti.tcpi_probes,
+        return hw_fail(-ETIMEDOUT, "%u probes of a closed window were not acknowledged for %llu ms", ti.tcpi_probes,
                        (unsigned long long)quiet);
     if (in_vain && dead)
         return hw_fail(-ETIMEDOUT, "nothing acknowledged for %llu ms (%u segments outstanding, %u retransmissions)",

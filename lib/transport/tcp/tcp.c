@@ -317,7 +317,7 @@ static int64_t read_staged(struct hw_conn *c, const struct hw_piece *piece, uint
         hw_tp_add(&c->counts->rx_staged, (uint64_t)done);
     if (done != -ENXIO)
         return done;
-    hw_log(c->log, HAWSER_LOG_WARN, "bytes of a transfer are dropped: %s", hw_error());
+    hw_log(c->log, HAWSER_LOG_WARN, "bytes of a transfer were dropped: %s", hw_error());
     hw_staging_in_drop(c->stage);
     return done;
 }

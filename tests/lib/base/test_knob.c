@@ -72,7 +72,7 @@ static void bounds(void)
 
     good("channels", "0", "0");
     good("channels", "64", "64");
-    bad("channels", "-1", "channels='-1': want a whole number from 0 to 64 (connections)");
+    bad("channels", "-1", "channels='-1': must be a whole number from 0 to 64 (connections)");
     bad("channels", "65", "from 0 to 64");
     bad("channels", "4K", "from 0 to 64");
     bad("channels", "", "from 0 to 64");
@@ -82,7 +82,7 @@ static void bounds(void)
     good("window", "65536", "64KiB");
     good("window", "1GiB", "1GiB");
     good("window", "70000", "70000B");
-    bad("window", "65535", "window='65535': want a size from 64KiB to 1GiB");
+    bad("window", "65535", "window='65535': must be a size from 64KiB to 1GiB");
     bad("window", "1073741825", "from 64KiB to 1GiB");
     bad("window", "1XB", "from 64KiB to 1GiB");
     bad("window", "16777216TiB", "from 64KiB to 1GiB");
@@ -123,23 +123,23 @@ static void unknown(void)
 {
     char text[3000];
 
-    bad("windows", "1", "no knob 'windows'; did you mean 'window' (");
+    bad("windows", "1", "unknown knob 'windows'; did you mean 'window' (");
     bad("chanels", "1", "'channels'");
     bad("keepalive-ms", "1", "'keepalive_ms'");
     bad("STALL_MS", "1", "'stall_ms'");
     bad("spin", "1", "'spin_us'");
     bad("STALL", "1", "'stall_ms'");
-    bad("", "1", "no knob ''");
-    bad(NULL, "1", "no knob ''");
+    bad("", "1", "unknown knob ''");
+    bad(NULL, "1", "unknown knob ''");
     bad("windwo", "1", "did you mean 'window'");
-    bad("frobnicate", "1", "no knob 'frobnicate': see hawser(7)");
+    bad("frobnicate", "1", "unknown knob 'frobnicate': see hawser(7)");
     memset(text, 'x', sizeof(text));
     text[sizeof(text) - 1] = 0;
-    bad(text, "1", "no knob 'xxx");
+    bad(text, "1", "unknown knob 'xxx");
     text[31] = 0;
-    bad(text, "1", "no knob 'xxx");
+    bad(text, "1", "unknown knob 'xxx");
     text[32 - 2] = 0;
-    bad(text, "1", "no knob 'xxx");
+    bad(text, "1", "unknown knob 'xxx");
 }
 
 /* Whoever sets a knob that is gone hears what there is instead, however he sets it. */
@@ -148,8 +148,8 @@ static void gone(void)
     static const struct {
         const char *name, *env, *instead;
     } was[] = {
-        {"chunk", "HAWSER_CHUNK", "knob window bounds the bytes in flight"},
-        {"min_chunk", "HAWSER_MIN_CHUNK", "pieces are cut by the engine"},
+        {"chunk", "HAWSER_CHUNK", "knob window limits the bytes in flight"},
+        {"min_chunk", "HAWSER_MIN_CHUNK", "the engine chooses the chunk size"},
         {"inline_max", "HAWSER_INLINE_MAX", "8 KiB"},
         {"max_ops", "HAWSER_MAX_OPS", "65536 operations"},
         {"notify_queue", "HAWSER_NOTIFY_QUEUE", "1 MiB of notifications"},
@@ -160,7 +160,7 @@ static void gone(void)
 
     for (size_t i = 0; i < HW_ARRAY_LEN(was); i++) {
         bad(was[i].name, "65536", was[i].instead);
-        ok(strstr(hw_error(), "is gone"), "and says that it is gone");
+        ok(strstr(hw_error(), "was removed"), "and says that it was removed");
         snprintf(item, sizeof item, "%s=1", was[i].name);
         is_int(hw_knobs_load(&k, (const char *const[]){item, NULL}), -EINVAL, item);
         ok(strstr(hw_error(), was[i].instead), "in a list too: %s", hw_error());

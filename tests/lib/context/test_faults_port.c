@@ -267,17 +267,17 @@ static void some_strays(void)
     struct hw_hello h = {.kind = HW_BOOT_CONTROL};
     static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stray("an HTTP request", get, sizeof(get) - 1, "an HTTP request, not hawser");
-    stray("garbage", "\xde\xad\xbe\xef garbage \0\0\0", 16, "it began de ad be ef");
+    stray("garbage", "\xde\xad\xbe\xef garbage \0\0\0", 16, "its first bytes are de ad be ef");
     stray("a TLS handshake", "\x16\x03\x01\x02\x00\x01\x00", 7, "a TLS handshake");
     hw_random(h.nonce, sizeof(h.nonce));
     hw_hello_encode(hello, &h);
     memcpy(b, hello, sizeof(b));
     hw_put16(b + 4, HW_WIRE_VERSION + 1);
-    stray("another version", b, sizeof(b), "the peer speaks version 3");
+    stray("another version", b, sizeof(b), "the peer speaks protocol version 3");
     memcpy(b, hello, sizeof(b));
     for (size_t i = 0; i < 4; i++)
         b[i] = hello[3 - i];
-    stray("the other byte order", b, sizeof(b), "the other byte order");
+    stray("the other byte order", b, sizeof(b), "the opposite byte order");
     memcpy(b, hello, sizeof(b));
     b[6] = 77;
     stray("an unknown kind", b, sizeof(b), "unknown kind 77");
@@ -371,10 +371,10 @@ static void replay(void)
     ok(again >= 0 && w.refusal == HW_REFUSE_PROOF, "and played again: refused");
     ok(is_closed(again, 2000), "and closed");
     hw_close(&again);
-    is_logged("does not hold the key");
+    is_logged("does not have the job key");
     ok(is_closed(fd, 7000), "the recorded one, with no SETUP to follow, is closed too");
     hw_close(&fd);
-    is_logged("did not set up");
+    is_logged("no complete setup");
     is_int(atomic_load(&sh->sv.accepted), 0, "the application hears of neither");
 }
 

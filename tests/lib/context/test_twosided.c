@@ -213,7 +213,7 @@ static void too_many(void)
     while ((rc = hawser_recv(q.ba, &none, 1, NULL, &r[n])) == 0 && n < MOST)
         n++;
     is_rc(rc, -EAGAIN, "a peer takes no more operations than it has room for");
-    ok(strstr(hawser_error(), "under way") != NULL, "\"%s\"", hawser_error());
+    ok(strstr(hawser_error(), "in flight") != NULL, "\"%s\"", hawser_error());
     is_int(n, MOST, "which is so many");
     is_rc(hawser_peer_state(q.ab), 0, "its peer bears with as many receives");
     must(hawser_cancel(r[--n]));

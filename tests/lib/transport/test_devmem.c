@@ -449,7 +449,7 @@ int main(void)
     test_falls_back("no header split", "does not split headers");
     df_well();
     df_faults.shift = true;
-    test_falls_back("a NIC that writes elsewhere", "other bytes than were sent");
+    test_falls_back("a NIC that writes elsewhere", "with wrong bytes");
     df_well();
 
     test_in_the_middle("the rule is lost", stray, df_well);

@@ -59,16 +59,16 @@ static void test_counters(void)
 
     start(&f, false);
     atomic_store(&f.p.recv->ring->done, 3);
-    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "can only be from 0 to 2");
+    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "must be from 0 to 2");
     start(&f, false);
     atomic_store(&f.p.recv->ring->done, UINT64_MAX);
-    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "not to be trusted");
+    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "violated the protocol");
 
     start(&f, false);
     atomic_store(&f.p.recv->ring->done, 1);
     is_int(np_test(f.p.recv, &r), 0, "one is over");
     atomic_store(&f.p.recv->ring->done, 0);
-    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "can only be from 1 to 2");
+    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "must be from 1 to 2");
 }
 
 static void test_entries(void)
@@ -99,7 +99,7 @@ static void test_entries(void)
     atomic_store(&f.p.recv->ring->done, 1);
     is_int(np_test(f.p.recv, &r), 0, "one is over");
     f.p.recv->ring->entry[0].frags = 2000; /* too late: it was read once */
-    check_dead(&f, np_fragments(f.p.recv, frags, NP_FRAGS, &n), -EPROTO, "beyond the 1000 bytes");
+    check_dead(&f, np_fragments(f.p.recv, frags, NP_FRAGS, &n), -EPROTO, "exceeds the 1000 bytes");
 }
 
 /* What it says of its own failure is text and an errno, whatever it is. */
@@ -144,7 +144,7 @@ static void test_replies(void)
     start(&f, false);
     check_dead(&f, answer_with(&f, 10, 1, 0), -EPROTO, "a reply of 10 bytes");
     start(&f, false);
-    check_dead(&f, answer_with(&f, sizeof(struct np_reply), 1, 12345), -EPROTO, "a reply of result 12345");
+    check_dead(&f, answer_with(&f, sizeof(struct np_reply), 1, 12345), -EPROTO, "invalid result 12345");
 }
 
 static void test_stopped(void)

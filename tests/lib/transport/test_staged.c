@@ -347,13 +347,13 @@ static void stall(void)
     struct hawser_vec v = {.mem = from.mem, .length = 4 << 20, .region = &to.region};
     hawser_op *op;
     must(hawser_write(p.ab, &v, 1, NULL, &op));
-    ok(ph_logged(&log, "device 0 has not copied for"), "a device that stands still is named in the log");
+    ok(ph_logged(&log, "device 0 has not completed a copy for"), "a device that stands still is named in the log");
     is_rc(hawser_test(op), -EAGAIN, "its operation waits");
     atomic_store(&dev_stalled, 0);
     is_rc(ph_finish(op), 0, "and goes on when the device does");
     uint64_t first;
     is_int(hw_pattern_check(bytes(&to), 4 << 20, 5, 0, &first), 0, "with every byte");
-    ok(ph_logged(&log, "device 0 copies again"), "which is told too");
+    ok(ph_logged(&log, "device 0 completes copies again"), "which is told too");
 
     /* a deadline passes while the device stands still: the operation ends, the context can be closed */
     struct hawser_op_options late = {.size = sizeof(late), .timeout_ms = 300};
@@ -363,7 +363,7 @@ static void stall(void)
     is_rc(hawser_wait(op, 20000), -ETIMEDOUT, "a deadline ends what a stalled device keeps");
     ok(hw_now() - t < 20000 * HW_MS, "within the time that its channels wait for it");
     hawser_op_free(op);
-    ok(ph_logged(&log, "is stuck in a copy"), "and what it costs is logged");
+    ok(ph_logged(&log, "hangs in a copy"), "and what it costs is logged");
     atomic_store(&dev_stalled, 0);
     is_rc(ph_one(hawser_write, p.ab, &host, 0, 4 << 20, &to.region, 0), 0, "the peer lives: other memory goes");
     is_rc(ph_one(hawser_write, p.ab, &from, 0, 4 << 20, &to.region, 0), 0, "and the device's once it is back");

@@ -54,7 +54,7 @@ run() { # COMMAND OPTIONS
         ip netns exec n0 timeout 100 hawser "$command" 10.9.0.2 --transport devmem --knob devmem_socket=/tmp/hawserd0 \
             --key-file $key -v "$@" >/tmp/run.log 2>&1
         rc=$?
-        grep -q 'no channel to its NICs came up within\|Connection timed out' /tmp/run.log || break
+        grep -q 'no connection to its NICs was established within\|Connection timed out' /tmp/run.log || break
     done
     cat /tmp/run.log
     [ $rc = 0 ] || sed 's/^/serve: /' /tmp/serve.log
@@ -87,7 +87,7 @@ straight() { # N: so many lines say that all of it was put into its GPU's memory
 agrees() { grep -q "the NIC's own count, rx_devmem_pkts: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
 falls_back() { # WORDS: a transfer goes well all the same, and says this
     bench || return 1
-    grep -q "no devmem, plain tcp instead: .*$1" /tmp/serve.log
+    grep -q "using plain tcp instead of devmem: .*$1" /tmp/serve.log
 }
 background() { # OPTIONS: a longer one, so that something can happen meanwhile
     : >/tmp/long.log
@@ -139,7 +139,7 @@ ok "... all of it came into device memory, and no CPU copied a byte of it" all_o
 if $sends; then
     ok "... and most was sent from there" [ "$(devmem_gb here tx)" -ge 2000 ]
 else
-    ok "... and this kernel does not send from there, and says so" grep -q 'sent by way of the host' /tmp/run.log
+    ok "... and this kernel does not send from there, and says so" grep -q 'is sent through the host' /tmp/run.log
 fi
 ok "bench, read" bench --require-devmem --op read
 ok "... likewise" [ "$(devmem_gb here rx)" -ge 4000 ]

@@ -54,21 +54,21 @@ static void check_device(struct np_device *d)
 int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, struct np_reply *out)
 {
     if (n != sizeof(*out))
-        return hw_fail(-EPROTO, "a reply of %zu bytes where %zu are due", n, sizeof(*out));
+        return hw_fail(-EPROTO, "a reply of %zu bytes where %zu were expected", n, sizeof(*out));
     memcpy(out, bytes, n);
     END(out->text);
     if (out->seq != seq)
-        return hw_fail(-EPROTO, "a reply to message %u where %u was sent", out->seq, seq);
+        return hw_fail(-EPROTO, "a reply to message %u where %u was expected", out->seq, seq);
     if (out->rc > 0 || out->rc < -4095)
-        return hw_fail(-EPROTO, "a reply of result %d", out->rc);
+        return hw_fail(-EPROTO, "invalid result %d in a reply", out->rc);
     if (out->rc < 0)
         return 0;
     if (op == NP_OP_LOAD || op == NP_OP_INIT)
         END(out->u.hello.table);
     if (op == NP_OP_LOAD && (out->u.hello.version < 6 || out->u.hello.version > 12))
-        return hw_fail(-EPROTO, "a table of version %u", out->u.hello.version);
+        return hw_fail(-EPROTO, "invalid table version %u", out->u.hello.version);
     if (op == NP_OP_INIT && (out->u.hello.devices == 0 || out->u.hello.devices > NP_DEVICES))
-        return hw_fail(-EPROTO, "%u devices", out->u.hello.devices);
+        return hw_fail(-EPROTO, "invalid number of devices: %u", out->u.hello.devices);
     if (op == NP_OP_GPU && (out->u.gpu.device < 0 || out->u.gpu.device > 4095))
         return hw_fail(-EPROTO, "GPU %d", out->u.gpu.device);
     if (op == NP_OP_PROPERTIES)
@@ -79,7 +79,7 @@ int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, str
 int np_check_counter(const char *what, uint64_t value, uint64_t least, uint64_t most)
 {
     if (value < least || value > most)
-        return hw_fail(-EPROTO, "its counter of requests %s is %llu, which can only be from %llu to %llu", what,
+        return hw_fail(-EPROTO, "its counter of requests %s is %llu, but must be from %llu to %llu", what,
                        (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
     return 0;
 }
@@ -88,16 +88,16 @@ int np_check_frags(const struct loadMeta *list, uint32_t n, uint64_t len, struct
 {
     *size = 0;
     if (n > NP_FRAGS)
-        return hw_fail(-EPROTO, "a list of %u fragments; there can be %d", n, NP_FRAGS);
+        return hw_fail(-EPROTO, "a list of %u fragments; at most %d are possible", n, NP_FRAGS);
     memcpy(out, list, n * sizeof(*out)); /* copied once, because the child may still be writing */
     for (uint32_t i = 0; i < n; i++) {
         if (out[i].dst_off > len || out[i].len > len - out[i].dst_off)
-            return hw_fail(-EMSGSIZE, "fragment %u, %u bytes to %llu, lies beyond the %llu bytes that were posted", i,
-                           out[i].len, (unsigned long long)out[i].dst_off, (unsigned long long)len);
+            return hw_fail(-EMSGSIZE, "fragment %u, %u bytes to %llu, exceeds the %llu bytes posted", i, out[i].len,
+                           (unsigned long long)out[i].dst_off, (unsigned long long)len);
         *size += out[i].len;
     }
     if (*size > len)
-        return hw_fail(-EPROTO, "fragments of %llu bytes for a receive of %llu", (unsigned long long)*size,
+        return hw_fail(-EPROTO, "fragments of %llu bytes in total for a receive of %llu", (unsigned long long)*size,
                        (unsigned long long)len);
     return 0;
 }

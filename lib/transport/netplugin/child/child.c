@@ -111,8 +111,8 @@ int kid_result(enum np_call call, ncclResult_t rc)
     if (rc == ncclSuccess)
         return 0;
     const bool known = (unsigned)rc < HW_ARRAY_LEN(as);
-    return hw_fail(known ? as[rc].rc : -EIO, "%s: the plugin gave %d (%s)", np_call_names[call], (int)rc,
-                   known ? as[rc].name : "no ncclResult_t");
+    return hw_fail(known ? as[rc].rc : -EIO, "%s: the plugin returned %d (%s)", np_call_names[call], (int)rc,
+                   known ? as[rc].name : "not an ncclResult_t");
 }
 
 void kid_ring(struct kid_comm *c)
@@ -151,7 +151,7 @@ static int load_plugin_library(struct kid *k, struct np_hello *out)
     if (!k->library)
         return hw_fail(-ENOENT, "loading it: %s", dlerror());
     if (!np_table_find(k->library, k->c->newest, &k->t))
-        return hw_fail(-ENOEXEC, "it exports no ncclNetPlugin_v%d to v%u: no net plugin of NCCL 2.19 or later",
+        return hw_fail(-ENOEXEC, "it exports none of ncclNetPlugin_v%d to v%u: not a net plugin of NCCL 2.19 or later",
                        NP_OLDEST, k->c->newest);
     const char *lacks = np_table_lacks(&k->t), *table = np_table_name(&k->t);
     if (lacks)
@@ -167,7 +167,7 @@ static int init_plugin(struct kid *k, struct np_hello *out)
 {
     int n = 0;
     if (!k->q)
-        return hw_fail(-EINVAL, "init before the library is loaded");
+        return hw_fail(-EINVAL, "init was called before the library was loaded");
     kid_enter(k, NP_INIT);
     ncclResult_t rc = np_table_init(&k->t, log_plugin_line, ignore_plugin_events);
     kid_leave(k);
@@ -179,7 +179,7 @@ static int init_plugin(struct kid *k, struct np_hello *out)
             return kid_result(NP_GETDEVICES, rc);
     }
     if (rc == ncclSuccess && n <= 0)
-        return hw_fail(-ENODEV, "devices: it has %d", n);
+        return hw_fail(-ENODEV, "devices: the plugin reports %d", n);
     out->devices = (uint32_t)HW_MIN(n, NP_DEVICES);
     return kid_result(NP_INIT, rc);
 }
@@ -257,7 +257,7 @@ static int handle_child_request(struct kid *k, const struct np_message *m, int f
             finalize_plugin(k);
         return 0;
     }
-    return hw_fail(-EINVAL, "message %u is not known", m->op);
+    return hw_fail(-EINVAL, "unknown message %u", m->op);
 }
 
 /* Receives a message and up to two descriptors; *lost: more arrived than RLIMIT_NOFILE allows. */
@@ -289,7 +289,7 @@ static bool take_messages(struct kid *k)
         exit_child_process(0); /* the parent is gone, or the plugin has closed our socket: nobody listens */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
-    r.rc = lost ? hw_fail(-EMFILE, "its process may not have that many descriptors (RLIMIT_NOFILE)")
+    r.rc = lost ? hw_fail(-EMFILE, "the plugin's process may not open enough files: raise RLIMIT_NOFILE (ulimit -n)")
                 : handle_child_request(k, &m, fd, &r);
     if (r.rc < 0)
         snprintf(r.text, sizeof(r.text), "%s", hw_error());
@@ -413,7 +413,7 @@ static void *watch_parent_process(void *arg)
 
 static void fail_child_start(int log, const char *what)
 {
-    dprintf(log, "the plugin's process could not begin: %s: %s\n", what, strerror(errno));
+    dprintf(log, "the plugin's process could not start: %s: %s\n", what, strerror(errno));
     exit_child_process(125);
 }
 

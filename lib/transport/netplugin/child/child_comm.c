@@ -24,7 +24,7 @@ static unsigned window_of(const struct kid *k)
 static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
-        return hw_fail(-EINVAL, "slot %u of connections is not free", slot);
+        return hw_fail(-EINVAL, "slot %u of connections is in use", slot);
     struct kid_comm *c = calloc(1, sizeof(*c));
     if (!c)
         return hw_no_memory("a connection");
@@ -120,7 +120,7 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
         rc = hw_fail(-EIO, "listen: success, but no listener");
     for (size_t i = NCCL_NET_HANDLE_MAXSIZE; rc == 0 && i < sizeof(room); i++)
         if (room[i])
-            rc = hw_fail(-EIO, "listen: it wrote beyond the %d bytes of a handle", NCCL_NET_HANDLE_MAXSIZE);
+            rc = hw_fail(-EIO, "listen: the plugin wrote beyond the %d bytes of a handle", NCCL_NET_HANDLE_MAXSIZE);
     memcpy(handle, room, NCCL_NET_HANDLE_MAXSIZE);
     if (rc < 0) {
         k->comm[m->slot] = NULL;
@@ -286,9 +286,9 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
     if (rc == 0 && !c->comm) {
         if (hw_now() < c->deadline)
             return KID_PENDING;
-        rc = hw_fail(-ETIMEDOUT, "%s: not within the deadline, in %llu calls: %s", np_call_names[call],
+        rc = hw_fail(-ETIMEDOUT, "%s: not done before the deadline, after %llu calls: %s", np_call_names[call],
                      (unsigned long long)c->tries,
-                     call == NP_CONNECT ? "is the other side there, and reachable?" : "nobody connected");
+                     call == NP_CONNECT ? "check that the other side runs and is reachable" : "nobody connected");
     }
     if (rc == 0)
         rc = kid_unpack_open(k, c);
@@ -409,7 +409,7 @@ bool kid_close_all(struct kid *k)
 int kid_map(struct kid *k, const struct np_message *m, int fd)
 {
     if (m->number >= NP_MEMS || k->mem[m->number].at || fd < 0)
-        return hw_fail(-EINVAL, "memory %u is not free", m->number);
+        return hw_fail(-EINVAL, "memory %u is in use", m->number);
     /* Guard areas on both sides stop a plugin that writes beyond the memory. */
     uint8_t *room = mmap(NULL, m->len + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED ||
@@ -423,7 +423,7 @@ int kid_map(struct kid *k, const struct np_message *m, int fd)
 int kid_unmap(struct kid *k, const struct np_message *m)
 {
     if (m->number >= NP_MEMS || !k->mem[m->number].at)
-        return hw_fail(-EINVAL, "there is no memory %u", m->number);
+        return hw_fail(-EINVAL, "no memory %u", m->number);
     const struct hw_space *gpu = k->mem[m->number].gpu;
     if (gpu)
         gpu->ops->free(gpu, k->mem[m->number].at, k->mem[m->number].len);
@@ -460,10 +460,10 @@ int kid_reg(struct kid *k, const struct np_message *m)
     if (!c || !c->comm || c->kind == KID_LISTENER)
         return hw_fail(-EINVAL, "slot %u has no connection", m->slot);
     if (m->number >= NP_MRS || k->mr[m->number].comm)
-        return hw_fail(-EINVAL, "registration %u is not free", m->number);
+        return hw_fail(-EINVAL, "registration %u is in use", m->number);
     if (m->memory >= NP_MEMS || !k->mem[m->memory].at || m->offset > k->mem[m->memory].len ||
         m->len > k->mem[m->memory].len - m->offset)
-        return hw_fail(-EINVAL, "registering outside of memory %u", m->memory);
+        return hw_fail(-EINVAL, "a registration exceeds memory %u", m->memory);
     const struct hw_space *gpu = k->mem[m->memory].gpu;
     struct kid_mr mr = {.comm = c, .at = k->mem[m->memory].at + m->offset, .len = m->len, .cuda = gpu != NULL};
     if (gpu) {
@@ -482,6 +482,6 @@ int kid_reg(struct kid *k, const struct np_message *m)
 int kid_dereg(struct kid *k, const struct np_message *m)
 {
     if (m->number >= NP_MRS || !k->mr[m->number].comm)
-        return hw_fail(-EINVAL, "there is no registration %u", m->number);
+        return hw_fail(-EINVAL, "no registration %u", m->number);
     return deregister_child_mr(k, &k->mr[m->number]);
 }

@@ -12,7 +12,7 @@ static int start_child_request(struct kid *k, struct kid_comm *c, struct np_entr
     ncclResult_t rc;
 
     if (!mr || mr->comm != c || e->offset > mr->len || e->len > mr->len - e->offset)
-        return hw_fail(-EINVAL, "request %llu lies outside its registration", (unsigned long long)c->started);
+        return hw_fail(-EINVAL, "request %llu exceeds its registration", (unsigned long long)c->started);
     *req = NULL; /* NCCL passes a stale value or 0x1: plugins must rely on neither */
     kid_enter(k, c->kind == KID_SEND ? NP_ISEND : NP_IRECV);
     if (c->kind == KID_SEND)
@@ -56,7 +56,7 @@ static int record_test_result(struct kid *k, struct kid_comm *c, struct np_entry
     e->size = e->known ? (uint64_t)size : 0;
     c->flush[c->come % NP_RING] = NULL;
     if (e->known && (size < 0 || e->size > e->len))
-        return hw_fail(-EMSGSIZE, "test: %d bytes came for a receive of %llu", size, (unsigned long long)e->len);
+        return hw_fail(-EMSGSIZE, "test: %d bytes arrived for a receive of %llu", size, (unsigned long long)e->len);
     int rc = c->meta ? kid_unpack(k, c, e) : 0;
     return rc == 0 && c->kind == KID_RECV ? start_child_flush(k, c, e) : rc;
 }

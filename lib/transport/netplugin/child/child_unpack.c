@@ -36,8 +36,8 @@ static int read_handle(const struct kid_comm *c, const void *handle, struct unpa
         return 1;
     int rc = hw_cuda_rest(c->gpu, handle, &len);
     if (rc == 0 && len < sizeof(*u))
-        rc = hw_fail(-EPROTO, "%zu bytes where a handle for unpacking has %zu", len, sizeof(*u));
-    return rc < 0 ? hw_wrap(rc, "the handle for unpacking") : hw_load(c->gpu, u, handle, sizeof(*u));
+        rc = hw_fail(-EPROTO, "an unpacking handle of %zu bytes where %zu were expected", len, sizeof(*u));
+    return rc < 0 ? hw_wrap(rc, "reading the unpacking handle") : hw_load(c->gpu, u, handle, sizeof(*u));
 }
 
 int kid_unpack_open(struct kid *k, struct kid_comm *c)
@@ -46,10 +46,10 @@ int kid_unpack_open(struct kid *k, struct kid_comm *c)
     if (c->kind != KID_RECV || !dh || dh->netDeviceType != NCCL_NET_DEVICE_UNPACK)
         return 0;
     if (dh->netDeviceVersion != NCCL_NET_DEVICE_UNPACK_VERSION)
-        return hw_fail(-EPROTO, "the connection unpacks by version %d, and version %d alone is known",
+        return hw_fail(-EPROTO, "the connection uses unpacking version %d, but only version %d is supported",
                        dh->netDeviceVersion, NCCL_NET_DEVICE_UNPACK_VERSION);
     if (!np_table_has_consumed(&k->t))
-        return hw_fail(-EPROTO, "the connection unpacks, but the table has no irecvConsumed");
+        return hw_fail(-EPROTO, "the connection needs unpacking, but the table has no irecvConsumed");
     c->unpacks = true;
     struct unpackNetDeviceHandle u = {0};
     int rc = dh->handle ? read_handle(c, dh->handle, &u) : 1;
@@ -57,7 +57,7 @@ int kid_unpack_open(struct kid *k, struct kid_comm *c)
         return HW_MIN(rc, 0);
     const bool host = u.bounce_buf && is_cpu_readable(u.bounce_buf, 1);
     if (!u.meta || !u.bounce_buf || !is_cpu_readable(u.meta, sizeof(*u.meta)) || (!host && !c->gpu))
-        return hw_fail(-EPROTO, "the handle for unpacking leads to no metadata queue and bounce buffer");
+        return hw_fail(-EPROTO, "the unpacking handle has no metadata queue or bounce buffer");
     if (!host) {
         rc = hw_cuda_rest(c->gpu, u.bounce_buf, &c->bounce_len);
         if (rc == 0)
@@ -122,8 +122,8 @@ int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     if (c->gather && !mr->cuda) /* only receives into GPU memory arrive scattered there */
         return 0;
     if (n > NP_FRAGS)
-        return hw_fail(-EPROTO, "receive %llu came in %llu fragments, and the queue holds %d",
-                       (unsigned long long)c->come, (unsigned long long)n, NP_FRAGS);
+        return hw_fail(-EPROTO, "receive %llu has %llu fragments, but the queue holds %d", (unsigned long long)c->come,
+                       (unsigned long long)n, NP_FRAGS);
     int rc = np_check_frags(c->meta->mem[slot], (uint32_t)n, e->len, mine, &e->size);
     if (rc < 0)
         return rc;

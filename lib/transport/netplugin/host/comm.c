@@ -70,7 +70,7 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: no device %u: there are %u", h->name, dev, h->info.devices);
     rc = ask_device(h, dev, d);
     if (rc < 0)
         return rc;
@@ -111,12 +111,12 @@ int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: no device %u: there are %u", h->name, dev, h->info.devices);
     struct np_listener *l = calloc(1, sizeof(*l));
     const int slot = l ? np_number(h, h->slot, NP_COMMS) : -1;
     if (slot < 0) {
         free(l);
-        return hw_fail(-ENOMEM, "plugin %s: no more than %d listeners and connections", h->name, NP_COMMS);
+        return hw_fail(-ENOMEM, "plugin %s: too many listeners and connections: at most %d", h->name, NP_COMMS);
     }
     struct np_message m = {.op = NP_OP_LISTEN, .slot = (uint32_t)slot, .number = dev, .memory = np_gpu_word(gpu)};
     rc = np_ask(h, &m, NULL, 0, &r);
@@ -175,7 +175,7 @@ static int open_comm_in_child(struct np_comm *c, struct np_message *m, unsigned 
     c->event = event < 0 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : event;
     fds[0] = c->event;
     if (c->event < 0)
-        return hw_fail(-errno, "making an eventfd: %s", strerror(errno));
+        return hw_fail(-errno, "creating an eventfd: %s", strerror(errno));
     if (!c->sends && c->h->o.list && props.unpacks) {
         rc = np_shared_memory("hawser-plugin-fragments", sizeof(*c->frags), &fds[1], &at);
         if (rc < 0)
@@ -184,7 +184,7 @@ static int open_comm_in_child(struct np_comm *c, struct np_message *m, unsigned 
     }
     const int slot = np_number(c->h, c->h->slot, NP_COMMS);
     if (slot < 0)
-        return hw_fail(-ENOMEM, "plugin %s: no more than %d listeners and connections", c->h->name, NP_COMMS);
+        return hw_fail(-ENOMEM, "plugin %s: too many listeners and connections: at most %d", c->h->name, NP_COMMS);
     c->slot = m->slot = (uint32_t)slot;
     c->ring = &c->h->s->ring[slot];
     memset(c->ring, 0, sizeof(*c->ring)); /* the child does not read a slot that was not assigned to it */
@@ -236,7 +236,7 @@ int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_com
     if (rc < 0)
         return rc;
     if (l->taken)
-        return hw_fail(-EINVAL, "plugin %s: a listener takes one connection, and this one has had its own", l->h->name);
+        return hw_fail(-EINVAL, "plugin %s: the listener has already accepted its one connection", l->h->name);
     rc = create_plugin_comm(l->h, &m, l->dev, deadline, event, out);
     l->taken = rc == 0;
     return rc;
@@ -300,7 +300,7 @@ int np_established(struct np_comm *c)
         }
         rc = nothing_yet(c);
         if (rc == -EAGAIN && c->deadline != HW_NEVER && hw_now_coarse() > c->deadline + GRACE_MS * HW_MS)
-            rc = kill_comm(c, hw_fail(-ETIMEDOUT, "plugin %s: no connection within the deadline", c->h->name));
+            rc = kill_comm(c, hw_fail(-ETIMEDOUT, "plugin %s: no connection before the deadline", c->h->name));
         return rc;
     }
     return 0;
@@ -334,14 +334,15 @@ static int post_plugin_request(struct np_comm *c, struct np_mr *mr, size_t offse
     if (rc < 0)
         return rc;
     if (!c->open || mr->c != c)
-        return hw_fail(-EINVAL, "plugin %s: a request on a connection that is not made, or with another one's memory",
+        return hw_fail(-EINVAL,
+                       "plugin %s: a request on a connection that is not established, or with memory of another one",
                        h->name);
     if (len > c->max_size)
-        return hw_fail(-EMSGSIZE, "plugin %s: a request of %zu bytes; %u are the most it takes", h->name, len,
+        return hw_fail(-EMSGSIZE, "plugin %s: a request of %zu bytes; at most %u are allowed", h->name, len,
                        c->max_size);
     if (offset > mr->len || len > mr->len - offset)
-        return hw_fail(-EINVAL, "plugin %s: a request for %zu bytes at %zu of a registration of %zu", h->name, len,
-                       offset, mr->len);
+        return hw_fail(-EINVAL, "plugin %s: a request for %zu bytes at %zu exceeds a registration of %zu bytes",
+                       h->name, len, offset, mr->len);
     if (c->posted - (c->sends ? c->tested : c->consumed) >= h->info.window)
         return -EAGAIN;
     struct np_entry *e = &c->ring->entry[c->posted % NP_RING];
@@ -360,13 +361,13 @@ static int post_plugin_request(struct np_comm *c, struct np_mr *mr, size_t offse
 int np_isend(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
 {
     return c->sends ? post_plugin_request(c, mr, offset, len, tag, deadline)
-                    : hw_fail(-EINVAL, "plugin %s: a send on the side that receives", c->h->name);
+                    : hw_fail(-EINVAL, "plugin %s: a send on the receiving side", c->h->name);
 }
 
 int np_irecv(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
 {
     return !c->sends ? post_plugin_request(c, mr, offset, len, tag, deadline)
-                     : hw_fail(-EINVAL, "plugin %s: a receive on the side that sends", c->h->name);
+                     : hw_fail(-EINVAL, "plugin %s: a receive on the sending side", c->h->name);
 }
 
 /* Reports that the oldest request's deadline has passed. */
@@ -375,17 +376,17 @@ static int too_late(struct np_comm *c)
     const char *what = c->sends ? "isend" : "irecv";
     const uint64_t n = c->tested;
     if (atomic_load_explicit(&c->ring->started, memory_order_relaxed) <= n)
-        return kill_comm(c,
-                         hw_fail(-ETIMEDOUT,
-                                 "plugin %s: %s %llu of %zu bytes: not taken within its deadline: no request in %llu "
-                                 "calls",
-                                 c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
-                                 (unsigned long long)c->ring->entry[n % NP_RING].nulls));
-    return kill_comm(c,
-                     hw_fail(-ETIMEDOUT, "plugin %s: %s %llu of %zu bytes: taken, and not over within its deadline: %s",
-                             c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
-                             c->sends ? "the peer does not receive, or the plugin stalls"
-                                      : "the peer does not send, or the plugin stalls"));
+        return kill_comm(
+            c, hw_fail(
+                   -ETIMEDOUT,
+                   "plugin %s: %s %llu of %zu bytes: the plugin accepted no request before the deadline, in %llu calls",
+                   c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
+                   (unsigned long long)c->ring->entry[n % NP_RING].nulls));
+    return kill_comm(c, hw_fail(-ETIMEDOUT,
+                                "plugin %s: %s %llu of %zu bytes: accepted, but not complete before the deadline: %s",
+                                c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
+                                c->sends ? "the peer does not receive, or the plugin stalls"
+                                         : "the peer does not send, or the plugin stalls"));
 }
 
 static int read_comm_result(struct np_comm *c, struct np_result *out)
@@ -399,7 +400,7 @@ static int read_comm_result(struct np_comm *c, struct np_result *out)
         out->size = size;
     out->frags = c->sends ? 0 : frags;
     if (out->size > len || out->frags > NP_FRAGS) {
-        hw_fail(-EPROTO, "it says that %llu bytes in %u fragments came for a receive of %zu", (unsigned long long)size,
+        hw_fail(-EPROTO, "the plugin reports %llu bytes in %u fragments for a receive of %zu", (unsigned long long)size,
                 frags, len);
         return kill_comm(c, np_distrust(c->h));
     }
@@ -415,7 +416,7 @@ int np_test(struct np_comm *c, struct np_result *out)
     if (c->rc)
         return hw_fail_copy(c->rc, c->why);
     if (c->tested == c->posted)
-        return hw_fail(-EINVAL, "plugin %s: nothing is posted that could be over", c->h->name);
+        return hw_fail(-EINVAL, "plugin %s: no request is posted", c->h->name);
     const uint64_t done = atomic_load_explicit(&c->ring->done, memory_order_acquire);
     if (done != c->tested) {
         if (np_check_counter("over", done, c->tested, c->posted) < 0)
@@ -439,7 +440,7 @@ int np_wait(struct np_comm *c, uint64_t deadline, struct np_result *out)
         if (now - begin < WAIT_SPIN_US * 1000ull)
             continue;
         if (now >= deadline)
-            return hw_fail(-EAGAIN, "plugin %s: not over yet", c->h->name);
+            return hw_fail(-EAGAIN, "plugin %s: the request is not complete yet", c->h->name);
         if (now - begin < WAIT_YIELD_US * 1000ull) {
             (void)sched_yield();
             continue;
@@ -463,10 +464,10 @@ int np_fragments(struct np_comm *c, struct hw_frag *frags, size_t room, size_t *
     if (rc < 0)
         return rc;
     if (c->sends || c->consumed == c->tested)
-        return hw_fail(-EINVAL, "plugin %s: there is no receive to be unpacked", c->h->name);
+        return hw_fail(-EINVAL, "plugin %s: no receive to unpack", c->h->name);
     *n = c->frags ? c->req[at].frags : 0;
     if (*n > room)
-        return hw_fail(-ENOSPC, "plugin %s: %zu fragments, and room for %zu", c->h->name, *n, room);
+        return hw_fail(-ENOSPC, "plugin %s: %zu fragments, but room for %zu only", c->h->name, *n, room);
     if (*n > 0 && np_check_frags(c->frags->list[at], (uint32_t)*n, c->req[at].len, list, &size) < 0)
         return kill_comm(c, np_distrust(c->h));
     for (size_t i = 0; i < *n; i++)
@@ -480,7 +481,7 @@ int np_consumed(struct np_comm *c)
     if (rc < 0)
         return rc;
     if (c->sends || c->consumed == c->tested)
-        return hw_fail(-EINVAL, "plugin %s: there is no receive to give back", c->h->name);
+        return hw_fail(-EINVAL, "plugin %s: no receive to release", c->h->name);
     atomic_store_explicit(&c->ring->consumed, ++c->consumed, memory_order_release);
     if (c->frags)
         np_wake(c->h);

@@ -19,8 +19,8 @@ static int find_mapped_device(const char *map, const char *nic, unsigned devices
         const unsigned long dev = *eq == '=' ? strtoul(eq + 1, &end, 10) : ULONG_MAX;
         if (dev >= devices || eq == p || end == eq + 1 || (*end && *end != ','))
             return hw_fail(-EINVAL,
-                           "knob plugin_devices: '%.80s': it is a list like eth1=0,eth2=1, of devices from 0 to %u", p,
-                           devices - 1);
+                           "knob plugin_devices: '%.80s' is not a list such as eth1=0,eth2=1, of devices from 0 to %u",
+                           p, devices - 1);
         if ((size_t)(eq - p) == n && memcmp(p, nic, n) == 0)
             return (int)dev;
         p = end;
@@ -75,17 +75,15 @@ static int guess_plugin_device(struct np_host *h, const char *nic, const struct 
     const bool same = strcmp(h->guessed, nic) == 0;
     pthread_mutex_unlock(&h->devices_lock);
     if (!same)
-        return hw_fail(
-            -ENODEV,
-            "the plugin %s names its devices (%s) so that none is known to be NIC %s, and its first one is taken "
-            "for %s already: say which is which (knob plugin_devices=%s=0,%s=1)",
-            h->info.table, l->names, nic, h->guessed, h->guessed, nic);
+        return hw_fail(-ENODEV,
+                       "plugin %s names its devices (%s), and none matches NIC %s; its first device already belongs to "
+                       "%s: assign them by knob (plugin_devices=%s=0,%s=1)",
+                       h->info.table, l->names, nic, h->guessed, h->guessed, nic);
     if (first && log)
-        hw_log(
-            log, h->info.devices > 1 ? HAWSER_LOG_WARN : HAWSER_LOG_INFO,
-            "the plugin %s names its devices (%s) so that none is known to be NIC %s: the first one carries what goes "
-            "over it; knob plugin_devices says which does",
-            h->info.table, l->names, nic);
+        hw_log(log, h->info.devices > 1 ? HAWSER_LOG_WARN : HAWSER_LOG_INFO,
+               "plugin %s names its devices (%s), and none matches NIC %s: using the first device; knob plugin_devices "
+               "chooses another",
+               h->info.table, l->names, nic);
     return 0;
 }
 
@@ -102,7 +100,7 @@ int np_device_of(struct np_host *h, const char *nic, const char *map, const stru
         return l.by_name >= 0 ? l.by_name : l.by_pci;
     if (l.nics && if_nametoindex(nic))
         return hw_fail(-ENODEV,
-                       "the plugin %s has no device for NIC %s; it has: %s (see the plugin's own variables, or knob "
+                       "plugin %s has no device for NIC %s; it has: %s (check the plugin's own variables, or set knob "
                        "plugin_devices)",
                        h->info.table, nic, l.names);
     return guess_plugin_device(h, nic, &l, log);

@@ -23,7 +23,7 @@ enum {
 int np_usable(struct np_host *h)
 {
     if (!*h->mine)
-        return hw_fail(-EPERM, "plugin %s: opened by another process, which this one was forked from", h->name);
+        return hw_fail(-EPERM, "plugin %s was opened by another process, of which this one is a fork", h->name);
     const int dead = atomic_load_explicit(&h->dead, memory_order_acquire);
     return dead ? hw_fail_copy(dead, h->why) : 0;
 }
@@ -75,7 +75,7 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
     int status = 0;
     pid_t got;
     if (h->pid <= 0) { /* kill(-0) would signal this process group */
-        snprintf(how, cap, "is gone");
+        snprintf(how, cap, "has ended");
         return true;
     }
     siginfo_t info = {.si_pid = 0};
@@ -92,7 +92,7 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     h->pid = 0;
     if (got < 0)
-        snprintf(how, cap, "ended, and another wait() of this process took how");
+        snprintf(how, cap, "ended; another wait() of this process took its exit status");
     else if (WIFSIGNALED(status))
         snprintf(how, cap, "was killed by SIG%s",
                  sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
@@ -133,8 +133,8 @@ static int record_child_death(struct np_host *h, int rc, const char *how, const 
     char said[160];
     (void)get_last_plugin_output(h, said, sizeof(said));
     const bool in = then && doing > NP_NOTHING && doing < NP_CALLS;
-    hw_fail(rc, "plugin %s %s%s%s%s; it said%s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
-            then ? then : "", *said ? ": " : " nothing", said);
+    hw_fail(rc, "plugin %s %s%s%s%s; its last output%s%s", h->name, how, in ? " in " : "",
+            in ? np_call_names[doing] : "", then ? then : "", *said ? ": " : " nothing", said);
     if (!h->dead) {
         pass_warnings(h, hw_now_coarse());
         snprintf(h->why, sizeof(h->why), "%s", hw_error());
@@ -161,7 +161,7 @@ static int end_it(struct np_host *h, int rc, const char *how, const char *then)
 int np_distrust(struct np_host *h)
 {
     char how[HW_ERR_TEXT];
-    snprintf(how, sizeof(how), "is not to be trusted and was ended: %.150s", hw_error());
+    snprintf(how, sizeof(how), "violated the protocol and was ended: %.150s", hw_error());
     pthread_mutex_lock(&h->lock);
     int rc = end_it(h, -EPROTO, how, NULL);
     pthread_mutex_unlock(&h->lock);
@@ -174,7 +174,7 @@ int np_distrust(struct np_host *h)
 static void tell_again(struct np_host *h)
 {
     if (h->warning.again)
-        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more lines like this", h->name, h->warning.again);
+        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more lines of this kind", h->name, h->warning.again);
     h->warning.again = 0;
 }
 

@@ -23,7 +23,7 @@ static int new_mem(struct np_host *h, size_t len, struct np_mem **out)
     const int id = m ? np_number(h, h->mem, NP_MEMS) : -1;
     if (id < 0) {
         free(m);
-        return hw_fail(-ENOMEM, "plugin %s: no more than %d pieces of memory at once", h->name, NP_MEMS);
+        return hw_fail(-ENOMEM, "plugin %s: too many memories: at most %d", h->name, NP_MEMS);
     }
     m->h = h;
     m->id = (uint32_t)id;
@@ -68,7 +68,7 @@ int np_mem_alloc(struct np_host *h, size_t len, struct np_mem **out)
     if (rc < 0)
         return rc;
     if (len == 0 || len > SIZE_MAX / 2)
-        return hw_fail(-EINVAL, "plugin %s: %zu bytes of memory: no such size", h->name, len);
+        return hw_fail(-EINVAL, "plugin %s: cannot allocate %zu bytes of memory: invalid size", h->name, len);
     rc = new_mem(h, (len + page - 1) / page * page, &m);
     if (rc < 0)
         return rc;
@@ -97,14 +97,14 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
         return rc;
     if (fd < 0)
         return hw_fail(-EOPNOTSUPP,
-                       "plugin %s runs in a process of its own, which cannot reach %zu bytes at %p of this one's: copy "
+                       "plugin %s runs in its own process, which cannot reach %zu bytes at %p of this process: copy "
                        "them through memory of np_mem_alloc()",
                        h->name, len, ptr);
     if (len == 0 || offset % page || (uintptr_t)ptr % page)
-        return hw_fail(-EINVAL, "plugin %s: %zu bytes at %p, offset %llu: not whole pages", h->name, len, ptr,
+        return hw_fail(-EINVAL, "plugin %s: %zu bytes at %p, offset %llu: must be whole pages", h->name, len, ptr,
                        (unsigned long long)offset);
     if (fstat(fd, &st) < 0 || offset > (uint64_t)st.st_size || len > (uint64_t)st.st_size - offset)
-        return hw_fail(-EINVAL, "plugin %s: the file has no %zu bytes from %llu on", h->name, len,
+        return hw_fail(-EINVAL, "plugin %s: the file ends before %zu bytes from %llu", h->name, len,
                        (unsigned long long)offset);
     rc = new_mem(h, len, &m);
     if (rc < 0)
@@ -127,7 +127,7 @@ int np_gpu(struct np_host *h, unsigned dev, int gpu)
     if (rc)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: no device %u: there are %u", h->name, dev, h->info.devices);
     rc = np_ask(h, &q, NULL, 0, &r);
     return rc ? rc : r.u.gpu.device;
 }
@@ -148,7 +148,7 @@ int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len,
     if (rc < 0)
         return rc;
     if (len == 0 || len > SIZE_MAX / 2 || space->device < 0)
-        return hw_fail(-EINVAL, "plugin %s: %zu bytes of memory of %s: no such thing", h->name, len, space->name);
+        return hw_fail(-EINVAL, "plugin %s: cannot allocate %zu bytes of memory of %s", h->name, len, space->name);
     rc = new_mem(h, (len + piece - 1) / piece * piece, &m);
     if (rc < 0)
         return rc;
@@ -199,21 +199,23 @@ int np_reg(struct np_comm *c, struct np_mem *m, size_t offset, size_t len, struc
     if (rc < 0)
         return rc;
     if (!c->open || m->h != h)
-        return hw_fail(-EINVAL, "plugin %s: registering for a connection that is not made, or memory of another host",
+        return hw_fail(-EINVAL,
+                       "plugin %s: registering for a connection that is not established, or memory of another host",
                        h->name);
     if (len == 0 || offset > m->len || len > m->len - offset)
-        return hw_fail(-EINVAL, "plugin %s: registering %zu bytes at %zu of a memory of %zu", h->name, len, offset,
-                       m->len);
+        return hw_fail(-EINVAL, "plugin %s: cannot register %zu bytes at %zu of a memory of %zu bytes", h->name, len,
+                       offset, m->len);
     if (len > most)
-        return hw_fail(-EMSGSIZE, "plugin %s: its table v%u registers %zu bytes at most, not %zu: do it in pieces",
+        return hw_fail(-EMSGSIZE, "plugin %s: its table v%u registers at most %zu bytes, not %zu: register in pieces",
                        h->name, h->info.version, most, len);
     if (align && offset % align)
-        return hw_fail(-EINVAL, "plugin %s: registering at %zu: it wants multiples of %u", h->name, offset, align);
+        return hw_fail(-EINVAL, "plugin %s: cannot register at %zu: the offset must be a multiple of %u", h->name,
+                       offset, align);
     struct np_mr *mr = calloc(1, sizeof(*mr));
     const int id = mr ? np_number(h, h->mr, NP_MRS) : -1;
     if (id < 0) {
         free(mr);
-        return hw_fail(-ENOMEM, "plugin %s: no more than %d registrations at once", h->name, NP_MRS);
+        return hw_fail(-ENOMEM, "plugin %s: too many registrations: at most %d", h->name, NP_MRS);
     }
     struct np_message q = {
         .op = NP_OP_REG, .slot = c->slot, .number = (uint32_t)id, .memory = m->id, .offset = offset, .len = len};

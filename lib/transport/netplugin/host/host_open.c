@@ -29,7 +29,7 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
 {
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
-        return hw_fail(-errno, "making a memfd: %s", strerror(errno));
+        return hw_fail(-errno, "creating a memfd: %s", strerror(errno));
     /* Sealed: if the child truncated it, the parent would die of SIGBUS. */
     if (ftruncate(*fd, (off_t)len) == 0 && fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 &&
         (*at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0)) != MAP_FAILED)
@@ -68,7 +68,7 @@ static int fork_plugin_child(struct np_host *h, char **env)
     int pair[2];
     sigset_t all, old;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return hw_fail(-errno, "making a pair of sockets: %s", strerror(errno));
+        return hw_fail(-errno, "creating a pair of sockets: %s", strerror(errno));
     const struct np_child child = {
         .shared = h->s,
         .plugin = h->plugin,
@@ -129,7 +129,7 @@ static int load_plugin_in_child(struct np_host *h, char **env)
 
     struct env_log e = {.log = h->o.again ? NULL : h->o.log};
     if (np_check_env(h->info.quirk, (const char *const *)env, log_env, &e) > 0 && !h->o.any_env)
-        return hw_wrap(-EINVAL, "plugin %s would not work", h->name);
+        return hw_wrap(-EINVAL, "plugin %s was not started", h->name);
 
     m = (struct np_message){.op = NP_OP_INIT};
     rc = np_ask(h, &m, NULL, 0, &r);
@@ -146,13 +146,13 @@ static int create_host_memory(struct np_host *h)
     h->warnings = memfd_create("hawser-plugin-warnings", MFD_CLOEXEC);
     if (h->log < 0 || fcntl(h->log, F_SETFL, O_APPEND) < 0 || h->warnings < 0 ||
         fcntl(h->warnings, F_SETFL, O_APPEND) < 0)
-        return hw_fail(-errno, "making a file for the plugin's output: %s", strerror(errno));
+        return hw_fail(-errno, "creating a file for the plugin's output: %s", strerror(errno));
     void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return hw_fail(-errno, "no page of memory: %s", strerror(errno));
+        return hw_fail(-errno, "allocating a page of memory: %s", strerror(errno));
     h->mine = page;
     if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK) < 0) /* Linux 4.14 */
-        return hw_fail(-errno, "marking a page for forks: %s", strerror(errno));
+        return hw_fail(-errno, "setting MADV_WIPEONFORK on a page: %s", strerror(errno));
     *(uint32_t *)page = 1;
     int rc = np_shared_memory("hawser-plugin", sizeof(struct np_shared), &fd, &at);
     if (rc < 0)
@@ -185,7 +185,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
         return hw_no_memory("plugin %s", plugin);
     if ((size_t)snprintf(h->plugin, sizeof(h->plugin), "%s", plugin) >= sizeof(h->plugin) || !*plugin) {
         free(h);
-        return hw_fail(-EINVAL, "'%.60s' is no path of a plugin", plugin);
+        return hw_fail(-EINVAL, "'%.60s' is not a path of a plugin", plugin);
     }
     h->name = strrchr(h->plugin, '/') ? strrchr(h->plugin, '/') + 1 : h->plugin;
     h->o = *o;

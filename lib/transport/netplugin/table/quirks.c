@@ -17,19 +17,18 @@ static const struct np_env tcpx_env[] = {
     {.name = "NCCL_DYNAMIC_CHUNK_SIZE",
      .rule = NP_ENV_IS,
      .value = "524288",
-     .why = "its default is 0, and the tasks of 0 bytes that come of that break the stream"},
+     .why = "its default is 0, which leads to tasks of 0 bytes that break the stream"},
     {.name = G "RECV_SYNC",
      .rule = NP_ENV_UNSET,
      .value = "0",
-     .why = "it adds 4 bytes from receiver to sender to each request: both ends must have the same"},
+     .why = "it adds 4 bytes from receiver to sender to each request: both sides must have the same value"},
     {.name = G "UNIX_CLIENT_PREFIX",
      .rule = NP_ENV_MANAGER,
      .value = "rx_rule_manager",
      .fallback = "/tmp",
-     .why = "the plugin has its flows steered by the receive datapath manager (RxDM), which binds its sockets in "
-            "/run/tcpx"},
-    {.name = G "SOCKET_IFNAME", .rule = NP_ENV_NICS, .why = "the data NICs, those beside the GPUs"},
-    {.name = G "CTRL_DEV", .rule = NP_ENV_NICS, .why = "the NIC of the control connections, no data NIC"},
+     .why = "the receive datapath manager (RxDM) steers the plugin's flows and has its sockets in /run/tcpx"},
+    {.name = G "SOCKET_IFNAME", .rule = NP_ENV_NICS, .why = "the data NICs, those near the GPUs"},
+    {.name = G "CTRL_DEV", .rule = NP_ENV_NICS, .why = "the NIC of the control connections, which is not a data NIC"},
 };
 
 static const struct np_quirk quirks[] = {
@@ -136,14 +135,15 @@ static void check_quirk_nics(struct report *r, const struct np_env *e, const cha
     struct stat st;
     char path[64];
     if (!v || !*v) {
-        report_quirk_finding(r, NP_WARN, "%s is not set, the plugin chooses by itself: set it to %s", e->name, e->why);
+        report_quirk_finding(r, NP_WARN, "%s is not set, so the plugin chooses by itself: set it to %s", e->name,
+                             e->why);
         return;
     }
     for (const char *p = v; *p;) {
         const size_t n = strcspn(p, ",");
         if (n > 0 && (n > 15 || memchr(p, '/', n) || /* IFNAMSIZ, with its NUL */
                       snprintf(path, sizeof(path), "/sys/class/net/%.*s", (int)n, p) < 0 || stat(path, &st) < 0)) {
-            report_quirk_finding(r, NP_BAD, "%s names '%.*s', and there is no such NIC; it is for %s", e->name,
+            report_quirk_finding(r, NP_BAD, "%s names '%.*s', but there is no such NIC; it must name %s", e->name,
                                  (int)HW_MIN(n, 40u), p, e->why);
             return;
         }
@@ -162,7 +162,7 @@ static void check_one(struct report *r, const struct np_env *e, const char *v)
             report_quirk_finding(r, NP_BAD, "%s is %s: %s; export %s=%s", e->name, v && *v ? v : "not set", e->why,
                                  e->name, e->value);
         else if (strcmp(v, e->value) != 0)
-            report_quirk_finding(r, NP_WARN, "%s=%.40s: only %s is known to work; %s", e->name, v, e->value, e->why);
+            report_quirk_finding(r, NP_WARN, "%s=%.40s: only %s is known to work: %s", e->name, v, e->value, e->why);
         else
             report_quirk_finding(r, NP_GOOD, "%s=%s", e->name, v);
         break;
@@ -178,7 +178,7 @@ static void check_one(struct report *r, const struct np_env *e, const char *v)
     case NP_ENV_MANAGER:
         snprintf(path, sizeof(path), "%s/%s", v && *v ? v : e->fallback, e->value);
         if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
-            report_quirk_finding(r, NP_GOOD, "%s: %s is there", e->name, path);
+            report_quirk_finding(r, NP_GOOD, "%s: %s exists", e->name, path);
         else
             report_quirk_finding(r, NP_BAD, "%s is %.80s, but there is no socket %.120s: %s", e->name,
                                  v && *v ? v : "not set", path, e->why);
