@@ -50,10 +50,10 @@ int opts_sizes(const char *text, uint64_t *out, size_t cap, size_t *n)
         if (colon && (rc = hw_parse_size(colon + 1, &last)) < 0)
             return rc;
         if (colon && (first == 0 || first > last))
-            return hw_fail(-EINVAL, "the range %s:%s does not go up from at least 1", buf, colon + 1);
+            return hw_fail(-EINVAL, "the range %s:%s must be ascending, from at least 1", buf, colon + 1);
         for (uint64_t v = first;;) {
             if (*n == cap)
-                return hw_fail(-E2BIG, "'%s' makes more than %zu sizes", text, cap);
+                return hw_fail(-E2BIG, "'%s' has more than %zu sizes", text, cap);
             out[(*n)++] = v;
             if (v == last)
                 break;
@@ -86,7 +86,7 @@ int opts_host(const char *text, char *host, size_t cap, uint16_t *port)
         uint64_t v;
         int rc = hw_parse_u64(p, 1, 65535, &v);
         if (rc < 0)
-            return hw_wrap(rc, "the port in '%s'", text);
+            return hw_wrap(rc, "invalid port in '%s'", text);
         *port = (uint16_t)v;
     }
     memcpy(host, start, n);
@@ -107,7 +107,7 @@ int opts_nics(const char *text)
         size_t n = strlen(buf);
         for (const char *q = text; q < from; q += strcspn(q, ",") + 1)
             if (strncmp(q, buf, n) == 0 && q[n] == ',')
-                return hw_fail(-EINVAL, "NIC %s stands twice in '%s'", buf, text);
+                return hw_fail(-EINVAL, "NIC %s is named twice in '%s'", buf, text);
     }
     return 0;
 }
@@ -120,14 +120,14 @@ int common_knob(struct common *c, const char *name, const char *value)
     const char *eq = strchr(name, '=');
     size_t len = value ? strlen(name) : (size_t)(eq - name);
     if (len >= sizeof word)
-        return hw_fail(-EINVAL, "there is no knob '%s'", name);
+        return hw_fail(-EINVAL, "unknown knob '%s': see `hawser help knobs`", name);
     memcpy(word, name, len);
     word[len] = 0;
     int rc = hw_knob_set(&scratch, word, value ? value : eq + 1);
     if (rc < 0)
         return rc;
     if (c->n_knobs == COMMON_MAX_KNOBS)
-        return hw_fail(-E2BIG, "more than %d knobs", COMMON_MAX_KNOBS);
+        return hw_fail(-E2BIG, "too many knobs: at most %d", COMMON_MAX_KNOBS);
     char *s = NULL;
     if (asprintf(&s, "%s%s%s", name, value ? "=" : "", value ? value : "") < 0)
         return hw_no_memory("knob %s", name);
@@ -159,7 +159,8 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
         return hw_fail(-EINVAL, "key file %s is not a regular file", path);
     if (st.st_mode & (S_IROTH | S_IWOTH))
         return hw_fail(
-            -EACCES, "key file %s is open to everyone (mode %04o), so its key is no secret: make a new one, chmod 600",
+            -EACCES,
+            "key file %s may be read by others (mode %04o), so the key is not secret: make a new one with mode 600",
             path, (unsigned)st.st_mode & 07777);
     for (;;) {
         ssize_t k = n < cap ? read(fd, key + n, cap - n) : read(fd, extra, sizeof extra);
@@ -175,7 +176,8 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
     if (n > 0 && key[n - 1] == '\n')
         n--;
     if (n < 16)
-        return hw_fail(-EINVAL, "the key in %s is %zu bytes; at least 16 are needed (head -c 32 /dev/urandom | base64)",
+        return hw_fail(-EINVAL,
+                       "the key in %s has %zu bytes, but at least 16 are needed: head -c 32 /dev/urandom | base64",
                        path, n);
     *len = n;
     return 0;
@@ -227,7 +229,8 @@ static void warn_of_unknown_knobs(void)
         snprintf(word, sizeof word, "%.*s", (int)strcspn(*e, "="), *e);
         hawser_knobs(compare_knob_env, &check);
         if (!check.is_knob && check.guess.near)
-            fprintf(stderr, "hawser: warning: %s is set, and no knob; did you mean %s?\n", word, check.guess.near);
+            fprintf(stderr, "hawser: warning: %s is set, but is not a knob; did you mean %s?\n", word,
+                    check.guess.near);
     }
     warned = true;
 }

@@ -17,24 +17,24 @@ static const struct command {
 } commands[] = {
     {"serve", cmd_serve, "wait for benchmarks and validations from other nodes"},
     {"bench", cmd_bench, "measure verified transfers to a node that runs `hawser serve`"},
-    {"validate", cmd_validate, "try N channels at once on one NIC and check each of them"},
-    {"mesh", cmd_mesh, "measure every pair of a cluster's nodes, and name what stands out"},
+    {"validate", cmd_validate, "open N connections at once on one NIC and check each of them"},
+    {"mesh", cmd_mesh, "measure every pair of a cluster's nodes, and name outliers"},
     {"fieldtest", cmd_fieldtest, "test two nodes in ten minutes, and write files to send to hawser's authors"},
-    {"trace", cmd_trace, "every call into a net plugin, with times and its log; and in what two runs differ"},
-    {"topo", cmd_topo, "show GPUs, NICs and the ways between them, and plan which NICs serve which GPU"},
-    {"doctor", cmd_doctor, "look over this machine, or a pair of them, and say what mends what is wrong"},
-    {"top", cmd_top, "which processes move what over which NICs, once a second"},
-    {"metrics", cmd_metrics, "what processes have counted, for Prometheus"},
-    {"nccl", cmd_nccl, "what NCCL needs to run over hawser, whether it does, and how fast that is"},
-    {"nixl", cmd_nixl, "whether NIXL would find and accept the backend HAWSER, and why not"},
-    {"sandbox", cmd_sandbox, "give a container NICs, a true sysfs and NCCL's environment, and take it all back"},
-    {"verbs", cmd_verbs, "RDMA verbs for programs that are not trusted, through a broker"},
-    {"oci-hook", cmd_oci_hook, "what an OCI runtime calls: NICs into a container, and back"},
-    {"devmem", cmd_devmem, "NIC queues bound to device memory: what there is, what would be, what was left"},
+    {"trace", cmd_trace, "record every call into a net plugin, with times and its log; compare two records"},
+    {"topo", cmd_topo, "show GPUs, NICs and the paths between them, and plan which NICs serve which GPU"},
+    {"doctor", cmd_doctor, "check this machine, or a pair of nodes, and give the command that fixes each problem"},
+    {"top", cmd_top, "show live which processes transfer how much over which NICs"},
+    {"metrics", cmd_metrics, "print the counters of all processes, for Prometheus"},
+    {"nccl", cmd_nccl, "what NCCL needs to use hawser, whether it does, and how fast it is"},
+    {"nixl", cmd_nixl, "check whether NIXL finds and accepts the backend HAWSER, and if not, why"},
+    {"sandbox", cmd_sandbox, "give a container NICs, a matching sysfs and NCCL's environment, and undo it"},
+    {"verbs", cmd_verbs, "RDMA verbs for untrusted programs, through a broker"},
+    {"oci-hook", cmd_oci_hook, "a hook for OCI runtimes: moves NICs into a container, and back"},
+    {"devmem", cmd_devmem, "NIC queues bound to device memory: status, plan, undo"},
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
-    {"drill", cmd_drill, "take a NIC away under load, and say what that cost"},
-    {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
-    {"bugreport", cmd_bugreport, "what a report of a fault should have, without secrets"},
+    {"drill", cmd_drill, "disable a NIC under load, and measure the effect"},
+    {"demo", cmd_demo, "run a lab, a benchmark and a NIC that fails in the middle, with a report"},
+    {"bugreport", cmd_bugreport, "print what a bug report needs, without secrets"},
     {"help", cmd_help, "this list, `help COMMAND [ACTION]`, or `help knobs`"},
 };
 
@@ -52,8 +52,15 @@ static int refuse_command(const char *name)
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
         hw_guess(&g, commands[i].name);
     if (g.near)
-        return tool_usage(NULL, "there is no command '%s'; did you mean '%s'?", name, g.near);
-    return tool_usage(NULL, "there is no command '%s'", name);
+        return tool_usage(NULL, "unknown command '%s'; did you mean '%s'?", name, g.near);
+    return tool_usage(NULL, "unknown command '%s': see `hawser help`", name);
+}
+
+static void print_row(FILE *out, const char *name, const char *summary)
+{
+    enum { LEFT = 13 };
+    fprintf(out, "  %-*s ", LEFT - 3, name);
+    tool_print_wrapped(out, LEFT, LEFT, summary);
 }
 
 static void print_list(FILE *out)
@@ -63,28 +70,30 @@ static void print_list(FILE *out)
         "hawser %s - verified transfers over many TCP connections and NICs\n\nUsage: hawser COMMAND [ARGUMENT...]\n\n",
         hawser_version());
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\nOn one node `hawser serve`, on the other the command that it prints. "
-                 "Alone on one machine: `hawser demo`.\n");
+        print_row(out, commands[i].name, commands[i].summary);
+    fprintf(out, "\n");
+    tool_print_wrapped(out, 0, 0,
+                       "Run `hawser serve` on one node, and on the other the command that it prints. On a single "
+                       "machine: `hawser demo`.");
 }
 
 static void print_knob(void *arg, const char *name, const char *env, const char *def, const char *unit, const char *doc)
 {
     (void)arg;
-    printf("  %-16s %-24s %-10s %-6s %s\n", name, env, *def ? def : "-", *unit ? unit : "-", doc);
+    printf("%s, %s (unit: %s, default: %s)\n    ", name, env, *unit ? unit : "none", *def ? def : "none");
+    tool_print_wrapped(stdout, 4, 4, doc);
 }
 
 static int cmd_help(int argc, char **argv)
 {
     if (argc > 3)
-        return tool_usage(NULL, "help takes the name of a command, and of an action of it");
+        return tool_usage(NULL, "help takes the name of a command, and of one of its actions");
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
         print_list(stdout);
         return TOOL_OK;
     }
     if (strcmp(argv[1], "knobs") == 0) {
-        printf("Knobs, set by --knob NAME=VALUE or in the environment:\n\n  %-16s %-24s %-10s %-6s %s\n", "name",
-               "environment", "default", "unit", "what it does");
+        printf("Knobs, set by --knob NAME=VALUE or in the environment:\n\n");
         hawser_knobs(print_knob, NULL);
         return TOOL_OK;
     }
@@ -110,7 +119,7 @@ static int complete_command(bool knobs)
 static int complete_words(int argc, char **argv)
 {
     if (argc < 3 || strcmp(argv[1], "--") != 0)
-        return tool_usage(NULL, "complete takes -- and the words of a command line");
+        return tool_usage(NULL, "complete needs -- and the words of a command line");
     char **word = argv + 2;
     const int n = argc - 2;
     tool_completion = (struct tool_completion){.word = word[n - 1], .before = n > 2 ? word[n - 2] : NULL};
@@ -163,7 +172,7 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "complete") == 0) {
         rc = complete_words(argc - 1, argv + 1);
     } else if (argv[1][0] == '-') {
-        rc = tool_usage(NULL, "there is no option '%s'", argv[1]);
+        rc = tool_usage(NULL, "unknown option '%s': see `hawser help`", argv[1]);
     } else {
         rc = refuse_command(argv[1]);
     }
@@ -171,7 +180,7 @@ int main(int argc, char **argv)
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == TOOL_OK)
         rc = is_reader_gone() ? 128 + SIGPIPE
-                              : tool_fail(NULL, "standard output could not be written%s%s", errno ? ": " : "",
+                              : tool_fail(NULL, "writing to standard output failed%s%s", errno ? ": " : "",
                                           errno ? hw_errno_text(errno) : "");
     return rc;
 }

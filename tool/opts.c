@@ -38,7 +38,10 @@ static void flatten_rows(struct flat *f, const struct opt *rows, char *args)
 
 static void print_options_help(const struct opts *o, const struct flat *f)
 {
-    printf("Usage: hawser %s %s\n\n%s\n\nOptions:\n", o->cmd, o->args, o->about);
+    const unsigned column = 2 + HELP_LEFT + 1;
+    printf("Usage: hawser %s %s\n\n", o->cmd, o->args);
+    tool_print_wrapped(stdout, 0, 0, o->about);
+    printf("\nOptions:\n");
     for (size_t i = 0; i < f->n; i++) {
         const struct opt *p = f->row[i].opt;
         char left[64];
@@ -46,9 +49,10 @@ static void print_options_help(const struct opts *o, const struct flat *f)
             continue;
         snprintf(left, sizeof left, "%c%c%s --%s%s%s", p->letter ? '-' : ' ', p->letter ? p->letter : ' ',
                  p->letter ? "," : " ", p->name, p->value ? " " : "", p->value ? p->value : "");
-        printf("  %-*s %s\n", HELP_LEFT, left, p->help);
+        const int n = printf("  %-*s ", HELP_LEFT, left);
+        tool_print_wrapped(stdout, (unsigned)HW_MAX(n, 0), column, p->help);
     }
-    printf("  %-*s %s\n", HELP_LEFT, "-h, --help", "this text");
+    printf("  %-*s %s\n", HELP_LEFT, "-h, --help", "show this help");
 }
 
 /* ---- values --------------------------------------------------------------------------------------- */
@@ -151,7 +155,7 @@ static int take_value(const struct opt *p, char *args, const char *text)
     case OPT_IS_GROUP:
         break;
     }
-    return hw_fail(-EINVAL, "--%s cannot be read", p->name);
+    return hw_fail(-EINVAL, "reading --%s failed", p->name);
 }
 
 /* ---- the command line ----------------------------------------------------------------------------- */
@@ -166,8 +170,8 @@ static int refuse_unknown(const struct opts *o, const struct flat *f, const char
         if (f->row[i].opt->help)
             hw_guess(&g, f->row[i].opt->name);
     if (g.near)
-        return tool_usage(o->cmd, "there is no option '%s'; did you mean '--%s'?", bad, g.near);
-    return tool_usage(o->cmd, "there is no option '%s'", bad);
+        return tool_usage(o->cmd, "unknown option '%s'; did you mean '--%s'?", bad, g.near);
+    return tool_usage(o->cmd, "unknown option '%s'", bad);
 }
 
 /* getopt_long() returned '?': optopt is the short option, the value of a row without an argument, or 0 for a long
@@ -178,7 +182,7 @@ static int refuse_option(const struct opts *o, const struct flat *f, int argc, c
     if (optopt >= FIRST_ID)
         return tool_usage(o->cmd, "option '%s' takes no value", bad);
     if (optopt)
-        return tool_usage(o->cmd, "there is no option '-%c'", optopt);
+        return tool_usage(o->cmd, "unknown option '-%c'", optopt);
     return refuse_unknown(o, f, bad);
 }
 
@@ -188,8 +192,8 @@ static int check_argument_count(const struct opts *o, int argc, char **argv)
     if (n < o->least)
         return tool_usage(o->cmd, "%s", o->too_few);
     if (n > o->most)
-        return tool_usage(o->cmd, "'%s' is one argument too many%s%s", argv[optind + (int)o->most],
-                          o->too_many ? "; " : "", o->too_many ? o->too_many : "");
+        return tool_usage(o->cmd, "unexpected argument '%s'%s%s", argv[optind + (int)o->most], o->too_many ? "; " : "",
+                          o->too_many ? o->too_many : "");
     return OPTS_GO;
 }
 
@@ -226,7 +230,7 @@ static int complete_option(const struct flat *f)
     for (size_t i = 0; i < f->n; i++)
         if (f->row[i].opt->help)
             tool_complete("--", f->row[i].opt->name, f->row[i].opt->help);
-    tool_complete("--", "help", "this text");
+    tool_complete("--", "help", "show this help");
     return TOOL_OK;
 }
 
@@ -277,7 +281,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
 static int parse_knob(void *args, const char *text)
 {
     if (!strchr(text, '=') || text[0] == '=')
-        return hw_fail(-EINVAL, "it takes NAME=VALUE, not '%s'", text);
+        return hw_fail(-EINVAL, "must be NAME=VALUE, not '%s'", text);
     return common_knob(args, text, NULL);
 }
 
@@ -312,16 +316,17 @@ const struct opt common_opts[] = {
     OPT_CALL("knob", 'K', "NAME=VALUE", parse_knob,
              "set a knob of the library (see `hawser help knobs`); may be repeated"),
     OPT_TEXT("key-file", 'k', "FILE", struct common, key_file,
-             "the job key that both sides must hold, 16 to 4096 bytes"),
-    OPT_CALL("transport", 0, "NAME", parse_transport, "tcp, devmem, or netplugin:PLUGIN; the same on both sides"),
+             "read the job key, the same on both sides, from FILE: 16 to 4096 bytes"),
+    OPT_CALL("transport", 0, "NAME", parse_transport,
+             "tcp, devmem, or netplugin:PLUGIN; the same on both sides (default: tcp)"),
     OPT_CALL("require-devmem", 0, NULL, parse_require_devmem, "--transport devmem --require-direct"),
     OPT_CALL("require-direct", 0, NULL, parse_require_direct,
-             "fail where what a GPU receives does not land in its memory by the NIC"),
+             "fail if the NIC does not place data received for a GPU in its memory"),
     OPT_CALL("rails", 0, "MAP", parse_rails,
-             "which NICs may be joined: \"eth1,enp6s0;10.0.2.0/24\", or @FILE, a rail a line"),
-    OPT_CALL("require-nics", 0, "N", parse_require_nics, "fail where fewer pairs of NICs work"),
+             "which NICs may be connected: \"eth1,enp6s0;10.0.2.0/24\", or @FILE with one rail per line"),
+    OPT_CALL("require-nics", 0, "N", parse_require_nics, "fail if fewer pairs of NICs work"),
     OPT_FLAG("insecure", 'I', struct common, insecure,
-             "with no key, talk to any address, not only to loopback and 198.18.0.0/15"),
-    OPT_COUNT("verbose", 'v', struct common, verbose, "say on stderr what the library does; twice: more"),
+             "without a key, accept any address, not only loopback and 198.18.0.0/15"),
+    OPT_COUNT("verbose", 'v', struct common, verbose, "print the library's log on standard error; twice: more"),
     {0},
 };

@@ -83,6 +83,25 @@ int tool_failed(const char *cmd, int rc)
     return rc == -EINTR && tool_stop ? tool_interrupted(cmd, "%s", "") : tool_fail(cmd, "%s", hw_error());
 }
 
+void tool_print_wrapped(FILE *out, unsigned at, unsigned indent, const char *text)
+{
+    enum { COLUMNS = 80 };
+    bool first = true;
+    for (size_t n; *(text += strspn(text, " \n")); text += n, first = false) {
+        n = strcspn(text, " \n");
+        if (!first && at + 1 + n > COLUMNS) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (!first) {
+            fputc(' ', out);
+            at++;
+        }
+        fwrite(text, 1, n, out);
+        at += (unsigned)n;
+    }
+    fputc('\n', out);
+}
+
 /* "env, check, bench" */
 static void list_actions(const struct tool_action *actions, char *buf, size_t cap)
 {
@@ -95,9 +114,14 @@ static void list_actions(const struct tool_action *actions, char *buf, size_t ca
 
 static void print_actions(const struct tool_actions *t)
 {
-    printf("Usage: hawser %s ACTION [ARGUMENT...]\n\n%s\n\nActions:\n", t->cmd, t->about);
-    for (const struct tool_action *a = t->action; a->name; a++)
-        printf("  %-9s %s\n", a->name, a->summary);
+    enum { LEFT = 12 };
+    printf("Usage: hawser %s ACTION [ARGUMENT...]\n\n", t->cmd);
+    tool_print_wrapped(stdout, 0, 0, t->about);
+    printf("\nActions:\n");
+    for (const struct tool_action *a = t->action; a->name; a++) {
+        printf("  %-*s ", LEFT - 3, a->name);
+        tool_print_wrapped(stdout, LEFT, LEFT, a->summary);
+    }
     printf("\n`hawser %s ACTION --help` has the options of an action.\n", t->cmd);
 }
 
@@ -116,7 +140,7 @@ int tool_act(const struct tool_actions *t, int argc, char **argv)
     if (argc < 2 && tool_completion.word)
         return complete_action(t);
     if (argc < 2)
-        return tool_usage(t->cmd, "which action: which of %s?", all);
+        return tool_usage(t->cmd, "ACTION is missing: one of %s", all);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_actions(t);
         return TOOL_OK;
@@ -127,8 +151,8 @@ int tool_act(const struct tool_actions *t, int argc, char **argv)
         hw_guess(&g, a->name);
     }
     if (g.near)
-        return tool_usage(t->cmd, "there is no '%s'; did you mean '%s'? There are %s", argv[1], g.near, all);
-    return tool_usage(t->cmd, "there is no '%s', only %s", argv[1], all);
+        return tool_usage(t->cmd, "unknown action '%s'; did you mean '%s'? The actions are %s", argv[1], g.near, all);
+    return tool_usage(t->cmd, "unknown action '%s': the actions are %s", argv[1], all);
 }
 
 struct tool_completion tool_completion;

@@ -47,7 +47,11 @@ int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Reports hw_error() for a command that failed with rc: -EINTR after a signal is tool_interrupted(). */
 int tool_failed(const char *cmd, int rc);
 
-/* An action of a command, such as `up` of `hawser lab`. */
+/* Prints text and a newline, broken at blanks before column 80: at is the column that out is in, indent that of the
+ * lines that follow. A newline in text is a blank. */
+void tool_print_wrapped(FILE *out, unsigned at, unsigned indent, const char *text);
+
+/* An action of a command, as `up` of `hawser lab`. */
 struct tool_action {
     const char *name;
     int (*run)(int argc, char **argv);

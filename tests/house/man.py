@@ -45,6 +45,7 @@ def main(root, hawser=None):
                               timeout=60).stdout.replace("\\_", "_")
         commands = re.findall(r"^  ([a-z][a-z-]+) +\S", said(hawser, "help"), re.M)
         has_none(set() if len(commands) >= 6 else {f"only {commands}"}, "the tool lists its commands")
+        has_none({x for t in ("help", "knobs") for x in said(hawser, "help", t).splitlines() if len(x) > 80}, "so do the lists of commands and knobs")
         known = {"--help", "--version"}
         for c in commands:
             has_none({c} if not re.search(rf"^## hawser {c}\b", text, re.M) else set(), f"hawser.1 has a part on {c}")
@@ -54,6 +55,7 @@ def main(root, hawser=None):
             part = re.split(r"^##? ", part, maxsplit=1, flags=re.M)[0]
             actions, pages = read_help(hawser, c)
             has_none({a for a in actions if not re.search(rf"^\*{a}\*|^\*hawser {c} {a}\*|^### .*\b{a}\b", part, re.M)}, f"hawser.1 has every action of {c}")
+            has_none({x for p in [*pages, said(hawser, "help", c)] for x in p.splitlines() if len(x) > 80}, f"the help of {c} fits into 80 columns")
             # A help text that no table made has its options anywhere.
             options = {f"--{o}" for p in pages for o in ([r[1] for r in ROW.findall(p)] if "\nOptions:\n" in p
                                                          else re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", p))}

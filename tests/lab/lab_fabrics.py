@@ -154,13 +154,13 @@ def gcp():
 
 def shared_subnet():
     with Lab("--fabric", "shared-subnet") as lab:
-        four, astray = "eth0-eth0 eth1-eth1 eth2-eth2 eth3-eth3", r"came in by another NIC|went by other devices"
+        four, astray = "eth0-eth0 eth1-eth1 eth2-eth2 eth3-eth3", r"arrived on another NIC|used other devices"
         carries(lab.bench("198.18.0.2"), four, "four NICs in one subnet")
         r = lab.bench("198.18.0.2", "--op", "read")
-        ok("a table of routes for " in r.stderr, "what is read leaves the other node by its first NIC: bench says so", r)
+        ok("a routing table for " in r.stderr, "what is read leaves the other node by its first NIC: bench says so", r)
         r = lab.run(HAWSER, "validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
         # which of both comes first is the kernel's: whose ARP answer was there first
-        ok(r.returncode == 1 and re.search("a table of routes for |" + astray, r.stderr), "and validate fails", r)
+        ok(r.returncode == 1 and re.search("a routing table for |" + astray, r.stderr), "and validate fails", r)
     with Lab("--fabric", "shared-subnet") as lab:  # anew: what a has learnt of the neighbours stays wrong
         remedy = "cd /proc/sys/net/ipv4/conf/all && echo 1 >arp_ignore && echo 2 >arp_announce"
         if any(lab.run("sh", "-c", remedy, node=n).returncode for n in "ab"):
@@ -169,7 +169,7 @@ def shared_subnet():
         carries(r, four, "after the remedy")
         ok(not re.search(astray, r.stderr), "they come in where they should", r)
         r = lab.run(HAWSER, "validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
-        ok(r.returncode == 1 and "left by another NIC; there: a table of routes" in r.stderr,
+        ok(r.returncode == 1 and "left through another NIC; add, there, a routing table" in r.stderr,
            "without routes by source they leave by the first: validate fails, with the remedy", r)
 
 

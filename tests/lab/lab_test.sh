@@ -135,7 +135,7 @@ exits 0 "doctor of two nodes" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 19
 says "PASS  pair.nics         2 on each side"
 says "PASS  pair.forward      eth0 -> eth0, eth1 -> eth1: connected"
 says "PASS  pair.reverse      eth0 <- eth0, eth1 <- eth1: connected"
-says "PASS  pair.path-mtu     eth0 -> eth0, eth1 -> eth1: 1500, and 128 KiB went through both ways"
+says "PASS  pair.path-mtu     eth0 -> eth0, eth1 -> eth1: 1500, and 128 KiB arrived in both directions"
 "$hawser" lab link "$lab/b" eth1 down
 exits 0 "doctor with a NIC down there" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
 says "WARN  pair.nics         here eth1: no NIC in its subnet on the other side"

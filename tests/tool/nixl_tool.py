@@ -61,7 +61,7 @@ def with_backend(tmp):
     ok(status == 0 and "NIXL_PLUGIN_DIR, which hides" in seen["nixl.backend"][1], "by NIXL_PLUGIN_DIR, and what that hides", status, seen)
     place_nixl(tmp / "new", version="99.0", backend=PLUGIN)
     status, seen, _ = check("--dir", tmp / "new")
-    ok(status == 1 and "not tried with 99.0 and refuses it" in seen["nixl.version"][1] and f"nixl-cu12=={NEWEST}" in seen["nixl.version"][2],
+    ok(status == 1 and "not tested with 99.0 and refuses it" in seen["nixl.version"][1] and f"nixl-cu12=={NEWEST}" in seen["nixl.version"][2],
        "a version that was not tried", status, seen)
     status, seen, _ = check("--dir", tmp / "new", HAWSER_NIXL_ANY_VERSION="1")
     ok(status == 0 and seen["nixl.version"][0] == "WARN", "and at the user's own risk", status, seen)
@@ -81,7 +81,7 @@ def without_backend(tmp):
     empty = tmp / "empty"
     plugins = place_nixl(empty)
     status, seen, _ = check("--dir", empty)
-    ok(status == 1 and f"there is no {plugins}" in seen["nixl.backend"][1] and str(plugins) in seen["nixl.backend"][2],
+    ok(status == 1 and f"missing: {plugins}" in seen["nixl.backend"][1] and str(plugins) in seen["nixl.backend"][2],
        "no backend, and what to do", status, seen)
     status, seen, _ = check("--dir", empty, NIXL_PLUGIN_DIR=none)
     ok(status == 1 and "NIXL_PLUGIN_DIR" in seen["nixl.backend"][1] and "unset NIXL_PLUGIN_DIR" in seen["nixl.backend"][2],
@@ -89,7 +89,7 @@ def without_backend(tmp):
     (plugins / "libplugin_HAWSER.so").write_text("no library")
     status, seen, _ = check("--dir", empty)
     ok(status == 1 and "is not hawser's" in seen["nixl.backend"][1] and "file too short" in seen["nixl.load"][1], "a foreign file", status, seen)
-    for argv, said in (["--dir"], "needs a value"), (["--dir", "a", "--python", "b"], "which of the two"), (["x"], "takes options only"):
+    for argv, said in (["--dir"], "needs a value"), (["--dir", "a", "--python", "b"], "exclude each other"), (["x"], "takes options only"):
         status, seen, err = check(*argv)
         ok(status == 2 and said in err, f"`{' '.join(argv)}`: exit status 2, says {said}", status, err)
 

@@ -10,7 +10,7 @@ static void kernel(void)
     snprintf(m.release, sizeof m.release, "6.16.0");
     check("kernel.version", DR_PASS, "receive and send");
     snprintf(m.release, sizeof m.release, "6.12.95-cloud");
-    check("kernel.version", DR_WARN, "no send");
+    check("kernel.version", DR_WARN, "but not send");
     snprintf(m.release, sizeof m.release, "6.6.93+");
     check("kernel.version", DR_WARN, "no devmem TCP");
     snprintf(m.release, sizeof m.release, "mystery");
@@ -21,7 +21,7 @@ static void kernel(void)
     m.netdev_rc = 0;
     check("kernel.devmem", DR_WARN, "neither bind-rx nor bind-tx");
     m.netdev_ops = 1u << 13;
-    check("kernel.devmem", DR_SKIP, "knows bind-rx, but whether");
+    check("kernel.devmem", DR_SKIP, "has bind-rx, but its build configuration");
     put("boot/config-6.12.95-test", "CONFIG_NET=y\n# CONFIG_NET_DEVMEM is not set\n");
     check("kernel.devmem", DR_WARN, "not set in /boot/config-6.12.95-test");
     put("boot/config-6.12.95-test", "CONFIG_NET_DEVMEM_OTHER=y\nX_CONFIG_NET_DEVMEM=y\n");
@@ -37,7 +37,7 @@ static void kernel(void)
     gzclose(gz);
     check("kernel.devmem", DR_WARN, "/proc/config.gz");
     put_bytes("proc/config.gz", "\x1f\x8b\x08garbage", 10);
-    check("kernel.devmem", DR_SKIP, "whether it was built with it is not said");
+    check("kernel.devmem", DR_SKIP, "its build configuration cannot be read");
 
     fresh();
     check("kernel.tcp-mem", DR_SKIP, "proc/sys/net/ipv4/tcp_rmem");
@@ -58,7 +58,7 @@ static void kernel(void)
 
     check("kernel.congestion", DR_SKIP, "tcp_congestion_control");
     put("proc/sys/net/ipv4/tcp_congestion_control", "bbr\n");
-    check("kernel.congestion", DR_WARN, "bbr (available: not said)");
+    check("kernel.congestion", DR_WARN, "bbr (available: unknown)");
     put("proc/sys/net/ipv4/tcp_congestion_control", "cubic\n");
     put("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic\n");
     check("kernel.congestion", DR_PASS, "cubic (available: reno cubic)");
@@ -128,7 +128,7 @@ static void devmem_settings(struct dr_nic *n)
     remedy("nic.header-split", "ethtool -K eth1 rx-gro-hw on; ethtool -G eth1 tcp-data-split on",
            "RUN+=\"/sbin/ethtool -K eth1 rx-gro-hw on\", RUN+=\"/sbin/ethtool -G eth1 tcp-data-split on\"'");
     n->split = DR_SPLIT_UNKNOWN; /* which in 7.x is what it begins with */
-    check("nic.header-split", DR_SKIP, "does not say");
+    check("nic.header-split", DR_SKIP, "does not report");
     char was[sizeof m.release];
     memcpy(was, m.release, sizeof was);
     snprintf(m.release, sizeof m.release, "7.3.4");
@@ -158,14 +158,14 @@ static void rails(void)
              head);
     put("proc/net/route", text);
     check("nic.rail", DR_WARN, "/32: no peer is in its subnet, and no route");
-    remedy("nic.rail", "ip route add PEERS via GATEWAY dev eth1", "network's configuration");
+    remedy("nic.rail", "ip route add PEERS via GATEWAY dev eth1", "network configuration");
     snprintf(text, sizeof text, "%seth1\t0001000A\t0101000A\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0\n", head);
     put("proc/net/route", text);
-    check("nic.rail", DR_PASS, "/32, reached by routes: 1 leave by it");
+    check("nic.rail", DR_PASS, "/32, reached by routes: 1 use it");
     n->addr[0].prefix = 31;
     snprintf(text, sizeof text, "%seth1\t0701000A\t0101000A\t0007\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n", head);
     put("proc/net/route", text);
-    check("nic.rail", DR_PASS, "/31, reached by routes: 1 leave by it");
+    check("nic.rail", DR_PASS, "/31, reached by routes: 1 use it");
     n->addr[0].prefix = 128;
     n->addr[0].addr.sa.sa_family = AF_INET6;
     put("proc/net/ipv6_route", "fe800000000000000000000000000000 40 00000000000000000000000000000000 00 "
@@ -201,7 +201,7 @@ static void nics(void)
     put("sys/class/net/eth1/operstate", "lowerlayerdown\n");
     check("nic.link", DR_FAIL, "lowerlayerdown");
     put("sys/class/net/eth1/operstate", "unknown\n");
-    check("nic.link", DR_SKIP, "does not say");
+    check("nic.link", DR_SKIP, "does not report");
     n->up = false;
     check("nic.link", DR_SKIP, "set down");
     n->up = true;
@@ -211,7 +211,7 @@ static void nics(void)
     put("sys/class/net/eth1/speed", "1000\n");
     check("nic.speed", DR_WARN, "1.0 Gbit/s");
     put("sys/class/net/eth1/speed", "-1\n");
-    check("nic.speed", DR_SKIP, "does not know");
+    check("nic.speed", DR_SKIP, "unknown to its driver");
 
     put("sys/class/net/eth1/device/current_link_speed", "32.0 GT/s PCIe\n");
     put("sys/class/net/eth1/device/max_link_speed", "32.0 GT/s PCIe\n");
@@ -219,7 +219,7 @@ static void nics(void)
     put("sys/class/net/eth1/device/max_link_width", "16\n");
     check("nic.pcie", DR_PASS, "32.0 GT/s x16");
     put("sys/class/net/eth1/device/current_link_width", "8\n");
-    check("nic.pcie", DR_WARN, "x8, and could be 32.0 GT/s x16");
+    check("nic.pcie", DR_WARN, "x8, but it supports 32.0 GT/s x16");
     put("sys/class/net/eth1/device/current_link_speed", "Unknown\n");
     check("nic.pcie", DR_SKIP, "'Unknown'");
 
@@ -246,7 +246,7 @@ static void nics(void)
     check("nic.devmem", DR_PASS, "receive and send");
     snprintf(m.release, sizeof m.release, "6.12.95-test");
     check("nic.devmem", DR_PASS, "receive only");
-    check("nic.hawserd", DR_PASS, "takes this user");
+    check("nic.hawserd", DR_PASS, "accepts this user");
     m.hawserd = -ENOENT;
     snprintf(m.hawserd_why, sizeof m.hawserd_why, "no hawserd at /run");
     check("nic.hawserd", DR_WARN, "no hawserd at /run");
@@ -265,19 +265,19 @@ static void nics(void)
     n->split = DR_SPLIT_OFF;
     check("nic.header-split", DR_WARN, "off");
     n->split = DR_SPLIT_UNKNOWN;
-    check("nic.header-split", DR_SKIP, "does not say");
+    check("nic.header-split", DR_SKIP, "does not report");
 
     devmem_settings(n);
 
     n->ntuple = 0;
-    check("nic.ntuple", DR_SKIP, "no flow rules");
+    check("nic.ntuple", DR_SKIP, "does not support flow rules");
     n->rules = 3;
     check("nic.ntuple", DR_WARN, "off");
     n->ntuple = 1;
     check("nic.ntuple", DR_PASS, "3 rules");
 
     n->queues = n->queues_max = 1;
-    check("nic.queues", DR_WARN, "one only");
+    check("nic.queues", DR_WARN, "only one");
     n->queues_max = 16;
     check("nic.queues", DR_WARN, "1 of at most 16");
     n->queues = 16;
@@ -313,7 +313,7 @@ static void irqs(void)
     nic("eth1", "gve");
     put("sys/class/net/eth1/device/numa_node", "-1\n");
     put("sys/class/net/eth1/device/local_cpulist", "0-3\n");
-    check("nic.irqs", DR_SKIP, "does not say which CPUs");
+    check("nic.irqs", DR_SKIP, "does not report which CPUs");
     put("sys/class/net/eth1/device/numa_node", "0\n");
     check("nic.irqs", DR_SKIP, "0 interrupts");
     put("proc/interrupts", "           CPU0       CPU1\n"
@@ -355,17 +355,17 @@ static void gpus(void)
     put("sys/bus/pci/devices/0000:05:00.0/class", "0x030200\n");
     put("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
     put("sys/bus/pci/devices/0000:06:00.0/class", "0x068000\n"); /* an NVSwitch is no GPU */
-    check("gpu.driver", DR_FAIL, "1 NVIDIA GPUs on PCI, and no driver");
+    check("gpu.driver", DR_FAIL, "1 NVIDIA GPUs on PCI, but no driver is loaded");
     put("proc/driver/nvidia/version", open_modules);
     check("gpu.driver", DR_PASS, "580.95.05, open");
     put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  510.1.2  x\n");
     check("gpu.driver", DR_WARN, "older than 515");
     put("proc/driver/nvidia/version", closed);
-    check("gpu.driver", DR_WARN, "535.54.03, the proprietary");
+    check("gpu.driver", DR_WARN, "535.54.03, proprietary");
     put("proc/driver/nvidia/version", "something else\n");
-    check("gpu.driver", DR_SKIP, "names no version");
+    check("gpu.driver", DR_SKIP, "has no version");
 
-    check("gpu.bar1", DR_SKIP, "not shown");
+    check("gpu.bar1", DR_SKIP, "cannot be read");
     put("sys/bus/pci/devices/0000:05:00.0/resource", "0x0000000012000000 0x0000000012ffffff 0x0000000000040200\n"
                                                      "0x0000382000000000 0x0000383fffffffff 0x000000000014220c\n");
     check("gpu.bar1", DR_PASS, "131072 MiB");
@@ -377,20 +377,20 @@ static void gpus(void)
     put("sys/bus/pci/devices/0000:05:00.0/resource", "0x12000000 0x12ffffff 0x40200\n0xd0000000 0xdfffffff 0x14220c\n");
     check("gpu.bar1", DR_WARN, "256 MiB");
     put("sys/bus/pci/devices/0000:05:00.0/resource", "0x12000000 0x12ffffff 0x40200\n0x0 0x0 0x0\n");
-    check("gpu.bar1", DR_FAIL, "no room");
+    check("gpu.bar1", DR_FAIL, "no address space");
 
-    check("gpu.dma-buf", DR_WARN, "H100 cannot");
-    check("gpu.gpudirect", DR_WARN, "H100 cannot");
+    check("gpu.dma-buf", DR_WARN, "H100 does not support it");
+    check("gpu.gpudirect", DR_WARN, "H100 does not support it");
     m.gpu[0].dmabuf = m.gpu[0].gpudirect = true;
-    check("gpu.dma-buf", DR_PASS, "H100 can");
-    check("gpu.gpudirect", DR_PASS, "H100 can");
+    check("gpu.dma-buf", DR_PASS, "H100 supports it");
+    check("gpu.gpudirect", DR_PASS, "H100 supports it");
     m.n_gpus = 0;
     check("gpu.dma-buf", DR_SKIP, "finds no GPU");
 
     put("proc/driver/nvidia/version", closed);
     check("gpu.peermem", DR_SKIP, "no RDMA NIC");
     put("sys/class/infiniband/mlx5_0/node_type", "1: CA\n");
-    check("gpu.peermem", DR_WARN, "not loaded, with the proprietary");
+    check("gpu.peermem", DR_WARN, "not loaded, but the modules are proprietary");
     put("proc/driver/nvidia/version", open_modules);
     check("gpu.peermem", DR_PASS, "not needed");
     put("sys/module/nvidia_peermem/version", "1\n");

@@ -34,18 +34,18 @@ static void tcpx(void)
 {
     static const char plugin[] = "usr/local/tcpx/lib64/libnccl-net-tcpx.so";
     fresh();
-    check("tcpx.plugin", DR_SKIP, "nothing asks for one");
+    check("tcpx.plugin", DR_SKIP, "no variable selects one");
     check("tcpx.path", DR_SKIP, "no plugin");
-    check("tcpx.manager", DR_SKIP, "nothing of TCPX");
+    check("tcpx.manager", DR_SKIP, "TCPX is not set up");
     check("tcpx.prefix", DR_SKIP, "no sockets");
-    check("tcpx.chunk-size", DR_SKIP, "nothing of TCPX");
+    check("tcpx.chunk-size", DR_SKIP, "TCPX is not set up");
     check("tcpx.nics", DR_SKIP, "none of them");
     check("tcpx.recv-sync", DR_SKIP, "not set");
     check("tcpx.packets", DR_SKIP, "no NIC here");
 
     env[0] = "NCCL_GPUDIRECTTCPX_FORCE_ACK=0";
     check("tcpx.plugin", DR_FAIL, "TCPX is set up here");
-    check("tcpx.manager", DR_FAIL, "no socket");
+    check("tcpx.manager", DR_FAIL, "rx_rule_manager is missing");
     check("tcpx.chunk-size", DR_FAIL, "not set");
     env[0] = "NCCL_NET_PLUGIN=none";
     check("tcpx.plugin", DR_SKIP, "none");
@@ -75,7 +75,7 @@ static void tcpx(void)
     put(plugin, "#!/bin/sh\n");
     check("tcpx.plugin", DR_FAIL, "not an ELF file");
     put(plugin, "");
-    check("tcpx.plugin", DR_FAIL, "not a file of a plugin's size");
+    check("tcpx.plugin", DR_FAIL, "its size is not a plugin's");
 
     fresh();
     put_socket("run/tcpx/rx_rule_manager");
@@ -87,11 +87,11 @@ static void tcpx(void)
     check("tcpx.prefix", DR_FAIL, "looks in /run/other, but");
     env[0] = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=/run/tcpx";
     check("tcpx.prefix", DR_PASS, "/run/tcpx/rx_rule_manager");
-    check("tcpx.chunk-size", DR_FAIL, "not set, so 0");
+    check("tcpx.chunk-size", DR_FAIL, "not set: 0");
     env[1] = "NCCL_DYNAMIC_CHUNK_SIZE=0";
     check("tcpx.chunk-size", DR_FAIL, "0");
     env[1] = "NCCL_DYNAMIC_CHUNK_SIZE=512K";
-    check("tcpx.chunk-size", DR_FAIL, "no number");
+    check("tcpx.chunk-size", DR_FAIL, "not a number");
     env[1] = "NCCL_DYNAMIC_CHUNK_SIZE=131072";
     check("tcpx.chunk-size", DR_WARN, "131072");
     env[1] = "NCCL_DYNAMIC_CHUNK_SIZE=524288";
@@ -113,14 +113,14 @@ static void tcpx(void)
 
     struct dr_nic *g = nic("eth1", "gve");
     g->devmem_rc = 0;
-    check("tcpx.packets", DR_WARN, "no packet has ever landed");
+    check("tcpx.packets", DR_WARN, "has never placed a packet");
     g->devmem_pkts[0] = g->devmem_pkts[1] = 83018;
     check("tcpx.packets", DR_WARN, "83018 so far, none within 300 ms: if a transfer runs now");
     g->rx_pkts[1] = 999;
     check("tcpx.packets", DR_WARN, "if a transfer runs now");
     g->rx_pkts[0] = 5000000;
     g->rx_pkts[1] = 5070000;
-    check("tcpx.packets", DR_WARN, "it stands still at 83018 while 70000 packets came within 300 ms");
+    check("tcpx.packets", DR_WARN, "it stays at 83018 while 70000 packets arrived within 300 ms");
     g->devmem_pkts[1]++;
     check("tcpx.packets", DR_PASS, "1 more within 300 ms");
 }
@@ -203,7 +203,7 @@ static void pairs(void)
     snprintf(pair.why, sizeof pair.why, "the peer left");
     check("pair.version", DR_FAIL, "the peer left");
     for (size_t i = 0; i < HW_ARRAY_LEN(asked); i++)
-        check(asked[i], DR_SKIP, "not known");
+        check(asked[i], DR_SKIP, "is missing");
 
     pair.asked = 0;
     pair.here = (struct tp_facts){.hawser = "0.1.0", .kernel = "6.12.1", .boot = {1}};
@@ -220,7 +220,7 @@ static void pairs(void)
     check("pair.version", DR_WARN, "here 0.1.0, there 0.2.0");
     check("pair.kernel", DR_WARN, "there 6.12.2");
     snprintf(pair.there.kernel, sizeof pair.there.kernel, "6.18.2");
-    check("pair.kernel", DR_WARN, "differ in what devmem can");
+    check("pair.kernel", DR_WARN, "differ in devmem support");
 
     pair.here.nic[pair.here.n_nics++] = fact("eth1", 1, 1, 8244, 200000);
     pair.there.nic[pair.there.n_nics++] = fact("eth7", 7, 2, 8244, 200000);
@@ -237,7 +237,7 @@ static void pairs(void)
     pair.there.nic[pair.there.n_nics++] = fact("eth0", 9, 2, 1500, 1000);
     check("pair.nics", DR_SKIP, "slower than the others");
     pair.there.nic[1].speed = 200000;
-    check("pair.nics", DR_WARN, "stays idle");
+    check("pair.nics", DR_WARN, "is not used");
     pair.there.nic[1] = fact("eth1", 9, 2, 1500, 200000);
     check("pair.nics", DR_PASS, "1 on each side");
     pair.there.nic[1] = fact("eth2", 1, 3, 8244, 200000);
@@ -250,20 +250,20 @@ static void pairs(void)
     pair.there.nic[0].mtu = 1460;
     check("pair.mtu", DR_WARN, "here 8244, there 1460");
     pair.there.nic[0].mtu = 0;
-    check("pair.mtu", DR_SKIP, "not known of both");
-    check("pair.path-mtu", DR_SKIP, "not known");
+    check("pair.mtu", DR_SKIP, "unknown on one side");
+    check("pair.path-mtu", DR_SKIP, "unknown");
     pair.there.nic[0].mtu = 8244;
     pair.link[0].mtu = 1400;
     check("pair.path-mtu", DR_WARN, "1400, less than the NICs' 8244");
     pair.link[0].mtu = 8244;
     pair.link[0].reverse = -EBADMSG;
     check("pair.reverse", DR_PASS, "connected");
-    check("pair.path-mtu", DR_FAIL, "large packets vanish");
+    check("pair.path-mtu", DR_FAIL, "large packets are lost");
     pair.link[0].reverse = -EHOSTUNREACH;
-    check("pair.reverse", DR_FAIL, "no connection came");
-    check("pair.path-mtu", DR_SKIP, "nothing large was tried");
+    check("pair.reverse", DR_FAIL, "no connection from there arrived");
+    check("pair.path-mtu", DR_SKIP, "no large packet was tried");
     pair.link[0].forward = -ECONNREFUSED;
-    check("pair.forward", DR_WARN, "nobody listens at 198.18.1.2");
+    check("pair.forward", DR_WARN, "no program listens at 198.18.1.2");
     pair.link[0].forward = -ETIMEDOUT;
     check("pair.forward", DR_FAIL, "timed out");
 
@@ -271,7 +271,7 @@ static void pairs(void)
     pair.clock = true;
     pair.round_trip_ns = 200000;
     pair.offset_ns = -2000000;
-    check("pair.clock", DR_PASS, "2.000 ms behind, to within 0.100 ms");
+    check("pair.clock", DR_PASS, "2.000 ms behind, with an error of up to 0.100 ms");
     pair.offset_ns = 50000000;
     check("pair.clock", DR_WARN, "50.000 ms ahead");
     pair.offset_ns = -7200LL * 1000000000;
@@ -309,7 +309,7 @@ static void routed_rails(void)
         pair.here.nic[i].prefix = pair.there.nic[i].prefix = 32;
     }
     pair.here.n_nics = pair.there.n_nics = 4;
-    check("pair.nics", DR_WARN, "/32: no NIC of the other side is reached by routes");
+    check("pair.nics", DR_WARN, "/32: no route from it to a NIC of the other side");
     /* as on Google's cloud: a network for each rail; the fourth is broken */
     for (uint8_t i = 0; i < 4; i++)
         for (uint8_t k = 0; k < 4; k++) {
@@ -327,7 +327,7 @@ static void routed_rails(void)
     check("pair.forward", DR_PASS, "connected");
     pair.n_links = 3;
     check("pair.reverse", DR_PASS, "connected");
-    check("pair.nics", DR_WARN, "is reached by routes");
+    check("pair.nics", DR_WARN, "no route from it");
     pair.here.n_nics = pair.there.n_nics = 3;
     check("pair.nics", DR_PASS, "3 on each side");
     pair.link[0].reverse = -ENODATA;

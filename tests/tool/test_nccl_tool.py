@@ -71,7 +71,7 @@ def part_env(tmp):
     r = run(tmp, "env", tool=tool, LD_LIBRARY_PATH=tmp / LIB)
     ok("export LD_LIBRARY_PATH" not in r.stdout, "no folder where the loader finds it", r)
     r = run(tmp, "env", tool=tool, NCCL_NET="Socket", NCCL_NET_PLUGIN="none", NCCL_BUFFSIZE="4194304", NCCL_TUNER_PLUGIN="a\nb'c")
-    ok("export NCCL_NET='hawser'" in r.stdout and re.search(r"NCCL_BUFFSIZE=8388608\n.*\n.*not set: NCCL_BUFFSIZE is yours", r.stdout),
+    ok("export NCCL_NET='hawser'" in r.stdout and re.search(r"NCCL_BUFFSIZE=8388608\n.*\n.*not set: you have set NCCL_BUFFSIZE", r.stdout),
        "another network is overruled, an own parameter is left, both said", r)
     ok("NCCL_TUNER_PLUGIN=a?b'c" in r.stdout, "what is set elsewhere stands in comments only", r)
 
@@ -110,8 +110,8 @@ def part_env(tmp):
     (tmp / LIB / "libnccl-net-hawser.so").unlink()
     r = run(tmp, "env", tool=tool)
     ok(r.returncode == 1 and "no libnccl-net-hawser.so beside" in r.stderr, "no plugin: exit 1, and where it was looked for", r)
-    for argv, said in ([], "which of env, check, bench?"), (["nope"], "there is no 'nope'"), (["env", "x"], "takes options only"), \
-            (["check", "--nccl"], "needs a value"), (["env", "--nope"], "no option"):
+    for argv, said in ([], "ACTION is missing: one of env, check, bench"), (["nope"], "unknown action 'nope'"), (["env", "x"], "takes options only"), \
+            (["check", "--nccl"], "needs a value"), (["env", "--nope"], "unknown option"):
         r = run(tmp, *argv)
         ok(r.returncode == 2 and said in r.stderr, f"`nccl {' '.join(argv)}`: exit 2, says {said}", r)
 
@@ -144,7 +144,7 @@ def part_check(tmp):
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "hawser, by table v11") and has(f, "nccl.library", "PASS", "2.28.9"),
        "ours is found: exit 0", r)
     ok(has(f, "nccl.nics", "PASS", "lane0 (24000 Mb/s, GPU memory), lane1 (24001 Mb/s, GPU memory)") and
-       has(f, "nccl.table", "PASS", "v11 of its tables v8, v11") and has(f, "nccl.link", "PASS", f"{lib}/libnccl-net.so is ours"),
+       has(f, "nccl.table", "PASS", "v11 of its tables v8, v11") and has(f, "nccl.link", "PASS", f"{lib}/libnccl-net.so is hawser's"),
        "its devices, tables and link", f)
     ok(not any(c["outcome"] == "FAIL" for x in f.values() for c in x) and all(c["group"] == "nccl" for x in f.values() for c in x),
        "nothing failed", f)
@@ -155,9 +155,9 @@ def part_check(tmp):
     ok("nccl.network" in r.stdout and "hawser, by table v1" in r.stdout, "doctor --only nccl says it too", r)
 
     r, f = check(tmp, **{**good, "NCCL_NET_PLUGIN": None})
-    ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so: ours"), "unset: libnccl-net.so is ours", r)
+    ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so: hawser's"), "unset: libnccl-net.so is ours", r)
     r, f = check(tmp, tool=tool)
-    ok(r.returncode == 1 and has(f, "nccl.plugins", "FAIL", "there is none") and has(f, "nccl.network", "FAIL", "IB or Socket") and
+    ok(r.returncode == 1 and has(f, "nccl.plugins", "FAIL", "not found") and has(f, "nccl.network", "FAIL", "IB or Socket") and
        has(f, "nccl.init", "PASS", "2 devices", "libnccl-net-hawser.so") and "hawser nccl env" in f["nccl.plugins"][0]["mend"],
        "not asked for: NCCL's own; ours would work", f)
     r, f = check(tmp, tool=tool, NCCL_NET_PLUGIN="hawser")
@@ -184,11 +184,11 @@ def part_check(tmp):
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "v11"), "and by its file's name", f)
     place(tmp / "taken", MINI, "libnccl-net-other.so")
     r, f = check(tmp, **{**good, "LD_LIBRARY_PATH": f"{lib}:{tmp}/taken", "NCCL_NET_PLUGIN": "other,hawser", "MINI_NAME": "mine"})
-    ok(r.returncode == 1 and has(f, "nccl.network", "FAIL", "'mine' of plugin other, which comes before ours"), "one before ours is taken", f)
+    ok(r.returncode == 1 and has(f, "nccl.network", "FAIL", "'mine' of plugin other, which precedes hawser"), "one before ours is taken", f)
 
     # what goes wrong in it, each with its name
     for fault, what, text in (
-            ("init-exit", "nccl.init", "its init() called exit(1); it said last: 'mini: starting, as it should mini: no luck today'"),
+            ("init-exit", "nccl.init", "its init() called exit(1); its last output: 'mini: starting, as it should mini: no luck today'"),
             ("init-crash", "nccl.init", "its init() was killed by signal 6"),
             ("init-fail", "nccl.init", "its init() failed with ncclResult_t 3"),
             ("devices-fail", "nccl.init", "its devices() failed with ncclResult_t 2"),
@@ -210,7 +210,7 @@ def part_check(tmp):
     ok(r.returncode == 1 and has(f, "nccl.load", "FAIL", "file too short"), "what is no library", f)
     place(lib, MINI_OLD, "libnccl-net-hawser.so")
     r, f = check(tmp, **good)
-    ok(r.returncode == 1 and has(f, "nccl.table", "FAIL", "its tables are v4, v5; NCCL wants one of v6 to v11"), "tables that are too old", f)
+    ok(r.returncode == 1 and has(f, "nccl.table", "FAIL", "it has tables v4, v5; NCCL needs one of v6 to v11"), "tables that are too old", f)
     place(lib, MINI_V8, "libnccl-net-hawser.so")
     r, f = check(tmp, **good)
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "table v8") and has(f, "nccl.nics", "PASS", "lane1 (8001 Mb/s)"),
@@ -219,21 +219,21 @@ def part_check(tmp):
     place(lib, MINI, "libnccl-net-hawser.so")
     place(lib, MINI, "libnccl-net.so")
     r, f = check(tmp, **good)
-    ok(r.returncode == 0 and has(f, "nccl.link", "PASS", "is ours"), "a libnccl-net.so beside our plugin that is no link, as in the Python wheel", f)
+    ok(r.returncode == 0 and has(f, "nccl.link", "PASS", "is hawser's"), "a libnccl-net.so beside our plugin that is no link, as in the Python wheel", f)
     (lib / "libnccl-net.so").unlink()
     r, f = check(tmp, **good)
-    ok(r.returncode == 0 and has(f, "nccl.link", "WARN", "not there") and "ln -s" in f["nccl.link"][0]["mend"], "no libnccl-net.so", f)
+    ok(r.returncode == 0 and has(f, "nccl.link", "WARN", "missing") and "ln -s" in f["nccl.link"][0]["mend"], "no libnccl-net.so", f)
     place(lib, MINI, "libnccl-tuner.so")
     place(lib, MINI, "libnccl-env.so")
     r, f = check(tmp, **good)
     ok(has(f, "nccl.tuner", "WARN", "libnccl-tuner.so") and has(f, "nccl.env-plugin", "WARN", "libnccl-env.so"), "a tuner and an env plugin", f)
     r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="nosuch", NCCL_BUFFSIZE="1048576")
-    ok(has(f, "nccl.tuner", "WARN", "is not found") and has(f, "nccl.environment", "WARN", "cuts NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"),
+    ok(has(f, "nccl.tuner", "WARN", "is not found") and has(f, "nccl.environment", "WARN", "reduces NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"),
        "a tuner that is not there; a partial override", f)
     r, f = check(tmp, nccl="/nowhere/libnccl.so.2", **good)
     ok(r.returncode == 0 and has(f, "nccl.library", "WARN", "/nowhere") and has(f, "nccl.network", "PASS", "v11"), "no NCCL: a guess, and said", f)
     r, f = check(tmp, nccl=CUDA, **good)
-    ok(has(f, "nccl.library", "WARN", "no ncclGetVersion"), "a library that is no NCCL", f)
+    ok(has(f, "nccl.library", "WARN", "no working ncclGetVersion"), "a library that is no NCCL", f)
 
 
 # ---- bench ----------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def part_bench(tmp):
     ok(r.returncode == 0 and f"LD_LIBRARY_PATH={tmp}/{LIB}:/nowhere" in told.read_text(), "the plugin beside this program is measured", told.read_text())
     ok(not list(tmp.glob("fakenccl-*")), "no communicator is left")
 
-    for argv, said in (["--op", "bogus"], "no operation 'bogus'"), (["--size", "x"], "'x'"), (["--gpus", "1"], "'1'"), \
+    for argv, said in (["--op", "bogus"], "unknown operation 'bogus'"), (["--size", "x"], "'x'"), (["--gpus", "1"], "'1'"), \
             (["--rounds", "0"], "'0'"), (["--set", "X"], "NAME=VALUE"), (["--raw", "0"], "'0'"), (["--timeout", "0"], "--timeout"), \
             (["stray"], "options only"), (["--lab", "x", "--raw", "1"], "loopback"), (["--rank", "nonsense"], ""):
         r = bench(tmp, *argv)
@@ -321,7 +321,7 @@ def part_bench(tmp):
         r = bench(tmp, "--sockets", word)
         ok(r.returncode == 2 and "NAME=VALUE" in r.stderr, f"--sockets {word}: exit 2", r)
     r = bench(tmp, "--op", "alltoall", "--size", "4")
-    ok(r.returncode == 1 and "takes 8 bytes at least" in r.stderr, "too small to be dealt out", r)
+    ok(r.returncode == 1 and "needs at least 8 bytes" in r.stderr, "too small to be dealt out", r)
 
 
 def alive(tmp):
@@ -344,7 +344,7 @@ def part_fails(tmp):
     r = bench(tmp, *quick, "--op", "sendrecv", FAKENCCL_FAULT="wrong:0:7", FAKENCCL_REPORT=tmp / "x")
     ok(r.returncode == 1 and "rank 0: sendrecv of 4096 bytes: 1 of 2048 elements are wrong, the first is element 512" in r.stderr,
        "and of the last one under the clock", r)
-    for fault, said in (("die", "ended with status 3 in the middle of its work"), ("crash", "was killed by signal 6"),
+    for fault, said in (("die", "ended with status 3 before its work was done"), ("crash", "was killed by signal 6"),
                         ("error", "ncclAllReduce: remote process exited or there was a network error: the fault that was asked for"),
                         ("async", "NCCL while it moved data: remote process exited")):
         r = bench(tmp, *quick, FAKENCCL_FAULT=f"{fault}:1:3")
@@ -365,17 +365,17 @@ def part_fails(tmp):
     ok(r.returncode == 1 and "uses NCCL's network Socket instead" in r.stderr and "hawser nccl check" in r.stderr,
        "a network that is not ours is no result", r)
     r = bench(tmp, *quick, FAKENCCL_MUTE="1")
-    ok(r.returncode == 1 and "did not say which network it uses" in r.stderr, "nor is one that is not told", r)
+    ok(r.returncode == 1 and "did not report which network it uses" in r.stderr, "nor is one that is not told", r)
     r = bench(tmp, *quick, FAKECUDA_GPUS="1")
-    ok(r.returncode == 1 and "two are needed, and there is 1" in r.stderr, "one GPU: exit 1, and why", r)
+    ok(r.returncode == 1 and "two are needed, but there is 1" in r.stderr, "one GPU: exit 1, and why", r)
     r = bench(tmp, *quick, HAWSER_CUDA_LIBRARY="/nowhere/libcuda.so.1")
     ok(r.returncode == 1 and "install NVIDIA's driver" in r.stderr, "no driver: what to do", r)
     r = bench(tmp, *quick, "--gpus", 3)
-    ok(r.returncode == 1 and "3 GPUs are not there: there are 2" in r.stderr, "more than there are", r)
+    ok(r.returncode == 1 and "no 3 GPUs: there are 2" in r.stderr, "more than there are", r)
     r = bench(tmp, "--size", "1GiB", "--iters", 1, FAKECUDA_MEMORY="64")
     ok(r.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in r.stderr, "no GPU memory", r)
     r = run(tmp, "bench", "--nccl", "/nowhere/libnccl.so.2", *quick)
-    ok(r.returncode == 1 and "name its library by --nccl" in r.stderr, "no NCCL: what to do", r)
+    ok(r.returncode == 1 and "give the path of its library by --nccl" in r.stderr, "no NCCL: what to do", r)
     r = run(tmp, "bench", "--nccl", CUDA, *quick)
     ok(r.returncode == 1 and "has no ncclGetVersion" in r.stderr, "a library that is no NCCL", r)
     p = subprocess.Popen([HAWSER, "nccl", "bench", "--nccl", NCCL, "--size", "8", "--iters", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -418,13 +418,13 @@ def part_gpu(tmp):
     r = gpu("--raw", "", FAKENCCL_DEAF="1")
     ok(r.returncode == 1 and r.stdout.endswith("\n6 passed, 1 failed, 0 skipped\n"), "and so does what was not measured", r)
     r = gpu(FAKECUDA_GPUS="1")
-    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: NCCL moves nothing with one GPU" in r.stdout and
+    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: NCCL transfers nothing with one GPU" in r.stdout and
        r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "one GPU: skipped, and why", r)
     r = gpu("--parts", "four", "--four-sizes", "64,1MiB", FAKECUDA_GPUS="4")
     ok(r.returncode == 0 and r.stdout.endswith("\n16 passed, 0 failed, 0 skipped\n") and "| alltoall | 1 MiB |" in r.stdout,
        "four ranks: all_reduce and alltoall, over four networks", r)
     r = gpu("--parts", "four")
-    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: 4 GPUs are not there: there are 2" in r.stdout and
+    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: no 4 GPUs: there are 2" in r.stdout and
        r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "two GPUs: no four ranks, and why", r)
     r = gpu("--parts", "hosts")
     ok(r.returncode == 0 and "hosts a,b" in r.stdout and r.stdout.endswith("\n10 passed, 0 failed, 0 skipped\n"), "two GPUs as two hosts", r)
@@ -470,7 +470,7 @@ def part_hosts(tmp):
     ok(r.returncode == 0 and len(rows(r)) == 6, "this host is reached without ssh", r)
 
     r = bench(tmp, *reach, *quick, FAKENCCL_FAULT="die:1:3", **one)
-    ok(r.returncode == 1 and "rank 1 (host node2, GPU 0) ended with status 3" in r.stderr and "rank 1 on node2 said last" in r.stderr and
+    ok(r.returncode == 1 and "rank 1 (host node2, GPU 0) ended with status 3" in r.stderr and "last output of rank 1 on node2" in r.stderr and
        "dies as it was told" in r.stderr and not alive(tmp), "a rank that dies: named with its host, and its last words", r)
     r = bench(tmp, *reach, *quick, FAKENCCL_FAULT="crash:0:3", FAKENCCL_FAULT_NET="hawser", **one)
     ok(r.returncode == 1 and "rank 0 (host node1, GPU 0) ended with status 134" in r.stderr and "killed by signal 6" in r.stderr and
@@ -487,20 +487,20 @@ def part_hosts(tmp):
     r = bench(tmp, "--ssh", "false", "--hosts", "node1,node2", *quick, **one)
     ok(r.returncode == 1 and "host node1: the command that reaches it ended (--ssh, --remote)" in r.stderr, "a host that is not reached", r)
     r = bench(tmp, *reach, "--remote", "/nowhere/hawser", *quick, **one)
-    ok(r.returncode == 1 and re.search("host node1: the command that reaches it ended .*said last: .*not found", r.stderr), "no program there", r)
+    ok(r.returncode == 1 and re.search("host node1: the command that reaches it ended .*last output: .*not found", r.stderr), "no program there", r)
     other = tmp / "other"
     other.write_text("#!/usr/bin/env python3\nimport sys, struct\nsys.stdout.buffer.write(b'hawser-nccl-agent'.ljust(20, b'\\0') + "
                      "b'9.9.9'.ljust(44, b'\\0') + struct.pack('II', 1, 1))\nsys.stdout.flush()\nsys.stdin.read()\n")
     other.chmod(0o755)
     r = bench(tmp, *reach, "--remote", other, *quick, **one)
-    ok(r.returncode == 1 and "host node1 has hawser 9.9.9, this one " in r.stderr, "another version there: both are named", r)
+    ok(r.returncode == 1 and "host node1 has hawser 9.9.9, this host " in r.stderr, "another version there: both are named", r)
     r = bench(tmp, *reach, *quick, FAKECUDA_GPUS="0")
     ok(r.returncode == 1 and "host node1: " in r.stderr and "NO_DEVICE" in r.stderr, "a host with no GPU", r)
     r = bench(tmp, *reach, "--gpus", 2, *quick, **one)
     ok(r.returncode == 1 and "not all hosts have 2 GPUs" in r.stderr, "more GPUs than there are", r)
-    for argv, said in (["--hosts", "one"], "two hosts"), (["--hosts", "a,a"], "named twice"), (["--hosts", "a;b,c"], "no name of a host"), \
-            (["--hosts", "a,-oProxyCommand=x"], "no name of a host"), (["--hosts", "a,b", "--lab", "x"], "neither"), (["--ssh", "x"], "go with --hosts"), \
-            (["--hosts", "a,b", "--remote", "a b"], "name another one"):
+    for argv, said in (["--hosts", "one"], "two hosts"), (["--hosts", "a,a"], "named twice"), (["--hosts", "a;b,c"], "not a host name"), \
+            (["--hosts", "a,-oProxyCommand=x"], "not a host name"), (["--hosts", "a,b", "--lab", "x"], "cannot be combined"), (["--ssh", "x"], "need --hosts"), \
+            (["--hosts", "a,b", "--remote", "a b"], "give another one"):
         r = bench(tmp, *argv, **one)
         ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`nccl bench {' '.join(argv)}`: exit 2", r)
     p = subprocess.Popen([HAWSER, "nccl", "bench", "--nccl", NCCL, *map(str, [*reach, *quick])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

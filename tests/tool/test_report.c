@@ -247,11 +247,11 @@ static void test_refusals(void)
     REFUSED("{\"op\":\"a\\u0000b\",\"size\":1}\n", -EINVAL, ":1:", "not JSON");
     REFUSED("{\"op\":\"\xff\",\"size\":1}\n", -EINVAL, ":1:", "not JSON");
     REFUSED("{\"op\":\"x\",\"size\":1}\0{}\n", -EINVAL, ":1:", "not JSON");
-    REFUSED("[1,2]\n", -EINVAL, ":1:", "an array, wanted an object");
+    REFUSED("[1,2]\n", -EINVAL, ":1:", "an array; must be an object");
     REFUSED("{\"size\":1}\n", -EINVAL, ":1:", "no \"op\"");
     REFUSED("{\"op\":\"write\"}\n", -EINVAL, ":1:", "no \"size\"");
     REFUSED("{\"op\":\"write\",\"size\":\"big\"}\n", -EINVAL, ":1:", "\"size\" is a string");
-    REFUSED("{\"op\":\"write\",\"size\":-1}\n", -EINVAL, ":1:", "wanted 0 or more");
+    REFUSED("{\"op\":\"write\",\"size\":-1}\n", -EINVAL, ":1:", "must be at least 0");
     REFUSED("{\"op\":\"write\",\"size\":1e999}\n", -EINVAL, ":1:", "not JSON");
     REFUSED("{\"op\":7,\"size\":1}\n", -EINVAL, ":1:", "\"op\" is an integer");
     REFUSED("{\"op\":\"w\",\"size\":1,\"nics\":[1]}\n", -EINVAL, ":1:", "\"nics\"[0]");

@@ -380,12 +380,14 @@ static void numbers(void)
         {{.nic = "a", .tx_bytes = 9000000, .has_devmem_pkts = 1}, true, ""},
         {{.nic = "a", .rx_bytes = 9000000, .rx_device_bytes = 9000000, .has_devmem_pkts = 1},
          true,
-         "stood still: it came"},
+         "did not change: the data arrived"},
         {{.nic = "a", .rx_bytes = 9000000, .rx_device_bytes = 9000000, .devmem_pkts = 9, .has_devmem_pkts = 1},
          true,
          "more than the 9 packets"},
-        {{.nic = "a", .rx_bytes = 9000000, .has_devmem_pkts = 1}, true, "stood still (rx no cmsg)"},
-        {{.nic = "a", .rx_bytes = 9000000, .devmem_pkts = 5, .has_devmem_pkts = 1}, true, "rose by what others"},
+        {{.nic = "a", .rx_bytes = 9000000, .has_devmem_pkts = 1}, true, "did not change (rx no cmsg)"},
+        {{.nic = "a", .rx_bytes = 9000000, .devmem_pkts = 5, .has_devmem_pkts = 1},
+         true,
+         "rose by what other programs"},
     };
     for (size_t i = 0; i < HW_ARRAY_LEN(c); i++) {
         char why[256];

@@ -20,7 +20,7 @@ from tap import done, ok  # noqa: E402
 HAWSER = sys.argv[1]
 LAB = f"drill{os.getpid()}"
 NOBODY = "02:00:00:00:00:01"
-SLOW = "goodput did not come back within 1 s"  # of a machine that is busy with something else
+SLOW = "goodput did not recover within 1 s"  # of a machine that is busy with something else
 
 
 def lab(what, *argv):
@@ -130,10 +130,10 @@ def gives_back():
 def refuses():
     for argv, code, why in ((["--nics", "eth1", "--take", "all"], 1, "the only NIC"),
                             (["--take", "eth9"], 1, "eth9 carries nothing"),
-                            (["--take", "eth1", "--duration", "9s"], 2, "not for --take"),
+                            (["--take", "eth1", "--duration", "9s"], 2, "cannot be combined with --take"),
                             (["--faults", "3"], 2, "need --take"),
                             (["--how", "nicely"], 2, "nicely"),
-                            (["--json", "-", "--report", "x"], 2, "cannot be -"),
+                            (["--json", "-", "--report", "x"], 2, "not --json -"),
                             (["--take", "eth1,,eth2"], 2, "eth1,,eth2")):
         result = finish(start(*argv))
         ok(result[2] == code and why in result[1], f"refused: {' '.join(argv)}", *result)

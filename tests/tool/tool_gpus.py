@@ -70,7 +70,7 @@ def usage():
     for text in "", "a", "0-", "3-1", "0,,1", "0,0", "-1", "0:", "0:1:2", "0-3:1", "all,0", "0-99", "5000", "0 1", "0,":
         r = subprocess.run([HAWSER, "bench", "--gpus", text, "127.0.0.1:1"], capture_output=True, text=True)
         ok(r.returncode == 2 and "GPU" in r.stderr and not r.stdout, f"--gpus '{text}': exit 2 and why", r)
-    for argv, said in (["--gpu", "0-1"], "--gpu"), (["--gpus", "0", "--gpu", "1"], "both"), (["--map", "0=lo"], "--gpus"), \
+    for argv, said in (["--gpu", "0-1"], "--gpu"), (["--gpus", "0", "--gpu", "1"], "not together"), (["--map", "0=lo"], "--gpus"), \
             (["--per-process"], "--gpus"), (["--gpus", "0", "--nics", "lo", "--peer-nics", "lo"], "--peer-nics"):
         r = subprocess.run([HAWSER, "bench", *argv, "127.0.0.1:1"], capture_output=True, text=True)
         ok(r.returncode == 2 and said in r.stderr, f"`bench {' '.join(argv)}`: exit 2, says {said}", r)
@@ -109,14 +109,14 @@ def one_process(s, tmp):
         raw = "raw_GBps" if op == "write" else "raw_pingpong_spin_us"
         ok(r.returncode == 0 and verified(rows(r), 36) and len(rows(r)) == 3 and all(x[raw] > 0 for x in rows(r)[:2]) and
            (op == "pingpong" or rows(r)[2]["ratio_raw"] > 0), f"{op} in turns with plain sockets, three rounds", r)
-        ok("plain sockets move host memory" in r.stderr and all(len(x) <= 80 for x in r.stderr.splitlines() if not x.startswith("hawser")),
+        ok("plain sockets use host memory" in r.stderr and all(len(x) <= 80 for x in r.stderr.splitlines() if not x.startswith("hawser")),
            "which is said, within 80 columns", r)
     r = bench(s, "--gpus", "0,1", "--bidir", "--size", "64KiB", "--iters", 12, "--json", "-")
     ok(r.returncode == 0 and [x["op"] for x in rows(r)] == ["write", "read"] * 2 + ["bidir"] and
        all(x["bad_bytes"] == 0 and x["verified_bytes"] == x["iters"] * 65536 for x in rows(r)), "both directions at once", r)
     r = bench(s, "--gpus", "all", "--size", "64KiB", "--iters", 8, "--json", "-", gpus=6)
     ok(r.returncode == 0 and pairs(rows(r)) == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0), (5, 1)] and
-       "start again from 0" in r.stderr, "six here, four there: the numbers start again from 0, said so", r)
+       "wrap around to GPU 0" in r.stderr, "six here, four there: the numbers start again from 0, said so", r)
     r = bench(s, "--gpus", "all", what="validate", timeout=90)
     ok(r.returncode == 0 and r.stdout.count("Success: 4 / 4\n") == 4 and r.stdout.endswith("GPUs and NICs: 4 of 4\n"),
        "validate --gpus all", r)
@@ -184,9 +184,9 @@ def killed(s):
 def absent():
     s = Serve(2, "--max-memory", "80MiB")
     r = bench(s, "--gpus", "0,7")
-    ok(r.returncode == 1 and "GPU 7 is not there: this node has 4, 0 to 3" in r.stderr, "a GPU that is not here", r)
+    ok(r.returncode == 1 and "no GPU 7: this node has 4, 0 to 3" in r.stderr, "a GPU that is not here", r)
     r = bench(s, "--gpus", "0:5")
-    ok(r.returncode == 1 and "GPU 5 is not there: the serving node has 2, 0 to 1" in r.stderr, "or not there", r)
+    ok(r.returncode == 1 and "no GPU 5: the serving node has 2, 0 to 1" in r.stderr, "or not there", r)
     r = bench(s, "--gpus", "0", "--map", "0=nosuch0")
     ok(r.returncode == 1 and "nosuch0" in r.stderr, "a map with an unknown NIC", r)
     for name, more in ("no GPU", {"FAKECUDA_GPUS": "0"}), ("no driver", {"HAWSER_CUDA_LIBRARY": "/nowhere/libcuda.so.1"}):
@@ -207,7 +207,7 @@ def faults():
     ok(r.returncode == 1 and r.stderr.count("CUDA_ERROR_OUT_OF_MEMORY") == 1 and len(pairs(rows(r))) == 2 and
        verified(rows(r), 200), "one GPU has no memory: it is named, the others finish", r)
     r = bench(s, "--gpus", "0-2", "--size", "1MiB", "--iters", 200, "--json", "-", FAKECUDA_STALL="1:150")
-    ok(r.returncode == 1 and "GPU 1 -> 1 has moved nothing for 3 s" in r.stderr and
+    ok(r.returncode == 1 and "GPU 1 -> 1 has transferred nothing for 3 s" in r.stderr and
        re.search(r"GPU 1 -> 1: (stalled|.*failed)", r.stderr), "a GPU whose copies hang is named", r)
     ok(pairs(rows(r)) == [(0, 0), (2, 2)] and all(x["bad_bytes"] == 0 for x in rows(r)), "and the others finish", r)
     s.stop()

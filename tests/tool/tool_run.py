@@ -25,13 +25,13 @@ def usage():
         ok(r.returncode == 0 and r.stdout and not r.stderr, f"`{' '.join(argv)}` prints to stdout, exit 0", r)
     wrong = {"bensh": "did you mean 'bench'", "bench --chnnels 1 x": "did you mean '--channels'",
              "lab upp": "did you mean 'up'", "sandbox move i --rdma yas": "did you mean 'yes'",
-             "bench": "which host", "bench a b": "one argument too many",
+             "bench": "HOST is missing", "bench a b": "unexpected argument",
              "bench --op fly x": "fly", "bench --size 12Q x": "12Q", "bench --frobnicate x": "--frobnicate",
              "bench --depth": "needs a value", "bench x:70000": "70000", "bench --nics a,,b x": "a,,b",
-             "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --window 1 x": "window", "bench --knob chunk=1MiB x": "is gone",
+             "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --window 1 x": "window", "bench --knob chunk=1MiB x": "was removed",
              "bench --peer-nics a x": "--nics", "bench --iters 1 --duration 1 x": "exclude", "serve --port 65536": "65536",
              "serve --bind here": "here", "validate --channels 65 x": "65", "validate --size 1 x": "'1'", "demo x": "x",
-             "doctor a b": "one argument too many", "doctor --only nic,cats": "'cats'", "doctor --only pair": "HOST",
+             "doctor a b": "unexpected argument", "doctor --only nic,cats": "'cats'", "doctor --only pair": "HOST",
              "doctor x:0": "x:0", "doctor --reverse-port 22 x": "22"}
     for argv, said in wrong.items():
         r = run(*argv.split())

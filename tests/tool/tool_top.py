@@ -265,7 +265,7 @@ def get(port, method="GET", path="/metrics"):
 
 def by_http():
     port = free_port()
-    for addr, word in (("0.0.0.0", "only loopback"), ("192.0.2.1:9", "only loopback"), ("host.example", "takes a loopback")):
+    for addr, word in (("0.0.0.0", "only loopback"), ("192.0.2.1:9", "only loopback"), ("host.example", "must be a loopback")):
         r = run("metrics", "--listen", addr)
         ok(r.returncode in (1, 2) and word in r.stderr, f"--listen {addr} is refused", r)
     with pair():

@@ -95,7 +95,7 @@ def interrupted(tmp):
 def errors(tmp):
     for command in "bench", "validate", "drill":
         r = run(command, "127.0.0.1:1")
-        ok(r.returncode == 1 and "Connection refused: nobody listens there; start `hawser serve`" in r.stderr and
+        ok(r.returncode == 1 and "Connection refused: no server listens there; start `hawser serve`" in r.stderr and
            r.stderr.count("connecting") == 1, f"{command}: nobody listens, and what to do", r)
     for argv, said in {"bench x --iters 5x": "--iters: '5x'", "bench x --duration 5y": "--duration: '5y'", "bench x -c 4,99": "--channels: '99'",
                        "bench x --size 12Q": "--size: '12Q'", "bench x --knob windwo=1": "did you mean 'window'",
@@ -107,13 +107,13 @@ def errors(tmp):
         r = run(*argv.split())
         ok(r.returncode == 2 and "did you mean" not in r.stderr, f"`{argv}`: nothing is near, so nothing is guessed", r)
     r = run("bench", "127.0.0.1:1", env={**os.environ, "HAWSER_CHANELS": "4", "HAWSER_NCCL_TUNE": "1", "HAWSER_CHANNELS": "4"})
-    ok("HAWSER_CHANELS is set, and no knob; did you mean HAWSER_CHANNELS?" in r.stderr and r.stderr.count("did you mean") == 1,
+    ok("HAWSER_CHANELS is set, but is not a knob; did you mean HAWSER_CHANNELS?" in r.stderr and r.stderr.count("did you mean") == 1,
        "a variable that is nearly a knob's", r)
     r = run("help", "nccl", "bench")
     ok(r.returncode == 0 and r.stdout.startswith("Usage: hawser nccl bench"), "help of an action", r)
     p = start("help", "knobs")
     p.stdout.close()
-    ok(p.wait(timeout=30) in (141, -13) and "written" not in p.stderr.read(), "a reader that has gone is no error of the output", p.returncode)
+    ok(p.wait(timeout=30) in (141, -13) and "writing" not in p.stderr.read(), "a reader that has gone is no error of the output", p.returncode)
     r = subprocess.run([HAWSER, "help"], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True)
     ok(r.returncode == 1 and "No space left on device" in r.stderr, "a full disk is", r)
     for what in "bench", "drill":
@@ -237,11 +237,11 @@ def measures(tmp):
         return r.stdout, [json.loads(x) for x in out.read_text().splitlines()]
 
     text, lines = bench("--size", "8,1MiB", "--iters", 50, "--compare-raw")
-    ok(re.search(r"^ +size +ops +GB/s +Gbit/s +ops/s +raw GB/s +ratio", text, re.M) and "waiting behind the others" in text and
+    ok(re.search(r"^ +size +ops +GB/s +Gbit/s +ops/s +raw GB/s +ratio", text, re.M) and "waiting for the others" in text and
        all(abs(x["Gbps"] - 8 * x["GBps"]) < 1e-9 and x["ops_per_s"] > 0 and 0 < x["mean_us"] <= x["p999_us"] for x in lines),
        "Gbit/s, messages a second, the mean; and what times in flight are", (text, lines))
     text, lines = bench("--size", "64KiB", "--depth", 1)
-    ok("waiting behind" not in text and lines[0]["depth"] == 1, "one operation at a time waits for no other", text)
+    ok("waiting for the others" not in text and lines[0]["depth"] == 1, "one operation at a time waits for no other", text)
     text, lines = bench("--op", "pingpong", "--iters", 100)
     ok("CPU" not in text and lines[0]["cpu_s_per_GB"] is None and lines[0]["peer_cpu_s_per_GB"] is None and
        re.search(r"^ +size +echoes +echo/s +mean us", text, re.M), "no CPU time per GB of a ping-pong", text)

@@ -184,7 +184,7 @@ def use_nixl(python, hawser):
     plugin = next(python.parents[1].glob("lib/python*/site-packages/.nixl_cu12.mesonpy.libs/plugins")) / "libplugin_HAWSER.so"
     before = list_files(plugin.parent)
     status, text = run(hawser, "nixl", "check")
-    ok(status == 1 and f"mend: {python} -m hawser nixl-install" in text.replace("python3 -m", "python -m"), "hawser nixl check: not there yet, and what to do",
+    ok(status == 1 and f"fix:  {python} -m hawser nixl-install" in text.replace("python3 -m", "python -m"), "hawser nixl check: not there yet, and what to do",
        text)
     status, text = run(*tool)
     ok(status == 0 and f"installed {plugin}" in text and list_files(plugin.parent).keys() - before.keys() == {plugin.name}, "nixl-install puts it there", text)

@@ -54,7 +54,7 @@ int bench_plan(const struct bench *b, size_t i, struct measure_plan *out)
                                  .hot = b->hot,
                                  .devmem = stats_has_devmem(b->knobs.transport)};
     if (getrandom(&out->seed, sizeof out->seed, 0) != (ssize_t)sizeof out->seed)
-        return hw_fail(-EIO, "the kernel gives no random bytes");
+        return hw_fail(-EIO, "the kernel gave no random bytes");
     return 0;
 }
 
@@ -160,5 +160,5 @@ void bench_print_knobs(const struct bench *b, FILE *out)
     if (b->depth)
         fprintf(out, "%" PRIu64, b->depth);
     fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",
-            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? ",\n#   plain sockets in turns with it" : "");
+            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? ",\n#   alternating with plain sockets" : "");
 }

@@ -236,7 +236,7 @@ static int start_threads(struct bench *b, struct crew *c, struct thread *t)
     for (size_t i = 0; i < c->n; i++) {
         int fd[2];
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
-            return hw_fail(-errno, "a socket for a worker: %s", strerror(errno));
+            return hw_fail(-errno, "creating sockets for a worker: %s", strerror(errno));
         c->m[i].fd = fd[0];
         t[i].w = (struct bench_work){.b = b,
                                      .pair = bench_worker_pair(b, i),
@@ -248,7 +248,7 @@ static int start_threads(struct bench *b, struct crew *c, struct thread *t)
         int e = pthread_create(&t[i].id, NULL, thread_main, &t[i]);
         if (e) {
             hw_close(&t[i].w.fd);
-            return hw_fail(-e, "a thread for a worker: %s", hw_errno_text(e));
+            return hw_fail(-e, "starting a thread for a worker: %s", hw_errno_text(e));
         }
         t[i].started = true;
         c->m[i].gone = false;
@@ -293,15 +293,15 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
     struct bench *b = t->b;
     FILE *out = bench_table(b);
     if (last)
-        fprintf(out, "\nHow received bytes came into GPU memory: by the NIC (device path), through host\n"
-                     "memory (staged), by a CPU (copied)\n");
+        fprintf(out, "\nHow received bytes reached GPU memory: by the NIC (device path), through host\nmemory "
+                     "(staged), by a CPU (copied)\n");
     for (size_t i = 0; i < t->c->n; i++) {
         const struct crew_result *r = t->c->m[i].result[size];
         if (r && last)
             output_verdict(out, t->c->m[i].name, &r->row);
         if (r && b->knobs.require_direct && !(r->row.here.passed && r->row.there.passed)) {
             char text[32];
-            tool_fail("bench", "%s, %s: not all of it went by the device path, which --require-direct asks for",
+            tool_fail("bench", "%s, %s: not all of it used the device path, which --require-direct requires",
                       t->c->m[i].name, hw_format_size(b->sizes[size], text, sizeof text));
             t->indirect = true;
         }
@@ -376,11 +376,11 @@ static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
         fputc('\n', out);
     }
     if (wrapped)
-        fprintf(out, "# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
+        fprintf(out, "# the serving node has %d GPU%s: higher numbers wrap around to GPU 0\n", there,
                 there == 1 ? "" : "s");
     bench_print_knobs(b, out);
     if (b->compare_raw && b->gpus_text)
-        fprintf(out, "# plain sockets move host memory\n");
+        fprintf(out, "# plain sockets use host memory\n");
     table_begin(&b->table, out, b->op == TP_PINGPONG, b->compare_raw, true);
 }
 

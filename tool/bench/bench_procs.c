@@ -51,7 +51,7 @@ int bench_child(struct bench *b)
     struct gpu_pair pair = {.numa = -1};
     struct bench_work w = {.b = b, .pair = &pair, .own_cpu = true};
     if (!parse_worker(b->worker, &w, &pair)) {
-        tool_usage("bench", "--worker is for `hawser bench --per-process` alone");
+        tool_usage("bench", "--worker is only for `hawser bench --per-process`");
         return -EINVAL;
     }
     (void)fcntl(w.fd, F_SETFD, FD_CLOEXEC);
@@ -114,7 +114,7 @@ static int start_bench_child(const struct bench *b, struct crew *c, size_t i, pi
     if (pid == 0)
         exec_bench_child(argv, parent, talk[1], err[1], p);
     if (rc == 0 && pid < 0)
-        rc = hw_fail(-errno, "starting a child: %s", strerror(errno));
+        rc = hw_fail(-errno, "starting a worker process: %s", strerror(errno));
     hw_close(&talk[1]);
     hw_close(&err[1]);
     if (rc < 0) {

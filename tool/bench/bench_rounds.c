@@ -83,6 +83,5 @@ int bench_rounds(const struct bench *b, const struct bench_turns *t, uint64_t it
 void bench_print_congestion(FILE *out, const struct row *r)
 {
     if (*r->raw_congestion)
-        fprintf(out, "# congestion control of the plain sockets: %s, by knob congestion as hawser's\n",
-                r->raw_congestion);
+        fprintf(out, "# congestion control of plain sockets: %s, as for hawser (knob congestion)\n", r->raw_congestion);
 }

@@ -52,7 +52,7 @@ int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, stru
         char word[32];
         const size_t len = strcspn(p, ",");
         if (len == 0 || len >= sizeof word || out->n == BENCH_LIST)
-            return hw_fail(-EINVAL, "'%s' is no list of up to %d values", text, BENCH_LIST);
+            return hw_fail(-EINVAL, "'%s' is not a list of up to %d values", text, BENCH_LIST);
         snprintf(word, sizeof word, "%.*s", (int)len, p);
         uint64_t *v = &out->v[out->n++];
         int rc = sizes ? hw_parse_size(word, v) : hw_parse_u64(word, least, most, v);
@@ -99,7 +99,7 @@ static int start_one(const struct bench *b, int json, const char *one, pid_t *pi
 static void print_sweep_head(struct sweep *s)
 {
     const bool who = s->b->gpus_text || s->b->both;
-    fprintf(s->table, "# hawser %s, peer %s port %u, %s, a run for each combination\n", hawser_version(), s->b->host,
+    fprintf(s->table, "# hawser %s, peer %s port %u, %s, one run for each combination\n", hawser_version(), s->b->host,
             s->b->port, s->b->both ? "write and read at once" : output_op_name(s->b->op));
     fprintf(s->table, "chan. %8s %10s%s %7s %7s %9s %8s %8s %5s %4s\n", "window", "size", who ? "    GPU/op" : "",
             "GB/s", "Gbit/s", "p50 us", "CPU s/GB", "there", "bad B", "lost");
@@ -160,9 +160,9 @@ static int take_lines(struct sweep *s, int fd, const char *what)
     if (!f || lseek(fd, 0, SEEK_SET) < 0) {
         if (f)
             fclose(f);
-        return hw_fail(-errno, "reading a run's lines: %s", strerror(errno));
+        return hw_fail(-errno, "reading the output of a run: %s", strerror(errno));
     }
-    int rc = rep_read(f, "a run's lines", &rep);
+    int rc = rep_read(f, "the output of a run", &rep);
     if (rc == 0) {
         bool sums = false;
         for (size_t i = 0; i < rep.n_row; i++)
@@ -185,7 +185,7 @@ static int run_one(struct sweep *s, const char *one)
     pid_t pid = 0;
     HW_AUTO_CLOSE int fd = memfd_create("hawser-bench", 0); /* the run inherits it */
     if (fd < 0)
-        return hw_fail(-errno, "a file for a run's lines: %s", strerror(errno));
+        return hw_fail(-errno, "creating a file for the output of a run: %s", strerror(errno));
     int rc = start_one(s->b, fd, one, &pid);
     if (rc < 0)
         return rc;

@@ -31,7 +31,7 @@ static int take_lists(struct bench *b)
     struct bench_list *lists[] = {&b->channels_list, &b->window_list};
     uint64_t v[2] = {0};
     if (b->one && !bench_one(b->one, v))
-        return hw_fail(-EINVAL, "--one is for the runs of `hawser bench` with lists alone");
+        return hw_fail(-EINVAL, "--one is only for the runs of `hawser bench` with lists");
     for (size_t i = 0; b->one && i < HW_ARRAY_LEN(lists); i++)
         *lists[i] = (struct bench_list){.v = {v[i]}, .n = v[i] > 0};
     if (b->one)
@@ -50,7 +50,7 @@ static int parse_op(void *args, const char *text)
             b->op = (enum tp_op)(TP_WRITE + i);
             return 0;
         }
-    return hw_fail(-EINVAL, "it takes write, read, send or pingpong, not '%s'", text);
+    return hw_fail(-EINVAL, "must be write, read, send or pingpong, not '%s'", text);
 }
 
 static int parse_bench_sizes(void *args, const char *text)
@@ -74,13 +74,13 @@ static int parse_blocks(void *args, const char *text)
         snprintf(word, sizeof word, "%.*s", (int)len, p);
         char *x = strchr(word, 'x');
         if (!x)
-            return hw_fail(-EINVAL, "it takes NxSIZE, N pieces of so many bytes as 1024x64KiB, not '%s'", word);
+            return hw_fail(-EINVAL, "must be NxSIZE, N blocks of SIZE bytes as in 1024x64KiB, not '%s'", word);
         *x = 0;
         int rc = hw_parse_u64(word, 1, HAWSER_MAX_VECS, &n);
         if (rc < 0 || (rc = hw_parse_size(x + 1, &size)) < 0)
             return rc;
         if (size < 1 || size > (1ull << 40) / n)
-            return hw_fail(-EINVAL, "%sx%s is no list of 1 byte to 1TiB", word, x + 1);
+            return hw_fail(-EINVAL, "%sx%s is not a list of 1 byte to 1TiB in all", word, x + 1);
         b->blocks[b->n_sizes] = (uint32_t)n;
         b->sizes[b->n_sizes++] = n * size;
         p += len;
@@ -131,59 +131,58 @@ static int parse_bench_gpus(void *args, const char *text)
 {
     struct bench *b = args;
     if (b->gpus_text)
-        return hw_fail(-EINVAL, "--gpus and --gpu are given once, and not both");
+        return hw_fail(-EINVAL, "--gpus and --gpu may be given only once, and not together");
     return gpus_parse(b->gpus_text = text, &b->gpus);
 }
 
 static int parse_gpu(void *args, const char *text)
 {
     if (strpbrk(text, ",-") || strcmp(text, "all") == 0)
-        return hw_fail(-EINVAL, "it takes one GPU, N or N:M, not '%s'", text);
+        return hw_fail(-EINVAL, "must be one GPU, N or N:M, not '%s'", text);
     return parse_bench_gpus(args, text);
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("op", 0, "OP", parse_op, "write, read, send, or pingpong (default write)"),
+    OPT_CALL("op", 0, "OP", parse_op, "write, read, send or pingpong (default: write)"),
     OPT_CALL("size", 's', "SIZE[,..]", parse_bench_sizes,
-             "sizes, or a range 1KiB:64MiB that doubles (default 64MiB; pingpong 8)"),
+             "sizes, or a range 1KiB:64MiB that doubles (default: 64MiB; pingpong: 8)"),
     OPT_CALL("blocks", 0, "NxSIZE[,..]", parse_blocks,
-             "instead of --size: operations that are lists of N scattered pieces, as 1024x64KiB"),
-    OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: writes and, by connections of their own, reads"),
+             "instead of --size: operations that are lists of N scattered blocks, as in 1024x64KiB"),
+    OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: writes, and reads over other connections"),
     OPT_NUMBER("iters", 0, "N", struct bench, iters, 1, 1000000000,
-               "operations (default 20 from 1MiB on, 200 below, 2000 for pingpong)"),
-    OPT_CALL("warmup", 0, "N", parse_warmup, "operations before the clock counts (default a tenth, at least 2)"),
+               "measured operations (default: 20 from 1MiB up, 200 below, 2000 for pingpong)"),
+    OPT_CALL("warmup", 0, "N", parse_warmup, "unmeasured operations before them (default: a tenth, at least 2)"),
     OPT_TIME("duration", 't', "TIME", struct bench, duration_ms, 10, TP_RAW_MS / 2,
-             "instead of --iters: so much time under the clock, 10s, 500ms"),
+             "instead of --iters: measure for this long: 10s, 500ms"),
     OPT_TIME("interval", 'i', "TIME", struct bench, interval_ms, 100, TP_RAW_MS / 2,
-             "a line with the rates each so often, 1s"),
+             "print the rates at this interval: 1s"),
     OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
-               "operations in flight (default 16MiB's worth, from 2 to 32)"),
+               "operations in flight (default: 16MiB in all, from 2 to 32)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
-             "connections per NIC (default: as knob channels has it); a list: a run for each"),
-    OPT_CALL("nics", 'n', "A,B", parse_bench_nics,
-             "this node's NICs (default: all by which a route leads to the peer)"),
-    OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "the peer's, paired in order with --nics"),
+             "connections per NIC (default: knob channels); a list: one run for each"),
+    OPT_CALL("nics", 'n', "A,B", parse_bench_nics, "NICs of this node (default: all with a route to the peer)"),
+    OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "NICs of the peer, paired in order with --nics"),
     OPT_CALL("window", 0, "SIZE[,..]", parse_window,
-             "bytes in flight per connection (knob window); a list: a run for each"),
-    OPT_FLAG("no-verify", 0, struct bench, no_verify, "do not check what arrives"),
+             "bytes in flight per connection (default: knob window); a list: one run for each"),
+    OPT_FLAG("no-verify", 0, struct bench, no_verify, "do not check the received data"),
     OPT_FLAG("hot", 0, struct bench, hot,
-             "one buffer for all operations, in cache; only a batch's last can be checked"),
+             "use one buffer, in cache, for all operations; only the last of a batch can be checked"),
     OPT_FLAG("compare-raw", 0, struct bench, compare_raw,
-             "measure plain sockets in turns with hawser, same path and memory"),
+             "also measure plain sockets, alternating with hawser, on the same path and memory"),
     OPT_CALL("raw-streams", 0, "N|best", parse_streams,
-             "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
+             "plain sockets per path, 1 to 16 (default: as --channels); best: tries 1 to 8"),
     OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
-               "turns whose medians are reported (default 1; 3 with --compare-raw)"),
-    OPT_TEXT("json", 0, "FILE", struct bench, json, "one line per measurement; - for standard output"),
-    OPT_TEXT("report", 0, "FILE", struct bench, report, "one HTML file with plots"),
+               "rounds, whose median is reported (default: 1; 3 with --compare-raw)"),
+    OPT_TEXT("json", 0, "FILE", struct bench, json, "write one JSON line per measurement to FILE; -: standard output"),
+    OPT_TEXT("report", 0, "FILE", struct bench, report, "write one HTML file with plots"),
     OPT_TEXT("faults", 0, "FILE", struct bench, faults,
-             "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"),
+             "mark the events of this file in the timeline: lines SECONDS TEXT (CLOCK_MONOTONIC)"),
     OPT_CALL("gpus", 'g', "LIST", parse_bench_gpus,
-             "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; all at once, each on its own NICs"),
-    OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "one of them alone, GPU N here with M there (default: the same number)"),
-    OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: a process for each, on its GPU's NUMA node"),
+             "GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; all at once, each on its own NICs"),
+    OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "GPU memory of one GPU: N local with M remote (default: M = N)"),
+    OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: one process per GPU, on its NUMA node"),
     OPT_TEXT("map", 'm', "MAP", struct bench, map,
-             "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
+             "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("worker", 0, "", struct bench, worker, NULL),
     OPT_TEXT("one", 0, "", struct bench, one, NULL),
     OPT_GROUP(common_opts, struct bench, common),
@@ -196,12 +195,12 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     static const struct opts o = {
         .cmd = "bench",
         .args = "HOST[:PORT] [OPTION...]",
-        .about = "Measures transfers to a node that runs `hawser serve`. Every byte is checked, outside the "
-                 "clock.\nExit: 0 all well, 1 a failure or bad bytes, 2 wrong usage.",
+        .about = "Measures transfers to a node that runs `hawser serve`. Every byte is checked, outside the measured "
+                 "time.\nExit status: 0 success, 1 a failure or wrong bytes, 2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "which host? It is what `hawser serve` prints on the other node"};
+        .too_few = "HOST is missing: `hawser serve` on the other node prints it"};
     int rc = opts_parse(&o, b, argc, argv);
     if (rc != OPTS_GO)
         return rc;
@@ -211,23 +210,23 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if (opts_host(argv[optind], b->host, sizeof b->host, &b->port) < 0)
         return tool_usage("bench", "%s", hw_error());
     if (b->peer_nics && !b->nics)
-        return tool_usage("bench", "--peer-nics needs --nics to be paired with");
+        return tool_usage("bench", "--peer-nics needs --nics");
     if (!b->gpus_text && (b->map || b->per_process))
         return tool_usage("bench", "--map and --per-process need --gpus");
     if ((b->gpus_text || b->both) && b->peer_nics)
-        return tool_usage("bench", "--peer-nics goes with neither --gpus nor --bidir");
+        return tool_usage("bench", "--peer-nics cannot be combined with --gpus or --bidir");
     if (b->both && b->op_name)
-        return tool_usage("bench", "--bidir writes and reads, so --op does not go with it");
+        return tool_usage("bench", "--bidir cannot be combined with --op: it writes and reads");
     if (b->blocks_text && b->sizes_text)
         return tool_usage("bench", "--size and --blocks exclude each other");
     if (b->blocks_text && b->op == TP_PINGPONG)
-        return tool_usage("bench", "--blocks is for write, read and send");
+        return tool_usage("bench", "--blocks needs --op write, read or send");
     if (b->duration_ms && b->iters)
         return tool_usage("bench", "--duration and --iters exclude each other");
     if ((b->raw_streams || b->raw_best) && !b->compare_raw)
         return tool_usage("bench", "--raw-streams needs --compare-raw");
     if (b->json && strcmp(b->json, "-") == 0 && b->report)
-        return tool_usage("bench", "--report is made from the file of --json, so that cannot be -");
+        return tool_usage("bench", "--report needs --json FILE, not --json -: it reads that file");
     if (!b->n_sizes) {
         b->sizes[0] = b->op == TP_PINGPONG ? 8 : 64ull << 20;
         b->n_sizes = 1;
@@ -392,7 +391,7 @@ static int run_bench_command(struct bench *b)
     if (interrupted && b->one)
         return TOOL_FAILED; /* the sweep reports it */
     if (interrupted)
-        return tool_interrupted("bench", "what is above was measured until then");
+        return tool_interrupted("bench", "the results above were measured before the interruption");
     return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;
 }
 

@@ -24,7 +24,7 @@ static int send_to_supervisor(int fd, const void *data, size_t len)
     for (size_t at = 0; at < len;) {
         ssize_t k = send(fd, (const char *)data + at, len - at, MSG_NOSIGNAL);
         if (k < 0 && errno != EINTR)
-            return hw_fail(-EPIPE, "telling the supervisor: %s", strerror(errno));
+            return hw_fail(-EPIPE, "reporting to the supervisor: %s", strerror(errno));
         at += k > 0 ? (size_t)k : 0;
     }
     return 0;
@@ -62,7 +62,7 @@ int crew_gate(int fd, const struct session *s, struct crew_ready at)
             return hw_fail(-EINTR, "interrupted");
         if (poll(&p, 1, POLL_MS) <= 0)
             continue;
-        return recv(fd, &go, 1, 0) == 1 ? 0 : hw_fail(-EPIPE, "the supervisor is gone");
+        return recv(fd, &go, 1, 0) == 1 ? 0 : hw_fail(-EPIPE, "the supervisor has ended");
     }
 }
 
@@ -126,7 +126,7 @@ static void print_member_failure(struct crew_member *m, bool verbose)
     while (at < end && !verbose) { /* otherwise it was already printed */
         const char *nl = memchr(at, '\n', (size_t)(end - at));
         int n = (int)((nl ? nl : end) - at);
-        fprintf(stderr, "  %s said: %.*s\n", m->name, n, at);
+        fprintf(stderr, "  last output of %s: %.*s\n", m->name, n, at);
         at += n + 1;
     }
 }
@@ -231,7 +231,7 @@ static void read_member_messages(struct crew *c, size_t i)
         size_t cap = HW_MAX(2 * m->in_cap, (size_t)65536);
         uint8_t *more = cap <= 2 * (size_t)CREW_MESSAGE ? realloc(m->in, cap) : NULL;
         if (!more) {
-            give_up_member(c, i, "no memory for what it says");
+            give_up_member(c, i, "out of memory for its output");
             return;
         }
         m->in = more;
@@ -250,13 +250,13 @@ static void read_member_messages(struct crew *c, size_t i)
     while (m->in_len - at >= sizeof h) {
         memcpy(&h, m->in + at, sizeof h);
         if (h.len > CREW_MESSAGE) {
-            give_up_member(c, i, "it talks nonsense");
+            give_up_member(c, i, "its output is not a worker's");
             break;
         }
         if (m->in_len - at < sizeof h + h.len)
             break;
         if (!m->failed && !handle_member_message(c, m, h.type, m->in + at + sizeof h, h.len)) {
-            give_up_member(c, i, "it talks nonsense");
+            give_up_member(c, i, "its output is not a worker's");
             break;
         }
         at += sizeof h + h.len;
@@ -331,12 +331,12 @@ static void look_at_clocks(struct crew *c)
         if (m->beat.flying && ms >= CREW_STILL_MS && !m->still) {
             m->still = true;
             output_progress(NULL);
-            tool_fail("bench", "%s has moved nothing for %d s", m->name, CREW_STILL_MS / 1000);
+            tool_fail("bench", "%s has transferred nothing for %d s", m->name, CREW_STILL_MS / 1000);
         }
         if (ms < (m->beat.flying ? CREW_STALL_MS : CREW_OTHER_MS))
             continue;
-        snprintf(why, sizeof why, "stalled: %s for %d s; given up",
-                 m->beat.flying ? "operations in flight, and nothing moved" : "no sign of life",
+        snprintf(why, sizeof why, "stalled: %s for %d s; giving up",
+                 m->beat.flying ? "operations in flight, but no progress" : "no report",
                  (m->beat.flying ? CREW_STALL_MS : CREW_OTHER_MS) / 1000);
         give_up_member(c, i, why);
     }

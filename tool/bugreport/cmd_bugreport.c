@@ -60,7 +60,7 @@ static void print_nics(FILE *out, int root, const struct tp_facts *f)
         if (n->speed)
             fprintf(out, "%g Gbit/s", n->speed / 1e3);
         else
-            fprintf(out, "rate not told");
+            fprintf(out, "rate unknown");
         fprintf(out, ", driver %s, %s%s%s\n", *driver ? driver : "none", *state ? state : "-",
                 *n->rdma ? ", RDMA " : "", n->rdma);
     }
@@ -91,9 +91,9 @@ static void compare_knob(void *arg, const char *name, const char *env, const cha
 static void print_environment(FILE *out)
 {
     extern char **environ;
-    fprintf(out, "\n## Knobs that are set\n");
+    fprintf(out, "\n## Knobs set in the environment\n");
     hawser_knobs(print_set_knob, out);
-    fprintf(out, "\n## Other variables that are set (names alone)\n");
+    fprintf(out, "\n## Other variables that are set (names only)\n");
     for (char **e = environ; e && *e; e++) {
         char name[128];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
@@ -127,10 +127,8 @@ static int write_bugreport(FILE *out, const struct run *r)
     int root = hw_root_open("/");
     if (root < 0)
         return root;
-    fprintf(out, "# hawser bugreport\n"
-                 "# No key, no file of yours, and of other variables only the names are in this text. Read it before "
-                 "you send it.\n\n"
-                 "## Program\n");
+    fprintf(out, "# hawser bugreport\n# This text has no key and no content of your files, and only the names of other "
+                 "variables. Read it before you send it.\n\n## Program\n");
     build_print(out);
     fputc('\n', out);
     print_system(out, root, r);
@@ -172,16 +170,14 @@ int cmd_bugreport(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_TEXT("out", 'o', "FILE", struct bugreport, out, "write it to FILE (default: standard output)"),
         OPT_FLAG("mask-addresses", 0, struct bugreport, mask,
-                 "put <address-1>, <address-2>, ... for IP and MAC addresses, <host> for this host's name"),
+                 "replace IP and MAC addresses by <address-1>, <address-2>, ..., and this host's name by <host>"),
         {0}};
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about =
-            "Prints what a report of a fault should have: versions, kernel, NICs with drivers and rates, knobs that "
-            "are\n"
-            "set, and what `hawser doctor` finds. No keys: no file of a user's is read, and of variables that are no\n"
-            "knobs only the names are told. Changes nothing, sends nothing.",
+        .about = "Prints what a bug report needs: versions, kernel, NICs with drivers and rates, the knobs that are "
+                 "set,\nand the findings of `hawser doctor`. It reads no keys and no files of the user; of variables "
+                 "that are\nno knobs it prints the names only. Changes nothing, sends nothing.",
         .rows = rows};
     struct bugreport b = {0};
     int rc = opts_parse(&o, &b, argc, argv);
@@ -191,6 +187,6 @@ int cmd_bugreport(int argc, char **argv)
     if (rc < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (b.out)
-        printf("%s: read it, then send it with what you did and what you saw\n", b.out);
+        printf("%s: read it, then send it with a description of what you did and saw\n", b.out);
     return TOOL_OK;
 }

@@ -103,7 +103,7 @@ static int start_serve(struct demo *d)
         struct pollfd p = {.fd = fd[0], .events = POLLIN};
         uint64_t now = hw_now();
         if (now > deadline || tool_stop || len == sizeof text - 1)
-            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "`hawser serve` in node a did not say that it listens");
+            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "`hawser serve` in node a did not start to listen");
         if (poll(&p, 1, 100) <= 0)
             continue;
         ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);

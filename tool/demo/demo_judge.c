@@ -163,7 +163,7 @@ int demo_check(struct demo *d)
     if (!(lost > 0) || isnan(down) || isnan(up))
         return hw_fail(-EIO, "no channel died: the fault did not hit the transfer");
     if (isnan(back))
-        return hw_fail(-EIO, "goodput did not come back while eth%d was down", DEMO_VICTIM);
+        return hw_fail(-EIO, "goodput did not recover while eth%d was down", DEMO_VICTIM);
     if (!(after > 0))
         return hw_fail(-EIO, "eth%d was not used again after it came back", DEMO_VICTIM);
     return 0;

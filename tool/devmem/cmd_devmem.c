@@ -15,7 +15,7 @@ struct devmem_args {
 };
 
 static const struct opt state_opts[] = {
-    OPT_TEXT("state", 0, "FILE", struct devmem_args, state, "hawserd's journal; default /run/hawser/hawserd.state"),
+    OPT_TEXT("state", 0, "FILE", struct devmem_args, state, "hawserd's journal (default: /run/hawser/hawserd.state)"),
     {0},
 };
 
@@ -34,17 +34,17 @@ static const struct hw_logger loud = {.fn = print_undo_log, .level = HAWSER_LOG_
 static int devmem_status(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_FLAG("json", 'j', struct devmem_args, json, "say it in JSON"),
+        OPT_FLAG("json", 'j', struct devmem_args, json, "print JSON"),
         OPT_ROWS(state_opts),
         {0},
     };
-    static const struct opts o = {
-        .cmd = "devmem status",
-        .args = "[OPTION...] [NIC...]",
-        .about = "Shows of each NIC its queues and who has them bound, flow rules, header split, and whether kernel\n"
-                 "and driver can receive into device memory and send from it.",
-        .rows = rows,
-        .most = OPTS_ANY};
+    static const struct opts o = {.cmd = "devmem status",
+                                  .args = "[OPTION...] [NIC...]",
+                                  .about =
+                                      "For each NIC: shows its queues and which process has bound them, flow rules, "
+                                      "header split, and\nwhether kernel and driver support devmem receive and send.",
+                                  .rows = rows,
+                                  .most = OPTS_ANY};
     struct devmem_args a = {.state = HD_STATE_FILE};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -63,7 +63,7 @@ static int devmem_status(int argc, char **argv)
     }
     rc = devmem_look(&v, &k, &journal, argv + optind);
     if (rc == 0 && a.json)
-        rc = devmem_print_json(stdout, &v) < 0 ? hw_fail(-EIO, "writing to stdout failed") : 0;
+        rc = devmem_print_json(stdout, &v) < 0 ? hw_fail(-EIO, "writing to standard output failed") : 0;
     else if (rc == 0)
         devmem_print(stdout, &v);
     devmem_free(&v);
@@ -111,10 +111,10 @@ static void plan_queues(struct hd_state *s, const struct hd_link *link, const st
     }
     free(rss.queue);
     if (out == 0) {
-        printf(", which ordinary traffic does not use: RSS stays as it is\n");
+        printf(", not used by ordinary traffic: RSS stays unchanged\n");
         return;
     }
-    printf("; out of RSS:");
+    printf("; removed from RSS:");
     for (unsigned i = 0, said = 0; i < want; i++)
         if (in[i])
             printf("%s %u", said++ ? "," : "", queue[i]);
@@ -126,60 +126,59 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
 {
     bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;
     if (n->split < 0) {
-        print_bind_obstacle(bad, "the driver does not say whether it can split headers: %s", hw_errno_text(n->split));
+        print_bind_obstacle(bad, "the driver does not report header split: %s", hw_errno_text(n->split));
         return;
     }
     if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
-        printf(
-            "  header split: reported to be on; it is set all the same, which does nothing where it is configured\n");
+        printf("  header split: reported on; set anyway, without effect if it is configured so\n");
     else if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
-        printf(
-            "  header split: set, with hds-thresh 0 (it is %d), which in some drivers resets the link for a moment\n",
-            n->thresh);
+        printf("  header split: set with hds-thresh 0 (now %d), which resets the link for a moment with some drivers\n",
+               n->thresh);
     else
-        printf("  header split: turned on (it is %s), which in some drivers resets the link for a moment\n",
+        printf("  header split: turned on (now %s), which resets the link for a moment with some drivers\n",
                n->split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off" : "automatic");
     if (mlx5 && n->gro_hw == HD_GRO_OFF)
-        printf("  rx-gro-hw: turned on (it is off): this driver splits no headers without it\n");
+        printf("  rx-gro-hw: turned on (now off): this driver needs it for header split\n");
     if (mlx5 && n->gro_hw == HD_GRO_NONE)
-        print_bind_obstacle(
-            bad, "rx-gro-hw cannot be turned on, and this driver splits no headers without it: ethtool -k %s",
-            n->link.name);
+        print_bind_obstacle(bad,
+                            "rx-gro-hw cannot be turned on, but this driver needs it for header split: ethtool -k %s",
+                            n->link.name);
     struct hd_split now = {.buf_len = n->buf_len > 0 ? (uint32_t)n->buf_len : 0};
     uint32_t len = n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED ? 0 : hd_buf_len(&now, n->link.mtu);
     if (len)
-        printf("  rx-buf-len: %u (it is %d), for pieces of a page\n", len, n->buf_len);
+        printf("  rx-buf-len: %u (now %d), for pieces of a page\n", len, n->buf_len);
 }
 
 static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struct devmem_view *v,
                      const struct hd_rights *r, unsigned want, unsigned *bad)
 {
-    printf("%s (%s), %u queues to receive with:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want);
+    printf("%s (%s), %u receive queues:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want);
     if (!v->rx)
         print_bind_obstacle(bad, "Linux %s cannot bind device memory: 6.12 or newer, with CONFIG_NET_DEVMEM",
                             v->release);
     if (v->rx && n->rx == DR_CANNOT)
         print_bind_obstacle(bad, "the driver %s of Linux %s cannot receive into device memory", n->driver, v->release);
     if (v->rx && n->rx == DR_MAY)
-        printf("  perhaps: the driver can in Linux 7.3; whether in %s, the bind will show\n", v->release);
+        printf("  unknown: the driver supports it in Linux 7.3; whether it does in %s, only the bind shows\n",
+               v->release);
     if (!n->link.up)
         print_bind_obstacle(bad, "%s is down: ip link set %s up", n->link.name, n->link.name);
     if (!hd_policy_nic(r, n->link.name))
-        print_bind_obstacle(bad, "the policy gives %s nothing of %s", r->who, n->link.name);
+        print_bind_obstacle(bad, "the policy grants %s no part of %s", r->who, n->link.name);
     if (want > r->max_queues)
-        print_bind_obstacle(bad, "the policy gives %s at most %u queues", r->who, r->max_queues);
+        print_bind_obstacle(bad, "the policy grants %s at most %u queues", r->who, r->max_queues);
 
     plan_split(n, bad);
     if (n->link.up)
         plan_queues(s, &n->link, r, want, bad);
     if (n->rules < 0)
-        print_bind_obstacle(bad, "%s has no flow rules: %s", n->link.name, hw_errno_text(n->rules));
+        print_bind_obstacle(bad, "%s does not support flow rules: %s", n->link.name, hw_errno_text(n->rules));
     else
-        printf("  flow rules: %s, %d there now\n", n->ntuple == 1 ? "on already" : "turned on with the first one",
+        printf("  flow rules: %s, %d exist now\n", n->ntuple == 1 ? "on already" : "turned on with the first rule",
                n->rules);
-    printf("  sending from device memory: %s\n", !v->tx               ? "not with this kernel (6.16)"
+    printf("  sending from device memory: %s\n", !v->tx               ? "not with this kernel (needs Linux 6.16)"
                                                  : n->tx == DR_CANNOT ? "not with this driver"
-                                                 : n->tx == DR_MAY    ? "perhaps; the bind will show"
+                                                 : n->tx == DR_MAY    ? "unknown; only the bind shows"
                                                                       : "yes");
 }
 
@@ -221,28 +220,28 @@ static int run_plan(const char *cmd, const char *path, const char *file, unsigne
     hd_kernel_close(&k);
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
-    return bad ? tool_fail(cmd, "%u thing%s in the way", bad, bad == 1 ? " is" : "s are") : TOOL_OK;
+    return bad ? tool_fail(cmd, "%u obstacle%s", bad, bad == 1 ? "" : "s") : TOOL_OK;
 }
 
 static int devmem_plan(int argc, char **argv)
 {
     static const struct opt rows[] = {
         OPT_NUMBER("queues", 'q', "COUNT", struct devmem_args, queues, 1, HW_HELPER_QUEUES,
-                   "of one binding, 1 to 16; default 1"),
+                   "queues per binding, 1 to 16 (default: 1)"),
         OPT_TEXT("policy", 'P', "FILE", struct devmem_args, policy,
-                 "hawserd's policy; default /etc/hawser/hawserd.conf, and without it root's rights"),
+                 "hawserd's policy (default: /etc/hawser/hawserd.conf; if there is none, root's rights)"),
         OPT_ROWS(state_opts),
         {0},
     };
-    static const struct opts o = {
-        .cmd = "devmem plan",
-        .args = "[OPTION...] NIC...",
-        .about = "Says what binding device memory to queues of a NIC would change, and what hinders it. Nothing is\n"
-                 "done. Exit status 1 where something is in the way.",
-        .rows = rows,
-        .least = 1,
-        .most = OPTS_ANY,
-        .too_few = "which NIC?"};
+    static const struct opts o = {.cmd = "devmem plan",
+                                  .args = "[OPTION...] NIC...",
+                                  .about =
+                                      "Shows what a binding of device memory to queues of a NIC would change, and what "
+                                      "prevents it.\nChanges nothing. Exit status: 1 if something prevents it.",
+                                  .rows = rows,
+                                  .least = 1,
+                                  .most = OPTS_ANY,
+                                  .too_few = "NIC is missing: see `hawser topo`"};
     struct devmem_args a = {.state = HD_STATE_FILE, .queues = 1};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : run_plan(o.cmd, a.state, a.policy, a.queues, argv + optind);
@@ -255,7 +254,7 @@ static int run_undo(const char *cmd, const char *path)
     struct hd_kernel k;
     struct hd_state s;
     if (access(path, F_OK) < 0 && errno == ENOENT) {
-        printf("there is no journal %s: nothing to undo\n", path);
+        printf("no journal %s: nothing to undo\n", path);
         return TOOL_OK;
     }
     int lock = hd_journal_lock(path);
@@ -276,8 +275,9 @@ static int run_undo(const char *cmd, const char *path)
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
     if (rc > 0)
-        return tool_fail(cmd, "%d thing%s could not be undone, and stay in %s", rc, rc == 1 ? "" : "s", path);
-    printf("nothing of a hawserd is left\n");
+        return tool_fail(cmd, "%d change%s could not be undone; the journal %s keeps them", rc, rc == 1 ? "" : "s",
+                         path);
+    printf("no changes of a hawserd remain\n");
     return TOOL_OK;
 }
 
@@ -286,8 +286,8 @@ static int devmem_undo(int argc, char **argv)
     static const struct opts o = {
         .cmd = "devmem undo",
         .args = "[OPTION...]",
-        .about = "Takes back what a hawserd that died has left on NICs: flow rules, RSS tables, header split. Refuses\n"
-                 "while one lives, as that undoes its own.",
+        .about = "Undoes the changes that a hawserd that has ended left on NICs: flow rules, RSS tables, header "
+                 "split.\nRefuses while a hawserd runs, which undoes its changes itself.",
         .rows = state_opts};
     struct devmem_args a = {.state = HD_STATE_FILE};
     int rc = opts_parse(&o, &a, argc, argv);
@@ -295,9 +295,9 @@ static int devmem_undo(int argc, char **argv)
 }
 
 static const struct tool_action actions[] = {
-    {"status", devmem_status, "queues, who has them bound, rules, header split, capabilities"},
-    {"plan", devmem_plan, "what a bind would change, and what hinders it"},
-    {"undo", devmem_undo, "take back what a dead hawserd left"},
+    {"status", devmem_status, "show queues, their bindings, rules, header split and capabilities"},
+    {"plan", devmem_plan, "show what a binding would change, and what prevents it"},
+    {"undo", devmem_undo, "undo what a hawserd that has ended left"},
     {0},
 };
 

@@ -121,7 +121,7 @@ static int look_at_nics(struct devmem_view *v, const struct hd_kernel *k, const 
         n++;
     v->nic = calloc(n + 1, sizeof(*v->nic));
     if (!all || !v->nic)
-        return hw_fail(-ENOMEM, "the list of network devices cannot be had");
+        return hw_fail(-ENOMEM, "the list of network devices cannot be read");
     for (size_t i = 0; i < n; i++) {
         if (only && *only ? !is_selected_nic(all[i].if_name, only) : strcmp(all[i].if_name, "lo") == 0)
             continue;
@@ -131,7 +131,7 @@ static int look_at_nics(struct devmem_view *v, const struct hd_kernel *k, const 
     }
     for (; only && *only; only++)
         if (!has_devmem_nic(v, *only))
-            return hw_fail(-ENODEV, "there is no NIC %s", *only);
+            return hw_fail(-ENODEV, "no NIC %s: see `hawser topo`", *only);
     return 0;
 }
 
@@ -208,12 +208,12 @@ void devmem_print(FILE *out, const struct devmem_view *v)
     char a[12], b[12], c[12];
     fprintf(out, "Linux %s: %s\n", v->release,
             v->rx && v->tx ? "device memory can be bound to receive and to send"
-            : v->rx        ? "device memory can be bound to receive, and not to send (Linux 6.16)"
-                           : "no device memory can be bound (Linux 6.12 to receive, 6.16 to send)");
+            : v->rx        ? "device memory can be bound to receive, but not to send (needs Linux 6.16)"
+                           : "device memory cannot be bound (Linux 6.12 to receive, 6.16 to send)");
     if (v->pid > 0)
         fprintf(out, "hawserd: process %d\n", v->pid);
     else
-        fprintf(out, "hawserd: %s%s\n", v->pid < 0 ? "unknown: " : "none runs",
+        fprintf(out, "hawserd: %s%s\n", v->pid < 0 ? "unknown: " : "not running",
                 v->pid < 0 ? hw_errno_text(v->pid) : "");
     if (v->journal < 0 && v->journal != -ENOENT)
         fprintf(out, "%s\n", v->why);
@@ -234,8 +234,8 @@ void devmem_print(FILE *out, const struct devmem_view *v)
     for (size_t i = 0; i < v->n; i++)
         stale |= v->nic[i].ours != NULL;
     if (stale && v->pid == 0)
-        fprintf(out, "\nA hawserd that died has left changes: `hawser devmem undo` takes them back, as would the next "
-                     "hawserd.\n");
+        fprintf(out, "\nA hawserd that has ended left changes: `hawser devmem undo` undoes them, as does the next "
+                     "start of hawserd.\n");
 }
 
 static void json_int(struct hw_json *j, const char *key, int n)

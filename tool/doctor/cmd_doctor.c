@@ -36,9 +36,9 @@ static int parse_groups(void *args, const char *text)
         while (g < DR_GROUPS && (strlen(dr_group_name(g)) != n || strncmp(dr_group_name(g), p, n) != 0))
             g++;
         if (g == DR_GROUPS)
-            return hw_fail(-EINVAL,
-                           "there is no group '%.*s'; there are kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl",
-                           (int)HW_MIN(n, (size_t)40), p);
+            return hw_fail(
+                -EINVAL, "unknown group '%.*s'; the groups are kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl",
+                (int)HW_MIN(n, (size_t)40), p);
         d->groups |= 1u << g;
         p += n + (p[n] == ',');
     } while (*p || p[-1] == ',');
@@ -105,14 +105,13 @@ static int run_doctor(struct doctor *d)
 }
 
 static const struct opt rows[] = {
-    OPT_CALL(
-        "only", 0, "GROUP[,..]", parse_groups,
-        "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl (default: pair with HOST, else all but "
-        "pair, nccl and nixl)"),
+    OPT_CALL("only", 0, "GROUP[,..]", parse_groups,
+             "run these groups only: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl (default: pair with HOST, "
+             "else all but pair, nccl and nixl)"),
     OPT_GROUP(dr_finish_opts, struct doctor, how),
-    OPT_FLAG("list", 0, struct doctor, list, "list the checks, and do nothing"),
+    OPT_FLAG("list", 0, struct doctor, list, "list the checks and run none"),
     OPT_NUMBER("reverse-port", 0, "PORT", struct doctor, reverse_port, 1024, 65535,
-               "the peer connects back to this port (default: any)"),
+               "port on which this node accepts connections of the peer (default: any free one)"),
     OPT_GROUP(common_opts, struct doctor, common),
     {0},
 };
@@ -122,10 +121,9 @@ static int parse_and_examine(struct doctor *d, int argc, char **argv)
     static const struct opts o = {
         .cmd = "doctor",
         .args = "[HOST[:PORT]] [OPTION...]",
-        .about =
-            "Looks over this machine, or what lies between it and a node that runs `hawser serve`: a line for each\n"
-            "thing that is as it should be (PASS), could be better (WARN), is broken (FAIL) or cannot be told "
-            "(SKIP),\nwith why it matters and the command that mends it. Changes nothing.",
+        .about = "Checks this machine, or the paths between this machine and a node that runs `hawser serve`. Each "
+                 "line is\none check: PASS (good), WARN (could be better), FAIL (broken) or SKIP (cannot be "
+                 "determined), with the\nreason why it matters and the command that fixes it. Changes nothing.",
         .rows = rows,
         .most = 1};
     int rc = opts_parse(&o, d, argc, argv);
@@ -139,7 +137,7 @@ static int parse_and_examine(struct doctor *d, int argc, char **argv)
         return TOOL_OK;
     }
     if (!d->host[0] && d->groups & 1u << DR_PAIR)
-        return tool_usage("doctor", "group pair needs a HOST that runs `hawser serve`");
+        return tool_usage("doctor", "group pair needs HOST, a node that runs `hawser serve`");
     if (!d->groups)
         d->groups = d->host[0] ? 1u << DR_PAIR : (1u << DR_PAIR) - 1;
     tool_catch_signals();

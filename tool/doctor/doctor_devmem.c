@@ -18,19 +18,19 @@ static bool is_mlx5(const struct dr_nic *n)
 static void split_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->split < 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_text(-n->split));
+        dr_say(d, DR_SKIP, n->name, "its driver does not report it: %s", hw_errno_text(-n->split));
     else if (n->split == DR_SPLIT_UNKNOWN && !(is_mlx5(n) && dr_kernel(d->m->release) >= 7000))
-        dr_say(d, DR_SKIP, n->name, "its driver does not say");
+        dr_say(d, DR_SKIP, n->name, "its driver does not report it");
     else if (n->split == DR_SPLIT_ON && n->thresh > 0) {
         /* bnxt and fbnic start like this (bnxt.c:4889, fbnic_netdev.c:781), whatever they report */
         dr_say(d, DR_WARN, n->name,
-               "reported to be on, but not of packets up to %d bytes (hds-thresh): the kernel binds no queue so",
+               "reported on, but not for packets up to %d bytes (hds-thresh): the kernel binds no queue in this state",
                n->thresh);
         dr_mend(d, "ethtool -G %s tcp-data-split on hds-thresh 0   # hawserd does, while a queue is bound", n->name);
     } else if (n->split == DR_SPLIT_ON)
         dr_say(d, DR_PASS, n->name, "on");
     else {
-        dr_say(d, DR_WARN, n->name, "off: no queue of it can be bound to GPU memory");
+        dr_say(d, DR_WARN, n->name, "off: none of its queues can be bound to GPU memory");
         if (is_mlx5(n) && n->gro_hw == 0) /* mellanox/mlx5/core/en_ethtool.c:399 */
             dr_mend(
                 d,
@@ -52,11 +52,11 @@ static void buffers_of(struct dr_report *d, const struct dr_nic *n)
 {
     uint64_t mtu;
     if (n->buf_len <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver has no rx-buf-len");
+        dr_say(d, DR_SKIP, n->name, "its driver does not support rx-buf-len");
     else if (hw_root_u64(d->m->root, &mtu, "sys/class/net/%s/mtu", n->name) < 0)
         dr_say(d, DR_SKIP, n->name, "%s", hw_error());
     else if (n->buf_len < PAGE && mtu > (uint64_t)n->buf_len + HEADERS) {
-        dr_say(d, DR_WARN, n->name, "%d bytes: packets of its MTU, %llu, come in pieces smaller than a page",
+        dr_say(d, DR_WARN, n->name, "%d bytes: packets of its MTU, %llu, arrive in pieces smaller than a page",
                n->buf_len, (unsigned long long)mtu);
         dr_mend(d, "ethtool -G %s rx-buf-len %d   # hawserd does, where it turns header split on", n->name, PAGE);
     } else
@@ -75,16 +75,15 @@ static void gro_hw_of(struct dr_report *d, const struct dr_nic *n)
     else if (n->gro_hw == 1)
         dr_say(d, DR_PASS, n->name, "on");
     else if (n->gro_hw == 0) {
-        dr_say(d, DR_WARN, n->name, "off: this driver has no header split without it");
+        dr_say(d, DR_WARN, n->name, "off: this driver needs it for header split");
         dr_mend(d, "ethtool -K %s rx-gro-hw on   # hawserd does, while a queue is bound", n->name);
     } else {
-        dr_say(d, DR_WARN, n->name, "cannot be turned on (%s): this driver has no header split without it",
+        dr_say(d, DR_WARN, n->name, "cannot be turned on (%s): this driver needs it for header split",
                hw_errno_text(-n->gro_hw));
-        dr_mend(
-            d,
-            "ethtool --show-priv-flags %s; ip link show %s   # rx_striding_rq off, rx_cqe_compress on or XDP stand in "
-            "its way",
-            n->name, n->name);
+        dr_mend(d,
+                "ethtool --show-priv-flags %s; ip link show %s   # rx_striding_rq off, rx_cqe_compress on or XDP "
+                "prevent it",
+                n->name, n->name);
     }
 }
 
@@ -136,14 +135,14 @@ static void rail_of(struct dr_report *d, const struct dr_nic *n)
             dr_say(d, DR_SKIP, n->name, "/%u: no peer is in its subnet, and the routes cannot be read: %s", a->prefix,
                    hw_error());
         else if (routes == 0) {
-            dr_say(d, DR_WARN, n->name, "/%u: no peer is in its subnet, and no route of the main table leaves by it",
+            dr_say(d, DR_WARN, n->name, "/%u: no peer is in its subnet, and no route of the main table uses it",
                    a->prefix);
             dr_mend(
                 d,
                 "ip route add PEERS via GATEWAY dev %s src ADDRESS   # PEERS: the addresses of this rail's other NICs",
                 n->name);
         } else
-            dr_say(d, DR_PASS, n->name, "/%u, reached by routes: %d leave by it", a->prefix, routes);
+            dr_say(d, DR_PASS, n->name, "/%u, reached by routes: %d use it", a->prefix, routes);
         return;
     }
     dr_say(d, DR_SKIP, n->name, "its address has a subnet");

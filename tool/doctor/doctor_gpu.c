@@ -59,14 +59,14 @@ void dr_gpu_driver(struct dr_report *d)
     size_t gpus = pci_gpus(d, NULL);
     unsigned long major = strtoul(v, NULL, 10);
     if (kind == NO_DRIVER && gpus == 0)
-        dr_say(d, DR_SKIP, NULL, "no NVIDIA GPU on PCI, and no driver");
+        dr_say(d, DR_SKIP, NULL, "no NVIDIA GPU on PCI, and no driver loaded");
     else if (kind == NO_DRIVER) {
-        dr_say(d, DR_FAIL, NULL, "%zu NVIDIA GPUs on PCI, and no driver", gpus);
+        dr_say(d, DR_FAIL, NULL, "%zu NVIDIA GPUs on PCI, but no driver is loaded", gpus);
         dr_mend(d, "apt install nvidia-open && reboot");
     } else if (!major)
-        dr_say(d, DR_SKIP, NULL, "/proc/driver/nvidia/version names no version");
+        dr_say(d, DR_SKIP, NULL, "/proc/driver/nvidia/version has no version");
     else if (kind == PROPRIETARY) {
-        dr_say(d, DR_WARN, NULL, "%s, the proprietary modules: no dma-buf export; RDMA by nvidia_peermem only", v);
+        dr_say(d, DR_WARN, NULL, "%s, proprietary modules: no dma-buf export; RDMA only with nvidia_peermem", v);
         dr_mend(d, "apt install nvidia-open && reboot");
     } else if (major < FIRST_DMABUF) {
         dr_say(d, DR_WARN, NULL, "%s, open modules, but older than %d", v, FIRST_DMABUF);
@@ -78,7 +78,7 @@ void dr_gpu_driver(struct dr_report *d)
 static bool no_cuda(struct dr_report *d)
 {
     if (d->m->n_gpus < 0)
-        dr_say(d, DR_SKIP, NULL, "CUDA cannot be asked: %s", d->m->cuda_why);
+        dr_say(d, DR_SKIP, NULL, "CUDA does not answer: %s", d->m->cuda_why);
     else if (d->m->n_gpus == 0)
         dr_say(d, DR_SKIP, NULL, "CUDA finds no GPU");
     return d->m->n_gpus <= 0;
@@ -98,9 +98,9 @@ void dr_gpu_dmabuf(struct dr_report *d)
     for (int i = 0; i < d->m->n_gpus; i++) {
         const struct hw_gpu_info *g = &d->m->gpu[i];
         if (g->dmabuf) {
-            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s can", g->name);
+            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s supports it", g->name);
         } else {
-            dr_say(d, DR_WARN, format_gpu_ordinal(i, name), "%s cannot, with this driver", g->name);
+            dr_say(d, DR_WARN, format_gpu_ordinal(i, name), "%s does not support it with this driver", g->name);
             dr_mend(d, "apt install nvidia-open && reboot   # Turing or newer, driver %d or later", FIRST_DMABUF);
         }
     }
@@ -114,11 +114,11 @@ void dr_gpu_gpudirect(struct dr_report *d)
     for (int i = 0; i < d->m->n_gpus; i++) {
         const struct hw_gpu_info *g = &d->m->gpu[i];
         if (g->gpudirect)
-            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s can", g->name);
+            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s supports it", g->name);
         else {
             dr_say(d, DR_WARN, format_gpu_ordinal(i, name),
-                   "%s cannot: a consumer's GPU, or a virtual machine that hides it", g->name);
-            dr_mend(d, "nvidia-smi -q   # the product; none but data-centre and workstation GPUs can");
+                   "%s does not support it: a consumer GPU, or a virtual machine that hides it", g->name);
+            dr_mend(d, "nvidia-smi -q   # the product name; only data-centre and workstation GPUs support it");
         }
     }
 }
@@ -138,7 +138,7 @@ static void bar1_of(struct dr_report *d, const char *bdf)
         end = strtoull(at, &rest, 16);
     }
     if (!line || at == line + 1 || rest == at) {
-        dr_say(d, DR_SKIP, bdf, "its PCI resources are not shown");
+        dr_say(d, DR_SKIP, bdf, "its PCI resources cannot be read");
         return;
     }
     for (int i = 0; i < d->m->n_gpus; i++)
@@ -146,7 +146,7 @@ static void bar1_of(struct dr_report *d, const char *bdf)
             memory = d->m->gpu[i].memory;
     double mib = start < end ? (double)(end - start + 1) / (1 << 20) : 0;
     if (start >= end) {
-        dr_say(d, DR_FAIL, bdf, "none: the firmware found no room for it");
+        dr_say(d, DR_FAIL, bdf, "none: the firmware found no address space for it");
         dr_mend(d, "lspci -vv -s %s   # then 'Above 4G decoding' in the firmware, or pci=realloc for the kernel", bdf);
     } else if (end - start + 1 <= SMALL_WINDOW || (memory && end - start + 1 < memory)) {
         dr_say(d, DR_WARN, bdf, "%.0f MiB%s", mib, memory ? ", less than its memory" : "");
@@ -176,7 +176,7 @@ void dr_gpu_peermem(struct dr_report *d)
     else if (kind == OPEN)
         dr_say(d, DR_PASS, NULL, "not loaded, and not needed: the open modules export dma-bufs");
     else {
-        dr_say(d, DR_WARN, NULL, "not loaded, with the proprietary modules and RDMA NICs");
+        dr_say(d, DR_WARN, NULL, "not loaded, but the modules are proprietary and there are RDMA NICs");
         dr_mend(d, "modprobe nvidia-peermem");
     }
 }

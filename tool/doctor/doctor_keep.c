@@ -61,14 +61,14 @@ static const struct {
     {"ethtool -K ", "", NULL},
     {"ethtool -L ", "", NULL},
     {"ethtool -X ", "", NULL},
-    {"ip route add ", "", "the same in the network's configuration (netplan, systemd-networkd, NetworkManager)"},
-    {"ip addr add ", "", "the same in the network's configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ip route add ", "", "the same in the network configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ip addr add ", "", "the same in the network configuration (netplan, systemd-networkd, NetworkManager)"},
     {"ulimit -n", "", LIMITS("nofile", "1048576", "LimitNOFILE=1048576", "nofile=1048576")},
     {"ulimit -l", "", LIMITS("memlock", "unlimited", "LimitMEMLOCK=infinity", "memlock=-1")},
-    {"echo ", "> /proc/", "the same in a unit that runs at boot"},
-    {"echo ", "> /sys/", "the same in a unit that runs at boot"},
-    {"export ", "", "the same in the job's script: it counts for this shell"},
-    {"unset ", "", "the same in the job's script: it counts for this shell"},
+    {"echo ", "> /proc/", "the same command in a unit that runs at boot"},
+    {"echo ", "> /sys/", "the same command in a unit that runs at boot"},
+    {"export ", "", "the same line in the job's script: it applies to this shell only"},
+    {"unset ", "", "the same line in the job's script: it applies to this shell only"},
 };
 
 void dr_keep_of(const char *mend, char *out, size_t cap)

@@ -27,13 +27,13 @@ void dr_kernel_version(struct dr_report *d)
     const char *r = d->m->release;
     unsigned v = dr_kernel(r);
     if (v == 0)
-        dr_say(d, DR_SKIP, NULL, "the release '%s' does not start with a version", r);
+        dr_say(d, DR_SKIP, NULL, "the kernel release '%s' does not start with a version", r);
     else if (v >= 6016)
         dr_say(d, DR_PASS, NULL, "%s: devmem receive and send", r);
     else if (v >= 6012)
-        dr_say(d, DR_WARN, NULL, "%s: devmem receive, but no send", r);
+        dr_say(d, DR_WARN, NULL, "%s: devmem receive, but not send", r);
     else
-        dr_say(d, DR_WARN, NULL, "%s: no devmem TCP upstream; GPU memory goes through the host's", r);
+        dr_say(d, DR_WARN, NULL, "%s: no devmem TCP upstream; GPU memory is staged through host memory", r);
     if (v != 0 && v < 6016)
         dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 6.16 on");
 }
@@ -89,20 +89,20 @@ void dr_kernel_devmem(struct dr_report *d)
     bool read = config != NULL, set = read && config_set(config, "CONFIG_NET_DEVMEM");
     free(config);
     if (set)
-        dr_say(d, DR_PASS, NULL, "set in %s%s%s", from, m->netdev_rc == 0 ? "; netlink family netdev knows " : "",
+        dr_say(d, DR_PASS, NULL, "set in %s%s%s", from, m->netdev_rc == 0 ? "; the netlink family netdev has " : "",
                m->netdev_rc == 0 ? knows : "");
     else if (read)
         dr_say(d, DR_WARN, NULL, "not set in %s", from);
     else if (m->netdev_rc == 0 && !rx)
-        dr_say(d, DR_WARN, NULL, "netlink family netdev knows %s", knows);
+        dr_say(d, DR_WARN, NULL, "netlink family netdev has %s", knows);
     else if (m->netdev_rc == 0)
         /* without the option these commands exist too, but return EOPNOTSUPP (net/core/devmem.h) */
-        dr_say(d, DR_SKIP, NULL, "the kernel knows %s, but whether it was built with it is not said: %s", knows,
+        dr_say(d, DR_SKIP, NULL, "the kernel has %s, but its build configuration cannot be read: %s", knows,
                hw_error());
     else
         dr_say(d, DR_SKIP, NULL, "%s, and netlink family netdev: %s", hw_error(), hw_errno_text(-m->netdev_rc));
     if (d->r && d->r[d->n - 1].outcome == DR_WARN)
-        dr_mend(d, "boot a kernel from 6.16 on that has CONFIG_NET_DEVMEM=y, as Debian's have");
+        dr_mend(d, "boot a kernel from 6.16 on with CONFIG_NET_DEVMEM=y, as Debian's have");
 }
 
 /* net.ipv4.tcp_rmem and tcp_wmem: least, default, most. */
@@ -123,11 +123,11 @@ void dr_kernel_tcp_mem(struct dr_report *d)
          * centre. */
         double gbit = (double)top / 2 * 8 / 1e-4 / 1e9;
         if (top >= 4u << 20)
-            dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms up to %.0f Gbit/s a connection",
+            dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms up to %.0f Gbit/s per connection",
                    (double)top / (1 << 20), gbit);
         else {
             dr_say(d, top < 256u << 10 ? DR_FAIL : DR_WARN, name[i],
-                   "only up to %.2f MiB: at 0.1 ms at most %.1f Gbit/s a connection", (double)top / (1 << 20), gbit);
+                   "only up to %.2f MiB: at 0.1 ms at most %.1f Gbit/s per connection", (double)top / (1 << 20), gbit);
             dr_mend(d, "sysctl -w net.ipv4.%s='4096 131072 33554432'", name[i]);
         }
     }
@@ -144,7 +144,7 @@ void dr_kernel_sock_mem(struct dr_report *d)
             dr_say(d, DR_PASS, name[i], "%.1f MiB", (double)v / (1 << 20));
         else {
             dr_say(d, DR_WARN, name[i],
-                   "only %.2f MiB; hawser leaves its buffers to the kernel, so it minds only with knobs",
+                   "only %.2f MiB; it limits hawser only if knobs set the buffers, which the kernel otherwise sizes",
                    (double)v / (1 << 20));
             dr_mend(d, "sysctl -w net.core.%s=33554432", name[i]);
         }
@@ -159,10 +159,10 @@ void dr_kernel_congestion(struct dr_report *d)
         return;
     }
     if (hw_root_text(d->m->root, can, sizeof can, "proc/sys/net/ipv4/tcp_available_congestion_control") < 0)
-        snprintf(can, sizeof can, "not said");
+        snprintf(can, sizeof can, "unknown");
     if (strncmp(now, "bbr", 3) == 0) {
-        dr_say(d, DR_WARN, NULL, "%s (available: %s); hawser takes another one within a subnet, others do not", now,
-               can);
+        dr_say(d, DR_WARN, NULL, "%s (available: %s); hawser uses another one within a subnet, other programs do not",
+               now, can);
         dr_mend(d, "sysctl -w net.ipv4.tcp_congestion_control=cubic");
     } else {
         dr_say(d, DR_PASS, NULL, "%s (available: %s)", now, can);
@@ -191,14 +191,14 @@ void dr_limits_memlock(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "%s", now);
     else
         dr_say(d, rdma && v < 64u << 20 ? DR_FAIL : DR_WARN, NULL, "%s (at most %s)%s", now, top,
-               rdma ? ", and there is RDMA to register memory with" : "");
+               rdma ? ", and there are RDMA devices to register memory with" : "");
     if (d->r && d->r[d->n - 1].outcome != DR_PASS)
         dr_mend(
             d,
             d->m->memlock.rlim_max == RLIM_INFINITY
                 ? "ulimit -l unlimited"
                 : "printf 'root - memlock unlimited\\n* - memlock unlimited\\n' > /etc/security/limits.d/hawser.conf; "
-                  "then log in again   # '*' is not for root: limits.conf(5)");
+                  "then log in again   # '*' does not include root: limits.conf(5)");
 }
 
 void dr_limits_nofile(struct dr_report *d)
@@ -210,15 +210,15 @@ void dr_limits_nofile(struct dr_report *d)
     if (v == RLIM_INFINITY || v >= 4096)
         dr_say(d, DR_PASS, NULL, "%s", now);
     else if (v >= 512)
-        dr_say(d, DR_WARN, NULL, "%s (at most %s): enough for one peer, not for many", now, top);
+        dr_say(d, DR_WARN, NULL, "%s (at most %s): enough for one peer, but not for many", now, top);
     else
-        dr_say(d, DR_FAIL, NULL, "%s (at most %s): not enough for a peer's 256 connections", now, top);
+        dr_say(d, DR_FAIL, NULL, "%s (at most %s): not enough for the 256 connections of a peer", now, top);
     if (d->r && d->r[d->n - 1].outcome != DR_PASS) {
         if (most == RLIM_INFINITY || most >= 4096)
             dr_mend(d, "ulimit -n %s", most == RLIM_INFINITY ? "1048576" : top);
         else
             dr_mend(d,
                     "printf 'root - nofile 1048576\\n* - nofile 1048576\\n' > /etc/security/limits.d/hawser.conf; then "
-                    "log in again   # '*' is not for root: limits.conf(5); docker run --ulimit nofile=1048576");
+                    "log in again   # '*' does not include root: limits.conf(5); docker run --ulimit nofile=1048576");
     }
 }

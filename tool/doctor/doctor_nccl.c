@@ -37,7 +37,7 @@ static const char *format_last_lines(const struct nccl_child *c, char *buf, size
     for (at = end; at > 0 && (c->tail[at - 1] != '\n' || ++lines < 2); at--)
         ;
     at = end - at > cap - 32 ? end - (cap - 32) : at;
-    snprintf(buf, cap, "%s%.*s%s", end ? "; it said last: '" : "", (int)(end - at), c->tail + at, end ? "'" : "");
+    snprintf(buf, cap, "%s%.*s%s", end ? "; its last output: '" : "", (int)(end - at), c->tail + at, end ? "'" : "");
     for (char *p = buf; *p; p++)
         if ((unsigned char)*p < ' ')
             *p = ' ';
@@ -56,12 +56,12 @@ void dr_nccl_library(struct dr_report *d)
     char words[160];
     if (l->child.rc < 0) {
         dr_say(d, DR_FAIL, NULL, "%s %s%s", l->asked, l->child.how, format_last_lines(&l->child, words, sizeof words));
-        dr_mend(d, "hawser nccl check --nccl FILE   # the NCCL that your program loads");
+        dr_mend(d, "hawser nccl check --nccl FILE   # the NCCL library that your program loads");
     } else if (l->version)
-        dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which takes plugins' tables up to v%d: %s", l->version / 10000,
+        dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which supports plugin tables up to v%d: %s", l->version / 10000,
                l->version / 100 % 100, l->version % 100, d->m->nccl->newest, l->path);
     else {
-        dr_say(d, DR_WARN, NULL, "%s: which tables it would take is not known, so v%d is tried", l->why, NCCL_NEWEST);
+        dr_say(d, DR_WARN, NULL, "%s: the plugin tables that it supports are unknown; trying v%d", l->why, NCCL_NEWEST);
         dr_mend(d, "hawser nccl check --nccl FILE   # PyTorch's: find / -name libnccl.so.2");
     }
 }
@@ -77,13 +77,12 @@ void dr_nccl_list(struct dr_report *d)
         dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=none (%s): NCCL loads no plugin", nccl_conf_where("NCCL_NET_PLUGIN"));
     else if (l->asked)
         dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.120s (%.120s)%s", list,
-               nccl_conf_where("NCCL_NET_PLUGIN"), ours ? "" : ": ours is not among them");
+               nccl_conf_where("NCCL_NET_PLUGIN"), ours ? "" : ": hawser is not among them");
     else
-        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL,
-               "NCCL_NET_PLUGIN is not set, so that NCCL looks for libnccl-net.so: %s",
-               ours                  ? "ours"
+        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN is not set, so NCCL looks for libnccl-net.so: %s",
+               ours                  ? "hawser's"
                : *l->plugin[0]->path ? l->plugin[0]->path
-                                     : "there is none");
+                                     : "not found");
     if (!ours)
         dr_mend(d, "eval \"$(hawser nccl env)\"   # or: export NCCL_NET_PLUGIN=hawser");
 }
@@ -131,10 +130,10 @@ void dr_nccl_table(struct dr_report *d)
         if (!*p->path || p->step < NCCL_TABLES)
             continue;
         if (p->table)
-            dr_say(d, DR_PASS, short_name(p), "NCCL takes v%d of its tables %s", p->table,
+            dr_say(d, DR_PASS, short_name(p), "NCCL uses v%d of its tables %s", p->table,
                    format_table_versions(p->tables, text, sizeof text));
         else {
-            dr_say(d, get_fault_outcome(p), short_name(p), "its tables are %s; NCCL wants one of v%d to v%d",
+            dr_say(d, get_fault_outcome(p), short_name(p), "it has tables %s; NCCL needs one of v%d to v%d",
                    format_table_versions(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);
             dr_mend(d, "readelf --dyn-syms -W %.300s | grep ncclNet", p->path);
         }
@@ -158,14 +157,15 @@ void dr_nccl_init(struct dr_report *d)
             dr_say(d, get_fault_outcome(p), short_name(p), "%s failed with ncclResult_t %d%s", steps[p->step], p->rc,
                    words);
         else if (p->n_devices <= 0)
-            dr_say(d, get_fault_outcome(p), short_name(p), "it has %d devices, so that NCCL passes it over%s",
-                   p->n_devices, words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "it has %d devices, so NCCL skips it%s", p->n_devices,
+                   words);
         else {
             dr_say(d, DR_PASS, short_name(p), "its name is '%s', it has %d device%s", p->name, p->n_devices,
                    p->n_devices == 1 ? "" : "s");
             continue;
         }
-        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these your program says what the plugin says");
+        dr_mend(d,
+                "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these your program prints the plugin's messages");
     }
 }
 
@@ -193,14 +193,14 @@ void dr_nccl_network(struct dr_report *d)
     const char *net = getenv("NCCL_NET");
     if (l->chosen < 0) {
         if (net && *net && strcasecmp(net, NCCL_OUR_NAME) == 0)
-            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s asks for ours, and there is nothing to be used: NCCL will fail", net);
+            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s selects hawser, but no plugin can be used: NCCL will fail", net);
         else
-            dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL takes its own %s, and says nothing",
+            dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL silently uses its own %s",
                    net && *net ? net : "IB or Socket");
     } else if (l->plugin[l->chosen]->ours)
         dr_say(d, DR_PASS, NULL, "hawser, by table v%d", l->plugin[l->chosen]->table);
     else
-        dr_say(d, DR_FAIL, NULL, "'%s' of plugin %s, which comes before ours", l->plugin[l->chosen]->name,
+        dr_say(d, DR_FAIL, NULL, "'%s' of plugin %s, which precedes hawser", l->plugin[l->chosen]->name,
                short_name(l->plugin[l->chosen]));
     if (d->n && d->r[d->n - 1].outcome == DR_FAIL)
         dr_mend(d, "eval \"$(hawser nccl env)\"");
@@ -218,10 +218,10 @@ void dr_nccl_link(struct dr_report *d)
     if (v && (v < FORGETS_FROM || v > FORGETS_TO))
         dr_say(d, DR_SKIP, NULL, "NCCL %d.%d.%d does not need it", v / 10000, v / 100 % 100, v % 100);
     else if (ours)
-        dr_say(d, DR_PASS, NULL, "%s is ours", l->link->path);
+        dr_say(d, DR_PASS, NULL, "%s is hawser's", l->link->path);
     else {
-        dr_say(d, DR_WARN, NULL, "libnccl-net.so is %s: a second communicator may silently run over NCCL's own sockets",
-               *l->link->path ? l->link->path : "not there");
+        dr_say(d, DR_WARN, NULL, "libnccl-net.so is %s: a second communicator may silently use NCCL's own sockets",
+               *l->link->path ? l->link->path : "missing");
         snprintf(real, sizeof real, "%.250s/" NCCL_ANY_FILE, l->dir);
         if (*l->dir && access(real, R_OK) == 0)
             dr_mend(d, "eval \"$(hawser nccl env)\"");
@@ -238,9 +238,8 @@ void dr_nccl_tuner(struct dr_report *d)
         char real[NCCL_PATH];
         const char *base = realpath(l->tuner->path, real) ? strrchr(real, '/') : NULL;
         bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
-        dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL takes %s%s%s", l->tuner->path,
-               asked ? ", by NCCL_TUNER_PLUGIN" : ", since it lies on the loader's path",
-               ours ? "" : ", and does not ask ours");
+        dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL uses %s%s%s", l->tuner->path,
+               asked ? ", by NCCL_TUNER_PLUGIN" : ", because it is on the loader's path", ours ? "" : ", not hawser's");
         if (!ours)
             dr_mend(d, "%s", asked ? "unset NCCL_TUNER_PLUGIN" : "export NCCL_TUNER_PLUGIN=" NCCL_PLUGIN_FILE);
         return;
@@ -251,19 +250,20 @@ void dr_nccl_tuner(struct dr_report *d)
     } else if (l->chosen >= 0 && l->plugin[l->chosen]->tuners)
         dr_say(d, DR_PASS, NULL, "the network plugin's own");
     else
-        dr_say(d, DR_SKIP, NULL, "there is none: NCCL decides by its own model");
+        dr_say(d, DR_SKIP, NULL, "none: NCCL decides by its own model");
 }
 
 void dr_nccl_env_plugin(struct dr_report *d)
 {
     const struct nccl_look *l = d->m->nccl;
     if (!*l->env->path)
-        dr_say(d, DR_PASS, NULL, "there is no libnccl-env.so");
+        dr_say(d, DR_PASS, NULL, "no libnccl-env.so");
     else if (l->lib->version && l->lib->version < ENV_FROM)
         dr_say(d, DR_PASS, NULL, "this NCCL does not load %s", l->env->path);
     else {
-        dr_say(d, DR_WARN, NULL, "NCCL loads %s, which answers in place of the environment", l->env->path);
-        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these your program says what NCCL is told");
+        dr_say(d, DR_WARN, NULL, "NCCL loads %s, which replaces the environment", l->env->path);
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these your program prints the variables that "
+                   "NCCL uses");
     }
 }
 
@@ -278,5 +278,5 @@ void dr_nccl_environment(struct dr_report *d)
         dr_mend(d, "%s", c[i].mend);
     }
     if (n == 0)
-        dr_say(d, DR_PASS, NULL, "nothing stands against the plugin, nor against what it sets");
+        dr_say(d, DR_PASS, NULL, "nothing conflicts with the plugin or with what it sets");
 }

@@ -37,7 +37,7 @@ static void link_of(struct dr_report *d, const struct dr_nic *n)
     } else if (strcmp(state, "up") == 0) {
         dr_say(d, DR_PASS, n->name, "up");
     } else if (strcmp(state, "unknown") == 0) {
-        dr_say(d, DR_SKIP, n->name, "its driver does not say");
+        dr_say(d, DR_SKIP, n->name, "its driver does not report it");
     } else {
         dr_say(d, DR_FAIL, n->name, "set up, but the link is %s", state);
         dr_mend(d, "ip link set %s down && ip link set %s up   # if that does not help: cable, switch port", n->name,
@@ -54,12 +54,12 @@ static void speed_of(struct dr_report *d, const struct dr_nic *n)
 {
     int64_t mbit;
     if (hw_root_i64(d->m->root, &mbit, "sys/class/net/%s/speed", n->name) < 0)
-        dr_say(d, DR_SKIP, n->name, "not said: down, or a virtual NIC");
+        dr_say(d, DR_SKIP, n->name, "unknown: the NIC is down, or virtual");
     else if (mbit <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not know (a virtual NIC)");
+        dr_say(d, DR_SKIP, n->name, "unknown to its driver (a virtual NIC)");
     else if (mbit < 10000) {
         dr_say(d, DR_WARN, n->name, "%.1f Gbit/s: for management, not for data", (double)mbit / 1e3);
-        dr_mend(d, "ethtool %s   # what it advertises, what the other end does", n->name);
+        dr_mend(d, "ethtool %s   # the modes that it and its link partner advertise", n->name);
     } else
         dr_say(d, DR_PASS, n->name, "%.0f Gbit/s", (double)mbit / 1e3);
 }
@@ -86,14 +86,14 @@ static void pcie_of(struct dr_report *d, const struct dr_nic *n)
         hw_root_text(root, most, sizeof most, "sys/class/net/%s/device/max_link_speed", n->name) < 0 ||
         hw_root_u64(root, &w_now, "sys/class/net/%s/device/current_link_width", n->name) < 0 ||
         hw_root_u64(root, &w_most, "sys/class/net/%s/device/max_link_width", n->name) < 0) {
-        dr_say(d, DR_SKIP, n->name, "no PCIe link is shown");
+        dr_say(d, DR_SKIP, n->name, "it has no PCIe link");
         return;
     }
     double a = giga_transfers(now), b = giga_transfers(most);
     if (a <= 0 || b <= 0 || w_now == 0)
         dr_say(d, DR_SKIP, n->name, "PCIe link of unknown speed ('%s' of '%s')", now, most);
     else if (a < b || w_now < w_most) {
-        dr_say(d, DR_WARN, n->name, "%.1f GT/s x%llu, and could be %.1f GT/s x%llu", a, (unsigned long long)w_now, b,
+        dr_say(d, DR_WARN, n->name, "%.1f GT/s x%llu, but it supports %.1f GT/s x%llu", a, (unsigned long long)w_now, b,
                (unsigned long long)w_most);
         dr_mend(d, "lspci -vv   # LnkSta against LnkCap of the slot above; reseat the card, or another slot");
     } else
@@ -117,8 +117,8 @@ static void check_nic_mtu(struct dr_report *d, const struct dr_nic *n)
         return;
     }
     dr_say(d, mtu < 1280 ? DR_FAIL : DR_WARN, n->name, "%llu%s", (unsigned long long)mtu,
-           mtu < 1280 ? ": too small for IPv6 even" : "");
-    dr_mend(d, "ip link set %s mtu %d   # if the whole network carries it", n->name,
+           mtu < 1280 ? ": too small even for IPv6" : "");
+    dr_mend(d, "ip link set %s mtu %d   # if the whole network supports it", n->name,
             strcmp(n->driver, "gve") == 0 ? 8244 : 9000);
 }
 
@@ -169,18 +169,18 @@ static void devmem_of(struct dr_report *d, const struct dr_nic *n)
     while (i < HW_ARRAY_LEN(devmem_drivers) && strcmp(devmem_drivers[i].driver, n->driver) != 0)
         i++;
     if (!n->driver[0] || v == 0)
-        dr_say(d, DR_SKIP, n->name, "%s", n->driver[0] ? "kernel of unknown version" : "its driver is not said");
+        dr_say(d, DR_SKIP, n->name, "%s", n->driver[0] ? "kernel of unknown version" : "its driver is unknown");
     else if (n->devmem_rc == 0 && v < 6012)
         dr_say(d, DR_PASS, n->name, "%s %s counts rx_devmem_pkts: Google's kernel with GPUDirect-TCPX", n->driver,
                n->version);
     else if (i == HW_ARRAY_LEN(devmem_drivers))
-        dr_say(d, n->physical ? DR_WARN : DR_SKIP, n->name, "%s has no devmem: GPU memory goes through the host's",
-               n->driver);
+        dr_say(d, n->physical ? DR_WARN : DR_SKIP, n->name,
+               "%s has no devmem: GPU memory is staged through host memory", n->driver);
     else if (v >= devmem_drivers[i].sure)
         dr_say(d, DR_PASS, n->name, "%s: devmem receive%s", n->driver,
                devmem_drivers[i].tx && v >= 6016 ? " and send" : " only");
     else if (v > 6012)
-        dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3 and had none in 6.12; this is %s", n->driver,
+        dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3, but not in 6.12; this is %s", n->driver,
                d->m->release);
     else
         dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3, but not in %s", n->driver, d->m->release);
@@ -188,7 +188,7 @@ static void devmem_of(struct dr_report *d, const struct dr_nic *n)
         if (i < HW_ARRAY_LEN(devmem_drivers))
             dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 7.3 on");
         else
-            dr_mend(d, "ethtool -i %s   # a NIC with gve, bnxt_en, mlx5_core or fbnic instead, where that matters",
+            dr_mend(d, "ethtool -i %s   # use a NIC with gve, bnxt_en, mlx5_core or fbnic instead if you need devmem",
                     n->name);
     }
 }
@@ -205,9 +205,9 @@ void dr_nic_hawserd(struct dr_report *d)
     for (int i = 0; i < m->n_nics; i++)
         any |= dr_has_devmem(&m->nic[i]);
     if (m->hawserd == 0) {
-        dr_say(d, DR_PASS, NULL, "it takes this user");
+        dr_say(d, DR_PASS, NULL, "it accepts this user");
     } else if (!any) {
-        dr_say(d, DR_SKIP, NULL, "not needed: no NIC's driver has devmem");
+        dr_say(d, DR_SKIP, NULL, "not needed: no NIC's driver supports devmem");
     } else {
         dr_say(d, DR_WARN, NULL, "%s", m->hawserd_why);
         dr_mend(d, m->hawserd == -EACCES ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # hawserd(8)"
@@ -218,11 +218,11 @@ void dr_nic_hawserd(struct dr_report *d)
 static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->ntuple < 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_text(-n->ntuple));
+        dr_say(d, DR_SKIP, n->name, "its driver does not report it: %s", hw_errno_text(-n->ntuple));
     else if (n->ntuple)
         dr_say(d, DR_PASS, n->name, "ntuple filters on, %d rules", HW_MAX(n->rules, 0));
     else if (n->rules < 0)
-        dr_say(d, DR_SKIP, n->name, "the NIC has no flow rules");
+        dr_say(d, DR_SKIP, n->name, "the NIC does not support flow rules");
     else {
         dr_say(d, DR_WARN, n->name, "ntuple filters off");
         dr_mend(d, "ethtool -K %s ntuple on", n->name);
@@ -237,17 +237,17 @@ void dr_nic_ntuple(struct dr_report *d)
 static void queues_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->queues <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_text(-n->queues));
+        dr_say(d, DR_SKIP, n->name, "its driver does not report it: %s", hw_errno_text(-n->queues));
     else if (n->queues > 1)
         dr_say(d, DR_PASS, n->name, "%d of at most %d", n->queues, n->queues_max);
     else if (n->queues_max > 1) {
         dr_say(d, DR_WARN, n->name, "1 of at most %d", n->queues_max);
         dr_mend(d, "ethtool -L %s combined %d", n->name, n->queues_max);
     } else if (n->physical && dr_has_devmem(n)) {
-        dr_say(d, DR_WARN, n->name, "it has one only");
-        dr_mend(d, "ethtool -l %s   # the machine's type, or hypervisor, sets the most", n->name);
+        dr_say(d, DR_WARN, n->name, "it has only one");
+        dr_mend(d, "ethtool -l %s   # the machine type or the hypervisor sets the maximum", n->name);
     } else
-        dr_say(d, DR_SKIP, n->name, "it has one only");
+        dr_say(d, DR_SKIP, n->name, "it has only one");
 }
 
 void dr_nic_queues(struct dr_report *d)
@@ -258,12 +258,12 @@ void dr_nic_queues(struct dr_report *d)
 static void rss_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->rss_queues <= 0 || n->queues <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver shows no indirection table");
+        dr_say(d, DR_SKIP, n->name, "its driver reports no indirection table");
     else if (n->queues > 1 && n->rss_queues == 1 && n->queues > 2) {
         dr_say(d, DR_WARN, n->name, "all ordinary traffic on one of %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
-        dr_say(d, DR_WARN, n->name, "ordinary traffic uses all of %d queues: none is left to bind", n->queues);
+        dr_say(d, DR_WARN, n->name, "ordinary traffic uses all %d queues: none is left to bind", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, HW_MAX(n->queues - 1, 1));
     } else
         dr_say(d, DR_PASS, n->name, "over %d of %d queues", n->rss_queues, n->queues);
@@ -317,7 +317,7 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
     if (hw_root_i64(root, &node, "sys/class/net/%s/device/numa_node", n->name) < 0 || node < 0 ||
         hw_root_text(root, near_text, sizeof near_text, "sys/class/net/%s/device/local_cpulist", n->name) < 0 ||
         hw_text_cpulist(near_text, &near, &count) < 0) {
-        dr_say(d, DR_SKIP, n->name, "the machine does not say which CPUs are near it");
+        dr_say(d, DR_SKIP, n->name, "the machine does not report which CPUs are near it");
         return;
     }
     size_t n_irqs = irqs_of(root, n->name, irq, HW_ARRAY_LEN(irq));
@@ -336,15 +336,15 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
             first_far = irq[i];
     }
     if (known == 0)
-        dr_say(d, DR_SKIP, n->name, "%zu interrupts, and of none the affinity can be read", n_irqs);
+        dr_say(d, DR_SKIP, n->name, "%zu interrupts, but their affinity cannot be read", n_irqs);
     else if (far > 0) {
-        dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts go to CPUs off its node %lld (%s)", far, known,
+        dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts go to CPUs outside its node %lld (%s)", far, known,
                (long long)node, near_text);
-        dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # and the others; stop irqbalance first", near_text,
+        dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # likewise the others; stop irqbalance first", near_text,
                 first_far);
     } else if (known > 2 && CPU_COUNT(&all) == 1) {
         dr_say(d, DR_WARN, n->name, "all %zu interrupts go to one CPU", known);
-        dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # spread them, one each", near_text, irq[0]);
+        dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # spread them, one per CPU", near_text, irq[0]);
     } else
         dr_say(d, DR_PASS, n->name, "%zu interrupts on CPUs of its node %lld", known, (long long)node);
 }

@@ -17,8 +17,8 @@ static void mend_by_install(struct dr_report *d, const struct nixl_wheel *w)
     else if (*l->own)
         dr_mend(d, "cp %.180s %.200s", l->own, w->backend->path);
     else
-        dr_mend(d,
-                "make deb && apt install ./dist/hawser-nixl_*.deb   # or the Python wheel: this hawser has no backend");
+        dr_mend(d, "make deb && apt install ./dist/hawser-nixl_*.deb   # or the Python wheel: this hawser comes "
+                   "without a backend");
 }
 
 void dr_nixl_wheel(struct dr_report *d)
@@ -46,10 +46,10 @@ void dr_nixl_version(struct dr_report *d)
         const struct nixl_wheel *w = &l->wheel[i];
         bool goes_on = any && strcmp(any, "1") == 0;
         if (w->tried)
-            dr_say(d, DR_PASS, w->name, "the backend was tried with %s", w->version);
+            dr_say(d, DR_PASS, w->name, "the backend was tested with %s", w->version);
         else {
-            dr_say(d, goes_on ? DR_WARN : DR_FAIL, w->name, "the backend was not tried with %s%s; tried are %s",
-                   w->version, goes_on ? ", and goes on by " NIXL_ANY_VERSION "=1" : " and refuses it",
+            dr_say(d, goes_on ? DR_WARN : DR_FAIL, w->name, "the backend was not tested with %s%s; tested are %s",
+                   w->version, goes_on ? ", and continues because of " NIXL_ANY_VERSION "=1" : " and refuses it",
                    nixl_list_tried(all, sizeof all));
             dr_mend(d, "pip install %s==%s", w->name, nixl_newest_tried());
         }
@@ -63,18 +63,18 @@ void dr_nixl_backend(struct dr_report *d)
         const struct nixl_backend *b = l->wheel[i].backend;
         const char *by = *l->plugin_dir ? " (NIXL_PLUGIN_DIR)" : "";
         if (!b->there) {
-            dr_say(d, DR_FAIL, l->wheel[i].name, "there is no %s%s", b->path, by);
+            dr_say(d, DR_FAIL, l->wheel[i].name, "missing: %s%s", b->path, by);
             if (*l->plugin_dir)
                 dr_mend(d, "unset NIXL_PLUGIN_DIR   # then look again");
             else
                 mend_by_install(d, &l->wheel[i]);
         } else if (!b->ours) {
-            dr_say(d, DR_FAIL, l->wheel[i].name, "%s%s is not hawser's: it has no name " NIXL_ANY_VERSION " in it",
+            dr_say(d, DR_FAIL, l->wheel[i].name, "%s%s is not hawser's: it does not contain the name " NIXL_ANY_VERSION,
                    b->path, by);
             dr_mend(d, "mv %.200s %.150s.other   # then look again", b->path, b->path);
         } else if (*l->plugin_dir) {
-            dr_say(d, DR_PASS, l->wheel[i].name,
-                   "%s: by NIXL_PLUGIN_DIR, which hides the backends that NIXL has itself", b->path);
+            dr_say(d, DR_PASS, l->wheel[i].name, "%s: set by NIXL_PLUGIN_DIR, which hides NIXL's own backends",
+                   b->path);
         } else
             dr_say(d, DR_PASS, l->wheel[i].name, "%s", b->path);
     }

@@ -128,7 +128,7 @@ void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, 
 static bool skip_without_facts(struct dr_report *d)
 {
     if (d->pair->asked < 0)
-        dr_say(d, DR_SKIP, NULL, "the peer's facts are not known");
+        dr_say(d, DR_SKIP, NULL, "the peer's data is missing");
     return d->pair->asked < 0;
 }
 
@@ -138,7 +138,7 @@ static bool skip_without_links(struct dr_report *d)
     if (skip_without_facts(d))
         return true;
     if (d->pair->n_links == 0)
-        dr_say(d, DR_SKIP, NULL, "the two have no NICs in the same subnet");
+        dr_say(d, DR_SKIP, NULL, "the two nodes have no NICs in the same subnet");
     return d->pair->n_links == 0;
 }
 
@@ -147,7 +147,7 @@ void dr_pair_session(struct dr_report *d)
     const struct dr_pair *p = d->pair;
     if (p->connected < 0) {
         dr_say(d, DR_FAIL, NULL, "%s", p->why);
-        dr_mend(d, "hawser serve   # on the other node; it prints what to type here");
+        dr_mend(d, "hawser serve   # on the other node; it prints the command for this node");
     } else
         dr_say(d, DR_PASS, NULL, "%s", p->peer);
 }
@@ -158,11 +158,13 @@ void dr_pair_version(struct dr_report *d)
     if (p->connected < 0) {
         dr_say(d, DR_SKIP, NULL, "no session");
     } else if (p->asked < 0) {
-        dr_say(d, DR_FAIL, NULL, "here %s; there it is not said: %s", hawser_version(), p->why);
-        dr_mend(d, "hawser --version   # on both; install the same, of which `hawser serve` knows this question");
+        dr_say(d, DR_FAIL, NULL, "here %s; unknown there: %s", hawser_version(), p->why);
+        dr_mend(
+            d,
+            "hawser --version   # on both; install the same version, one whose `hawser serve` answers this question");
     } else if (strcmp(p->here.hawser, p->there.hawser) != 0) {
         dr_say(d, DR_WARN, NULL, "here %s, there %s", p->here.hawser, p->there.hawser);
-        dr_mend(d, "hawser --version   # on both; install the same");
+        dr_mend(d, "hawser --version   # on both; install the same version");
     } else
         dr_say(d, DR_PASS, NULL, "%s on both", p->here.hawser);
 }
@@ -177,8 +179,8 @@ void dr_pair_machine(struct dr_report *d)
         return;
     }
     dr_say(d, dr_tcpx_meant(d->m) ? DR_FAIL : DR_WARN, NULL,
-           "one machine: both run on the same boot of the same kernel. Host memory works; devmem and TCPX cannot");
-    dr_mend(d, "hawser serve   # on another machine, and doctor against that");
+           "one machine: both run on the same boot of the same kernel. Host memory works; devmem and TCPX do not");
+    dr_mend(d, "hawser serve   # on another machine; then run doctor with that host");
 }
 
 void dr_pair_kernel(struct dr_report *d)
@@ -193,7 +195,7 @@ void dr_pair_kernel(struct dr_report *d)
     }
     bool differ = (a >= 6012) != (b >= 6012) || (a >= 6016) != (b >= 6016);
     dr_say(d, DR_WARN, NULL, "here %s, there %s%s", p->here.kernel, p->there.kernel,
-           differ ? ": they differ in what devmem can" : "");
+           differ ? ": they differ in devmem support" : "");
     dr_mend(d, "uname -r   # on both; boot the newer one on both");
 }
 
@@ -235,11 +237,11 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
             dr_say(d, DR_SKIP, subject,
                    "no NIC in its subnet on the other side; slower than the others, for management");
         } else if (reach_is_rail(&f->nic[i])) {
-            dr_say(d, DR_WARN, subject, "/%u: no NIC of the other side is reached by routes from it", f->nic[i].prefix);
-            dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other side's", f->nic[i].nic,
-                    here ? "here" : "there");
+            dr_say(d, DR_WARN, subject, "/%u: no route from it to a NIC of the other side", f->nic[i].prefix);
+            dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other side's NIC",
+                    f->nic[i].nic, here ? "here" : "there");
         } else {
-            dr_say(d, DR_WARN, subject, "no NIC in its subnet on the other side, so that it stays idle");
+            dr_say(d, DR_WARN, subject, "no NIC in its subnet on the other side, so it is not used");
             dr_mend(d, "ip addr   # on both: addresses and prefixes of the NICs that belong together");
         }
     }
@@ -253,17 +255,17 @@ void dr_pair_nics(struct dr_report *d)
     if (skip_without_facts(d))
         return;
     if (same_address(&p->here, &p->there)) {
-        dr_say(d, DR_SKIP, NULL, "both sides are the same NICs");
+        dr_say(d, DR_SKIP, NULL, "both sides have the same NICs");
         return;
     }
     for (size_t k = 0; k < p->n_links; k++)
         fastest = HW_MAX(fastest, HW_MIN(p->here.nic[p->link[k].here].speed, p->there.nic[p->link[k].there].speed));
     size_t a = nics_of(d, true, fastest), b = nics_of(d, false, fastest);
     if (a == 0) {
-        dr_say(d, DR_WARN, NULL, "no subnet has a NIC of both: all traffic is routed, over one NIC");
-        dr_mend(d, "ip addr   # on both; or pair them by hand: hawser bench --nics A,B --peer-nics C,D");
+        dr_say(d, DR_WARN, NULL, "no subnet has NICs of both sides: all traffic is routed, over one NIC");
+        dr_mend(d, "ip addr   # on both; or pair them explicitly: hawser bench --nics A,B --peer-nics C,D");
     } else if (a != b) {
-        dr_say(d, DR_WARN, NULL, "%zu here, %zu there: the side with fewer is the limit", a, b);
+        dr_say(d, DR_WARN, NULL, "%zu here, %zu there: the side with fewer NICs is the limit", a, b);
         dr_mend(d, "ip addr   # on both; or choose: hawser bench --nics A,B --peer-nics C,D");
     } else
         dr_say(d, DR_PASS, NULL, "%zu on each side", a);
@@ -288,7 +290,7 @@ void dr_pair_mtu(struct dr_report *d)
         const struct tp_fact_nic *a = &p->here.nic[p->link[i].here], *b = &p->there.nic[p->link[i].there];
         format_link_ends(p, &p->link[i], false, s);
         if (!a->mtu || !b->mtu)
-            dr_say(d, DR_SKIP, s, "not known of both");
+            dr_say(d, DR_SKIP, s, "unknown on one side");
         else if (a->mtu == b->mtu)
             dr_say(d, DR_PASS, s, "%u on both", a->mtu);
         else {
@@ -314,8 +316,8 @@ void dr_pair_forward(struct dr_report *d)
         if (l->forward == 0)
             dr_say(d, DR_PASS, s, "connected");
         else if (l->forward == -ECONNREFUSED) {
-            dr_say(d, DR_WARN, s, "refused: the path is there, but nobody listens at %s", to);
-            dr_mend(d, "hawser serve   # there, without --bind; or let a firewall pass its port");
+            dr_say(d, DR_WARN, s, "refused: the host is reachable, but no program listens at %s", to);
+            dr_mend(d, "hawser serve   # there, without --bind; or open its port in the firewall");
         } else {
             dr_say(d, DR_FAIL, s, "%s", strerror(-l->forward));
             dr_mend(d, "ping -I %s %s; ip neigh show dev %s   # ARP, VLAN, switch, firewall", p->here.nic[l->here].nic,
@@ -344,10 +346,10 @@ void dr_pair_reverse(struct dr_report *d)
             dr_say(d, DR_PASS, s, "connected");
             continue;
         }
-        dr_say(d, DR_FAIL, s, "no connection came from there within %d s", REACH_MS / 1000);
+        dr_say(d, DR_FAIL, s, "no connection from there arrived within %d s", REACH_MS / 1000);
         dr_mend(d,
-                "ping -I %s %s   # there; if it answers, a firewall here stops new connections: open a port, and "
-                "--reverse-port",
+                "ping -I %s %s   # there; if it answers, a firewall here blocks new connections: open a port, and give "
+                "it by --reverse-port",
                 p->there.nic[l->there].nic, to);
     }
 }
@@ -363,19 +365,20 @@ void dr_pair_path_mtu(struct dr_report *d)
         uint32_t least = HW_MIN(p->here.nic[l->here].mtu, p->there.nic[l->there].mtu);
         format_link_ends(p, l, false, s);
         if (l->reverse == -EBADMSG) {
-            dr_say(d, DR_FAIL, s, "connects, but 128 KiB did not get through within %d s: large packets vanish",
+            dr_say(d, DR_FAIL, s, "connects, but 128 KiB did not arrive within %d s: large packets are lost",
                    REACH_MS / 1000);
             dr_mend(d, "ip link set %s mtu 1500   # on both; then find the hop whose MTU is smaller",
                     p->here.nic[l->here].nic);
         } else if (l->forward < 0 || !l->mtu || !least)
-            dr_say(d, DR_SKIP, s, "not known: no connection there");
+            dr_say(d, DR_SKIP, s, "unknown: no connection there");
         else if (l->mtu < least) {
-            dr_say(d, DR_WARN, s, "%u, less than the NICs' %u: a hop between them is smaller", l->mtu, least);
+            dr_say(d, DR_WARN, s, "%u, less than the NICs' %u: a hop between them has a smaller MTU", l->mtu, least);
             dr_mend(d, "tracepath -n PEER   # shows the hop");
         } else if (l->reverse < 0)
-            dr_say(d, DR_SKIP, s, "%u says the route, but nothing large was tried: no connection back", least);
+            dr_say(d, DR_SKIP, s, "%u according to the route, but no large packet was tried: no connection back",
+                   least);
         else
-            dr_say(d, DR_PASS, s, "%u, and 128 KiB went through both ways", least);
+            dr_say(d, DR_PASS, s, "%u, and 128 KiB arrived in both directions", least);
     }
 }
 
@@ -385,7 +388,7 @@ void dr_pair_clock(struct dr_report *d)
     if (skip_without_facts(d))
         return;
     if (!p->clock) {
-        dr_say(d, DR_SKIP, NULL, "the peer's clock jumped while it was read");
+        dr_say(d, DR_SKIP, NULL, "the peer's clock jumped during the measurement");
         return;
     }
     double ms = (double)p->offset_ns / 1e6, error = (double)p->round_trip_ns / 2e6, size = ms < 0 ? -ms : ms;
@@ -393,7 +396,7 @@ void dr_pair_clock(struct dr_report *d)
            size < 10     ? DR_PASS
            : size < 5000 ? DR_WARN
                          : DR_FAIL,
-           NULL, "there %.3f ms %s, to within %.3f ms", size, ms < 0 ? "behind" : "ahead", error);
+           NULL, "there %.3f ms %s, with an error of up to %.3f ms", size, ms < 0 ? "behind" : "ahead", error);
     if (size >= 10)
         dr_mend(d, "chronyc makestep   # on both, with chrony or another NTP client running");
 }

@@ -180,7 +180,7 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
     hw_close(&fd);
 
     m->n_gpus = -ECANCELED;
-    snprintf(m->cuda_why, sizeof m->cuda_why, "not asked");
+    snprintf(m->cuda_why, sizeof m->cuda_why, "not determined");
     if (gpus)
         list_gpus(m);
 }

@@ -38,7 +38,7 @@ static void gids_of(struct dr_report *d, const char *dev, const char *port)
         dr_say(d, DR_FAIL, subject, "the port is active, but its table of GIDs is empty");
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # the NIC of %s; its addresses become GIDs", dev);
     } else if (ethernet && v2 == 0) {
-        dr_say(d, DR_WARN, subject, "%zu GIDs, but none for RoCE v2, which routers and NCCL want", gids);
+        dr_say(d, DR_WARN, subject, "%zu GIDs, but none for RoCE v2, which routers and NCCL need", gids);
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # the NIC of %s; an IPv4 address becomes a RoCE v2 GID", dev);
     } else
         dr_say(d, DR_PASS, subject, "%zu GIDs%s", gids, ethernet ? ", RoCE v2 among them" : "");
@@ -113,7 +113,7 @@ static void each_sharing(struct dr_report *d, const char *name, const char *mend
 /* With RDMA a connection is bound to the NIC whose hardware address ARP returned, so a wrong answer is fatal. */
 static enum dr_outcome arp_ignore(int64_t v, bool rdma, const char **what)
 {
-    *what = v >= 1 ? "" : ", so that it answers for its neighbours' addresses too";
+    *what = v >= 1 ? "" : ", so it answers ARP for its neighbours' addresses too";
     return v >= 1 ? DR_PASS : rdma ? DR_FAIL : DR_WARN;
 }
 
@@ -124,7 +124,7 @@ void dr_rdma_arp_ignore(struct dr_report *d)
 
 static enum dr_outcome arp_announce(int64_t v, bool rdma, const char **what)
 {
-    *what = v >= 2 ? "" : ", so that it may ask with a neighbour's address";
+    *what = v >= 2 ? "" : ", so it may send ARP requests with a neighbour's address";
     return v >= 2 ? DR_PASS : rdma ? DR_FAIL : DR_WARN;
 }
 
@@ -136,7 +136,7 @@ void dr_rdma_arp_announce(struct dr_report *d)
 static enum dr_outcome arp_filter(int64_t v, bool rdma, const char **what)
 {
     (void)rdma;
-    *what = v ? ": each of these NICs needs a routing rule of its own, or it never answers" : "";
+    *what = v ? ": each of these NICs needs a routing rule of its own, otherwise it never answers" : "";
     return v ? DR_WARN : DR_PASS;
 }
 

@@ -116,7 +116,7 @@ static void print_one(FILE *out, const struct dr_report *d, size_t i, bool color
         if ((k != i && !is_same_finding(&d->r[k], r)) || !d->r[k].mend[0] ||
             (k != i && strcmp(d->r[k].mend, r->mend) == 0))
             continue;
-        fprintf(out, "      %-17s %smend:%s %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "", d->r[k].mend);
+        fprintf(out, "      %-17s %sfix:%s  %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "", d->r[k].mend);
         if (d->r[k].keep[0])
             fprintf(out, "      %-17s %skeep:%s %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "",
                     d->r[k].keep);
@@ -167,16 +167,15 @@ int dr_print_json(FILE *out, const struct dr_report *d)
 static void write_dr_page(struct page *p, const void *arg)
 {
     static const struct page_column heads[] = {
-        {"Result", "PASS: as it should be; WARN: could be better; FAIL: broken; SKIP: cannot be told here", true},
-        {"Check", "`hawser doctor --list` has them all", true},
+        {"Result", "PASS: good; WARN: could be better; FAIL: broken; SKIP: cannot be determined here", true},
+        {"Check", "`hawser doctor --list` shows all checks", true},
         {"On", "a NIC, a GPU, a pair of NICs", true},
         {"Found", NULL, true},
         {"Why it matters", NULL, true},
-        {"What mends it", "a command; changes last until the next boot", true}};
+        {"Fix", "a command; the change lasts until the next boot", true}};
     static const char *const class[DR_OUTCOMES] = {"good", "warn", "bad", ""};
     static const char *const what[DR_OUTCOMES] = {"Passed", "Warnings", "Failed", "Skipped"};
-    static const char *const note[DR_OUTCOMES] = {"as they should be", "could be better", "broken",
-                                                  "cannot be told here"};
+    static const char *const note[DR_OUTCOMES] = {"good", "could be better", "broken", "cannot be determined here"};
     const struct dr_report *d = arg;
     page_cards(p);
     for (int o = 0; o < DR_OUTCOMES; o++) {
@@ -203,9 +202,9 @@ static void write_dr_page(struct page *p, const void *arg)
 }
 
 const struct opt dr_finish_opts[] = {
-    OPT_FLAG("json", 'j', struct dr_finish, json, "one JSON object instead of lines"),
-    OPT_FLAG("why", 'w', struct dr_finish, why, "say why of every check, not only of what is wrong"),
-    OPT_TEXT("report", 0, "FILE", struct dr_finish, report, "one HTML file with all checks"),
+    OPT_FLAG("json", 'j', struct dr_finish, json, "print one JSON object instead of lines"),
+    OPT_FLAG("why", 'w', struct dr_finish, why, "give the reason for every check, not only for problems"),
+    OPT_TEXT("report", 0, "FILE", struct dr_finish, report, "write one HTML file with all checks"),
     {0},
 };
 

@@ -121,7 +121,7 @@ static uint8_t *load_plugin_file(int root, const char *path, size_t *len)
         return NULL;
     *len = 0;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > (off_t)MAX_FILE)
-        hw_fail(-ENOEXEC, "not a file of a plugin's size");
+        hw_fail(-ENOEXEC, "its size is not a plugin's");
     else if (!(b = malloc((size_t)st.st_size)))
         hw_no_memory("%lld bytes", (long long)st.st_size);
     for (ssize_t n = 1; b && *len < (size_t)st.st_size && n > 0; *len += (size_t)HW_MAX(n, 0))
@@ -161,7 +161,7 @@ static void check_plugin_file(struct dr_report *d, const struct plugin *p)
     if (rc < 0)
         dr_say(d, DR_FAIL, NULL, "%s: %s", p->path, hw_error());
     else if (ours && machine != ours)
-        dr_say(d, DR_FAIL, NULL, "%s is made for another processor (ELF machine %u)", p->path, machine);
+        dr_say(d, DR_FAIL, NULL, "%s is built for another processor (ELF machine %u)", p->path, machine);
     else if (!v.newest)
         dr_say(d, DR_FAIL, NULL, "%s exports no ncclNetPlugin_vN: not a plugin", p->path);
     else if (v.newest < OLDEST_TABLE) {
@@ -170,7 +170,7 @@ static void check_plugin_file(struct dr_report *d, const struct plugin *p)
     } else
         dr_say(d, DR_PASS, NULL, "%s exports %s", p->path, v.text);
     if (d->r && d->r[d->n - 1].outcome == DR_FAIL)
-        dr_mend(d, "readelf --dyn-syms -W %s | grep ncclNet   # then install it anew", p->path);
+        dr_mend(d, "readelf --dyn-syms -W %s | grep ncclNet   # then reinstall it", p->path);
 }
 
 void dr_tcpx_plugin(struct dr_report *d)
@@ -191,9 +191,9 @@ void dr_tcpx_plugin(struct dr_report *d)
         dr_mend(d, "export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH   # DIR: where the plugin is");
     } else if (dr_tcpx_meant(d->m)) {
         dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no libnccl-net*.so is found");
-        dr_mend(d, "ls /usr/local/tcpx/lib64 /var/lib/tcpx/lib64   # its installer (a container) puts it there");
+        dr_mend(d, "ls /usr/local/tcpx/lib64 /var/lib/tcpx/lib64   # TCPX's installer (a container) puts it there");
     } else
-        dr_say(d, DR_SKIP, NULL, "no libnccl-net*.so, and nothing asks for one");
+        dr_say(d, DR_SKIP, NULL, "no libnccl-net*.so, and no variable selects one");
 }
 
 void dr_tcpx_path(struct dr_report *d)
@@ -236,11 +236,11 @@ void dr_tcpx_manager(struct dr_report *d)
     if (rules && gpus > 0)
         dr_say(d, DR_PASS, NULL, "in %s: rx_rule_manager, and %zu GPUs", dir, gpus);
     else if (rules)
-        dr_say(d, DR_FAIL, NULL, "%s/rx_rule_manager is there, but no get_gpu_fd_*: no GPU was found or allotted", dir);
+        dr_say(d, DR_FAIL, NULL, "%s/rx_rule_manager exists, but no get_gpu_fd_*: no GPU was found or assigned", dir);
     else if (dr_tcpx_meant(d->m))
-        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but there is no socket /run/tcpx/rx_rule_manager");
+        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but the socket /run/tcpx/rx_rule_manager is missing");
     else
-        dr_say(d, DR_SKIP, NULL, "nothing of TCPX here");
+        dr_say(d, DR_SKIP, NULL, "TCPX is not set up here");
     if (d->r && d->r[d->n - 1].outcome == DR_FAIL)
         dr_mend(d, "docker ps | grep -i rxdm; docker logs CONTAINER   # start it, and share /run/tcpx with the job");
 }
@@ -259,7 +259,7 @@ void dr_tcpx_prefix(struct dr_report *d)
                set ? "" : " (" PREFIX_VAR " is not set)", real);
         dr_mend(d, "export " PREFIX_VAR "=%s", real);
     } else
-        dr_say(d, DR_SKIP, NULL, "no sockets to be found");
+        dr_say(d, DR_SKIP, NULL, "no sockets were found");
 }
 
 void dr_tcpx_chunk(struct dr_report *d)
@@ -267,13 +267,13 @@ void dr_tcpx_chunk(struct dr_report *d)
     const char *v = dr_env(d->m, "NCCL_DYNAMIC_CHUNK_SIZE");
     uint64_t n = 0;
     if (!v && !dr_tcpx_meant(d->m)) {
-        dr_say(d, DR_SKIP, NULL, "nothing of TCPX here");
+        dr_say(d, DR_SKIP, NULL, "TCPX is not set up here");
         return;
     }
     if (v && hw_text_u64(v, &n) < 0)
-        dr_say(d, DR_FAIL, NULL, "'%.40s' is no number", v);
+        dr_say(d, DR_FAIL, NULL, "'%.40s' is not a number", v);
     else if (n == 0)
-        dr_say(d, DR_FAIL, NULL, "%s", v ? "0" : "not set, so 0");
+        dr_say(d, DR_FAIL, NULL, "%s", v ? "0" : "not set: 0");
     else if (n != 524288)
         dr_say(d, DR_WARN, NULL, "%llu: only 524288 is known to work", (unsigned long long)n);
     else
@@ -302,7 +302,7 @@ static void names_in(struct dr_report *d, const char *var, bool bindings)
     if (!v)
         return;
     if (*bad) {
-        dr_say(d, DR_FAIL, NULL, "%s names %s, and there is no such NIC", var, bad);
+        dr_say(d, DR_FAIL, NULL, "%s names %s, but there is no such NIC", var, bad);
         dr_mend(d, "ls /sys/class/net; export %s=...", var);
     } else if (n == 0) {
         dr_say(d, DR_WARN, NULL, "%s is empty", var);
@@ -330,7 +330,7 @@ void dr_tcpx_sync(struct dr_report *d)
     else if (strcmp(v, "0") == 0)
         dr_say(d, DR_PASS, NULL, "0");
     else {
-        dr_say(d, DR_WARN, NULL, "set to '%.40s': it must be so on every node", v);
+        dr_say(d, DR_WARN, NULL, "set to '%.40s': it must be the same on every node", v);
         dr_mend(d, "unset " G "RECV_SYNC");
     }
 }
@@ -352,23 +352,21 @@ void dr_tcpx_packets(struct dr_report *d)
             unsigned long long all = n->rx_pkts[1] - n->rx_pkts[0];
             if (n->rx_pkts[1] > n->rx_pkts[0] && all >= BUSY)
                 dr_say(d, DR_WARN, n->name,
-                       "it stands still at %llu while %llu packets came within %u ms: they come as ordinary data (rx "
-                       "no cmsg), "
-                       "or are others'",
+                       "it stays at %llu while %llu packets arrived within %u ms: they arrive as ordinary data (rx no "
+                       "cmsg), or belong to other programs",
                        is, all, m->moment_ms);
             else
                 dr_say(d, DR_WARN, n->name,
-                       "%llu so far, none within %u ms: if a transfer runs now, it does not land in GPU memory by this "
-                       "NIC",
+                       "%llu so far, none within %u ms: if a transfer runs now, its data is not placed in GPU memory "
+                       "by this NIC",
                        is, m->moment_ms);
-            dr_mend(
-                d,
-                "hawser doctor --only tcpx   # while a transfer from another machine runs: it must rise; then the flow "
-                "rules: ethtool -n %s",
-                n->name);
+            dr_mend(d,
+                    "hawser doctor --only tcpx   # during a transfer from another machine, the count must rise; if "
+                    "not, check the flow rules: ethtool -n %s",
+                    n->name);
         } else {
-            dr_say(d, DR_WARN, n->name, "0: no packet has ever landed in GPU memory by this NIC");
-            dr_mend(d, "ethtool -S %s | grep rx_devmem_pkts   # again, while a transfer from another machine runs",
+            dr_say(d, DR_WARN, n->name, "0: this NIC has never placed a packet in GPU memory");
+            dr_mend(d, "ethtool -S %s | grep rx_devmem_pkts   # repeat during a transfer from another machine",
                     n->name);
         }
     }

@@ -62,22 +62,21 @@ static int parse_take(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_CALL("take", 0, "A,B", parse_take,
-             "take these NICs of this node away, one after the other; all: those in use (root)"),
+             "disable these NICs of this node, one after the other; all: those in use (root)"),
     OPT_ENUM("how", 0, "HOW", struct drill, how, how_names, DRILL_HOLE,
-             "hole: what is sent by it is lost, and nobody is told; down: its link goes down (default hole)"),
-    OPT_NUMBER("faults", 0, "N", struct drill, faults, 1, DRILL_FAULTS, "with --take: how often (default 5)"),
-    OPT_TIME("off", 0, "TIME", struct drill, off_ms, 100, 60000, "with --take: for how long (default 1s)"),
+             "hole: packets sent by it are silently lost; down: its link goes down (default: hole)"),
+    OPT_NUMBER("faults", 0, "N", struct drill, faults, 1, DRILL_FAULTS, "with --take: number of faults (default: 5)"),
+    OPT_TIME("off", 0, "TIME", struct drill, off_ms, 100, 60000, "with --take: duration of each fault (default: 1s)"),
     OPT_TIME("duration", 't', "TIME", struct drill, duration_ms, 4000, 86400000,
-             "without --take: how long to watch (default 30s)"),
+             "without --take: how long to watch (default: 30s)"),
     OPT_TEXT("marks", 0, "FILE", struct drill, faults_file,
-             "without --take: faults that something else makes, lines SECONDS NIC TEXT (of CLOCK_MONOTONIC)"),
-    OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "bytes of a write (default 128KiB)"),
-    OPT_NUMBER("depth", 'd', "N", struct drill, depth, 1, TP_MAX_DEPTH, "writes under way (default 64)"),
-    OPT_CALL("nics", 'n', "A,B", parse_drill_nics,
-             "this node's NICs (default: all by which a route leads to the peer)"),
-    OPT_CALL("peer-nics", 0, "A,B", parse_drill_peer_nics, "the peer's, paired in order with --nics"),
-    OPT_TEXT("json", 0, "FILE", struct drill, json, "one line; - for standard output"),
-    OPT_TEXT("report", 0, "FILE", struct drill, report, "one HTML file with the goodput of each NIC over time"),
+             "without --take: faults caused by other means, lines SECONDS NIC TEXT (CLOCK_MONOTONIC)"),
+    OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "bytes of a write (default: 128KiB)"),
+    OPT_NUMBER("depth", 'd', "N", struct drill, depth, 1, TP_MAX_DEPTH, "writes in flight (default: 64)"),
+    OPT_CALL("nics", 'n', "A,B", parse_drill_nics, "NICs of this node (default: all with a route to the peer)"),
+    OPT_CALL("peer-nics", 0, "A,B", parse_drill_peer_nics, "NICs of the peer, paired in order with --nics"),
+    OPT_TEXT("json", 0, "FILE", struct drill, json, "write one JSON line to FILE; -: standard output"),
+    OPT_TEXT("report", 0, "FILE", struct drill, report, "write one HTML file with the goodput of each NIC over time"),
     OPT_GROUP(common_opts, struct drill, common),
     {0},
 };
@@ -88,15 +87,14 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
     static const struct opts o = {
         .cmd = "drill",
         .args = "HOST[:PORT] [OPTION...]",
-        .about = "Keeps writes under way to a node that runs `hawser serve` and says what each NIC that goes\n"
-                 "away costs them: how long until goodput is at 90 % of what the other NICs carried, how long\n"
-                 "the longest write took, how many bytes were sent again. It takes NICs away itself (--take)\n"
-                 "or watches while you do.\n"
-                 "Exit: 0 all well, 1 a write failed, goodput did not come back or bytes are wrong, 2 wrong usage.",
+        .about = "Keeps writes in flight to a node that runs `hawser serve` and reports what each lost NIC costs:\nhow "
+                 "long until goodput is at 90 % of what the other NICs carried, how long the longest write took,\nand "
+                 "how many bytes were sent again. It disables NICs itself (--take) or watches while you do.\nExit "
+                 "status: 0 success, 1 a write failed, goodput did not recover or bytes are wrong, 2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "which host? It is what `hawser serve` prints on the other node"};
+        .too_few = "HOST is missing: `hawser serve` on the other node prints it"};
     int rc = opts_parse(&o, d, argc, argv);
     if (rc != OPTS_GO)
         return rc;
@@ -104,13 +102,15 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
     if (opts_host(argv[optind], d->host, sizeof d->host, &d->port) < 0)
         return tool_usage("drill", "%s", hw_error());
     if (d->peer_nics && !d->nics)
-        return tool_usage("drill", "--peer-nics needs --nics to be paired with");
+        return tool_usage("drill", "--peer-nics needs --nics");
     if (d->take && (d->duration_ms || d->faults_file))
-        return tool_usage("drill", "--duration and --marks are for faults that something else makes, not for --take");
+        return tool_usage(
+            "drill",
+            "--duration and --marks cannot be combined with --take: they are for faults caused by other means");
     if (!d->take && (d->faults || d->off_ms))
         return tool_usage("drill", "--faults and --off need --take");
     if (d->json && strcmp(d->json, "-") == 0 && d->report)
-        return tool_usage("drill", "--report is made from the file of --json, so that cannot be -");
+        return tool_usage("drill", "--report needs --json FILE, not --json -: it reads that file");
     d->faults = d->faults ? d->faults : 5;
     d->off_ms = d->off_ms ? d->off_ms : 1000;
     d->duration_ms = d->duration_ms ? d->duration_ms : 30000;
@@ -133,7 +133,7 @@ static int choose_victims(struct drill *d)
 {
     const struct drill_load *l = &d->load;
     if (l->n_nics < 2)
-        return hw_fail(-EINVAL, "%s is the only NIC to that peer: without it nothing is left to go on with",
+        return hw_fail(-EINVAL, "%s is the only NIC to that peer: the transfer could not continue without it",
                        l->n_nics ? l->nic[0] : "none");
     if (strcmp(d->take, "all") == 0) {
         memcpy(d->victim, l->nic, sizeof d->victim);
@@ -145,7 +145,7 @@ static int choose_victims(struct drill *d)
         char *nic = d->victim[d->n_victims++];
         snprintf(nic, HAWSER_NIC_NAME, "%.*s", (int)n, at);
         if (!is_used(l, nic))
-            return hw_fail(-EINVAL, "%s carries nothing to that peer, so that taking it away would show nothing", nic);
+            return hw_fail(-EINVAL, "%s carries nothing to that peer, so disabling it would show nothing", nic);
         at += n;
     }
     return 0;
@@ -201,7 +201,7 @@ static void print_head(struct drill *d)
     char size[32];
     FILE *out = get_table(d);
     session_print_head(&d->s, out);
-    fprintf(out, "# %" PRIu64 " writes of %s under way\n", d->depth, hw_format_size(d->size, size, sizeof size));
+    fprintf(out, "# %" PRIu64 " writes of %s in flight\n", d->depth, hw_format_size(d->size, size, sizeof size));
     fflush(out);
 }
 
@@ -220,7 +220,7 @@ static void print_fault(FILE *out, const struct drill_load *l, const struct dril
     if (f->judged)
         fprintf(out, " %9s %13.1f %11s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
     else
-        fprintf(out, " too near to the beginning or the end to be judged\n");
+        fprintf(out, " too close to the beginning or the end to be measured\n");
 }
 
 /* Median and 99th percentile over the judged faults. n: how many; NAN counts as INFINITY. */
@@ -259,7 +259,7 @@ static void note_figure(struct drill *d, const char *what, double ms, double p99
     snprintf(g->value, sizeof g->value, isinf(ms) ? "never" : "%.0f", ms);
     snprintf(g->unit, sizeof g->unit, "%s", isinf(ms) ? "" : "ms");
     snprintf(g->class, sizeof g->class, "%s", good ? "good" : "bad");
-    snprintf(g->note, sizeof g->note, isinf(p99) ? "median; not within a second of all" : "median; p99 %.0f ms", p99);
+    snprintf(g->note, sizeof g->note, isinf(p99) ? "median; not within a second for all" : "median; p99 %.0f ms", p99);
 }
 
 static void print_results(struct drill *d)
@@ -274,13 +274,13 @@ static void print_results(struct drill *d)
     for (size_t i = 0; i < l->n_faults; i++)
         print_fault(out, l, &l->fault[i]);
     if (!l->n_faults)
-        fprintf(out, "no NIC went away\n");
+        fprintf(out, "no NIC was lost\n");
     if (back.n)
-        fprintf(
-            out,
-            "back: until goodput is at 90 %% of what the other NICs carry; never: not within 1 s\n"
-            "of %zu: goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f);\n%s sent again in all\n",
-            back.n, back.p50, back.p99, longest.p50, longest.p99, hw_format_size(count_again(l), again, sizeof again));
+        fprintf(out,
+                "back: time until goodput is at 90 %% of what the other NICs carry; never: not within 1 s\nof %zu: "
+                "goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f);\n%s sent again in all\n",
+                back.n, back.p50, back.p99, longest.p50, longest.p99,
+                hw_format_size(count_again(l), again, sizeof again));
     if (back.n) {
         note_figure(d, "Goodput back after", back.p50, back.p99, !isinf(back.p99));
         note_figure(d, "Longest write", longest.p50, longest.p99, true);
@@ -432,7 +432,7 @@ static int run_session(struct drill *d)
                                 .depth_given = true,
                                 .verify = true};
     if (getrandom(&plan.seed, sizeof plan.seed, 0) != (ssize_t)sizeof plan.seed)
-        return hw_fail(-EIO, "the kernel gives no random bytes");
+        return hw_fail(-EIO, "the kernel gave no random bytes");
     int rc = common_open(&d->common, &d->h);
     if (rc == 0)
         rc = session_open(&d->s, d->h, d->host, d->port, &o);
@@ -489,7 +489,7 @@ static int run_drill(struct drill *d)
     else if (d->bad)
         code = tool_fail("drill", "%" PRIu64 " bytes arrived wrong", d->bad);
     else if (!came_back(&d->load))
-        code = tool_fail("drill", "goodput did not come back within 1 s");
+        code = tool_fail("drill", "goodput did not recover within 1 s");
     session_close(&d->s);
     hawser_close(d->h);
     drill_load_free(&d->load);

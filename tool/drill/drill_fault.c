@@ -45,7 +45,7 @@ static int make_hole(struct away *a, int index)
     if (n < 0)
         return n;
     if (n == 0)
-        return hw_fail(-ENODATA, "no neighbour is known there: nothing is sent by it");
+        return hw_fail(-ENODATA, "no neighbour is known on that NIC: nothing is sent by it");
     a->n = HW_MIN(n, NEIGHBOURS);
     for (int i = 0; i < a->n && rc == 0; i++) {
         struct hw_rtnl_neigh to = a->was[i];
@@ -123,9 +123,9 @@ int drill_child_start(struct drill_child *c)
     int there[2], back[2];
     *c = (struct drill_child){.to = -1, .from = -1};
     if (pipe2(there, O_CLOEXEC) < 0)
-        return hw_fail(-errno, "making a pipe: %s", strerror(errno));
+        return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
     if (pipe2(back, O_CLOEXEC) < 0) {
-        int rc = hw_fail(-errno, "making a pipe: %s", strerror(errno));
+        int rc = hw_fail(-errno, "creating a pipe: %s", strerror(errno));
         hw_close(&there[0]);
         hw_close(&there[1]);
         return rc;
@@ -162,9 +162,9 @@ int drill_child_do(struct drill_child *c, const char *nic, enum drill_how how, b
     snprintf(o.nic, sizeof o.nic, "%s", nic);
     if (write(c->to, &o, sizeof o) != (ssize_t)sizeof o || poll(&p, 1, ANSWER_MS) != 1 ||
         read(c->from, &a, sizeof a) != (ssize_t)sizeof a)
-        return hw_fail(-ECHILD, "the process that takes NICs away does not answer");
+        return hw_fail(-ECHILD, "the process that disables NICs does not answer");
     *at = a.at;
-    return a.rc < 0 ? hw_fail(a.rc, "%s of %s: %s", away ? "taking" : "giving back", nic, a.text) : 0;
+    return a.rc < 0 ? hw_fail(a.rc, "%s of %s: %s", away ? "disabling" : "re-enabling", nic, a.text) : 0;
 }
 
 void drill_child_end(struct drill_child *c)

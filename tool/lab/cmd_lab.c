@@ -17,7 +17,7 @@ struct lab_args {
 };
 
 static const struct opt name_opts[] = {
-    OPT_TEXT("name", 'l', "LAB", struct lab_args, name, "the lab's name; default \"lab\""),
+    OPT_TEXT("name", 'l', "LAB", struct lab_args, name, "the lab's name (default: lab)"),
     {0},
 };
 
@@ -30,11 +30,11 @@ static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_
         return 0;
     size_t len = (size_t)(slash - text);
     if (len == 0 || len > HW_LAB_NAME_MAX || **node == 0)
-        return hw_fail(-EINVAL, "'%s' is no node: a, or LAB/a", text);
+        return hw_fail(-EINVAL, "'%s' is not a node: write a, or LAB/a", text);
     memcpy(lab, text, len);
     lab[len] = 0;
     if (*name && strcmp(*name, lab) != 0)
-        return hw_fail(-EINVAL, "'%s' and --name %s are two labs", text, *name);
+        return hw_fail(-EINVAL, "'%s' and --name %s name two different labs", text, *name);
     *name = lab;
     return 0;
 }
@@ -61,22 +61,22 @@ static int parse_fabric(void *args, const char *text)
 }
 
 static const struct opt up_opts[] = {
-    OPT_TEXT("name", 'l', "LAB", struct up_args, spec.name, "the lab's name; default \"lab\""),
+    OPT_TEXT("name", 'l', "LAB", struct up_args, spec.name, "the lab's name (default: lab)"),
     OPT_NUMBER("nodes", 'N', "COUNT", struct up_args, spec.nodes, HW_LAB_MIN_NODES, HW_LAB_MAX_NODES,
-               "nodes a, b, c, ..., z, aa, ...; 2 to 64, default 2"),
+               "number of nodes a, b, c, ..., z, aa, ..., from 2 to 64 (default: 2)"),
     OPT_TEXT("nics", 0, "COUNT[,..]", struct up_args, list[0],
-             "NICs eth0, eth1, ...; for all nodes, or one for each: 4,3; 1 to 32, default 4"),
+             "number of NICs eth0, eth1, ..., from 1 to 32; for all nodes, or one for each: 4,3 (default: 4)"),
     OPT_CALL("fabric", 0, "FABRIC", parse_fabric,
-             "how they are joined: subnet (the default), routed, gcp, shared-subnet or bridge; see hawser(1)"),
+             "the network: subnet, routed, gcp, shared-subnet or bridge; see hawser(1) (default: subnet)"),
     OPT_TEXT("names", 'x', "NAME[,..]", struct up_args, list[1],
-             "of the NICs, without the number; for all nodes, or one for each: eth,enp"),
+             "the NICs' names without the number; for all nodes, or one for each: eth,enp (default: eth)"),
     OPT_TEXT("rate", 'r', "RATE[,..]", struct up_args, list[2],
-             "one for all NICs, or one for each: 1gbit,1gbit,250mbit,none; default none"),
+             "for all NICs, or one for each: 1gbit,1gbit,250mbit,none (default: none)"),
     OPT_TEXT("delay", 0, "TIME[,..]", struct up_args, list[3],
-             "what a packet takes from node to node; for all NICs, or one for each: 10ms,0"),
+             "one-way delay between nodes; for all NICs, or one for each: 10ms,0 (default: 0)"),
     OPT_TEXT("loss", 0, "PERCENT[,..]", struct up_args, list[4],
-             "packets lost on the way from node to node, alike: 0.1%"),
-    OPT_NUMBER("mtu", 0, "BYTES", struct up_args, mtu, 576, 65535, "576 to 65535, default 1500"),
+             "packets lost between nodes; for all NICs, or one for each: 0.1% (default: 0)"),
+    OPT_NUMBER("mtu", 0, "BYTES", struct up_args, mtu, 576, 65535, "bytes, 576 to 65535 (default: 1500)"),
     {0},
 };
 
@@ -85,9 +85,9 @@ static int lab_up(int argc, char **argv)
     static const struct opts o = {
         .cmd = "lab up",
         .args = "[OPTION...]",
-        .about = "Makes nodes as network namespaces, joined NIC by NIC. As root they stay until `hawser lab down` and\n"
-                 "`ip netns` shows them as hawser-LAB-NODE; others get the lab in a user namespace, kept by a process\n"
-                 "named hawser-lab that `down` ends.",
+        .about = "Makes nodes as network namespaces and connects their NICs. As root the lab stays until `hawser lab "
+                 "down`,\nand `ip netns` shows the nodes as hawser-LAB-NODE; other users get the lab in a user "
+                 "namespace, kept by\na process named hawser-lab that `down` ends.",
         .rows = up_opts};
     struct up_args a = {.spec = {.nodes = 2, .nics = 4}};
     int rc = opts_parse(&o, &a, argc, argv);
@@ -105,13 +105,12 @@ static int lab_up(int argc, char **argv)
 
 static int lab_down(int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = "lab down",
-        .args = "[OPTION...]",
-        .about = "Takes a lab away, with the programs that run in it. Nothing there is no error; what a crash left of\n"
-                 "one is taken away too.",
-        .rows = name_opts,
-        .too_many = "a lab is named by --name"};
+    static const struct opts o = {.cmd = "lab down",
+                                  .args = "[OPTION...]",
+                                  .about = "Removes a lab and ends the programs that run in it. A lab that does not "
+                                           "exist is no error; what a crash\nleft of a lab is removed too.",
+                                  .rows = name_opts,
+                                  .too_many = "name a lab by --name"};
     struct lab_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -176,16 +175,16 @@ static void list_json(struct hw_json *j, const struct hw_lab_info *l)
 static int lab_list(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_TEXT("name", 'l', "LAB", struct lab_args, name, "this lab only"),
+        OPT_TEXT("name", 'l', "LAB", struct lab_args, name, "show this lab only"),
         OPT_FLAG("json", 'j', struct lab_args, json,
-                 "an array of labs, with nodes and NICs; rates in bits a second, null without a limit"),
+                 "print an array of labs, with nodes and NICs; rates in bits per second, null without a limit"),
         {0},
     };
     static const struct opts o = {.cmd = "lab list",
                                   .args = "[OPTION...]",
                                   .about = "Shows the labs, their nodes and NICs, as the kernel has them now.",
                                   .rows = rows,
-                                  .too_many = "a lab is named by --name"};
+                                  .too_many = "name a lab by --name"};
     struct lab_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -221,7 +220,7 @@ static int lab_list(int argc, char **argv)
     if (a.json) {
         hw_json_end(&j);
         if (hw_json_finish(&j) < 0)
-            result = tool_fail(o.cmd, "writing to stdout failed");
+            result = tool_fail(o.cmd, "writing to standard output failed");
     }
     return result;
 }
@@ -233,17 +232,16 @@ static void print_warning(const char *line)
 
 static int lab_exec(int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = "lab exec",
-        .args = "[OPTION...] NODE -- COMMAND [ARGUMENT...]",
-        .about =
-            "Becomes COMMAND in a node (a, b, ..., or LAB/a), with the node's own /sys. Its exit status is the\n"
-            "command's; 125 where the lab or node failed, 126 and 127 where the command could not be run or found.",
-        .rows = name_opts,
-        .least = 1,
-        .most = 1,
-        .too_few = "which NODE?",
-        .too_many = "it needs one NODE, then --, then the command"};
+    static const struct opts o = {.cmd = "lab exec",
+                                  .args = "[OPTION...] NODE -- COMMAND [ARGUMENT...]",
+                                  .about = "Executes COMMAND in a node (a, b, ..., or LAB/a), with the node's own "
+                                           "/sys. The exit status is the\ncommand's; 125 if the lab or node failed, "
+                                           "126 if the command could not be executed, 127 if not found.",
+                                  .rows = name_opts,
+                                  .least = 1,
+                                  .most = 1,
+                                  .too_few = "NODE is missing",
+                                  .too_many = "needs one NODE, then --, then the command"};
     struct lab_args a = {0};
     const char *node;
     char lab[HW_LAB_NAME_MAX + 1];
@@ -255,7 +253,7 @@ static int lab_exec(int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     if (dashes + 1 >= argc)
-        return tool_usage(o.cmd, "it needs one NODE, then --, then the command");
+        return tool_usage(o.cmd, "needs one NODE, then --, then the command");
     if (split_node(argv[optind], &a.name, lab, &node) < 0)
         return tool_usage(o.cmd, "%s", hw_error());
     rc = hw_lab_exec(a.name, node, argv + dashes + 1, print_warning, &cannot_run);
@@ -269,15 +267,14 @@ static int lab_nic(int argc, char **argv, bool link)
     const struct opts o = {
         .cmd = link ? "lab link" : "lab rate",
         .args = link ? "[OPTION...] NODE NIC up|down" : "[OPTION...] NODE NIC RATE",
-        .about = link ? "Sets a NIC (eth1, or 1; by number where --names gave another name) up or down, at that "
-                        "end; the other end loses its carrier."
-                      : "Sets the rate of a NIC (eth1, or 1), both ways: 250mbit, 1.5gbit, none. In a lab of two "
-                        "nodes the NIC has\n"
-                        "one cable, which is the other node's NIC too.",
+        .about = link ? "Sets a NIC (eth1, or 1; only by number if --names gave other names) up or down in that node; "
+                        "the other side loses its carrier."
+                      : "Sets the rate of a NIC (eth1, or 1), in both directions: 250mbit, 1.5gbit, none. In a lab of "
+                        "two nodes the\nNIC of the other node is on the same cable, so its rate changes too.",
         .rows = name_opts,
         .least = 3,
         .most = 3,
-        .too_few = link ? "it needs NODE, NIC and up or down" : "it needs NODE, NIC and RATE"};
+        .too_few = link ? "needs NODE, NIC and up or down" : "needs NODE, NIC and RATE"};
     struct lab_args a = {0};
     const char *node;
     char lab[HW_LAB_NAME_MAX + 1];
@@ -292,7 +289,7 @@ static int lab_nic(int argc, char **argv, bool link)
         (!link && hw_lab_parse_rate(word, &rate) < 0))
         return tool_usage(o.cmd, "%s", hw_error());
     if (link && !up && strcmp(word, "down") != 0)
-        return tool_usage(o.cmd, "'%s' is neither up nor down", word);
+        return tool_usage(o.cmd, "'%s' is not up or down", word);
     rc = link ? hw_lab_link(a.name, node, nic, up) : hw_lab_rate(a.name, node, nic, rate);
     return rc < 0 ? tool_fail(o.cmd, "%s", hw_error()) : TOOL_OK;
 }
@@ -309,8 +306,8 @@ static int lab_rate(int argc, char **argv)
 
 static const struct tool_action actions[] = {
     {"up", lab_up, "make a lab"},
-    {"down", lab_down, "take it away, with what runs in it; nothing there is no error"},
-    {"list", lab_list, "labs, nodes and NICs"},
+    {"down", lab_down, "remove a lab, and end the programs in it"},
+    {"list", lab_list, "show labs, nodes and NICs"},
     {"exec", lab_exec, "run a command in a node"},
     {"link", lab_link, "set a NIC up or down"},
     {"rate", lab_rate, "change a NIC's rate: 250mbit, 1.5gbit, none"},
@@ -321,10 +318,9 @@ int cmd_lab(int argc, char **argv)
 {
     static const struct tool_actions t = {
         .cmd = "lab",
-        .about =
-            "A cluster out of one machine: nodes a, b, ... are network namespaces, each with NICs eth0, eth1, ...\n"
-            "NIC i of the k-th node has the address 198.18.i.k/24, in other fabrics another one within\n"
-            "198.18.0.0/15. Works as root, and without through a user namespace.",
+        .about = "Makes a cluster of this machine: nodes a, b, ... are network namespaces, each with NICs eth0, eth1, "
+                 "...\nNIC i of the k-th node has the address 198.18.i.k/24; other fabrics use other addresses "
+                 "within\n198.18.0.0/15. Works as root, and without root in a user namespace.",
         .action = actions};
     return tool_act(&t, argc, argv);
 }

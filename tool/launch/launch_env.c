@@ -16,9 +16,9 @@ struct list {
 static int add_name(struct list *l, const char *name)
 {
     if (l->n == LAUNCH_RANKS)
-        return hw_fail(-E2BIG, "more than %d hosts", LAUNCH_RANKS);
+        return hw_fail(-E2BIG, "too many hosts: at most %d", LAUNCH_RANKS);
     if (!*name || strlen(name) >= LAUNCH_NAME)
-        return hw_fail(-EINVAL, "'%s' is no name of a host", name);
+        return hw_fail(-EINVAL, "'%s' is not a host name", name);
     char **more = realloc(l->name, (l->n + 1) * sizeof *more);
     if (!more)
         return hw_no_memory("names of hosts");
@@ -32,7 +32,7 @@ static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *
 {
     char word[64];
     if (len >= sizeof word || len == 0)
-        return hw_fail(-EINVAL, "'%.*s' is no range of hosts", (int)len, text);
+        return hw_fail(-EINVAL, "'%.*s' is not a range of hosts", (int)len, text);
     memcpy(word, text, len);
     word[len] = 0;
     char *dash = strchr(word, '-');
@@ -43,7 +43,7 @@ static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *
     *last = *first;
     if (rc == 0 && dash)
         rc = hw_parse_u64(dash, 0, UINT32_MAX, last);
-    return rc == 0 && *first > *last ? hw_fail(-EINVAL, "the range %s-%s goes down", word, dash) : rc;
+    return rc == 0 && *first > *last ? hw_fail(-EINVAL, "the range %s-%s must be ascending", word, dash) : rc;
 }
 
 /* Adds the names of one item: done is the expanded part before text; text may contain brackets. */
@@ -53,10 +53,10 @@ static int expand_item(struct list *l, const char *done, const char *text)
     const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
     if (!open) {
         int k = snprintf(name, sizeof name, "%s%s", done, text);
-        return k >= (int)sizeof name ? hw_fail(-EINVAL, "'%s%s' is no name of a host", done, text) : add_name(l, name);
+        return k >= (int)sizeof name ? hw_fail(-EINVAL, "'%s%s' is not a host name", done, text) : add_name(l, name);
     }
     if (!close)
-        return hw_fail(-EINVAL, "a bracket is open in '%s'", text);
+        return hw_fail(-EINVAL, "'%s' has an unclosed bracket", text);
     for (const char *at = open + 1, *end; at <= close; at = end + 1) {
         uint64_t first, last;
         int width = 1, rc;
@@ -65,8 +65,7 @@ static int expand_item(struct list *l, const char *done, const char *text)
         for (uint64_t v = first; rc == 0 && v <= last; v++) {
             int k = snprintf(name, sizeof name, "%s%.*s%0*llu", done, (int)(open - text), text, width,
                              (unsigned long long)v);
-            rc = k >= LAUNCH_NAME ? hw_fail(-EINVAL, "'%s' is no name of a host", name)
-                                  : expand_item(l, name, close + 1);
+            rc = k >= LAUNCH_NAME ? hw_fail(-EINVAL, "'%s' is not a host name", name) : expand_item(l, name, close + 1);
         }
         if (rc < 0)
             return rc;
@@ -158,7 +157,7 @@ static int read_own(const char *const *vars, struct launch_seat *out)
     const char *names = get(vars, "HAWSER_MESH_NAMES");
     rc = names ? launch_nodelist(names, &out->names, &out->n_names) : 0;
     if (rc < 0 || (names && out->n_names != out->size))
-        return hw_fail(-EINVAL, "HAWSER_MESH_NAMES has not a name for each of %u ranks", out->size);
+        return hw_fail(-EINVAL, "HAWSER_MESH_NAMES does not have a name for each of %u ranks", out->size);
     return meet ? 0 : hw_fail(-EINVAL, "HAWSER_MESH_RANK is set, but HAWSER_MESH_MEET (HOST[:PORT] of rank 0) is not");
 }
 
@@ -200,7 +199,7 @@ static int read_slurm(const char *const *vars, struct launch_seat *out)
     if (!list)
         list = get(vars, "SLURM_JOB_NODELIST");
     if (!list)
-        return hw_fail(-EINVAL, "SLURM_PROCID is set, but no SLURM_JOB_NODELIST: start it by srun");
+        return hw_fail(-EINVAL, "SLURM_PROCID is set, but SLURM_JOB_NODELIST is not: start it by srun");
     int rc = get_rank(vars, "SLURM_PROCID", get(vars, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
                       out);
     if (rc < 0)
@@ -240,8 +239,9 @@ static int read_launcher(const char *const *vars, struct launch_seat *out)
         return read_slurm(vars, out);
     if (get(vars, "PMIX_RANK") && get(vars, "PMIX_NAMESPACE"))
         return read_pmix(vars, out);
-    return hw_fail(-ENOENT, "no launcher has started this: start it by mpirun, srun or torchrun on every node, or give "
-                            "--hosts FILE");
+    return hw_fail(
+        -ENOENT,
+        "no launcher started this process: start it by mpirun, srun or torchrun on every node, or give --hosts FILE");
 }
 
 int launch_env(const char *const *vars, struct launch_seat *out)

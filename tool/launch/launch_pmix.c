@@ -55,10 +55,10 @@ static int load_symbols(struct launch_pmix *p)
                    (void **)&p->Commit, (void **)&p->Get,      (void **)&p->Error_string};
     void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return hw_fail(-ENOENT,
-                       "the launcher does not say where rank 0 is, and PMIx, which knows, is not there (%s); say it by "
-                       "--meet HOST",
-                       dlerror());
+        return hw_fail(
+            -ENOENT,
+            "the launcher does not give the address of rank 0, and PMIx is not available (%s): give it by --meet HOST",
+            dlerror());
     for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
         if (!(*to[i] = dlsym(lib, names[i])))
             return hw_fail(-ENOENT, "%s has no %s", LIBRARY, names[i]);
@@ -90,7 +90,7 @@ static int get_string(struct launch_pmix *p, uint32_t rank, const char *key, int
     if (rc < 0)
         return rc;
     if (v->type != STRING || !v->data.string)
-        return hw_fail(-EIO, "PMIx: %s is no text", key);
+        return hw_fail(-EIO, "PMIx: %s is not a text", key);
     snprintf(text, cap, "%s", v->data.string);
     return 0;
 }

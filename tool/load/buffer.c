@@ -43,7 +43,7 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
     char text[32];
     uint64_t there = read_available_memory();
     if (need > there)
-        return hw_fail(-ENOMEM, "%s of memory are needed, %" PRIu64 " MiB are available",
+        return hw_fail(-ENOMEM, "%s of memory are needed, but only %" PRIu64 " MiB are available",
                        hw_format_size(need, text, sizeof text), there >> 20);
     void *p = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
@@ -56,7 +56,7 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
         int e = errno;
         if (e != EINVAL) {
             munmap(p, need);
-            return hw_fail(-ENOMEM, "%s of memory are not to be had: %s", hw_format_size(need, text, sizeof text),
+            return hw_fail(-ENOMEM, "cannot allocate %s of memory: %s", hw_format_size(need, text, sizeof text),
                            hw_errno_text(e));
         }
         memset(p, 0, need); /* Linux before 5.14 */
@@ -96,7 +96,7 @@ int buffer_make(struct buffer *b, hawser *h, int gpu, uint64_t size, uint64_t st
     char text[32];
     uint64_t need = buffer_need(size, stride, slots, hot);
     if (need == 0 || need > SIZE_MAX / 2)
-        return hw_fail(-ENOMEM, "%u slots of %s are more than an address space holds", slots,
+        return hw_fail(-ENOMEM, "%u slots of %s exceed the address space", slots,
                        hw_format_size(stride, text, sizeof text));
     return gpu == BUFFER_HOST ? make_host(b, h, need) : make_gpu(b, h, gpu, need);
 }

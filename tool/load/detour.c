@@ -43,16 +43,16 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
         return true;
     if (idle)
         snprintf(text + n, cap - (size_t)n,
-                 "all went by other devices; several NICs in one subnet need, %s, " ARP_REMEDY
-                 " and a table of routes for each address; else both ends are on one machine, or %s is a second name "
-                 "of another device (ip -s link)",
+                 "all used other devices; for several NICs in one subnet set, %s, " ARP_REMEDY
+                 ", and add a routing table for each address; otherwise both sides are on one machine, or %s is a "
+                 "second name of another device (ip -s link)",
                  side, name);
     else if (w.rx)
-        snprintf(text + n, cap - (size_t)n, "the rest came in by another NIC; %s: " ARP_REMEDY, side);
+        snprintf(text + n, cap - (size_t)n, "the rest arrived on another NIC; set, %s: " ARP_REMEDY, side);
     else
         snprintf(text + n, cap - (size_t)n,
-                 "the rest left by another NIC; %s: a table of routes for its address, as ip route add default dev %s "
-                 "table 100; ip rule add from ADDRESS table 100",
+                 "the rest left through another NIC; add, %s, a routing table for its address: ip route add default "
+                 "dev %s table 100; ip rule add from ADDRESS table 100",
                  side, name);
     return true;
 }

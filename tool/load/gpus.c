@@ -22,7 +22,7 @@ static int add_gpu_pair(struct gpus *g, int gpu, int peer, const char *text)
         if (g->pair[i].gpu == gpu && g->pair[i].peer == peer)
             return hw_fail(-EINVAL, "'%.80s' names GPU %d twice", text, gpu);
     if (g->n == GPUS_MAX)
-        return hw_fail(-E2BIG, "'%.80s' makes more than %d pairs of GPUs", text, GPUS_MAX);
+        return hw_fail(-E2BIG, "'%.80s' makes too many pairs of GPUs: at most %d", text, GPUS_MAX);
     g->pair[g->n++] = (struct gpu_pair){.gpu = gpu, .peer = peer, .numa = -1};
     return 0;
 }
@@ -43,9 +43,9 @@ int gpus_parse(const char *text, struct gpus *out)
             good = parse_gpu_ordinal(&p, &peer);
         }
         if (!good || (*p && *p != ','))
-            return hw_fail(-EINVAL,
-                           "'%.80s' is no list of GPUs like all, 0-3, 0,2 or 0:5,1:4 (here:there), from 0 to %d", text,
-                           GPUS_TOP);
+            return hw_fail(
+                -EINVAL, "'%.80s' is not a list of GPUs such as all, 0-3, 0,2 or 0:5,1:4 (local:remote), from 0 to %d",
+                text, GPUS_TOP);
         for (int i = first; i <= last; i++) {
             int rc = add_gpu_pair(out, i, peer, text);
             if (rc < 0)
@@ -60,7 +60,7 @@ int gpus_parse(const char *text, struct gpus *out)
 
 static const char *format_gpu_range(int n, char *buf, size_t cap)
 {
-    snprintf(buf, cap, n == 1 ? "one, GPU 0" : "%d, 0 to %d", n, n - 1);
+    snprintf(buf, cap, n == 1 ? "only GPU 0" : "%d, 0 to %d", n, n - 1);
     return buf;
 }
 
@@ -69,7 +69,7 @@ int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped)
     char text[48];
     *wrapped = false;
     if (there < 1)
-        return hw_fail(-ENODEV, "the serving node has no GPU, or no CUDA driver that it could find");
+        return hw_fail(-ENODEV, "the serving node has no GPU, or found no CUDA driver");
     for (int i = 0; g->all && i < here; i++) {
         int rc = add_gpu_pair(g, i, GPUS_SAME, "all");
         if (rc < 0)
@@ -78,10 +78,9 @@ int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped)
     for (size_t i = 0; i < g->n; i++) {
         struct gpu_pair *p = &g->pair[i];
         if (p->gpu >= here)
-            return hw_fail(-ENODEV, "GPU %d is not there: this node has %s", p->gpu,
-                           format_gpu_range(here, text, sizeof text));
+            return hw_fail(-ENODEV, "no GPU %d: this node has %s", p->gpu, format_gpu_range(here, text, sizeof text));
         if (p->peer >= there)
-            return hw_fail(-ENODEV, "GPU %d is not there: the serving node has %s", p->peer,
+            return hw_fail(-ENODEV, "no GPU %d: the serving node has %s", p->peer,
                            format_gpu_range(there, text, sizeof text));
         if (p->peer == GPUS_SAME) {
             p->peer = p->gpu % there;

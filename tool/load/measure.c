@@ -123,7 +123,7 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
     *m = (struct measure){.s = s, .plan = *plan};
     uint64_t align = plan->size >= 4096 ? 4096 : 64, stride;
     if (__builtin_add_overflow(plan->size, align - 1, &stride))
-        return hw_fail(-ENOMEM, "no machine has %llu bytes", (unsigned long long)plan->size);
+        return hw_fail(-ENOMEM, "cannot allocate %llu bytes", (unsigned long long)plan->size);
     stride = HW_MAX(stride / align * align, align);
     m->depth = plan->depth;
     if (plan->blocks > 1 && !(m->vec = calloc(plan->blocks, sizeof *m->vec)))
@@ -316,7 +316,7 @@ static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, ha
         return hw_fail(-EINTR, "interrupted");
     *ns = hw_now() - start;
     if (rc == 0 && hawser_op_length(*recv) != m->plan.size)
-        return hw_fail(-EPROTO, "an echo of another length came back");
+        return hw_fail(-EPROTO, "the echo has another length than the message");
     return rc;
 }
 

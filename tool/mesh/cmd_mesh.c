@@ -27,31 +27,33 @@ struct mesh_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("hosts", 0, "FILE", struct mesh_args, hosts.file,
-             "start it on these hosts by ssh: a name a line, and behind it, if known, its rack"),
+             "start hawser on these hosts by ssh: one name per line, optionally followed by its rack"),
     OPT_TEXT("ssh", 0, "COMMAND", struct mesh_args, hosts.ssh,
-             "reach a host by this, with {} for its name (default \"ssh -oBatchMode=yes {}\")"),
-    OPT_TEXT("remote", 0, "PATH", struct mesh_args, hosts.remote, "of hawser on the hosts (default: as here)"),
-    OPT_TEXT("meet", 0, "HOST[:PORT]", struct mesh_args, meet, "where rank 0 is, if the launcher does not say it"),
+             "command that reaches a host, {} is its name (default: \"ssh -oBatchMode=yes {}\")"),
+    OPT_TEXT("remote", 0, "PATH", struct mesh_args, hosts.remote,
+             "path of hawser on the hosts (default: as on this host)"),
+    OPT_TEXT("meet", 0, "HOST[:PORT]", struct mesh_args, meet, "address of rank 0, if the launcher does not give it"),
     OPT_FLAG("each-rail", 0, struct mesh_args, o.rails,
-             "measure each rail alone between all pairs (default: in two rounds)"),
-    OPT_FLAG("load", 0, struct mesh_args, o.load, "then all nodes at once: across the middle, and all to all"),
-    OPT_FLAG("quick", 0, struct mesh_args, o.quick, "leave out both ways at once"),
+             "measure each rail separately between all pairs (default: in two rounds)"),
+    OPT_FLAG("load", 0, struct mesh_args, o.load, "finally measure all nodes at once: bisection and all to all"),
+    OPT_FLAG("quick", 0, struct mesh_args, o.quick, "skip the measurements of both directions at once"),
     OPT_TIME("time", 0, "TIME", struct mesh_args, o.budget_ms, 1000, 86400000,
-             "stop after the round that ends before that, 5m say (default: all rounds)"),
+             "stop after the round that ends before this time, as in 5m (default: all rounds)"),
     OPT_TIME("duration", 't', "TIME", struct mesh_args, o.duration_ms, 10, 60000,
-             "of one measurement each way (default 250ms)"),
-    OPT_SIZE("size", 0, "SIZE", struct mesh_args, o.size, 1, 1u << 30, "of one transfer (default 1MiB)"),
-    OPT_NUMBER("depth", 0, "COUNT", struct mesh_args, o.depth, 1, TP_MAX_DEPTH, "transfers in flight (default 16)"),
-    OPT_NUMBER("pings", 0, "COUNT", struct mesh_args, o.pings, 1, MESH_PINGS, "round trips of a latency (default 200)"),
+             "duration of a measurement, in each direction (default: 250ms)"),
+    OPT_SIZE("size", 0, "SIZE", struct mesh_args, o.size, 1, 1u << 30, "size of a transfer (default: 1MiB)"),
+    OPT_NUMBER("depth", 0, "COUNT", struct mesh_args, o.depth, 1, TP_MAX_DEPTH, "transfers in flight (default: 16)"),
+    OPT_NUMBER("pings", 0, "COUNT", struct mesh_args, o.pings, 1, MESH_PINGS, "round trips per latency (default: 200)"),
     OPT_NUMBER("gpu", 0, "N", struct mesh_args, o.gpu, 0, 63,
-               "from and to memory of this GPU on every node, not the host's"),
-    OPT_TIME("wait", 0, "TIME", struct mesh_args, o.wait_ms, 1000, 3600000, "for all ranks to come (default 60s)"),
+               "use memory of this GPU on every node instead of host memory"),
+    OPT_TIME("wait", 0, "TIME", struct mesh_args, o.wait_ms, 1000, 3600000,
+             "how long to wait for all ranks (default: 60s)"),
     OPT_TIME("deadline", 0, "TIME", struct mesh_args, o.deadline_ms, 500, 600000,
-             "a rank that is silent for so long is out (default 10s)"),
-    OPT_TEXT("json", 0, "FILE", struct mesh_args, json, "write JSON lines (rank 0); - is standard output"),
-    OPT_TEXT("report", 0, "FILE", struct mesh_args, report, "write an HTML page with a heat map (rank 0)"),
+             "a rank that is silent for this long is excluded (default: 10s)"),
+    OPT_TEXT("json", 0, "FILE", struct mesh_args, json, "write JSON lines to FILE (rank 0); -: standard output"),
+    OPT_TEXT("report", 0, "FILE", struct mesh_args, report, "write one HTML file with a heat map (rank 0)"),
     OPT_TEXT("baseline", 0, "FILE", struct mesh_args, baseline, "compare with the JSON lines of another run"),
-    OPT_TEXT("read", 0, "FILE", struct mesh_args, read, "measure nothing: judge the JSON lines of a run anew"),
+    OPT_TEXT("read", 0, "FILE", struct mesh_args, read, "do not measure: judge the JSON lines of an earlier run"),
     OPT_FLAG("agent", 0, struct mesh_args, agent, NULL),
     OPT_GROUP(common_opts, struct mesh_args, o.common),
     {0},
@@ -200,7 +202,7 @@ static int lead(const struct mesh_args *a, struct launch_seat *seat, const struc
         seat->size = seat->size ? seat->size : size;
     }
     if (rc == 0 && write(to, &port, sizeof port) != sizeof port)
-        rc = hw_fail(-EPIPE, "rank 0's other process is gone");
+        rc = hw_fail(-EPIPE, "the other process of rank 0 has ended");
     close(to);
     if (rc == 0)
         rc = mesh_lead(&a->o, seat, *h, pmix, m, f);
@@ -216,9 +218,9 @@ static void describe_run(const struct mesh_args *a, const struct launch_seat *se
     struct tm tm;
     gmtime_r(&now, &tm);
     strftime(m->date, sizeof m->date, "%Y-%m-%d %H:%M UTC", &tm);
-    snprintf(m->what, sizeof m->what, "started by %s, %llu ms each way, %s memory%s", seat->launcher,
+    snprintf(m->what, sizeof m->what, "started by %s, %llu ms in each direction, %s memory%s", seat->launcher,
              (unsigned long long)a->o.duration_ms, a->o.has_gpu ? "GPU" : "host",
-             a->o.budget_ms ? ", in limited time" : "");
+             a->o.budget_ms ? ", with a time limit" : "");
 }
 
 static int run_rank_0(const struct mesh_args *a, struct launch_seat *seat, const struct launch_place *place)
@@ -230,7 +232,7 @@ static int run_rank_0(const struct mesh_args *a, struct launch_seat *seat, const
     int pipes[2], code = TOOL_USAGE, rc;
     pid_t parent = getpid(), pid;
     if (pipe(pipes) < 0 || (pid = fork()) < 0)
-        return tool_fail("mesh", "a process for rank 0: %s", strerror(errno)), TOOL_USAGE;
+        return tool_fail("mesh", "starting a process for rank 0: %s", strerror(errno)), TOOL_USAGE;
     if (pid == 0) {
         close(pipes[1]);
         become_rank(a, seat, parent, pipes[0]);
@@ -297,20 +299,19 @@ static int parse_args(struct mesh_args *a, int argc, char **argv)
         .cmd = "mesh",
         .args = "[OPTION...]",
         .about =
-            "Measures every pair of a cluster's nodes and names the node, NIC, rail or path that stands out. Start it "
-            "on\n"
-            "every node by mpirun, srun or torchrun --no_python, or give --hosts. The key comes from --key-file or\n"
-            "HAWSER_MESH_KEY. Exit status: 0 all is well, 1 there are findings, 2 it could not run.",
+            "Measures every pair of a cluster's nodes and names the node, NIC, rail or path that stands out. Start "
+            "it\non every node by mpirun, srun or torchrun --no_python, or give --hosts. The key is read from "
+            "--key-file or\nHAWSER_MESH_KEY. Exit status: 0 success, 1 there are findings, 2 it could not run.",
         .rows = rows};
     a->o.gpu = UINT32_MAX;
     int rc = opts_parse(&o, a, argc, argv);
     if (rc != OPTS_GO)
         return rc;
     if (a->hosts.file && (a->read || a->meet || a->o.common.key_file))
-        return tool_usage("mesh", "--hosts does not go with --%s",
+        return tool_usage("mesh", "--hosts cannot be combined with --%s",
                           a->read   ? "read"
                           : a->meet ? "meet"
-                                    : "key-file: it makes a key of its own, and brings it by ssh");
+                                    : "key-file: it makes its own key and sends it by ssh");
     struct mesh_options *p = &a->o;
     p->has_gpu = p->gpu != UINT32_MAX;
     p->wait_ms = p->wait_ms ? p->wait_ms : 60000;

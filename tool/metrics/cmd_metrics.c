@@ -42,22 +42,21 @@ static int parse_listen(void *args, const char *text)
         a->addr.in6.sin6_family = AF_INET6;
         a->addr.in6.sin6_port = htons(port);
     } else {
-        return hw_fail(-EINVAL, "it takes a loopback address, as 127.0.0.1:%d, not '%s'", DEFAULT_PORT, text);
+        return hw_fail(-EINVAL, "must be a loopback address, as in 127.0.0.1:%d, not '%s'", DEFAULT_PORT, text);
     }
     return 0;
 }
 
 static const struct opt rows[] = {
     OPT_CALL("listen", 0, "ADDR[:PORT]", parse_listen,
-             "answer GET /metrics on this loopback address until interrupted (port 9420 where none is said)"),
-    OPT_TEXT(
-        "textfile", 0, "FILE", struct metrics_args, textfile,
-        "write this file every --interval until interrupted, whole or not at all; for node_exporter: DIR/hawser.prom"),
+             "answer GET /metrics on this loopback address until interrupted (default port: 9420)"),
+    OPT_TEXT("textfile", 0, "FILE", struct metrics_args, textfile,
+             "write this file at each --interval until interrupted, atomically; for node_exporter: DIR/hawser.prom"),
     OPT_TIME("interval", 'i', "TIME", struct metrics_args, interval_ms, 1000, 3600000,
-             "how often --textfile is written (default 15s)"),
-    OPT_FLAG("once", '1', struct metrics_args, once, "write --textfile once"),
+             "interval of --textfile (default: 15s)"),
+    OPT_FLAG("once", '1', struct metrics_args, once, "write --textfile once, then end"),
     OPT_TEXT("dir", 0, "FOLDER", struct metrics_args, dir,
-             "look for sockets in this folder alone (knob metrics_dir of the processes)"),
+             "look for sockets in this folder only (the processes' knob metrics_dir)"),
     {0},
 };
 
@@ -89,7 +88,7 @@ static int write_textfile(const struct metrics_args *a)
     int rc = write_metrics(a, f);
     bool bad = ferror(f);
     if ((fclose(f) != 0 || bad) && rc == 0)
-        rc = hw_fail(-EIO, "%s could not be written", path);
+        rc = hw_fail(-EIO, "writing %s failed", path);
     if (rc == 0 && rename(path, a->textfile) < 0)
         rc = hw_fail(-errno, "writing %s: %s", a->textfile, strerror(errno));
     if (rc < 0)
@@ -138,16 +137,16 @@ int cmd_metrics(int argc, char **argv)
     static const struct opts o = {
         .cmd = "metrics",
         .args = "[OPTION...]",
-        .about = "Writes what the contexts of this machine's processes have counted in Prometheus's format, to\n"
-                 "standard output where no option says otherwise: those of this user, for root of all users.",
+        .about = "Prints the counters of all contexts of this machine's processes in Prometheus's format, to "
+                 "standard\noutput by default: the processes of this user; for root, of all users.",
         .rows = rows,
-        .too_many = "files are named by --textfile"};
+        .too_many = "give the file by --textfile"};
     struct metrics_args a = {.interval_ms = DEFAULT_INTERVAL_MS};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
         return rc;
     if (a.once && (a.listens || !a.textfile))
-        return tool_usage("metrics", "--once goes with --textfile alone");
+        return tool_usage("metrics", "--once needs --textfile");
     rc = run_metrics(&a);
     return rc < 0 ? tool_fail("metrics", "%s", hw_error()) : TOOL_OK;
 }

@@ -243,10 +243,10 @@ static void write_sockets(FILE *f, const struct gather *g)
     for (size_t i = 0; i < g->n; i++)
         of[g->source[i].state]++;
     fprintf(f,
-            "# HELP hawser_exporter_contexts Contexts of processes on this machine, by what became of asking them.\n"
-            "# TYPE hawser_exporter_contexts gauge\n"
-            "hawser_exporter_contexts{state=\"answered\"} %zu\nhawser_exporter_contexts{state=\"silent\"} %zu\n"
-            "hawser_exporter_contexts{state=\"bad\"} %zu\nhawser_exporter_contexts{state=\"foreign\"} %zu\n",
+            "# HELP hawser_exporter_contexts Contexts of processes on this machine, by the result of asking them.\n# "
+            "TYPE hawser_exporter_contexts gauge\nhawser_exporter_contexts{state=\"answered\"} "
+            "%zu\nhawser_exporter_contexts{state=\"silent\"} %zu\nhawser_exporter_contexts{state=\"bad\"} "
+            "%zu\nhawser_exporter_contexts{state=\"foreign\"} %zu\n",
             of[GATHER_ANSWERED], of[GATHER_SILENT], of[GATHER_BAD], g->foreign);
 }
 

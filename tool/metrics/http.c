@@ -92,9 +92,9 @@ static void answer_request(struct client *c, const struct http_server *s, int rc
     if (rc == -E2BIG)
         answer_text(c, "431 Request Header Fields Too Large", "The request is too long.\n");
     else if (rc < 0)
-        answer_text(c, "400 Bad Request", "That is no HTTP request.\n");
+        answer_text(c, "400 Bad Request", "This is not an HTTP request.\n");
     else if (r->method == HTTP_OTHER)
-        answer_text(c, "405 Method Not Allowed", "There is GET and HEAD.\n");
+        answer_text(c, "405 Method Not Allowed", "Only GET and HEAD are supported.\n");
     else if (strcmp(r->path, "/metrics") == 0)
         answer_page(c, s, r->method == HTTP_HEAD_ONLY);
     else
@@ -217,11 +217,10 @@ int http_listen(const struct sockaddr *addr, socklen_t len)
 {
     int one = 1;
     if (!is_loopback(addr))
-        return hw_fail(-EPERM,
-                       "only loopback addresses are listened on; use --textfile with node_exporter, or a proxy");
+        return hw_fail(-EPERM, "only loopback addresses are allowed; use --textfile with node_exporter, or a proxy");
     HW_AUTO_CLOSE int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+        return hw_fail(-errno, "creating a socket: %s", strerror(errno));
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, addr, len) < 0 || listen(fd, 64) < 0)
         return hw_fail(-errno, "listening: %s", strerror(errno));

@@ -130,7 +130,7 @@ static int keep_sample(struct prom *p, const struct prom_sample *s)
         return 0;
     }
     if (p->n == PROM_SAMPLES)
-        return hw_fail(-E2BIG, "more than %d samples", PROM_SAMPLES);
+        return hw_fail(-E2BIG, "too many samples: at most %d", PROM_SAMPLES);
     if (p->n == p->room) {
         size_t room = p->room ? 2 * p->room : 64;
         struct prom_sample *more = realloc(p->sample, room * sizeof *more);
@@ -155,7 +155,7 @@ static int parse_line(struct prom *p, const char *line, size_t len, size_t numbe
         s.metric = find_metric(name);
         good = take_labels(&c, &s) && take_byte(&c, ' ') && take_number(&c, &s);
     }
-    return good ? keep_sample(p, &s) : hw_fail(-EPROTO, "line %zu is no sample", number);
+    return good ? keep_sample(p, &s) : hw_fail(-EPROTO, "line %zu is not a sample", number);
 }
 
 int prom_parse(const char *text, size_t len, struct prom *p)
@@ -167,7 +167,7 @@ int prom_parse(const char *text, size_t len, struct prom *p)
     if (len > PROM_TEXT)
         return hw_fail(-E2BIG, "more than %lu MiB", PROM_TEXT >> 20);
     if (len < end || memcmp(text + len - end, HW_METRICS_END, end) != 0)
-        return hw_fail(-EPROTO, "the text was cut");
+        return hw_fail(-EPROTO, "the text is truncated");
     for (size_t number = 1; rc == 0 && at < text + len; number++) {
         const char *newline = memchr(at, '\n', (size_t)(text + len - at)); /* always found: the text ends with one */
         rc = parse_line(p, at, (size_t)(newline - at), number);

@@ -26,8 +26,8 @@ int nccl_check_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Goes NCCL's way to a network plugin, loads what it would load in child processes, and says\n"
-                 "which network that makes, and why not ours. Exit status 1 if it is not.",
+        .about = "Repeats NCCL's lookup of a network plugin, loads in child processes what NCCL would load, and "
+                 "says\nwhich network NCCL would use, and if not hawser, why. Exit status: 1 if not hawser.",
         .rows = rows,
         .too_many = "check takes options only"};
     struct check_args a = {0};

@@ -138,33 +138,32 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
     const char *net = getenv("NCCL_NET"), *plugin = getenv("NCCL_NET_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
     if (net && *net && strcasecmp(net, NCCL_OUR_NAME) != 0) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_NET", NCCL_WRONG);
-        TEXT(c, "NCCL uses the network of this name and no other");
+        TEXT(c, "NCCL uses only the network of this name");
         MEND(c, "export NCCL_NET=" NCCL_OUR_NAME);
     }
     if (plugin && !lists_ours(plugin)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_NET_PLUGIN", NCCL_WRONG);
         TEXT(c, "%s",
-             strcmp(plugin, "none") == 0 ? "NCCL loads no plugin" : "ours is not among the plugins that NCCL tries");
+             strcmp(plugin, "none") == 0 ? "NCCL loads no plugin" : "hawser is not among the plugins that NCCL tries");
         MEND(c, "export NCCL_NET_PLUGIN=" NCCL_OUR_NAME);
     }
     if (tuner && *tuner && !lists_ours(tuner)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_TUNER_PLUGIN", NCCL_CAUTION);
-        TEXT(c, "NCCL does not ask our tuner, and may use protocols that TCP is slow with");
+        TEXT(c, "NCCL does not ask hawser's tuner, and may use protocols that are slow over TCP");
         MEND(c, "unset NCCL_TUNER_PLUGIN");
     }
     static const char *const forced[] = {"NCCL_ALGO", "NCCL_PROTO"};
     for (size_t i = 0; i < HW_ARRAY_LEN(forced); i++)
         if (getenv(forced[i])) {
             struct nccl_conflict *c = add_nccl_conflict(out, n, forced[i], NCCL_CAUTION);
-            TEXT(c, "leaves our tuner less to choose from");
+            TEXT(c, "leaves hawser's tuner less to choose from");
             MEND(c, "unset %s", forced[i]);
         }
     static const char *const others[] = {"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_NTHREADS",
                                          "NCCL_NSOCKS_PERTHREAD"};
     for (size_t i = 0; i < HW_ARRAY_LEN(others); i++)
         if (getenv(others[i]))
-            TEXT(add_nccl_conflict(out, n, others[i], NCCL_NOTE),
-                 "is for NCCL's own networks, and does nothing to ours");
+            TEXT(add_nccl_conflict(out, n, others[i], NCCL_NOTE), "applies to NCCL's own networks only, not to hawser");
 }
 
 /* Part of what the plugin sets is the user's: does the rest still fit? */
@@ -172,7 +171,7 @@ static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
 {
     if (!hn_tune(NULL)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "HAWSER_NCCL_TUNE", NCCL_CAUTION);
-        TEXT(c, "the plugin sets none of NCCL's parameters and its tuner keeps still; it must be so on every rank");
+        TEXT(c, "the plugin sets none of NCCL's parameters and its tuner does nothing; must be the same on every rank");
         MEND(c, "unset HAWSER_NCCL_TUNE");
         return;
     }
@@ -182,7 +181,7 @@ static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
         if (!is || strcmp(is, p->value) == 0)
             continue;
         struct nccl_conflict *c = add_nccl_conflict(out, n, user, NCCL_CAUTION);
-        TEXT(c, "%s is not set to %s by the plugin, since this is yours; it must be the same on every rank", p->name,
+        TEXT(c, "the plugin does not set %s to %s, because you have set it; it must be the same on every rank", p->name,
              p->value);
         MEND(c, "unset %s", user);
     }
@@ -190,12 +189,12 @@ static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
     uint64_t v = 0, b = 0;
     if (chunk && hw_parse_u64(chunk, 0, UINT64_MAX, &v) == 0 && v >= 2097152) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_P2P_NET_CHUNKSIZE", NCCL_CAUTION);
-        TEXT(c, "64 channels x 16 x this is more than NCCL's 31 bits for the size of a pool");
+        TEXT(c, "64 channels x 16 x this exceeds NCCL's 31 bits for the size of a pool");
         MEND(c, "export NCCL_P2P_NET_CHUNKSIZE=1048576");
     }
     if (buffer && hw_parse_u64(buffer, 0, UINT64_MAX, &b) == 0 && b < 8388608 && (!chunk || v > b / 8)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_BUFFSIZE", NCCL_CAUTION);
-        TEXT(c, "NCCL cuts NCCL_P2P_NET_CHUNKSIZE to an eighth of it, %llu bytes", (unsigned long long)b / 8);
+        TEXT(c, "NCCL reduces NCCL_P2P_NET_CHUNKSIZE to an eighth of it, %llu bytes", (unsigned long long)b / 8);
         MEND(c, "unset NCCL_BUFFSIZE");
     }
 }

@@ -81,7 +81,8 @@ static void add_nics_export(struct env *v)
     }
     if (root >= 0 && n > 0 && hw_node_scan(&node, root, &scan) == 0 &&
         hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0 && nccl_nics(&node, &plan, list, left))
-        WHY(add_env_export(v, "HAWSER_NICS", list), "the NICs that serve the GPUs here (hawser topo); not %s", left);
+        WHY(add_env_export(v, "HAWSER_NICS", list), "the NICs that serve the GPUs here (hawser topo); without %s",
+            left);
     hw_plan_free(&plan);
     hw_node_free(&node);
     hw_close(&root);
@@ -100,7 +101,7 @@ static void add_path_export(struct env *v, const char *dir)
     struct nccl_extra *x = nccl_find(name);
     if (!x || !*x->path || !realpath(x->path, found) || !realpath(file, want) || strcmp(found, want) != 0) {
         struct export *e = add_env_export(v, "LD_LIBRARY_PATH", dir);
-        WHY(e, "%s is there, which is not where the loader looks first", name);
+        WHY(e, "%s exists, but the loader does not look there first", name);
         e->front = true;
     }
     nccl_unshare(x, sizeof *x);
@@ -117,8 +118,8 @@ static void make_env(struct env *v)
     WHY(add_env_export(v, "NCCL_NET_PLUGIN", NCCL_OUR_NAME), "NCCL loads " NCCL_PLUGIN_FILE " for this name");
     for (size_t i = 0; i < v->n_conflicts; i++)
         if (strcmp(v->c[i].name, "NCCL_NET") == 0)
-            WHY(add_env_export(v, "NCCL_NET", NCCL_OUR_NAME),
-                "it is %.60s (%.80s), and NCCL would use no other network", v->c[i].value, nccl_conf_where("NCCL_NET"));
+            WHY(add_env_export(v, "NCCL_NET", NCCL_OUR_NAME), "it is %.60s (%.80s), so NCCL would use no other network",
+                v->c[i].value, nccl_conf_where("NCCL_NET"));
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         snprintf(v->missing, sizeof v->missing, "%s", hw_error());
     else
@@ -166,19 +167,18 @@ static void print_shell(FILE *out, const struct env *v)
             fprintf(out, "\"${%s:+:$%s}\"", e->name, e->name);
         fputc('\n', out);
     }
-    fprintf(
-        out,
-        "#\n# The plugin sets by itself, where nobody has (HAWSER_NCCL_TUNE=0: nothing), on every rank the same:\n");
+    fprintf(out, "#\n# The plugin sets by itself, on every rank the same, unless you have set it (HAWSER_NCCL_TUNE=0: "
+                 "nothing):\n");
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
         fprintf(out, "#   %s=%s\n#     ", p->name, p->value);
         print_env_comment(out, p->why);
         if (user || !hn_tune(NULL))
-            fprintf(out, "#     not set: %s is yours\n", user ? user : "HAWSER_NCCL_TUNE");
+            fprintf(out, "#     not set: you have set %s\n", user ? user : "HAWSER_NCCL_TUNE");
     }
     for (size_t i = 0; i < v->n_conflicts; i++) {
         const struct nccl_conflict *c = &v->c[i];
-        fprintf(out, "%s#   %s=", i ? "" : "#\n# What is set here beside it:\n", c->name);
+        fprintf(out, "%s#   %s=", i ? "" : "#\n# Other variables that are set here:\n", c->name);
         print_env_comment(out, c->value ? c->value : "");
         fprintf(out, "#     ");
         print_env_comment(out, c->text);
@@ -240,12 +240,12 @@ struct env_args {
 int nccl_env_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_FLAG("json", 'j', struct env_args, json, "one JSON object instead of shell lines"), {0}};
+        OPT_FLAG("json", 'j', struct env_args, json, "print one JSON object instead of shell lines"), {0}};
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Says what to export so that NCCL uses hawser, as shell lines for eval, and in comments why,\n"
-                 "what the plugin sets by itself, and what of this environment stands against it.",
+        .about = "Prints what to export so that NCCL uses hawser, as shell lines for eval, and in comments the "
+                 "reasons,\nwhat the plugin sets by itself, and what in this environment conflicts with it.",
         .rows = rows,
         .too_many = "env takes options only"};
     struct env_args a = {0};

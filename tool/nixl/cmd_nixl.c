@@ -4,7 +4,7 @@
 #include "tool/tool.h"
 
 static const struct tool_action actions[] = {
-    {"check", nixl_check_main, "whether NIXL would find and accept the backend HAWSER, and why not"},
+    {"check", nixl_check_main, "check whether NIXL finds and accepts the backend HAWSER, and if not, why"},
     {0},
 };
 

@@ -161,7 +161,7 @@ static int search_python(struct nixl_look *l)
 {
     struct asked *a = nccl_shared(sizeof *a);
     if (!a)
-        return hw_no_memory("what Python says");
+        return hw_no_memory("Python's output");
     a->python = l->python;
     nccl_run(&a->child, ask_python, a, PYTHON_MS);
     char *text = a->child.tail;

@@ -239,7 +239,7 @@ static void write_node_nics(struct page *p, const struct tp_facts *f)
         if (n->speed)
             fprintf(p->f, "%g Gbit/s", n->speed / 1e3);
         else
-            fputs("rate not told", p->f);
+            fputs("rate unknown", p->f);
     }
     fputs("</td>", p->f);
 }

@@ -168,7 +168,8 @@ int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r)
     *r = (struct tp_request){0};
     request_fields(&c, r);
     if (c.bad || !request_ok(r))
-        return hw_fail(-EPROTO, "a request that is none of this version (type %u)", (unsigned)r->type);
+        return hw_fail(-EPROTO, "a request of another version (type %u): run the same version on both nodes",
+                       (unsigned)r->type);
     return 0;
 }
 
@@ -246,15 +247,14 @@ int tp_encode_reply(const struct tp_reply *r, uint8_t buf[TP_REPLY])
 int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r)
 {
     if (len != TP_REPLY)
-        return hw_fail(-EPROTO, "a reply of %zu bytes, not %d: does the other node run the same version?", len,
-                       TP_REPLY);
+        return hw_fail(-EPROTO, "a reply of %zu bytes, not %d: run the same version on both nodes", len, TP_REPLY);
     uint8_t copy[TP_REPLY];
     memcpy(copy, buf, sizeof copy);
     struct cursor c = {.at = copy, .end = copy + TP_REPLY, .decode = true};
     *r = (struct tp_reply){0};
     reply_fields(&c, r);
     if (c.bad || !reply_ok(r))
-        return hw_fail(-EPROTO, "a reply that is none of this version (type %u): does the other node run the same one?",
+        return hw_fail(-EPROTO, "a reply of another version (type %u): run the same version on both nodes",
                        (unsigned)r->type);
     return 0;
 }

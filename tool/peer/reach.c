@@ -352,7 +352,7 @@ int reach_listen(uint16_t port, struct tp_reach *q, struct reach_listener **out)
     *l = (struct reach_listener){.q = *q, .fd = fd};
     int e = pthread_create(&l->thread, NULL, listener_main, l);
     if (e)
-        return hw_fail(-e, "a thread to listen in: %s", strerror(e));
+        return hw_fail(-e, "starting a listening thread: %s", strerror(e));
     *out = l;
     l = NULL;
     (void)hw_take_fd(&fd);

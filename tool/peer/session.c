@@ -21,7 +21,7 @@ int session_open(struct session *s, hawser *h, const char *host, uint16_t port, 
     if (rc == -ECONNREFUSED) {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof why, "%s", hw_error());
-        rc = hw_fail(rc, "%s: nobody listens there; start `hawser serve` on that node first", why);
+        rc = hw_fail(rc, "%s: no server listens there; start `hawser serve` on that node first", why);
     }
     if (rc < 0)
         session_close(s);
@@ -109,7 +109,7 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     if (rc < 0)
         return rc;
     if (r->type != q->type || r->id != q->id)
-        return hw_fail(-EPROTO, "the serving node answered another question (%d for %d)", (int)r->type, (int)q->type);
+        return hw_fail(-EPROTO, "the serving node answered another request (%d, not %d)", (int)r->type, (int)q->type);
     return r->status < 0 ? hw_fail(r->status, "the serving node: %s", r->text) : 0;
 }
 

@@ -190,7 +190,7 @@ static int stream_recv(struct stream *s)
         if (n < 0)
             return (int)n;
         if (n == 0)
-            return hw_fail(-ECONNRESET, "plain sockets: the sender closed stream %zu in the warm-up", s->index);
+            return hw_fail(-ECONNRESET, "plain sockets: the sender closed stream %zu during the warm-up", s->index);
         left -= (uint64_t)n;
         off = (off + (size_t)n) % call;
     }
@@ -359,7 +359,7 @@ static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf,
         return hw_fail(-EINVAL, "plain sockets: message of %llu bytes (1 to %u) over a buffer of %zu",
                        (unsigned long long)p->message, RAW_MESSAGE, len);
     if (!p->total && !p->duration_ms)
-        return hw_fail(-EINVAL, "plain sockets: neither a total nor a duration");
+        return hw_fail(-EINVAL, "plain sockets: neither a total nor a duration is given");
     if (p->dir != RAW_CLIENT_SENDS && p->dir != RAW_SERVER_SENDS)
         return hw_fail(-EINVAL, "plain sockets: direction %d", (int)p->dir);
     return 0;

@@ -18,8 +18,8 @@
 static int pp_check(const struct raw_pingpong *pp)
 {
     if (pp->size < 1 || pp->size > RAW_MESSAGE || pp->iters < 1)
-        return hw_fail(-EINVAL, "plain ping-pong: %u bytes, %u round trips; 1 to %u bytes, at least one trip", pp->size,
-                       pp->iters, RAW_MESSAGE);
+        return hw_fail(-EINVAL, "plain ping-pong: invalid %u bytes or %u round trips: 1 to %u bytes, at least one trip",
+                       pp->size, pp->iters, RAW_MESSAGE);
     return 0;
 }
 

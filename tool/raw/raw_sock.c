@@ -219,8 +219,8 @@ int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[
     t->taken = taken;
     while (!rc && done < n * need) {
         if (hw_now() >= deadline)
-            rc = hw_fail(-ETIMEDOUT, "plain sockets: %zu of the client's %zu streams came before the deadline", done,
-                         n * need);
+            rc = hw_fail(-ETIMEDOUT, "plain sockets: %zu of the client's %zu streams connected before the deadline",
+                         done, n * need);
         else
             rc = take_step(t, listeners, n, stop_fd, deadline);
         done = 0;
@@ -292,7 +292,7 @@ int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE]
         rc = make_data_socket(fd, k);
     /* 16 bytes always fit an empty socket buffer */
     if (!rc && send(fd, token, RAW_TOKEN_SIZE, MSG_NOSIGNAL) != RAW_TOKEN_SIZE)
-        rc = hw_fail(-errno, "plain sockets: showing the token to %s port %u: %s", path->addr, path->port,
+        rc = hw_fail(-errno, "plain sockets: sending the token to %s port %u: %s", path->addr, path->port,
                      strerror(errno));
     if (rc)
         hw_close(&fd);
@@ -313,13 +313,13 @@ int raw_wait_go(int fd, uint64_t deadline)
             if (got == 1 && go == GO)
                 return 0;
             if (got == 1)
-                return hw_fail(-EPROTO, "plain sockets: the server's first byte was 0x%02x", go);
+                return hw_fail(-EPROTO, "plain sockets: unexpected first byte 0x%02x from the server", go);
             if (got < 0 && errno == EINTR)
                 continue;
-            return hw_fail(-ECONNRESET, "plain sockets: the server dropped a stream before the start%s%s",
+            return hw_fail(-ECONNRESET, "plain sockets: the server closed a stream before the start%s%s",
                            got < 0 ? ": " : "", got < 0 ? strerror(errno) : "");
         }
         if (hw_now() >= deadline)
-            return hw_fail(-ETIMEDOUT, "plain sockets: the server did not take all streams before the deadline");
+            return hw_fail(-ETIMEDOUT, "plain sockets: the server did not accept all streams before the deadline");
     }
 }

@@ -27,14 +27,15 @@ int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs)
 {
     *v = (struct rival){.s = s, .knobs = knobs};
     learn_paths(v);
-    return v->n_paths ? 0
-                      : hw_fail(-ENODEV, "no channel to %s says which addresses it uses", hawser_peer_name(s->peer));
+    return v->n_paths
+               ? 0
+               : hw_fail(-ENODEV, "no connection to %s reports the addresses it uses", hawser_peer_name(s->peer));
 }
 
 static int generate_raw_token(struct tp_request *q)
 {
     if (getrandom(q->raw.token, sizeof q->raw.token, 0) != (ssize_t)sizeof q->raw.token)
-        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_text(errno));
+        return hw_fail(-EIO, "the kernel gave no random bytes: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -100,7 +101,7 @@ int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t ite
         return rc;
     double bytes = (double)(down ? r.raw_bytes : own.bytes), seconds = down ? r.raw_seconds : own.seconds;
     if (bytes <= 0 || seconds <= 0)
-        return hw_fail(-EIO, "plain sockets moved nothing");
+        return hw_fail(-EIO, "plain sockets transferred nothing");
     *out = (struct rival_result){bytes / 1e9 / seconds, own.cpu_seconds / (bytes / 1e9), r.raw_cpu / (bytes / 1e9), ""};
     memcpy(out->congestion, own.congestion, sizeof out->congestion);
     return 0;

@@ -21,20 +21,19 @@ bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_
         return false;
     if (n->rx_device_bytes && n->devmem_pkts == 0)
         snprintf(why, cap,
-                 "hawser counted %.6f GB into device memory, and %s's own rx_devmem_pkts stood still: it came by "
-                 "another NIC, or "
-                 "not at all into device memory",
+                 "hawser counted %.6f GB into device memory, but %s's own rx_devmem_pkts did not change: the data "
+                 "arrived on another NIC, or was not placed in device memory",
                  (double)n->rx_device_bytes / 1e9, n->nic);
     else if (n->rx_device_bytes / PACKET_MAX > n->devmem_pkts)
-        snprintf(
-            why, cap,
-            "hawser counted %.6f GB into device memory, more than the %llu packets of %s's own rx_devmem_pkts can have "
-            "carried: some came by another NIC",
-            (double)n->rx_device_bytes / 1e9, (unsigned long long)n->devmem_pkts, n->nic);
+        snprintf(why, cap,
+                 "hawser counted %.6f GB into device memory, more than the %llu packets of %s's own rx_devmem_pkts can "
+                 "have carried: some arrived on another NIC",
+                 (double)n->rx_device_bytes / 1e9, (unsigned long long)n->devmem_pkts, n->nic);
     else if (devmem && n->rx_bytes >= NOTICEABLE && n->rx_device_bytes == 0)
         snprintf(why, cap,
-                 "%.6f GB came by %s, none of it into device memory, and its own rx_devmem_pkts %s (rx no cmsg)",
-                 (double)n->rx_bytes / 1e9, n->nic, n->devmem_pkts ? "rose by what others received" : "stood still");
+                 "%.6f GB arrived on %s, none of it in device memory, and its own rx_devmem_pkts %s (rx no cmsg)",
+                 (double)n->rx_bytes / 1e9, n->nic,
+                 n->devmem_pkts ? "rose by what other programs received" : "did not change");
     return *why != 0;
 }
 
@@ -98,8 +97,8 @@ static void nic_lines(FILE *out, const char *side, const struct tp_nic *n, bool 
 
 void output_nics(FILE *out, const struct row *r)
 {
-    fprintf(out, "\nBytes per NIC: payload as hawser counts it, and frames with their headers as the\n"
-                 "kernel counts them\n");
+    fprintf(out,
+            "\nBytes per NIC: payload as counted by hawser, and frames with their headers as\ncounted by the kernel\n");
     for (size_t i = 0; i < r->sum.n_own; i++)
         nic_lines(out, "here", &r->sum.own[i], r->devmem);
     for (size_t i = 0; i < r->sum.n_peer; i++)

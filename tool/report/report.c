@@ -129,7 +129,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
             snprintf(note, sizeof(note), "%s recovered", size);
         } else {
             snprintf(note, sizeof(note),
-                     s.lost > 0 ? "their chunks were taken up by the others" : "no connection died");
+                     s.lost > 0 ? "other connections took over their chunks" : "no connection died");
         }
         page_card(p, "Channels lost", v, "", "", note);
     }
@@ -154,15 +154,12 @@ static void fmt_ratio(double v, char *buf, size_t cap)
 
 static const struct column columns[] = {
     {RATES, REP_SIZE, rep_text_size, {"Size", "bytes of an operation", false}},
-    {RATES, REP_BLOCKS, rep_text_count, {"Pieces", "an operation is a list of so many, scattered in memory", false}},
-    {RATES, REP_ITERS, rep_text_count, {"Ops", "operations under the clock, all rounds together", false}},
+    {RATES, REP_BLOCKS, rep_text_count, {"Pieces", "an operation is a list of this many, scattered in memory", false}},
+    {RATES, REP_ITERS, rep_text_count, {"Ops", "measured operations, all rounds together", false}},
     {RATES, REP_CHANNELS, rep_text_count, {"Channels<br>per NIC", "TCP connections over each NIC", false}},
-    {RATES, REP_DEPTH, rep_text_count, {"In<br>flight", "operations that are under way at the same time", false}},
+    {RATES, REP_DEPTH, rep_text_count, {"In<br>flight", "operations in flight at the same time", false}},
     {RATES, REP_WINDOW, rep_text_size, {"Window", "bytes in flight on a connection, at most", false}},
-    {RATES,
-     REP_SECONDS,
-     rep_text_num,
-     {"Seconds", "time under the clock: filling and checking memory is outside it", false}},
+    {RATES, REP_SECONDS, rep_text_num, {"Seconds", "measured time, without filling and checking memory", false}},
     {RATES,
      REP_GBPS,
      rep_text_num,
@@ -172,14 +169,14 @@ static const struct column columns[] = {
     {RATES,
      REP_RAW_GBPS,
      rep_text_num,
-     {"Plain<br>GB/s", "plain TCP sockets over the same paths, in turns with hawser", false}},
+     {"Plain<br>GB/s", "plain TCP sockets over the same paths, alternating with hawser", false}},
     {RATES, REP_RATIO, fmt_ratio, {"Ratio", "hawser&#39;s throughput divided by that of the plain sockets", false}},
     {TIMES,
      REP_MEAN,
      rep_text_us,
      {"Mean",
-      "time of an operation from its start to its end; with several in flight most of it is "
-      "waiting behind the others. Of a ping-pong: half of the round trip",
+      "time of an operation from its start to its end; with several in flight mostly waiting for the others. For a "
+      "ping-pong: half of the round trip",
       false}},
     {TIMES, REP_P50, rep_text_us, {"p50", "median of that time", false}},
     {TIMES, REP_P99, rep_text_us, {"p99", "99 of 100 operations took no longer", false}},
@@ -193,8 +190,11 @@ static const struct column columns[] = {
      {"Plain peer<br>s/GB", "CPU seconds of plain sockets on the serving side per GB", false}},
     {RATES, REP_VERIFIED, rep_text_bytes, {"Verified", "bytes that were compared with what was sent", false}},
     {RATES, REP_BAD, rep_text_count, {"Bad<br>bytes", "of these, bytes that differed", false}},
-    {RATES, REP_LOST, rep_text_count, {"Lost<br>channels", "connections that died; others took up their bytes", false}},
-    {RATES, REP_RECOVERED, rep_text_count, {"Re-<br>covered", "of these, connections that were made again", false}},
+    {RATES,
+     REP_LOST,
+     rep_text_count,
+     {"Lost<br>channels", "connections that died; others took over their chunks", false}},
+    {RATES, REP_RECOVERED, rep_text_count, {"Re-<br>covered", "of these, connections that were re-established", false}},
 };
 
 /* Values that are equal in all measurements are printed once, above the table, instead of in a column. */
@@ -259,9 +259,9 @@ struct shown {
 static void write_group(struct page *p, const struct rep *r, const struct shown *s, enum column_group group)
 {
     static const struct page_column texts[] = {
-        {"Operation", "write: into the peer&#39;s memory; read: out of it; send: as messages; pingpong: there and back",
+        {"Operation", "write: into the peer&#39;s memory; read: from it; send: as messages; pingpong: there and back",
          true},
-        {"Memory", "host, or which GPU here and there", true},
+        {"Memory", "host, or the local and the remote GPU", true},
         {"NICs", NULL, true},
         {"Size", NULL, false}};
     struct page_column heads[HW_ARRAY_LEN(columns) + HW_ARRAY_LEN(texts)];
@@ -341,8 +341,8 @@ static void nic_table(struct page *p, const struct rep *r)
         {"Channels", "connections over this NIC", false},
         {"Payload", "bytes that hawser moved over the NIC, in both directions", false},
         {"Share", "of the payload of all NICs", false},
-        {"Kernel counted", "whole frames, with headers and what was sent again, of every program", false},
-        {"Kernel / payload", "1.00 would be no headers at all", false},
+        {"Kernel counted", "whole frames, with headers and retransmissions, of all programs", false},
+        {"Kernel / payload", "1.00 would mean no headers at all", false},
         {"GB/s", "payload over the NIC per second", false},
         {"Lost", "connections over it that died", false}};
     bool some = false;

@@ -300,7 +300,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
     if (!xs)
         return hw_no_memory("the latency plot");
     struct svg s;
-    figure_open(f, "Latency distribution", "How many of the transfers took no longer than that.");
+    figure_open(f, "Latency distribution", "Share of the transfers that took at most this long.");
     fputs("<ul class=\"legend\">\n", f);
     for (size_t i = 0; i < n_pick; i++) {
         char class[32], text[256], name[128], size[40], p50[40], p99[40];

@@ -59,11 +59,11 @@ static int get_num(const struct at *at, json_t *o, const char *key, double *out)
     if (!v || json_is_null(v))
         return 0;
     if (!json_is_number(v))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted a number or null", at->path, at->line, key,
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s; must be a number or null", at->path, at->line, key,
                        get_json_type_name(v));
     double d = json_number_value(v);
     if (!isfinite(d) || d < 0)
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %g, wanted 0 or more", at->path, at->line, key, d);
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %g; must be at least 0", at->path, at->line, key, d);
     *out = d;
     return 0;
 }
@@ -74,7 +74,7 @@ static int get_text(const struct at *at, json_t *o, const char *key, char **out)
     if (!v || json_is_null(v) || *out) /* the first value counts */
         return 0;
     if (!json_is_string(v))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted a string or null", at->path, at->line, key,
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s; must be a string or null", at->path, at->line, key,
                        get_json_type_name(v));
     *out = strdup(json_string_value(v));
     return *out ? 0 : report_no_memory(at);
@@ -91,11 +91,11 @@ static int get_array(const struct at *at, json_t *o, const char *key, size_t max
     if (!*array || json_is_null(*array))
         return 0;
     if (!json_is_array(*array))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted an array or null", at->path, at->line, key,
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s; must be an array or null", at->path, at->line, key,
                        get_json_type_name(*array));
     size_t have = json_array_size(*array);
     if (have > max)
-        return hw_fail(-E2BIG, "%s:%zu: \"%s\" has %zu elements, a report shows up to %zu", at->path, at->line, key,
+        return hw_fail(-E2BIG, "%s:%zu: \"%s\" has %zu elements; at most %zu are allowed", at->path, at->line, key,
                        have, max);
     if (have && !(mem = calloc(have, size)))
         return report_no_memory(at);
@@ -108,7 +108,7 @@ static int want_object(const struct at *at, const json_t *v, const char *key, si
 {
     if (json_is_object(v))
         return 0;
-    return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is %s, wanted an object", at->path, at->line, key, i,
+    return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is %s; must be an object", at->path, at->line, key, i,
                    get_json_type_name(v));
 }
 
@@ -133,7 +133,7 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
     json_array_foreach(v, i, e)
     {
         if (!json_is_string(e))
-            return hw_fail(-EINVAL, "%s:%zu: \"nics\"[%zu] is %s, wanted a string", at->path, at->line, i,
+            return hw_fail(-EINVAL, "%s:%zu: \"nics\"[%zu] is %s; must be a string", at->path, at->line, i,
                            get_json_type_name(e));
         len += json_string_length(e) + 1;
     }
@@ -346,14 +346,15 @@ static int read_line(const struct at *at, const char *text, size_t len, struct r
 {
     json_error_t err;
     if (len > REP_MAX_LINE)
-        return hw_fail(-E2BIG, "%s:%zu: a line of %zu bytes; up to %u are read", at->path, at->line, len, REP_MAX_LINE);
+        return hw_fail(-E2BIG, "%s:%zu: a line of %zu bytes; at most %u are allowed", at->path, at->line, len,
+                       REP_MAX_LINE);
     json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
     if (!o)
         return hw_fail(-EINVAL, "%s:%zu: not JSON, at column %d: %s", at->path, at->line, err.column, err.text);
     if (!json_is_object(o))
-        return hw_fail(-EINVAL, "%s:%zu: %s, wanted an object", at->path, at->line, get_json_type_name(o));
+        return hw_fail(-EINVAL, "%s:%zu: %s; must be an object", at->path, at->line, get_json_type_name(o));
     if (r->n_row == REP_MAX_ROWS)
-        return hw_fail(-E2BIG, "%s:%zu: more than %d measurements", at->path, at->line, REP_MAX_ROWS);
+        return hw_fail(-E2BIG, "%s:%zu: too many measurements: at most %d", at->path, at->line, REP_MAX_ROWS);
     if ((r->n_row & (r->n_row - 1)) == 0) { /* full at each power of two */
         struct rep_row *more = realloc(r->row, HW_MAX(2 * r->n_row, (size_t)1) * sizeof(*more));
         if (!more)
@@ -381,7 +382,7 @@ int rep_read(FILE *in, const char *path, struct rep *r)
     if (!rc && !feof(in))
         rc = hw_fail(errno ? -errno : -EIO, "%s: reading: %s", path, strerror(errno ? errno : EIO));
     if (!rc && !r->n_row)
-        rc = hw_fail(-ENODATA, "%s: no measurement in it; `hawser bench --json FILE` writes one a line", path);
+        rc = hw_fail(-ENODATA, "%s has no measurement; `hawser bench --json FILE` writes one per line", path);
     free(line);
     if (rc)
         rep_free(r);

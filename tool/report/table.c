@@ -122,8 +122,8 @@ void table_end(struct table *t)
     if (t->n_times) {
         fprintf(t->out, "\nTime from the start of an operation to its end, and CPU time\n");
         if (queued)
-            fprintf(t->out, "(where several are in flight, most of that is waiting behind the others;\n"
-                            "--depth 1 measures an operation alone)\n");
+            fprintf(t->out,
+                    "(with several in flight mostly waiting for the others; --depth 1 measures an\noperation alone)\n");
         fprintf(t->out, "%*s%10s %6s %7s %7s %7s %8s %8s %7s\n", t->who ? WHO : 0, "", "size", "flying", "mean us",
                 "p50 us", "p99 us", "p99.9 us", "CPU s/GB", "there");
     }

@@ -12,39 +12,46 @@
 
 static void print_oci_hook_help(void)
 {
-    printf(
-        "Usage: hawser oci-hook createRuntime|poststop [SETTING=VALUE...]\n\n"
-        "A hook of crun, runc and all that stands on them, which write the container's state to its standard input.\n"
-        "createRuntime moves NICs into the container, poststop gives them back. Only these settings decide what a\n"
-        "container gets. Its annotations, which a tenant may write, choose among that: hawser.nics, hawser.gpus,\n"
-        "hawser.peer-nics, hawser.bootstrap, hawser.require-ipv4 and hawser.rdma.\n\n"
-        "  nics=NIC[,..]         these NICs or RDMA devices; all: those that fit; none (default: none)\n"
-        "  offer=NIC[,..]        likewise, of which a container gets what its annotation hawser.nics names\n"
-        "  gpus=LIST             only these GPUs in sysfs: 0-3,6, or none\n"
-        "  exclude=REGEX         leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)\n"
-        "  peer-nics=NIC[,..]    only NICs that the peer has too\n"
-        "  bootstrap=ADDR        this node's address where the nodes meet: its NIC stays\n"
-        "  require-ipv4=yes|no   a NIC without an IPv4 address is an error\n"
-        "  force=yes|no          take NICs with a default route or the bootstrap address too\n"
-        "  all-nics=yes|no       show the PCI devices of all NICs in sysfs\n"
-        "  sysfs=yes|no|DIR      the rebuilt sysfs, or the folder DIR, over the container's /sys (default: no)\n"
-        "  rdma=auto|yes|no      the NICs' RDMA devices too (default: auto)\n"
-        "  arp=yes|no            each NIC answers ARP for itself only (default: yes)\n"
-        "  id=ID                 the container's name in the journal (default: its id)\n"
-        "  journal-dir=DIR       where journals are (default: " SB_JOURNAL_DIR ")\n");
+    printf("Usage: hawser oci-hook createRuntime|poststop [SETTING=VALUE...]\n\n"
+           "A hook for crun, runc and the runtimes built on them, which write the\n"
+           "container's state to its standard input. createRuntime moves NICs into the\n"
+           "container, poststop gives them back. Only these settings decide what a\n"
+           "container gets. Its annotations, which a tenant may write, choose among that:\n"
+           "hawser.nics, hawser.gpus, hawser.peer-nics, hawser.bootstrap,\n"
+           "hawser.require-ipv4 and hawser.rdma.\n\n"
+           "  nics=NIC[,..]         these NICs or RDMA devices; all: those that fit; none\n"
+           "                        (default: none)\n"
+           "  offer=NIC[,..]        likewise, of which a container gets those that its\n"
+           "                        annotation hawser.nics names\n"
+           "  gpus=LIST             only these GPUs in sysfs: 0-3,6, or none\n"
+           "  exclude=REGEX         leave out NICs that match; empty: none (default:\n"
+           "                        ^eth[0-9]+$, unless near a GPU)\n"
+           "  peer-nics=NIC[,..]    only NICs that the peer has too\n"
+           "  bootstrap=ADDR        this node's address where the nodes meet: its NIC stays\n"
+           "  require-ipv4=yes|no   a NIC without an IPv4 address is an error (default: no)\n"
+           "  force=yes|no          take NICs with a default route or the bootstrap address\n"
+           "                        too (default: no)\n"
+           "  all-nics=yes|no       show the PCI devices of all NICs in sysfs (default: no)\n"
+           "  sysfs=yes|no|DIR      the rebuilt sysfs, or the folder DIR, over the\n"
+           "                        container's /sys (default: no)\n"
+           "  rdma=auto|yes|no      the NICs' RDMA devices too (default: auto)\n"
+           "  arp=yes|no            each NIC answers ARP for itself only (default: yes)\n"
+           "  id=ID                 the container's name in the journal (default: its id)\n"
+           "  journal-dir=DIR       folder of the journals\n"
+           "                        (default: " SB_JOURNAL_DIR ")\n");
 }
 
 int cmd_oci_hook(int argc, char **argv)
 {
     if (argc < 2)
-        return tool_usage(CMD, "createRuntime or poststop?");
+        return tool_usage(CMD, "action is missing: createRuntime or poststop");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_oci_hook_help();
         return TOOL_OK;
     }
     bool create = strcmp(argv[1], "createRuntime") == 0;
     if (!create && strcmp(argv[1], "poststop") != 0)
-        return tool_usage(CMD, "there is no '%s': createRuntime or poststop", argv[1]);
+        return tool_usage(CMD, "unknown action '%s': must be createRuntime or poststop", argv[1]);
     char cmd[] = CMD;
     struct hw_logger log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN};
     struct sbx_oci o = {.log = &log};
@@ -52,7 +59,7 @@ int cmd_oci_hook(int argc, char **argv)
     for (int i = 2; i < argc && rc == 0; i++) {
         char *value = strchr(argv[i], '=');
         if (!value) {
-            rc = hw_fail(-EINVAL, "'%s' is no SETTING=VALUE", argv[i]);
+            rc = hw_fail(-EINVAL, "'%s' is not SETTING=VALUE", argv[i]);
             break;
         }
         *value++ = 0;

@@ -47,11 +47,11 @@ struct cdi_args {
 static int parse_name(void *args, const char *text)
 {
     ((struct cdi_args *)args)->name = text;
-    return *text && !strchr(text, '/') ? 0 : hw_fail(-EINVAL, "'%s' is no name", text);
+    return *text && !strchr(text, '/') ? 0 : hw_fail(-EINVAL, "'%s' is not a name", text);
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("name", 0, "NAME", parse_name, "the device's: " SBX_CDI_KIND "=NAME (default: all)"),
+    OPT_CALL("name", 0, "NAME", parse_name, "the device's name: " SBX_CDI_KIND "=NAME (default: all)"),
     OPT_TEXT("out", 'o', "FILE", struct cdi_args, bundle.out,
              "write it to FILE, below /etc/cdi or /run/cdi (default: standard output)"),
     OPT_FLAG("no-env", 0, struct cdi_args, no_env,
@@ -65,8 +65,8 @@ int sandbox_cdi_main(int argc, char **argv)
 {
     static const struct opts o = {.cmd = CMD,
                                   .args = "[OPTION...]",
-                                  .about = "Writes the plan as a specification of the Container Device Interface, for\n"
-                                           "`podman run --device " SBX_CDI_KIND "=all` and its like.",
+                                  .about = "Writes the plan as a specification of the Container Device Interface, "
+                                           "for\n`podman run --device " SBX_CDI_KIND "=all` and similar commands.",
                                   .rows = rows};
     struct cdi_args a = {.bundle.env.caller = environ, .name = "all"};
     int rc = opts_parse(&o, &a, argc, argv);

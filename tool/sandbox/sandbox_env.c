@@ -76,7 +76,7 @@ static int print_env(const struct sandbox_args *a, const struct sbx_env_want *wa
     if (rc == TOOL_OK && sbx_env_make(&e, &p, want) < 0)
         rc = tool_fail(CMD, "%s", hw_error());
     else if (rc == TOOL_OK && form == FORM_JSON)
-        rc = print_sandbox_env_json(&e) < 0 ? tool_fail(CMD, "the JSON could not be written") : TOOL_OK;
+        rc = print_sandbox_env_json(&e) < 0 ? tool_fail(CMD, "writing the JSON failed") : TOOL_OK;
     else if (rc == TOOL_OK)
         print_env_lines(&e, form == FORM_SHELL);
     sbx_env_free(&e);
@@ -106,28 +106,26 @@ static int take_json(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("shell", 'S', NULL, take_shell, "as lines for a shell: export NAME='VALUE'"),
-    OPT_CALL("json", 'j', NULL, take_json, "say it in JSON"),
-    OPT_TEXT("nccl-topo", 0, "FILE", struct env_args, want.nccl_topo,
-             "NCCL_TOPO_FILE, where the container has that file"),
+    OPT_CALL("shell", 'S', NULL, take_shell, "print lines for a shell: export NAME='VALUE'"),
+    OPT_CALL("json", 'j', NULL, take_json, "print JSON"),
+    OPT_TEXT("nccl-topo", 0, "FILE", struct env_args, want.nccl_topo, "NCCL_TOPO_FILE, if the container has that file"),
     OPT_TEXT("net-plugin", 0, "NAME", struct env_args, want.net_plugin,
-             "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"),
+             "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct env_args, want.debug_all,
              "all that finds faults; system calls become 5 to 10 times slower in gVisor"),
     OPT_FLAG("moved", 0, struct env_args, want.moved,
-             "this is the container's network namespace, and the NICs are in it: GID indexes too"),
+             "read GID indexes too: this is the container's network namespace, and the NICs are in it"),
     OPT_GROUP(sandbox_opts, struct env_args, plan),
     {0},
 };
 
 int sandbox_env_main(int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = CMD,
-        .args = "[OPTION...]",
-        .about = "What a container with these NICs needs in its environment, at its start and at each exec; what is\n"
-                 "set here already is kept.",
-        .rows = rows};
+    static const struct opts o = {.cmd = CMD,
+                                  .args = "[OPTION...]",
+                                  .about = "Prints what a container with these NICs needs in its environment, at its "
+                                           "start and at each exec; variables\nthat are set here already are kept.",
+                                  .rows = rows};
     struct env_args a = {.want.caller = environ};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : print_env(&a.plan, &a.want, a.form);

@@ -23,7 +23,7 @@ static int cut_names(char *text, struct sb_nic *nic, size_t *n)
         if (next)
             *next++ = 0;
         if (*n == SB_NICS_MAX)
-            return hw_fail(-EINVAL, "more than %d NICs", SB_NICS_MAX);
+            return hw_fail(-EINVAL, "too many NICs: at most %d", SB_NICS_MAX);
         char *as = strchr(text, '=');
         if (as)
             *as++ = 0;
@@ -45,32 +45,32 @@ struct move_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("netns", 0, "NETNS", struct move_args, m.netns,
-             "the container's: a process's number, a path, or a name of `ip netns`"),
+             "the container's network namespace: a process ID, a path, or a name of `ip netns`"),
     OPT_TEXT("nics", 'n', "NIC[=NAME][,..]", struct move_args, nics,
-             "these NICs; NAME: what each is called in the container (default: the same)"),
+             "these NICs; NAME: the NIC's name in the container (default: the same)"),
     OPT_ENUM("rdma", 0, "auto|yes|no", struct move_args, m.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
-             "their RDMA devices too: where they can go, or else fail, or not (default: auto)"),
-    OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "leave ARP as the container has it"),
-    OPT_FLAG("force", 0, struct move_args, m.force, "NICs with a default route, or with other devices on them, too"),
+             "move their RDMA devices too: yes (or fail), no, or if possible (default: auto)"),
+    OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "leave the container's ARP settings unchanged"),
+    OPT_FLAG("force", 0, struct move_args, m.force,
+             "take NICs with a default route, or with other devices on them, too"),
     OPT_TEXT("journal-dir", 0, "DIR", struct move_args, m.journal_dir,
-             "where journals are (default: " SB_JOURNAL_DIR ")"),
-    OPT_COUNT("verbose", 'v', struct move_args, log.level, "say what is done"),
+             "folder of the journals (default: " SB_JOURNAL_DIR ")"),
+    OPT_COUNT("verbose", 'v', struct move_args, log.level, "print what is done"),
     {0},
 };
 
 int sandbox_move_main(int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = CMD,
-        .args = "ID --netns NETNS --nics NIC[=NAME][,..] [OPTION...]",
-        .about =
-            "Moves NICs into the network namespace of the container ID, with their addresses, routes and rules:\n"
-            "all of them or none. What there was is in a journal first: `hawser sandbox restore ID` gives it back.",
-        .rows = rows,
-        .least = 1,
-        .most = 1,
-        .too_few = "it takes one ID, the container's",
-        .too_many = "it takes one ID, the container's"};
+    static const struct opts o = {.cmd = CMD,
+                                  .args = "ID --netns NETNS --nics NIC[=NAME][,..] [OPTION...]",
+                                  .about = "Moves NICs into the network namespace of the container ID, with their "
+                                           "addresses, routes and rules: all of\nthem or none. The original state is "
+                                           "written to a journal first: `hawser sandbox restore ID` restores it.",
+                                  .rows = rows,
+                                  .least = 1,
+                                  .most = 1,
+                                  .too_few = "needs one ID, the container's",
+                                  .too_many = "needs one ID, the container's"};
     char cmd[] = CMD;
     struct sb_nic nic[SB_NICS_MAX];
     struct move_args a = {.m.nic = nic, .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
@@ -79,7 +79,7 @@ int sandbox_move_main(int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     if (!a.m.netns || !a.nics)
-        return tool_usage(CMD, "it needs --netns and --nics");
+        return tool_usage(CMD, "needs --netns and --nics");
     a.m.id = argv[optind];
     HW_AUTO_FREE char *text = strdup(a.nics);
     rc = text ? cut_names(text, nic, &a.m.n) : hw_no_memory("a list of NICs");

@@ -141,7 +141,7 @@ static void warn_of_peer_nics(const char *cmd, const struct sbx_snapshot *s, con
                     cmd, s->net[partner[k]].name, v4 ? "no" : "an", host, p->nic, v4 ? "one" : "none");
     }
     if (peer->n_nics == TP_MAX_NICS)
-        fprintf(stderr, "hawser %s: warning: %s tells of %d addresses at most; for more use --peer-nics\n", cmd, host,
+        fprintf(stderr, "hawser %s: warning: %s reports at most %d addresses; for more use --peer-nics\n", cmd, host,
                 TP_MAX_NICS);
 }
 

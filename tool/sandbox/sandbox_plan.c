@@ -7,24 +7,24 @@
 #include <string.h>
 
 const struct opt sandbox_opts[] = {
-    OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "another machine, out of a snapshot, instead of this one"),
+    OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "another machine, from a snapshot, instead of this one"),
     OPT_TEXT("sysfs", 0, "DIR", struct sandbox_args, sysfs,
              "the machine whose sys/ and proc/ are below DIR, instead of this one"),
     OPT_TEXT("nics", 'n', "NIC[,..]", struct sandbox_args, want.nics,
              "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"),
     OPT_TEXT("gpus", 'g', "LIST", struct sandbox_args, want.gpus, "only these GPUs: 0-3,6, or none (default: all)"),
     OPT_TEXT("exclude", 0, "REGEX", struct sandbox_args, want.exclude,
-             "leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)"),
+             "leave out NICs that match; empty: none (default: ^eth[0-9]+$, unless near a GPU)"),
     OPT_TEXT("peer-nics", 0, "NIC[,..]", struct sandbox_args, want.peer_nics,
              "only NICs that the peer has too, by name"),
     OPT_TEXT("peer", 0, "HOST[:PORT]", struct sandbox_args, peer,
-             "only NICs that have a partner there; its `hawser serve` is asked"),
-    OPT_TEXT("key-file", 0, "FILE", struct sandbox_args, common.key_file, "the job key for --peer"),
-    OPT_FLAG("insecure", 0, struct sandbox_args, common.insecure, "--peer at any address without a key"),
+             "only NICs that have a partner on this node, which runs `hawser serve`"),
+    OPT_TEXT("key-file", 0, "FILE", struct sandbox_args, common.key_file, "job key for --peer"),
+    OPT_FLAG("insecure", 0, struct sandbox_args, common.insecure, "without a key, accept any address for --peer"),
     OPT_TEXT("bootstrap", 0, "ADDR", struct sandbox_args, want.bootstrap,
-             "this node's address where the nodes meet: its NIC stays"),
+             "this node's address at which the nodes meet: its NIC stays"),
     OPT_FLAG("require-ipv4", 0, struct sandbox_args, want.require_ipv4,
-             "a NIC without an IPv4 address is an error, not left out"),
+             "a NIC without an IPv4 address is an error, instead of left out"),
     OPT_FLAG("force", 0, struct sandbox_args, want.force,
              "take NICs with a default route or the bootstrap address too"),
     OPT_FLAG("all-nics", 0, struct sandbox_args, want.keep_nics,
@@ -37,9 +37,9 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
     *p = (struct sbx_plan){0};
     *s = (struct sbx_snapshot){0};
     if (a->from && a->sysfs)
-        return tool_usage(cmd, "--from and --sysfs name two machines");
+        return tool_usage(cmd, "--from and --sysfs exclude each other: they name two machines");
     if (a->peer && a->want.peer_nics)
-        return tool_usage(cmd, "--peer asks for what --peer-nics says");
+        return tool_usage(cmd, "--peer and --peer-nics exclude each other");
     int rc = a->from ? sbx_snapshot_load(s, a->from) : sandbox_take(s, a->sysfs, false);
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
@@ -70,13 +70,13 @@ int sandbox_plan_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
         OPT_GROUP(sandbox_opts, struct plan_args, plan),
-        OPT_FLAG("json", 'j', struct plan_args, json, "say it in JSON"),
+        OPT_FLAG("json", 'j', struct plan_args, json, "print JSON"),
         {0},
     };
     static const struct opts o = {
         .cmd = "sandbox plan",
         .args = "[OPTION...]",
-        .about = "Says which NICs, RDMA devices and GPUs a container gets, and why each other one does not.",
+        .about = "Shows which NICs, RDMA devices and GPUs a container gets, and for each other one the reason.",
         .rows = rows};
     struct plan_args a = {0};
     struct sbx_snapshot s;

@@ -13,11 +13,12 @@ struct back {
     struct hw_logger log;
 };
 
-static const struct opt rows[] = {
-    OPT_TEXT("journal-dir", 0, "DIR", struct back, o.journal_dir, "where journals are (default: " SB_JOURNAL_DIR ")"),
-    OPT_FLAG("forget", 0, struct back, o.forget, "drop the journal at the end, even if not all could be given back"),
-    OPT_COUNT("verbose", 'v', struct back, log.level, "say what is done"),
-    {0}};
+static const struct opt rows[] = {OPT_TEXT("journal-dir", 0, "DIR", struct back, o.journal_dir,
+                                           "folder of the journals (default: " SB_JOURNAL_DIR ")"),
+                                  OPT_FLAG("forget", 0, struct back, o.forget,
+                                           "delete the journal at the end, even if not everything could be given back"),
+                                  OPT_COUNT("verbose", 'v', struct back, log.level, "print what is done"),
+                                  {0}};
 
 /* Parses the command line into b; cmd must stay valid. Returns OPTS_GO, or the exit status. */
 static int read_restore_options(struct back *b, char *cmd, const char *about, int argc, char **argv)
@@ -28,8 +29,8 @@ static int read_restore_options(struct back *b, char *cmd, const char *about, in
                            .rows = rows,
                            .least = 1,
                            .most = 1,
-                           .too_few = "it takes one ID, the container's",
-                           .too_many = "it takes one ID, the container's"};
+                           .too_few = "needs one ID, the container's",
+                           .too_many = "needs one ID, the container's"};
     *b = (struct back){.log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
     int rc = opts_parse(&o, b, argc, argv);
     if (rc != OPTS_GO)
@@ -54,11 +55,11 @@ int sandbox_restore_main(int argc, char **argv)
     char cmd[] = "sandbox restore";
     struct back b;
     unsigned lost = 0;
-    int code = read_restore_options(
-        &b, cmd,
-        "Gives back the NICs of the container ID, with all they had, wherever they are by now. Nothing to give\n"
-        "back is no error; what cannot be given back is told, one line each, and tried again by the next call.",
-        argc, argv);
+    int code = read_restore_options(&b, cmd,
+                                    "Gives back the NICs of the container ID, with all their settings, wherever they "
+                                    "are now. Nothing to give\nback is no error; what cannot be given back is "
+                                    "reported, one line each, and tried again by the next call.",
+                                    argc, argv);
     if (code != OPTS_GO)
         return code;
     int rc = sb_restore(&b.o, &lost);
@@ -72,8 +73,7 @@ int sandbox_watch_main(int argc, char **argv)
     unsigned lost = 0;
     int code = read_restore_options(
         &b, cmd,
-        "Waits until the container ID has ended, then restores. SIGINT and SIGTERM end the wait, and nothing is\n"
-        "restored.",
+        "Waits until the container ID has ended, then restores. SIGINT and SIGTERM end the wait without a\nrestore.",
         argc, argv);
     if (code != OPTS_GO)
         return code;

@@ -35,7 +35,7 @@ static int run_sandboxed_command(const struct run_args *a, struct sbx_snapshot *
         if (!sbx_nic_in(p, i))
             continue;
         if (r.move.n == SB_NICS_MAX)
-            rc = hw_fail(-E2BIG, "more than %d NICs", SB_NICS_MAX);
+            rc = hw_fail(-E2BIG, "too many NICs: at most %d", SB_NICS_MAX);
         else
             nic[r.move.n++] = (struct sb_nic){.name = s->net[i].name};
     }
@@ -78,19 +78,19 @@ static int parse_netns(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("id", 0, "ID", struct run_args, run.move.id, "its name in the journal (default: run-PID)"),
+    OPT_TEXT("id", 0, "ID", struct run_args, run.move.id, "the command's name in the journal (default: run-PID)"),
     OPT_CALL("netns", 0, "NETNS", parse_netns,
-             "in this network namespace: a PID, a path, a name; new: its own (default: new)"),
-    OPT_FLAG("no-sysfs", 0, struct run_args, run.no_sysfs, "leave /sys as it is"),
+             "in this network namespace: a process ID, a path, a name; new: its own (default: new)"),
+    OPT_FLAG("no-sysfs", 0, struct run_args, run.no_sysfs, "leave /sys unchanged"),
     OPT_ENUM("rdma", 0, "auto|yes|no", struct run_args, run.move.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
-             "the NICs' RDMA devices too: where they can go, or else fail, or not"),
-    OPT_FLAG("no-arp", 0, struct run_args, run.move.no_arp, "leave ARP as a namespace has it"),
+             "move the NICs' RDMA devices too: yes (or fail), no, or if possible (default: auto)"),
+    OPT_FLAG("no-arp", 0, struct run_args, run.move.no_arp, "leave the namespace's ARP settings unchanged"),
     OPT_TEXT("journal-dir", 0, "DIR", struct run_args, run.move.journal_dir,
-             "where journals are (default: " SB_JOURNAL_DIR ")"),
+             "folder of the journals (default: " SB_JOURNAL_DIR ")"),
     OPT_TEXT("net-plugin", 0, "NAME", struct run_args, run.env.net_plugin,
-             "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"),
+             "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct run_args, run.env.debug_all, "all that finds faults, at a cost"),
-    OPT_COUNT("verbose", 'v', struct run_args, log.level, "say what is done"),
+    OPT_COUNT("verbose", 'v', struct run_args, log.level, "print what is done"),
     OPT_GROUP(sandbox_opts, struct run_args, plan),
     {0},
 };
@@ -100,13 +100,13 @@ int sandbox_run_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...] -- COMMAND [ARGUMENT...]",
-        .about = "Runs a command with the planned NICs in namespaces of its own, with a /sys that shows\n"
-                 "only these, and gives everything back at its end. The exit status is the command's;\n"
-                 "125 where hawser failed, 126 and 127 where it could not be run or found.",
+        .about = "Runs a command with the planned NICs in its own namespaces, with a /sys that shows only these, and "
+                 "gives\neverything back when it ends. The exit status is the command's; 125 if hawser failed, 126 if "
+                 "the command\ncould not be executed, 127 if not found.",
         .rows = rows,
         .least = 1,
         .most = OPTS_ANY,
-        .too_few = "which command?"};
+        .too_few = "COMMAND is missing"};
     char cmd[] = CMD;
     struct run_args a = {.run = {.env = {.caller = environ}},
                          .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};

@@ -24,13 +24,13 @@ int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), cons
 {
     char part[4096];
     if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
-        return hw_fail(-ENAMETOOLONG, "%s: too long a name", path);
+        return hw_fail(-ENAMETOOLONG, "%s: the name is too long", path);
     FILE *f = fopen(part, "we");
     if (!f)
         return hw_fail(-errno, "%s: %s", part, strerror(errno));
     int rc = put(arg, f);
     if (fclose(f) != 0 && rc == 0)
-        rc = hw_fail(-EIO, "%s could not be written", part);
+        rc = hw_fail(-EIO, "writing %s failed", part);
     if (rc == 0 && rename(part, path) < 0)
         rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
     if (rc < 0)
@@ -55,7 +55,7 @@ static int take_and_write(const char *dir, const char *out, bool no_addresses)
     if (rc == 0)
         rc = out ? sandbox_save(&s, out) : sbx_snapshot_write(&s, stdout);
     if (rc == 0 && s.skipped)
-        fprintf(stderr, "hawser sandbox snapshot: left out: %zu devices with odd names\n", s.skipped);
+        fprintf(stderr, "hawser sandbox snapshot: left out: %zu devices with invalid names\n", s.skipped);
     sbx_snapshot_free(&s);
     return rc < 0 ? tool_fail("sandbox snapshot", "%s", hw_error()) : TOOL_OK;
 }
@@ -70,16 +70,16 @@ int sandbox_snapshot_main(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_TEXT("out", 'o', "FILE", struct snapshot_args, out, "write it to FILE (default: standard output)"),
         OPT_TEXT("sysfs", 0, "DIR", struct snapshot_args, dir,
-                 "of the machine whose sys/ and proc/ are below DIR (default: this one)"),
+                 "the machine whose sys/ and proc/ are below DIR (default: this one)"),
         OPT_FLAG("no-addresses", 'A', struct snapshot_args, no_addresses,
-                 "no MAC or IP address, GID, GUID or name of the host in it"),
+                 "leave out MAC and IP addresses, GIDs, GUIDs and the host's name"),
         {0},
     };
     static const struct opts o = {
         .cmd = "sandbox snapshot",
         .args = "[OPTION...]",
-        .about = "Writes what sysfs says of this machine's PCI devices, NICs, RDMA devices and NUMA nodes as one "
-                 "JSON\nfile, which `hawser topo` and `hawser sandbox` read with --from.",
+        .about = "Writes what sysfs has on this machine's PCI devices, NICs, RDMA devices and NUMA nodes as one JSON "
+                 "file,\nwhich `hawser topo` and `hawser sandbox` read with --from.",
         .rows = rows};
     struct snapshot_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);

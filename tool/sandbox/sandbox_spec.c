@@ -19,20 +19,20 @@
 static int parse_topo(void *args, const char *text)
 {
     ((struct sandbox_bundle_args *)args)->topo_at = text;
-    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is no absolute path of the container's", text);
+    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is not an absolute path in the container", text);
 }
 
 const struct opt sandbox_bundle_opts[] = {
-    OPT_TEXT("sysfs-out", 0, "DIR", struct sandbox_bundle_args, sysfs_out, "where the rebuilt sysfs is written to"),
-    OPT_FLAG("no-sysfs", 0, struct sandbox_bundle_args, no_sysfs, "leave the container's /sys as it is"),
-    OPT_CALL("nccl-topo", 0, "PATH", parse_topo, "NCCL_TOPO_FILE as well: mounted there in the container"),
+    OPT_TEXT("sysfs-out", 0, "DIR", struct sandbox_bundle_args, sysfs_out, "folder for the rebuilt sysfs"),
+    OPT_FLAG("no-sysfs", 0, struct sandbox_bundle_args, no_sysfs, "leave the container's /sys unchanged"),
+    OPT_CALL("nccl-topo", 0, "PATH", parse_topo, "set NCCL_TOPO_FILE too: mounted there in the container"),
     OPT_TEXT("journal-dir", 0, "DIR", struct sandbox_bundle_args, journal_dir,
-             "where the hooks keep journals (default: " SB_JOURNAL_DIR ")"),
+             "folder of the hooks' journals (default: " SB_JOURNAL_DIR ")"),
     OPT_WORD("rdma", 0, "auto|yes|no", struct sandbox_bundle_args, rdma, sandbox_rdma_words,
-             "the NICs' RDMA devices too: where they can go, or else fail, or not"),
-    OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "leave ARP as the container has it"),
+             "move the NICs' RDMA devices too: yes (or fail), no, or if possible (default: auto)"),
+    OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "leave the container's ARP settings unchanged"),
     OPT_TEXT("net-plugin", 0, "NAME", struct sandbox_bundle_args, env.net_plugin,
-             "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"),
+             "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct sandbox_bundle_args, env.debug_all, "all that finds faults, at a cost"),
     {0},
 };
@@ -48,7 +48,7 @@ static int write_text_file(const void *arg, FILE *f)
     if (fchmod(fileno(f), l->mode) < 0)
         return hw_fail(-errno, "%s.part: %s", l->path, strerror(errno));
     if (fprintf(f, "%s\n", l->text) < 0 || fflush(f) != 0 || fsync(fileno(f)) != 0)
-        return hw_fail(-EIO, "%s.part could not be written", l->path);
+        return hw_fail(-EIO, "writing %s.part failed", l->path);
     return 0;
 }
 
@@ -129,7 +129,7 @@ static int fill_bundle(struct sandbox_bundle *b, const struct sandbox_bundle_arg
 {
     ssize_t n = readlink("/proc/self/exe", b->program, sizeof(b->program) - 1);
     if (n < 0)
-        return hw_fail(-errno, "finding the own program: %s", strerror(errno));
+        return hw_fail(-errno, "finding this program's path: %s", strerror(errno));
     HW_AUTO_CLOSE int root = hw_root_open(a->plan.sysfs ? a->plan.sysfs : "/");
     if (root < 0)
         return root;
@@ -181,7 +181,7 @@ static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_a
     name_beside(beside, f);
     /* it must still be a configuration */
     if (rc == 0 && !json_is_string(json_object_get(f->config, "ociVersion")))
-        rc = hw_fail(-EINVAL, "it is no OCI configuration");
+        rc = hw_fail(-EINVAL, "not an OCI configuration");
     if (rc < 0)
         return tool_fail(CMD, "%s: %s", f->path, hw_error());
     if (rc == 1)
@@ -246,8 +246,8 @@ struct spec_args {
 };
 
 static const struct opt rows[] = {
-    OPT_TEXT("out", 'o', "FILE", struct spec_args, bundle.out, "write it to FILE instead of in its place"),
-    OPT_FLAG("undo", 0, struct spec_args, undo, "take away all that was added"),
+    OPT_TEXT("out", 'o', "FILE", struct spec_args, bundle.out, "write it to FILE instead of replacing config.json"),
+    OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that was added"),
     OPT_GROUP(sandbox_bundle_opts, struct spec_args, bundle),
     OPT_GROUP(sandbox_opts, struct spec_args, bundle.plan),
     {0},
@@ -258,13 +258,13 @@ int sandbox_spec_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "CONFIG [OPTION...]",
-        .about = "Gives an OCI bundle's config.json what its container needs of the plan: hooks, mounts,\n"
-                 "devices, environment, limits. What the container has set itself stays.",
+        .about = "Adds to an OCI bundle's config.json what its container needs of the plan: hooks, mounts,\ndevices, "
+                 "environment, limits. Settings of the container itself are kept.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "it takes one config.json",
-        .too_many = "it takes one config.json"};
+        .too_few = "needs one config.json",
+        .too_many = "needs one config.json"};
     struct spec_args a = {.bundle.out = NULL};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : edit_bundle(argv[optind], &a.bundle, a.undo);

@@ -76,19 +76,19 @@ struct status_args {
 int sandbox_status_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_FLAG("json", 'j', struct status_args, json, "an array of containers, each with its NICs"),
-        OPT_TEXT("journal-dir", 0, "DIR", struct status_args, dir, "where journals are (default: " SB_JOURNAL_DIR ")"),
+        OPT_FLAG("json", 'j', struct status_args, json, "print an array of containers, each with its NICs"),
+        OPT_TEXT("journal-dir", 0, "DIR", struct status_args, dir,
+                 "folder of the journals (default: " SB_JOURNAL_DIR ")"),
         {0},
     };
     static const struct opts o = {
         .cmd = CMD,
         .args = "[ID] [OPTION...]",
-        .about =
-            "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: there,\n"
-            "here, or lost. Exit status 1 where one is broken or unreadable.",
+        .about = "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: "
+                 "there,\nhere, or lost. Exit status: 1 if a journal is broken or unreadable.",
         .rows = rows,
         .most = 1,
-        .too_many = "that is too much: it takes one ID, or none"};
+        .too_many = "takes at most one ID"};
     struct status_args a = {0};
     struct out out = {.bad = 0};
     int rc = opts_parse(&o, &a, argc, argv);
@@ -103,7 +103,7 @@ int sandbox_status_main(int argc, char **argv)
     if (a.json) {
         hw_json_end(&out.j);
         if (hw_json_finish(&out.j) < 0)
-            return tool_fail(CMD, "the JSON could not be written");
+            return tool_fail(CMD, "writing the JSON failed");
     }
     if (rc == -EINVAL)
         return tool_usage(CMD, "%s", hw_error());

@@ -45,7 +45,7 @@ static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, con
         return tool_fail(CMD, "%s", hw_error());
     if (!out->foreground) {
         if (pipe2(ready, O_CLOEXEC) < 0)
-            return tool_fail(CMD, "a pipe: %s", strerror(errno));
+            return tool_fail(CMD, "creating a pipe: %s", strerror(errno));
         pid_t pid = fork();
         if (pid < 0)
             return tool_fail(CMD, "fork: %s", strerror(errno));
@@ -91,12 +91,11 @@ struct sysfs_args {
 static const struct opt rows[] = {
     OPT_TEXT("out", 'o', "DIR", struct sysfs_args, out.dir,
              "write it to DIR, to be mounted read-only on a container's /sys"),
-    OPT_TEXT("fuse", 0, "MOUNTPOINT", struct sysfs_args, out.fuse,
-             "serve it there; states, rates, GIDs and counters are the host's of the moment"),
-    OPT_FLAG("foreground", 'F', struct sysfs_args, out.foreground,
-             "with --fuse: do not go to the background once it is mounted"),
+    OPT_TEXT("fuse", 0, "DIR", struct sysfs_args, out.fuse,
+             "mount it there; states, rates, GIDs and counters are read live from the host"),
+    OPT_FLAG("foreground", 'F', struct sysfs_args, out.foreground, "with --fuse: stay in the foreground"),
     OPT_TEXT("nccl-topo", 0, "FILE", struct sysfs_args, out.topo,
-             "write it to FILE as NCCL_TOPO_FILE has it; - is standard output"),
+             "write it to FILE in the format of NCCL_TOPO_FILE; -: standard output"),
     OPT_GROUP(sandbox_opts, struct sysfs_args, plan),
     {0},
 };
@@ -104,7 +103,7 @@ static const struct opt rows[] = {
 int sandbox_sysfs_main(int argc, char **argv)
 {
     static const struct opts o = {.cmd = CMD,
-                                  .args = "--out DIR | --fuse MOUNTPOINT | --nccl-topo FILE [OPTION...]",
+                                  .args = "--out DIR|--fuse DIR|--nccl-topo FILE [OPTION...]",
                                   .about = "Rebuilds the sysfs that a container with these NICs and GPUs is to see.",
                                   .rows = rows};
     struct sysfs_args a = {0};
@@ -112,6 +111,6 @@ int sandbox_sysfs_main(int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     if (!a.out.dir && !a.out.fuse && !a.out.topo)
-        return tool_usage(CMD, "where to? --out DIR, --fuse MOUNTPOINT or --nccl-topo FILE");
+        return tool_usage(CMD, "needs --out DIR, --fuse DIR or --nccl-topo FILE");
     return make_sysfs(&a.plan, &a.out);
 }

@@ -98,8 +98,8 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
             printf("  (no address of this node is up)\n");
     }
     if (!any)
-        printf("Without a key only loopback and 198.18.0.0/15 are spoken to; for others give both sides --key-file F,\n"
-               "or --insecure.\n");
+        printf("Without a key only loopback and 198.18.0.0/15 are accepted; for other addresses give both "
+               "sides\n--key-file F, or --insecure.\n");
     fflush(stdout);
 }
 
@@ -154,7 +154,7 @@ static int parse_bind(void *args, const char *text)
     struct in6_addr ignored;
     a->bind = text;
     if (inet_pton(AF_INET, text, &ignored) != 1 && inet_pton(AF_INET6, text, &ignored) != 1)
-        return hw_fail(-EINVAL, "it takes a numeric address, not '%s'", text);
+        return hw_fail(-EINVAL, "must be a numeric address, not '%s'", text);
     return 0;
 }
 
@@ -166,12 +166,12 @@ static int parse_advertise(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_CALL("bind", 'b', "ADDR", parse_bind, "listen on this address (default: all)"),
     OPT_NUMBER("port", 'p', "PORT", struct serve_args, port, 0, 65535,
-               "the one port for everything, 0 picks one (default 20000)"),
+               "the port for all connections; 0: any free one (default: 20000)"),
     OPT_CALL("advertise", 'a', "ADDRS", parse_advertise,
-             "addresses to name to clients where they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."),
+             "addresses for clients if they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."),
     OPT_SIZE("max-memory", 0, "SIZE", struct serve_args, options.max_memory, 0, UINT64_MAX,
-             "memory for all clients together (default 8GiB)"),
-    OPT_FLAG("once", '1', struct serve_args, options.once, "end when the first client has left"),
+             "memory for all clients together (default: 8GiB)"),
+    OPT_FLAG("once", '1', struct serve_args, options.once, "end when the first client has disconnected"),
     OPT_GROUP(common_opts, struct serve_args, common),
     {0},
 };
@@ -181,10 +181,9 @@ static int parse_and_serve(struct serve_args *a, int argc, char **argv)
     static const struct opts o = {
         .cmd = "serve",
         .args = "[OPTION...]",
-        .about = "Waits for `hawser bench` and `hawser validate` from other nodes, any number at once, until "
-                 "it is interrupted.",
+        .about = "Serves `hawser bench` and `hawser validate` of other nodes, any number at once, until interrupted.",
         .rows = rows,
-        .too_many = "an address to listen on goes to --bind"};
+        .too_many = "give an address to listen on by --bind"};
     a->options.max_memory = 8ull << 30;
     a->port = HAWSER_DEFAULT_PORT;
     int rc = common_knob(&a->common, "metrics_kind", "serve"); /* first, because --knob may override it */

@@ -65,7 +65,7 @@ static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint
         if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))
             rc = hw_fail(-ECANCELED, "the service stops");
         else if (hw_now() > deadline)
-            rc = hw_fail(-ETIMEDOUT, "%s: nothing came for %d ms", hawser_peer_name(c->peer), timeout_ms);
+            rc = hw_fail(-ETIMEDOUT, "%s: nothing arrived for %d ms", hawser_peer_name(c->peer), timeout_ms);
         if (rc != -EAGAIN)
             break;
     }
@@ -157,7 +157,7 @@ static int charge_client_memory(struct client *c, uint64_t need)
     }
     pthread_mutex_unlock(&c->s->lock);
     return fits ? 0
-                : hw_fail(-ENOMEM, "this needs %s on the serving node, whose --max-memory leaves %s",
+                : hw_fail(-ENOMEM, "%s are needed on the serving node, but its --max-memory leaves %s",
                           hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
 }
 
@@ -499,7 +499,7 @@ static int start_service_client(struct service *s, struct client *c, hawser_peer
     pthread_attr_setstacksize(&attr, THREAD_STACK);
     int e = pthread_create(&c->thread, &attr, client_main, c);
     pthread_attr_destroy(&attr);
-    return e ? hw_fail(-e, "a thread for client %s: %s", hawser_peer_name(p), hw_errno_text(e)) : 0;
+    return e ? hw_fail(-e, "starting a thread for client %s: %s", hawser_peer_name(p), hw_errno_text(e)) : 0;
 }
 
 static int add_client(struct service *s, hawser_peer *p)

@@ -19,11 +19,11 @@ struct top_args {
 };
 
 static const struct opt rows[] = {
-    OPT_TIME("interval", 'i', "TIME", struct top_args, interval_ms, 100, 3600000, "how often (default 1s)"),
+    OPT_TIME("interval", 'i', "TIME", struct top_args, interval_ms, 100, 3600000, "interval (default: 1s)"),
     OPT_FLAG("once", '1', struct top_args, once, "end after one interval"),
-    OPT_FLAG("json", 'j', struct top_args, json, "a line of JSON per interval"),
+    OPT_FLAG("json", 'j', struct top_args, json, "print one JSON line per interval"),
     OPT_TEXT("dir", 0, "FOLDER", struct top_args, dir,
-             "look for sockets in this folder alone (knob metrics_dir of the processes)"),
+             "look for sockets in this folder only (the processes' knob metrics_dir)"),
     {0},
 };
 
@@ -130,10 +130,10 @@ int cmd_top(int argc, char **argv)
     static const struct opts o = {
         .cmd = "top",
         .args = "[OPTION...]",
-        .about = "Shows what the contexts of this machine's processes move, over which NICs, and what that costs:\n"
-                 "those of this user, for root of all users. The key q or Ctrl-C ends it.",
+        .about = "Shows what the contexts of this machine's processes transfer, over which NICs, and its cost: the "
+                 "processes\nof this user; for root, of all users. The key q or Ctrl-C ends it.",
         .rows = rows,
-        .too_many = "processes are found by themselves"};
+        .too_many = "takes no arguments: it finds the processes itself"};
     struct top_args a = {.interval_ms = 1000};
     struct screen s = {0};
     int rc = opts_parse(&o, &a, argc, argv);

@@ -16,14 +16,14 @@ struct args {
 
 static const struct opt rows[] = {
     OPT_TEXT("from", 'f', "FILE", struct args, from,
-             "a snapshot of another machine, as --save writes it, instead of this machine"),
+             "a snapshot of another machine, written by --save, instead of this machine"),
     OPT_TEXT("save", 0, "FILE", struct args, save,
              "write a snapshot of this machine, without addresses, to FILE, and show nothing"),
     OPT_TEXT("gpus", 'g', "LIST", struct args, want.gpus, "plan for these GPUs only: 0-3,6 (default: all)"),
     OPT_TEXT("nics", 'n', "NIC[,..]", struct args, want.nics, "with these NICs only (default: see hawser(1))"),
     OPT_TEXT("map", 'm', "MAP", struct args, want.map, "these GPUs use exactly these NICs: \"0,1=eth1;2-3=eth2,eth4\""),
-    OPT_FLAG("json", 'j', struct args, json, "say it in JSON"),
-    OPT_TEXT("svg", 0, "FILE", struct args, svg, "draw it to FILE too"),
+    OPT_FLAG("json", 'j', struct args, json, "print JSON"),
+    OPT_TEXT("svg", 0, "FILE", struct args, svg, "also draw it, to FILE"),
     {0},
 };
 
@@ -58,7 +58,7 @@ static int read_topo_node(struct topo *t, const char *from)
     if (from) {
         int rc = topo_from(&t->node, from);
         if (t->node.n_cuda > 1) /* with one GPU the order does not matter */
-            snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not say CUDA's order");
+            snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not have CUDA's order");
         return rc;
     }
     HW_AUTO_CLOSE int root = hw_root_open("/");
@@ -78,7 +78,7 @@ static int draw_svg(const struct topo *t, const char *path)
     int rc = topo_svg(t, f);
     bool bad = ferror(f);
     if ((fclose(f) != 0 || bad) && rc == 0)
-        rc = hw_fail(-EIO, "%s could not be written", path);
+        rc = hw_fail(-EIO, "writing %s failed", path);
     return rc;
 }
 
@@ -125,12 +125,12 @@ int cmd_topo(int argc, char **argv)
         .about = "Shows GPUs and NICs in the PCI tree, how far they are from each other, and which NICs serve\n"
                  "which GPU.",
         .rows = rows,
-        .too_many = "a snapshot is named by --from"};
+        .too_many = "give a snapshot by --from"};
     struct args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
         return rc;
     if (a.save && (a.from || a.json || a.svg || a.want.gpus || a.want.nics || a.want.map))
-        return tool_usage("topo", "--save keeps this machine and shows nothing: it takes no other option");
+        return tool_usage("topo", "--save cannot be combined with other options");
     return a.save ? save_snapshot(a.save) : show_machine(&a);
 }

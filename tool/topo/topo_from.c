@@ -29,7 +29,7 @@ static int write_route_file(const struct sbx_snapshot *s, const char *path)
     for (size_t i = 0; i < s->n_net; i++)
         if (s->net[i].default_route)
             fprintf(f, "%s\t00000000\t00000000\t0003\t0\t0\t0\t00000000\n", s->net[i].name);
-    return fclose(f) == 0 ? 0 : hw_fail(-EIO, "%s could not be written", path);
+    return fclose(f) == 0 ? 0 : hw_fail(-EIO, "writing %s failed", path);
 }
 
 struct rebuilt {
@@ -41,7 +41,7 @@ static int rebuild_machine_files(struct rebuilt *r, const struct sbx_snapshot *s
     const char *tmp = getenv("TMPDIR");
     struct sbx_tree t;
     if ((size_t)snprintf(r->dir, sizeof(r->dir), "%s/hawser-topo.XXXXXX", tmp && *tmp ? tmp : "/tmp") >= sizeof(r->dir))
-        return hw_fail(-ENAMETOOLONG, "TMPDIR is too long a name");
+        return hw_fail(-ENAMETOOLONG, "the path in TMPDIR is too long");
     if (!mkdtemp(r->dir)) {
         int rc = hw_fail(-errno, "%s: %s", r->dir, strerror(errno));
         r->dir[0] = 0;

@@ -196,5 +196,5 @@ int topo_json(const struct topo *t, FILE *out)
     if (rc < 0 || rc2 < 0)
         return rc < 0 ? rc : rc2;
     rc = hw_json_finish(&j);
-    return rc < 0 ? hw_fail(rc, "the JSON could not be written: %s", hw_errno_text(rc)) : 0;
+    return rc < 0 ? hw_fail(rc, "writing the JSON failed: %s", hw_errno_text(rc)) : 0;
 }

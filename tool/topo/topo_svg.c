@@ -144,7 +144,7 @@ static int draw_topo_node(struct drawing *d)
             continue;
         char label[160];
         if (id < 0)
-            snprintf(label, sizeof(label), "NUMA node not said");
+            snprintf(label, sizeof(label), "NUMA node unknown");
         else
             snprintf(label, sizeof(label), "NUMA node %d, CPUs %.100s", id, n->numa[i].cpus);
         fprintf(f, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"8\"/>\n", x, HEAD, w,

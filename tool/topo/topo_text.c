@@ -46,7 +46,7 @@ static void print_topo_summary(const struct topo *t, FILE *f)
 static void numa_line(const struct topo *t, int id, FILE *f)
 {
     if (id < 0) {
-        fprintf(f, "\nNUMA node not said\n");
+        fprintf(f, "\nNUMA node unknown\n");
         return;
     }
     fprintf(f, "\nNUMA node %d: ", id);
@@ -73,7 +73,7 @@ static void link_items(FILE *f, bool *first, const struct hw_pci_dev *d)
     print_list_item(f, first, "PCIe %g GT/s x%u (%.1f GB/s)", d->mts / 1000.0, d->lanes,
                     hw_pci_MBps(d->mts, d->lanes) / 1000.0);
     if (d->max_mts > d->mts || d->max_lanes > d->lanes)
-        print_list_item(f, first, "could be %g GT/s x%u", d->max_mts / 1000.0, d->max_lanes);
+        print_list_item(f, first, "supports %g GT/s x%u", d->max_mts / 1000.0, d->max_lanes);
 }
 
 static void nic_items(FILE *f, bool *first, const struct topo *t, const struct hw_netdev *d)
@@ -260,7 +260,7 @@ static int print_topo_plan(const struct topo *t, FILE *f)
             fprintf(f, "%s%s (%s)", i ? ", " : "", d->name,
                     gpu < 0 || d->pci < 0 ? "no PCI path" : hw_dist_name(hw_node_distance(n, gpu, d->pci)));
         }
-        fprintf(f, "  CPUs %s%s\n", g->cpus[0] ? g->cpus : "not said", g->mapped ? "  by --map" : "");
+        fprintf(f, "  CPUs %s%s\n", g->cpus[0] ? g->cpus : "unknown", g->mapped ? "  by --map" : "");
     }
     bool first = true;
     for (size_t i = 0; i < n->n_netdev; i++) {
@@ -277,7 +277,7 @@ static int print_topo_plan(const struct topo *t, FILE *f)
     char *map = topo_map(t);
     if (!map)
         return hw_no_memory("the map");
-    fprintf(f, "  by hand: --map \"%s\"\n", map);
+    fprintf(f, "  as an option: --map \"%s\"\n", map);
     free(map);
     return 0;
 }

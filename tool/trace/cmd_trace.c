@@ -19,13 +19,13 @@ struct tracing {
 static const char *const levels[] = {"warn", "info", "trace", NULL};
 
 static const struct opt rows[] = {
-    OPT_TEXT("out", 'o', "FILE", struct tracing, out, "where the calls go (default hawser-trace.txt)"),
+    OPT_TEXT("out", 'o', "FILE", struct tracing, out, "file for the calls (default: hawser-trace.txt)"),
     OPT_WORD("level", 0, "LEVEL", struct tracing, level, levels,
-             "ask the plugin to log that much: warn, info or trace (default: as the environment says)"),
+             "log level of the plugin: warn, info or trace (default: from the environment)"),
     OPT_FLAG("polls", 0, struct tracing, polls,
-             "a line too for each call that came to nothing, which else are counted"),
-    OPT_TEXT("show", 0, "FILE", struct tracing, show, "only sum up a trace that there is"),
-    OPT_FLAG("diff", 0, struct tracing, diff, "in what two traces differ: hawser trace --diff A B"),
+             "also write a line for each call that made no progress; otherwise such calls are only counted"),
+    OPT_TEXT("show", 0, "FILE", struct tracing, show, "only summarize an existing trace"),
+    OPT_FLAG("diff", 0, struct tracing, diff, "compare two traces: hawser trace --diff A B"),
     {0},
 };
 
@@ -131,12 +131,12 @@ static int compare_traces(const char *path_a, const char *path_b)
         trace_free(&a);
         return tool_fail("trace", "%s", hw_error());
     }
-    printf("# A %s, B %s; - is in A alone, + in B alone, ~ in both and not as often\n", path_a, path_b);
+    printf("# A %s, B %s; -: only in A, +: only in B, ~: in both, but with different counts\n", path_a, path_b);
     size_t n = print_missing(&a, &b, '-');
     n += print_missing(&b, &a, '+');
     n += print_counts(&a, &b);
     if (n == 0)
-        printf("The same calls, arguments, results and log lines.\n");
+        printf("The calls, arguments, results and log lines are the same.\n");
     print_times(&a, &b);
     trace_free(&a);
     trace_free(&b);
@@ -223,32 +223,32 @@ static int trace_command(const struct tracing *t, char **argv)
     fflush(stdout);
     int rc = show_trace(t->out);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return tool_fail("trace", "%s could not be started", argv[0]);
+        return tool_fail("trace", "starting %s failed", argv[0]);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? rc : TOOL_FAILED;
 }
 
 int cmd_trace(int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = "trace",
-        .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
-        .about =
-            "Runs serve, bench, validate (or a program) and writes down every call into the net plugin of its "
-            "transport:\narguments, result, time, and the plugin's own log beside it. --diff: exit 0 alike, 1 not.",
-        .rows = rows,
-        .most = OPTS_ANY,
-        .stops = true};
+    static const struct opts o = {.cmd = "trace",
+                                  .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
+                                  .about = "Runs serve, bench, validate (or a program) and records every call into the "
+                                           "net plugin of its transport:\narguments, result, time, and the plugin's "
+                                           "own log. Exit status of --diff: 0 if equal, 1 if not.",
+                                  .rows = rows,
+                                  .most = OPTS_ANY,
+                                  .stops = true};
     struct tracing t = {.out = "hawser-trace.txt"};
     int rc = opts_parse(&o, &t, argc, argv);
     if (rc != OPTS_GO)
         return rc;
     const int left = argc - optind;
     if (t.show)
-        return left ? tool_usage("trace", "--show takes one file") : show_trace(t.show);
+        return left ? tool_usage("trace", "--show needs one file") : show_trace(t.show);
     if (t.diff)
         return left == 2 ? compare_traces(argv[optind], argv[optind + 1])
-                         : tool_usage("trace", "--diff takes two files");
+                         : tool_usage("trace", "--diff needs two files");
     if (left == 0)
-        return tool_usage("trace", "which command? As in: hawser trace validate HOST --transport netplugin:PLUGIN");
+        return tool_usage("trace",
+                          "COMMAND is missing, as in: hawser trace validate HOST --transport netplugin:PLUGIN");
     return trace_command(&t, argv + optind);
 }

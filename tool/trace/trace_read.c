@@ -33,7 +33,7 @@ static int count_kind(struct trace *t, const char *key)
         return 0;
     }
     if (t->n_kind == MOST_KINDS)
-        return hw_fail(-E2BIG, "more than %d kinds of lines", MOST_KINDS);
+        return hw_fail(-E2BIG, "too many kinds of lines: at most %d", MOST_KINDS);
     if (t->n_kind == t->room) {
         const size_t room = HW_MAX(2 * t->room, (size_t)64);
         struct trace_kind *more = realloc(t->kind, room * sizeof(*more));

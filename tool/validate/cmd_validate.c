@@ -102,7 +102,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     }
     freeifaddrs(list);
     if (rc < 0)
-        return hw_fail(rc, "no NIC has the address that the route to %s leaves by; say --nic", host);
+        return hw_fail(rc, "no NIC has the source address of the route to %s: give --nic", host);
     return 0;
 }
 
@@ -227,7 +227,7 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
                                              .gpu = gpus ? HAWSER_GPU(v->gpu) : 0,
                                              .peer_gpu = gpus ? HAWSER_GPU(v->peer_gpu) : 0};
     if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
-        return hw_fail(-EIO, "the kernel gives no random bytes");
+        return hw_fail(-EIO, "the kernel gave no random bytes");
     int rc = session_open(&v->s, h, v->host, v->port, &o);
     if (rc < 0)
         return rc;
@@ -354,14 +354,12 @@ static int run_nic_validation(struct validate *v, hawser *h)
     if (astray)
         snprintf(why, sizeof why, "%s", detour);
     else if (rc == 0 && !direct)
-        snprintf(why, sizeof why,
-                 "GPU %d -> %d: not all of it went by the device path, which --require-direct asks for", v->gpu,
-                 (int)v->peer_gpu);
+        snprintf(why, sizeof why, "GPU %d -> %d: not all of it used the device path, which --require-direct requires",
+                 v->gpu, (int)v->peer_gpu);
     else if (rc == 0 && good < v->channels && v->n_ch && !v->n_open)
-        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were lost on the way", v->channels - good,
-                 v->channels);
+        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " connections were lost", v->channels - good, v->channels);
     else if (rc == 0 && good < v->channels)
-        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
+        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " connections were not verified within %" PRIu64 " ms",
                  v->channels - good, v->channels, v->timeout_ms);
     if (v->report)
         validate_page_add(&v->page, v->nic, v->ch, v->n_ch, good, v->channels, why);
@@ -388,7 +386,7 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
     if (rc < 0)
         return tool_fail("validate", "%s", hw_error());
     if (wrapped)
-        fprintf(v->text, "# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
+        fprintf(v->text, "# the serving node has %d GPU%s: higher numbers wrap around to GPU 0\n", there,
                 there == 1 ? "" : "s");
     v->many = !v->nic[0];
     for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
@@ -442,7 +440,7 @@ static int run_validate_command(struct validate *v)
     if (wrote < 0)
         rc = tool_fail("validate", "%s", hw_error());
     validate_page_free(&v->page);
-    return tool_stop ? tool_interrupted("validate", "what whole rounds proved until then is above") : rc;
+    return tool_stop ? tool_interrupted("validate", "the results of the completed rounds are above") : rc;
 }
 
 static int parse_nic(void *args, const char *text)
@@ -452,7 +450,7 @@ static int parse_nic(void *args, const char *text)
     if (rc < 0)
         return rc;
     if (strchr(text, ','))
-        return hw_fail(-EINVAL, "it takes one NIC, not '%s'", text);
+        return hw_fail(-EINVAL, "must be one NIC, not '%s'", text);
     snprintf(v->nic, sizeof v->nic, "%s", text);
     return 0;
 }
@@ -465,20 +463,21 @@ static int parse_validate_gpus(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_NUMBER("channels", 'c', "N", struct validate, channels, 1, MAX_VALIDATE,
-               "channels at once, 1 to 64 (default 4)"),
-    OPT_CALL("nic", 0, "NIC", parse_nic, "this node's NIC (default: the one that the route to HOST leaves by)"),
+               "connections at once, 1 to 64 (default: 4)"),
+    OPT_CALL("nic", 0, "NIC", parse_nic, "NIC of this node (default: that of the route to HOST)"),
     OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
-             "bytes per channel and round, each way (default 16MiB)"),
+             "bytes per connection and round, in each direction (default: 16MiB)"),
     OPT_SIZE("window", 0, "SIZE", struct validate, window, 0, UINT64_MAX,
              "bytes in flight per connection (default: an eighth of --size, at least 64KiB)"),
-    OPT_TIME("timeout", 0, "TIME", struct validate, timeout_ms, 100, 3600000, "all of it within (default 30s)"),
+    OPT_TIME("timeout", 0, "TIME", struct validate, timeout_ms, 100, 3600000,
+             "time limit for the whole run (default: 30s)"),
     OPT_CALL("gpus", 'g', "LIST", parse_validate_gpus,
-             "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"),
+             "GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; each pair over each of its NICs"),
     OPT_TEXT("map", 'm', "MAP", struct validate, map,
-             "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
+             "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("json", 0, "FILE", struct validate, json,
-             "a line of JSON for each NIC and pair of GPUs; - for standard output"),
-    OPT_TEXT("report", 0, "FILE", struct validate, report, "one HTML file with what each channel carried"),
+             "write one JSON line per NIC and pair of GPUs to FILE; -: standard output"),
+    OPT_TEXT("report", 0, "FILE", struct validate, report, "write one HTML file with the result of each connection"),
     OPT_GROUP(common_opts, struct validate, common),
     {0},
 };
@@ -486,16 +485,16 @@ static const struct opt rows[] = {
 /* OPTS_GO, or the exit status. */
 static int parse_validate_args(struct validate *v, int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = "validate",
-        .args = "HOST[:PORT] [OPTION...]",
-        .about = "Opens N channels at once on one NIC to a node that runs `hawser serve`, moves checked data "
-                 "both\nways and says of each channel whether it carried its part. Exit: 0 all, 1 not all, "
-                 "2 wrong usage.",
-        .rows = rows,
-        .least = 1,
-        .most = 1,
-        .too_few = "which host? It is what `hawser serve` prints on the other node"};
+    static const struct opts o = {.cmd = "validate",
+                                  .args = "HOST[:PORT] [OPTION...]",
+                                  .about =
+                                      "Opens N connections at once on one NIC to a node that runs `hawser serve`, "
+                                      "transfers checked data in both\ndirections and reports for each connection "
+                                      "whether it carried its part. Exit status: 0 all did, 1 not all,\n2 usage error.",
+                                  .rows = rows,
+                                  .least = 1,
+                                  .most = 1,
+                                  .too_few = "HOST is missing: `hawser serve` on the other node prints it"};
     int rc = opts_parse(&o, v, argc, argv);
     if (rc != OPTS_GO)
         return rc;

@@ -12,7 +12,7 @@ const char *validate_channel_fault(const struct hawser_channel_stats *c)
     if (!c->up)
         return "is down";
     if (c->lost)
-        return "was lost on the way";
+        return "was lost";
     if (!c->tx_bytes && !c->rx_bytes)
         return "carried nothing";
     if (!c->tx_bytes)
@@ -50,8 +50,8 @@ void validate_page_write(struct page *p, const void *arg)
         {"Remote", "its address and port there", true},
         {"Peer&#39;s NIC", NULL, true},
         {"Sent", "payload bytes that the peer has confirmed", false},
-        {"Chunks", "pieces in which they went", false},
-        {"Received", "payload bytes that came back", false},
+        {"Chunks", "chunks of this payload", false},
+        {"Received", "payload bytes that arrived from the peer", false},
         {"Chunks", NULL, false},
         {"Result", "OK: it is up, has carried its part both ways, and every byte of the round was right", true}};
     const struct validate_page *v = arg;

@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 
 static const struct tool_action actions[] = {
-    {"agent", verbs_agent_main, "take containers from crun and runc, a broker for each"},
-    {"run", verbs_run_main, "a command with a broker and no container runtime"},
-    {"spec", verbs_spec_main, "the broker's filter and the device nodes into an OCI bundle's config.json"},
-    {"status", verbs_status_main, "containers, their objects, bytes pinned, refusals"},
-    {"audit", verbs_audit_main, "what was refused, to whom and why"},
+    {"agent", verbs_agent_main, "serve containers of crun and runc, with a broker for each"},
+    {"run", verbs_run_main, "run a command with a broker, without a container runtime"},
+    {"spec", verbs_spec_main, "add the broker's filter and the device nodes to an OCI bundle's config.json"},
+    {"status", verbs_status_main, "show containers, their objects, pinned bytes, refusals"},
+    {"audit", verbs_audit_main, "show what was refused, to which container and why"},
     {0},
 };
 
@@ -20,7 +20,7 @@ int cmd_verbs(int argc, char **argv)
 {
     static const struct tool_actions t = {
         .cmd = "verbs",
-        .about = "RDMA verbs for programs that are not trusted: a broker judges each request by a policy.",
+        .about = "RDMA verbs for untrusted programs: a broker checks each request against a policy.",
         .action = actions};
     return tool_act(&t, argc, argv);
 }
@@ -43,8 +43,8 @@ static int make_verbs_folder(const char *path)
 {
     struct stat st;
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_text(errno));
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
+        return hw_fail(-errno, "creating the folder %s: %s", path, hw_errno_text(errno));
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is not a folder", path);
 }
 
 int verbs_folder(const char *path, bool itself)
@@ -66,7 +66,7 @@ int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
     if (sigprocmask(SIG_BLOCK, &s, old) < 0)
         return hw_fail(-errno, "blocking signals: %s", hw_errno_text(errno));
     int fd = signalfd(-1, &s, SFD_CLOEXEC | flags);
-    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_text(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "creating a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
 /* Raises the limit for descriptors fetched from applications. */
@@ -86,7 +86,7 @@ int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, c
     *b = (struct verbs_base){.log = {.fn = verbs_log, .arg = (char *)cmd, .level = HAWSER_LOG_INFO}, /* NOLINT */
                              .audit = {.fd = -1}};
     if (!policy)
-        return tool_usage(cmd, "--policy FILE is missing: what may containers do? See hawser(1)");
+        return tool_usage(cmd, "--policy FILE is missing: it says what containers may do; see hawser-verbs-policy(5)");
     int rc = vb_policy_load(policy, &b->policy);
     if (rc == 0)
         rc = vb_audit_open(&b->audit, audit, &b->log);
@@ -94,9 +94,9 @@ int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, c
         return tool_fail(cmd, "%s", hw_error());
     int n = vb_kernel.devices(device, HW_ARRAY_LEN(device));
     if (n < 0)
-        hw_log(&b->log, HAWSER_LOG_WARN, "which RDMA devices there are is not known: %s", hw_error());
+        hw_log(&b->log, HAWSER_LOG_WARN, "listing the RDMA devices: %s", hw_error());
     else if (n == 0)
-        hw_log(&b->log, HAWSER_LOG_WARN, "this machine has no RDMA device now (/sys/class/infiniband_verbs)");
+        hw_log(&b->log, HAWSER_LOG_WARN, "this machine has no RDMA device (/sys/class/infiniband_verbs)");
     raise_verbs_file_limit(&b->files);
     return TOOL_OK;
 }

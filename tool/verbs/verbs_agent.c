@@ -69,20 +69,20 @@ static int parse_agent_socket(void *args, const char *text)
 {
     struct agent_args *a = args;
     a->o.socket = text;
-    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is no absolute path", text);
+    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is not an absolute path", text);
 }
 
 static const struct opt rows[] = {
     OPT_TEXT("policy", 'P', "FILE", struct agent_args, o.policy_file, "what containers may do: hawser-verbs-policy(5)"),
-    OPT_CALL("socket", 0, "PATH", parse_agent_socket, "where runtimes find it (default: " VB_AGENT_SOCKET ")"),
+    OPT_CALL("socket", 0, "PATH", parse_agent_socket, "socket for the runtimes (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("state-dir", 0, "DIR", struct agent_args, o.state_dir,
-             "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"),
-    OPT_TEXT("audit", 0, "FILE", struct agent_args, audit, "what is refused, a line of JSON each, to its end"),
+             "folder for `hawser verbs status` (default: " VB_AGENT_STATE ")"),
+    OPT_TEXT("audit", 0, "FILE", struct agent_args, audit, "append refused requests to FILE, one JSON line each"),
     OPT_TEXT("container", 0, "NAME", struct agent_args, o.section,
-             "the policy's section for each, whatever its annotation names"),
+             "use this section of the policy for every container, instead of the one its annotation names"),
     OPT_NUMBER("containers", 0, "N", struct agent_args, o.containers_max, 1, CONTAINERS_MAX,
-               "so many at once at most (default: 256)"),
-    OPT_FLAG("verbose", 'v', struct agent_args, verbose, "say more"),
+               "most containers at once (default: 256)"),
+    OPT_FLAG("verbose", 'v', struct agent_args, verbose, "print more"),
     {0},
 };
 
@@ -91,10 +91,10 @@ int verbs_agent_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "--policy FILE [OPTION...]",
-        .about = "Takes the seccomp listeners of containers that `hawser verbs spec` has prepared from crun and\n"
-                 "runc, and starts a broker for each. It runs as root until SIGTERM, which ends the brokers\n"
-                 "too, or SIGUSR1, after which they go on, as where it is killed: another agent can be started.\n"
-                 "SIGHUP makes it read the policy again, for containers that start from then on.",
+        .about = "Receives the seccomp listeners of containers that `hawser verbs spec` has prepared from crun and "
+                 "runc, and\nstarts a broker for each. Runs as root until SIGTERM, which ends the brokers too, or "
+                 "SIGUSR1, which leaves\nthem running, as if the agent were killed: another agent can be started. "
+                 "SIGHUP makes it read the policy\nagain, for containers that start later.",
         .rows = rows};
     struct agent_args a = {.o = {.socket = VB_AGENT_SOCKET,
                                  .state_dir = VB_AGENT_STATE,

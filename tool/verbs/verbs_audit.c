@@ -59,7 +59,7 @@ static void handle_audit_line(struct reader *r)
     json_t *o = r->cut ? NULL : json_loadb(r->line, r->len, 0, &e);
     if (!json_is_object(o)) {
         r->bad++;
-        fprintf(stderr, "hawser " CMD ": %s: a line that is none of an audit's\n", r->path);
+        fprintf(stderr, "hawser " CMD ": %s: a line that is not an audit record\n", r->path);
     } else if (r->json) {
         fwrite(r->line, 1, r->len, stdout);
         putchar('\n');
@@ -139,16 +139,16 @@ struct audit_args {
 int verbs_audit_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_FLAG("follow", 0, struct audit_args, follow, "go on with what comes, until it is interrupted"),
-        OPT_FLAG("json", 'j', struct audit_args, json, "the lines of JSON as they are"),
+        OPT_FLAG("follow", 0, struct audit_args, follow, "keep printing new lines, until interrupted"),
+        OPT_FLAG("json", 'j', struct audit_args, json, "print the lines of JSON unchanged"),
         {0},
     };
     static const struct opts o = {
         .cmd = CMD,
         .args = "[FILE] [OPTION...]",
-        .about = "Shows what --audit of `hawser verbs agent` and `run` has written: each refusal, with container,\n"
-                 "program, command, rule and reason. FILE: default " VERBS_AUDIT_FILE ", - for standard\n"
-                 "input. Exit status 1 where a line is none of an audit's.",
+        .about = "Shows what --audit of `hawser verbs agent` and `run` has written: each refusal, with container, "
+                 "program,\ncommand, rule and reason. FILE: - is standard input (default: " VERBS_AUDIT_FILE
+                 ").\nExit status: 1 if a line is not an audit record.",
         .rows = rows,
         .most = 1};
     struct audit_args a = {0};

@@ -53,7 +53,7 @@ static int hide_nodes(void)
 {
     struct stat st;
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        return hw_fail(-errno, "a mount namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "creating a mount namespace: %s", hw_errno_text(errno));
     if (stat(NODES, &st) < 0)
         return errno == ENOENT ? 0 : hw_fail(-errno, NODES ": %s", hw_errno_text(errno));
     if (mount(NODES, NODES, NULL, MS_BIND, NULL) < 0 ||
@@ -73,7 +73,7 @@ static int limit_files(struct rlimit l)
     l.rlim_cur = HW_MAX(l.rlim_cur, (rlim_t)VB_FD_LAST + 1);
     l.rlim_max = HW_MAX(l.rlim_max, l.rlim_cur);
     return setrlimit(RLIMIT_NOFILE, &l) < 0
-               ? hw_fail(-errno, "%d descriptors for the command: %s", VB_FD_LAST + 1, hw_errno_text(errno))
+               ? hw_fail(-errno, "opening %d descriptors for the command: %s", VB_FD_LAST + 1, hw_errno_text(errno))
                : 0;
 }
 
@@ -116,7 +116,7 @@ static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
     ssize_t n = hw_pass_receive(sock, why, HW_ERR_TEXT - 1, &fd, 1, 0, NULL);
     why[HW_MAX(n, 0)] = 0;
     if (fd < 0)
-        return hw_fail(-EIO, "%s", n > 0 ? why : "the command's process ended before it began");
+        return hw_fail(-EIO, "%s", n > 0 ? why : "the command's process ended before the command started");
     *killable = *why == 'k';
     *why = 0;
     return fd;
@@ -135,10 +135,12 @@ static int await_verbs_command(pid_t child, pid_t *broker, int signals, const st
             if (k == *broker) {
                 *broker = 0;
                 if (WIFSIGNALED(status))
-                    hw_log(log, HAWSER_LOG_ERROR, "the broker was ended by signal %d%s: the command gets ENOSYS",
+                    hw_log(log, HAWSER_LOG_ERROR,
+                           "the broker was ended by signal %d%s: RDMA calls of the command now fail with ENOSYS",
                            WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
                 else if (status != 0)
-                    hw_log(log, HAWSER_LOG_ERROR, "the broker has ended: the command gets ENOSYS");
+                    hw_log(log, HAWSER_LOG_ERROR,
+                           "the broker has ended: RDMA calls of the command now fail with ENOSYS");
             }
         }
         ssize_t n = read(signals, &s, sizeof(s));
@@ -177,7 +179,7 @@ static int supervise_verbs_run(const struct run_args *a, pid_t child, int sock, 
         kill(child, SIGKILL);
     } else if (!killable) {
         hw_log(a->o.log, HAWSER_LOG_WARN,
-               "this kernel is older than Linux 5.19: a signal can take the answer to a request that has run");
+               "this kernel is older than Linux 5.19: a signal can discard the answer to a request that was executed");
     }
     ssize_t n = rc < 0 ? 0 : recv(sock, why, sizeof(why) - 1, 0); /* nothing arrives if the command could be run */
     if (n > 0)
@@ -223,7 +225,7 @@ static int run_brokered(const struct run_args *args)
     struct run_args copy = *args, *a = &copy;
     struct verbs_base b;
     if (geteuid() != 0) {
-        tool_fail(CMD, "it takes root, to make device nodes and to look into the command's memory");
+        tool_fail(CMD, "needs root, to make device nodes and to read the command's memory");
         return EXIT_US;
     }
     int rc = verbs_base_open(&b, CMD, a->policy, a->audit);
@@ -258,21 +260,21 @@ static int parse_user(void *args, const char *text)
         snprintf(out->name, sizeof(out->name), "%s", p->pw_name);
     } else if (hw_parse_u64(uid, 0, UINT32_MAX - 1, &u) < 0 ||
                hw_parse_u64(*colon ? colon + 1 : uid, 0, UINT32_MAX - 1, &g) < 0) {
-        return hw_fail(-EINVAL, "there is no user '%s' (NAME, or UID[:GID])", text);
+        return hw_fail(-EINVAL, "unknown user '%s' (NAME, or UID[:GID])", text);
     } else {
         *out = (struct user){.other = true, .uid = (uid_t)u, .gid = (gid_t)g};
     }
-    return out->uid == 0 ? hw_fail(-EINVAL, "it is for another one than root") : 0;
+    return out->uid == 0 ? hw_fail(-EINVAL, "it may not be root") : 0;
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "what it may do: hawser-verbs-policy(5)"),
+    OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "what the command may do: hawser-verbs-policy(5)"),
     OPT_TEXT("container", 0, "NAME", struct run_args, container,
              "the policy's section for it (default: the one for all)"),
     OPT_CALL("user", 0, "USER", parse_user, "as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
     OPT_TEXT("state-dir", 0, "DIR", struct run_args, o.state_dir,
-             "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"),
-    OPT_TEXT("audit", 0, "FILE", struct run_args, audit, "what is refused, a line of JSON each, to its end"),
+             "folder for `hawser verbs status` (default: " VB_AGENT_STATE ")"),
+    OPT_TEXT("audit", 0, "FILE", struct run_args, audit, "append refused requests to FILE, one JSON line each"),
     {0},
 };
 
@@ -281,14 +283,14 @@ int verbs_run_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "--policy FILE [OPTION...] -- COMMAND [ARGUMENT...]",
-        .about = "Runs a command whose RDMA verbs go through a broker, and no container runtime. The exit status\n"
-                 "is the command's; 125 where hawser failed, 126 and 127 where it could not be run or found.\n"
-                 "What it starts and leaves behind gets ENOSYS from its end on. It takes root; see hawser(1) on\n"
-                 "what is weaker than with a container.",
+        .about = "Runs a command whose RDMA verbs go through a broker, without a container runtime. The exit status is "
+                 "the\ncommand's; 125 if hawser failed, 126 if the command could not be executed, 127 if not found. "
+                 "Child\nprocesses that outlive the command get ENOSYS. Needs root; see hawser(1) on what is weaker "
+                 "than with a\ncontainer.",
         .rows = rows,
         .least = 1,
         .most = OPTS_ANY,
-        .too_few = "which command?"};
+        .too_few = "COMMAND is missing"};
     struct run_args a = {.o = {.state_dir = VB_AGENT_STATE, .kernel = &vb_kernel, .serve = vb_serve}};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)

@@ -61,7 +61,7 @@ static json_t *ensure_spec_member(json_t *o, const char *key, bool array)
         json_object_set_new(o, key, v);
     }
     if (!(array ? json_is_array(v) : json_is_object(v))) {
-        hw_fail(-EINVAL, "it is none of the OCI's: %s is no %s", key, array ? "array" : "object");
+        hw_fail(-EINVAL, "not an OCI configuration: %s is not an %s", key, array ? "array" : "object");
         return NULL;
     }
     return v;
@@ -129,10 +129,8 @@ static int undo_verbs_spec(json_t *config, const json_t *notes_kept)
         !json_object_get(note, "seccomp"))
         return sbx_note_foreign(config, SBX_NOTE_VERBS);
     if (!json_equal(json_object_get(linux_object, "seccomp"), filter))
-        return hw_fail(-EINVAL,
-                       "its annotation " SBX_NOTE_VERBS
-                       " names a note for another linux.seccomp: whatever has changed that must put it back; or "
-                       "take the annotation away");
+        return hw_fail(-EINVAL, "its annotation " SBX_NOTE_VERBS
+                                " is for another linux.seccomp: restore that, or remove the annotation");
     restore_spec_value(linux_object, "seccomp", json_object_get(note, "seccomp"));
     for (size_t i = json_array_size(added); i-- > 0;) {
         size_t at = find_json_element(mounts, json_array_get(added, i));
@@ -185,10 +183,10 @@ static int check_mounts(const json_t *mounts)
         bool bind =
             strcmp(get_spec_text(m, "type"), "bind") == 0 || has_json_string(o, "bind") || has_json_string(o, "rbind");
         if (is_below_folder(to, NODES) || (bind && brings_nodes(from, o)))
-            return hw_fail(-EINVAL,
-                           "its mount of %s at %s would be in the way of the device nodes, or give it those natively: "
-                           "take that out",
-                           from, to);
+            return hw_fail(
+                -EINVAL,
+                "its mount of %s at %s would hide the device nodes, or give access past the broker: remove the mount",
+                from, to);
     }
     return 0;
 }
@@ -200,12 +198,12 @@ static int add_mount(const struct spec_args *a, const char *name, const json_t *
     char path[PATH_MAX];
     struct stat st;
     if (!*name || strchr(name, '/') || *name == '.')
-        return hw_fail(-EINVAL, "'%s' is no name of a device node, as uverbs0", name);
+        return hw_fail(-EINVAL, "'%s' is not the name of a device node, such as uverbs0", name);
     snprintf(path, sizeof(path), "%s/%s", a->dev, name);
     if (stat(path, &st) < 0)
-        return hw_fail(-errno, "%s: %s%s", path, strerror(errno), errno == ENOENT ? ": there is no such device" : "");
+        return hw_fail(-errno, "%s: %s%s", path, strerror(errno), errno == ENOENT ? ": no such device" : "");
     if (!S_ISCHR(st.st_mode))
-        return hw_fail(-EINVAL, "%s is no device node", path);
+        return hw_fail(-EINVAL, "%s is not a device node", path);
     if (device && (json_integer_value(maj) != major(st.st_rdev) || json_integer_value(min) != minor(st.st_rdev)))
         return hw_fail(-EINVAL, "its device %s is %lld:%lld, and %s of this machine is %u:%u",
                        get_spec_text(device, "path"), (long long)json_integer_value(maj),
@@ -256,8 +254,8 @@ static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
     free(e);
     return n > 0 ? rc
                  : hw_fail(-ENODEV,
-                           "this machine has no RDMA device: there is no uverbs node in %s (--device none prepares the "
-                           "container without)",
+                           "this machine has no RDMA device: no uverbs node in %s (--device none prepares the "
+                           "container without one)",
                            a->dev);
 }
 
@@ -270,9 +268,11 @@ static int mount_nodes(const struct spec_args *a, bool planned, const json_t *ta
     int rc = mount_taken(a, taken, mounts, added);
     if (rc < 0 || json_array_size(added))
         return rc;
-    return planned ? hw_fail(-ENODEV, "`hawser sandbox spec` has planned no RDMA device for it; --device names those "
-                                      "that it gets, or none")
-                   : mount_all(a, mounts, added);
+    return planned
+               ? hw_fail(
+                     -ENODEV,
+                     "`hawser sandbox spec` has planned no RDMA device for it; give its devices by --device, or none")
+               : mount_all(a, mounts, added);
 }
 
 /* Removes the i-th element of all. place: its position before others were removed. */
@@ -293,7 +293,7 @@ static int take_devices(json_t *linux_object, json_t *taken)
             i++;
             continue;
         }
-        print_spec_warning("%s is taken from its devices: it could be opened past the broker",
+        print_spec_warning("%s was removed from its devices: it could be opened past the broker",
                            get_spec_text(d, "path"));
         int rc = take_spec_element(all, i, place, taken);
         if (rc < 0)
@@ -388,14 +388,12 @@ static void warn_of_memlock(const json_t *process)
     if (has_json_string(json_object_get(json_object_get(process, "capabilities"), "effective"), "CAP_IPC_LOCK"))
         return;
     if (!l)
-        print_spec_warning("it has no " MEMLOCK
-                           ": it registers no more memory than whoever starts it may lock (ulimit -l), and gets "
-                           "ENOMEM beyond, of which the audit says nothing");
+        print_spec_warning("it has no " MEMLOCK ": it can register no more memory than the starting process may lock "
+                           "(ulimit -l), and gets ENOMEM beyond, which the audit does not show");
     else if (json_is_integer(soft)) /* otherwise it is unlimited, see raise_nofile_limit() */
         print_spec_warning(
             "its " MEMLOCK
-            " is %lld: beyond so many bytes of registered memory it gets ENOMEM, of which the audit says "
-            "nothing",
+            " is %lld: it gets ENOMEM beyond this many bytes of registered memory, which the audit does not show",
             (long long)json_integer_value(soft));
 }
 
@@ -407,20 +405,19 @@ static void warn_of(const json_t *config, const struct spec_args *a)
         json_object_get(json_object_get(json_object_get(config, "process"), "capabilities"), "bounding");
     for (unsigned i = 0; (c = vb_capability(i)) != NULL; i++)
         if (c->container && has_json_string(caps, c->name))
-            print_spec_warning("it has %s, with which it can get round the broker: %s", c->name, c->leaves);
+            print_spec_warning("it has %s, with which it can bypass the broker: %s", c->name, c->leaves);
     if (strcmp(a->runtime, "runc") == 0)
-        print_spec_warning(
-            "runc cannot notify of write(), so that devices that post by it (rxe, siw) do not work, nor wait for an "
-            "answer through signals, so that one can be lost: crun can both");
+        print_spec_warning("runc cannot notify of write(), so devices that post by it (rxe, siw) do not work, and "
+                           "cannot wait for an answer through signals, so an answer can be lost: use crun");
 }
 
 static int apply_verbs_spec(json_t *config, json_t *notes_kept, const struct spec_args *a)
 {
     json_t *linux_object = json_object_get(config, "linux"), *process = json_object_get(config, "process");
     if (!json_is_string(json_object_get(config, "ociVersion")) || !json_is_object(json_object_get(config, "root")))
-        return hw_fail(-EINVAL, "it is no OCI configuration: it has no ociVersion, or no root");
+        return hw_fail(-EINVAL, "not an OCI configuration: it has no ociVersion, or no root");
     if (!json_is_object(linux_object) || !json_is_object(process))
-        return hw_fail(-EINVAL, "it is no container of Linux, or has no process");
+        return hw_fail(-EINVAL, "not a Linux container, or it has no process");
     json_t *mounts = ensure_spec_member(config, "mounts", true),
            *notes = ensure_spec_member(config, "annotations", false);
     if (!mounts || !notes)
@@ -469,7 +466,7 @@ static int rewrite_verbs_spec(struct bundle_file *f, const char *path, const str
     if (a->undo && undone == 0)
         return json_is_string(json_object_get(f->config, "ociVersion"))
                    ? 0
-                   : hw_fail(-EINVAL, "%s: it is no OCI configuration", path);
+                   : hw_fail(-EINVAL, "%s: not an OCI configuration", path);
     if (!a->undo && (rc = apply_verbs_spec(f->config, f->notes, a)) < 0)
         return hw_wrap(rc, "%s", path);
     return bundle_save(f, a->out);
@@ -488,23 +485,22 @@ static int parse_spec_socket(void *args, const char *text)
 {
     struct spec_args *a = args;
     a->socket = text;
-    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is no absolute path", text);
+    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is not an absolute path", text);
 }
 
 static const char *const runtimes[] = {"crun", "runc", NULL};
 
 static const struct opt rows[] = {
     OPT_WORD("runtime", 0, "crun|runc", struct spec_args, runtime, runtimes,
-             "which one will run it (default: crun, which can do more)"),
-    OPT_CALL("socket", 0, "PATH", parse_spec_socket,
-             "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"),
+             "the runtime that will run it, crun or runc (default: crun, which supports more)"),
+    OPT_CALL("socket", 0, "PATH", parse_spec_socket, "socket of `hawser verbs agent` (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("device", 0, "NAME[,..]", struct spec_args, devices,
              "these devices: uverbs0; none (default: its own, else all)"),
     OPT_TEXT("container", 0, "NAME", struct spec_args, container,
-             "the policy's section for it, as the annotation " SECTION),
-    OPT_TEXT("dev", 0, "DIR", struct spec_args, dev, "where the device nodes are (default: " NODES ")"),
-    OPT_TEXT("out", 'o', "FILE", struct spec_args, out, "write it to FILE instead of in its place"),
-    OPT_FLAG("undo", 0, struct spec_args, undo, "take away all that was added"),
+             "the policy's section for it, written as the annotation " SECTION),
+    OPT_TEXT("dev", 0, "DIR", struct spec_args, dev, "folder of the device nodes (default: " NODES ")"),
+    OPT_TEXT("out", 'o', "FILE", struct spec_args, out, "write it to FILE instead of replacing config.json"),
+    OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that was added"),
     {0},
 };
 
@@ -513,14 +509,14 @@ int verbs_spec_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "CONFIG [OPTION...]",
-        .about = "Gives an OCI bundle's config.json what its container needs to reach RDMA devices through the\n"
-                 "broker: the seccomp filter, joined with the one that it has, and the device nodes, which it\n"
-                 "cannot open itself.",
+        .about =
+            "Adds to an OCI bundle's config.json what its container needs to reach RDMA devices through the broker: "
+            "the\nseccomp filter, merged with the container's own, and the device nodes, which it cannot open itself.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "it takes one config.json",
-        .too_many = "it takes one config.json"};
+        .too_few = "needs one config.json",
+        .too_many = "needs one config.json"};
     struct spec_args a = {.runtime = "crun", .socket = VB_AGENT_SOCKET, .dev = NODES};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : edit_config(argv[optind], &a);

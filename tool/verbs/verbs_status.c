@@ -36,7 +36,7 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         *gone = errno == ECONNREFUSED || errno == ENOENT;
-        hw_fail(-errno, "%s", *gone ? "its broker has died: its programs get ENOSYS" : strerror(errno));
+        hw_fail(-errno, "%s", *gone ? "its broker has died: its RDMA calls fail with ENOSYS" : strerror(errno));
         hw_close(&fd);
         return NULL;
     }
@@ -50,8 +50,7 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
             hw_close(&fd);
             json_t *o = n == 0 ? json_loadb(text, len, 0, &e) : NULL;
             if (!json_is_object(o)) {
-                hw_fail(-EPROTO, "its broker %s",
-                        n < 0 ? "does not answer" : "answers with something else than a status");
+                hw_fail(-EPROTO, "its broker %s", n < 0 ? "does not answer" : "gives an invalid answer");
                 json_decref(o);
                 o = NULL;
             }
@@ -165,15 +164,15 @@ struct status_args {
 int verbs_status_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_TEXT("state-dir", 0, "DIR", struct status_args, dir, "the agent's (default: " VB_AGENT_STATE ")"),
-        OPT_FLAG("json", 'j', struct status_args, json, "an array of containers, each as its broker says it"),
+        OPT_TEXT("state-dir", 0, "DIR", struct status_args, dir, "the agent's folder (default: " VB_AGENT_STATE ")"),
+        OPT_FLAG("json", 'j', struct status_args, json, "print an array of containers, each as reported by its broker"),
         {0},
     };
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Asks the brokers of this machine for their containers: devices, objects by type, bytes pinned,\n"
-                 "refusals. Exit status 1 where a broker has died or does not answer.",
+        .about = "Asks the brokers of this machine for the status of their containers: devices, objects by type, "
+                 "pinned\nbytes, refusals. Exit status: 1 if a broker has died or does not answer.",
         .rows = rows};
     struct status_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);

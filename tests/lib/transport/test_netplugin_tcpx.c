@@ -307,7 +307,7 @@ static void test_other_faults(void)
     is_int(np_irecv(p.recv, p.rmr, 0, 1000, 0, HW_NEVER), 0, "a receive smaller than its send");
     is_int(np_isend(p.send, p.smr, 0, 2000, 0, HW_NEVER), 0, "a send");
     is_int(np_wait(p.recv, hw_deadline(SOON), &r), -EMSGSIZE, "is refused, not written past its end");
-    ok(strstr(hw_error(), "beyond the 1000 bytes"), "%s", hw_error());
+    ok(strstr(hw_error(), "exceeds the 1000 bytes"), "%s", hw_error());
     is_int(np_mem_alloc(h, 1 << 16, &m), 0, "memory");
     is_int(np_reg(p.send, m, 100, 1 << 12, &mr), -EINVAL, "not aligned as TCPX wants it");
     is_int(np_mem_free(m), 0, "freed");

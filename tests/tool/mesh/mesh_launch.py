@@ -46,9 +46,9 @@ def more_by_hand(launcher):
     for p in every[1:]:
         p.communicate(timeout=60)
     said = [f["text"] for f in read_lines(launcher.json) if f["type"] == "finding"]
-    ok(every[0].returncode == 1 and said == ["rank 3 never came (waited for 10 s)"], "a rank that never comes is named", text, said)
+    ok(every[0].returncode == 1 and said == ["rank 3 never arrived (waited for 10 s)"], "a rank that never comes is named", text, said)
     page = (launcher.folder / "report.html").read_text(encoding="utf-8")
-    ok("never came" in page and "<svg" in page and "<script" not in page, "the report has the finding and a heat map, and no script")
+    ok("never arrived" in page and "<svg" in page and "<script" not in page, "the report has the finding and a heat map, and no script")
     ok("across the middle" in text and "all to all" in text, "loads of all nodes at once are measured", text)
     again = subprocess.run([HAWSER, "mesh", "--read", launcher.json, "--baseline", launcher.json], capture_output=True, text=True, timeout=60, check=False)
     ok(again.returncode == 1 and "1 finding\n" in again.stdout, "a saved run is judged to the same, and differs from itself in nothing", again.stdout, again.stderr)
@@ -74,7 +74,7 @@ def refuses(folder):
     for env, argv, code, why in (({}, [], 2, "no launcher"), ({"HAWSER_MESH_RANK": "1"}, [], 2, "HAWSER_MESH_SIZE"),
                                  ({**own, "HAWSER_MESH_KEY": "short"}, [], 2, "16 to 4096 are needed"), ({**own, "HAWSER_MESH_SIZE": "x"}, [], 2, "HAWSER_MESH_SIZE"),
                                  (own, ["--wait", "1s"], 2, "was not found at 198.18.0.77"), ({"SLURM_PROCID": "0"}, [], 2, "start it by srun"),
-                                 ({}, ["--hosts", folder / "one"], 2, "two at least"), ({}, ["--hosts", folder / "bad"], 2, "line 2"),
+                                 ({}, ["--hosts", folder / "one"], 2, "at least two"), ({}, ["--hosts", folder / "bad"], 2, "line 2"),
                                  ({}, ["--read", folder / "no.json"], 2, "line 1"), ({}, ["--read", folder / "none"], 2, "No such file")):
         p = subprocess.run([HAWSER, "mesh", *map(str, argv)], env={**none, **env}, capture_output=True, text=True, timeout=60, check=False)
         ok(p.returncode == code and why in p.stderr, f"refused: {why}", p.returncode, p.stderr)

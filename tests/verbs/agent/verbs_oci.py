@@ -226,7 +226,7 @@ def undo(rt, host):
     first = rt.spec("--container", "gpu")
     once = json.loads(rt.file.read_text())
     rt.spec("--container", "gpu")
-    ok(first.returncode == 0 and "uverbs0 is taken from" in first.stderr and once == json.loads(rt.file.read_text()),
+    ok(first.returncode == 0 and "uverbs0 was removed from" in first.stderr and once == json.loads(rt.file.read_text()),
        "spec twice is spec once", first)
     ok(once["process"]["rlimits"][0] == {"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024} and
        once["mounts"][-1] == {"destination": "/dev/infiniband/uverbs0", "type": "bind", "source": str(host.dev / "uverbs0"),
@@ -426,10 +426,10 @@ def containers(host, name):
 
 def usage():
     for argv, code, why in (
-            ((), 2, "which action"), (("nosuch",), 2, "nosuch"), (("agent",), 2, "--policy"), (("agent", "--policy", "/nosuch"), 1, "/nosuch"),
+            ((), 2, "ACTION is missing"), (("nosuch",), 2, "nosuch"), (("agent",), 2, "--policy"), (("agent", "--policy", "/nosuch"), 1, "/nosuch"),
             (("agent", "--policy", "/nosuch", "more"), 2, "more"), (("agent", "--containers", "0"), 2, "--containers"),
             (("agent", "--policy", "/nosuch", "--socket", "x.sock"), 2, "absolute"),
-            (("run", "--policy", "/nosuch"), 2, "which command"), (("run", "true"), 2, "--policy"), (("run", "--policy", "/nosuch", "true"), 125, "/nosuch"),
+            (("run", "--policy", "/nosuch"), 2, "COMMAND is missing"), (("run", "true"), 2, "--policy"), (("run", "--policy", "/nosuch", "true"), 125, "/nosuch"),
             (("run", "--user", "nosuch", "true"), 2, "nosuch"), (("run", "--user", "0", "true"), 2, "root"),
             (("run", "--user", "1:x", "true"), 2, "1:x"), (("spec",), 2, "config.json"), (("spec", "/nosuch"), 1, "/nosuch"),
             (("spec", "x", "--runtime", "youki"), 2, "youki"), (("spec", "x", "--socket", "y"), 2, "absolute"), (("status", "x"), 2, "x"),

@@ -87,8 +87,8 @@ ok "doctor: gve's receive buffers" grep -q 'WARN  nic.rx-buf-len  *dm1: 2048 byt
 ok "doctor: mlx5 wants rx-gro-hw" grep -q 'WARN  nic.gro-hw  *dm3: off' /tmp/doctor
 ok "doctor: gve and mlx5 do not split headers yet" grep -q 'WARN  nic.header-split  *dm1, dm3: off' /tmp/doctor
 if $new; then
-    ok "doctor: bnxt says that it does, and hds-thresh" grep -q 'WARN  nic.header-split  *dm5: reported to be on.* 640 bytes' /tmp/doctor
-    ok "doctor: fbnic too" grep -q 'WARN  nic.header-split  *dm7: reported to be on.* 1506 bytes' /tmp/doctor
+    ok "doctor: bnxt says that it does, and hds-thresh" grep -q 'WARN  nic.header-split  *dm5: reported on.* 640 bytes' /tmp/doctor
+    ok "doctor: fbnic too" grep -q 'WARN  nic.header-split  *dm7: reported on.* 1506 bytes' /tmp/doctor
 else
     ok "doctor: bnxt and fbnic say that they do" grep -q 'PASS  nic.header-split  *dm5, dm7: on' /tmp/doctor
 fi
@@ -112,9 +112,9 @@ for like in $likes; do
     card >/tmp/card.was 2>&1
     ok "$like: status counts the rules" grep -q '"rules":3,' /tmp/card.was
     case $like in
-    gve) what='rx-buf-len: 4096 (it is 2048)' ;;
+    gve) what='rx-buf-len: 4096 (now 2048)' ;;
     mlx5) what='rx-gro-hw: turned on' ;;
-    *) what='header split: \(set, with hds-thresh 0\|reported to be on\)' ;;
+    *) what='header split: \(set, with hds-thresh 0\|reported on\)' ;;
     esac
     ok "$like: plan says what would be changed" prints "$what" in1 hawser devmem plan $dm
 

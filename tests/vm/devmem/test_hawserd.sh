@@ -71,12 +71,12 @@ card >/tmp/card.was 2>&1
 cat /tmp/card.was | sed 's/^/# /'
 
 # ---- plan and status, with nobody there
-ok "plan says what would be" prints 'out of RSS: 7, 6' in1 hawser devmem plan --queues 2 dm1
+ok "plan says what would be" prints 'removed from RSS: 7, 6' in1 hawser devmem plan --queues 2 dm1
 ok "and that header split would be turned on" grep -q 'header split: turned on' /tmp/prints.out
 ok "planning changes nothing" as_before
-ok "plan is hindered where the policy forbids" says 'in the way' in1 hawser devmem plan --queues 9 dm1
+ok "plan is hindered where the policy forbids" says 'obstacle' in1 hawser devmem plan --queues 9 dm1
 case $kernel in
-6.12.*) ok "status: this kernel receives only" prints 'and not to send' in1 hawser devmem status ;;
+6.12.*) ok "status: this kernel receives only" prints 'but not to send' in1 hawser devmem status ;;
 *) ok "status: this kernel receives and sends" prints 'to receive and to send' in1 hawser devmem status ;;
 esac
 ok "a client where no daemon is" prints 'start hawserd\|systemctl start' client

@@ -53,9 +53,9 @@ static void add_when(struct text *t, const struct mesh_finding *f)
 
 static void say_state(struct text *t, const struct mesh *m, const struct mesh_finding *f)
 {
-    static const char *const what[] = {[MESH_F_ABSENT] = "never came",
+    static const char *const what[] = {[MESH_F_ABSENT] = "never arrived",
                                        [MESH_F_DIED] = "died: its process ended",
-                                       [MESH_F_SILENT] = "stopped answering: it hangs, or is cut off"};
+                                       [MESH_F_SILENT] = "stopped answering: it hangs, or its connections are cut"};
     add_place(t, m, f->node, -1);
     add_text(t, " %s", what[f->what]);
     if (f->text && *f->text)
@@ -93,7 +93,7 @@ static void say_some(struct text *t, const struct mesh *m, const struct mesh_fin
         add_text(t, f->mutual ? " receives at " : " sends at ");
     add_ratio(t, f);
     add_when(t, f);
-    add_text(t, ", with %u of %u peers only: the paths to these, or what else was running there", f->count, f->of);
+    add_text(t, ", with %u of %u peers only: the paths to these, or other load during the test", f->count, f->of);
 }
 
 static void say_path(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -117,16 +117,16 @@ static void say_fact(struct text *t, const struct mesh *m, const struct mesh_fin
 {
     add_place(t, m, f->node, f->nic);
     if (f->what == MESH_F_SPEED)
-        add_text(t, " runs at %" PRIu64 " Mbit/s, the others' at %" PRIu64 ": its port, cable or autonegotiation",
+        add_text(t, " runs at %" PRIu64 " Mbit/s, the others at %" PRIu64 ": its port, cable or autonegotiation",
                  f->number, f->usual);
     else if (f->what == MESH_F_MTU)
-        add_text(t, " has an MTU of %" PRIu64 ", the others' %" PRIu64, f->number, f->usual);
+        add_text(t, " has an MTU of %" PRIu64 ", the others %" PRIu64, f->number, f->usual);
     else if (f->what == MESH_F_ERRORS)
         add_text(t, " counted %" PRIu64 " errors during the test: its cable, transceiver or port", f->number);
     else if (f->nic < 0)
-        add_text(t, " has no %s that is up with an address, as the others have", f->text);
+        add_text(t, " has no %s that is up and has an address, unlike the others", f->text);
     else
-        add_text(t, " carries nothing, where the others' %s does: its link, address or routes", f->text);
+        add_text(t, " carries nothing, while the others' %s does: its link, address or routes", f->text);
 }
 
 static void say_changed(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -147,7 +147,7 @@ static void say_pair(struct text *t, const struct mesh *m, const struct mesh_fin
 {
     add_place(t, m, f->node, -1);
     if (f->what == MESH_F_VERSION) {
-        add_text(t, " has hawser %s, %s has %s: compare the same version", m->node[f->node].version,
+        add_text(t, " has hawser %s, %s has %s: install the same version", m->node[f->node].version,
                  m->node[f->peer].name, m->node[f->peer].version);
         return;
     }
@@ -169,7 +169,7 @@ void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, siz
         break;
     case MESH_F_CUT:
         add_place(&t, m, f->node, -1);
-        add_text(&t, " is there, but no transfer with it worked: %s", f->text ? f->text : "");
+        add_text(&t, " answers, but no transfer with it worked: %s", f->text ? f->text : "");
         break;
     case MESH_F_CORRUPT:
         add_place(&t, m, f->node, -1);

@@ -65,7 +65,7 @@ static int parse_host(struct host *h, char *line)
         if (*word == '#')
             break;
         if (!is_plain(word))
-            return hw_fail(-EINVAL, "'%s' is no plain word", word);
+            return hw_fail(-EINVAL, "'%s' has characters that are not allowed", word);
         char **to = !h->name                         ? &h->name
                     : strncmp(word, "rack=", 5) == 0 ? &h->rack
                     : strncmp(word, "addr=", 5) == 0 ? &h->addr
@@ -91,7 +91,7 @@ static int read_host(struct starter *s, char *line)
     struct host *more = s->n < MESH_RANKS ? realloc(s->host, (s->n + 1) * sizeof *more) : NULL;
     if (!more) {
         free_host(&h);
-        return hw_fail(-E2BIG, "more than %d hosts", MESH_RANKS);
+        return hw_fail(-E2BIG, "too many hosts: at most %d", MESH_RANKS);
     }
     s->host = more;
     s->host[s->n++] = h;
@@ -113,9 +113,9 @@ static int read_hosts(struct starter *s)
     fclose(f);
     if (rc < 0)
         return hw_wrap(rc, "%s, line %u", s->o->file, n);
-    return s->n < 2
-               ? hw_fail(-EINVAL, "%s has %u host%s, two at least are needed", s->o->file, s->n, s->n == 1 ? "" : "s")
-               : 0;
+    return s->n < 2 ? hw_fail(-EINVAL, "%s has %u host%s, but at least two are needed", s->o->file, s->n,
+                              s->n == 1 ? "" : "s")
+                    : 0;
 }
 
 /* The host's name without the "user@" prefix of ssh. */
@@ -167,13 +167,13 @@ static int start_agent(const struct starter *s, struct host *h, const char *cons
     const pid_t parent = getpid();
     int rc = make_command(s, h, args, argv);
     if (rc == 0 && (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0))
-        rc = hw_fail(-errno, "pipes for %s: %s", h->name, strerror(errno));
+        rc = hw_fail(-errno, "creating pipes for %s: %s", h->name, strerror(errno));
     fflush(NULL);
     h->pid = rc == 0 ? fork() : 0;
     if (rc == 0 && h->pid == 0)
         become_agent(argv, parent, in[0], out[1]);
     if (rc == 0 && h->pid < 0)
-        rc = hw_fail(-errno, "a process for %s: %s", h->name, strerror(errno));
+        rc = hw_fail(-errno, "starting a process for %s: %s", h->name, strerror(errno));
     for (size_t i = 0; argv[i]; i++)
         free(argv[i]);
     hw_close(&in[0]);
@@ -216,7 +216,7 @@ static uint32_t hear_greetings(struct starter *s)
             open += p[i].fd >= 0;
             came += h->greeted;
         }
-        output_progress("%u of %u hosts are started", came, s->n);
+        output_progress("%u of %u hosts started", came, s->n);
         if (open && poll(p, s->n, 200) <= 0)
             continue;
         for (uint32_t i = 0; i < s->n; i++)
@@ -227,7 +227,7 @@ static uint32_t hear_greetings(struct starter *s)
     for (uint32_t i = 0; i < s->n; i++)
         if (!s->host[i].greeted)
             tool_fail("mesh", "%s was not started: `%s` %s", s->host[i].name, s->o->ssh ? s->o->ssh : SSH,
-                      s->host[i].out < 0 ? "ended before hawser said a word" : "brought no word of hawser in time");
+                      s->host[i].out < 0 ? "ended before hawser answered" : "did not start hawser before the deadline");
     return came;
 }
 
@@ -247,8 +247,9 @@ static int write_orders(const struct starter *s, uint32_t rank, const char *key,
     for (ssize_t k = 0, at = 0; at < n; at += k) {
         k = write(h->in, text + at, (size_t)(n - at));
         if (k < 0)
-            return errno == EPIPE ? 0
-                                  : hw_fail(-errno, "telling %s: %s", h->name, strerror(errno)); /* it never comes */
+            return errno == EPIPE
+                       ? 0
+                       : hw_fail(-errno, "sending orders to %s: %s", h->name, strerror(errno)); /* it never comes */
     }
     explicit_bzero(text, (size_t)n);
     return 0;
@@ -332,7 +333,7 @@ static int start_all(struct starter *s, const char *const *args)
     if (s->o->remote)
         snprintf(s->remote, sizeof s->remote, "%s", s->o->remote);
     if (!is_plain(s->remote))
-        return hw_fail(-EINVAL, "'%s' is no path that a shell leaves as it is: name another one by --remote",
+        return hw_fail(-EINVAL, "'%s' is not a path that a shell leaves unchanged: give another one by --remote",
                        s->remote);
     for (const char *const *a = args; *a; a++)
         if (strspn(*a, PLAIN) != strlen(*a))
@@ -369,13 +370,13 @@ int mesh_take_orders(void)
     char line[2 * LINE * 16];
     size_t n = 0;
     if (write(STDOUT_FILENO, GREETING "\n", strlen(GREETING) + 1) < 0)
-        return hw_fail(-EPIPE, "the starter is gone");
+        return hw_fail(-EPIPE, "the starting process has ended");
     for (;;) {
         ssize_t k = read(STDIN_FILENO, line + n, 1);
         if (k < 0 && errno == EINTR && !tool_stop)
             continue;
         if (k <= 0 || n == sizeof line - 1)
-            return hw_fail(-EPIPE, "the starter is gone before it said what to do");
+            return hw_fail(-EPIPE, "the starting process ended before it gave orders");
         if (line[n] != '\n') {
             n++;
             continue;
@@ -385,7 +386,7 @@ int mesh_take_orders(void)
         if (n == 0)
             return 0;
         if (!value || strncmp(line, "HAWSER_MESH_", 12) != 0)
-            return hw_fail(-EPROTO, "the starter says '%s'", line);
+            return hw_fail(-EPROTO, "the starting process sent '%s'", line);
         *value++ = 0;
         if (setenv(line, value, 1) < 0)
             return hw_no_memory("the environment");

@@ -48,7 +48,7 @@ static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state
     node->state = state;
     snprintf(node->why, sizeof node->why, "%s", why);
     output_progress(NULL);
-    fprintf(stderr, "hawser mesh: %s %s; the others go on\n", node->name,
+    fprintf(stderr, "hawser mesh: %s %s; continuing without it\n", node->name,
             state == MESH_DIED ? "died" : "stopped answering");
 }
 
@@ -84,7 +84,7 @@ static void note_death(struct lead *l, hawser_peer *p, int result)
         r->left = true;
     switch (knock(&r->hello)) {
     case 0:
-        lose_rank(l, r, MESH_SILENT, "its process is there and does not answer");
+        lose_rank(l, r, MESH_SILENT, "its process runs but does not answer");
         break;
     case -ECONNREFUSED:
         lose_rank(l, r, MESH_DIED, "");
@@ -99,10 +99,10 @@ static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *
     struct session_path path[1];
     struct session s = {.h = l->h, .peer = p};
     if (h->size != l->size || l->rank[h->rank].peer || l->closed) {
-        tool_fail("mesh", "%s (%s) is refused: %s", h->name, hawser_peer_name(p),
-                  l->closed            ? "the others have begun"
+        tool_fail("mesh", "%s (%s) was refused: %s", h->name, hawser_peer_name(p),
+                  l->closed            ? "the measurements have begun"
                   : h->size != l->size ? "it belongs to a job of another size"
-                                       : "its rank is here already");
+                                       : "its rank is already connected");
         hawser_peer_close(p);
         return;
     }
@@ -261,8 +261,8 @@ static int seat_nodes(struct lead *l)
         const char *missing = NULL;
         for (uint32_t i = 0; i < l->m->n && !missing; i++)
             missing = l->m->node[i].state == MESH_ABSENT ? l->m->node[i].name : NULL;
-        return hw_fail(-ENODEV, "%u of %u ranks came, on %u node%s%s%s: there is nothing to measure between", l->here,
-                       l->size, well, well == 1 ? "" : "s", missing ? "; missing is " : "", missing ? missing : "");
+        return hw_fail(-ENODEV, "%u of %u ranks connected, on %u node%s%s%s: nothing to measure", l->here, l->size,
+                       well, well == 1 ? "" : "s", missing ? "; missing: " : "", missing ? missing : "");
     }
     return 0;
 }
@@ -271,7 +271,7 @@ static int meet(struct lead *l)
 {
     const uint64_t end = hw_deadline((int)l->o->wait_ms);
     while (l->here < l->size && hw_now() < end) {
-        output_progress("%u of %u ranks are here", l->here, l->size);
+        output_progress("%u of %u ranks connected", l->here, l->size);
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         int rc = hear(l, POLL_MS);
@@ -337,7 +337,7 @@ static int await_answers(struct lead *l, const struct mesh_order *o)
     for (uint32_t i = 0; i < l->size && rc == 0 && hw_now() >= end; i++)
         if (l->rank[i].busy) {
             l->busy--;
-            lose_rank(l, &l->rank[i], MESH_SILENT, "it did not answer an order in time");
+            lose_rank(l, &l->rank[i], MESH_SILENT, "it did not answer an order before the deadline");
         }
     return tool_stop ? hw_fail(-EINTR, "interrupted") : rc;
 }
@@ -397,7 +397,7 @@ static void keep_sample(struct lead *l, uint32_t from, uint32_t to, enum mesh_ki
     int rc = l->keep == LEAD_ASIDE ? 0 : l->keep == LEAD_AGAIN ? mesh_add_again(l->m, &s) : mesh_add(l->m, &s);
     if (rc < 0 && !l->full) {
         l->full = true;
-        tool_fail("mesh", "%s: the results from there on are lost", hw_error());
+        tool_fail("mesh", "%s: later results are lost", hw_error());
     }
 }
 
@@ -423,7 +423,7 @@ static void note_failure(struct lead *l, uint32_t from, uint32_t to, const char 
         if (l->failures[end[k]] >= HOPELESS && !l->hopeless[end[k]]) {
             l->hopeless[end[k]] = true;
             output_progress(NULL);
-            fprintf(stderr, "hawser mesh: no transfer with %s works; the others go on\n", l->m->node[end[k]].name);
+            fprintf(stderr, "hawser mesh: no transfer with %s works; continuing without it\n", l->m->node[end[k]].name);
         }
     }
 }
@@ -510,7 +510,7 @@ int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, haws
         rc = lead_measure(&l);
     output_progress(NULL);
     if (rc < 0 && m->rounds > 0) {
-        tool_fail("mesh", "%s: the report is of what was measured until then", hw_error());
+        tool_fail("mesh", "%s: the report has the measurements up to this point", hw_error());
         rc = 0;
     }
     {

@@ -87,7 +87,7 @@ static int run_stream(struct stream *t)
     if (!m || !first)
         return hw_no_memory("a measurement");
     if (getrandom(&plan.seed, sizeof plan.seed, 0) != (ssize_t)sizeof plan.seed)
-        return hw_fail(-EIO, "the kernel gives no random bytes");
+        return hw_fail(-EIO, "the kernel gave no random bytes");
     int rc = measure_open(m, t->s, &plan);
     if (rc < 0)
         return rc;
@@ -130,7 +130,7 @@ static int run_streams(struct stream *t, size_t n)
         int e = i + 1 < n ? pthread_create(&t[i].thread, NULL, stream_main, &t[i]) : 0;
         t[i].started = i + 1 < n && e == 0;
         if (e) {
-            t[i].rc = hw_fail(-e, "a thread: %s", hw_errno_name(e));
+            t[i].rc = hw_fail(-e, "starting a thread: %s", hw_errno_name(e));
             snprintf(t[i].text, sizeof t[i].text, "%s", hw_error());
             (void)pass_gate(&t[i]);
         } else if (i + 1 == n)

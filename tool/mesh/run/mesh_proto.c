@@ -113,7 +113,7 @@ int mesh_encode(const struct mesh_message *m, uint8_t buf[MESH_MESSAGE])
     struct cursor c = {.at = buf, .end = buf + MESH_MESSAGE};
     struct mesh_message copy = *m;
     message_fields(&c, &copy);
-    return c.bad ? hw_fail(-EINVAL, "a message of type %d that cannot be sent", (int)m->type) : (int)(c.at - buf);
+    return c.bad ? hw_fail(-EINVAL, "a message of type %d cannot be encoded", (int)m->type) : (int)(c.at - buf);
 }
 
 int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m)
@@ -121,11 +121,11 @@ int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m)
     uint8_t copy[MESH_MESSAGE];
     *m = (struct mesh_message){0};
     if (len > sizeof copy)
-        return hw_fail(-EPROTO, "a message of %zu bytes, more than %d", len, MESH_MESSAGE);
+        return hw_fail(-EPROTO, "a message of %zu bytes; at most %d are allowed", len, MESH_MESSAGE);
     memcpy(copy, buf, len);
     struct cursor c = {.at = copy, .end = copy + len, .decode = true};
     message_fields(&c, m);
     if (c.bad || c.at != c.end)
-        return hw_fail(-EPROTO, "a message that is none of hawser mesh's, or of another version's");
+        return hw_fail(-EPROTO, "a message that is not hawser mesh's, or has another version");
     return 0;
 }

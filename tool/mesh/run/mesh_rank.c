@@ -128,7 +128,7 @@ static int say_hello(struct rank *k)
     if (!m)
         return hw_no_memory("a message");
     if (session_paths(&s, path, 1) == 0)
-        return hw_fail(-ECONNRESET, "rank 0 is gone");
+        return hw_fail(-ECONNRESET, "rank 0 has ended");
     snprintf(k->hello.addr, sizeof k->hello.addr, "%s", path[0].local);
     m->type = MESH_HELLO;
     m->hello = k->hello;
@@ -164,9 +164,9 @@ static int handle_event(struct rank *k, const struct hawser_completion *c)
     HW_AUTO_FREE struct mesh_message *m = NULL;
     int rc = 0;
     if (c->event == HAWSER_DIED && !k->done)
-        return hw_fail(-ECONNRESET, "rank 0 is lost, and the results with it");
+        return hw_fail(-ECONNRESET, "the connection to rank 0 is lost, and the results with it");
     if (c->event == HAWSER_ENDED && c->result < 0 && !k->done)
-        return hw_fail(c->result, "telling rank 0 failed: %s", hw_errno_name(-c->result));
+        return hw_fail(c->result, "reporting to rank 0 failed: %s", hw_errno_name(-c->result));
     if (c->event != HAWSER_NOTIFIED)
         return 0;
     m = calloc(1, sizeof *m);
@@ -206,7 +206,7 @@ static int live(struct rank *k, const struct launch_place *place)
     int e = pthread_create(&k->service, NULL, service_main, k);
     k->serves = e == 0;
     if (e)
-        return hw_fail(-e, "a thread: %s", hw_errno_name(e));
+        return hw_fail(-e, "starting a thread: %s", hw_errno_name(e));
     rc = launch_find(k->talk, place, k->o->wait_ms, &k->lead);
     if (rc == 0)
         rc = say_hello(k);

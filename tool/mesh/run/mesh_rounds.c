@@ -52,7 +52,7 @@ static void show_progress(const struct lead *l, uint32_t round, uint64_t start)
     double passed = (double)(hw_now() - start) / 1e9;
     if (round > 0)
         snprintf(left, sizeof left, ", %.0f s left", passed / round * (l->m->of_rounds - round));
-    output_progress("round %u of %u, %u of %u nodes are out%s", round + 1, l->m->of_rounds, out, l->m->n, left);
+    output_progress("round %u of %u, %u of %u nodes excluded%s", round + 1, l->m->of_rounds, out, l->m->n, left);
 }
 
 static int measure_rounds(struct lead *l, struct mesh_pair *pair)
@@ -133,7 +133,7 @@ static int measure_again(struct lead *l, const struct mesh_findings *found, stru
     for (size_t k = 0; k < HW_ARRAY_LEN(kinds) && rc == 0; k++) {
         size_t n = list_suspects(l, found, kinds[k], todo);
         while (n > 0 && rc == 0) {
-            output_progress("once more: %zu pairs that stood out", n);
+            output_progress("repeating %zu pairs that stood out", n);
             memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
             int taken = mesh_take_disjoint(todo, &n, l->m->n, pair, l->m->n / 2);
             rc = taken < 0 ? taken : lead_phase(l, pair, (size_t)taken, get_order_kind(kinds[k]), l->o->duration_ms);

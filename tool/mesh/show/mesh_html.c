@@ -57,11 +57,11 @@ static void write_cards(struct page *p, const struct mesh *m, const struct mesh_
     write_kind_card(p, m, MESH_K_LATENCY, false, "8 bytes, one way");
     if (m->bisection_GBps > 0) {
         rep_text_num(m->bisection_GBps, value, sizeof value);
-        page_card(p, "Across the middle", value, "GB/s", "", "one half of the nodes with the other, both ways");
+        page_card(p, "Bisection", value, "GB/s", "", "one half of the nodes with the other, both ways");
     }
     if (m->all_GBps > 0) {
         rep_text_num(m->all_GBps, value, sizeof value);
-        page_card(p, "All to all", value, "GB/s", "", "each node to up to 16 others at once, all together");
+        page_card(p, "All to all", value, "GB/s", "", "each node with up to 16 others at once, all nodes together");
     }
     rep_text_bytes((double)m->checked, value, sizeof value);
     page_card(p, "Checked", value, "", "", "compared with what was sent");
@@ -180,8 +180,8 @@ static void write_number(FILE *f, double v)
 static void write_node(FILE *f, const struct mesh *m, const struct heat_nodes *h, uint32_t i, bool racks)
 {
     static const char *const states[] = {[MESH_WELL] = "well",
-                                         [MESH_ABSENT] = "never came",
-                                         [MESH_LATE] = "came too late",
+                                         [MESH_ABSENT] = "never arrived",
+                                         [MESH_LATE] = "arrived too late",
                                          [MESH_DIED] = "died",
                                          [MESH_SILENT] = "stopped answering"};
     const struct mesh_node *n = &m->node[i];

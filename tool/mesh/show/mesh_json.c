@@ -155,7 +155,7 @@ static int get_number(const json_t *o, const char *key, uint64_t most, uint64_t 
     const json_t *v = json_object_get(o, key);
     *out = v ? (uint64_t)json_integer_value(v) : 0;
     if (v && (!json_is_integer(v) || json_integer_value(v) < 0 || *out > most))
-        return hw_fail(-EINVAL, "'%s' is no number from 0 to %llu", key, (unsigned long long)most);
+        return hw_fail(-EINVAL, "'%s' is not a number from 0 to %llu", key, (unsigned long long)most);
     return 0;
 }
 
@@ -199,7 +199,7 @@ static int read_nic(const json_t *o, struct mesh_node *n)
     char name[HAWSER_NIC_NAME];
     int rc = get_text(o, "name", name, sizeof name);
     if (rc == 0 && (!tp_name_ok(name) || n->n_nics == TP_MAX_NICS))
-        rc = hw_fail(-EINVAL, "'%s' is no name of a NIC, or one too many", name);
+        rc = hw_fail(-EINVAL, "'%s' is not a NIC's name, or there are too many", name);
     if (rc < 0 || (rc = get_number(o, "Mbps", UINT32_MAX, &speed)) < 0 ||
         (rc = get_number(o, "mtu", UINT32_MAX, &mtu)) < 0)
         return rc;
@@ -219,7 +219,7 @@ static int read_node(const json_t *o, struct mesh *m)
         return rc;
     struct mesh_node *n = &m->node[i];
     if (n->name[0])
-        return hw_fail(-EINVAL, "node %u is there twice", (unsigned)i);
+        return hw_fail(-EINVAL, "node %u occurs twice", (unsigned)i);
     n->rank = (uint32_t)rank;
     if ((rc = get_text(o, "name", n->name, sizeof n->name)) < 0 ||
         (rc = get_text(o, "rack", n->rack, sizeof n->rack)) < 0 ||
@@ -230,7 +230,7 @@ static int read_node(const json_t *o, struct mesh *m)
     while (s < HW_ARRAY_LEN(states) && strcmp(states[s], state) != 0)
         s++;
     if (!n->name[0] || s == HW_ARRAY_LEN(states))
-        return hw_fail(-EINVAL, "a node without a name, or in no state that there is ('%s')", state);
+        return hw_fail(-EINVAL, "a node without a name, or with the unknown state '%s'", state);
     n->state = (enum mesh_state)s;
     const json_t *nics = json_object_get(o, "nics"), *nic;
     size_t k;
@@ -247,7 +247,7 @@ static int read_sample(const json_t *o, struct mesh *m, bool again)
         if (strcmp(mesh_kind_name(k), kind) == 0)
             s.kind = (uint8_t)k;
     if (!s.kind || !m->n)
-        return hw_fail(-EINVAL, "a sample of no kind that there is, or before the run");
+        return hw_fail(-EINVAL, "a sample of unknown kind, or before the run");
     int rc = get_number(o, "from", m->n - 1, &from);
     if (rc == 0)
         rc = get_number(o, "to", m->n - 1, &to);
@@ -312,5 +312,5 @@ int mesh_read(FILE *in, const char *path, struct mesh *m)
     for (uint32_t i = 0; i < m->n; i++)
         if (!m->node[i].name[0])
             return hw_fail(-EINVAL, "%s: node %u of %u is missing", path, i, m->n);
-    return m->n ? 0 : hw_fail(-EINVAL, "%s: there is no run in it", path);
+    return m->n ? 0 : hw_fail(-EINVAL, "%s has no run", path);
 }

@@ -81,7 +81,7 @@ static int make_key(struct job *j, const char *hex)
     int fd = memfd_create("hawser-key", 0);
     size_t n = strlen(hex);
     if (fd < 0 || fchmod(fd, 0600) < 0 || write(fd, hex, n) != (ssize_t)n)
-        return hw_fail(-errno, "a file of memory for the key: %s", strerror(errno));
+        return hw_fail(-errno, "creating a memfd for the key: %s", strerror(errno));
     snprintf(j->key, sizeof j->key, "/proc/self/fd/%d", fd);
     return 0;
 }
@@ -148,8 +148,7 @@ static void exec_agent_job(const struct job *j, pid_t parent, int talk)
 static int exit_code(int status)
 {
     if (WIFSIGNALED(status)) {
-        fprintf(stderr, "hawser agent: it was killed by signal %d (%s)\n", WTERMSIG(status),
-                strsignal(WTERMSIG(status)));
+        fprintf(stderr, "hawser agent: killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
         return 128 + WTERMSIG(status);
     }
     return WEXITSTATUS(status);
@@ -215,7 +214,7 @@ static int start_job(enum nb_ask_type type, char *items, size_t len)
     if (read_job(&j, items, len) < 0)
         return tool_fail("agent", "%s", hw_error());
     if (type == NB_ASK_RANK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
-        return tool_fail("agent", "sockets for a rank: %s", strerror(errno));
+        return tool_fail("agent", "creating sockets for a rank: %s", strerror(errno));
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         exec_agent_job(&j, parent, talk[1]);

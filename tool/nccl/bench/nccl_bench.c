@@ -252,7 +252,7 @@ static int make_rows(struct bench_run *b)
             struct nb_row *r = &t->row[t->n_rows];
             uint64_t size = nb_fit(op, t->ranks, a->size[i]);
             if (size == 0)
-                return hw_fail(-EINVAL, "%s among %u ranks takes %llu bytes at least, not %llu", nb_op_name(op),
+                return hw_fail(-EINVAL, "%s among %u ranks needs at least %llu bytes, not %llu", nb_op_name(op),
                                t->ranks, 4ull * nb_parts(op, t->ranks), (unsigned long long)a->size[i]);
             uint64_t iters = a->iters ? a->iters : HW_MIN(HW_MAX(BYTES / size, ITERS_MIN), ITERS_MAX);
             uint64_t warmup = a->warmup != UINT64_MAX ? a->warmup : HW_MAX(iters / 10, WARMUP_MIN);
@@ -325,7 +325,7 @@ static int find_hosts_gpus(struct bench_run *b)
         h->per_host = a->gpus ? (unsigned)a->gpus : HW_MIN((unsigned)gpus, (unsigned)NB_RANKS / h->n);
     b->t.ranks = h->n * h->per_host;
     if (b->t.ranks > NB_RANKS)
-        return tool_fail(CMD, "%u ranks are more than %d", b->t.ranks, NB_RANKS);
+        return tool_fail(CMD, "%u ranks are too many: at most %d", b->t.ranks, NB_RANKS);
     for (size_t i = 0; i < a->n_sizes && h->other; i++)
         b->t.own[b->t.n_own++].size = a->size[i];
     return TOOL_OK;
@@ -339,11 +339,11 @@ static int find_local_gpus(struct bench_run *b)
     if (gpus < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (gpus < 2)
-        return tool_fail(CMD, "NCCL moves nothing with one GPU: two are needed, and there is %d", gpus);
+        return tool_fail(CMD, "NCCL transfers nothing with one GPU: two are needed, but there is %d", gpus);
     if (a->gpus == 1)
         return tool_usage(CMD, "--gpus takes 2 or more on one host, not '1'");
     if (a->gpus > (uint64_t)gpus)
-        return tool_fail(CMD, "%llu GPUs are not there: there are %d", (unsigned long long)a->gpus, gpus);
+        return tool_fail(CMD, "no %llu GPUs: there are %d", (unsigned long long)a->gpus, gpus);
     b->t.ranks = a->gpus ? (unsigned)a->gpus : (unsigned)HW_MIN(gpus, NB_RANKS);
     return TOOL_OK;
 }
@@ -383,7 +383,7 @@ static int measure_all(struct bench_run *b)
     if (wrote < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (rc == -EINTR)
-        return tool_interrupted(CMD, "what is above was measured until then");
+        return tool_interrupted(CMD, "the results above were measured before the interruption");
     return all_well(b) ? TOOL_OK : TOOL_FAILED;
 }
 

@@ -265,7 +265,7 @@ void nb_last_line(const struct nb_member *m, char line[NB_LINE])
 void nb_show_tail(const struct nb_member *m, const char *who)
 {
     if (m->tail_len)
-        fprintf(stderr, "  %s said last:\n", who);
+        fprintf(stderr, "  last output of %s:\n", who);
     for (const char *at = m->tail; *at;) {
         int n = (int)strcspn(at, "\n");
         fprintf(stderr, "    %.*s\n", n, at);
@@ -292,7 +292,7 @@ static int reap_dead_rank(struct nb_crew *c, unsigned rank)
     if (WIFSIGNALED(status))
         return hw_fail(-EPIPE, "%s: rank %s was killed by signal %d (%s)", c->config, who, WTERMSIG(status),
                        strsignal(WTERMSIG(status)));
-    return hw_fail(-EPIPE, "%s: rank %s ended with status %d in the middle of its work", c->config, who,
+    return hw_fail(-EPIPE, "%s: rank %s ended with status %d before its work was done", c->config, who,
                    WEXITSTATUS(status));
 }
 
@@ -335,7 +335,7 @@ static int fail_late_ranks(const struct nb_crew *c, const struct nb_order *o, in
             size_t at = strlen(who);
             snprintf(who + at, sizeof who - at, "%s%s", at ? ", " : "rank ", rank_text(c, i, one));
         }
-    return hw_fail(-ETIMEDOUT, "%s: no answer from %s within %d s in %s; given up", c->config, who, ms / 1000,
+    return hw_fail(-ETIMEDOUT, "%s: no answer from %s within %d s in %s; giving up", c->config, who, ms / 1000,
                    order_text(o, what, sizeof what));
 }
 
@@ -395,7 +395,8 @@ static int check_networks(struct nb_crew *c, const struct nb_config *config)
         const struct nb_member *m = &c->m[i];
         bool socket = strcmp(m->network, "Socket") == 0, builtin = socket || strcmp(m->network, "IB") == 0;
         if (!*m->network)
-            return hw_fail(-EPROTO, "%s: rank %u did not say which network it uses: its NCCL is not known to us",
+            return hw_fail(-EPROTO,
+                           "%s: rank %u did not report which network it uses: this version of NCCL is not supported",
                            c->config, i);
         if (config->socket ? !socket : builtin)
             return hw_fail(-ENODEV, "%s: rank %u uses NCCL's network %s instead; `hawser nccl check` says why",

@@ -36,9 +36,9 @@ static int split_list(struct nb_hosts *hosts, const char *list)
         return hw_no_memory("names of hosts");
     for (char *at = hosts->text, *word; (word = strsep(&at, ","));) {
         if (hosts->n == NB_RANKS)
-            return hw_fail(-E2BIG, "more than %d hosts", NB_RANKS);
+            return hw_fail(-E2BIG, "too many hosts: at most %d", NB_RANKS);
         if (!plain_word(word))
-            return hw_fail(-EINVAL, "'%s' is no name of a host", word);
+            return hw_fail(-EINVAL, "'%s' is not a host name", word);
         for (unsigned i = 0; i < hosts->n; i++)
             if (strcmp(hosts->host[i], word) == 0)
                 return hw_fail(-EINVAL, "host %s is named twice", word);
@@ -47,7 +47,7 @@ static int split_list(struct nb_hosts *hosts, const char *list)
     }
     hosts->other = 1;
     hosts->via = -1;
-    return hosts->n < 2 ? hw_fail(-EINVAL, "--hosts takes two hosts at least, not '%s'", list) : 0;
+    return hosts->n < 2 ? hw_fail(-EINVAL, "--hosts needs at least two hosts, not '%s'", list) : 0;
 }
 
 int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, const char *remote)
@@ -61,18 +61,18 @@ int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, co
         return hw_no_memory("a command");
     for (char *at = hosts->ssh_text, *word; (word = strsep(&at, " "));) {
         if (*word && n == HW_ARRAY_LEN(hosts->ssh) - 1)
-            return hw_fail(-E2BIG, "--ssh has more than %zu words", n);
+            return hw_fail(-E2BIG, "--ssh has too many words: at most %zu", n);
         if (*word)
             hosts->ssh[n++] = word;
     }
     if (n == 0)
-        return hw_fail(-EINVAL, "--ssh takes a command");
+        return hw_fail(-EINVAL, "--ssh needs a command");
     ssize_t k = readlink("/proc/self/exe", hosts->remote, sizeof hosts->remote - 1);
     hosts->remote[k > 0 ? k : 0] = 0;
     if (remote)
         snprintf(hosts->remote, sizeof hosts->remote, "%s", remote);
     if (!plain_word(hosts->remote))
-        return hw_fail(-EINVAL, "'%s' is no path that a shell leaves as it is: name another one by --remote",
+        return hw_fail(-EINVAL, "'%s' is not a path that a shell leaves unchanged: give another one by --remote",
                        hosts->remote);
     return 0;
 }
@@ -153,9 +153,9 @@ static int send_to_agent(struct nb_member *m, const void *data, size_t len)
             at += k;
             len -= (size_t)k;
         } else if (k == 0 || (errno != EAGAIN && errno != EINTR))
-            return hw_fail(-EPIPE, "host %s: the connection to it is gone: %s", m->host, strerror(errno));
+            return hw_fail(-EPIPE, "host %s: lost the connection: %s", m->host, strerror(errno));
         else if (hw_now() > deadline || tool_stop)
-            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "host %s: it takes no order", m->host);
+            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "host %s: it does not accept orders", m->host);
         else
             (void)poll(&p, 1, POLL_MS);
     }
@@ -166,7 +166,7 @@ int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_ite
 {
     const struct nb_ask ask = {.type = type, .len = (uint32_t)items->len};
     if (items->full)
-        return hw_fail(-E2BIG, "host %s: an order with more than %u bytes of variables", m->host, NB_ASK_MOST);
+        return hw_fail(-E2BIG, "host %s: the variables of an order exceed %u bytes", m->host, NB_ASK_MOST);
     int rc = send_to_agent(m, &ask, sizeof ask);
     return rc < 0 ? rc : send_to_agent(m, items->at, items->len);
 }
@@ -231,7 +231,7 @@ static int agent_gone(struct nb_member *m, const char *what)
     char tail[NB_LINE];
     nb_overhear(m, false);
     nb_last_line(m, tail);
-    return hw_fail(-EPIPE, "host %s: %s%s%s", m->host, what, *tail ? "; it said last: " : "", tail);
+    return hw_fail(-EPIPE, "host %s: %s%s%s", m->host, what, *tail ? "; its last output: " : "", tail);
 }
 
 /* Exactly len bytes of what the agent answers. */
@@ -273,7 +273,8 @@ static int hear_greeting(struct nb_member *m)
             return rc;
         have = c == magic[have] ? have + 1 : c == magic[0];
         if (++seen > CHATTER)
-            return hw_fail(-EPROTO, "host %s: the command that reaches it prints, and starts no hawser", m->host);
+            return hw_fail(-EPROTO, "host %s: the command that reaches it prints text, and does not start hawser",
+                           m->host);
     }
     memcpy(g.magic, magic, sizeof magic);
     int rc = hear_answer(m, (uint8_t *)&g + sizeof magic, sizeof g - sizeof magic, deadline, "greeting");
@@ -284,8 +285,7 @@ static int hear_greeting(struct nb_member *m)
         g.reply_size != sizeof(struct nb_reply))
         return hw_fail(
             -EPROTO,
-            "host %s has hawser %s, this one %s%s: install the same build on both, or name its path there by "
-            "--remote",
+            "host %s has hawser %s, this host %s%s: install the same build on both, or give its path there by --remote",
             m->host, g.version, hawser_version(), strcmp(g.version, hawser_version()) ? "" : " of another build");
     return 0;
 }
@@ -338,7 +338,7 @@ int nb_agent_end(struct nb_member *m, int ms, bool show)
 
 static int hear_probe(const struct nb_hosts *hosts, unsigned host, struct nb_member *m, struct nb_probe *p)
 {
-    int rc = hear_answer(m, p, sizeof *p, hw_deadline(NB_GREET_MS), "word of its GPUs");
+    int rc = hear_answer(m, p, sizeof *p, hw_deadline(NB_GREET_MS), "report of its GPUs");
     if (rc < 0)
         return rc;
     p->text[sizeof p->text - 1] = 0;

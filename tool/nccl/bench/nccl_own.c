@@ -111,7 +111,7 @@ static int start_serving(struct own *w, struct nb_member *m)
         else if (tool_stop)
             rc = hw_fail(-EINTR, "interrupted");
         else if (hw_now() > deadline)
-            rc = hw_fail(-ETIMEDOUT, "host %s: hawser serve does not begin", m->host);
+            rc = hw_fail(-ETIMEDOUT, "host %s: hawser serve does not start", m->host);
     }
     if (rc == 0)
         read_addresses(w, o.at);
@@ -174,7 +174,7 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
         else if (tool_stop)
             rc = hw_fail(-EINTR, "interrupted");
         else if (k != 0 && hw_now() > deadline)
-            rc = hw_fail(-ETIMEDOUT, "host %s: hawser bench %s is not over within %d s", m.host, addr,
+            rc = hw_fail(-ETIMEDOUT, "host %s: hawser bench %s did not end within %d s", m.host, addr,
                          w->timeout_ms / 1000);
     }
     for (const char *at = o.at; rc == 0 && at && *at; at += strcspn(at, "\n") + 1)
@@ -197,7 +197,7 @@ int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms)
     uint8_t key[32];
     unsigned rows = 0;
     if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
-        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_text(errno));
+        return hw_fail(-EIO, "the kernel gave no random bytes: %s", hw_errno_text(errno));
     for (size_t i = 0; i < sizeof key; i++)
         snprintf(w.key + 2 * i, 3, "%02x", key[i]);
     int rc = start_serving(&w, &serve);

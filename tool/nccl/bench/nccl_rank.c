@@ -70,7 +70,7 @@ static int load_nccl(struct rank *k)
 {
     void *lib = dlopen(k->nccl_path, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return hw_fail(-ENOENT, "no NCCL: %s; name its library by --nccl", dlerror());
+        return hw_fail(-ENOENT, "no NCCL: %s; give the path of its library by --nccl", dlerror());
 #define X(name, params)                                   \
     if (!(*(void **)&k->name = dlsym(lib, "nccl" #name))) \
         return hw_fail(-ENOEXEC, "%s has no nccl" #name ": 2.7 or later is needed", k->nccl_path);
@@ -314,7 +314,7 @@ static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_rep
     double ignored;
     struct nb_counts before;
     if (o->op >= NB_OPS || o->size > k->cap || o->size % 4)
-        return hw_fail(-EINVAL, "an order of %llu bytes, with room for %llu", (unsigned long long)o->size,
+        return hw_fail(-EINVAL, "an order of %llu bytes, but room for %llu", (unsigned long long)o->size,
                        (unsigned long long)k->cap);
     nb_count(&before);
     int rc = fill_rank_buffers(k, o->size, 1);

@@ -24,7 +24,7 @@ int nb_raw_run(uint32_t streams, double *GBps)
         return hw_no_memory("plain sockets");
     memset(from, 1, RAW_BUFFER);
     if (getrandom(plan.token, sizeof plan.token, 0) != (ssize_t)sizeof plan.token)
-        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_text(errno));
+        return hw_fail(-EIO, "the kernel gave no random bytes: %s", hw_errno_text(errno));
     int rc = raw_server_start(&plan, addr, 1, to, RAW_BUFFER, deadline, &server, &path.port);
     if (rc < 0)
         return rc;
