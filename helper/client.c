@@ -111,7 +111,7 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
     socklen_t len = sizeof(*who);
     unsigned n_groups;
     if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, who, &len) < 0)
-        return hw_fail(-errno, "SO_PEERCRED: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "reading SO_PEERCRED: %s", hw_errno_text(errno));
     gid_t *groups = groups_of(c->fd, who->gid, &n_groups);
     c->rights = hd_policy_find(d->policy, who->uid, groups, n_groups);
     free(groups);
@@ -127,7 +127,8 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
     /* a few users must not take all places: the second half is for a few clients of each user */
     unsigned most = d->n_clients < HD_CLIENTS_BUSY ? HD_CLIENTS_PER_USER : HD_CLIENTS_FEW;
     if (c->account->clients >= most || d->n_clients >= HD_CLIENTS_MAX)
-        return hw_fail(-EUSERS, "hawserd has %u clients, %u of them user %u's: it takes %d, and now %u of one user",
+        return hw_fail(-EUSERS,
+                       "hawserd has %u clients, %u of them of user %u: at most %d are allowed, and now %u per user",
                        d->n_clients, c->account->clients, (unsigned)who->uid, HD_CLIENTS_MAX, most);
     c->account->clients++;
     return 0;
@@ -141,7 +142,7 @@ void hd_client_accept(struct hd_daemon *d)
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
             struct timespec t = {.tv_nsec = 100000000};
             if (may_say(d))
-                SAY(d, HAWSER_LOG_ERROR, "taking a client: %s", hw_errno_text(errno));
+                SAY(d, HAWSER_LOG_ERROR, "accepting a client: %s", hw_errno_text(errno));
             nanosleep(&t, NULL); /* the socket stays readable: avoids a busy loop */
         }
         return;
@@ -188,7 +189,7 @@ void hd_client_end(struct hd_daemon *d, struct hd_client *c)
 static void drop_client(struct hd_daemon *d, struct hd_client *c, const char *why)
 {
     if (may_say(d))
-        SAY(d, HAWSER_LOG_WARN, "user %u, process %d is dropped: %s", (unsigned)c->account->uid, (int)c->pid, why);
+        SAY(d, HAWSER_LOG_WARN, "user %u, process %d disconnected: %s", (unsigned)c->account->uid, (int)c->pid, why);
     hd_client_end(d, c);
 }
 
@@ -208,7 +209,7 @@ void hd_clients_reap(struct hd_daemon *d)
     {
         struct hd_client *c = hw_container_of(it, struct hd_client, node);
         if (!c->ended && c->deadline <= now)
-            drop_client(d, c, c->look ? "a look at its descriptor does not end" : "it does not greet");
+            drop_client(d, c, c->look ? "the inspection of its descriptor does not end" : "it sends no greeting");
         if (!c->ended)
             continue;
         hw_list_remove(&c->node);
@@ -290,7 +291,7 @@ static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const str
         return;
     }
     struct hd_inspection *i = calloc(1, sizeof(*i));
-    int rc = i ? hd_inspect_start(d->state.k, q->type, c->fd, &i->pair) : hw_no_memory("a look");
+    int rc = i ? hd_inspect_start(d->state.k, q->type, c->fd, &i->pair) : hw_no_memory("an inspection");
     if (rc) {
         free(i);
         c->later = now + 100 * HW_MS;

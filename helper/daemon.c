@@ -19,18 +19,18 @@ int hd_listen(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct stat st;
     if (!*path || strlen(path) >= sizeof(a.sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is no path for a UNIX socket (1 to %zu bytes)", path,
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a path of a UNIX socket (1 to %zu bytes)", path,
                        sizeof(a.sun_path) - 1);
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return hw_fail(-errno, "a UNIX socket: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "creating a UNIX socket: %s", hw_errno_text(errno));
     int rc = 0;
     if (lstat(path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode))
-            rc = hw_fail(-EEXIST, "%s is there, and no socket: it is not touched", path);
+            rc = hw_fail(-EEXIST, "%s exists and is not a socket: leaving it unchanged", path);
         else if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EAGAIN)
-            rc = hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
+            rc = hw_fail(-EADDRINUSE, "another program already listens at %s", path);
         else if (unlink(path) < 0)
             rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_text(errno));
     }
@@ -151,6 +151,6 @@ int hd_serve(struct hd_daemon *d)
     unsigned left = hd_settle_all(&d->state);
     if (left)
         SAY(d, HAWSER_LOG_ERROR,
-            "%u things could not be undone; `hawser devmem undo`, or the next hawserd, tries again", left);
+            "%u changes could not be undone; `hawser devmem undo`, or the next hawserd, tries again", left);
     return (int)left;
 }

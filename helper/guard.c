@@ -26,11 +26,11 @@ static int become_daemon_user(const char *user)
 {
     const struct passwd *u = getpwnam(user);
     if (!u)
-        return hw_fail(-EINVAL, "this machine knows no user '%s'", user);
+        return hw_fail(-EINVAL, "unknown user '%s'", user);
     /* keeps capabilities across the change of user; they are reduced below */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
         setresgid(u->pw_gid, u->pw_gid, u->pw_gid) || setresuid(u->pw_uid, u->pw_uid, u->pw_uid))
-        return hw_fail(-errno, "becoming user %s: %s", user, hw_errno_text(errno));
+        return hw_fail(-errno, "changing to user %s: %s", user, hw_errno_text(errno));
     return 0;
 }
 
@@ -48,7 +48,7 @@ int hd_guard_caps(const char *user)
         return rc;
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (syscall(SYS_capget, &h, d) < 0)
-        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "reading capabilities: %s", hw_errno_text(errno));
     if (!(d[0].permitted & 1u << CAP_NET_ADMIN))
         return hw_fail(-EPERM, "hawserd needs CAP_NET_ADMIN: start it as root, or by its systemd unit");
     d[0] = (struct __user_cap_data_struct){.effective = 1u << CAP_NET_ADMIN, .permitted = 1u << CAP_NET_ADMIN};
@@ -85,7 +85,7 @@ static int allow_folder(int ruleset, const char *path, bool file, uint64_t acces
     HW_AUTO_CLOSE int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = fd};
     if (fd < 0 || syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-        return hw_fail(-errno, "allowing itself the folder %s: %s", dir, hw_errno_text(errno));
+        return hw_fail(-errno, "allowing the folder %s: %s", dir, hw_errno_text(errno));
     return 0;
 }
 
@@ -93,7 +93,7 @@ int hd_guard_files(const char *state, const char *sock)
 {
     int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
-        return hw_fail(-EOPNOTSUPP, "this kernel has no Landlock: nothing but its user keeps hawserd from other files");
+        return hw_fail(-EOPNOTSUPP, "this kernel has no Landlock: only its user ID keeps hawserd from other files");
     struct ll_ruleset all = {.fs = LL_ALL_FS};
     uint64_t journal = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |
                        LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
@@ -114,7 +114,7 @@ int hd_guard_files(const char *state, const char *sock)
     }
     HW_AUTO_CLOSE int ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
     if (ruleset < 0)
-        return hw_fail(-errno, "a Landlock ruleset: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "creating a Landlock ruleset: %s", hw_errno_text(errno));
     int rc = allow_folder(ruleset, "/proc", false, LANDLOCK_ACCESS_FS_READ_FILE);
     if (rc)
         return rc;
@@ -125,7 +125,7 @@ int hd_guard_files(const char *state, const char *sock)
     if (rc)
         return rc;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-        return hw_fail(-errno, "Landlock: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "enforcing Landlock: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -246,5 +246,5 @@ int hd_guard_calls(void)
     int rc = f ? load_daemon_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
-    return rc ? hw_fail(rc, "the filter of system calls: %s", hw_errno_text(rc)) : 0;
+    return rc ? hw_fail(rc, "installing the system call filter: %s", hw_errno_text(rc)) : 0;
 }

@@ -43,15 +43,12 @@ static int report_daemon_error(void)
 static void print_daemon_usage(FILE *f)
 {
     fprintf(f,
-            "Usage: hawserd [OPTION...]\n"
-            "Binds a NIC's queues to dma-bufs, and steers TCP connections to them, for programs without privilege.\n\n"
-            "  -s, --socket PATH  listen there (%s)\n"
-            "  -t, --state FILE   the journal of what is to be undone (%s)\n"
-            "  -p, --policy FILE  who may have what (%s; without one, root and this user)\n"
-            "  -u, --user NAME    run as that user, with CAP_NET_ADMIN alone\n"
-            "  -v, --verbose      also say what is refused, and why\n"
-            "  -h, --help\n"
-            "  -V, --version\n",
+            "Usage: hawserd [OPTION...]\nBinds a NIC's queues to dma-bufs, and steers TCP connections to them, for "
+            "unprivileged programs.\n\n  -s, --socket PATH  listen at this socket (default: %s)\n  -t, --state FILE   "
+            "journal of the changes to be undone (default: %s)\n  -p, --policy FILE  who may have what (default: %s; "
+            "if there is none, root and this user)\n  -u, --user NAME    run as this user, with CAP_NET_ADMIN only\n  "
+            "-v, --verbose      also log what is refused, and why\n  -h, --help         show this help\n  -V, "
+            "--version      print the version\n",
             HW_HELPER_SOCKET, HD_STATE_FILE, HD_POLICY_FILE);
 }
 
@@ -109,7 +106,7 @@ static int make_daemon_folder(const char *path, const char *user)
     const char *dir = dirname(copy);
     const struct passwd *u = user ? getpwnam(user) : NULL;
     if (mkdir(dir, 0755) < 0)
-        return errno == EEXIST ? 0 : hw_fail(-errno, "making the folder %s: %s", dir, hw_errno_text(errno));
+        return errno == EEXIST ? 0 : hw_fail(-errno, "creating the folder %s: %s", dir, hw_errno_text(errno));
     if (u && chown(dir, u->pw_uid, u->pw_gid) < 0)
         return hw_fail(-errno, "giving the folder %s to %s: %s", dir, user, hw_errno_text(errno));
     return 0;
@@ -153,7 +150,7 @@ static int open_daemon_signalfd(void)
         return hw_fail(-errno, "blocking signals: %s", hw_errno_text(errno));
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK);
-    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_text(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "creating a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
 static void raise_daemon_file_limit(void)
@@ -171,7 +168,7 @@ static int guard_daemon(const struct args *a, const struct hw_logger *log)
     if (rc)
         return rc;
     if (SANITIZED) {
-        hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: there is no filter of files and system calls");
+        hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: files and system calls are not filtered");
         return 0;
     }
     rc = hd_guard_files(a->state, a->socket);
@@ -192,11 +189,11 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     if (left < 0)
         return left;
     if (left)
-        hw_log(log, HAWSER_LOG_WARN, "%d things that the last hawserd left cannot be undone yet", left);
+        hw_log(log, HAWSER_LOG_WARN, "%d changes of the last hawserd cannot be undone yet", left);
     if (notify >= 0)
         (void)send(notify, "READY=1", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
     hw_close(&notify);
-    hw_log(log, HAWSER_LOG_INFO, "serving at %s, %u sections of policy", a->socket, d->policy->n);
+    hw_log(log, HAWSER_LOG_INFO, "serving at %s, policy of %u sections", a->socket, d->policy->n);
     return hd_serve(d);
 }
 

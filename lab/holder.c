@@ -50,7 +50,7 @@ int holder_lock(const char *name, int *fd)
     socklen_t len = make_holder_address(name, &a);
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (s < 0)
-        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+        return hw_fail(-errno, "creating a socket: %s", strerror(errno));
     if (bind(s, (struct sockaddr *)&a, len) < 0) {
         int rc = errno == EADDRINUSE ? -EBUSY : -errno;
         hw_close(&s);
@@ -67,7 +67,7 @@ static int connect_lab_holder(const char *name, pid_t *pid)
     socklen_t len = make_holder_address(name, &a);
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (s < 0)
-        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+        return hw_fail(-errno, "creating a socket: %s", strerror(errno));
     int rc = 0;
     struct ucred c = {0};
     socklen_t clen = sizeof(c);
@@ -75,7 +75,7 @@ static int connect_lab_holder(const char *name, pid_t *pid)
     (void)setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* bounds connect() too */
     (void)setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     if (connect(s, (struct sockaddr *)&a, len) < 0)
-        rc = hw_fail(errno == ECONNREFUSED ? -ENOENT : -errno, "there is no lab '%s'; `hawser lab up` makes one", name);
+        rc = hw_fail(errno == ECONNREFUSED ? -ENOENT : -errno, "no lab '%s'; `hawser lab up` makes one", name);
     else if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &clen) < 0 || c.uid != geteuid() || c.pid <= 0)
         rc = hw_fail(-EACCES, "the name @%s belongs to another user (%u): choose another lab name", a.sun_path + 1,
                      c.uid);
@@ -103,11 +103,10 @@ static int enter_user_namespace(void)
     unsigned uid = geteuid(), gid = getegid();
     /* With a network namespace of its own to return to, because it can never enter its original one again. */
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-        return hw_fail(
-            errno == ENOSPC ? -EPERM : -errno,
-            "a lab needs root, or user namespaces, and making one failed (%s); run it as root, or allow them "
-            "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
-            strerror(errno));
+        return hw_fail(errno == ENOSPC ? -EPERM : -errno,
+                       "a lab needs root or a user namespace, but creating one failed (%s); run it as root, or allow "
+                       "user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
+                       strerror(errno));
     snprintf(map, sizeof(map), "0 %u 1", uid);
     int rc = write_userns_file("/proc/self/uid_map", map);
     if (rc < 0)
@@ -142,7 +141,8 @@ static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
         return hw_fail(-errno, "opening /proc/self/ns/user: %s", strerror(errno));
     rc = make_held_lab(spec, l);
     if (rc == -EPERM || rc == -EACCES)
-        return hw_wrap(rc, "this system gives user namespaces no rights (AppArmor's restriction, say); run it as root");
+        return hw_wrap(
+            rc, "this system gives user namespaces no privileges (for example because of AppArmor); run it as root");
     return rc;
 }
 
@@ -255,7 +255,7 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
 {
     int p[2];
     if (pipe2(p, O_CLOEXEC) < 0)
-        return hw_fail(-errno, "making a pipe: %s", strerror(errno));
+        return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
     /* Two forks: no program must wait for the holder. */
     pid_t pid = fork();
     if (pid == 0) {
@@ -293,8 +293,8 @@ static int receive_lab_namespaces(int s, struct lab *l)
         m.has_switch > 1 || cut || count != 1 + 2 * spaces) {
         while (count > 0)
             hw_close(&fds[--count]);
-        return hw_fail(-EPROTO, "the lab's process answers in another language: it is of another version of hawser, or "
-                                "ended just now; `hawser lab down` ends it");
+        return hw_fail(-EPROTO, "the lab's process speaks another version of hawser's protocol, or has just ended; "
+                                "`hawser lab down` ends it");
     }
     l->user = fds[0];
     l->nodes = m.nodes;
@@ -338,7 +338,7 @@ int holder_end(const char *name)
     if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
         return hw_fail(-errno, "ending the lab's process %d: %s", (int)pid, strerror(errno));
     struct pollfd gone = {.fd = fd, .events = POLLIN};
-    return poll(&gone, 1, ANSWER_MS) == 0 ? hw_fail(-EBUSY, "the lab's process %d does not go", (int)pid) : 0;
+    return poll(&gone, 1, ANSWER_MS) == 0 ? hw_fail(-EBUSY, "the lab's process %d does not end", (int)pid) : 0;
 }
 
 int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)

@@ -54,7 +54,7 @@ static int check_name(const char **name)
         *name = HW_LAB_DEFAULT;
     if (name_ok(*name, strlen(*name)))
         return 0;
-    return hw_fail(-EINVAL, "'%s' is no lab name: up to %d letters, digits, '-' and '_', a letter or digit first",
+    return hw_fail(-EINVAL, "'%s' is not a lab name: up to %d letters, digits, '-' and '_', a letter or digit first",
                    *name, HW_LAB_NAME_MAX);
 }
 
@@ -142,7 +142,7 @@ static int check_spec(struct hw_lab_spec *s)
         return hw_fail(-EINVAL, "a node has 1 to %d NICs, not %u", HW_LAB_MAX_NICS, s->nics);
     for (unsigned k = 0; k < s->nodes; k++)
         if (s->node_nics[k] > s->nics)
-            return hw_fail(-EINVAL, "node %s has %u NICs, more than the %u there are rails for", lab_node_name(k, node),
+            return hw_fail(-EINVAL, "node %s has %u NICs, more than the %u rails", lab_node_name(k, node),
                            s->node_nics[k], s->nics);
     if (s->mtu == 0)
         s->mtu = 1500;
@@ -211,14 +211,12 @@ int hw_lab_up(const struct hw_lab_spec *asked)
         return rc;
     rc = holder_lock(spec.name, &lock);
     if (rc == -EBUSY)
-        return hw_fail(-EEXIST,
-                       "there is a lab '%s' already, or one being made; `hawser lab down --name %s` takes it away",
+        return hw_fail(-EEXIST, "lab '%s' exists already, or is being made; `hawser lab down --name %s` removes it",
                        spec.name, spec.name);
     if (rc < 0)
         return rc;
     if (find_kept_namespaces(spec.name).n)
-        return hw_fail(-EEXIST,
-                       "there is a lab '%s' already, or what is left of one; `hawser lab down --name %s` takes it away",
+        return hw_fail(-EEXIST, "lab '%s', or a part of it, exists already; `hawser lab down --name %s` removes it",
                        spec.name, spec.name);
     rc = hw_netns_privileged() ? up_kept(&spec) : holder_start(&spec, lock);
     return rc < 0 && rc != -EEXIST ? hw_wrap(rc, "making the lab '%s'", spec.name) : rc;
@@ -250,7 +248,7 @@ static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 
 static int is_inside(const char *name)
 {
-    return hw_fail(-EBUSY, "this process is in the lab '%s' itself: take it down from outside", name);
+    return hw_fail(-EBUSY, "this process runs in the lab '%s': run `hawser lab down` outside of it", name);
 }
 
 /* Ends the processes in a lab. */
@@ -297,7 +295,7 @@ static int end_lab_holder(const char *name, int *lock)
         if (rc != -EAGAIN && rc != -EBUSY)
             return rc;
         if (hw_now() > give_up)
-            return hw_fail(-EBUSY, "another `hawser lab up` or `down` of '%s' is under way and does not end", name);
+            return hw_fail(-EBUSY, "another `hawser lab up` or `down` of '%s' is running and does not end", name);
         (void)poll(NULL, 0, 20);
     }
 }
@@ -307,7 +305,7 @@ static int remove_root_lab(const char *name, const struct kept *which)
     struct lab l;
     bool denied;
     if (!hw_netns_privileged())
-        return hw_fail(-EPERM, "the lab '%s' is root's; take it down as root", name);
+        return hw_fail(-EPERM, "the lab '%s' belongs to root; remove it as root", name);
     lab_init(&l);
     (void)open_kept(name, &l, &denied);
     int rc = kill_lab_processes(name, &l);
@@ -345,12 +343,12 @@ static int lab_open(const char *name, struct lab *l)
     unsigned n = open_kept(name, l, &denied);
     if (denied) {
         lab_close(l);
-        return hw_fail(-EPERM, "the lab '%s' is root's; use it as root", name);
+        return hw_fail(-EPERM, "the lab '%s' belongs to root; use it as root", name);
     }
     if (n == 0 || l->nodes == 0) {
         lab_close(l);
         return hw_fail(-ENOENT,
-                       "of the lab '%s' only a crash's remains are left; `hawser lab down --name %s` removes them",
+                       "only the remains of a crash are left of lab '%s'; `hawser lab down --name %s` removes them",
                        name, name);
     }
     return 0;
@@ -394,7 +392,7 @@ static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct h
         *out = links[i];
         return 0;
     }
-    return n < 0 ? n : hw_fail(-ENODEV, "there is no NIC %u", nic);
+    return n < 0 ? n : hw_fail(-ENODEV, "no NIC %u", nic);
 }
 
 int hw_lab_parse_nic(const char *text, unsigned *nic)
@@ -408,8 +406,8 @@ int hw_lab_parse_nic(const char *text, unsigned *nic)
         v = v * 10 + (unsigned)(at[i] - '0');
     }
     if (!good || v >= HW_LAB_MAX_NICS)
-        return hw_fail(-EINVAL, "'%s' is no NIC: a name as `hawser lab list` has it, or the number alone, up to %d",
-                       text, HW_LAB_MAX_NICS - 1);
+        return hw_fail(-EINVAL, "'%s' is not a NIC: give a name as in `hawser lab list`, or its number, up to %d", text,
+                       HW_LAB_MAX_NICS - 1);
     *nic = v;
     return 0;
 }

@@ -58,7 +58,8 @@ static int parse_rate(const char *text, size_t len, uint64_t *out)
     if (parse_bits(text, len, out))
         return 0;
     return hw_fail(
-        -EINVAL, "'%.*s' is no rate: a number and kbit, mbit or gbit (as 250mbit or 1.5gbit), 64kbit to 1tbit, or none",
+        -EINVAL,
+        "'%.*s' is not a rate: a number and kbit, mbit or gbit (as in 250mbit or 1.5gbit), 64kbit to 1tbit, or none",
         (int)HW_MIN(len, (size_t)40), text);
 }
 
@@ -148,7 +149,7 @@ static int parse_delay(const char *text, size_t len, uint64_t *us)
         *us = 0;
         return 0;
     }
-    return hw_fail(-EINVAL, "'%.*s' is no delay: a number and us, ms or s (as 250us or 10ms), up to 10s",
+    return hw_fail(-EINVAL, "'%.*s' is not a delay: a number and us, ms or s (as in 250us or 10ms), up to 10s",
                    (int)HW_MIN(len, (size_t)40), text);
 }
 
@@ -169,7 +170,7 @@ static int parse_loss(const char *text, size_t len, uint64_t *ppm)
         *ppm = 0;
         return 0;
     }
-    return hw_fail(-EINVAL, "'%.*s' is no loss: below 100%%, with up to four decimals, as 0.1%%",
+    return hw_fail(-EINVAL, "'%.*s' is not a loss: below 100%%, with up to four decimals, as in 0.1%%",
                    (int)HW_MIN(len, (size_t)40), text);
 }
 
@@ -189,7 +190,7 @@ static int parse_count(const char *text, size_t len, uint64_t *out)
         *out = text[i] >= '0' && text[i] <= '9' ? *out * 10 + (uint64_t)(text[i] - '0') : 99;
     if (len >= 1 && len <= 2 && *out >= 1 && *out <= HW_LAB_MAX_NICS)
         return 0;
-    return hw_fail(-EINVAL, "'%.*s' is no number of NICs: 1 to %d", (int)HW_MIN(len, (size_t)40), text,
+    return hw_fail(-EINVAL, "'%.*s' is not a number of NICs: 1 to %d", (int)HW_MIN(len, (size_t)40), text,
                    HW_LAB_MAX_NICS);
 }
 
@@ -215,10 +216,10 @@ static int parse_prefix(const char *text, size_t len, uint64_t *out)
         good = text[i] >= 'a' && text[i] <= 'z';
     *out = (uintptr_t)text;
     return good ? 0
-                : hw_fail(-EINVAL,
-                          "'%.*s' is no name of NICs: 1 to %d small letters, as eth or enp, to which the "
-                          "number is added",
-                          (int)HW_MIN(len, (size_t)40), text, HW_LAB_PREFIX - 1);
+                : hw_fail(
+                      -EINVAL,
+                      "'%.*s' is not a name of NICs: 1 to %d small letters, as in eth or enp, followed by the number",
+                      (int)HW_MIN(len, (size_t)40), text, HW_LAB_PREFIX - 1);
 }
 
 int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec)
@@ -245,7 +246,7 @@ int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out)
             return 0;
         }
     }
-    return hw_fail(-EINVAL, "'%.40s' is no fabric: subnet, routed, gcp, shared-subnet or bridge", text);
+    return hw_fail(-EINVAL, "'%.40s' is not a fabric: subnet, routed, gcp, shared-subnet or bridge", text);
 }
 
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap)

@@ -80,7 +80,7 @@ static int open_end(struct relay *r, struct end *e)
     /* protocol 0: receives nothing before the bind */
     e->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (e->fd < 0)
-        return hw_fail(-errno, "making a packet socket for delay and loss: %s", strerror(errno));
+        return hw_fail(-errno, "creating a packet socket for delay and loss: %s", strerror(errno));
     if (setsockopt(e->fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) < 0)
         (void)setsockopt(e->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = e};
@@ -107,7 +107,7 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
     if (!r->end)
         return hw_no_memory("delay and loss");
     if (r->poll < 0 || r->timer < 0 || epoll_ctl(r->poll, EPOLL_CTL_ADD, r->timer, &ev) < 0)
-        return hw_fail(-errno, "making a timer for delay and loss: %s", strerror(errno));
+        return hw_fail(-errno, "creating a timer for delay and loss: %s", strerror(errno));
     if (setns(l->sw.ns, CLONE_NEWNET) < 0)
         return hw_fail(-errno, "entering the switch: %s", strerror(errno));
     for (unsigned nic = 0; nic < spec->nics; nic++) {
@@ -304,7 +304,7 @@ int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool ch
     int p[2];
     pid_t parent = getpid();
     if (pipe2(p, O_CLOEXEC) < 0)
-        return hw_fail(-errno, "making a pipe: %s", strerror(errno));
+        return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0) {
         /* A second fork makes it independent, unless it is to be a child. */

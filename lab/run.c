@@ -43,7 +43,7 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     if (sysfs < 0 && warn) {
         char line[HW_ERR_TEXT];
         snprintf(line, sizeof(line),
-                 "no /sys of the node's own (mounting it: %s): /sys/class/net shows another namespace",
+                 "the node has no /sys of its own (mounting it: %s): /sys/class/net shows another namespace",
                  strerror(-sysfs));
         warn(line);
     }
@@ -95,7 +95,7 @@ int hw_lab_spawn(const char *name, const char *node, char *const argv[], int std
     if (rc < 0)
         return rc;
     if (pipe2(p, O_CLOEXEC) < 0) {
-        rc = hw_fail(-errno, "making a pipe: %s", strerror(errno));
+        rc = hw_fail(-errno, "creating a pipe: %s", strerror(errno));
         hw_close(&user);
         hw_close(&net);
         return rc;

@@ -12,7 +12,7 @@ ncclResult_t hn_listen(int dev, void *handle, void **lc)
 {
     *lc = NULL;
     if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "listen");
+        return hn_error(hw_fail(-EINVAL, "no device %d", dev), "listen");
     struct hn_listen *l = calloc(1, sizeof(*l));
     if (!l)
         return hn_error(hw_no_memory("a listener"), "listen");
@@ -170,7 +170,7 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
     struct attempt *a = NULL;
     *sc = NULL;
     if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "connect");
+        return hn_error(hw_fail(-EINVAL, "no device %d", dev), "connect");
     int rc = hn_handle_decode(handle, &h);
     if (rc)
         return hn_error(rc, "connect");
@@ -212,7 +212,7 @@ bool hn_arrived(struct hn_link *l, const struct hn_hello *h)
     }
     if (!a) {
         hn_say(NCCL_LOG_WARN, "from %s: a connection to %s: dropped", hawser_peer_name(l->peer),
-               to ? "which there is no memory for" : "nobody who listens, or with the wrong secret");
+               to ? "out of memory" : "no listener for it, or a wrong secret");
         (void)hawser_stream_close(l->peer, h->stream);
         return false;
     }
@@ -291,9 +291,8 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
     (void)comm; /* memory is the context's, whichever connection it is registered for */
     *mh = NULL;
     if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && hn_g.gpu))
-        return hn_error(hw_fail(-EINVAL, "memory of type %d; only host memory %s", type,
-                                hn_g.gpu ? "and GPU memory were offered"
-                                         : "was offered (GPU memory is with HAWSER_TRANSPORT=devmem)"),
+        return hn_error(hw_fail(-EINVAL, "memory of type %d; this plugin supports only host memory %s", type,
+                                hn_g.gpu ? "and GPU memory" : "(GPU memory with HAWSER_TRANSPORT=devmem)"),
                         "regMr");
     enum hawser_mem_kind kind = type == NCCL_PTR_CUDA ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
     struct mem *m = calloc(1, sizeof(*m));
@@ -317,7 +316,7 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     (void)offset;
     (void)fd;
     *mh = NULL;
-    return hn_error(hw_fail(-EINVAL, "dma-bufs were not offered"), "regMrDmaBuf");
+    return hn_error(hw_fail(-EINVAL, "dma-bufs are not supported"), "regMrDmaBuf");
 }
 
 /* Ends the connection's requests on m, and no other. NCCL may test others meanwhile, in another thread. -ETIMEDOUT: one
@@ -444,7 +443,7 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
     (void)tags;
     *req = NULL;
     if (n != 1)
-        return hn_error(hw_fail(-EINVAL, "%d receives at once; 1 was offered", n), "irecv");
+        return hn_error(hw_fail(-EINVAL, "%d receives at once; at most 1 is supported", n), "irecv");
     return post_nccl_request(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 

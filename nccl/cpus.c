@@ -83,6 +83,6 @@ struct hn_threads hn_threads_wanted(void)
     unsigned processes = count_sharing();
     struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes);
     hn_say(NCCL_LOG_INFO, "%u CPUs for %u process%s with this plugin: %u threads%s", hn_g.cpus.n, processes,
-           processes == 1 ? "" : "es", t.loops, t.poll ? ", which poll" : "");
+           processes == 1 ? "" : "es", t.loops, t.poll ? ", polling" : "");
     return t;
 }

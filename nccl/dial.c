@@ -162,7 +162,7 @@ static int add_dialler(void)
         any |= d->started;
         if (d->started)
             continue;
-        rc = hw_thread_start(&d->id, run_dialler, d, "a thread to connect");
+        rc = hw_thread_start(&d->id, run_dialler, d, "a connecting thread");
         d->started = rc == 0;
         break;
     }

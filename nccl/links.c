@@ -216,7 +216,7 @@ static void take_hello(struct hn_link *l, const struct hawser_completion *c)
         return; /* still being connected: nobody was asked to say hello by it */
     int rc = hn_hello_decode(c->data, c->length, &hello);
     if (rc == 0 && hello.stream % 2 == (l->out ? 1 : 0))
-        rc = hw_fail(-EPROTO, "a hello for stream %u, which is this side's", hello.stream);
+        rc = hw_fail(-EPROTO, "a hello for stream %u, which belongs to this side", hello.stream);
     if (rc) {
         hn_say(NCCL_LOG_WARN, "from %s: %s", hawser_peer_name(l->peer), hawser_error());
         return;
@@ -268,7 +268,7 @@ int hn_attend(void)
 {
     hw_cond_init(&hn_g.leave);
     hn_g.leaving = false;
-    int rc = hw_thread_start(&hn_g.attendant, run_link_attendant, NULL, "a thread for who connects");
+    int rc = hw_thread_start(&hn_g.attendant, run_link_attendant, NULL, "a thread that accepts connections");
     if (rc)
         pthread_cond_destroy(&hn_g.leave);
     return rc;

@@ -123,7 +123,7 @@ static void group_nics(int root)
         return;
     }
     if (hw_parse_u64(text, 0, 1, &near)) {
-        hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_NEAR: %s; taken as 0", hw_error());
+        hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_NEAR: %s; using 0", hw_error());
         near = 0;
     }
     for (unsigned i = 0; i < hn_g.nnics; i++)
@@ -237,7 +237,7 @@ static unsigned lanes_wanted(void)
         return HN_LANES;
     if (hw_parse_u64(text, 1, HN_LANES_MAX, &n) == 0)
         return (unsigned)n;
-    hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %s; taken as %d", hw_error(), HN_LANES);
+    hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %s; using %d", hw_error(), HN_LANES);
     return HN_LANES;
 }
 
@@ -398,7 +398,7 @@ ncclResult_t hn_devices(int *n)
 ncclResult_t hn_properties(int dev, struct hn_props *p)
 {
     if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "properties");
+        return hn_error(hw_fail(-EINVAL, "no device %d", dev), "properties");
     struct hn_device *d = &hn_g.device[dev];
     *p = (struct hn_props){.name = d->name,
                            .pci_path = *d->pci ? d->pci : NULL,

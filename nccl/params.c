@@ -66,7 +66,7 @@ bool hn_tune(ncclDebugLogger_t logger)
     for (size_t i = 0; i < HW_ARRAY_LEN(words); i++)
         if (strcasecmp(s, words[i].word) == 0)
             return words[i].tune;
-    SAY(logger, NCCL_LOG_WARN, "NET/hawser : HAWSER_NCCL_TUNE='%.60s': want 0 or 1, the same on every rank; taken as 1",
+    SAY(logger, NCCL_LOG_WARN, "NET/hawser : HAWSER_NCCL_TUNE='%.60s': must be 0 or 1, the same on every rank; using 1",
         s);
     return true;
 }
@@ -84,7 +84,7 @@ static void set_all(ncclDebugLogger_t logger)
     env = malloc((n + HW_ARRAY_LEN(hn_params)) * sizeof(*env)); /* with the NULL that ends both */
     if (!env) {
         SAY(logger, NCCL_LOG_WARN,
-            "NET/hawser : no memory for NCCL's parameters: ranks may disagree on them, and hang");
+            "NET/hawser : out of memory for NCCL's parameters: ranks may disagree on them, and hang");
         return;
     }
     if (n > 0)
@@ -92,7 +92,7 @@ static void set_all(ncclDebugLogger_t logger)
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
         if (user) {
-            SAY(logger, NCCL_LOG_INFO, "NET/hawser : %s left alone: the environment has %s", p->name, user);
+            SAY(logger, NCCL_LOG_INFO, "NET/hawser : %s unchanged: the environment sets %s", p->name, user);
             continue;
         }
         env[n++] = (char *)p->set; /* libc replaces such strings and does not write to them */
@@ -113,7 +113,7 @@ void hn_params_set(ncclDebugLogger_t logger)
         if (hn_tune(logger))
             set_all(logger);
         else
-            SAY(logger, NCCL_LOG_INFO, "NET/hawser : HAWSER_NCCL_TUNE is off: NCCL's parameters are left alone");
+            SAY(logger, NCCL_LOG_INFO, "NET/hawser : HAWSER_NCCL_TUNE is off: NCCL's parameters are unchanged");
     }
     pthread_mutex_unlock(&lock);
 }

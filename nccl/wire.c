@@ -37,9 +37,13 @@ void hn_handle_note(uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], uint32_t attempt)
 int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle *h)
 {
     if (hw_get32(in) != HANDLE_MAGIC)
-        return hw_fail(-EPROTO, "the handle is not this plugin's: every rank must load the same one (NCCL_NET_PLUGIN)");
+        return hw_fail(-EPROTO,
+                       "the handle is not this plugin's: every rank must load the same plugin (NCCL_NET_PLUGIN)");
     if (hw_get16(in + 4) != VERSION)
-        return hw_fail(-EPROTO, "the handle is of version %u of this plugin, this is %d", hw_get16(in + 4), VERSION);
+        return hw_fail(
+            -EPROTO,
+            "the handle has version %u of this plugin, this side version %d: install the same version on every node",
+            hw_get16(in + 4), VERSION);
     h->port = hw_get16(in + 6);
     h->host = hw_get64(in + 8);
     h->process = hw_get64(in + 16);
@@ -71,7 +75,7 @@ void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h)
 int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h)
 {
     if (len != HN_HELLO || hw_get32(in) != HELLO_MAGIC || hw_get32(in + 4) != VERSION)
-        return hw_fail(-EPROTO, "a notification of %zu bytes that is no hello", len);
+        return hw_fail(-EPROTO, "a notification of %zu bytes that is not a hello", len);
     h->listen = hw_get32(in + 8);
     h->stream = hw_get32(in + 12);
     h->secret = hw_get64(in + 16);

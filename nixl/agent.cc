@@ -92,7 +92,7 @@ std::string Agent::open()
         return hawser_error();
     if (getrandom(info_.key, sizeof(info_.key), 0) != sizeof(info_.key) ||
         getrandom(&info_.process, sizeof(info_.process), 0) != sizeof(info_.process))
-        return "the kernel has no random bytes for a key";
+        return "the kernel gave no random bytes for a key";
     info_.host = hw_host_id();
 
     std::vector<std::string> knobs = {"metrics_kind=nixl"};
@@ -369,7 +369,7 @@ void Agent::forget_oldest(Incoming &in)
 {
     in.partial_bytes -= in.partial.begin()->second.size();
     in.partial.erase(in.partial.begin());
-    log(std::string(hawser_peer_name(in.peer)) + ": a notification came in part only, and is dropped");
+    log(std::string(hawser_peer_name(in.peer)) + ": dropped a notification that arrived incomplete");
 }
 
 /* Adds a piece to its notification. Returns false if the peer violates the protocol. */

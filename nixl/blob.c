@@ -30,9 +30,11 @@ void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info)
 int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
 {
     if (len != HX_INFO || hw_get32(in) != INFO_MAGIC)
-        return hw_fail(-EPROTO, "%zu bytes that are no connection information of backend HAWSER", len);
+        return hw_fail(-EPROTO, "%zu bytes that are not connection information of backend HAWSER", len);
     if (hw_get16(in + 4) != VERSION)
-        return hw_fail(-EPROTO, "connection information of version %u of backend HAWSER; this backend reads version %d",
+        return hw_fail(-EPROTO,
+                       "connection information of version %u of backend HAWSER; this backend supports version %d: "
+                       "install the same version on both sides",
                        hw_get16(in + 4), VERSION);
     info->port = hw_get16(in + 6);
     info->host = hw_get64(in + 8);
@@ -77,7 +79,7 @@ int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note)
     note->len = (uint32_t)(len - HX_NOTE - note->name_len);
     if (note->total > HX_NOTE_MAX || note->offset > note->total || note->len > note->total - note->offset ||
         (note->len == 0 && note->total != 0))
-        return hw_fail(-EPROTO, "a notification whose piece [%u, +%u) is not within its %u bytes", note->offset,
-                       note->len, note->total);
+        return hw_fail(-EPROTO, "a notification whose piece [%u, +%u) exceeds its %u bytes", note->offset, note->len,
+                       note->total);
     return 0;
 }

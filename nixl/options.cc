@@ -50,7 +50,7 @@ std::string read_flag(const Row &row, const std::string &value, Options &out)
 {
     bool yes = value == "yes" || value == "true" || value == "1";
     if (!yes && value != "no" && value != "false" && value != "0")
-        return std::string("parameter ") + row.name + "=" + value + ": neither yes nor no";
+        return std::string("parameter ") + row.name + "=" + value + ": must be yes or no";
     out.*row.flag = yes;
     return "";
 }
@@ -85,7 +85,7 @@ std::string read_options(const nixl_b_params_t &params, Options &out)
             continue;
         const Row *row = find_row(name);
         if (!row)
-            return "parameter " + name + " is unknown; get_plugin_params(\"HAWSER\") lists those that there are";
+            return "parameter " + name + " is unknown; get_plugin_params(\"HAWSER\") lists the parameters";
         std::string why = read_value(*row, value, out);
         if (!why.empty())
             return why;

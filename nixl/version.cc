@@ -65,8 +65,8 @@ std::string list_tried()
 
 std::string refuse(const std::string &what)
 {
-    return what + "; backend HAWSER was tried with NIXL " + list_tried() + ": install one of these, or set " +
-           any_version + "=1 to go on at your own risk";
+    return what + "; backend HAWSER was tested with NIXL " + list_tried() + ": install one of these, or set " +
+           any_version + "=1 to continue at your own risk";
 }
 
 } // namespace
@@ -79,15 +79,15 @@ std::string check_nixl_version(const void *caller)
     Dl_info info;
     char real[PATH_MAX];
     if (!dladdr(caller, &info) || !info.dli_fname || !realpath(info.dli_fname, real))
-        return refuse("the library that has loaded the backend is unknown");
+        return refuse("the library that loaded the backend is unknown");
     std::string folder = parent_folder(real), name = wheel_name(folder);
     std::string version = name.empty() ? "" : read_dist_info(parent_folder(folder), name);
     if (version.empty())
-        return refuse(std::string(real) + " is not from a wheel of NIXL, so that its version is unknown");
+        return refuse(std::string(real) + " is not from a wheel of NIXL, so its version is unknown");
     for (const char *v : tried)
         if (version == v)
             return "";
-    return refuse("NIXL " + version + " was not tried");
+    return refuse("NIXL " + version + " was not tested");
 }
 
 } // namespace hx

@@ -42,7 +42,7 @@ static int64_t read_node_number(struct hw_node *n, int root, const char *dir, co
     int64_t v = -1;
     int rc = hw_root_i64(root, &v, "%s/%s/%s", dir, name, file);
     if (rc == 0 && (v < -1 || v > max))
-        rc = hw_fail(-EINVAL, "%s/%s/%s: %lld is out of all bounds", dir, name, file, (long long)v);
+        rc = hw_fail(-EINVAL, "%s/%s/%s: %lld is out of bounds", dir, name, file, (long long)v);
     note_if_malformed(n, rc);
     return rc < 0 ? -1 : v;
 }
@@ -164,7 +164,7 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
             n->n_gpu++;
             if (pci < 0) {
                 char at[HW_BDF_TEXT];
-                hw_fail(0, "GPU %zu: CUDA says PCI address %s, where sysfs has nothing: its way is not known", i,
+                hw_fail(0, "GPU %zu: CUDA reports PCI address %s, but sysfs has no such device: its path is unknown", i,
                         hw_bdf_text(opt->cuda[i], at));
                 add_node_note(n);
             }
@@ -464,7 +464,7 @@ int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt)
 {
     *out = (struct hw_node){0};
     if (!hw_root_has(root, "sys/."))
-        return hw_fail(-ENOENT, "there is no sys folder below the root: it is neither a machine nor its snapshot");
+        return hw_fail(-ENOENT, "no sys folder below the root: it is neither a machine's nor a snapshot's");
     char vendor[60], product[60];
     read_node_text(root, vendor, sizeof(vendor), "sys/class/dmi", "id", "sys_vendor");
     read_node_text(root, product, sizeof(product), "sys/class/dmi", "id", "product_name");

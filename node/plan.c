@@ -43,10 +43,10 @@ static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t 
             good = parse_plan_ordinal(p, &b);
         }
         if (!good || b < a || (**p != ',' && !strchr(stop, **p)))
-            return hw_fail(-EINVAL, "'%.80s': GPUs are named like 0,2-3, not like '%.20s'", what, *p);
+            return hw_fail(-EINVAL, "'%.80s': name GPUs as in 0,2-3, not '%.20s'", what, *p);
         for (unsigned i = a; i <= b; i++) {
             if (i >= n_gpus)
-                return hw_fail(-ENODEV, "'%.80s': there is no GPU %u; this node has %zu", what, i, n_gpus);
+                return hw_fail(-ENODEV, "'%.80s': no GPU %u; this node has %zu", what, i, n_gpus);
             if (pick[i])
                 return hw_fail(-EINVAL, "'%.80s': GPU %u is named twice", what, i);
             pick[i] = true;
@@ -65,11 +65,11 @@ static int parse_plan_nics(const char **p, const char *stop, bool *pick, const s
         while (i < n->n_netdev && (strlen(n->netdev[i].name) != len || strncmp(n->netdev[i].name, *p, len) != 0))
             i++;
         if (len == 0 || ((*p)[len] != ',' && !strchr(stop, (*p)[len])))
-            return hw_fail(-EINVAL, "'%.80s': NICs are named like eth1,eth2, not like '%.20s'", what, *p);
+            return hw_fail(-EINVAL, "'%.80s': name NICs as in eth1,eth2, not '%.20s'", what, *p);
         if (i == n->n_netdev)
-            return hw_fail(-ENODEV, "'%.80s': there is no NIC '%.*s' on this node", what, (int)HW_MIN(len, 40u), *p);
+            return hw_fail(-ENODEV, "'%.80s': no NIC '%.*s' on this node", what, (int)HW_MIN(len, 40u), *p);
         if (pick[i])
-            return hw_fail(-EINVAL, "'%.80s': NIC %s is named twice for the same", what, n->netdev[i].name);
+            return hw_fail(-EINVAL, "'%.80s': NIC %s is named twice for the same GPUs", what, n->netdev[i].name);
         pick[i] = true;
         *p += len;
         if (**p != ',')
@@ -104,7 +104,7 @@ static int apply_map(struct work *w, const char *map)
         if ((rc = parse_plan_gpus(&p, "=", gpus, n_gpus, map)) < 0)
             return rc;
         if (*p != '=') /* strchr() also matches the terminating NUL as a stop character */
-            return hw_fail(-EINVAL, "'%.80s': a map is GPUs=NICs;GPUs=NICs, like 0,1=eth1;2,3=eth2", map);
+            return hw_fail(-EINVAL, "'%.80s': a map is GPUs=NICs;GPUs=NICs, as in 0,1=eth1;2,3=eth2", map);
         p++;
         if ((rc = parse_plan_nics(&p, ";", nics, w->n, map)) < 0)
             return rc;
@@ -149,7 +149,7 @@ static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, con
     if (d->pci < 0 || n->pci[d->pci].class >> 16 != CLASS_NETWORK)
         return RANK_OTHER;
     if (lower && strcmp(lower->master, d->name) != 0 && rank_of(n, lower, why) < RANK_OTHER) {
-        *why = "on a NIC that serves itself";
+        *why = "on a NIC that is used itself";
         return RANK_NEVER;
     }
     *why = NULL;
@@ -300,7 +300,7 @@ static int serve_all(struct work *w)
         const struct hw_netdev *d = w->n->netdev;
         if (w->n->n_netdev == 0)
             return hw_fail(-ENODEV, "this node has no NIC to serve its GPUs");
-        return hw_fail(-ENODEV, "no NIC of this node can serve its GPUs: %s: %s%s; `--map` overrules that", d[0].name,
+        return hw_fail(-ENODEV, "no NIC of this node can serve its GPUs: %s: %s%s; `--map` overrides that", d[0].name,
                        w->p->why[0] ? w->p->why[0] : "?", w->n->n_netdev > 1 ? ", and so on" : "");
     }
     int rc;
@@ -355,7 +355,7 @@ static int make_node_plan(struct work *w, const struct hw_plan_want *want)
         if ((rc = parse_plan_nics(&p, "", w->may, w->n, want->nics)) < 0)
             return rc;
         for (size_t i = 0; i < w->n->n_netdev; i++)
-            w->p->why[i] = w->may[i] ? NULL : "not asked for";
+            w->p->why[i] = w->may[i] ? NULL : "not selected";
     }
     if (want->map && (rc = apply_map(w, want->map)) < 0)
         return rc;
@@ -363,7 +363,7 @@ static int make_node_plan(struct work *w, const struct hw_plan_want *want)
         return rc;
     for (size_t i = 0; i < w->n->n_netdev; i++)
         if (w->may[i])
-            w->p->why[i] = w->p->n_gpus ? "further from every GPU than others" : "no GPU to serve";
+            w->p->why[i] = w->p->n_gpus ? "farther from every GPU than others" : "no GPU to serve";
     for (size_t k = 0; k < w->p->n_gpus; k++)
         for (size_t i = 0; i < w->p->gpu[k].n_nics; i++)
             w->p->why[w->p->gpu[k].nic[i]] = NULL;

@@ -66,14 +66,14 @@ json_t *sbx_cdi(const struct sbx_spec *sp, const char *name)
     for (size_t i = 0; good && i < n; i++)
         good = isalnum((unsigned char)name[i]) || strchr("_.:-", name[i]);
     if (!good) {
-        hw_fail(-EINVAL, "'%.64s' is no name for a device of CDI's", name);
+        hw_fail(-EINVAL, "'%.64s' is not a name of a CDI device", name);
         return NULL;
     }
     json_auto_t *e = json_object();
     if (fill_container_edits(e, sp) < 0)
         return NULL;
     if (json_object_size(e) == 0) {
-        hw_fail(-ENODEV, "the plan has nothing to give to a container");
+        hw_fail(-ENODEV, "the plan gives nothing to a container");
         return NULL;
     }
     json_t *o = json_pack("{ssss s[{sssO}]}", "cdiVersion", "0.5.0", "kind", SBX_CDI_KIND, "devices", "name", name,

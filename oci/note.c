@@ -22,11 +22,10 @@ const char *sbx_note_name(const json_t *config, const char *annotation)
 int sbx_note_foreign(const json_t *config, const char *annotation)
 {
     const char *name = sbx_note_name(config, annotation);
-    return hw_fail(
-        -EINVAL,
-        "its annotation %s names '%.32s', and hawser keeps no such note beside it: it may be a tenant's, or the "
-        "configuration was copied; take the annotation away",
-        annotation, name ? name : "nothing");
+    return hw_fail(-EINVAL,
+                   "its annotation %s names '%.32s', but hawser has no such note beside it: a tenant may have written "
+                   "it, or the configuration was copied; remove the annotation",
+                   annotation, name ? name : "nothing");
 }
 
 int sbx_note_find(json_t **out, const json_t *config, const char *annotation, const json_t *notes)

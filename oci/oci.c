@@ -44,16 +44,16 @@ int sbx_setting(struct sbx_settings *s, const char *name, const char *value, boo
     while (k < SBX_KEYS && strcmp(keys[k].name, name) != 0)
         k++;
     if (k == SBX_KEYS)
-        return hw_fail(-EINVAL, "there is no setting %s%.64s", annotation ? PREFIX : "", name);
+        return hw_fail(-EINVAL, "unknown setting %s%.64s", annotation ? PREFIX : "", name);
     if (annotation && !keys[k].annotation)
         return hw_fail(-EPERM,
-                       "the annotation " PREFIX "%s is refused: a tenant may write annotations, and only the arguments "
-                       "of the hook may say %s=",
+                       "the annotation " PREFIX
+                       "%s is refused: a tenant may write annotations, and only the arguments of the hook may set %s=",
                        name, name);
     if ((keys[k].form == YES_NO && !yes_no(value)) ||
         (keys[k].form == RDMA && !yes_no(value) && strcmp(value, "auto") != 0) ||
         (keys[k].form == SYSFS && !yes_no(value) && *value != '/'))
-        return hw_fail(-EINVAL, "%s is '%.64s', and not %s", name, value,
+        return hw_fail(-EINVAL, "%s is '%.64s', but must be %s", name, value,
                        keys[k].form == RDMA    ? "auto, yes or no"
                        : keys[k].form == SYSFS ? "yes, no, or the path of a folder"
                                                : "yes or no");
@@ -76,7 +76,7 @@ int sbx_settings_ask(const struct sbx_settings *s)
 {
     bool offers = s->value[SBX_KEY_OFFER], gives = s->value[SBX_KEY_NICS];
     if (offers && gives)
-        return hw_fail(-EINVAL, "nics= and offer= are two ways to say which NICs a container gets: take one");
+        return hw_fail(-EINVAL, "nics= and offer= exclude each other: both say which NICs a container gets");
     if (!offers && !gives && s->only && strcmp(s->only, "none") != 0)
         return hw_fail(-EPERM,
                        "the annotation hawser.nics asks for '%.64s', and the hook's arguments offer no NIC: they need "
@@ -126,14 +126,14 @@ static int apply_oci_annotations(struct sbx_oci *o, const json_t *all, const cha
     if (!all || json_is_null(all) || o->no_annotations)
         return 0;
     if (!json_is_object(all))
-        return hw_fail(-EINVAL, "%s: annotations is no object", whose);
+        return hw_fail(-EINVAL, "%s: annotations is not an object", whose);
     json_object_foreach((json_t *)all, key, v) /* NOLINT: only reads */
     {
         if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0 ||
             strncmp(key, PREFIX "verbs.", sizeof(PREFIX "verbs.") - 1) == 0) /* the verbs broker's */
             continue;
         if (!json_is_string(v))
-            return hw_fail(-EINVAL, "%s: the annotation %.64s is no text", whose, key);
+            return hw_fail(-EINVAL, "%s: the annotation %.64s is not a text", whose, key);
         int rc = sbx_setting(&o->set, key + sizeof(PREFIX) - 1, json_string_value(v), true);
         if (rc < 0)
             return hw_wrap(rc, "%s", whose);
@@ -146,7 +146,7 @@ static int make_oci_path(char **out, const char *path, const char *dir, const ch
 {
     bool relative = *path != '/';
     if (!*path || strlen(path) >= PATH_MAX / 2 || (relative && !dir))
-        return hw_fail(-EINVAL, "%s '%.64s' is no path", what, path);
+        return hw_fail(-EINVAL, "%s '%.64s' is not a path", what, path);
     free(*out);
     if (asprintf(out, "%s%s%s", relative ? dir : "", relative ? "/" : "", path) < 0) {
         *out = NULL;
@@ -159,11 +159,11 @@ static int parse_oci_state(struct sbx_oci *o, const json_t *s)
 {
     const json_t *id = json_object_get(s, "id"), *pid = json_object_get(s, "pid"), *at = json_object_get(s, "bundle");
     if (!json_is_string(json_object_get(s, "ociVersion")) || !json_is_string(id))
-        return hw_fail(-EINVAL, "it is no state of a container: it has no ociVersion, or no id");
+        return hw_fail(-EINVAL, "not the state of a container: it has no ociVersion, or no id");
     if (pid && (!json_is_integer(pid) || json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX))
-        return hw_fail(-EINVAL, "its pid is none");
+        return hw_fail(-EINVAL, "its pid is not a process ID");
     if (at && !json_is_string(at))
-        return hw_fail(-EINVAL, "its bundle is no path");
+        return hw_fail(-EINVAL, "its bundle is not a path");
     o->pid = pid ? (pid_t)json_integer_value(pid) : 0;
     int rc = apply_oci_annotations(o, json_object_get(s, "annotations"), "the state");
     if (rc == 0 && at)
@@ -201,19 +201,18 @@ void sbx_oci_warn(const json_t *config, const struct hw_logger *log)
     for (size_t i = 0; i < HW_ARRAY_LEN(sets); i++)
         admin |= has_json_text(json_object_get(caps, sets[i]), NULL, "CAP_NET_ADMIN");
     if (admin && log && !has_json_text(spaces, "type", "user"))
-        hw_log(
-            log, HAWSER_LOG_WARN,
-            "the container has CAP_NET_ADMIN and no user namespace: the kernel lets it change network devices of the "
-            "host, too; give it a user namespace");
+        hw_log(log, HAWSER_LOG_WARN,
+               "the container has CAP_NET_ADMIN but no user namespace: the kernel lets it change network devices of "
+               "the host; give it a user namespace");
 }
 
 static int parse_oci_config(struct sbx_oci *o, const json_t *c)
 {
     const json_t *root = json_object_get(json_object_get(c, "root"), "path");
     if (!json_is_string(json_object_get(c, "ociVersion")))
-        return hw_fail(-EINVAL, "it is no configuration of a container: it has no ociVersion");
+        return hw_fail(-EINVAL, "not a container's configuration: it has no ociVersion");
     if (root && !json_is_string(root))
-        return hw_fail(-EINVAL, "root.path is no path");
+        return hw_fail(-EINVAL, "root.path is not a path");
     int rc = apply_oci_annotations(o, json_object_get(c, "annotations"), "annotations");
     sbx_oci_warn(c, o->log);
     if (rc == 0 && root && (o->bundle || *json_string_value(root) == '/'))

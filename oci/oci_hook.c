@@ -64,7 +64,7 @@ void sbx_heal(const char *journal_dir, const struct hw_logger *log)
 {
     struct ended *e = calloc(1, sizeof(*e));
     if (!e || sb_status(journal_dir, NULL, collect_ended_container, e) < 0)
-        sb_log(log, HAWSER_LOG_WARN, "looking for containers that have ended: %s", e ? hw_error() : "no memory");
+        sb_log(log, HAWSER_LOG_WARN, "looking for containers that have ended: %s", e ? hw_error() : "out of memory");
     for (size_t i = 0; e && i < e->n; i++) {
         struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .ended = true, .log = log};
         if (sb_restore(&r, NULL) < 0)
@@ -93,7 +93,7 @@ static int mount_container_sysfs(const struct sbx_oci *o, const struct sbx_snaps
     if (!how || strcmp(how, "no") == 0)
         return 0;
     if (!o->root)
-        return hw_fail(-EINVAL, "config.json has no root.path, whose sys could be mounted on");
+        return hw_fail(-EINVAL, "config.json has no root.path, below which sys could be mounted");
     if (*how == '/') {
         HW_AUTO_CLOSE int folder = sbx_mount_open(how);
         return folder < 0 ? folder : sbx_mount_in(o->pid, o->start, o->root, NULL, folder);
@@ -123,7 +123,7 @@ static int move_container_nics(const struct sbx_oci *o, const struct sbx_snapsho
         if (!sbx_nic_in(p, i))
             continue;
         if (m.n == SB_NICS_MAX)
-            return hw_fail(-E2BIG, "more than %d NICs", SB_NICS_MAX);
+            return hw_fail(-E2BIG, "too many NICs: at most %d", SB_NICS_MAX);
         nic[m.n++] = (struct sb_nic){.name = s->net[i].name};
     }
     snprintf(pid, sizeof(pid), "%d", (int)o->pid);
@@ -231,5 +231,5 @@ int sbx_hook_stop(struct sbx_oci *o, int fd)
     rc = await_container_end(r.journal_dir, r.id);
     if (rc < 0 || (rc = sb_restore(&r, &lost)) < 0)
         return rc;
-    return lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no more", lost, lost == 1 ? "is" : "are") : 0;
+    return lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no longer found", lost, lost == 1 ? "is" : "are") : 0;
 }

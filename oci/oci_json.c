@@ -54,7 +54,7 @@ json_t *sbx_oci_load(const char *text, size_t len)
     json_error_t e;
     size_t n = 0;
     if (memmem(text, len, MARKED, sizeof(MARKED) - 1)) {
-        hw_fail(-EINVAL, "it has a text that begins with an odd character, U+0001");
+        hw_fail(-EINVAL, "it has a text that begins with the control character U+0001");
         return NULL;
     }
     char *marked = mark_large_numbers(text, len, &n);
@@ -65,7 +65,7 @@ json_t *sbx_oci_load(const char *text, size_t len)
         hw_fail(-EINVAL, "line %d: %s", e.line, e.text);
     free(marked);
     if (o && !json_is_object(o)) {
-        hw_fail(-EINVAL, "it is no JSON object");
+        hw_fail(-EINVAL, "not a JSON object");
         json_decref(o);
         o = NULL;
     }

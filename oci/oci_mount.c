@@ -59,9 +59,9 @@ static int open_sysfs_folders(int root, int *sys, int *cgroup)
     *cgroup = -1;
     *sys = open_folder_below(root, "sys");
     if (*sys < 0)
-        return fail_sysfs_mount("looking for it");
+        return fail_sysfs_mount("opening it");
     *cgroup = open_folder_below(*sys, "fs/cgroup");
-    return *cgroup < 0 && errno != ENOENT ? fail_sysfs_mount("looking at fs/cgroup") : 0;
+    return *cgroup < 0 && errno != ENOENT ? fail_sysfs_mount("opening fs/cgroup") : 0;
 }
 
 /* Makes a separate tmpfs for it, which ends with the mount namespace. */
@@ -136,7 +136,7 @@ static int await_mounting_child(pid_t child, int say)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     return hw_fail(WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO, "%s",
-                   *why ? why : "the container's /sys: whoever was to mount it died");
+                   *why ? why : "the container's /sys: the process that was to mount it ended");
 }
 
 /* In a child, because a process cannot return from another mount namespace. The child reports its error. */
@@ -155,7 +155,7 @@ int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_t
     if (sb_process_start(pid) != start) /* checked after opening, so it belongs to that process */
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);
     if (pipe2(say, O_CLOEXEC) < 0)
-        return hw_fail(-errno, "a pipe: %s", strerror(errno));
+        return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
     pid_t child = fork();
     if (child == 0) {
         int rc = in_namespace(ns, root, t, folder);

@@ -45,7 +45,7 @@ static int enter_netns(const char *netns)
     }
     struct hw_netlink rt __attribute__((cleanup(hw_netlink_close))) = {.fd = -1};
     if (unshare(CLONE_NEWNET) < 0)
-        return hw_fail(-errno, "a network namespace: %s", strerror(errno));
+        return hw_fail(-errno, "creating a network namespace: %s", strerror(errno));
     int rc = hw_netlink_open(&rt, NETLINK_ROUTE);
     return rc < 0 ? rc : hw_rtnl_link_up(&rt, 1, true); /* lo */
 }
@@ -57,7 +57,7 @@ static int enter_sandbox_namespaces(const struct inside *i)
         return rc;
     /* Later mounts of the host show here, but not the other way. */
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        return hw_fail(-errno, "a mount namespace: %s", strerror(errno));
+        return hw_fail(-errno, "creating a mount namespace: %s", strerror(errno));
     return 0;
 }
 
@@ -91,7 +91,8 @@ static int equip_sandbox_child(const struct sbx_run *r)
     if (r->memlock &&
         setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY}) < 0)
         hw_log(r->move.log, HAWSER_LOG_WARN,
-               "the limit of locked memory stays (%s): RDMA may not register all that it needs", strerror(errno));
+               "the limit of locked memory is unchanged (%s): RDMA may not be able to register all memory it needs",
+               strerror(errno));
     return rc == 0 ? set_env(r) : rc;
 }
 
@@ -169,7 +170,7 @@ static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say
         read_sandbox_error(say, why);
         put_down(child);
         return n == 1 ? hw_fail(-EIO, "%c%s", ready, why)
-                      : hw_fail(-EIO, "the command's process ended before it began");
+                      : hw_fail(-EIO, "the command's process ended before the command started");
     }
     int rc = m.n ? sb_move(&m) : 0;
     if (rc < 0) {
@@ -177,7 +178,7 @@ static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say
         return rc;
     }
     if (write(*go, "g", 1) != 1)
-        hw_log(m.log, HAWSER_LOG_WARN, "the command's process ended before it began");
+        hw_log(m.log, HAWSER_LOG_WARN, "the command's process ended before the command started");
     hw_close(go);
     read_sandbox_error(say, why);
     *status = await_sandbox_child(child, signals);
@@ -187,7 +188,7 @@ static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say
     if (rc < 0)
         return rc;
     if (lost)
-        return hw_fail(-ENODEV, "%u of the NICs %s no more", lost, lost == 1 ? "is" : "are");
+        return hw_fail(-ENODEV, "%u of the NICs %s no longer found", lost, lost == 1 ? "is" : "are");
     int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 125;
     return *why ? hw_fail(code == 127 ? -ENOENT : code == 126 ? -ENOEXEC : -EIO, "%s", why) : 0;
 }

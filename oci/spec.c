@@ -55,7 +55,7 @@ static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, b
             json_object_set_new(at, key, next);
             json_array_append_new(e->made, json_stringn(path, (size_t)(end - path)));
         } else if (!(last && array ? json_is_array(next) : json_is_object(next))) {
-            e->rc = hw_fail(-EINVAL, "it is none of OCI's: %.*s is no %s", (int)(end - path), path,
+            e->rc = hw_fail(-EINVAL, "not an OCI configuration: %.*s is not an %s", (int)(end - path), path,
                             last && array ? "array" : "object");
             return NULL;
         }
@@ -262,9 +262,8 @@ static void tell_broker(const struct edit *e, const struct hw_logger *log)
         }
     }
     if (nodes && (bound < nodes || nodes != json_array_size(m)))
-        hw_log(
-            log, HAWSER_LOG_WARN,
-            "its RDMA devices come through the broker, which has not bound just these: run `hawser verbs spec` again");
+        hw_log(log, HAWSER_LOG_WARN,
+               "its RDMA devices come through the broker, which has other devices: run `hawser verbs spec` again");
 }
 
 static void add_spec_devices(struct edit *e, const struct sbx_devs *d, const struct hw_logger *log)
@@ -319,7 +318,8 @@ static void add_memlock_limit(struct edit *e, const struct sbx_spec *sp)
             e, "process/rlimits", SIZE_MAX,
             json_pack("{sssoso}", "type", name, "hard", sbx_oci_big(UNLIMITED), "soft", sbx_oci_big(UNLIMITED)));
     else
-        hw_log(sp->log, HAWSER_LOG_WARN, "it has a %s of its own, which stays: RDMA pins all that it registers", name);
+        hw_log(sp->log, HAWSER_LOG_WARN,
+               "it has a %s of its own, which is kept: RDMA pins all memory that it registers", name);
 }
 
 static void add_spec_hooks(struct edit *e, const struct sbx_spec *sp)
@@ -340,15 +340,15 @@ static int check_oci_spec(struct edit *e, const struct sbx_spec *sp)
 {
     if (!json_is_string(json_object_get(e->config, "ociVersion")) ||
         !json_is_object(json_object_get(e->config, "root")))
-        return hw_fail(-EINVAL, "it is no OCI configuration: it has no ociVersion, or no root");
+        return hw_fail(-EINVAL, "not an OCI configuration: it has no ociVersion, or no root");
     if (!json_is_object(json_object_get(e->config, "process")))
-        return hw_fail(-EINVAL, "it has no process, whose environment could be set");
+        return hw_fail(-EINVAL, "it has no process whose environment could be set");
     if (!json_is_object(json_object_get(e->config, "linux")))
-        return hw_fail(-EINVAL, "it is no container of Linux");
+        return hw_fail(-EINVAL, "not a Linux container");
     if (sp->hook_arg && !has_member_value(resolve_spec_path(e, "linux/namespaces", true, false), "type", "network"))
         return e->rc < 0
                    ? e->rc
-                   : hw_fail(-EINVAL, "it has no network namespace of its own: the NICs would stay where they are");
+                   : hw_fail(-EINVAL, "it has no network namespace of its own: the NICs would stay in the host's");
     return e->rc;
 }
 

@@ -216,7 +216,7 @@ int hw_json_finish(struct hw_json *j)
     if (!j->error && (j->depth != 0 || !j->level[0].some))
         j->error = true;
     if (j->error && !j->err)
-        return hw_fail(-EINVAL, "writing JSON: objects, arrays and keys do not fit together (a bug of the caller)");
+        return hw_fail(-EINVAL, "writing JSON: objects, arrays and keys do not match (a bug of the caller)");
     write_json_bytes(j, "\n", 1);
     if (!j->error && fflush(j->out) != 0) {
         j->error = true;

@@ -13,13 +13,13 @@ static const char *name_protocol(int protocol)
 {
     switch (protocol) {
     case NETLINK_ROUTE:
-        return "a route-netlink socket";
+        return "creating a route-netlink socket";
     case NETLINK_GENERIC:
-        return "a generic-netlink socket";
+        return "creating a generic-netlink socket";
     case NETLINK_SOCK_DIAG:
-        return "a netlink socket of sock_diag";
+        return "creating a netlink socket for sock_diag";
     default:
-        return "a netlink socket";
+        return "creating a netlink socket";
     }
 }
 
@@ -111,7 +111,7 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
         if (n < 0)
             return hw_fail(-errno, "%s: the kernel's answer: %s", what, strerror(errno));
         if ((size_t)n > REPLY_MAX)
-            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes does not fit %u", what, n, REPLY_MAX);
+            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes exceeds %u", what, n, REPLY_MAX);
         int left = (int)n;
         const struct nlmsghdr *m = (const struct nlmsghdr *)(void *)buf;
         for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {

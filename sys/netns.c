@@ -34,7 +34,7 @@ bool hw_netns_privileged(void)
 int hw_netns_prepare(void)
 {
     if (mkdir(HW_NETNS_DIR, 0755) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making %s: %s", HW_NETNS_DIR, strerror(errno));
+        return hw_fail(-errno, "creating %s: %s", HW_NETNS_DIR, strerror(errno));
     int dir = open(HW_NETNS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return hw_fail(-errno, "opening %s: %s", HW_NETNS_DIR, strerror(errno));
@@ -88,12 +88,12 @@ static int create_netns(const char *path, int *ns, struct hw_netlink *rt)
         return own;
     int rc = 0;
     if (unshare(CLONE_NEWNET) < 0)
-        rc = hw_fail(-errno, "making a network namespace: %s%s", strerror(errno),
+        rc = hw_fail(-errno, "creating a network namespace: %s%s", strerror(errno),
                      errno == EPERM ? " (needs CAP_SYS_ADMIN)" : "");
     if (rc == 0) {
         rc = set_up_netns(path, ns, rt);
         if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just come from there */
-            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+            rc = hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
     }
     hw_close(&own);
     return rc;
@@ -120,7 +120,7 @@ int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt)
         return rc;
     int fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
-        return hw_fail(-errno, "making %s: %s", path, strerror(errno));
+        return hw_fail(-errno, "creating %s: %s", path, strerror(errno));
     hw_close(&fd);
     rc = create_netns(path, ns, rt);
     if (rc < 0)
@@ -140,7 +140,7 @@ int hw_netns_open(const char *name, int *ns)
     struct statfs fs;
     if (fstatfs(fd, &fs) < 0 || fs.f_type != NSFS_MAGIC) {
         hw_close(&fd);
-        return hw_fail(-ENXIO, "%s is no namespace, only what a crash left of one", path);
+        return hw_fail(-ENXIO, "%s is not a namespace, only the remains of a crash", path);
     }
     *ns = fd;
     return 0;
@@ -172,7 +172,7 @@ int hw_netns_rtnl(int ns, struct hw_netlink *rt)
     } else {
         rc = hw_netlink_open(rt, NETLINK_ROUTE);
         if (setns(own, CLONE_NEWNET) < 0)
-            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+            rc = hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
     }
     hw_close(&own);
     return rc;
@@ -265,7 +265,7 @@ static int kill_all(const struct those *t, int grace_ms)
         if (left == 0)
             return first;
         if (hw_now() >= give_up)
-            return hw_fail(-EBUSY, "%d processes in the lab did not go, not even by SIGKILL", left);
+            return hw_fail(-EBUSY, "%d processes in the lab did not end, not even by SIGKILL", left);
         (void)poll(NULL, 0, 10);
     }
 }
@@ -274,10 +274,10 @@ int hw_netns_kill(const int *ns, size_t n, int grace_ms)
 {
     struct those t = {.n = n};
     if (n > HW_ARRAY_LEN(t.ns))
-        return hw_fail(-E2BIG, "%zu namespaces at once, at most %zu", n, HW_ARRAY_LEN(t.ns));
+        return hw_fail(-E2BIG, "too many namespaces at once: %zu, at most %zu", n, HW_ARRAY_LEN(t.ns));
     for (size_t i = 0; i < n; i++) {
         if (fstat(ns[i], &t.ns[i]) < 0)
-            return hw_fail(-errno, "looking at a namespace: %s", strerror(errno));
+            return hw_fail(-errno, "reading a namespace: %s", strerror(errno));
     }
     return kill_all(&t, grace_ms);
 }
@@ -305,7 +305,7 @@ int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const c
         return -errno;
     }
     if (unshare(CLONE_NEWNS) < 0) {
-        *step = "making a mount namespace";
+        *step = "creating a mount namespace";
         return -errno;
     }
     /* Slave: mounts made here do not show outside, and unmounts outside (of a deleted namespace) happen here too. */

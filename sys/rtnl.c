@@ -131,7 +131,7 @@ int hw_rtnl_veth_add(struct hw_netlink *r, const struct hw_rtnl_end *here, const
     mnl_attr_nest_end(h, peer);
     mnl_attr_nest_end(h, data);
     mnl_attr_nest_end(h, info);
-    snprintf(what, sizeof(what), "making the veth pair %s and %s", here->name, there->name);
+    snprintf(what, sizeof(what), "creating the veth pair %s and %s", here->name, there->name);
     int rc = hw_netlink_talk(r, h, NULL, NULL, what);
     if (rc == -EOPNOTSUPP)
         return hw_wrap(rc, "this kernel seems to lack veth (CONFIG_VETH, module veth)");
@@ -148,7 +148,7 @@ int hw_rtnl_bridge_add(struct hw_netlink *r, const char *name, uint32_t mtu)
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
     mnl_attr_put_str(h, IFLA_INFO_KIND, "bridge");
     mnl_attr_nest_end(h, info);
-    snprintf(what, sizeof(what), "making the bridge %s", name);
+    snprintf(what, sizeof(what), "creating the bridge %s", name);
     int rc = hw_netlink_talk(r, h, NULL, NULL, what);
     if (rc == -EOPNOTSUPP)
         return hw_wrap(rc, "this kernel seems to lack bridges (CONFIG_BRIDGE, module bridge)");
@@ -178,7 +178,7 @@ int hw_rtnl_link_master(struct hw_netlink *r, int index, int master)
     char buf[HW_NETLINK_REQUEST], what[64];
     struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MASTER, (uint32_t)master);
-    snprintf(what, sizeof(what), "putting network device %d under bridge %d", index, master);
+    snprintf(what, sizeof(what), "attaching network device %d to bridge %d", index, master);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 

@@ -47,9 +47,9 @@ int hw_rtnl_rule_add(struct hw_netlink *r, const struct hw_rtnl_rule *rule)
         mnl_attr_put_strz(h, FRA_IIFNAME, rule->iif);
     if (rule->from.s_addr)
         mnl_attr_put_u32(h, FRA_SRC, rule->from.s_addr);
-    int rc = hw_netlink_talk(r, h, NULL, NULL, "adding a rule of routes");
+    int rc = hw_netlink_talk(r, h, NULL, NULL, "adding a routing rule");
     if (rc == -EOPNOTSUPP || rc == -EAFNOSUPPORT)
-        return hw_wrap(rc, "this kernel seems to lack rules (CONFIG_IP_MULTIPLE_TABLES)");
+        return hw_wrap(rc, "this kernel seems to lack routing rules (CONFIG_IP_MULTIPLE_TABLES)");
     return rc;
 }
 
@@ -73,7 +73,7 @@ int hw_rtnl_link_forward(struct hw_netlink *r, int index)
     mnl_attr_nest_end(h, conf);
     mnl_attr_nest_end(h, inet);
     mnl_attr_nest_end(h, spec);
-    snprintf(what, sizeof(what), "letting network device %d forward", index);
+    snprintf(what, sizeof(what), "enabling forwarding on network device %d", index);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
@@ -83,6 +83,6 @@ int hw_rtnl_link_no_arp(struct hw_netlink *r, int index)
     struct nlmsghdr *h = start_link(buf, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = i->ifi_change = IFF_NOARP;
-    snprintf(what, sizeof(what), "taking ARP from network device %d", index);
+    snprintf(what, sizeof(what), "disabling ARP on network device %d", index);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }

@@ -75,18 +75,19 @@ int hd_child_start(const int *keep, unsigned n, void (*fn)(int pair, void *arg),
     if (n > HD_CHILD_FDS)
         return hw_fail(-E2BIG, "%u descriptors for a child process", n);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p) < 0)
-        return hw_fail(-errno, "a pair of sockets for a child process: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "creating a pair of sockets for a child process: %s", hw_errno_text(errno));
     pid_t pid = fork();
     if (pid == 0)
         run_child(keep, n, fn, arg, p[1]);
-    int rc = pid < 0 ? hw_fail(-errno, "a child process for a client's descriptor: %s", hw_errno_text(errno)) : 0;
+    int rc =
+        pid < 0 ? hw_fail(-errno, "starting a child process for a client's descriptor: %s", hw_errno_text(errno)) : 0;
     hw_close(&p[1]);
     if (rc == 0) {
         struct pollfd ready = {.fd = p[0], .events = POLLIN};
         while (poll(&ready, 1, HD_CHILD_SECONDS * 1000) < 0 && errno == EINTR)
             ;
         if (recv(p[0], &c, 1, MSG_DONTWAIT) != 1)
-            rc = hw_fail(-ECHILD, "a child process for a client's descriptor does not begin");
+            rc = hw_fail(-ECHILD, "the child process for a client's descriptor does not start");
     }
     if (rc)
         hw_close(&p[0]);

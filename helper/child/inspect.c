@@ -50,5 +50,5 @@ int hd_inspect_answer(int pair, struct hd_facts *out, int *fd)
     if (n == (ssize_t)sizeof(*out) && !many)
         return 0;
     hw_close(fd);
-    return hw_fail(-ECHILD, "the process that looked at the descriptor ended without an answer");
+    return hw_fail(-ECHILD, "the process that inspected the descriptor ended without an answer");
 }

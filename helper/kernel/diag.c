@@ -55,7 +55,7 @@ int hd_diag_alive(struct hw_netlink *nl, int ifindex, const struct hd_conn *c)
     _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     struct look l = {.c = c};
     if (nl->fd < 0)
-        return hw_fail(-EOPNOTSUPP, "this kernel has no sock_diag, by which the end of a connection is seen");
+        return hw_fail(-EOPNOTSUPP, "this kernel has no sock_diag, which reports the end of a connection");
     struct nlmsghdr *h = hw_netlink_request(buf, sizeof(buf), SOCK_DIAG_BY_FAMILY, 0);
     put_connection(mnl_nlmsg_put_extra_header(h, sizeof(struct inet_diag_req_v2)), ifindex, c);
     int rc = hw_netlink_talk(nl, h, match_connection, &l, "asking sock_diag for a connection");
@@ -71,7 +71,7 @@ int hd_diag_events_open(void)
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
     /* an unbound socket would have port 0 and receive no reports (net/netlink/af_netlink.c) */
     if (fd < 0 || bind(fd, (struct sockaddr *)&me, sizeof(me)) < 0) {
-        int rc = hw_fail(-errno, "a netlink socket for sock_diag's reports: %s", hw_errno_text(errno));
+        int rc = hw_fail(-errno, "creating a netlink socket for sock_diag's reports: %s", hw_errno_text(errno));
         hw_close(&fd);
         return rc;
     }
@@ -86,7 +86,7 @@ int hd_diag_events_set(int fd, bool on)
     for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++)
         if (setsockopt(fd, SOL_NETLINK, on ? NETLINK_ADD_MEMBERSHIP : NETLINK_DROP_MEMBERSHIP, &groups[i],
                        sizeof(groups[i])) < 0)
-            return hw_fail(-errno, "sock_diag's reports of destroyed sockets: %s (module tcp_diag?)",
+            return hw_fail(-errno, "subscribing to sock_diag's reports of destroyed sockets: %s (load module tcp_diag)",
                            hw_errno_text(errno));
     return 0;
 }

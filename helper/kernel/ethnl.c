@@ -62,9 +62,9 @@ int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex)
     if (rc && rc != -ENODEV)
         return rc;
     if (rc || f.ifindex <= 0)
-        return hw_fail(-ENODEV, "there is no NIC %.16s in hawserd's network namespace", name);
+        return hw_fail(-ENODEV, "no NIC %.16s in hawserd's network namespace", name);
     if (strcmp(f.name, name) != 0)
-        return hw_fail(-ENODEV, "NIC %.16s is named %s: only that name counts", name, f.name);
+        return hw_fail(-ENODEV, "NIC %.16s is named %s: use that name", name, f.name);
     *ifindex = f.ifindex;
     return 0;
 }
@@ -95,7 +95,7 @@ int hd_ethnl_split_get(struct hw_genl *g, int ifindex, struct hd_split *out)
         return fail_without_ethtool();
     return hw_netlink_talk(&g->nl,
                            make_ethnl_request(g, buf, ETHTOOL_MSG_RINGS_GET, ETHTOOL_A_RINGS_HEADER, 0, ifindex),
-                           on_rings, out, "asking for header split (ethtool -g)");
+                           on_rings, out, "reading header split (ethtool -g)");
 }
 
 static int on_rings_change(const struct nlmsghdr *h, void *arg)
@@ -139,7 +139,7 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
     snprintf(why, sizeof(why), "%s", rc ? hw_error() : "");
     hw_genl_close(&g);
     if (rc == -EOPNOTSUPP)
-        return hw_fail(rc, "the driver has no header split to set: %s", why);
+        return hw_fail(rc, "the driver does not support header split: %s", why);
     return rc ? hw_fail_copy(rc, why) : 0;
 }
 
@@ -204,7 +204,7 @@ int hd_ethnl_gro_hw_get(struct hw_genl *g, int ifindex, enum hd_gro_hw *out)
         return fail_without_ethtool();
     int rc = hw_netlink_talk(
         &g->nl, make_ethnl_request(g, buf, ETHTOOL_MSG_FEATURES_GET, ETHTOOL_A_FEATURES_HEADER, 0, ifindex),
-        on_features, &f, "asking for " GRO_HW " (ethtool -k)");
+        on_features, &f, "reading " GRO_HW " (ethtool -k)");
     if (rc == 0 && f.hw && !f.fixed)
         *out = f.active ? HD_GRO_ON : HD_GRO_OFF;
     return rc;

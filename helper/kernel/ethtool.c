@@ -14,7 +14,7 @@ static int look_up_device_name(int fd, int ifindex, struct ifreq *r)
     memset(r, 0, sizeof(*r));
     r->ifr_ifindex = ifindex;
     if (ioctl(fd, SIOCGIFNAME, r) < 0)
-        return hw_fail(errno == ENXIO ? -ENODEV : -errno, "network device %d is gone", ifindex);
+        return hw_fail(errno == ENXIO ? -ENODEV : -errno, "network device %d no longer exists", ifindex);
     return 0;
 }
 
@@ -30,7 +30,7 @@ static int run_ethtool_ioctl(int fd, int ifindex, void *data, const char *what)
         return 0;
     int err = errno;
     return hw_fail(-err, "%.16s: %s: %s%s", r.ifr_name, what, hw_errno_text(err),
-                   err == EOPNOTSUPP ? ": this driver cannot" : "");
+                   err == EOPNOTSUPP ? ": not supported by this driver" : "");
 }
 
 /* ---- the NIC ------------------------------------------------------------------------------------ */
@@ -46,7 +46,7 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
         return rc;
     memcpy(out->name, r.ifr_name, sizeof(out->name));
     if (ioctl(fd, SIOCGIFFLAGS, &r) < 0)
-        return hw_fail(-errno, "%s: asking for its flags: %s", out->name, hw_errno_text(errno));
+        return hw_fail(-errno, "%s: reading its flags: %s", out->name, hw_errno_text(errno));
     out->up = r.ifr_flags & IFF_UP;
     if (ioctl(fd, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0)
         out->mtu = (unsigned)r.ifr_mtu;
@@ -62,7 +62,7 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
 int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
 {
     struct ethtool_drvinfo i = {.cmd = ETHTOOL_GDRVINFO};
-    int rc = run_ethtool_ioctl(fd, ifindex, &i, "asking for its driver");
+    int rc = run_ethtool_ioctl(fd, ifindex, &i, "reading its driver");
     i.driver[sizeof(i.driver) - 1] = 0;
     out[0] = 0;
     if (rc == 0)
@@ -75,7 +75,7 @@ int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
 static int get_ethtool_flags(int fd, int ifindex, struct ethtool_value *v)
 {
     *v = (struct ethtool_value){.cmd = ETHTOOL_GFLAGS};
-    return run_ethtool_ioctl(fd, ifindex, v, "asking for its flags (ethtool -k)");
+    return run_ethtool_ioctl(fd, ifindex, v, "reading its flags (ethtool -k)");
 }
 
 int hd_eth_ntuple_get(int fd, int ifindex, bool *on)
@@ -294,7 +294,7 @@ int hd_eth_rule_at(int fd, int ifindex, uint32_t loc, struct hd_rule *out)
     int rc = run_ethtool_ioctl(fd, ifindex, &one, "reading a flow rule");
     /* drivers return either error for a location without a rule */
     if (rc == -EINVAL || rc == -ENOENT)
-        return hw_fail(-ENOENT, "there is no flow rule at %u", loc);
+        return hw_fail(-ENOENT, "no flow rule at %u", loc);
     if (rc == 0)
         from_spec(&one.fs, loc, out);
     return rc;

@@ -30,10 +30,10 @@ int hd_fd_dmabuf_size(int fd, uint64_t *size)
 {
     *size = 0;
     if (!is_dmabuf(fd))
-        return hw_fail(-EBADF, "the descriptor that came with the request is no dma-buf");
+        return hw_fail(-EBADF, "the descriptor sent with the request is not a dma-buf");
     off_t end = lseek(fd, 0, SEEK_END);
     if (end < 0)
-        return hw_fail(-errno, "the size of the dma-buf: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "reading the size of the dma-buf: %s", hw_errno_text(errno));
     *size = (uint64_t)end;
     return 0;
 }
@@ -54,9 +54,10 @@ int hd_fd_same_netns(int sock, uint64_t netns)
 {
     uint64_t its = hd_fd_netns(sock);
     if (its == 0 || netns == 0)
-        return hw_fail(-EOPNOTSUPP, "the kernel does not tell a socket's network namespace: hawserd needs Linux 5.14");
+        return hw_fail(-EOPNOTSUPP,
+                       "the kernel does not report a socket's network namespace: hawserd needs Linux 5.14");
     if (its != netns)
-        return hw_fail(-EXDEV, "it belongs to another network namespace than hawserd: each needs a hawserd of its own");
+        return hw_fail(-EXDEV, "the socket belongs to another network namespace than hawserd: run a hawserd in each");
     return 0;
 }
 
@@ -73,17 +74,18 @@ int hd_fd_connection(int fd, uint64_t netns, struct hd_conn *c)
     if (get_option(fd, SO_DOMAIN, &domain) < 0 || get_option(fd, SO_TYPE, &type) < 0 ||
         get_option(fd, SO_PROTOCOL, &protocol) < 0 || (domain != AF_INET && domain != AF_INET6) ||
         type != SOCK_STREAM || protocol != IPPROTO_TCP)
-        return hw_fail(-EINVAL, "the descriptor that came with the request is no TCP socket");
+        return hw_fail(-EINVAL, "the descriptor sent with the request is not a TCP socket");
     int rc = hd_fd_same_netns(fd, netns);
     if (rc)
         return rc;
     socklen_t l = sizeof(c->local), r = sizeof(c->remote), k = sizeof(c->cookie);
     if (getsockname(fd, &c->local.sa, &l) < 0 || getpeername(fd, &c->remote.sa, &r) < 0)
-        return hw_fail(errno == ENOTCONN ? -ENOTCONN : -errno,
-                       "only a connected socket can be steered: its other end says whose packets are meant");
+        return hw_fail(errno == ENOTCONN ? -ENOTCONN : -errno, "only a connected socket can be steered");
     if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &c->cookie, &k) < 0)
-        return hw_fail(-errno, "the kernel's number for a socket: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "reading the kernel's cookie of a socket: %s", hw_errno_text(errno));
     hw_addr_unmap(&c->local);
     hw_addr_unmap(&c->remote);
-    return c->local.sa.sa_family == c->remote.sa.sa_family ? 0 : hw_fail(-EINVAL, "a socket with ends of two families");
+    return c->local.sa.sa_family == c->remote.sa.sa_family
+               ? 0
+               : hw_fail(-EINVAL, "a socket whose addresses are of two families");
 }

@@ -168,7 +168,7 @@ int hd_kernel_open(struct hd_kernel *k)
     /* opened before the system call filter is installed */
     int rc = hw_genl_open(&r.genl, NULL);
     if (rc == 0 && (r.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
-        rc = hw_fail(-errno, "a socket for ethtool: %s", hw_errno_text(errno));
+        rc = hw_fail(-errno, "creating a socket for ethtool: %s", hw_errno_text(errno));
     if (rc) {
         hd_kernel_close(k);
         return rc;

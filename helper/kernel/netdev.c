@@ -144,18 +144,18 @@ static const char *explain_bind_error(int rc, bool rx)
         return "header split is off";
     case EINVAL:
         return rx ? "no such queue, header split off, an XDP program on the NIC, or a dma-buf that it cannot map"
-                  : "no dma-buf, or one that the NIC cannot map";
+                  : "not a dma-buf, or one that the NIC cannot map";
     case ERANGE:
         return "the NIC has fewer queues";
     case EEXIST: /* __netif_mp_open_rxq(), net/core/netdev_rx_queue.c:207 and 217 of 7.3 */
         return "the queue has another binding, or an XDP program is attached to the NIC: `ip link show` names the "
-               "program, `ip link set NIC xdp off` takes it away";
+               "program, `ip link set NIC xdp off` removes it";
     case EBUSY:
         return "the queue is in use by AF_XDP, or leased";
     case EPERM:
         return "hawserd lacks CAP_NET_ADMIN";
     case ENODEV:
-        return "the NIC is gone";
+        return "the NIC no longer exists";
     case ENOMEM:
         return "no memory in the kernel, or the buffer is too large to map at once";
     default:

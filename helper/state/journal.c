@@ -148,7 +148,7 @@ int hd_journal_write(struct hd_state *s)
     if (len > JOURNAL_MAX) /* the next hawserd could not read it */
         return hw_fail(-EFBIG, "journal %s: more than %u bytes to undo", s->path, JOURNAL_MAX);
     int rc = replace_journal(s->path, text, len);
-    return rc ? hw_fail(rc, "journal %s: %s; nothing is changed on a NIC that could not be undone", s->path,
+    return rc ? hw_fail(rc, "journal %s: %s; changing nothing on a NIC that could not be undone", s->path,
                         hw_errno_text(rc))
               : 0;
 }
@@ -219,7 +219,7 @@ static int take_rss(struct reader *r, char **save)
 {
     uint64_t q;
     if (!r->nic || r->nic->was || !(r->nic->was = calloc(HD_TABLE_MAX, sizeof(uint32_t))))
-        return reject_journal_line(r, "an RSS table too much");
+        return reject_journal_line(r, "one RSS table too many");
     while (**save) {
         if (r->nic->n_was == HD_TABLE_MAX || !parse_journal_number(save, UINT32_MAX, &q))
             return reject_journal_line(r, "rss QUEUE ...");
@@ -288,7 +288,7 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     char *save = NULL, *w = strtok_r(line, " ", &save);
     int rc;
     if (!w || *end)
-        return reject_journal_line(r, w ? "something behind the end" : "an empty line");
+        return reject_journal_line(r, w ? "trailing data" : "an empty line");
     if (strcmp(w, "nic") == 0)
         rc = take_nic(r, &save);
     else if (strcmp(w, "split") == 0)
@@ -350,10 +350,11 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
     if (!end)
         return reject_journal_line(&r, "its end is missing");
     if (other_boot)
-        return hw_fail(-ESTALE, "the journal is from before the last boot: nothing of it holds");
+        return hw_fail(-ESTALE, "the journal is from before the last boot: ignoring it");
     if (other_net && !hw_list_empty(&s->nics))
-        return hw_fail(-EXDEV, "the journal is of another network namespace: start hawserd there, or with --state "
-                               "FILE of its own here");
+        return hw_fail(
+            -EXDEV,
+            "the journal is of another network namespace: start hawserd there, or with another --state FILE here");
     return 0;
 }
 
@@ -370,7 +371,7 @@ static int check_owner(const char *path, const struct stat *file)
     folder_of(path, folder, sizeof(folder));
     if (stat(folder, &st) == 0 && st.st_uid == file->st_uid && !(st.st_mode & 022))
         return 0;
-    return hw_fail(-EACCES, "journal %s: it belongs to user %u, and its folder does not", path, (unsigned)file->st_uid);
+    return hw_fail(-EACCES, "journal %s: it belongs to user %u, but its folder does not", path, (unsigned)file->st_uid);
 }
 
 int hd_journal_read(struct hd_state *s)
@@ -383,7 +384,7 @@ int hd_journal_read(struct hd_state *s)
     if (fd < 0)
         return hw_fail(-errno, "journal %s: %s", s->path, hw_errno_text(errno));
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return hw_fail(-EINVAL, "journal %s: not a plain file", s->path);
+        return hw_fail(-EINVAL, "journal %s: not a regular file", s->path);
     int rc = check_owner(s->path, &st);
     if (rc)
         return rc;
@@ -411,7 +412,7 @@ int hd_journal_chown(const char *path)
     for (size_t i = 0; i < HW_ARRAY_LEN(ends); i++) {
         snprintf(file, sizeof(file), "%s%s", path, ends[i]);
         if (lchown(file, st.st_uid, st.st_gid) < 0)
-            return hw_fail(-errno, "giving %s to the owner of its folder: %s", file, hw_errno_text(errno));
+            return hw_fail(-errno, "changing the owner of %s to that of its folder: %s", file, hw_errno_text(errno));
     }
     return 0;
 }
@@ -449,7 +450,7 @@ int hd_journal_lock(const char *path)
     int rc = 0;
     if (fcntl(fd, F_OFD_SETLK, &f) < 0)
         rc = errno == EAGAIN || errno == EACCES
-                 ? hw_fail(-EBUSY, "hawserd lives, with process id %d: it holds %s", read_lock_pid(fd), lock)
+                 ? hw_fail(-EBUSY, "hawserd is running as process %d: it holds %s", read_lock_pid(fd), lock)
                  : hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     if (rc == 0 && (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0))
         rc = hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_text(errno));

@@ -19,7 +19,7 @@ struct hd_nic *hd_nic_add(struct hd_state *s, int ifindex, const char *name)
 {
     struct hd_nic *n = s->n_nics < HD_NICS_MAX ? calloc(1, sizeof(*n)) : NULL;
     if (!n) {
-        hw_fail(-ENOMEM, s->n_nics < HD_NICS_MAX ? "no memory for NIC %.16s" : "NIC %.16s is one too many", name);
+        hw_fail(-ENOMEM, s->n_nics < HD_NICS_MAX ? "out of memory for NIC %.16s" : "NIC %.16s: too many NICs", name);
         return NULL;
     }
     n->ifindex = ifindex;
@@ -135,8 +135,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
     if (got == n)
         return 0;
     return hw_fail(-EBUSY,
-                   "%s: %u of %u queues could be had: it has %u; %u bound or taken already, %u with flow rules, %u "
-                   "not allowed by the policy, %u kept for ordinary traffic%s%s",
+                   "%s: only %u of %u queues are available: it has %u; %u bound or taken already, %u with flow rules, "
+                   "%u not allowed by the policy, %u kept for ordinary traffic%s%s",
                    link->name, got, n, n_q, bound, with_rules, denied, last,
                    n_q < link->rx_queues || n_q < 2 ? "; more: ethtool -L " : "",
                    n_q < link->rx_queues || n_q < 2 ? link->name : "");
@@ -182,7 +182,7 @@ static int save_rss_table(struct hd_state *s, struct hd_nic *nic, const struct h
     if (!copy)
         return hw_no_memory("the RSS table of %s", nic->name);
     if (nic->n_was)
-        hw_log(s->log, HAWSER_LOG_WARN, "%s: its RSS table was changed by somebody else; that is what it goes back to",
+        hw_log(s->log, HAWSER_LOG_WARN, "%s: another program changed its RSS table; that table will be restored",
                nic->name);
     memcpy(copy, now->queue, now->n * sizeof(*copy));
     free(nic->was);
@@ -243,8 +243,8 @@ static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const stru
         if (!hd_has(&nic->taken, i) || hd_has(&nic->held, i))
             continue;
         if (i < n_q && q[i].user != HD_FREE) {
-            hw_log(s->log, HAWSER_LOG_WARN, "%s: queue %u is still bound by somebody: it stays out of RSS", nic->name,
-                   i);
+            hw_log(s->log, HAWSER_LOG_WARN, "%s: queue %u is still bound by another program: it stays out of RSS",
+                   nic->name, i);
             continue;
         }
         hd_cut(&nic->taken, i);
@@ -264,7 +264,7 @@ static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_q
     free(rss.queue);
     if (rc) {
         nic->taken = was;
-        return hw_wrap(rc, "giving queues of %s back to RSS", nic->name);
+        return hw_wrap(rc, "returning queues of %s to RSS", nic->name);
     }
     if (back)
         hw_log(s->log, HAWSER_LOG_INFO, "%s: %u queues are back in RSS", nic->name, back);
@@ -289,7 +289,7 @@ static int ntuple_back(struct hd_state *s, struct hd_nic *nic)
     if (rc)
         return rc;
     if (n) /* with most drivers, turning them off would delete the rules too */
-        return hw_fail(-EBUSY, "%s: flow rules stay on while it has %u of somebody else's", nic->name, n);
+        return hw_fail(-EBUSY, "%s: flow rules stay on while another program has %u of them", nic->name, n);
     if (on)
         rc = s->k->ntuple_set(s->k->arg, nic->ifindex, false);
     if (rc == 0)
@@ -308,7 +308,7 @@ static unsigned rules_on(const struct hd_state *s, const struct hd_nic *nic)
 static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 {
     if (!nic->gone)
-        hw_log(s->log, HAWSER_LOG_WARN, "%s is gone: there is nothing left to undo on it", nic->name);
+        hw_log(s->log, HAWSER_LOG_WARN, "%s no longer exists: nothing to undo on it", nic->name);
     nic->gone = true;
     hw_list_each(it, tmp, &s->rules)
     {
@@ -324,7 +324,7 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)
-        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; it will be tried again", hw_error());
+        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; will be tried again", hw_error());
     return rc == 0;
 }
 

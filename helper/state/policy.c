@@ -65,7 +65,7 @@ static int find_account_id(const char *name, bool group, uint32_t *id)
     const struct passwd *u = group ? NULL : getpwnam(name);
     const struct group *g = group ? getgrnam(name) : NULL;
     if (!u && !g)
-        return hw_fail(-EINVAL, "this machine knows no %s '%s'", group ? "group" : "user", name);
+        return hw_fail(-EINVAL, "unknown %s '%s'", group ? "group" : "user", name);
     *id = group ? g->gr_gid : u->pw_uid;
     return 0;
 }
@@ -86,7 +86,7 @@ static int section_begin(struct reader *x, const char *name)
     r->group = group;
     for (unsigned i = 0; i < p->n; i++)
         if (p->section[i].group == group && p->section[i].id == r->id)
-            return hw_fail(-EINVAL, "[%s]: there is a section for it already", name);
+            return hw_fail(-EINVAL, "[%s]: a second section for it", name);
     set_default_rights(r);
     snprintf(r->who, sizeof(r->who), "%.*s", (int)sizeof(r->who) - 1, name);
     snprintf(x->section, sizeof(x->section), "%s", name);
@@ -171,7 +171,7 @@ static int set_policy_right(struct reader *x, enum key k, const char *value)
 static int apply_policy_entry(struct reader *x, const char *section, const char *name, const char *value)
 {
     if (!*section)
-        return hw_fail(-EINVAL, "'%s' stands before the first section, [user NAME] or [group NAME]", name);
+        return hw_fail(-EINVAL, "'%s' precedes the first section, [user NAME] or [group NAME]", name);
     if (strcmp(section, x->section) != 0) {
         int rc = section_begin(x, section);
         if (rc)
@@ -181,11 +181,11 @@ static int apply_policy_entry(struct reader *x, const char *section, const char 
         if (strcmp(keys[k], name) != 0)
             continue;
         if (x->seen & 1u << k)
-            return hw_fail(-EINVAL, "'%s' for the second time in [%s]", name, section);
+            return hw_fail(-EINVAL, "'%s' occurs twice in [%s]", name, section);
         x->seen |= 1u << k;
         return set_policy_right(x, (enum key)k, value);
     }
-    return hw_fail(-EINVAL, "there is no key '%s'", name);
+    return hw_fail(-EINVAL, "unknown key '%s'", name);
 }
 
 struct verdict {
@@ -233,7 +233,7 @@ int hd_policy_load(struct hd_policy *p, const char *path)
     if (fd < 0)
         return hw_fail(-errno, "policy %s: %s", path, hw_errno_text(errno));
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
-        return hw_fail(-EINVAL, "policy %s: not a plain file", path);
+        return hw_fail(-EINVAL, "policy %s: not a regular file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
         return hw_fail(-EACCES, "policy %s: others than root and hawserd's user may write it: chmod 644, chown root",
                        path);
@@ -243,7 +243,7 @@ int hd_policy_load(struct hd_policy *p, const char *path)
     if (rc)
         return rc;
     if (strlen(text) != have)
-        return hw_fail(-EINVAL, "policy %s: not a text", path);
+        return hw_fail(-EINVAL, "policy %s: not a text file", path);
     return hd_policy_parse(p, text, path);
 }
 

@@ -47,8 +47,7 @@ static int gro_on(struct hd_state *s, struct hd_nic *nic)
     }
     rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, true);
     if (rc == 0)
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on: the driver has no header split without it",
-               nic->name);
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on: the driver needs it for header split", nic->name);
     return rc;
 }
 
@@ -158,7 +157,7 @@ static int set_explicit(struct hd_state *s, struct hd_nic *nic)
     if (!is_split_refused(rc))
         return rc;
     /* bnxt reports "on" because of large packets or rx-gro-hw, which was changed meanwhile */
-    hw_log(s->log, HAWSER_LOG_INFO, "%s: header split stays automatic: the driver has no other way back: %s", nic->name,
+    hw_log(s->log, HAWSER_LOG_INFO, "%s: header split stays automatic: the driver cannot restore it: %s", nic->name,
            hw_error());
     return 0;
 }
@@ -173,15 +172,15 @@ int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
         return rc;
     bool ours = now.split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && now.thresh == 0;
     if (ours && bound)
-        return hw_fail(-EBUSY, "%s: header split stays on while somebody else's binding needs it", nic->name);
+        return hw_fail(-EBUSY, "%s: header split stays on while a binding of another program needs it", nic->name);
     if (ours)
         rc = set_auto(s, nic, &now);
     if (rc == 0 && (ours || nic->split_auto) && now.split != nic->split_was.split)
         rc = set_explicit(s, nic);
     if (rc)
-        return hw_wrap(rc, "%s: header split back to what it was", nic->name);
+        return hw_wrap(rc, "%s: header split restored", nic->name);
     hw_log(s->log, HAWSER_LOG_INFO,
-           ours || nic->split_auto ? "%s: header split is as it was" : "%s: header split was set by somebody else",
+           ours || nic->split_auto ? "%s: header split unchanged" : "%s: header split was set by another program",
            nic->name);
     nic->split_set = nic->split_auto = false;
     return 0;
@@ -196,7 +195,7 @@ int hd_gro_back(struct hd_state *s, struct hd_nic *nic)
     if (rc == 0 && now == HD_GRO_ON)
         rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, false);
     if (rc)
-        return hw_wrap(rc, "%s: rx-gro-hw off again", nic->name);
+        return hw_wrap(rc, "%s: rx-gro-hw turned off again", nic->name);
     nic->gro_set = false;
     return 0;
 }

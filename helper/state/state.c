@@ -111,7 +111,7 @@ static int check_size(const struct hd_facts *f, unsigned n)
         return hw_fail_copy(f->rc, f->why);
     if (f->bytes % page || f->bytes < page * HW_MAX(n, 1u))
         return hw_fail(-EINVAL,
-                       "a dma-buf of %llu bytes: it must be whole pages of %llu bytes, and one for each queue at least",
+                       "a dma-buf of %llu bytes: it must have whole pages of %llu bytes, at least one per queue",
                        (unsigned long long)f->bytes, (unsigned long long)page);
     return 0;
 }
@@ -151,8 +151,8 @@ static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_
         .ifindex = nic->ifindex, .dmabuf = dmabuf, .queue = b->queue, .n = b->n, .page = b->n ? page : 0};
     int rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
     if (w.page && (rc == -EOPNOTSUPP || rc == -ERANGE || rc == -EINVAL)) {
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: no pieces of %u bytes, but of a page each: %s", nic->name, w.page,
-               hw_error());
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: pieces of %u bytes are not supported, using a page each: %s", nic->name,
+               w.page, hw_error());
         w.page = 0;
         rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
     }
@@ -165,7 +165,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
 {
     struct hd_link link;
     if (!hd_policy_nic(r, q->nic))
-        return hw_fail(-EACCES, "the policy lets %s have nothing of NIC %s", r->who, q->nic);
+        return hw_fail(-EACCES, "the policy grants %s no part of NIC %s", r->who, q->nic);
     HW_AUTO_FREE struct hd_binding *b = calloc(1, sizeof(*b));
     if (!b)
         return hw_no_memory("a binding");
@@ -220,7 +220,7 @@ static void rule_end(struct hd_state *s, struct hd_held_rule *r)
     int rc = hd_unplace(s, r);
     r->binding = NULL;
     if (rc && rc != -ENODEV) {
-        hw_log(s->log, HAWSER_LOG_WARN, "%s; it will be tried again", hw_error());
+        hw_log(s->log, HAWSER_LOG_WARN, "%s; will be tried again", hw_error());
         return;
     }
     hd_rule_free(s, r);
@@ -269,7 +269,7 @@ static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const str
     for (unsigned i = 0; i < n; i++) {
         like.queue = all[i].queue;
         if (hd_rule_same(&all[i], &like))
-            return hw_fail(-EEXIST, "%s has a flow rule for this connection already, at %u, to queue %u", nic->name,
+            return hw_fail(-EEXIST, "%s already has a flow rule for this connection, at %u, to queue %u", nic->name,
                            all[i].loc, all[i].queue);
     }
     return 0;
@@ -330,19 +330,19 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
     struct hd_binding *b = binding_of(s, owner, binding);
     const struct hd_conn *c = &f->conn;
     if (!b)
-        return hw_fail(-ENOENT, "there is no binding %u of yours", binding);
+        return hw_fail(-ENOENT, "no binding %u of this client", binding);
     if (b->n == 0)
-        return hw_fail(-EINVAL, "binding %u is for sending: nothing can be steered to it", binding);
+        return hw_fail(-EINVAL, "binding %u is for sending: no flow can be steered to it", binding);
     if (b->nic->gone)
-        return hw_fail(-ENODEV, "%s has gone since binding %u was made: release it", b->nic->name, binding);
+        return hw_fail(-ENODEV, "%s no longer exists: release binding %u", b->nic->name, binding);
     int rc = rules_within(s, b->uid, r);
     if (rc)
         return rc;
     if (f->rc)
         return hw_fail_copy(f->rc, f->why);
     if (hw_addr_same_host(&c->local, &c->remote) || hw_addr_is_loopback(&c->local))
-        return hw_fail(-EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC, and "
-                                "cannot land in device memory");
+        return hw_fail(
+            -EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC or device memory");
     struct hd_held_rule *h = calloc(1, sizeof(*h));
     if (!h)
         return hw_no_memory("a rule");
@@ -375,7 +375,7 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
 
 static void end_with_connection(struct hd_state *s, struct hd_held_rule *r)
 {
-    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u goes with its connection", r->nic->name, r->id);
+    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u ends with its connection", r->nic->name, r->id);
     rule_end(s, r);
 }
 
@@ -468,7 +468,7 @@ int hd_release(struct hd_state *s, const void *owner, uint32_t id)
         update_state_journal(s);
         return 0;
     }
-    return hw_fail(-ENOENT, "there is no binding or rule %u of yours", id);
+    return hw_fail(-ENOENT, "no binding or rule %u of this client", id);
 }
 
 void hd_drop(struct hd_state *s, const void *owner)

@@ -41,14 +41,14 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hawser", description="The parts of hawser that this Python has.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("paths", help="print where the library, the program, the NCCL plugin and the NIXL backend lie")
+    commands.add_parser("paths", help="print the paths of the library, the program, the NCCL plugin and the NIXL backend")
     nixl = commands.add_parser(
-        "nixl-install", help="put the NIXL backend beside those of the installed NIXL, or take it away",
+        "nixl-install", help="copy the NIXL backend beside those of the installed NIXL, or remove it",
         description="Copies libplugin_HAWSER.so into the plugin folder of the installed NIXL, where agents find it beside "
                     "NIXL's own backends. Remove it before NIXL is uninstalled, or pip leaves the folder behind.")
-    nixl.add_argument("--remove", action="store_true", help="take the backend away")
+    nixl.add_argument("--remove", action="store_true", help="remove the backend")
     nixl.add_argument("--dir", metavar="DIR",
-                      help="the folder that NIXL is installed in (as of `pip install --target DIR`), in place of this Python's")
+                      help="the folder that NIXL is installed in (as with `pip install --target DIR`), instead of this Python's")
     args = parser.parse_args(argv)
     return show_paths() if args.command == "paths" else change_nixl(args.dir, args.remove)
 

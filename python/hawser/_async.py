@@ -34,7 +34,7 @@ class Hub:
             return loop
         if self._loop is not None and not self._loop.is_closed():
             if self._waiting:
-                raise RuntimeError("another event loop awaits operations of this context; use a context for each loop")
+                raise RuntimeError("another event loop awaits operations of this context; use one context per loop")
             self._detach()
         self._waiting.clear()
         if self._fd < 0:

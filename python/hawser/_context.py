@@ -101,7 +101,7 @@ class Context:
     def _check_fork(self) -> None:
         if self._forked:
             raise ForkedError(errno.EBADF, "the context belongs to the process that this one was forked from; "
-                              "make a context after the fork")
+                              "create a context after the fork")
 
     def _closed_error(self, what: str) -> ClosedError:
         try:

@@ -98,10 +98,10 @@ class Memory:
         key, for the other side's Region(). BoundsError: outside the memory. ArgumentError: neither read nor write,
         or write to readonly memory."""
         if write and self._readonly:
-            raise invalid("a peer may not write into an object that is read-only")
+            raise invalid("a peer may not write to a read-only object")
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"exporting {length} bytes at offset {offset}; neither may be below 0")
+            raise invalid(f"exporting {length} bytes at offset {offset}; neither may be negative")
         key = ffi.new("uint8_t[]", KEY_SIZE)
         rights = REMOTE_READ * read | REMOTE_WRITE * write
         with use_memory(self):
@@ -114,7 +114,7 @@ class Memory:
         outside the memory. DeviceFailedError: the GPU failed."""
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"loading {length} bytes at offset {offset}; neither may be below 0")
+            raise invalid(f"loading {length} bytes at offset {offset}; neither may be negative")
         if length > self.length:
             raise invalid(f"loading {length} bytes of memory of {self.length}")
         data = bytearray(length)

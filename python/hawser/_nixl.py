@@ -51,8 +51,8 @@ def check_version(nixl: Nixl) -> None:
     """Raises NixlError if the backend would refuse this NIXL."""
     tried = native_file(NIXL_VERSIONS, "list of NIXL's versions").read_text(encoding="utf-8").split()
     if nixl.version not in tried and os.environ.get(ANY_VERSION) != "1":
-        raise NixlError(f"{nixl} was not tried, and the backend would refuse it; tried are {', '.join(tried)}. "
-                        f"{ANY_VERSION}=1, here and where NIXL runs, goes on at your own risk")
+        raise NixlError(f"{nixl} was not tested, and the backend would refuse it; tested are {', '.join(tried)}. "
+                        f"{ANY_VERSION}=1, here and where NIXL runs, continues at your own risk")
 
 
 def is_ours(path: pathlib.Path) -> bool:
@@ -63,7 +63,7 @@ def is_ours(path: pathlib.Path) -> bool:
 def refuse_foreign(path: pathlib.Path) -> None:
     """Raises NixlError if the path is another file than hawser's backend."""
     if os.path.lexists(path) and not is_ours(path):
-        raise NixlError(f"{path} is not hawser's (a backend of hawser's has the name {ANY_VERSION} in it): it stays as it is")
+        raise NixlError(f"{path} is not hawser's (hawser's backend has the name {ANY_VERSION} in it): leaving it unchanged")
 
 
 def install_backend(nixl: Nixl) -> str:
@@ -73,7 +73,7 @@ def install_backend(nixl: Nixl) -> str:
     check_version(nixl)
     refuse_foreign(target)
     if target.exists() and target.read_bytes() == source.read_bytes():
-        return f"{nixl}: {target} is there already"
+        return f"{nixl}: {target} is already installed"
     try:
         # Atomic: a NIXL that starts meanwhile finds the old file or the new one.
         fd, half = tempfile.mkstemp(prefix=".hawser-", dir=nixl.plugins)
@@ -95,7 +95,7 @@ def remove_backend(nixl: Nixl) -> str:
     target = nixl.plugins / PLUGIN
     refuse_foreign(target)
     if not target.exists():
-        return f"{nixl}: there is no {target}"
+        return f"{nixl}: {target} is not installed"
     try:
         target.unlink()
     except OSError as e:

@@ -259,7 +259,7 @@ class Operation:
         end = None if timeout is None else time.monotonic() + timeout
         while not self._wait_slice(min(ms, SLICE_MS)):
             if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
-                raise make_error(-errno.EAGAIN, f"the operation did not end within {timeout} s")
+                raise make_error(-errno.EAGAIN, f"the operation has not ended within {timeout} s")
 
     def result(self, timeout: float | None = None) -> int:
         """Waits like wait(), and returns the operation's length in bytes; for a receive the length of its message."""

@@ -204,7 +204,7 @@ class Peer:
         """Ends this side's use of a stream, which must not be 0, and must not be used again with this peer. Pending
         operations of the stream end with CanceledError here and with PeerClosedError at the peer."""
         if not 0 <= stream < 2**32:
-            raise invalid(f"stream {stream}; streams are numbers of 32 bits")
+            raise invalid(f"stream {stream}; streams are 32-bit numbers")
         with self._use() as handle:
             check(lib.hawser_stream_close(handle, stream))
 

@@ -254,8 +254,8 @@ int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int i
         else if (is_machine_error(err) && !skip)
             rc = hw_wrap(err, "%s: reading its %s; --force moves it without", name, table[i].what);
         else if (!is_missing_attr_error(err))
-            sb_log(log, HAWSER_LOG_WARN, "%s: its %s cannot be read, so what the container changes there will stay: %s",
-                   name, table[i].what, hw_error());
+            sb_log(log, HAWSER_LOG_WARN, "%s: its %s cannot be read, so changes by the container will remain: %s", name,
+                   table[i].what, hw_error());
         sb_blob_free(&b);
     }
     hw_close(&d.folder);
@@ -285,8 +285,7 @@ static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
     rc = compare_attr(a, d, was, &now);
     if (rc != 0)
         return HW_MIN(rc, 0);
-    return err < 0 ? hw_fail_copy(err, why)
-                   : hw_fail(-EIO, "the kernel took what was written, and shows something else");
+    return err < 0 ? hw_fail_copy(err, why) : hw_fail(-EIO, "the kernel accepted the value, but reports another one");
 }
 
 /* Setting one attribute may change another, or depend on another: a queueing discipline on its class. */
@@ -309,7 +308,7 @@ void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int ni
             if (rc == 0 && a)
                 rc = restore_attr(a, &d, &was);
             else if (rc == 0)
-                rc = hw_fail(-EPROTONOSUPPORT, "this program does not know it");
+                rc = hw_fail(-EPROTONOSUPPORT, "unknown to this program");
             sb_blob_free(&was);
             again |= rc <= 0;
             if (rc < 0 && last && round == ROUNDS)

@@ -110,7 +110,7 @@ static int set_xdp(const struct sb_attr *a, struct sb_dev *d, int fd, uint32_t f
     mnl_attr_put_u32(h, IFLA_XDP_FD, (uint32_t)fd);
     mnl_attr_put_u32(h, IFLA_XDP_FLAGS, flags);
     mnl_attr_nest_end(h, nest);
-    snprintf(what, sizeof(what), "%s: %s its %s", d->name, fd < 0 ? "taking away" : "setting", a->what);
+    snprintf(what, sizeof(what), "%s: %s its %s", d->name, fd < 0 ? "removing" : "setting", a->what);
     return hw_netlink_talk(d->k->rt, h, NULL, NULL, what);
 }
 
@@ -167,9 +167,9 @@ int sb_write_xdp(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
         if (has_program(now, &p))
             continue;
         int fd = open_by_id(BPF_PROG_GET_FD_BY_ID, p.id);
-        int err = fd < 0 ? hw_fail(fd, "%s: program %u of the host's own was taken away, and nothing else has kept it",
-                                   d->name, p.id)
-                         : set_xdp(a, d, fd, p.flags);
+        int err =
+            fd < 0 ? hw_fail(fd, "%s: program %u of the host was removed, and nothing else refers to it", d->name, p.id)
+                   : set_xdp(a, d, fd, p.flags);
         hw_close(&fd);
         rc = rc < 0 ? rc : err;
     }
@@ -188,7 +188,7 @@ static int query_tcx(const struct sb_attr *a, const struct sb_dev *d, uint32_t *
                       .link_ids = (uint64_t)(uintptr_t)links};
     int rc = call_bpf(BPF_PROG_QUERY, &q, sizeof(q));
     return rc < 0 ? rc == -E2BIG ? -EOPNOTSUPP /* a kernel without tcx does not know the longer request */
-                                 : hw_fail(rc, "%s: asking for its %s: %s", d->name, a->what, strerror(-rc))
+                                 : hw_fail(rc, "%s: reading its %s: %s", d->name, a->what, strerror(-rc))
                   : (int)HW_MIN(q.count, (uint32_t)PROGRAMS_MAX);
 }
 

@@ -164,7 +164,7 @@ int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb
     size_t len = w ? mnl_attr_get_payload_len(w) : 0;
     if (!w || !n || !x || !y || len > sizeof(mask) || len != mnl_attr_get_payload_len(n) ||
         len != mnl_attr_get_payload_len(x) || len != mnl_attr_get_payload_len(y))
-        return hw_fail(-EBADMSG, "%s: another kernel's set of features", d->name);
+        return hw_fail(-EBADMSG, "%s: the set of features is of another kernel", d->name);
     for (size_t i = 0; i < len; i++) {
         const uint8_t *pw = mnl_attr_get_payload(w), *pn = mnl_attr_get_payload(n), *px = mnl_attr_get_payload(x),
                       *py = mnl_attr_get_payload(y);
@@ -265,7 +265,7 @@ int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb
         uint32_t number;
         memcpy(&number, now->p + i, 4);
         struct ethtool_rxfh r = {.cmd = ETHTOOL_SRSSH, .rss_context = number};
-        int rc = has_number(was, number) ? 0 : sb_ethtool_ioctl(d, &r, "taking an RSS context away");
+        int rc = has_number(was, number) ? 0 : sb_ethtool_ioctl(d, &r, "removing an RSS context");
         if (rc < 0)
             return rc;
     }
@@ -273,7 +273,7 @@ int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb
         uint32_t number;
         memcpy(&number, was->p + i, 4);
         if (!has_number(now, number))
-            return hw_fail(-EOPNOTSUPP, "RSS context %u was deleted, and has to be made by hand", number);
+            return hw_fail(-EOPNOTSUPP, "RSS context %u was deleted, and must be created again manually", number);
     }
     return 0;
 }

@@ -69,7 +69,7 @@ int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
     memcpy(&head, was->p, HW_MIN(was->n, sizeof(head)));
     size_t table = 4 * (size_t)head.indir_size;
     if (was->n < sizeof(head) || was->n != sizeof(head) + table + head.key_size)
-        return hw_fail(-EBADMSG, "%s: an RSS table that is none", d->name);
+        return hw_fail(-EBADMSG, "%s: an invalid RSS table", d->name);
     struct ethtool_rxfh *r = malloc(was->n);
     if (!r)
         return hw_no_memory("an RSS table");
@@ -225,7 +225,7 @@ int sb_write_tunable(const struct sb_attr *a, struct sb_dev *d, const struct sb_
     struct tunable t = make_tunable(a, ETHTOOL_STUNABLE);
     (void)now;
     if (was->n != a->keep)
-        return hw_fail(-EBADMSG, "%s: its %s is of %zu bytes", d->name, a->what, was->n);
+        return hw_fail(-EBADMSG, "%s: its %s has %zu bytes", d->name, a->what, was->n);
     memcpy(t.value, was->p, was->n);
     return sb_ethtool_ioctl(d, &t, a->what);
 }
@@ -242,7 +242,7 @@ int sb_write_stamps(const struct sb_attr *a, struct sb_dev *d, const struct sb_b
     struct hwtstamp_config c;
     (void)now;
     if (was->n != sizeof(c))
-        return hw_fail(-EBADMSG, "%s: its %s are of %zu bytes", d->name, a->what, was->n);
+        return hw_fail(-EBADMSG, "%s: its %s have %zu bytes", d->name, a->what, was->n);
     memcpy(&c, was->p, sizeof(c));
     return send_device_ioctl(d, SIOCSHWTSTAMP, &c, a->what);
 }

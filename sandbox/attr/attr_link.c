@@ -78,7 +78,7 @@ int sb_write_link(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     (void)now;
     if (was->n > 64 || (a->keep && was->n != a->keep))
-        return hw_fail(-EBADMSG, "%s: its %s is of %zu bytes", d->name, a->what, was->n);
+        return hw_fail(-EBADMSG, "%s: its %s has %zu bytes", d->name, a->what, was->n);
     mnl_attr_put(h, a->type, was->n, was->p);
     return talk_link(a, d, h);
 }
@@ -467,7 +467,7 @@ static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, cons
     }
     mnl_attr_nest_end(h, nest);
     if (!some || !fits)
-        return fits ? 0 : hw_fail(-EMSGSIZE, "%s: its %s is too much", d->name, a->what);
+        return fits ? 0 : hw_fail(-EMSGSIZE, "%s: its %s is too large", d->name, a->what);
     snprintf(what, sizeof(what), "%s: setting its %s", d->name, a->what);
     int rc = hw_netlink_talk(d->k->rt, h, read_dcb_result, &verdict, what);
     return rc == 0 && verdict < 0 ? hw_fail(verdict, "%s: %s", what, strerror(-verdict)) : rc;

@@ -238,7 +238,7 @@ int sb_write_tc(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob 
         m->nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | (a->type == RTM_NEWTFILTER ? NLM_F_EXCL : NLM_F_REPLACE);
         ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_ifindex = d->index;
         fix_up(m);
-        snprintf(what, sizeof(what), "%s: making one of its %s, %.16s %x:%x", d->name, a->what, get_tc_kind(h),
+        snprintf(what, sizeof(what), "%s: creating one of its %s, %.16s %x:%x", d->name, a->what, get_tc_kind(h),
                  TC_H_MAJ(tc_of(h)->tcm_handle) >> 16, TC_H_MIN(tc_of(h)->tcm_handle));
         int err = hw_netlink_talk(d->k->rt, m, NULL, NULL, what);
         if (err < 0 && rc == 0)

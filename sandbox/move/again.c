@@ -42,7 +42,7 @@ int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want 
     uint64_t deadline = hw_deadline(SBX_AGAIN_MS), stable = hw_deadline(SBX_STABLE_MS);
     size_t wanted = sbx_plan_gids(p, s);
     if (!moved || !planned)
-        return hw_no_memory("a look at the NICs after their move");
+        return hw_no_memory("checking the NICs after their move");
     for (size_t i = 0; i < s->n_net; i++)
         moved[i] = sbx_nic_in(p, i);
     for (size_t i = 0; i < p->n_rdma; i++)

@@ -38,12 +38,12 @@ static int check_options(const struct sb_move_options *o)
         const char *as = o->nic[i].as ? o->nic[i].as : o->nic[i].name;
         size_t len = strlen(as);
         if (len == 0 || len >= IFNAMSIZ || strpbrk(as, "/: \t\n%") || strcmp(as, ".") == 0 || strcmp(as, "..") == 0)
-            return hw_fail(-EINVAL, "'%.32s' is no name for a network device", as);
+            return hw_fail(-EINVAL, "'%.32s' is not a name of a network device", as);
         for (size_t k = 0; k < i; k++) {
             if (strcmp(o->nic[k].name, o->nic[i].name) == 0)
                 return hw_fail(-EINVAL, "%s is named twice", o->nic[i].name);
             if (strcmp(o->nic[k].as ? o->nic[k].as : o->nic[k].name, as) == 0)
-                return hw_fail(-EINVAL, "two NICs would be %s in the container", as);
+                return hw_fail(-EINVAL, "two NICs would be named %s in the container", as);
         }
     }
     return 0;
@@ -56,7 +56,7 @@ static int check_upper_link(const struct sb_link *l, void *arg)
         const struct sb_link *nic = &m->j.nic[i].link;
         /* For a veth, iflink is its other end. */
         if (l->iflink == nic->index && !l->far && l->index != nic->index && strcmp(l->kind, "veth") != 0)
-            return hw_fail(-EBUSY, "%s stands on %s and would stop working; --force moves it all the same", l->name,
+            return hw_fail(-EBUSY, "%s stands on %s and would stop working; --force moves it anyway", l->name,
                            nic->name);
     }
     return 0;
@@ -75,16 +75,14 @@ static int check_movable_nics(struct mover *m)
         if (j->nic[i].gateway && !m->o->force)
             return hw_fail(
                 -EBUSY,
-                "%s has a default route: without it this machine may not be reached any more; --force moves it "
-                "all the same",
+                "%s has a default route: without it this machine may become unreachable; --force moves it anyway",
                 l->name);
         for (size_t k = 0; k < j->n && !m->o->force; k++) {
             if (j->rec[k].kind == SB_ROUTE && sb_route_uses(j->rec[k].data, l->index) &&
                 sb_route_by_object(j->rec[k].data))
                 return hw_fail(
                     -EBUSY,
-                    "%s has a route by a nexthop object, which would not come back; --force moves it all the "
-                    "same",
+                    "%s has a route with a nexthop object, which would not be restored; --force moves it anyway",
                     l->name);
         }
     }
@@ -98,7 +96,7 @@ static int check_claim(struct mover *m, const char *id)
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
     int rc = sb_journal_load(&other, m->dir, id, false);
     if (rc < 0) {
-        sb_log(m->o->log, HAWSER_LOG_WARN, "which NICs are %s's cannot be told: %s", id, hw_error());
+        sb_log(m->o->log, HAWSER_LOG_WARN, "the NICs of %s cannot be determined: %s", id, hw_error());
         return 0;
     }
     for (unsigned i = 0; sb_ns_same(&other.host, &m->host.id) && i < other.nics; i++) {
@@ -129,7 +127,7 @@ static int check_claims(struct mover *m)
             continue;
         snprintf(id, sizeof(id), "%.*s", (int)(n - cut), e->d_name);
         if (strcmp(id, m->o->id) == 0)
-            rc = hw_fail(-EEXIST, "there is a journal of %s already: `hawser sandbox restore %s` first", id, id);
+            rc = hw_fail(-EEXIST, "there is already a journal of %s: run `hawser sandbox restore %s` first", id, id);
         else
             rc = check_claim(m, id);
     }
@@ -151,10 +149,10 @@ static int take_idents(struct mover *m)
         if (sys < 0 && sb_link_hardware(l)) /* identified by its place on the bus */
             continue;
         if (sys < 0)
-            return hw_wrap(sys, "%s could not be told from a copy that the container makes", l->name);
+            return hw_wrap(sys, "%s could not be distinguished from a copy that the container makes", l->name);
         HW_AUTO_CLOSE int fd = sb_ident_open(sys, l->name, &ident, &index);
         if (fd == -ENODEV || (fd >= 0 && index != l->index))
-            return hw_fail(-EAGAIN, "the network device %s became another one while it was looked at", l->name);
+            return hw_fail(-EAGAIN, "the network device %s was replaced while it was read", l->name);
         int rc = fd < 0 ? fd : sb_journal_addf(j, SB_IDENT, (int)i, "%llu", (unsigned long long)ident);
         if (rc < 0)
             return rc;
@@ -267,7 +265,7 @@ static int find_index(struct mover *m, int *highest, int *out)
         if (rc < 0)
             return rc;
     }
-    return hw_fail(-ENOSPC, "the container has no index left for a network device");
+    return hw_fail(-ENOSPC, "the container has no free index for a network device");
 }
 
 /* Chooses in advance the index of each NIC in the container: its own if that is free, as the kernel would. */
@@ -323,7 +321,7 @@ static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
         return rc;
     if (ipv6)
         return sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
-    sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6: its IPv6 addresses and routes stay out",
+    sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6: its IPv6 addresses and routes are left out",
            k->link.name);
     m->map.skip6 = true;
     return 0;
@@ -559,10 +557,9 @@ static int move_or_put_back(struct mover *m)
     if (rc == 0)
         return 0;
     snprintf(why, sizeof(why), "%s", hw_error());
-    sb_log(o->log, HAWSER_LOG_INFO, "what was moved is put back, since: %s", why);
+    sb_log(o->log, HAWSER_LOG_INFO, "the NICs were moved back, because: %s", why);
     if (sb_give_back(&m->j, m->dir, o->id, false, o->log, NULL) < 0)
-        return hw_wrap(rc, "%.160s; and putting back what was moved failed too, `hawser sandbox restore %s`", why,
-                       o->id);
+        return hw_wrap(rc, "%.160s; moving them back failed too: run `hawser sandbox restore %s`", why, o->id);
     return hw_fail_copy(rc, why);
 }
 

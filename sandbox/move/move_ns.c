@@ -42,7 +42,7 @@ static int init_ns_from_fd(struct sb_ns *n, int fd)
     struct stat st;
     *n = SB_NS_NONE;
     n->fd = fd;
-    int rc = fstat(fd, &st) < 0 ? hw_fail(-errno, "looking at a network namespace: %s", strerror(errno))
+    int rc = fstat(fd, &st) < 0 ? hw_fail(-errno, "reading a network namespace: %s", strerror(errno))
                                 : hw_netns_rtnl(fd, &n->rt);
     if (rc < 0) {
         sb_ns_close(n);
@@ -70,7 +70,7 @@ static int open_path(const char *path)
         return hw_fail(-errno, "opening the network namespace %s: %s", path, strerror(errno));
     if (ioctl(fd, NS_GET_NSTYPE) != CLONE_NEWNET) {
         hw_close(&fd);
-        return hw_fail(-EINVAL, "%s is no network namespace", path);
+        return hw_fail(-EINVAL, "%s is not a network namespace", path);
     }
     return fd;
 }
@@ -91,17 +91,17 @@ static int open_process(const char *path, pid_t pid, uint64_t *start)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (pidfd < 0 && errno != ENOSYS)
-        return hw_fail(errno == ENOENT ? -ESRCH : -errno, "there is no process %d to be in a network namespace: %s",
-                       (int)pid, strerror(errno));
+        return hw_fail(errno == ENOENT ? -ESRCH : -errno, "no process %d with a network namespace: %s", (int)pid,
+                       strerror(errno));
     int fd = open_path(path);
     *start = sb_process_start(pid);
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     bool lives = *start && (pidfd < 0 || poll(&p, 1, 0) == 0); /* not checked before Linux 5.3 */
     hw_close(&pidfd);
     if (fd < 0 || lives)
-        return fd == -ENOENT ? hw_fail(-ESRCH, "there is no process %d to be in a network namespace", (int)pid) : fd;
+        return fd == -ENOENT ? hw_fail(-ESRCH, "no process %d with a network namespace", (int)pid) : fd;
     hw_close(&fd);
-    return hw_fail(-ESRCH, "process %d, whose network namespace was wanted, has just ended", (int)pid);
+    return hw_fail(-ESRCH, "process %d, whose network namespace was requested, has just ended", (int)pid);
 }
 
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start)
@@ -117,15 +117,15 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder,
     else
         len = snprintf(path, 256, HW_NETNS_DIR "/%s", text);
     if (!*text || len >= 256)
-        return hw_fail(-EINVAL, "'%.64s' is no network namespace: a process's number, a path, or a name of `ip netns`",
-                       text);
+        return hw_fail(-EINVAL,
+                       "'%.64s' is not a network namespace: give a process ID, a path, or a name of `ip netns`", text);
     for (const char *p = path; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             return hw_fail(-EINVAL, "the path of the network namespace has a control character");
     *holder = pid_of_ns_path(path);
     int fd = *holder ? open_process(path, *holder, start) : open_path(path);
     if (fd == -ENOENT && strncmp(path, "/proc/", 6) == 0)
-        return hw_fail(-ESRCH, "there is no process %s to be in a network namespace", text);
+        return hw_fail(-ESRCH, "no process %s with a network namespace", text);
     return fd < 0 ? fd : init_ns_from_fd(n, fd);
 }
 
@@ -284,7 +284,7 @@ int sb_pin(int dir, const char *id, int ns)
     snprintf(from, sizeof(from), "/proc/self/fd/%d", ns);
     int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0400);
     if (fd < 0)
-        return hw_fail(-errno, "making %s.netns in the journal folder: %s", id, strerror(errno));
+        return hw_fail(-errno, "creating %s.netns in the journal folder: %s", id, strerror(errno));
     hw_close(&fd);
     if (mount(from, path, NULL, MS_BIND, NULL) < 0)
         return hw_fail(-errno, "keeping the container's network namespace in the journal folder: %s", strerror(errno));
@@ -298,7 +298,7 @@ int sb_unpin(int dir, const char *id)
     while (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
         ;
     if (errno != EINVAL && errno != ENOENT) /* EINVAL: (no longer) a mount point */
-        return hw_fail(-errno, "letting the container's network namespace go: %s", strerror(errno));
+        return hw_fail(-errno, "releasing the container's network namespace: %s", strerror(errno));
     if (unlink(path) < 0 && errno != ENOENT)
         return hw_fail(-errno, "removing %s.netns from the journal folder: %s", id, strerror(errno));
     return 0;

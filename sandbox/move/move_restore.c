@@ -94,7 +94,7 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
         return rc;
     if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
         /* Restoring has priority: with a full disk only the protection against a second crash is lost. */
-        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; going on without", hw_error());
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; continuing without it", hw_error());
     if (rc == 0 && (rc = choose_index(b, &index)) < 0)
         return rc;
     rc = fetch_as(b, from, i, l, index, as);
@@ -166,41 +166,39 @@ static void tell_lost(struct back *b, int i)
     const struct sb_link *w = &k->link;
     struct sb_link l;
     if (!k->ident && !sb_link_hardware(w)) {
-        (void)sb_fault(&b->f,
-                       hw_fail(-ENODEV,
-                               "%s: an older hawser has written the journal, which does not say how to tell it from "
-                               "a copy; `restore --forget` ends this",
-                               w->name));
+        (void)sb_fault(&b->f, hw_fail(-ENODEV,
+                                      "%s: an older hawser wrote the journal, which does not tell it from a copy; "
+                                      "`restore --forget` ends this",
+                                      w->name));
         return;
     }
     if (sb_link_hardware(w)) {
         (void)sb_fault(&b->f, hw_fail(-ENODEV,
-                                      "%s (%s) is in no network namespace that a process is in: it may come back when "
-                                      "one ends; if it was taken out of the machine, `restore --forget` ends this",
+                                      "%s (%s) is in no process's network namespace: it may come back when one ends; "
+                                      "if it was removed from the machine, `restore --forget` ends this",
                                       w->name, w->parent));
         return;
     }
     if (may_appear(b, i)) {
-        (void)sb_fault(&b->f,
-                       hw_fail(-ENODEV,
-                               "%s was not found, and the container runs: it may have deleted %s, or carry it from "
-                               "one network namespace to another; end the container first",
-                               w->name, w->name));
+        (void)sb_fault(&b->f, hw_fail(-ENODEV,
+                                      "%s was not found, and the container runs: it may have deleted %s, or keep "
+                                      "moving it between network namespaces; end the container first",
+                                      w->name, w->name));
         return;
     }
     b->lost++;
     if (b->there.fd < 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR, "%s is lost: it is not here, and the container's namespace has ended%s%s",
-               w->name, *w->kind ? ", with which goes a device of the kind " : "", w->kind);
+               w->name, *w->kind ? ", and a device of this kind is deleted with it" : "", w->kind);
     else if (sb_netdev_find(&b->there.rt, k->there, NULL, &l) == 0)
-        sb_log(
-            b->f.log, HAWSER_LOG_ERROR,
-            "%s is lost: in the container it was replaced by another device of its index, which stays there and gets "
-            "nothing",
-            w->name);
+        sb_log(b->f.log, HAWSER_LOG_ERROR,
+               "%s is lost: it was replaced in the container by another device with its index, which stays there",
+               w->name);
     else
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s is lost: neither here nor in the container nor where any process is: it was deleted there", w->name);
+               "%s is lost: it is neither here, nor in the container, nor in another process's namespace: it was "
+               "deleted there",
+               w->name);
 }
 
 static int restore_nic_settings(struct back *b, int i, struct sb_link *l, const struct sb_map *map)
@@ -254,7 +252,7 @@ static void bring_rdma(struct back *b)
 
 static void report_link_difference(struct back *b, unsigned i, const char *what, const char *is, const char *was)
 {
-    (void)sb_fault(&b->f, hw_fail(-EIO, "%s: its %s is %s, and was %s", b->j->nic[i].link.name, what, is, was));
+    (void)sb_fault(&b->f, hw_fail(-EIO, "%s: its %s is %s, but was %s", b->j->nic[i].link.name, what, is, was));
 }
 
 static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
@@ -323,7 +321,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
     if (has_matching_record(b, now, r, map))
         return;
     const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
-    (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is not as it was", of_nic ? b->j->nic[r->nic].link.name : "",
+    (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s has changed", of_nic ? b->j->nic[r->nic].link.name : "",
                                   of_nic ? ": " : "", what));
 }
 
@@ -422,7 +420,7 @@ static int bring_if_taken(struct back *b)
         return rc;
     if (!j->begun || strcmp(boot, j->boot) != 0) {
         sb_log(b->f.log, HAWSER_LOG_INFO, "%s: nothing to give back: %s", b->id,
-               j->begun ? "the machine was started anew since" : "nothing had been touched yet");
+               j->begun ? "the machine was rebooted since" : "nothing had been changed yet");
         return 0;
     }
     rc = sb_ns_own(&b->host);
@@ -455,8 +453,8 @@ int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, con
     if (rc < 0)
         return rc;
     if (b.f.n > 0 && !forget)
-        return hw_fail(-EIO, "%s: %.150s%s; what could not be given back is tried again by `hawser sandbox restore %s`",
-                       id, b.f.first, b.f.n > 1 ? " (and more)" : "", id);
+        return hw_fail(-EIO, "%s: %.150s%s; `hawser sandbox restore %s` tries again", id, b.f.first,
+                       b.f.n > 1 ? " (and more)" : "", id);
     return remove_pin_and_journal(dir, id);
 }
 

@@ -77,12 +77,12 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
         return rc;
     HW_AUTO_CLOSE int dir = sb_dir_open(journal_dir, false);
     if (dir == -ENOENT)
-        return id ? hw_fail(-ENOENT, "there is no journal of %s", id) : 0;
+        return id ? hw_fail(-ENOENT, "no journal of %s", id) : 0;
     if (dir < 0)
         return dir;
     if (id) {
         rc = report_journal_status(dir, id, each, arg);
-        return rc == -ENOENT ? hw_fail(-ENOENT, "there is no journal of %s", id) : rc;
+        return rc == -ENOENT ? hw_fail(-ENOENT, "no journal of %s", id) : rc;
     }
     HW_AUTO_FREE struct dirent **list = NULL;
     int n = scandirat(dir, ".", &list, is_journal, by_journal_name);

@@ -26,7 +26,7 @@ static int wait_for_container_end(const struct sb_journal *j, int dir, const cha
         if (n < 0 && errno != EINTR)
             return hw_fail(-errno, "waiting for the container's end: %s", strerror(errno));
         if (n > 0 && p[1].revents)
-            return hw_fail(-ECANCELED, "told to stop waiting");
+            return hw_fail(-ECANCELED, "stopped by a signal");
     }
     return 0;
 }

@@ -19,7 +19,7 @@ static int mount_sysfs(void)
     if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
         mount = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
     int rc = mount >= 0 ? mount
-                        : hw_fail(-errno, "mounting a network namespace's sysfs, by which devices are told apart: %s%s",
+                        : hw_fail(-errno, "mounting a network namespace's sysfs, which identifies devices: %s%s",
                                   strerror(errno), errno == ENOSYS ? " (it needs Linux 5.2)" : "");
     hw_close(&fs);
     return rc;

@@ -213,7 +213,7 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         kinds[kind].step != j->begun)
         return hw_fail(-EBADMSG, "'%s' is out of place", kinds[kind].name);
     if ((kinds[kind].payload == NOTHING) != (len == 0))
-        return hw_fail(-EBADMSG, "'%s' %s", kinds[kind].name, len ? "with something behind it" : "of nothing");
+        return hw_fail(-EBADMSG, "'%s' %s", kinds[kind].name, len ? "with trailing data" : "of nothing");
     for (size_t i = 0; kinds[kind].payload == TEXT && i < len; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
             return hw_fail(-EBADMSG, "'%s' with a control character", kinds[kind].name);
@@ -232,7 +232,7 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         memcpy(own, data, len);
     own[len] = 0;
     if (kind == SB_HEAD && strcmp(own, VERSION) != 0) {
-        int rc = hw_fail(-EPROTONOSUPPORT, "it is of version %.20s, this program knows " VERSION, own);
+        int rc = hw_fail(-EPROTONOSUPPORT, "it has version %.20s, but this program supports " VERSION, own);
         free(own);
         return rc;
     }
@@ -379,7 +379,7 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
     while (k < SB_KINDS && strcmp(kind, kinds[k].name) != 0)
         k++;
     if (k == SB_KINDS)
-        return hw_fail(-EBADMSG, "it is of no known kind");
+        return hw_fail(-EBADMSG, "it is of unknown kind");
     uint64_t v;
     if (strcmp(nic, "-") != 0) {
         const char *end = nic;

@@ -45,10 +45,10 @@ int sb_dir_open(const char *dir, bool make)
         memcpy(path, dir, (size_t)(p - dir));
         path[p - dir] = 0;
         if (mkdir(path, 0755) < 0 && errno != EEXIST)
-            return hw_fail(-errno, "making %s: %s", path, strerror(errno));
+            return hw_fail(-errno, "creating %s: %s", path, strerror(errno));
     }
     if (make && mkdir(dir, 0700) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making the journal folder %s: %s", dir, strerror(errno));
+        return hw_fail(-errno, "creating the journal folder %s: %s", dir, strerror(errno));
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? hw_fail(-errno, "opening the journal folder %s: %s", dir, strerror(errno)) : fd;
 }
@@ -60,7 +60,7 @@ int sb_dir_lock(int fd)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return hw_fail(-errno, "locking the journal folder: %s", strerror(errno));
         if (hw_now() >= deadline)
-            return hw_fail(-EBUSY, "another process has held the journal folder for %d s", LOCK_WAIT_MS / 1000);
+            return hw_fail(-EBUSY, "another process has locked the journal folder for %d s", LOCK_WAIT_MS / 1000);
         (void)poll(NULL, 0, 20);
     }
     return 0;
@@ -122,7 +122,7 @@ int sb_journal_create(struct sb_journal *j, int dir, const char *id)
     file_name(name, id, ".journal");
     file_name(fresh, id, ".new");
     if (sb_journal_there(dir, id))
-        return hw_fail(-EEXIST, "there is a journal of %s already: `hawser sandbox restore %s` first", id, id);
+        return hw_fail(-EEXIST, "there is already a journal of %s: run `hawser sandbox restore %s` first", id, id);
     char *text = sb_journal_text(j, &n, &crc);
     if (!text)
         return hw_no_memory("a journal");
@@ -130,7 +130,7 @@ int sb_journal_create(struct sb_journal *j, int dir, const char *id)
     /* Under the folder's lock: an existing file of that name was left by a crash. */
     int fd = openat(dir, fresh, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
-        rc = hw_fail(-errno, "making the journal of %s: %s", id, strerror(errno));
+        rc = hw_fail(-errno, "creating the journal of %s: %s", id, strerror(errno));
         goto out;
     }
     rc = lock_journal(fd, id);
@@ -139,7 +139,7 @@ int sb_journal_create(struct sb_journal *j, int dir, const char *id)
     if (rc == 0 && fdatasync(fd) < 0)
         rc = hw_fail(-errno, "writing the journal of %s: %s", id, strerror(errno));
     if (rc == 0 && renameat(dir, fresh, dir, name) < 0)
-        rc = hw_fail(-errno, "naming the journal of %s: %s", id, strerror(errno));
+        rc = hw_fail(-errno, "renaming the journal of %s: %s", id, strerror(errno));
     if (rc < 0) {
         (void)unlinkat(dir, fresh, 0);
         goto out;
@@ -210,7 +210,7 @@ int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write)
             rc = hw_wrap(rc, "the journal of %s", id);
     }
     if (rc == 0 && write && j->torn && ftruncate(fd, (off_t)j->size) < 0)
-        rc = hw_fail(-errno, "cutting the journal of %s: %s", id, strerror(errno));
+        rc = hw_fail(-errno, "truncating the journal of %s: %s", id, strerror(errno));
     if (rc == 0 && write) {
         j->fd = fd;
         fd = -1;

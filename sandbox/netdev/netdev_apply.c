@@ -88,7 +88,7 @@ int sb_netdev_drop_altnames(struct hw_netlink *rt, int index)
     h->nlmsg_type = RTM_DELLINKPROP;
     int rc = sb_netdev_message(rt, index, 0, take_names, h);
     if (rc == 0 && h->nlmsg_len > bare)
-        rc = hw_netlink_talk(rt, h, NULL, NULL, "taking alternative names of a network device");
+        rc = hw_netlink_talk(rt, h, NULL, NULL, "removing alternative names of a network device");
     free(buf);
     return rc;
 }
@@ -157,7 +157,7 @@ int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h)
         }
     }
     h->nlmsg_flags = NLM_F_REQUEST | flags;
-    snprintf(what, sizeof(what), "making the %s", sb_msg_text(kind, h, text));
+    snprintf(what, sizeof(what), "creating the %s", sb_msg_text(kind, h, text));
     int rc = hw_netlink_talk(rt, h, NULL, NULL, what);
     return rc == -EEXIST ? 0 : rc;
 }
@@ -171,7 +171,7 @@ int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewr
         return sb_netdev_add(rt, SB_RULE, h);
     h->nlmsg_type = RTM_DELRULE;
     h->nlmsg_flags = NLM_F_REQUEST;
-    int rc = hw_netlink_talk(rt, h, NULL, NULL, "taking a rule away");
+    int rc = hw_netlink_talk(rt, h, NULL, NULL, "removing a rule");
     return rc == -ENOENT ? 0 : rc;
 }
 
@@ -188,10 +188,9 @@ static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r,
     if (n == -ESTALE)
         return 0;
     if (n == -ENODEV)
-        return hw_fail(-EXDEV, "the %s: one of the network devices that it leads through stays",
-                       sb_msg_text(r->kind, r->data, text));
+        return hw_fail(-EXDEV, "the %s: one of its network devices stays", sb_msg_text(r->kind, r->data, text));
     if (n < 0)
-        return hw_fail(n, "a message of the kernel's does not fit %zu bytes", sizeof(buf));
+        return hw_fail(n, "a message of the kernel exceeds %zu bytes", sizeof(buf));
     return sb_netdev_add(rt, r->kind, (struct nlmsghdr *)buf);
 }
 

@@ -56,7 +56,7 @@ static int device_each(const struct nlmsghdr *h, void *arg)
     struct devices *d = arg;
     const struct nlattr *a;
     if (d->n == DEVICES_MAX)
-        return hw_fail(-E2BIG, "more than %d RDMA devices", DEVICES_MAX);
+        return hw_fail(-E2BIG, "too many RDMA devices: at most %d", DEVICES_MAX);
     d->dev[d->n].index = -1;
     d->dev[d->n].name[0] = 0;
     mnl_attr_for_each(a, h, 0)
@@ -140,13 +140,13 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
     if (rc < 0)
         return rc;
     rc = hw_netlink_talk(&r, build_nldev_request(buf, RDMA_NLDEV_CMD_SYS_GET, 0), mode_of, &mode,
-                         "asking for the RDMA system's mode");
+                         "reading the RDMA system's mode");
     if (rc == 0 && mode != 0) {
         if (how == SB_RDMA_REQUIRE)
-            rc =
-                hw_fail(-EOPNOTSUPP,
-                        "the RDMA system is in shared mode: every network namespace sees every device, and none can be "
-                        "moved; `rdma system set netns exclusive` changes that while there are no other namespaces");
+            rc = hw_fail(
+                -EOPNOTSUPP,
+                "the RDMA system is in shared mode: every network namespace sees every device, and none can be moved; "
+                "`rdma system set netns exclusive` changes the mode while there are no other namespaces");
         else
             sb_log(log, HAWSER_LOG_DEBUG, "the RDMA system is in shared mode: RDMA devices stay where they are");
         goto out;
@@ -186,12 +186,12 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
     while (rc == 0 && at < d.n && d.dev[at].index != index)
         at++;
     if (rc == 0 && at == d.n)
-        rc = hw_fail(-ENODEV, "the RDMA device %s is not there", name);
+        rc = hw_fail(-ENODEV, "no RDMA device %s", name);
     if (rc == 0 && strcmp(d.dev[at].name, name) != 0) { /* the container may have renamed it */
         struct nlmsghdr *h = build_nldev_request(buf, RDMA_NLDEV_CMD_SET, 0);
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
         mnl_attr_put_strz(h, RDMA_NLDEV_ATTR_DEV_NAME, name);
-        snprintf(what, sizeof(what), "naming an RDMA device %s again", name);
+        snprintf(what, sizeof(what), "renaming an RDMA device to %s", name);
         rc = hw_netlink_talk(&r, h, NULL, NULL, what);
     }
     if (rc == 0) {

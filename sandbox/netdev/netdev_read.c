@@ -38,10 +38,8 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     if (h->nlmsg_type != RTM_NEWLINK)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
-        return s->many
-                   ? 0 /* none that was requested */
-                   : hw_fail(-EBADMSG,
-                             "the kernel describes a network device in a way that this program does not understand");
+        return s->many ? 0 /* none that was requested */
+                       : hw_fail(-EBADMSG, "the kernel describes a network device in a format unknown to this program");
     if (s->j) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
         int n = sb_msg_rewrite(SB_LINK, h, &as_is, buf, sizeof(buf));
@@ -76,7 +74,7 @@ int sb_netdev_message(struct hw_netlink *rt, int index, uint32_t ext_mask, hw_ne
     struct nlmsghdr *h = build_netdev_query(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
     ((struct ifinfomsg *)extra)->ifi_index = index;
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS | ext_mask);
-    return hw_netlink_talk(rt, h, fn, arg, "asking for a network device");
+    return hw_netlink_talk(rt, h, fn, arg, "reading a network device");
 }
 
 static int take_one(const struct sb_link *l, void *arg)
@@ -222,7 +220,7 @@ static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum
         while (j->n > before)
             free(j->rec[--j->n].data);
     }
-    return hw_fail(-EAGAIN, "%s: they changed each of %d times while they were read", what, TRIES);
+    return hw_fail(-EAGAIN, "%s: they changed during each of %d reads", what, TRIES);
 }
 
 int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *const *name, size_t n)
@@ -236,9 +234,8 @@ int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *cons
         if (rc == 0 && j->nics == before)
             rc = hw_fail(-EIO, "the kernel did not describe the network device %s", name[i]);
         if (rc == 0 && strcmp(j->nic[before].link.name, name[i]) != 0)
-            rc = hw_fail(-ENODEV,
-                         "there is no network device %.32s: that is an alternative name of %s, which is to be used",
-                         name[i], j->nic[before].link.name);
+            rc = hw_fail(-ENODEV, "no network device %.32s: that is an alternative name of %s; use that name", name[i],
+                         j->nic[before].link.name);
         if (rc == 0)
             rc = sb_sysctl_read(j, (int)before, name[i]);
     }

@@ -86,7 +86,7 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
 static const struct {
     const char *name, *value, *why;
 } debug[] = {
-    {"NCCL_DEBUG", "INFO", "--debug-all: NCCL says what it does; start-up is slower by the lines of each rank"},
+    {"NCCL_DEBUG", "INFO", "--debug-all: NCCL logs what it does; each rank's lines slow its start"},
     {"NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,NET,GRAPH", "--debug-all: of these parts"},
     {"NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", "--debug-all: to a file for each process"},
     {"NCCL_TOPO_DUMP_FILE", "/tmp/nccl_topo.xml", "--debug-all: the topology that NCCL found"},

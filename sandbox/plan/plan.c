@@ -78,9 +78,9 @@ static int check_listed_nics(const struct work *w, const char *list)
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
         if (!sbx_name_ok(name) || len >= sizeof(name))
-            return hw_fail(-EINVAL, "'%.80s': NICs are named like rdma0,rdma1, not like '%.20s'", list, p);
+            return hw_fail(-EINVAL, "'%.80s': name NICs as in rdma0,rdma1, not '%.20s'", list, p);
         if (sbx_find_net(w->s, name) < 0 && sbx_find_rdma(w->s, name) < 0)
-            return hw_fail(-ENODEV, "'%.80s': there is no NIC or RDMA device '%s' on this node", list, name);
+            return hw_fail(-ENODEV, "'%.80s': no NIC or RDMA device '%s' on this node", list, name);
         p += len;
         if (!*p)
             return 0;
@@ -100,7 +100,7 @@ static int parse_plan_options(struct work *w)
     if (bad) {
         char why[128];
         regerror(bad, &w->exclude, why, sizeof(why));
-        return hw_fail(-EINVAL, "'%.80s' is no regular expression: %s", exclude, why);
+        return hw_fail(-EINVAL, "'%.80s' is not a regular expression: %s", exclude, why);
     }
     w->has_exclude = *exclude;
     const char *b = w->want->bootstrap;
@@ -108,7 +108,7 @@ static int parse_plan_options(struct work *w)
         return 0;
     w->bootstrap.family = strchr(b, ':') ? AF_INET6 : AF_INET;
     if (inet_pton(w->bootstrap.family, b, &w->bootstrap.v4) != 1)
-        return hw_fail(-EINVAL, "'%.60s' is no IP address, of which this node's own at the bootstrap is wanted", b);
+        return hw_fail(-EINVAL, "'%.60s' is not an IP address: --bootstrap needs this node's own", b);
     return 0;
 }
 
@@ -174,7 +174,7 @@ static const char *find_unfit_reason(const struct work *w, size_t net)
         return NULL;
     if (d->pci < 0 || w->s->pci[d->pci].class >> 16 != CLASS_NETWORK)
         return "no network controller on PCI";
-    return w->s->n_rdma ? "no RDMA device on it, and others have one" : NULL;
+    return w->s->n_rdma ? "no RDMA device on it, but others have one" : NULL;
 }
 
 static bool is_snapshot_gpu(const struct sbx_pci *d);
@@ -204,7 +204,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
     struct sbx_plan_nic *n = &w->p->nic[i];
     bool asked = is_nic_named(w, want->nics, i);
     if (d->loopback)
-        return asked ? hw_fail(-EPERM, "%s is the loopback, of which every sandbox has its own", d->name)
+        return asked ? hw_fail(-EPERM, "%s is the loopback device: every sandbox has its own", d->name)
                      : WHY(n, "loopback");
     if (want->nics && !asked)
         return WHY(n, "not named by --nics");
@@ -212,8 +212,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
                       : has_bootstrap(w, d) ? "it has the bootstrap address"
                                             : NULL;
     if (cut && !want->force)
-        return asked ? hw_fail(-EPERM,
-                               "%s: %s, and without it this machine could not be reached any more; --force takes it",
+        return asked ? hw_fail(-EPERM, "%s: %s, and without it this machine would become unreachable; --force takes it",
                                d->name, cut)
                      : WHY(n, "%s", cut);
     const char *no = asked ? NULL : find_unfit_reason(w, i);
@@ -248,7 +247,7 @@ static int apply_nic_annotation(struct work *w, size_t i)
     if (asked && n->why[0])
         return hw_fail(-EPERM,
                        "the annotation hawser.nics asks for %s, which the operator's settings leave out: %.120s; an "
-                       "annotation only chooses among what they give",
+                       "annotation can only choose among what they give",
                        n->name, n->why);
     return asked || n->why[0] ? 0 : WHY(n, "not named by the annotation hawser.nics");
 }
@@ -357,10 +356,10 @@ static int pick_sandbox_gpus(struct work *w, const char *list)
             good = parse_sandbox_ordinal(&at, &b);
         }
         if (!good || b < a || (*at && *at != ','))
-            return hw_fail(-EINVAL, "'%.80s': GPUs are named like 0-3,6", list);
+            return hw_fail(-EINVAL, "'%.80s': name GPUs as in 0-3,6", list);
         for (unsigned g = a; g <= b; g++) {
             if (g >= p->n_gpu || p->gpu[g].ordinal != (int)g)
-                return hw_fail(-ENODEV, "'%.80s': there is no GPU %u on this node", list, g);
+                return hw_fail(-ENODEV, "'%.80s': no GPU %u on this node", list, g);
             p->gpu[g].why[0] = 0;
         }
         if (!*at++)
@@ -433,13 +432,12 @@ static int collect_plan_warnings(struct work *w)
         if (state && strcmp(state, "down") == 0)
             add_plan_warning(w, "%s is down", s->net[i].name);
         if (s->net[i].default_route)
-            add_plan_warning(w, "%s has a default route: this machine loses it (--force)", s->net[i].name);
+            add_plan_warning(w, "%s has a default route, which this machine loses (--force)", s->net[i].name);
     }
     if (in && !s->addresses)
-        add_plan_warning(w, "IP addresses are not known: no NIC is left out for want of one");
+        add_plan_warning(w, "IP addresses are unknown: no NIC is left out for lack of one");
     if (in && w->want->nics && s->n_rdma == 0)
-        add_plan_warning(w,
-                         "nothing is known of RDMA devices here: if the NICs named have some, set NCCL_IB_HCA by hand");
+        add_plan_warning(w, "RDMA devices are unknown here: if the named NICs have some, set NCCL_IB_HCA manually");
     if (w->bootstrap.family && !bootstrap)
         add_plan_warning(w, "no NIC has the bootstrap address %s: it must be this node's own", w->want->bootstrap);
     return w->rc;
@@ -453,10 +451,10 @@ static int check_peer(struct work *w)
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
         if (!sbx_name_ok(name) || len >= sizeof(name))
-            return hw_fail(-EINVAL, "'%.80s': the peer's NICs are named like rdma0,rdma1", w->want->peer_nics);
+            return hw_fail(-EINVAL, "'%.80s': name the peer's NICs as in rdma0,rdma1", w->want->peer_nics);
         int at = sbx_find_net(w->s, name);
         if (at < 0 || !sbx_nic_in(w->p, (size_t)at))
-            add_plan_warning(w, "the peer's %s is %s: plan there anew with --peer-nics as below", name,
+            add_plan_warning(w, "the peer's %s is %s: repeat the plan there with --peer-nics as below", name,
                              at < 0 ? "not on this node" : "left out here");
         p += len;
         p += *p == ',';
@@ -501,9 +499,10 @@ static int check_left(const struct work *w)
             put_group(p, i, f);
         }
     }
-    int rc = fclose(f) == 0 ? hw_fail(-ENXIO, "no NIC is left for the sandbox (--nics none, if none is wanted): %s",
-                                      groups ? text : "this node has none")
-                            : fail_plan_memory();
+    int rc = fclose(f) == 0
+                 ? hw_fail(-ENXIO, "no NIC is left for the sandbox (use --nics none if that is intended): %s",
+                           groups ? text : "this node has none")
+                 : fail_plan_memory();
     free(text);
     return rc;
 }

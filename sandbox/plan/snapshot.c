@@ -227,7 +227,7 @@ static int settle_net(struct sbx_snapshot *s)
         if (rc < 0 || (rc = check_end(d->path, "net", d->name)) < 0)
             return rc;
         if (sbx_find_net(s, d->name) != (int)i)
-            return hw_fail(-EINVAL, "the interface %s is there twice", d->name);
+            return hw_fail(-EINVAL, "the interface %s occurs twice", d->name);
         d->pci = pci_above(s, d->path);
         d->loopback = get_attr_number(&d->attr, "type", 65535) == TYPE_LOOPBACK;
     }
@@ -308,7 +308,7 @@ static int settle_numbered(struct sbx_numbered *v, size_t n, const char *what)
         if (rc < 0)
             return rc;
         if (i > 0 && v[i - 1].id == v[i].id)
-            return hw_fail(-EINVAL, "%s %u is there twice", what, v[i].id);
+            return hw_fail(-EINVAL, "%s %u occurs twice", what, v[i].id);
     }
     return 0;
 }

@@ -157,7 +157,7 @@ int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out)
     write_attrs(&j, "files", &s->file);
     hw_json_end(&j);
     int rc = hw_json_finish(&j);
-    return rc < 0 ? hw_fail(rc, "the snapshot could not be written: %s", hw_errno_text(rc)) : 0;
+    return rc < 0 ? hw_fail(rc, "writing the snapshot failed: %s", hw_errno_text(rc)) : 0;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ static unsigned read_snapshot_number(json_t *o, const char *key, unsigned max, i
         return 0;
     json_int_t n = json_integer_value(v);
     if (n < 0 || n > max) {
-        *rc = hw_fail(-EINVAL, "'%s' is %lld, and may be 0 to %u", key, (long long)n, max);
+        *rc = hw_fail(-EINVAL, "'%s' is %lld; must be 0 to %u", key, (long long)n, max);
         return 0;
     }
     return (unsigned)n;
@@ -207,7 +207,7 @@ static void read_snapshot_name(json_t *o, const char *key, char out[SBX_NAME], b
         return;
     const char *text = json_string_value(v);
     if (!sbx_name_ok(text))
-        *rc = hw_fail(-EINVAL, "'%s' is '%.80s', which no device is called", key, text);
+        *rc = hw_fail(-EINVAL, "'%s' is '%.80s', which is not a device name", key, text);
     else
         memcpy(out, text, strlen(text) + 1);
 }
@@ -219,7 +219,7 @@ static char *read_snapshot_path(json_t *o, int *rc)
         return NULL;
     const char *text = json_string_value(v);
     if (strncmp(text, "devices/", 8) != 0 || !sbx_path_ok(text)) {
-        *rc = hw_fail(-EINVAL, "'path' is '%.120s', which is none of a device below /sys", text);
+        *rc = hw_fail(-EINVAL, "'path' is '%.120s', which is not a device below /sys", text);
         return NULL;
     }
     char *copy = strdup(text);
@@ -241,9 +241,9 @@ static void read_snapshot_attrs(json_t *o, struct sbx_attrs *a, int *rc)
     json_object_foreach(v, key, value)
     {
         if (!sbx_path_ok(key))
-            *rc = hw_fail(-EINVAL, "'%.120s' is no name of a file", key);
+            *rc = hw_fail(-EINVAL, "'%.120s' is not a file name", key);
         else if (!json_is_string(value) || json_string_length(value) > MAX_VALUE)
-            *rc = hw_fail(-EINVAL, "file '%s' is no text, or longer than a page", key);
+            *rc = hw_fail(-EINVAL, "file '%s' is not a text, or longer than a page", key);
         else
             *rc = sbx_attr_add(a, key, json_string_value(value));
         if (*rc < 0)
@@ -259,7 +259,7 @@ static json_t *read_snapshot_array(json_t *o, const char *key, size_t max, size_
         return NULL;
     size_t n = json_array_size(v);
     if (n > max) {
-        *rc = hw_fail(-E2BIG, "'%s' has %zu elements, and may have %zu", key, n, max);
+        *rc = hw_fail(-E2BIG, "'%s' has %zu elements; at most %zu are allowed", key, n, max);
         return NULL;
     }
     void *room = calloc(n + 1, size);
@@ -299,7 +299,7 @@ static void read_snapshot_config(json_t *o, struct sbx_pci *d, int *rc)
     if (good)
         d->n_config = len / 2;
     else
-        *rc = hw_fail(-EINVAL, "'config' is not the hexadecimal digits of 1 to %d bytes", MAX_CONFIG);
+        *rc = hw_fail(-EINVAL, "'config' is not 1 to %d bytes in hexadecimal", MAX_CONFIG);
 }
 
 static void read_snapshot_pci(json_t *o, struct sbx_pci *d, int *rc)
@@ -329,7 +329,7 @@ static void read_addr(json_t *v, struct sbx_addr *a, int *rc)
         good = bits <= (a->family == AF_INET ? 32u : 128u) && inet_pton(a->family, ip, &a->v4) == 1;
     }
     if (!good)
-        *rc = hw_fail(-EINVAL, "'%.60s' is no address like 10.0.0.1/24", text);
+        *rc = hw_fail(-EINVAL, "'%.60s' is not an address such as 10.0.0.1/24", text);
 }
 
 static void read_net(json_t *o, struct sbx_netdev *d, bool addresses, int *rc)
@@ -362,11 +362,11 @@ static void read_gid(json_t *o, struct sbx_gid *g, int *rc)
     json_t *gid = get_snapshot_member(o, "gid", JSON_STRING, true, rc),
            *type = get_snapshot_member(o, "type", JSON_STRING, false, rc);
     if (gid && !gid_ok(json_string_value(gid)))
-        *rc = hw_fail(-EINVAL, "'%.60s' is no GID", json_string_value(gid));
+        *rc = hw_fail(-EINVAL, "'%.60s' is not a GID", json_string_value(gid));
     else if (gid)
         memcpy(g->gid, json_string_value(gid), sizeof(g->gid));
     if (type && json_string_length(type) >= sizeof(g->type))
-        *rc = hw_fail(-EINVAL, "'%.60s' is no type of a GID", json_string_value(type));
+        *rc = hw_fail(-EINVAL, "'%.60s' is not a type of a GID", json_string_value(type));
     else if (type)
         snprintf(g->type, sizeof(g->type), "%s", json_string_value(type));
     read_snapshot_name(o, "ndev", g->ndev, false, rc);
@@ -415,10 +415,10 @@ static int read_snapshot_json(json_t *o, struct sbx_snapshot *s)
     int rc = 0;
     json_t *schema = get_snapshot_member(o, "schema", JSON_STRING, true, &rc);
     if (!schema || strcmp(json_string_value(schema), SCHEMA) != 0)
-        return hw_fail(-EINVAL, "it does not say that its schema is " SCHEMA);
+        return hw_fail(-EINVAL, "its schema is not " SCHEMA);
     unsigned version = read_snapshot_number(o, "version", UINT_MAX, &rc);
     if (rc == 0 && version != SBX_SNAPSHOT_VERSION)
-        return hw_fail(-EINVAL, "it is of version %u, and this program reads version %d", version,
+        return hw_fail(-EINVAL, "it has version %u, but this program supports version %d", version,
                        SBX_SNAPSHOT_VERSION);
     s->addresses = read_snapshot_flag(o, "addresses", &rc);
     s->gids = read_snapshot_flag(o, "gids", &rc);
@@ -449,7 +449,7 @@ int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len)
     json_error_t e;
     json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     if (!o)
-        return hw_fail(-EINVAL, "no JSON, in line %d: %.120s", e.line, e.text);
+        return hw_fail(-EINVAL, "not JSON, in line %d: %.120s", e.line, e.text);
     int rc = read_snapshot_json(o, out);
     return rc < 0 ? rc : sbx_snapshot_settle(out);
 }
@@ -465,5 +465,5 @@ int sbx_snapshot_load(struct sbx_snapshot *out, const char *file)
     int rc = hw_file_read(fd, MAX_FILE, "it", &text, &len);
     if (rc == 0)
         rc = sbx_snapshot_parse(out, text, len);
-    return rc < 0 ? hw_wrap(rc, "%s is no snapshot that can be used", file) : 0;
+    return rc < 0 ? hw_wrap(rc, "%s is not a usable snapshot", file) : 0;
 }

@@ -157,7 +157,7 @@ static int detach_and_notify(const struct sbx_fuse *f)
         hw_close(&null);
     bool told = write(ready, "", 1) == 1;
     hw_close(&ready);
-    return told ? 0 : hw_fail(-EPIPE, "nobody waits for %s any more", f->at);
+    return told ? 0 : hw_fail(-EPIPE, "no process waits for %s any more", f->at);
 }
 
 int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
@@ -174,13 +174,14 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
     struct fuse *fuse = fuse_new(&args, &operations, sizeof(operations), &s);
     fuse_opt_free_args(&args);
     if (!fuse)
-        return hw_fail(-EIO, "libfuse could not be started");
+        return hw_fail(-EIO, "starting libfuse failed");
     if (fuse_mount(fuse, f->at) != 0) {
         fuse_destroy(fuse);
-        return hw_fail(-EIO, "%s: no FUSE file system can be mounted there (is /dev/fuse there? may you mount?)",
+        return hw_fail(-EIO,
+                       "%s: a FUSE file system cannot be mounted there: check /dev/fuse, and the permission to mount",
                        f->at);
     }
-    int rc = fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "signals cannot be caught") : 0;
+    int rc = fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "catching signals failed") : 0;
     if (rc == 0 && f->ready >= 0)
         rc = detach_and_notify(f);
     /* one thread: a child of fork() has no others, and sysfs is fast. A signal that ends it is no fault. */

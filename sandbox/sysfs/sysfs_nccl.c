@@ -211,7 +211,7 @@ int sbx_nccl_topo(const struct sbx_snapshot *s, const struct sbx_plan *plan, FIL
         write_cpu_elements(&x);
         fprintf(out, "</system>\n");
         if (fflush(out) != 0 || ferror(out))
-            rc = hw_fail(-EIO, "NCCL's topology could not be written");
+            rc = hw_fail(-EIO, "writing NCCL's topology failed");
     }
     free(x.done);
     free(x.up);

@@ -82,7 +82,7 @@ static struct sbx_node *get_or_add_child(struct sbx_tree *t, struct sbx_node *up
     if (n && n->kind == kind)
         return n;
     if (n) {
-        t->rc = hw_fail(-EEXIST, "%.*s is to be a folder and a file or link at once", (int)HW_MIN(len, 80u), name);
+        t->rc = hw_fail(-EEXIST, "%.*s cannot be a folder and a file or link at once", (int)HW_MIN(len, 80u), name);
         return NULL;
     }
     if (t->n_nodes == MAX_NODES) {
@@ -118,7 +118,7 @@ static struct sbx_node *add_tree_node(struct sbx_tree *t, const char *path, enum
         size_t len = strcspn(p, "/");
         if (len == 0 || len > NAME_MAX || ++depth > MAX_DEPTH ||
             (p[0] == '.' && (len == 1 || (len == 2 && p[1] == '.'))))
-            t->rc = hw_fail(-EINVAL, "'%.120s' is no path for a sandbox's sysfs", path);
+            t->rc = hw_fail(-EINVAL, "'%.120s' is not a path in a sandbox's sysfs", path);
         else
             n = get_or_add_child(t, n, p, len, p[len] ? SBX_DIR : kind, fresh);
         p += len;
@@ -170,7 +170,7 @@ void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to)
         if (path[at] == '/' && used + 4 < sizeof(target))
             used += (size_t)snprintf(target + used, 4, "../");
     if (used + strlen(to + same) + 1 > sizeof(target)) {
-        t->rc = hw_fail(-ENAMETOOLONG, "the link '%.120s' leads too far", path);
+        t->rc = hw_fail(-ENAMETOOLONG, "the link '%.120s' leads too far up", path);
         return;
     }
     snprintf(target + used, sizeof(target) - used, "%s", to + same);

@@ -66,10 +66,10 @@ static int put_file(struct write *w, int at, const struct sbx_node *n)
         return 0; /* if the file system allows no more links, or none, the file gets its own copy */
     int fd = openat(at, n->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
-        return hw_fail(-errno, "%s: %s cannot be made: %s", w->dir, n->name, strerror(errno));
+        return hw_fail(-errno, "%s: creating %s: %s", w->dir, n->name, strerror(errno));
     ssize_t done = n->n_data ? write(fd, n->data, n->n_data) : 0;
     int rc =
-        done == (ssize_t)n->n_data ? 0 : hw_fail(done < 0 ? -errno : -EIO, "%s: %s cannot be written", w->dir, n->name);
+        done == (ssize_t)n->n_data ? 0 : hw_fail(done < 0 ? -errno : -EIO, "%s: writing %s failed", w->dir, n->name);
     hw_close(&fd);
     return rc;
 }
@@ -83,12 +83,12 @@ static int put_dir(struct write *w, int at, const struct sbx_node *d)
             rc = put_file(w, at, n);
         } else if (n->kind == SBX_LINK) {
             if (symlinkat(n->data, at, n->name) < 0)
-                rc = hw_fail(-errno, "%s: the link %s cannot be made: %s", w->dir, n->name, strerror(errno));
+                rc = hw_fail(-errno, "%s: creating the link %s: %s", w->dir, n->name, strerror(errno));
         } else {
             int fd = -1;
             if (mkdirat(at, n->name, 0755) < 0 ||
                 (fd = openat(at, n->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
-                rc = hw_fail(-errno, "%s: the folder %s cannot be made: %s", w->dir, n->name, strerror(errno));
+                rc = hw_fail(-errno, "%s: creating the folder %s: %s", w->dir, n->name, strerror(errno));
             else
                 rc = put_dir(w, fd, n);
             hw_close(&fd);
@@ -147,7 +147,7 @@ static int remove_all(const char *dir)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = fd < 0 ? -errno : remove_dir_contents(fd);
     if (rc == 0 && rmdir(dir) < 0)
         rc = -errno;
-    return rc < 0 ? hw_fail(rc, "%s cannot be removed: %s", dir, strerror(-rc)) : 0;
+    return rc < 0 ? hw_fail(rc, "removing %s: %s", dir, strerror(-rc)) : 0;
 }
 
 /* Returns 1: dir is ours; 0: an empty folder, or absent; -EEXIST: something else. */
@@ -158,7 +158,7 @@ static int check_tree_owner(const char *dir)
     if (lstat(dir, &st) < 0)
         return errno == ENOENT ? 0 : hw_fail(-errno, "%s: %s", dir, strerror(errno));
     if ((size_t)snprintf(mark, sizeof(mark), "%s/" MARK, dir) >= sizeof(mark))
-        return hw_fail(-ENAMETOOLONG, "%s: too long a name", dir);
+        return hw_fail(-ENAMETOOLONG, "%s: the name is too long", dir);
     if (S_ISDIR(st.st_mode) && access(mark, F_OK) == 0)
         return 1;
     DIR *d = S_ISDIR(st.st_mode) ? opendir(dir) : NULL;
@@ -167,7 +167,7 @@ static int check_tree_owner(const char *dir)
         empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
     if (d)
         closedir(d);
-    return empty ? 0 : hw_fail(-EEXIST, "%s is there, and no sysfs that hawser has written: it is left alone", dir);
+    return empty ? 0 : hw_fail(-EEXIST, "%s exists and is not a sysfs written by hawser: leaving it unchanged", dir);
 }
 
 int sbx_tree_remove(const char *dir)
@@ -175,8 +175,7 @@ int sbx_tree_remove(const char *dir)
     struct stat st;
     if (lstat(dir, &st) < 0 && errno == ENOENT)
         return 0;
-    return check_tree_owner(dir) == 1 ? remove_all(dir)
-                                      : hw_fail(-EINVAL, "%s is no sysfs that hawser has written", dir);
+    return check_tree_owner(dir) == 1 ? remove_all(dir) : hw_fail(-EINVAL, "%s is not a sysfs written by hawser", dir);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -190,7 +189,7 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     while (len > 1 && dir[len - 1] == '/')
         len--;
     if ((size_t)snprintf(part, sizeof(part), "%.*s.XXXXXX", (int)len, dir) >= sizeof(part))
-        return hw_fail(-ENAMETOOLONG, "%s: too long a name", dir);
+        return hw_fail(-ENAMETOOLONG, "%s: the name is too long", dir);
     char *place = strndup(dir, len);
     int ours = place ? check_tree_owner(place) : hw_no_memory("the files of %s", dir);
     if (ours < 0 || !mkdtemp(part)) {
@@ -203,7 +202,7 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     hw_close(&root);
     /* replaces nothing or an empty folder; otherwise exchanges both and removes the old one */
     if (rc == 0 && renameat2(AT_FDCWD, part, AT_FDCWD, place, ours ? RENAME_EXCHANGE : 0) < 0)
-        rc = hw_fail(-errno, "%s cannot be put in its place: %s", dir, strerror(errno));
+        rc = hw_fail(-errno, "moving %s to its place: %s", dir, strerror(errno));
     if (rc < 0 || ours) {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "%s", hw_error());

@@ -74,7 +74,7 @@ static void good(void)
     is_int(dm_helper_bind_rx(h, "", buf, 1, 0, &c), -ENODEV, "no NIC");
     is_int(dm_helper_bind_rx(h, "eth7", buf, 1, 0, &c), -ENODEV, "a NIC that is not there");
     is_int(dm_helper_bind_rx(h, "eth1", buf, 9, 0, &c), -EBUSY, "more queues than there are");
-    ok(strstr(hw_error(), "eth1: 5 of 9 queues") != NULL && c.id == 0, "in the daemon's words: %s", hw_error());
+    ok(strstr(hw_error(), "eth1: only 5 of 9 queues") != NULL && c.id == 0, "in the daemon's words: %s", hw_error());
     is_int(dm_helper_open(path, MS, &g), 0, "a second client");
     is_int(dm_helper_release(g, rule), -ENOENT, "has no say in what the first one holds");
     is_int(dm_helper_bind_rx(g, "eth1", buf, 1, 0, &c), 0, "but may have another queue");
@@ -223,7 +223,7 @@ static void malformed(void)
     struct served r = start();
     int two[2] = {fake_dmabuf(8192), fake_dmabuf(8192)};
     dropped("an HTTP request", "GET / HTTP/1.1\r\n", 16, NULL, 0);
-    ok(SOON(said("is dropped: a request of 16 bytes that does not begin")), "and the log says so");
+    ok(SOON(said("disconnected: a request of 16 bytes that does not begin")), "and the log says so");
     uint8_t big[70000] = {0};
     dropped("70000 bytes", big, sizeof(big), NULL, 0);
     dropped("one byte", "x", 1, NULL, 0);

@@ -56,15 +56,15 @@ static void policy_text(void)
 
     is_int(hd_policy_parse(&P, "", "p.conf"), 0, "an empty file");
     ok(!hd_policy_find(&P, 0, NULL, 0), "grants nothing, not even to root");
-    refused("nics = eth1\n", "before the first section");
+    refused("nics = eth1\n", "precedes the first section");
     refused("[eth1]\nnics = *\n", "a section is [user NAME]");
-    refused("[user nobody-of-this-name]\nnics = *\n", "knows no user");
-    refused("[group nobody-of-this-name]\nnics = *\n", "knows no group");
-    refused("[user -1]\nnics = *\n", "knows no user");
-    refused("[user 1]\nnics = *\n[user 2]\nnics = *\n[user 1]\nnics = *\n", "there is a section for it already");
-    refused("[user 1]\nnics = *\nnics = *\n", "second time");
-    refused("[user 1]\nnics = eth1,\n  eth2\n", "second time");
-    refused("[user 1]\nnic = *\n", "there is no key 'nic'");
+    refused("[user nobody-of-this-name]\nnics = *\n", "unknown user");
+    refused("[group nobody-of-this-name]\nnics = *\n", "unknown group");
+    refused("[user -1]\nnics = *\n", "unknown user");
+    refused("[user 1]\nnics = *\n[user 2]\nnics = *\n[user 1]\nnics = *\n", "a second section for it");
+    refused("[user 1]\nnics = *\nnics = *\n", "occurs twice");
+    refused("[user 1]\nnics = eth1,\n  eth2\n", "occurs twice");
+    refused("[user 1]\nnic = *\n", "unknown key 'nic'");
     refused("[user 1]\nnics = ,\n", "empty");
     refused("[user 1]\nmax-queues = 3\n", "names no NICs");
     refused("[user 1]\nnics = *\nqueues = 7-4\n", "queues");
@@ -232,7 +232,7 @@ static void journal(const char *dir)
     ok(one >= 0, "the lock");
     is_int(hd_journal_lock(path), -EBUSY, "is had once");
     char pid[40];
-    snprintf(pid, sizeof(pid), "process id %d:", (int)getpid());
+    snprintf(pid, sizeof(pid), "process %d:", (int)getpid());
     ok(strstr(hw_error(), pid) != NULL, "%s", hw_error());
     is_int(hd_journal_alive(path), getpid(), "who holds it can be asked");
     close(one);

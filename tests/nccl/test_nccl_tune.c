@@ -151,7 +151,7 @@ static bool on(void)
 static bool bad_word(void)
 {
     hn_params_set(logger);
-    return all_set(NULL) && warns == 1 && strstr(warned, "HAWSER_NCCL_TUNE='maybe': want 0 or 1");
+    return all_set(NULL) && warns == 1 && strstr(warned, "HAWSER_NCCL_TUNE='maybe': must be 0 or 1");
 }
 
 static atomic_bool stop;

@@ -155,7 +155,7 @@ def check_parameters():
     agent = nixl_agent("params", nixl_agent_config(backends=[]))
     for params, part in (({"nisc": "eth0"}, "parameter nisc is unknown"),
                          ({"timeout_ms": "soon"}, "timeout_ms=soon: not a number"),
-                         ({"trusted": "maybe"}, "trusted=maybe: neither yes nor no"),
+                         ({"trusted": "maybe"}, "trusted=maybe: must be yes or no"),
                          ({"advertise": "here"}, "'here' is not [NIC=]ADDRESS[:PORT]"),
                          ({"rails": "eth0;;/"}, "")):
         error = error_of(lambda p=params: agent.create_backend("HAWSER", p))

@@ -26,7 +26,7 @@ def refused():
     agent = nixl_agent("a", nixl_agent_config(backends=[]))
     assert error_of(lambda: agent.create_backend("HAWSER")) == "nixlBackendError"
     reason = agent.get_plugin_params("HAWSER")["error"]
-    assert "NIXL 9.9.9 was not tried" in reason and "1.0.0" in reason, reason
+    assert "NIXL 9.9.9 was not tested" in reason and "1.0.0" in reason, reason
 
 
 if __name__ == "__main__":

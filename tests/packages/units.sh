@@ -42,7 +42,7 @@ ok "hawserd has CAP_NET_ADMIN alone" grep -q '^CapEff:\s*0000000000001000$' "/pr
 ok "hawserd's socket is there" test -S /run/hawser/hawserd.sock
 ok "hawserd is seen by the command" sh -c 'hawser devmem status | grep "^hawserd: process"'
 # What is no dma-buf: the answer is an error, and comes from hawserd.
-ok "hawserd answers root" says "is no dma-buf" /packages/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
+ok "hawserd answers root" says "is not a dma-buf" /packages/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
 ok "hawserd refuses others, who are not in its policy" says "policy" setpriv --reuid=65534 --regid=65534 --clear-groups /packages/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
 before=$(pid hawserd)
 ok "hawserd restarts" systemctl restart hawserd

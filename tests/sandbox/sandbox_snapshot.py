@@ -113,50 +113,50 @@ def refused(t, good):
 
     deep = "devices/" + "/".join(["a" * 60] * 20)
     cases = {
-        "no JSON at all": ("{", "no JSON"),
-        "an empty file": ("", "no JSON"),
+        "no JSON at all": ("{", "not JSON"),
+        "an empty file": ("", "not JSON"),
         "no object": ("[]", "schema"),
         "another schema": (bend(lambda s: s.update(schema="x")), "schema"),
         "a later version": (bend(lambda s: s.update(version=2)), "version 2"),
         "no list of PCI devices": (bend(lambda s: s.pop("pci")), "'pci' is missing"),
         "a list that is an object": (bend(lambda s: s.update(net={})), "wrong type"),
-        "a path that climbs": (bend(pci(path="devices/pci0000:00/../../0000:00:01.0")), "none of a device"),
-        "an absolute path": (bend(pci(path="/devices/pci0000:00/0000:00:01.0")), "none of a device"),
-        "a path beside devices": (bend(pci(path="class/net/0000:00:01.0")), "none of a device"),
-        "a path that is too long": (bend(pci(path=deep)), "none of a device"),
-        "a path with an empty part": (bend(pci(path="devices//0000:00:01.0")), "none of a device"),
+        "a path that climbs": (bend(pci(path="devices/pci0000:00/../../0000:00:01.0")), "not a device"),
+        "an absolute path": (bend(pci(path="/devices/pci0000:00/0000:00:01.0")), "not a device"),
+        "a path beside devices": (bend(pci(path="class/net/0000:00:01.0")), "not a device"),
+        "a path that is too long": (bend(pci(path=deep)), "not a device"),
+        "a path with an empty part": (bend(pci(path="devices//0000:00:01.0")), "not a device"),
         "a path that is no PCI device's": (bend(pci(path="devices/pci0000:00/eth0")), "PCI device"),
         "a path that ends in none": (bend(pci(path="devices/pci0000:00/0000:00:01.0/x")), "PCI address"),
         "two of one address": (bend(lambda s: s["pci"].append(copy.deepcopy(s["pci"][0]))), "one address"),
-        "a driver with a slash": (bend(pci(driver="../nvidia")), "no device is called"),
-        "a file that climbs": (bend(lambda s: s["pci"][0]["files"].update({"../x": "1"})), "no name of a file"),
-        "a file that is hidden": (bend(lambda s: s["pci"][0]["files"].update({".x": "1"})), "no name of a file"),
-        "a file that is a number": (bend(lambda s: s["pci"][0]["files"].update({"class": 1})), "no text"),
+        "a driver with a slash": (bend(pci(driver="../nvidia")), "not a device name"),
+        "a file that climbs": (bend(lambda s: s["pci"][0]["files"].update({"../x": "1"})), "not a file name"),
+        "a file that is hidden": (bend(lambda s: s["pci"][0]["files"].update({".x": "1"})), "not a file name"),
+        "a file that is a number": (bend(lambda s: s["pci"][0]["files"].update({"class": 1})), "not a text"),
         "a file longer than a page": (bend(lambda s: s["pci"][0]["files"].update({"class": "x" * 4097})), "longer than a page"),
         "too many files": (bend(lambda s: s["pci"][0]["files"].update({f"f{i}": "" for i in range(1025)})), "1024"),
         "an odd configuration": (bend(pci(config="0g")), "hexadecimal"),
         "half a byte": (bend(pci(config="0")), "hexadecimal"),
-        "an interface's name with a blank": (bend(nets(name="rdma 0")), "no device is called"),
-        "an interface's name that is too long": (bend(nets(name="r" * 64)), "no device is called"),
+        "an interface's name with a blank": (bend(nets(name="rdma 0")), "not a device name"),
+        "an interface's name that is too long": (bend(nets(name="r" * 64)), "not a device name"),
         "an interface that is elsewhere": (bend(nets(name="rdma1x")), "rdma1x"),
         "an interface twice": (bend(lambda s: s["net"].append(copy.deepcopy(s["net"][0]))), "twice"),
         "a default route that is a word": (bend(nets(default_route="no")), "true or false"),
         "no addresses where there should be": (bend(lambda s: s.update(addresses=True)), "'addresses' is missing"),
-        "a GID that is none": (bend(gid(gid="fe80::1")), "no GID"),
+        "a GID that is none": (bend(gid(gid="fe80::1")), "not a GID"),
         "a GID beyond the table": (bend(gid(index=9)), "beyond its table"),
         "a GID twice": (bend(gid(index=1)), "twice"),
-        "a GID of a negative index": (bend(gid(index=-1)), "may be 0"),
-        "a GID's type that is too long": (bend(gid(type="x" * 24)), "no type"),
-        "a GID's interface that climbs": (bend(gid(ndev="..")), "no device is called"),
+        "a GID of a negative index": (bend(gid(index=-1)), "must be 0"),
+        "a GID's type that is too long": (bend(gid(type="x" * 24)), "not a type"),
+        "a GID's interface that climbs": (bend(gid(ndev="..")), "not a device name"),
         "a table that is too long": (bend(port(gid_table=1 << 20)), "4096"),
         "a port that is a fraction": (bend(port(port=1.5)), "wrong type"),
         "a port twice": (bend(lambda s: rdma(s, "mlx5_0")["ports"].append(copy.deepcopy(rdma(s, "mlx5_0")["ports"][0]))), "twice"),
         "an RDMA device twice": (bend(lambda s: s["rdma"].append(copy.deepcopy(s["rdma"][0]))), "two RDMA devices"),
         "one uverbs of two": (bend(lambda s: rdma(s, "mlx5_0").update(uverbs=copy.deepcopy(rdma(s, "mlx5_1")["uverbs"]))), "two RDMA"),
         "a NUMA node twice": (bend(lambda s: s["numa"].append(copy.deepcopy(s["numa"][0]))), "twice"),
-        "a CPU beyond all": (bend(lambda s: s["cpus"][0].update(cpu=65536)), "may be 0"),
+        "a CPU beyond all": (bend(lambda s: s["cpus"][0].update(cpu=65536)), "must be 0"),
         "an element that is no object": (bend(lambda s: s["cpus"].append(7)), "missing"),
-        "a file among others that climbs": (bend(lambda s: s["files"].update({"a/../../etc": "x"})), "no name of a file"),
+        "a file among others that climbs": (bend(lambda s: s["files"].update({"a/../../etc": "x"})), "not a file name"),
     }
     for what, (snap, said) in cases.items():
         r = t("plan", "--from", t.file(snap))
@@ -169,7 +169,7 @@ def refused(t, good):
         n["addresses"] = []
     for bad in "10.0.0.1", "10.0.0.1/33", "10.0.0.1/", "/24", "fe80::1/129", "10.0.0/8", "10.0.0.1/24 ", 7:
         net(a, "rdma0")["addresses"] = [bad]
-        ok("no address" in t("plan", "--from", t.file(a)).stderr, f"the address '{bad}'")
+        ok("not an address" in t("plan", "--from", t.file(a)).stderr, f"the address '{bad}'")
     # a tree that cannot be: a file where a folder is to be
     for change in lambda s: s["pci"][0]["files"].update({"driver": "x"}), lambda s: s["files"].update({"class": "x"}), \
             lambda s: s["files"].update({"bus/pci/devices": "x"}):

@@ -154,7 +154,7 @@ def folder(t, root, tmp):
     ok(t("sysfs", "--sysfs", root, "--out", str(empty) + "/").returncode == 0 and (empty / "class/net").is_dir(), "an empty folder does")
     for p in other, other / "precious":
         r = t("sysfs", "--sysfs", root, "--out", p)
-        ok(r.returncode == 1 and "left alone" in r.stderr and (other / "precious").read_text() == "x", f"{p.name} is not ours: left alone", r)
+        ok(r.returncode == 1 and "leaving it unchanged" in r.stderr and (other / "precious").read_text() == "x", f"{p.name} is not ours: left alone", r)
     r = t("sysfs", "--sysfs", root, "--out", tmp / "none/x")
     ok(r.returncode == 1 and "none/x" in r.stderr, "a place that is not there", r)
     # killed at any time: one of the two whole trees is there

@@ -313,11 +313,11 @@ static void test_refused(void)
     refuses(sm_move(&box, "low", false), -EBUSY, "mv0 stands on low", was, "a NIC under a macvlan device");
     refuses(sm_move(&box, "n0,n0", false), -EINVAL, "twice", was, "a NIC twice");
     refuses(sm_move(&box, "n0=x,n1=x", false), -EINVAL, "two NICs", was, "two NICs of one name");
-    refuses(sm_move(&box, "n0=a/b", false), -EINVAL, "no name", was, "no name");
+    refuses(sm_move(&box, "n0=a/b", false), -EINVAL, "not a name", was, "no name");
     refuses(sm_move(&box, "n0=lo", false), -EEXIST, "has a lo already", was, "a name that the container has");
     refuses(sm_move(&sm_host, "n0", false), -EINVAL, "already", was, "the host's own namespace");
     struct sm_ns bad = {.path = "/proc/self/exe"};
-    refuses(sm_move(&bad, "n0", false), -EINVAL, "no network namespace", was, "a path of something else");
+    refuses(sm_move(&bad, "n0", false), -EINVAL, "not a network namespace", was, "a path of something else");
     struct sm_ns gone = {.path = "nosuchnamespace"};
     refuses(sm_move(&gone, "n0", false), -ENOENT, "nosuchnamespace", was, "a name that is not");
     struct sm_ns none = {.path = "2147483646"};

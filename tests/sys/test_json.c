@@ -280,7 +280,7 @@ static void nesting(void)
     hw_json_u64(&j, NULL, 1);
     hw_json_u64(&j, NULL, 2);
     is_int(hw_json_finish(&j), -EINVAL, "two values at the top");
-    ok(strstr(hw_error(), "do not fit together"), "says: %s", hw_error());
+    ok(strstr(hw_error(), "do not match"), "says: %s", hw_error());
     is_int(finish(&j), -EINVAL, "and stays wrong");
 
     j = start();

@@ -72,7 +72,7 @@ static int fill_agent_address(struct sockaddr_un *a, const char *path)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof(a->sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is no path for a UNIX socket (1 to %zu bytes)", path,
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a path of a UNIX socket (1 to %zu bytes)", path,
                        sizeof(a->sun_path) - 1);
     memcpy(a->sun_path, path, strlen(path) + 1);
     return 0;
@@ -99,9 +99,9 @@ static int open_agent_listener(const char *path)
         return rc;
     if (lstat(path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode))
-            return hw_fail(-EEXIST, "%s is there, and no socket: it is not touched", path);
+            return hw_fail(-EEXIST, "%s exists and is not a socket: leaving it unchanged", path);
         if (has_socket_listener(path))
-            return hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
+            return hw_fail(-EADDRINUSE, "another program already listens at %s", path);
         if (unlink(path) < 0)
             return hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_text(errno));
     }
@@ -141,13 +141,14 @@ static void reap_broker(struct agent *a, unsigned i)
     if (over)
         SAY(a, HAWSER_LOG_INFO, "%s: its broker, process %d, has ended", c->id, (int)c->pid);
     else if (WIFEXITED(status) && WEXITSTATUS(status) == VB_JOINED)
-        SAY(a, HAWSER_LOG_INFO, "%s: its broker has one more of its programs", c->id);
+        SAY(a, HAWSER_LOG_INFO, "%s: its broker serves one more of its programs", c->id);
     else if (WIFSIGNALED(status))
-        SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, was ended by signal %d%s: its programs get ENOSYS", c->id,
-            (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
+        SAY(a, HAWSER_LOG_ERROR,
+            "%s: its broker, process %d, was ended by signal %d%s: its RDMA calls fail with ENOSYS", c->id, (int)c->pid,
+            WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
     else
-        SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, has ended by an error: its programs get ENOSYS", c->id,
-            (int)c->pid);
+        SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, has ended with an error: its RDMA calls fail with ENOSYS",
+            c->id, (int)c->pid);
     vb_join_clean(a->o.state_dir, c->id, over && !a->ending);
     hw_close(&c->pidfd);
     *c = a->child[--a->n_children];
@@ -158,7 +159,7 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     uint64_t none = 0;
     struct vb_rules rules;
     if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &none) == 0 || errno != ENOENT)
-        return hw_fail(-EINVAL, "what it sent is no listener of a seccomp filter");
+        return hw_fail(-EINVAL, "it did not send a seccomp listener");
     if (*c->section && !vb_policy_has(a->o.policy, c->section))
         return hw_fail(-EINVAL, "the policy has no section '%s', which its annotation hawser.verbs.policy names",
                        c->section);
@@ -168,7 +169,7 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     if (rc < 0)
         return rc;
     if (a->n_children >= a->o.containers_max)
-        return hw_fail(-EUSERS, "there are %u containers already", a->n_children);
+        return hw_fail(-EUSERS, "the limit of %u containers is reached (--max)", a->n_children);
     return 0;
 }
 
@@ -179,8 +180,8 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
     char id[sizeof(c->id)], why[HW_ERR_TEXT];
     if (a->o.section) {
         if (*c->section && strcmp(c->section, a->o.section) != 0)
-            SAY(a, HAWSER_LOG_WARN, "%s: another section than '%s' is named by its annotation, which does not count",
-                c->id, a->o.section);
+            SAY(a, HAWSER_LOG_WARN, "%s: its annotation names another section than '%s', and is ignored", c->id,
+                a->o.section);
         snprintf(c->section, sizeof(c->section), "%s", a->o.section);
     }
     int rc = check_container(a, c);
@@ -191,13 +192,14 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
         vb_container_free(c);
     }
     if (rc < 0) {
-        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: %s", id, error_text(why));
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its RDMA calls fail with ENOSYS: %s", id, error_text(why));
         return;
     }
     memcpy(k->id, id, sizeof(id));
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
     if (k->pidfd < 0) { /* its end would not be noticed */
-        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: pidfd_open: %s", id, hw_errno_text(errno));
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its RDMA calls fail with ENOSYS: pidfd_open: %s", id,
+            hw_errno_text(errno));
         kill(k->pid, SIGKILL);
         (void)waitpid(k->pid, NULL, 0);
         return;
@@ -219,8 +221,8 @@ static void close_runtime(struct half *h)
 static void refuse_runtime(struct agent *a, struct half *h)
 {
     char why[HW_ERR_TEXT];
-    SAY(a, HAWSER_LOG_WARN, "a runtime is turned away%s: %s",
-        h->n_fds ? ", and what its container calls gets ENOSYS" : "", error_text(why));
+    SAY(a, HAWSER_LOG_WARN, "refused a runtime%s: %s",
+        h->n_fds ? ", so its container's RDMA calls fail with ENOSYS" : "", error_text(why));
     close_runtime(h);
 }
 
@@ -270,7 +272,7 @@ static void receive_runtime_data(struct agent *a, struct half *h)
     } control;
     char *more = realloc(h->text, h->len + STEP);
     if (!more) {
-        hw_no_memory("what it says");
+        hw_no_memory("its message");
         refuse_runtime(a, h);
         return;
     }
@@ -293,11 +295,11 @@ static void receive_runtime_data(struct agent *a, struct half *h)
             process_runtime_state(a, h);
         if (whole || h->len < VB_STATE_MAX)
             return;
-        hw_fail(-E2BIG, "it says more than %u bytes", VB_STATE_MAX);
+        hw_fail(-E2BIG, "its message has more than %u bytes", VB_STATE_MAX);
     } else if (n > 0) {
         hw_fail(-E2BIG, "it sends more than %d descriptors", FDS_MAX);
     } else {
-        hw_fail(-EPROTO, "it ended in the middle, after %zu bytes", h->len);
+        hw_fail(-EPROTO, "its message ended after %zu bytes", h->len);
     }
     refuse_runtime(a, h);
 }
@@ -319,7 +321,7 @@ static void accept_one(struct agent *a)
     } else if (h && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
         struct timespec t = {.tv_nsec = 100000000};
         if (hw_now() - a->said > SAID_MS * HW_MS || a->said == 0)
-            SAY(a, HAWSER_LOG_ERROR, "taking a runtime: %s", hw_errno_text(errno));
+            SAY(a, HAWSER_LOG_ERROR, "accepting a runtime: %s", hw_errno_text(errno));
         a->said = hw_now();
         nanosleep(&t, NULL); /* the socket stays readable: avoids a busy loop */
     }
@@ -336,7 +338,7 @@ static int refuse_overdue_runtimes(struct agent *a)
         if (h->fd < 0)
             continue;
         if (now >= h->until) {
-            hw_fail(-ETIMEDOUT, "it has not said all in %d s", VB_AGENT_TALK_MS / 1000);
+            hw_fail(-ETIMEDOUT, "its message was not complete within %d s", VB_AGENT_TALK_MS / 1000);
             refuse_runtime(a, h);
         } else {
             next = HW_MIN(next, h->until);
@@ -358,12 +360,12 @@ static void reload_agent_policy(struct agent *a)
         vb_policy_free(p);
     }
     if (rc < 0) {
-        SAY(a, HAWSER_LOG_ERROR, "the policy stays as it was: %s", hw_error());
+        SAY(a, HAWSER_LOG_ERROR, "the policy is unchanged: %s", hw_error());
         return;
     }
     vb_policy_free(a->policy);
     a->o.policy = a->policy = p;
-    SAY(a, HAWSER_LOG_INFO, "%s is read again, for containers that start from here on", a->o.policy_file);
+    SAY(a, HAWSER_LOG_INFO, "read %s again, for containers that start from now on", a->o.policy_file);
 }
 
 /* The poll set of run_agent_loop(): these, then incomplete runtimes, then brokers. */
@@ -437,7 +439,7 @@ static void end_all(struct agent *a)
         if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
             reap_broker(a, 0);
         } else if (now >= until) { /* a missing page of its container can block it, but must not block the agent */
-            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, does not end, though it was killed: it is left",
+            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, was killed but does not end: ignoring it",
                 a->child[0].id, (int)a->child[0].pid);
             hw_close(&a->child[0].pidfd);
             a->child[0] = a->child[--a->n_children];
@@ -449,8 +451,8 @@ static int make_state_dir(const char *path)
 {
     struct stat st;
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_text(errno));
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
+        return hw_fail(-errno, "creating the folder %s: %s", path, hw_errno_text(errno));
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is not a folder", path);
 }
 
 /* Removes the files of brokers that ended without an agent: nobody answers there any more. */
@@ -484,7 +486,7 @@ static int serve_runtimes(struct agent *a, struct pollfd *p)
         a->half[i].fd = -1;
     a->stop = eventfd(0, EFD_CLOEXEC);
     if (a->stop < 0)
-        return hw_fail(-errno, "an eventfd: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "creating an eventfd: %s", hw_errno_text(errno));
     a->listener = open_agent_listener(a->o.socket);
     if (a->listener < 0)
         return a->listener;
@@ -496,7 +498,7 @@ static int serve_runtimes(struct agent *a, struct pollfd *p)
     for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
         close_runtime(&a->half[i]);
     if (rc == 1)
-        SAY(a, HAWSER_LOG_INFO, "it ends, and %u brokers go on", a->n_children);
+        SAY(a, HAWSER_LOG_INFO, "ending; %u brokers continue", a->n_children);
     else
         end_all(a);
     return HW_MIN(rc, 0);

@@ -111,7 +111,7 @@ static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned 
     if (!f)
         return hw_no_memory("a filter");
     if (fd < 0)
-        return hw_fail(-errno, "a memfd: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "creating a memfd: %s", hw_errno_text(errno));
     int rc = fill_seccomp_filter(f);
     if (rc)
         return rc;
@@ -140,7 +140,7 @@ int vb_filter_install(bool *killable)
     if (rc < 0)
         return rc;
     if (!may_without_nnp() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "no_new_privs: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "setting no_new_privs: %s", hw_errno_text(errno));
     /* Without libseccomp, whose version in Debian 12 lacks the flag. */
     unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     *killable = true;
@@ -152,6 +152,6 @@ int vb_filter_install(bool *killable)
     }
     if (fd < 0)
         return hw_fail(-errno, "installing the filter: %s%s", hw_errno_text(errno),
-                       errno == EBUSY ? " (it runs under a filter with a listener already)" : "");
+                       errno == EBUSY ? " (this process already runs under a filter with a listener)" : "");
     return (int)fd;
 }

@@ -17,7 +17,7 @@
 #elif defined(__aarch64__)
 #define NATIVE "SCMP_ARCH_AARCH64"
 #else
-#error "the OCI's name of this architecture is not known here"
+#error "the OCI's name of this architecture is unknown"
 #endif
 
 #define NOTIFY   "SCMP_ACT_NOTIFY"
@@ -164,8 +164,8 @@ static void append_outside_rules(struct join *j, const json_t *entry, const char
     enum meeting m = r ? relate_conditions(json_object_get(entry, "args"), r, &arg) : OTHERS;
     if (m == UNCLEAR)
         j->rc = hw_fail(-EINVAL,
-                        "its seccomp section has a condition for %s on argument %u, on which hawser's own depends: the "
-                        "two cannot be joined",
+                        "its seccomp section has a condition for %s on argument %u, on which hawser's filter depends: "
+                        "they cannot be merged",
                         call, arg);
     else if (m == NEVER)
         append_outside_rules(j, entry, call, r + 1);
@@ -198,7 +198,7 @@ static bool keep_call_name(struct join *j, const json_t *entry, const struct vb_
     bool always = json_array_size(json_object_get(entry, "args")) == 0;
     if (!is_permitting_action(action) && always) {
         if (r->err == 0)
-            j->rc = hw_fail(-EINVAL, "its seccomp section refuses %s altogether: no verbs without it", r->call);
+            j->rc = hw_fail(-EINVAL, "its seccomp section refuses %s entirely: verbs cannot work", r->call);
         return true;
     }
     if (always && strcmp(action, j->dflt) == 0)
@@ -217,11 +217,11 @@ static int merge_profile_entry(struct join *j, const json_t *entry)
     if (!json_is_object(entry) || !json_is_array(names) || !*get_seccomp_text(entry, "action"))
         return hw_fail(-EINVAL, "its seccomp section has an entry without names or action");
     if (strcmp(get_seccomp_text(entry, "action"), NOTIFY) == 0)
-        return hw_fail(-EINVAL, "its seccomp section notifies somebody already");
+        return hw_fail(-EINVAL, "its seccomp section already notifies another program");
     for (size_t i = 0; j->rc == 0 && i < json_array_size(names);) {
         const char *name = json_string_value(json_array_get(names, i));
         if (!name)
-            return hw_fail(-EINVAL, "its seccomp section has a name that is no text");
+            return hw_fail(-EINVAL, "its seccomp section has a name that is not a text");
         const struct vb_filter_rule *r = rule_of(j, vb_filter_rules, name);
         if (r && !keep_call_name(j, entry, r))
             json_array_remove(names, i);
@@ -285,7 +285,7 @@ static int add_killable_flag(const struct join *j, json_t *section)
     if (strcmp(j->runtime, "crun") != 0)
         return 0;
     if (f && !json_is_array(f))
-        return hw_fail(-EINVAL, "its seccomp section's flags are no array");
+        return hw_fail(-EINVAL, "its seccomp section's flags are not an array");
     for (size_t i = 0; i < json_array_size(f); i++)
         if (json_is_string(json_array_get(f, i)) && strcmp(json_string_value(json_array_get(f, i)), KILLABLE) == 0)
             return 0;
@@ -305,11 +305,11 @@ static int merge_seccomp_section(json_t *section, const char *socket, const char
     const char *path = get_seccomp_text(section, "listenerPath");
     int rc;
     if (!json_is_object(section) || !*j.dflt)
-        return hw_fail(-EINVAL, "its seccomp section is none of the OCI's: there is no defaultAction");
+        return hw_fail(-EINVAL, "not an OCI seccomp section: it has no defaultAction");
     if (*path)
-        return hw_fail(-EINVAL, "its seccomp section has a listener already, %s: a container can have one", path);
+        return hw_fail(-EINVAL, "its seccomp section already has a listener, %s: a container can have only one", path);
     if (theirs && !json_is_array(theirs) && !json_is_null(theirs))
-        return hw_fail(-EINVAL, "its seccomp section's syscalls are no array");
+        return hw_fail(-EINVAL, "its seccomp section's syscalls are not an array");
     for (size_t i = 0; i < json_array_size(theirs); i++)
         if ((rc = merge_profile_entry(&j, json_array_get(theirs, i))) < 0)
             return rc;
@@ -328,9 +328,9 @@ int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime
 {
     const json_t *had = json_object_get(linux_object, "seccomp");
     if (strcmp(runtime, "crun") != 0 && strcmp(runtime, "runc") != 0)
-        return hw_fail(-EINVAL, "the runtime is crun or runc, and not '%s'", runtime);
+        return hw_fail(-EINVAL, "the runtime must be crun or runc, not '%s'", runtime);
     if (!json_is_object(linux_object) || *socket != '/')
-        return hw_fail(-EINVAL, "it takes a container of Linux, and a socket's absolute path");
+        return hw_fail(-EINVAL, "needs a Linux container, and a socket's absolute path");
     json_auto_t *section = had && !json_is_null(had) ? json_deep_copy(had) : json_pack("{ss}", "defaultAction", ALLOW);
     int rc = section ? merge_seccomp_section(section, socket, runtime) : hw_no_memory("the seccomp section");
     if (rc == 0 && json_object_set(linux_object, "seccomp", section) < 0)

@@ -25,11 +25,11 @@ static int make_nodes(const char *state_dir, char *out, size_t cap)
     if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
         return hw_fail(-ENAMETOOLONG, "%s is too long", state_dir);
     if (mkdir(out, 0700) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "making the folder %s: %s", out, hw_errno_text(errno));
+        return hw_fail(-errno, "creating the folder %s: %s", out, hw_errno_text(errno));
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        return hw_fail(-errno, "a mount namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "creating a mount namespace: %s", hw_errno_text(errno));
     if (mount("hawser-nodes", out, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0700,size=1m") < 0)
-        return hw_fail(-errno, "a file system for device nodes at %s: %s", out, hw_errno_text(errno));
+        return hw_fail(-errno, "mounting a file system for device nodes at %s: %s", out, hw_errno_text(errno));
     return 0;
 }
 
@@ -58,7 +58,7 @@ static int join_container(int folder, bool own_pids)
             return hw_fail(-errno, "joining its network namespace: %s", hw_errno_text(errno));
     }
     if (own_pids && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return hw_fail(-errno, "a /proc of its PID namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "mounting a /proc of its PID namespace: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -119,7 +119,7 @@ static int detach_broker(pid_t parent)
     (void)prctl(PR_SET_NAME, "hawser-broker", 0, 0, 0);
     (void)setsid(); /* a terminal's Ctrl-C must not reach it: stop ends it */
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
-        return hw_fail(-ESRCH, "who started it has ended");
+        return hw_fail(-ESRCH, "the process that started it has ended");
     return 0;
 }
 
@@ -219,7 +219,7 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
             _exit(rc < 0 ? 1 : rc ? VB_JOINED : 0);
         }
         if (*pid < 0)
-            rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_text(errno));
+            rc = hw_fail(-errno, "starting a process for its broker: %s", hw_errno_text(errno));
         HW_KEEP_ERROR();
         (void)choose_pids(0, &own_pids);
     }

@@ -41,7 +41,7 @@ static bool is_valid_container_id(const char *id)
 static int copy_state_text(char *out, size_t cap, const char *text, const char *what)
 {
     if (!text || strlen(text) >= cap)
-        return hw_fail(-EINVAL, "its %s %s", what, text ? "is too long" : "is missing, or no text");
+        return hw_fail(-EINVAL, "its %s %s", what, text ? "is too long" : "is missing, or not a text");
     memcpy(out, text, strlen(text) + 1);
     return 0;
 }
@@ -51,7 +51,7 @@ static int parse_state_annotations(struct vb_container *c, const json_t *all)
     const char *key;
     json_t *v;
     if (all && !json_is_object(all) && !json_is_null(all))
-        return hw_fail(-EINVAL, "its annotations are no object");
+        return hw_fail(-EINVAL, "its annotations are not an object");
     json_object_foreach((json_t *)all, key, v) /* NOLINT: only reads */
     {
         /* .spec is a note of `hawser verbs spec` for itself */
@@ -59,7 +59,7 @@ static int parse_state_annotations(struct vb_container *c, const json_t *all)
             continue;
         const char *value = json_string_value(v);
         if (!value)
-            return hw_fail(-EINVAL, "its annotation %.64s is no text", key);
+            return hw_fail(-EINVAL, "its annotation %.64s is not a text", key);
         if (strcmp(key, PREFIX "policy") == 0) {
             int rc = copy_state_text(c->section, sizeof(c->section), value, "annotation " PREFIX "policy");
             if (rc < 0)
@@ -82,7 +82,7 @@ static int find_listener_fd(const json_t *names, unsigned fds, unsigned *which)
 {
     unsigned found = 0;
     if (!json_is_array(names) || json_array_size(names) != fds)
-        return hw_fail(-EINVAL, "it names %zu descriptors, and %u came", json_array_size(names), fds);
+        return hw_fail(-EINVAL, "it names %zu descriptors, but %u arrived", json_array_size(names), fds);
     for (unsigned i = 0; i < fds; i++) {
         const char *name = json_string_value(json_array_get(names, i));
         if (name && strcmp(name, NAME) == 0) {
@@ -91,7 +91,7 @@ static int find_listener_fd(const json_t *names, unsigned fds, unsigned *which)
         }
     }
     return found == 1 ? 0
-                      : hw_fail(-EINVAL, "%s the descriptors is called " NAME, found ? "more than one of" : "none of");
+                      : hw_fail(-EINVAL, "%s the descriptors is named " NAME, found ? "more than one of" : "none of");
 }
 
 static int parse_container_state(struct vb_container *c, const json_t *o, unsigned fds, unsigned *which)
@@ -101,11 +101,11 @@ static int parse_container_state(struct vb_container *c, const json_t *o, unsign
     if (rc < 0)
         return rc;
     if (!is_valid_container_id(c->id))
-        return hw_fail(-EINVAL, "its state.id cannot be a file's name");
+        return hw_fail(-EINVAL, "its state.id cannot be a file name");
     if (pid && !json_is_integer(pid))
-        return hw_fail(-EINVAL, "its pid is no number");
+        return hw_fail(-EINVAL, "its pid is not a number");
     if (json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX)
-        return hw_fail(-EINVAL, "its pid is no process's");
+        return hw_fail(-EINVAL, "its pid is not a process's");
     c->pid = (pid_t)json_integer_value(pid);
     rc = parse_state_annotations(c, json_object_get(state, "annotations"));
     return rc < 0 ? rc : find_listener_fd(json_object_get(o, "fds"), fds, which);
@@ -123,7 +123,7 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
         return 0;
     json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     int rc = json_is_object(o) ? parse_container_state(c, o, fds, which)
-                               : hw_fail(-EINVAL, "it is no JSON: line %d: %s", e.line, e.text);
+                               : hw_fail(-EINVAL, "not JSON: line %d: %s", e.line, e.text);
     if (rc < 0)
         vb_container_free(c);
     return rc;

@@ -46,8 +46,8 @@ static void write_audit_line(struct vb_audit *a, const char *line, size_t n)
         rc = write(a->fd, line, n);
     while (rc < 0 && errno == EINTR);
     if (rc != (ssize_t)n)
-        hw_log(a->log, HAWSER_LOG_ERROR, "verbs: the audit file lacks a line: %s",
-               rc < 0 ? hw_errno_name(errno) : "it was not written whole");
+        hw_log(a->log, HAWSER_LOG_ERROR, "verbs: a line of the audit file was lost: %s",
+               rc < 0 ? hw_errno_name(errno) : "it was written incompletely");
 }
 
 /* Begins an object in *line; NULL: no memory. */
@@ -69,7 +69,7 @@ static void end_audit_line(struct vb_audit *a, struct hw_json *j, FILE *out, cha
     if (fclose(out) == 0 && rc == 0)
         write_audit_line(a, *line, *len);
     else
-        hw_log(a->log, HAWSER_LOG_ERROR, "verbs: the audit file lacks a line: no memory");
+        hw_log(a->log, HAWSER_LOG_ERROR, "verbs: a line of the audit file was lost: out of memory");
     free(*line);
 }
 
@@ -122,7 +122,7 @@ int vb_audit_open(struct vb_audit *a, const char *path, const struct hw_logger *
     if (fstat(a->fd, &s) == 0 && S_ISREG(s.st_mode))
         return 0;
     hw_close(&a->fd);
-    return hw_fail(-EINVAL, "audit file %s: not a plain file", path);
+    return hw_fail(-EINVAL, "audit file %s: not a regular file", path);
 }
 
 void vb_audit_close(struct vb_audit *a)
@@ -152,7 +152,7 @@ void vb_audit_refusal(struct vb_audit *a, const struct vb_refusal *r)
         return;
     FILE *out = begin_audit_line(&j, &line, &len);
     if (!out) {
-        hw_log(a->log, HAWSER_LOG_ERROR, "verbs: the audit file lacks a line: no memory");
+        hw_log(a->log, HAWSER_LOG_ERROR, "verbs: a line of the audit file was lost: out of memory");
         return;
     }
     hw_json_str(&j, "container", container);

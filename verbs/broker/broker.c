@@ -39,7 +39,7 @@ static void raise_broker_fd_limit(void)
 static int add_listener(struct vb_broker *b, int fd)
 {
     if (b->n_listeners == VB_LISTENERS_MAX)
-        return hw_fail(-EUSERS, "%d programs have been executed in it, and run still", VB_LISTENERS_MAX);
+        return hw_fail(-EUSERS, "%d programs were executed in it and still run", VB_LISTENERS_MAX);
     int rc = watch_broker_fd(b, fd);
     if (rc)
         return rc;
@@ -66,7 +66,8 @@ static void take_listener(struct vb_broker *b)
     int rc = add_listener(b, fd);
     if (rc) {
         close(fd);
-        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: a program gets ENOSYS: %s", b->container->id, hw_error());
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: a program's RDMA calls fail with ENOSYS: %s", b->container->id,
+               hw_error());
     }
     vb_join_answer(reply, rc);
 }
@@ -105,7 +106,7 @@ static void join_cgroup(const struct vb_broker *b)
 {
     if (b->o->cgroup >= 0 && write(b->o->cgroup, "0", 1) != 1)
         hw_log(b->o->log, HAWSER_LOG_WARN,
-               "verbs: %s: its RDMA objects are not charged to its cgroup, whose rdma.max does not hold: %s",
+               "verbs: %s: its RDMA objects are not charged to its cgroup, so rdma.max does not apply: %s",
                b->container->id, strerror(errno));
 }
 

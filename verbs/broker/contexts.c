@@ -23,7 +23,7 @@ int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot,
 {
     struct stat st;
     if (fstat(fd, &st))
-        return hw_fail(-errno, "fstat of a device node: %s", strerror(errno));
+        return hw_fail(-errno, "reading the status of a device node: %s", strerror(errno));
     struct vb_context *c = calloc(1, sizeof *c);
     if (!c)
         return hw_no_memory("a context");
@@ -64,7 +64,7 @@ void vb_contexts_ended(struct vb_broker *b)
             memcpy(&e, p, sizeof e);
             if (e.mask & IN_Q_OVERFLOW)
                 hw_log(b->o->log, HAWSER_LOG_ERROR,
-                       "verbs: %s: inotify lost events: closed devices stay counted; raise "
+                       "verbs: %s: inotify lost events, so closed devices stay counted; raise "
                        "fs.inotify.max_queued_events",
                        b->container->id);
             if (!(e.mask & IN_IGNORED))

@@ -61,7 +61,7 @@ static int lock_container(int dir, const char *id, int ms)
     for (;;) {
         int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
-            return hw_fail(-errno, "the lock of container %s: %s", id, strerror(errno));
+            return hw_fail(-errno, "locking container %s: %s", id, strerror(errno));
         if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &mine) == 0 &&
             fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && mine.st_ino == there.st_ino)
             return fd;
@@ -125,7 +125,7 @@ static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c,
 {
     int pair[2], answer = 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-        return hw_fail(-errno, "a socket for the broker's answer: %s", strerror(errno));
+        return hw_fail(-errno, "creating a socket for the broker's answer: %s", strerror(errno));
     HW_AUTO_CLOSE int reply = pair[0];
     int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const int fds[FDS] = {[FD_LISTENER] = c->listener, [FD_REPLY] = pair[1]};
@@ -143,7 +143,7 @@ static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c,
         return 0; /* the broker has ended, perhaps just now */
     if (answer == -EPERM)
         return hw_fail(answer, "a container of that name is served with another section or other annotations");
-    return answer ? hw_fail(answer, "the broker of its container takes no more programs: %s", strerror(-answer)) : 1;
+    return answer ? hw_fail(answer, "the broker of its container accepts no more programs: %s", strerror(-answer)) : 1;
 }
 
 static int open_join_socket(const struct sockaddr_un *a)
@@ -154,7 +154,7 @@ static int open_join_socket(const struct sockaddr_un *a)
     if (fd >= 0 && bind(fd, (const struct sockaddr *)a, sizeof *a))
         hw_close(&fd);
     umask(was);
-    return fd < 0 ? hw_fail(-errno, "a socket for the container's other programs: %s", strerror(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "creating a socket for the container's other programs: %s", strerror(errno)) : fd;
 }
 
 static int try_join(int dir, const struct sockaddr_un *a, struct vb_container *c, const char *words, int n)
@@ -166,7 +166,7 @@ static int try_join(int dir, const struct sockaddr_un *a, struct vb_container *c
     if (rc)
         return rc;
     if (has_owner(held))
-        return hw_fail(-EOWNERDEAD, "the broker of its container has died: no program gets another");
+        return hw_fail(-EOWNERDEAD, "the broker of its container has died: other programs cannot use it");
     rc = HW_MIN(c->join = open_join_socket(a), 0);
     if (rc == 0)
         note_owner(held, c->pid);

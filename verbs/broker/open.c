@@ -59,7 +59,7 @@ static void may_open(struct vb_broker *b, const struct vb_slot *s, struct vb_ver
     if (!v->rc && b->n_contexts >= VB_OPENS_MAX) {
         v->rc = -EMFILE;
         snprintf(v->rule, sizeof v->rule, "%d opens of a container", VB_OPENS_MAX);
-        snprintf(v->text, sizeof v->text, "it has as many already");
+        snprintf(v->text, sizeof v->text, "the limit is reached");
     }
 }
 
@@ -143,7 +143,7 @@ void vb_open(struct vb_broker *b, const struct vb_call *call)
         return;
     }
     if (rc)
-        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: an open: %s", b->container->id, hw_error());
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: opening a device: %s", b->container->id, hw_error());
     else
         rc = open_ours(b, call, &f, fd, flags);
     if (rc) {

@@ -143,7 +143,7 @@ static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd,
             continue;
         int n = list_handles(b, c, r, fd, destroy[t].object, counted, &list);
         if (n < 0) {
-            hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s: how many %ss there are, the kernel does not say: %s",
+            hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s: the kernel does not report how many %ss there are: %s",
                    b->container->id, vb_type_name((enum vb_type)t), hw_errno_name(-n));
             all = false;
             continue;
@@ -239,7 +239,7 @@ void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_
         vb_settle(c->objects, d, ticket, rc, true);
     }
     if (rc < 0)
-        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: %s %u that nobody knows of stays with its context: %s",
+        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: %s %u, unknown to the broker, stays with its context: %s",
                b->container->id, vb_type_name(t), number, hw_errno_name(-rc));
     b->undone++;
     free(d);

@@ -16,7 +16,7 @@ int vb_status_open(struct vb_broker *b)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     const char *id = b->container->id;
     if (!id[0] || id[0] == '.' || strchr(id, '/'))
-        return hw_fail(-EINVAL, "'%s' is no name of a container that can be a file's", id);
+        return hw_fail(-EINVAL, "'%s' is not a container name that can be a file name", id);
     HW_AUTO_CLOSE int dir = open(b->o->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return hw_fail(-errno, "opening %s: %s", b->o->state_dir, strerror(errno));
@@ -26,7 +26,7 @@ int vb_status_open(struct vb_broker *b)
         return hw_fail(-ENAMETOOLONG, "the name of container %s is too long for a socket's", id);
     b->status = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (b->status < 0)
-        return hw_fail(-errno, "a socket: %s", strerror(errno));
+        return hw_fail(-errno, "creating a socket: %s", strerror(errno));
     unlink(a.sun_path); /* left by a broker that was killed */
     if (bind(b->status, (struct sockaddr *)&a, sizeof a) == 0 && chmod(a.sun_path, 0600) == 0 &&
         listen(b->status, 8) == 0)

@@ -172,7 +172,7 @@ static int write_window_request(struct vb_worker *w, struct vb_job *j)
         return rc;
     uint32_t from = (uint32_t)(j->layout.header - (w->stub.window + VB_WINDOW_CODE));
     if (inputs > at || from < at || (from - at) % sizeof unknown)
-        return hw_fail(-E2BIG, "%s: more than the stub's window takes", j->r.command->name);
+        return hw_fail(-E2BIG, "%s: more than the stub's window holds", j->r.command->name);
     memcpy(&h, out + from, sizeof h);
     for (uint32_t a = at; a < from; a += sizeof unknown) {
         memcpy(out + a + sizeof h, &unknown, sizeof unknown);
@@ -277,8 +277,8 @@ static int check_rights(struct vb_broker *b, struct vb_worker *w, const struct v
     if (rc <= 0)
         return rc;
     if (w->dropping)
-        return hw_fail(-EPERM, "the program has given up CAP_IPC_LOCK, and its stub cannot: has it a filter that "
-                               "forbids capset()?");
+        return hw_fail(-EPERM, "the program has dropped CAP_IPC_LOCK, but its stub cannot: check for a seccomp filter "
+                               "that forbids capset()");
     rc = vb_stub_drop(&w->stub, w->listener);
     w->dropping = rc == 0;
     return rc == 0 || rc == -ENOENT ? 1 : rc;
@@ -441,11 +441,11 @@ static int provide_worker(struct vb_broker *b, const struct vb_call *call, struc
 {
     *out = worker_of(b, (pid_t)call->n.pid);
     if (b->n_jobs >= VB_JOBS_MAX)
-        return hw_fail(-EAGAIN, "%d requests of the container's wait already", VB_JOBS_MAX);
+        return hw_fail(-EAGAIN, "%d requests of the container are waiting already", VB_JOBS_MAX);
     if (*out)
         return 0;
     if (is_barren(b, (pid_t)call->n.pid))
-        return hw_fail(-EIO, "its stub has ended before its first call: has the program a filter that forbids that?");
+        return hw_fail(-EIO, "its stub has ended before its first call: check for a seccomp filter that forbids it");
     int rc = vb_inject_possible();
     if (rc)
         return rc;

@@ -70,18 +70,18 @@ static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uin
         return true;
     if (size) {
         snprintf(rule, sizeof(rule), "%s = %s", key, hw_format_size(max, a, sizeof(a)));
-        return no(j, -ENOMEM, rule, "%s are registered, %s more are asked for", hw_format_size(have, a, sizeof(a)),
+        return no(j, -ENOMEM, rule, "%s are registered, and %s more requested", hw_format_size(have, a, sizeof(a)),
                   hw_format_size(more, b, sizeof(b)));
     }
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);
-    return no(j, -ENOMEM, rule, "there are %" PRIu64 " already", have);
+    return no(j, -ENOMEM, rule, "the limit of %" PRIu64 " is reached", have);
 }
 
 static bool at_most(struct judge *j, const char *key, uint64_t n, uint64_t max, const char *what)
 {
     char rule[64];
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);
-    return n <= max ? true : no(j, -EINVAL, rule, "%" PRIu64 " %s are asked for", n, what);
+    return n <= max ? true : no(j, -EINVAL, rule, "%" PRIu64 " %s were requested", n, what);
 }
 
 static bool judge_object_count(struct judge *j)
@@ -122,7 +122,7 @@ static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
         if (!is_pkey_allowed(rules, value))
             return no(j, -EPERM, "pkeys", "P_Key 0x%04x, index %u of port %u, is not allowed", value, index, i);
     }
-    return known ? true : no(j, -EPERM, "pkeys", "it is not known what P_Key is at index %u of port %u", index, p);
+    return known ? true : no(j, -EPERM, "pkeys", "the P_Key at index %u of port %u is unknown", index, p);
 }
 
 /* Like rdma_is_multicast_addr() (ib_addr.h): IPv6, or a mapped IPv4 address. */
@@ -144,7 +144,7 @@ static bool judge_destination(struct judge *j, const uint8_t *gid)
     for (unsigned i = 0; i < rules->n_destinations; i++)
         if (vb_within(&rules->destination[i], gid))
             return true;
-    return no(j, -EPERM, "destinations", "GID %s is in none of them", inet_ntop(AF_INET6, gid, text, sizeof(text)));
+    return no(j, -EPERM, "destinations", "GID %s is not in any of them", inet_ntop(AF_INET6, gid, text, sizeof(text)));
 }
 
 static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_index, const uint8_t *dgid,
@@ -155,7 +155,7 @@ static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_i
     /* On InfiniBand the LID decides where packets go, whatever the GID; without a GRH there is no GID. Ethernet has no
      * LIDs, and the kernel requires a GRH. */
     if ((!global || dlid) && !j->rules->any_destination && !(j->rules->allow & VB_ALLOW_LID))
-        return no(j, -EPERM, "destinations", "by LID %u it goes anywhere, and allow has no lid", dlid);
+        return no(j, -EPERM, "destinations", "LID %u can reach any destination, and allow has no lid", dlid);
     if (!global)
         return true;
     if (!vb_gid_index(j->rules, sgid_index))
@@ -209,7 +209,7 @@ static bool modern_mr(struct judge *j)
 
 static bool advise_mr(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_ODP, "odp", "advice is of use to memory on demand only");
+    return has_permission(j, VB_ALLOW_ODP, "odp", "advice applies only to on-demand memory");
 }
 
 static bool create_cq(struct judge *j)
@@ -241,7 +241,7 @@ static bool qp_type(struct judge *j, uint64_t type)
     unsigned bit = type == IB_UVERBS_QPT_DRIVER ? TYPE_DRIVER_BIT : (unsigned)HW_MIN(type, (uint64_t)30);
     const char *name = bit == TYPE_DRIVER_BIT ? "driver" : bit < HW_ARRAY_LEN(names) ? names[bit] : NULL;
     if (!name)
-        return no(j, -EINVAL, "qp_types", "there is no QP type %" PRIu64, type);
+        return no(j, -EINVAL, "qp_types", "unknown QP type %" PRIu64, type);
     if (type == IB_UVERBS_QPT_RAW_PACKET && !has_permission(j, VB_ALLOW_RAW, "raw", "a raw packet QP"))
         return false;
     if ((type == IB_UVERBS_QPT_XRC_INI || type == IB_UVERBS_QPT_XRC_TGT) &&
@@ -254,9 +254,10 @@ static bool qp_type(struct judge *j, uint64_t type)
      * destination. */
     if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !(j->rules->allow & VB_ALLOW_UD_ANYWHERE)) {
         if (!j->rules->any_destination)
-            return no(j, -EPERM, "destinations", "a %s QP sends anywhere, and allow has no ud-anywhere", name);
+            return no(j, -EPERM, "destinations", "a %s QP can send to any destination, and allow has no ud-anywhere",
+                      name);
         if (!vb_all_gids(j->rules))
-            return no(j, -EPERM, "gids", "a %s QP sends from any GID, and allow has no ud-anywhere", name);
+            return no(j, -EPERM, "gids", "a %s QP can send from any GID, and allow has no ud-anywhere", name);
     }
     return true;
 }
@@ -431,13 +432,13 @@ static bool create_wq(struct judge *j)
         vb_core_in(j->r, &in, sizeof(in));
         max_wr = in.max_wr;
     }
-    return has_permission(j, VB_ALLOW_RAW, "raw", "a WQ, which is of use to raw packets only") &&
+    return has_permission(j, VB_ALLOW_RAW, "raw", "a WQ, which only raw packets use") &&
            at_most(j, "qp_wr", max_wr, j->rules->qp_wr, "receive requests of a WQ") && driver_size(j);
 }
 
 static bool rwq_table(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_RAW, "raw", "a receive table, which is of use to raw packets only");
+    return has_permission(j, VB_ALLOW_RAW, "raw", "a receive table, which only raw packets use");
 }
 
 /* Answers as for an empty entry (rdma_get_gid_attr()). */
@@ -584,7 +585,7 @@ void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const stru
     if (!judge_device_open(&j))
         return;
     if (!row)
-        no(&j, -EOPNOTSUPP, "schema", "there is no rule for %s", r->command->name);
+        no(&j, -EOPNOTSUPP, "schema", "no rule for %s", r->command->name);
     else if (!row->rule || row->rule(&j))
         judge_object_count(&j);
 }

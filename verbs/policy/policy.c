@@ -38,7 +38,7 @@ static int add_section(struct vb_policy *p, const char *name, size_t len)
 {
     struct vb_section *s = &p->section[p->n];
     if (len > VB_SECTION_BYTES)
-        return hw_fail(-EINVAL, "[%.*s...]: a section's name is of at most %d bytes", VB_SECTION_BYTES, name,
+        return hw_fail(-EINVAL, "[%.*s...]: a section's name has at most %d bytes", VB_SECTION_BYTES, name,
                        VB_SECTION_BYTES);
     if (p->n == SECTIONS_MAX)
         return hw_fail(-E2BIG, "more than %d sections", SECTIONS_MAX);
@@ -46,7 +46,7 @@ static int add_section(struct vb_policy *p, const char *name, size_t len)
     int rc = section_words(s, s->name);
     for (unsigned i = 0; rc == 0 && i < p->n; i++)
         if (strcmp(p->section[i].container, s->container) == 0 && strcmp(p->section[i].device, s->device) == 0)
-            return hw_fail(-EINVAL, "[%s]: there is a section for it already", s->name);
+            return hw_fail(-EINVAL, "[%s]: a second section for it", s->name);
     p->n++;
     return rc;
 }
@@ -82,11 +82,11 @@ static int set_section_key(struct vb_policy *p, const char *section, const char 
         if (strcmp(p->section[i].name, section) == 0)
             s = &p->section[i];
     if (!s)
-        return hw_fail(-EINVAL, "'%.60s' stands before the first section", name);
+        return hw_fail(-EINVAL, "'%.60s' precedes the first section", name);
     if (!k)
-        return hw_fail(-EINVAL, "there is no key '%.60s'", name);
+        return hw_fail(-EINVAL, "unknown key '%.60s'", name);
     if (k->kind == VB_DEVICES && *s->device)
-        return hw_fail(-EINVAL, "[%s] is of some devices already; 'devices' says which ones a container may open",
+        return hw_fail(-EINVAL, "[%s] is for certain devices already; 'devices' says which ones a container may open",
                        s->name);
     int rc = vb_take(&s->v, k, value);
     return rc ? hw_wrap(rc, "%s", name) : 0;
@@ -112,7 +112,7 @@ static int fill_policy(struct vb_policy *p, const char *text, size_t len, const 
     if (!copy || !p->section)
         return hw_no_memory("the policy %s", name);
     if (memchr(text, 0, len))
-        return hw_fail(-EINVAL, "%s: not a text", name);
+        return hw_fail(-EINVAL, "%s: not a text file", name);
     if (len > FILE_MAX)
         return hw_fail(-E2BIG, "%s: more than %u bytes", name, FILE_MAX);
     for (size_t at = 0; at < len; line++) {
@@ -151,7 +151,7 @@ int vb_policy_load(const char *path, struct vb_policy **out)
     if (fd < 0)
         return hw_fail(-errno, "policy %s: %s", path, hw_errno_text(errno));
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
-        return hw_fail(-EINVAL, "policy %s: not a plain file", path);
+        return hw_fail(-EINVAL, "policy %s: not a regular file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
         return hw_fail(-EACCES, "policy %s: others than root and the broker's user may write it: chmod 644, chown root",
                        path);

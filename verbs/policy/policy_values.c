@@ -132,13 +132,13 @@ static int one_pkey(struct vb_rules *r, const char *word)
     if (word[0] == '0' && (word[1] == 'x' || word[1] == 'X')) {
         size_t n = strspn(word + 2, "0123456789abcdefABCDEF");
         if (n == 0 || n > 4 || word[2 + n])
-            return hw_fail(-EINVAL, "'%.80s' is not a P_Key: want 0x8001 or 32769", word);
+            return hw_fail(-EINVAL, "'%.80s' is not a P_Key: must be as in 0x8001 or 32769", word);
         v = strtoul(word, NULL, 16);
     } else if (hw_parse_u64(word, 0, UINT16_MAX, &v) < 0) {
-        return hw_fail(-EINVAL, "'%.80s' is not a P_Key: want 0x8001 or 32769", word);
+        return hw_fail(-EINVAL, "'%.80s' is not a P_Key: must be as in 0x8001 or 32769", word);
     }
     if ((v & 0x7fff) == 0)
-        return hw_fail(-EINVAL, "'%.80s' is no valid P_Key: its low 15 bits are 0", word);
+        return hw_fail(-EINVAL, "'%.80s' is not a valid P_Key: its low 15 bits are 0", word);
     if (r->n_pkeys == HW_ARRAY_LEN(r->pkeys))
         return hw_fail(-E2BIG, "more than %zu P_Keys", HW_ARRAY_LEN(r->pkeys));
     r->pkeys[r->n_pkeys++] = (uint16_t)v;
@@ -152,7 +152,7 @@ static int one_of(const struct name *names, size_t n, const char *word, unsigned
             *mask |= names[i].bit;
             return 0;
         }
-    return hw_fail(-EINVAL, "'%.80s' is not known", word);
+    return hw_fail(-EINVAL, "'%.80s' is unknown", word);
 }
 
 /* Parses "10.0.0.0/8", "fe80::/10", one address, or "any". */
@@ -213,7 +213,7 @@ static int one_word(struct vb_values *v, enum vb_key_kind kind, const char *word
         return one_pkey(&v->r, word);
     case VB_QP_TYPES:
         if (strncmp(word, "xrc", 3) == 0 || strncmp(word, "raw", 3) == 0)
-            return hw_fail(-EINVAL, "'%.80s' is not known here: such QPs come with allow = %.3s", word, word);
+            return hw_fail(-EINVAL, "'%.80s' is unknown: such QPs need allow = %.3s", word, word);
         return one_of(type_names, HW_ARRAY_LEN(type_names), word, &v->r.qp_types);
     case VB_DESTINATIONS:
         return one_destination(&v->r, word);
@@ -231,7 +231,7 @@ int vb_take(struct vb_values *v, const struct vb_key *k, const char *value)
     if (k->kind == VB_SIZE || k->kind == VB_NUMBER) {
         uint64_t *n = vb_key_number(&v->r, k);
         if (v->set & bit)
-            return hw_fail(-EINVAL, "for the second time");
+            return hw_fail(-EINVAL, "occurs twice");
         v->set |= bit;
         *n = UINT64_MAX;
         if (strcmp(value, "unlimited") == 0)

@@ -32,7 +32,7 @@ static int read_header(struct vb_request *r, vb_read_fn read, void *arg)
     if (r->hdr.length > KERNEL_MAX || r->hdr.length != sizeof(r->hdr) + r->hdr.num_attrs * sizeof(attrs[0]))
         return hw_fail(-EINVAL, "verbs request: a length of %u with %u attributes", r->hdr.length, r->hdr.num_attrs);
     if (r->hdr.reserved1 || r->hdr.reserved2)
-        return hw_fail(-EPROTONOSUPPORT, "verbs request: fields of the header that are reserved are not 0");
+        return hw_fail(-EPROTONOSUPPORT, "verbs request: reserved fields of the header are not 0");
     if (r->hdr.num_attrs > VB_ATTRS_MAX)
         return hw_fail(-EINVAL, "verbs request: %u attributes; at most %u", r->hdr.num_attrs, VB_ATTRS_MAX);
     r->n = r->hdr.num_attrs;
@@ -78,7 +78,7 @@ static int find_request_command(struct vb_request *r)
         return hw_fail(-EOPNOTSUPP, "%s: refused: %s", r->command->name, r->command->why);
     r->part = vb_driver_part(r->driver, r->command);
     if (r->part && r->part->by_write)
-        return hw_fail(-EPROTONOSUPPORT, "%s: %s's library is to ask by INVOKE_WRITE", r->command->name,
+        return hw_fail(-EPROTONOSUPPORT, "%s: %s's library must ask by INVOKE_WRITE", r->command->name,
                        r->driver->name);
     r->where = r->part && r->part->memory ? VB_MEMORY : r->command->where;
     return 0;
@@ -163,7 +163,7 @@ static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, v
         return hw_fail(-EFAULT, "%s: %s cannot be read", r->command->name, a->rule->name);
     for (uint32_t i = keep; i < n; i++)
         if (r->copy[*at + i])
-            return hw_fail(-EOPNOTSUPP, "%s: %s has %u bytes, of which only %u are known, and the rest is not 0",
+            return hw_fail(-EOPNOTSUPP, "%s: %s has %u bytes, but only %u are known, and the rest is not 0",
                            r->command->name, a->rule->name, n, keep);
     if (keep <= INLINE) { /* the kernel decides by the length, also for what was longer */
         a->raw.len = (uint16_t)keep;
@@ -199,7 +199,7 @@ static int check_core(const struct vb_request *r)
             out = &r->attr[i];
     }
     if ((in ? in->raw.len : 0) < c->in_min || (out ? out->raw.len : 0) < c->out_min)
-        return hw_fail(-ENOSPC, "%s: %u bytes in and %u out; it takes %u and %u", c->name, in ? in->raw.len : 0,
+        return hw_fail(-ENOSPC, "%s: %u bytes in and %u out; must be %u and %u", c->name, in ? in->raw.len : 0,
                        out ? out->raw.len : 0, c->in_min, c->out_min);
     return 0;
 }
@@ -260,7 +260,7 @@ int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, voi
         if (r->attr[i].rule && (rc = copy_request_attr(r, &r->attr[i], read, arg)) < 0)
             return rc;
     if (r->part && r->uhw_in_len < r->part->in_min)
-        return hw_fail(-EINVAL, "%s: %u bytes for driver %s, which takes %u", c->name, r->uhw_in_len, r->driver->name,
+        return hw_fail(-EINVAL, "%s: %u bytes for driver %s; must be %u", c->name, r->uhw_in_len, r->driver->name,
                        r->part->in_min);
     if (c->zero_at) {
         memcpy(&in_line, (uint8_t *)r->core_in + c->zero_at, sizeof(in_line));
@@ -294,5 +294,5 @@ int vb_request_number(const struct vb_request *r, const struct vb_number *n, uin
         memcpy(out, core + n->at, sizeof(*out));
         return 0;
     }
-    return hw_fail(-ENOENT, "%s: no number", r->command->name);
+    return hw_fail(-ENOENT, "%s: not a number", r->command->name);
 }

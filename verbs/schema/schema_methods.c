@@ -311,12 +311,12 @@ static const struct vb_attr_rule counters_read[] = {
         .object = (o), .method = (m), .name = (n), .where = VB_REFUSED, .why = (w) \
     }
 
-static const char devx[] = "firmware commands by the program itself (DEVX), of which nothing is judged here";
-static const char steering[] = "mlx5's own flow steering, of which nothing is judged here";
-static const char page[] = "a doorbell page more, which is not counted; the library does without";
-static const char tph[] = "which CPU's cache the NIC writes to is the host's business";
+static const char devx[] = "firmware commands of the program itself (DEVX), which are not judged here";
+static const char steering[] = "mlx5's own flow steering, which is not judged here";
+static const char page[] = "an additional doorbell page, which is not counted; the library works without";
+static const char tph[] = "the choice of the CPU's cache that the NIC writes to belongs to the host";
 static const char export[] = "the NIC's registers as a dma-buf for other devices";
-static const char counter[] = "counters of completions in memory: no quota knows them";
+static const char counter[] = "counters of completions in memory, which no quota covers";
 
 static const struct vb_command commands[] = {
     {METHOD(DEVICE, INFO_HANDLES), BROKER(info_handles)},
@@ -349,7 +349,7 @@ static const struct vb_command commands[] = {
      BROKER(reg_mr),
      .makes = VB_MR,
      .made = {VB_ATTR, REG_MR_HANDLE}},
-    REFUSED(UVERBS_OBJECT_MR, DRIVER_NS, "EFA_MR_QUERY", "which of EFA's interconnects an MR goes by"),
+    REFUSED(UVERBS_OBJECT_MR, DRIVER_NS, "EFA_MR_QUERY", "the choice of EFA's interconnect for an MR"),
     {METHOD(MW, MW_DESTROY), BROKER(mw_destroy), ENDS(VB_MW, DESTROY_MW_HANDLE)},
 
     {METHOD(CQ, CQ_CREATE), BROKER(cq_create), MAKES(VB_CQ, CREATE_CQ_HANDLE)},
@@ -421,9 +421,9 @@ static const struct vb_command commands[] = {
     REFUSED(MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, "MLX5_UAR_OBJ_ALLOC", page),
     REFUSED(MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, "MLX5_UAR_OBJ_DESTROY", page),
     REFUSED(MLX5_IB_OBJECT_PP, MLX5_IB_METHOD_PP_OBJ_ALLOC, "MLX5_PP_OBJ_ALLOC",
-            "the device's table of rates is everybody's"),
+            "the device's table of rates is shared by all its users"),
     REFUSED(MLX5_IB_OBJECT_PP, MLX5_IB_METHOD_PP_OBJ_DESTROY, "MLX5_PP_OBJ_DESTROY",
-            "the device's table of rates is everybody's"),
+            "the device's table of rates is shared by all its users"),
 };
 
 const struct vb_commands vb_method_commands = {commands, HW_ARRAY_LEN(commands)};

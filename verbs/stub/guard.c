@@ -31,7 +31,7 @@ static int reduce_capabilities(uint64_t keep, uint64_t *had)
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
     if (syscall(SYS_capget, &h, d) < 0)
-        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "reading capabilities: %s", hw_errno_text(errno));
     /* the bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same
      * effect */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
@@ -75,7 +75,7 @@ static int keep_needs(uint64_t keep)
     int rc = reduce_capabilities(keep, &had);
     for (size_t i = 0; i < HW_ARRAY_LEN(needs) && rc == 0; i++)
         if (!(had & BIT(needs[i].cap)))
-            rc = hw_fail(-EPERM, "it takes %s: start it as root, or by its systemd unit", needs[i].name);
+            rc = hw_fail(-EPERM, "it needs %s: start it as root, or by its systemd unit", needs[i].name);
     return rc;
 }
 
@@ -97,7 +97,7 @@ static int become_broker_user(uid_t uid, uint64_t keep)
     (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
     if (uid && (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || setgroups(0, NULL) || setresgid(uid, uid, uid) ||
                 setresuid(uid, uid, uid)))
-        return hw_fail(-errno, "becoming user %u: %s", uid, hw_errno_text(errno));
+        return hw_fail(-errno, "changing to user %u: %s", uid, hw_errno_text(errno));
     int rc = reduce_capabilities(keep, &had);
     if (rc == 0 && uid && sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel clears it when the user changes */
         rc = hw_fail(-errno, "asking for the end of its parent: %s", hw_errno_text(errno));
@@ -109,10 +109,10 @@ int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg)
     int sig = 0;
     (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
     if (uid && setresuid(uid, uid, (uid_t)-1))
-        return hw_fail(-errno, "becoming user %u for a moment: %s", uid, hw_errno_text(errno));
+        return hw_fail(-errno, "changing to user %u for a moment: %s", uid, hw_errno_text(errno));
     int rc = fn(arg);
     if (uid && (setresuid(0, 0, (uid_t)-1) || (sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0))))
-        return hw_fail(-errno, "becoming root again: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "changing back to root: %s", hw_errno_text(errno));
     return rc;
 }
 
@@ -199,7 +199,7 @@ int vb_guard_calls(void)
     int rc = f ? load_broker_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
-    return rc ? hw_fail(rc, "the broker's filter of system calls: %s", hw_errno_text(rc)) : 0;
+    return rc ? hw_fail(rc, "installing the broker's system call filter: %s", hw_errno_text(rc)) : 0;
 }
 
 int vb_guard_command(void)
@@ -218,6 +218,6 @@ int vb_guard_user(const char *name, uid_t uid, gid_t gid)
         return rc;
     if ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
         setresuid(uid, uid, uid) < 0)
-        return hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_text(errno));
+        return hw_fail(-errno, "changing to user %u: %s", (unsigned)uid, hw_errno_text(errno));
     return reduce_capabilities(0, &had);
 }

@@ -47,11 +47,11 @@ int vb_inject_possible(void)
     if (vb_inject_hold != VB_HOLD_NOT)
         return 0;
     return hw_fail(-EOPNOTSUPP,
-                   "this kernel has no mseal() (Linux 6.10), and %s: memory cannot be registered, for the application "
-                   "could change its registration under way",
+                   "this kernel has no mseal() (Linux 6.10), and %s: memory cannot be registered, because the "
+                   "application could change its registration meanwhile",
                    why);
 #else
-    return hw_fail(-EOPNOTSUPP, "registering memory for applications is made for x86-64 only");
+    return hw_fail(-EOPNOTSUPP, "registering memory for applications is supported on x86-64 only");
 #endif
 }
 
@@ -95,7 +95,7 @@ static int find_caller_process(struct vb_tracer *t, struct vb_stub *s, int liste
     if (rc == 0 && vb_notify_valid(listener, n->id))
         return 0;
     hw_close(&s->pidfd);
-    return rc ? rc : hw_fail(-ESRCH, "thread %u has gone", n->pid);
+    return rc ? rc : hw_fail(-ESRCH, "thread %u has ended", n->pid);
 }
 
 /* The tracer is at VB_READY: everything is verified and stopped. */
@@ -133,7 +133,7 @@ static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int list
     } else {
         /* If it still waits; otherwise the tracer tells it later. */
         vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
-        rc = hw_fail(-ETIMEDOUT, "thread %u could not be made ready to register memory within %d s", n->pid,
+        rc = hw_fail(-ETIMEDOUT, "thread %u could not be prepared to register memory within %d s", n->pid,
                      VB_INJECT_MS / 1000);
     }
     wait_end(sh, HW_MAX(deadline, hw_now() + (rc == -ETIMEDOUT ? 0 : 100 * HW_MS)));

@@ -139,11 +139,11 @@ static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
     hw_close(&l->spent);
     l->spent = mount;
     if (mknodat(mount, name, S_IFCHR | 0600, d->rdev))
-        return hw_fail(-errno, "making a device node: %s", strerror(errno));
+        return hw_fail(-errno, "creating a device node: %s", strerror(errno));
     fd = openat(mount, name, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         rc = hw_fail(-errno, "opening %s (%s): %s%s", d->node, d->ibdev, strerror(errno),
-                     errno == EACCES ? "; is node_dir mounted nodev?" : "");
+                     errno == EACCES ? "; check whether node_dir is mounted nodev" : "");
     else if (syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &nodev, sizeof nodev))
         rc = hw_fail(-errno, "mount_setattr: %s", strerror(errno));
     unlinkat(mount, name, 0); /* the inode lives with fd, and is watched before another process gets fd */
@@ -193,7 +193,7 @@ static int open_named_device(struct vb_lookups *l, const struct vb_lookup *q, st
     int rc = open_node(l, d, fd);
     if (rc == 0)
         rc = HW_MIN(f->watch = watch_device_node(l, *fd), 0);
-    return rc == -ENOENT ? hw_wrap(-ENODEV, "the device has gone") : rc;
+    return rc == -ENOENT ? hw_wrap(-ENODEV, "the device no longer exists") : rc;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------ */
@@ -202,7 +202,7 @@ static int find_process(const struct vb_lookup *q, struct vb_found *f, int *fd)
 {
     f->tgid = vb_process_of(q->tid);
     *fd = f->tgid > 0 ? (int)syscall(SYS_pidfd_open, f->tgid, 0) : -1;
-    return *fd >= 0 ? 0 : hw_fail(-ESRCH, "thread %d has gone", (int)q->tid);
+    return *fd >= 0 ? 0 : hw_fail(-ESRCH, "thread %d has ended", (int)q->tid);
 }
 
 static int find_thread(const struct vb_lookup *q, struct vb_found *f, int *fd)

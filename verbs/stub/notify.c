@@ -37,7 +37,7 @@ static int send_notify_response(int listener, const struct seccomp_notif_resp *r
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, r) == 0)
         return 0;
     int rc = gone_or(errno);
-    return hw_fail(rc, "answering a seccomp notification: %s", rc == -ENOENT ? "its call is gone" : strerror(-rc));
+    return hw_fail(rc, "answering a seccomp notification: %s", rc == -ENOENT ? "its call has ended" : strerror(-rc));
 }
 
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc)
@@ -67,7 +67,7 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
     int rc = gone_or(errno);
     const char *why = strerror(-rc);
     if (rc == -ENOENT)
-        why = "its call is gone";
+        why = "its call has ended";
     else if (rc == -EBADF && at >= 0)
         why = "its limit of open files is below that number";
     return hw_fail(rc, "giving a program descriptor %d: %s", at, why);
@@ -77,7 +77,7 @@ int vb_notify_sync(int listener)
 {
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, (unsigned long)SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP) == 0)
         return 0;
-    return hw_fail(-errno, "synchronous wake-up of a seccomp listener (Linux 6.6): %s", strerror(errno));
+    return hw_fail(-errno, "enabling synchronous wake-up of a seccomp listener (Linux 6.6): %s", strerror(errno));
 }
 
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n)

@@ -120,10 +120,10 @@ static int create_window_memfd(const char *name, size_t size)
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return hw_fail(-errno, "making a memfd for a window: %s", strerror(errno));
+        return hw_fail(-errno, "creating a memfd for a window: %s", strerror(errno));
     if (ftruncate(fd, (off_t)size) == 0)
         return fd;
-    int rc = hw_fail(-errno, "giving a window its size: %s", strerror(errno));
+    int rc = hw_fail(-errno, "setting the size of a window: %s", strerror(errno));
     close(fd);
     return rc;
 }
@@ -170,7 +170,7 @@ static int fill_window(struct vb_tracer *t, struct vb_window *w)
         return rc;
     struct stat a, b;
     if (fstat(fixed, &a) || fstat(w->results, &b))
-        return hw_fail(-errno, "looking at a window: %s", strerror(errno));
+        return hw_fail(-errno, "reading a window: %s", strerror(errno));
     w->dev = a.st_dev;
     w->fixed_ino = a.st_ino;
     w->results_ino = b.st_ino;
@@ -332,10 +332,9 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
     }
     close(fd);
     if (rc == -EPROTO)
-        return hw_fail(rc,
-                       "process of thread %d: what is mapped at 0x%llx is not what was asked for: other threads "
-                       "have changed it",
-                       (int)tid, (unsigned long long)window);
+        return hw_fail(
+            rc, "process of thread %d: the mapping at 0x%llx is not the requested one: other threads have changed it",
+            (int)tid, (unsigned long long)window);
     return rc ? hw_fail(rc, "reading %s: %s", path, strerror(-rc)) : 0;
 }
 

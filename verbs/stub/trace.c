@@ -148,7 +148,7 @@ static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long 
     struct __ptrace_syscall_info info;
     do {
         if (is_trace_cancelled(t))
-            return hw_fail(-ETIMEDOUT, "the broker waits no more for thread %d", (int)t->tid);
+            return hw_fail(-ETIMEDOUT, "the broker no longer waits for thread %d", (int)t->tid);
         r.rip = after - 2;
         r.orig_rax = UINT64_MAX; /* in no call: nothing is restarted */
         r.rax = (uint64_t)nr;
@@ -165,7 +165,7 @@ static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long 
         if ((rc = syscall_stop(t, tid, &info)))
             return rc;
         if (info.op != PTRACE_SYSCALL_INFO_EXIT)
-            return hw_fail(-EPROTO, "thread %d does not come out of its system call", (int)tid);
+            return hw_fail(-EPROTO, "thread %d does not return from its system call", (int)tid);
         *value = info.exit.rval;
     } while (*value <= RESTART_SYS && *value >= RESTART_BLOCK);
     return 0;
@@ -195,7 +195,7 @@ static bool in_call(const struct tracer *t)
 static int has_left(struct tracer *t)
 {
     t->left = true;
-    return hw_fail(-EAGAIN, "thread %d has left its call for a signal", (int)t->tid);
+    return hw_fail(-EAGAIN, "thread %d has left its call because of a signal", (int)t->tid);
 }
 
 static int seize_tracee(struct tracer *t)
@@ -204,7 +204,8 @@ static int seize_tracee(struct tracer *t)
     if (ptrace(PTRACE_SEIZE, t->tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) {
         if (errno == ESRCH || !vb_notify_valid(t->listener, t->n->id)) /* a zombie gives EPERM */
             return report_thread_death(t->tid);
-        return hw_fail(-EPERM, "tracing thread %d: not permitted (strace? gdb? kernel.yama.ptrace_scope = 3?)",
+        return hw_fail(-EPERM,
+                       "tracing thread %d: not permitted (check for strace or gdb, and kernel.yama.ptrace_scope = 3)",
                        (int)t->tid);
     }
     t->seized = true;
@@ -259,8 +260,8 @@ static int map_stub_window(struct tracer *t)
     int rc;
     if (t->wall && !t->suspended)
         return hw_fail(-EOPNOTSUPP,
-                       "the filter of thread %d cannot be suspended, and refuses what is to be made behind "
-                       "it: this takes CONFIG_CHECKPOINT_RESTORE, or Linux 6.10",
+                       "the filter of thread %d cannot be suspended, and refuses the calls needed behind it: use "
+                       "CONFIG_CHECKPOINT_RESTORE, or Linux 6.10",
                        (int)t->tid);
     /* First maps the whole range, even beyond the end of the file; the other parts are mapped over it. */
     report_trace_step(t, VB_STEP_MMAP);
@@ -268,7 +269,7 @@ static int map_stub_window(struct tracer *t)
         return rc;
     t->window = (uint64_t)at;
     if (t->wall && t->window != VB_WALL_AT) /* a kernel before 4.17 */
-        return hw_fail(-EEXIST, "there is something at 0x%llx of process of thread %d", VB_WALL_AT, (int)t->tid);
+        return hw_fail(-EEXIST, "0x%llx of process of thread %d is already mapped", VB_WALL_AT, (int)t->tid);
     const uint64_t shared = MAP_SHARED | MAP_FIXED, requests = t->window + VB_WINDOW_CODE,
                    split = t->window + VB_WINDOW_SPLIT;
     report_trace_step(t, VB_STEP_MMAP);
@@ -330,7 +331,7 @@ static int clone_stub(struct tracer *t)
     if (rc)
         return rc;
     if (t->stub <= 0)
-        return hw_fail(-EPROTO, "thread %d made no thread", (int)t->tid);
+        return hw_fail(-EPROTO, "thread %d created no thread", (int)t->tid);
     if ((rc = wait_stop(t->stub, &status)))
         return rc;
     if (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP)

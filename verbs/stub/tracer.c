@@ -166,10 +166,10 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
     struct vb_shared *shared =
         mmap(NULL, VB_ORDERS * sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
-        return hw_fail(-errno, "memory to share with a tracer: %s", strerror(errno));
+        return hw_fail(-errno, "allocating memory to share with a tracer: %s", strerror(errno));
     t->shared = shared;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
-        rc = hw_fail(-errno, "a socket to a tracer: %s", strerror(errno));
+        rc = hw_fail(-errno, "creating a socket to a tracer: %s", strerror(errno));
         vb_tracer_end(t);
         return rc;
     }
@@ -184,10 +184,10 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
         _exit(1);
     }
     if (t->pid < 0)
-        rc = hw_fail(-errno, "a process for a tracer: %s", strerror(errno));
+        rc = hw_fail(-errno, "starting a process for a tracer: %s", strerror(errno));
     close(pair[1]);
     if (rc == 0 && recv(t->sock, &ready, 1, 0) != 1)
-        rc = hw_fail(-EIO, "the tracer, process %d, has ended at its start", (int)t->pid);
+        rc = hw_fail(-EIO, "the tracer, process %d, ended at its start", (int)t->pid);
     if (rc)
         vb_tracer_end(t);
     return rc;
@@ -215,20 +215,18 @@ void vb_tracer_end(struct vb_tracer *t)
 static int has_ended(const struct vb_tracer *t)
 {
     return hw_fail(
-        -EIO,
-        "the tracer, process %d, has ended: no program gets a stub or a device any more, until the container "
-        "is started anew",
+        -EIO, "the tracer, process %d, has ended: no program gets a stub or a device until the container is restarted",
         (int)t->pid);
 }
 
 static int give_order(const struct vb_tracer *t, const struct order *o, const int *fd, unsigned fds)
 {
     if (t->sock < 0)
-        return hw_fail(-EIO, "there is no tracer");
+        return hw_fail(-EIO, "no tracer runs");
     int rc = hw_pass_send(t->sock, NULL, o, sizeof(*o), fd, fds, MSG_DONTWAIT);
     if (rc == -EPIPE || rc == -ECONNRESET)
         return has_ended(t);
-    return rc ? hw_fail(rc, "an order to the tracer, process %d: %s", (int)t->pid, strerror(-rc)) : 0;
+    return rc ? hw_fail(rc, "sending an order to the tracer, process %d: %s", (int)t->pid, strerror(-rc)) : 0;
 }
 
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
@@ -238,11 +236,11 @@ int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_noti
     const int fd[FDS] = {[FD_LISTENER] = listener, [FD_FIXED] = w->fixed, [FD_RESULTS] = w->results};
     unsigned place = 0;
     if (!t->shared)
-        return hw_fail(-EIO, "there is no tracer");
+        return hw_fail(-EIO, "no tracer runs");
     while (place < VB_ORDERS && atomic_load(&t->shared[place].busy))
         place++;
     if (place == VB_ORDERS)
-        return hw_fail(-EAGAIN, "%d threads of the application could not be stopped yet: no more", VB_ORDERS);
+        return hw_fail(-EAGAIN, "%d threads of the application could not be stopped yet: too many", VB_ORDERS);
     struct vb_shared *sh = &t->shared[place];
     memset(sh, 0, sizeof(*sh)); /* VB_RUN */
     memset(&o, 0, sizeof(o));
@@ -280,7 +278,7 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
         uint64_t now = hw_now();
         int ready = poll(&p, 1, now < deadline ? (int)((deadline - now) / HW_MS + 1) : 0);
         if (ready == 0)
-            return hw_fail(-ETIMEDOUT, "the tracer, process %d, does not answer: a path of the program's holds it",
+            return hw_fail(-ETIMEDOUT, "the tracer, process %d, does not answer: it waits on a path of the program's",
                            (int)t->pid);
         ssize_t n = ready < 0 ? -EINTR : hw_pass_receive(t->sock, &a, sizeof(a), got, FDS, MSG_DONTWAIT, NULL);
         if (n == -EAGAIN || n == -EINTR)

@@ -56,12 +56,12 @@ static void annotations(void)
     static const struct {
         const char *text, *why, *what;
     } bad[] = {
-        {"\"hawser.verbs.max_qps\":\"many\"", "annotation hawser.verbs.max_qps", "no number"},
+        {"\"hawser.verbs.max_qps\":\"many\"", "annotation hawser.verbs.max_qps", "not a number"},
         {"\"hawser.verbs.policy\":\"gpu\",\"hawser.verbs.max_qps\":\"\"", "annotation hawser.verbs.max_qps", "nothing"},
         {"\"hawser.verbs.nosuch\":\"1\"", "there is no such key", "an unknown key"},
         {"\"hawser.verbs.destinations\":\"10.0.0.0/8 10.1\"", "'10.1' is neither", "half an address"},
         {"\"hawser.verbs.gids\":\"1\\n3\"", "'1?3' is not", "what would be a line of the log"},
-        {"\"hawser.verbs.a\\nb\":7", "annotation hawser.verbs.a?b is no text", "another one"},
+        {"\"hawser.verbs.a\\nb\":7", "annotation hawser.verbs.a?b is not a text", "another one"},
     };
     for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
         int before = said(bad[i].why);
@@ -81,7 +81,7 @@ static void overruled(void)
     agent_stop(&a);
     a = agent_start((struct vb_agent_options){.section = "gpu"});
     is_int(of_annotations("held", wider, CAPS), 0, "but not where the agent's own is for all");
-    ok(becomes("held: another section than 'gpu' is named", 1), "which the log says");
+    ok(becomes("held: its annotation names another section", 1), "which the log says");
     is_int(of_annotations("held", wider, SECTION), 3, "it has that one");
     is_int(of_annotations("held", wider, ANNOTATIONS), 1, "and is narrowed by its other annotations");
     is_int(of_annotations("held", "\"hawser.verbs.policy\":\"nosuch\"", SECTION), 3,
@@ -108,7 +108,7 @@ static int be_stopped(const struct vb_container *c, const struct vb_broker_optio
 static void stopped(void)
 {
     stopped_pid = mmap(NULL, sizeof(*stopped_pid), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int left = said("it is left");
+    int left = said("ignoring it");
     struct agent a = agent_start((struct vb_agent_options){.serve = be_stopped});
     struct prog p = prog_start(NULL);
     tell(&p, "stopped", "");
@@ -116,7 +116,7 @@ static void stopped(void)
         usleep(1000);
     ok(*stopped_pid > 1, "a broker is stopped, as a container's root can do it");
     is_int(agent_stop(&a), 0, "the agent ends");
-    is_int(said("it is left") - left, 0, "and leaves no broker behind");
+    is_int(said("ignoring it") - left, 0, "and leaves no broker behind");
     ok(kill(*stopped_pid, SIGKILL) < 0 && errno == ESRCH, "it was killed");
     is_int(prog_ask(&p, PID), -ENOSYS, "its program gets ENOSYS");
     prog_end(&p);
@@ -128,13 +128,13 @@ static void reloads(void)
     static const char late[] = "\"hawser.verbs.policy\":\"late\"";
     struct agent a = agent_start(usually);
     struct prog old = prog_start(NULL);
-    int again = said("is read again"), kept = said("the policy stays as it was");
+    int again = said("for containers that start from now on"), kept = said("the policy is unchanged");
     tell(&old, "old", "");
     is_int(prog_ask(&old, LATE), 0, "a policy without a section");
     is_int(of_annotations("early", late, PID), -ENOSYS, "so that nobody has it");
     policy_put("[default]\ndevices = *\n[container late]\nallow = raw\n");
     agent_order(a.reload);
-    ok(becomes("is read again", again + 1), "one that has it is read");
+    ok(becomes("for containers that start from now on", again + 1), "one that has it is read");
     is_int(of_annotations("new", late, LATE), 1, "a new container has it");
     is_int(of_annotations("new", late, CAPS), 1, "with all that it says");
     is_int(prog_ask(&old, LATE), 0, "one that runs has the old policy");
@@ -142,23 +142,23 @@ static void reloads(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
         policy_put(bad[i]);
         agent_order(a.reload);
-        ok(becomes("the policy stays as it was", ++kept), "a bad one is told, once");
+        ok(becomes("the policy is unchanged", ++kept), "a bad one is told, once");
         is_int(of_annotations("new", late, LATE), 1, "and the one before stays");
     }
     policy_put("[default]\n");
     chmod(policy_file, 0666);
     agent_order(a.reload);
-    ok(becomes("the policy stays as it was", ++kept), "one that others may write");
+    ok(becomes("the policy is unchanged", ++kept), "one that others may write");
     unlink(policy_file);
     agent_order(a.reload);
-    ok(becomes("the policy stays as it was", ++kept), "and one that is not there");
+    ok(becomes("the policy is unchanged", ++kept), "and one that is not there");
     policy_put("[default]\ndevices = *\n");
     for (int i = 2; i < 5; i++) {
         agent_order(a.reload);
-        ok(becomes("is read again", again + i), "it can be read again and again");
+        ok(becomes("for containers that start from now on", again + i), "it can be read again and again");
     }
     is_int(of_annotations("new", late, PID), -ENOSYS, "and what is not in the last one is gone");
-    is_int(said("the policy stays as it was"), kept, "(no more lines than were wanted)");
+    is_int(said("the policy is unchanged"), kept, "(no more lines than were wanted)");
     prog_end(&old);
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
@@ -386,7 +386,7 @@ static void executed(void)
     fake->go = 1;
     for (int i = 0; i < PROGRAMS; i++)
         is_int(prog_exit(&p[i]), 0, "(a program ends)");
-    ok(becomes("has one more of its programs", 2), "two have joined the first one's broker");
+    ok(becomes("serves one more of its programs", 2), "two have joined the first one's broker");
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
 
@@ -404,7 +404,7 @@ static void thousand(void)
     is_int(is.files, was.files, "no file of its state is left");
     is_int(is.mounts, was.mounts, "no mount");
     ok(is.kib - was.kib < GROWS_KIB, "nor memory: %ld KiB", is.kib - was.kib);
-    is_int(said("by an error") + said("by signal"), 0, "(all ended as they should)");
+    is_int(said("with an error") + said("by signal"), 0, "(all ended as they should)");
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
 

@@ -451,15 +451,15 @@ static void not_joined(void)
         {"{\"seccomp\":7}", "defaultAction"},
         {"{\"seccomp\":{}}", "defaultAction"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"listenerPath\":\"/run/other\"}}", "/run/other"},
-        {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":7}}", "no array"},
+        {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":7}}", "not an array"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"flags\":7}}", "flags"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[7]}}", "without names"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[7],\"action\":\"SCMP_ACT_"
          "ALLOW\"}]}}",
-         "no text"},
+         "not a text"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"bind\"],\"action\":\"SCMP_ACT_"
          "NOTIFY\"}]}}",
-         "somebody"},
+         "another program"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"ioctl\"],\"action\":\"SCMP_"
          "ACT_ERRNO\"}]}}",
          "ioctl"},

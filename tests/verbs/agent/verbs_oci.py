@@ -265,9 +265,9 @@ def undo(rt, host):
         ok(r.returncode == 0 and ("of that device" in r.stderr) == told, f"rules {rules}: {'told' if told else 'fine'}", r)
     for what, edit, why in (
             ("a mount of the nodes", lambda c: c["mounts"].append({"destination": "/dev/infiniband", "type": "bind", "source": "/dev/infiniband",
-                                                                   "options": ["rbind"]}), "natively"),
-            ("a mount of /dev", lambda c: c["mounts"].append({"destination": "/host", "source": "/dev", "options": ["rbind"]}), "natively"),
-            ("a mount of everything", lambda c: c["mounts"].append({"destination": "/host", "source": "/", "options": ["rbind", "nodev"]}), "natively"),
+                                                                   "options": ["rbind"]}), "past the broker"),
+            ("a mount of /dev", lambda c: c["mounts"].append({"destination": "/host", "source": "/dev", "options": ["rbind"]}), "past the broker"),
+            ("a mount of everything", lambda c: c["mounts"].append({"destination": "/host", "source": "/", "options": ["rbind", "nodev"]}), "past the broker"),
             ("another listener", lambda c: c["linux"].update(seccomp={"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/x"}), "/x"),
             ("no container of Linux", lambda c: c.pop("linux"), "Linux"),
             ("another section", lambda c: c["annotations"].update({"hawser.verbs.policy": "other"}), "other"),
@@ -469,7 +469,7 @@ def audit(host):
     ok(p.wait(SECONDS) == 0, "and ends when asked to")
     p.stdout.close()
     r = verbs("audit", "-", input="no JSON\n{}\n")
-    ok(r.returncode == 1 and "none of an audit's" in r.stderr and len(r.stdout.splitlines()) == 1, "lines that are none: said so", r)
+    ok(r.returncode == 1 and "not an audit record" in r.stderr and len(r.stdout.splitlines()) == 1, "lines that are none: said so", r)
 
 
 def private_dev(host):
@@ -524,7 +524,7 @@ def run(host):
     r = sh(*argv("--container", "nosuch", "--", "true"))
     ok(r.returncode == 125 and "nosuch" in r.stderr, "run: no such section", r)
     r = sh(*argv("--state-dir", host.policy, "--", "echo", "up"))
-    ok(r.returncode == 125 and "no folder" in r.stderr and not r.stdout, "run: no place for its state: not run", r)
+    ok(r.returncode == 125 and "not a folder" in r.stderr and not r.stdout, "run: no place for its state: not run", r)
     r = sh(*argv("--state-dir", host.tmp / "new/state", "--", "echo", "up"))
     ok(r.returncode == 0 and r.stdout == "up\n", "run: a place that is to be made", r)
     ok(sh(*argv("--", "/nonexistent")).returncode == 127 and sh(*argv("--", "/etc/passwd")).returncode == 126, "run: 127 and 126")

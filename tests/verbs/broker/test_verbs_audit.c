@@ -237,8 +237,8 @@ static void failing(void)
     snprintf(first, sizeof(first), "%s", said);
     vb_audit_refusal(&a, &plain);
     setrlimit(RLIMIT_FSIZE, &old); /* our own output may be a file */
-    ok(strstr(first, "lacks a line: it was not written whole"), "a disk that is full: %s", first);
-    ok(strstr(said, "lacks a line: EFBIG"), "and stays so: %s", said);
+    ok(strstr(first, "was lost: it was written incompletely"), "a disk that is full: %s", first);
+    ok(strstr(said, "was lost: EFBIG"), "and stays so: %s", said);
     vb_audit_close(&a);
 }
 

@@ -282,7 +282,8 @@ static void test_given_up(void)
         is_int(world_app(&w), 0, way[i].what);
         is_int(world_end(&w), 0, "the broker ends");
     }
-    ok(strstr(world_audit(), "its stub cannot: has it a filter that forbids capset()?"), "the audit says why");
+    ok(strstr(world_audit(), "its stub cannot: check for a seccomp filter that forbids capset()"),
+       "the audit says why");
 }
 
 /* ------------------------------------------------------- either is killed */

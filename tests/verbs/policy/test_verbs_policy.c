@@ -125,7 +125,7 @@ static void values(void)
 static void mistakes(void)
 {
     char line[700];
-    refused("devices = *\n", "p.ini, line 1: 'devices' stands before");
+    refused("devices = *\n", "p.ini, line 1: 'devices' precedes");
     refused("[defaults]\n", "line 1: [defaults]: a section is");
     refused("# x\n[container]\n", "line 2: [container]: a section is");
     refused("[container a b]\n", "a section is");
@@ -135,9 +135,9 @@ static void mistakes(void)
     refused("[default device a]\n", "a section is");
     refused("[]\n", "a section is");
     refused("[container a device b c]\n", "a section is");
-    refused("[default]\n[default]\n", "line 2: [default]: there is a section");
-    refused("[container a]\n[container  a]\n", "there is a section");
-    refused("[device rxe*]\n[container a]\n[device rxe*]\n", "line 3: [device rxe*]: there is a section");
+    refused("[default]\n[default]\n", "line 2: [default]: a second section");
+    refused("[container a]\n[container  a]\n", "a second section");
+    refused("[device rxe*]\n[container a]\n[device rxe*]\n", "line 3: [device rxe*]: a second section");
     refused("[default\n", "line 1: a section's line");
     refused("[default] devices = *\n", "line 1: a section's line");
     refused("[default] ; all\n", "line 1: a section's line");
@@ -146,10 +146,10 @@ static void mistakes(void)
     refused(line, "line 1: [container");
     snprintf(line, sizeof(line), "[default]\ndevices = %0400d\n", 1);
     refused(line, "line 2: longer than");
-    refused("[default]\nqps = 3\n", "line 2: there is no key 'qps'");
-    refused("[default]\nMAX_QPS = 3\n", "there is no key");
+    refused("[default]\nqps = 3\n", "line 2: unknown key 'qps'");
+    refused("[default]\nMAX_QPS = 3\n", "unknown key");
     refused("[default]\nmax_qps\n", "line 2: neither a section nor");
-    refused("[default]\nmax_qps = 3\nmax_qps = 4\n", "line 3: max_qps: for the second time");
+    refused("[default]\nmax_qps = 3\nmax_qps = 4\n", "line 3: max_qps: occurs twice");
     refused("[default]\nmax_qps =\n", "line 2: max_qps");
     refused("[default]\nmax_qps = -1\n", "max_qps");
     refused("[default]\nmax_qps = 1G\n", "max_qps");
@@ -157,7 +157,7 @@ static void mistakes(void)
     refused("[default]\nmr_bytes = lots\n", "mr_bytes");
     refused("[default]\nmr_bytes = 99999999999T\n", "mr_bytes");
     refused("[default]\ndevices = ,\n", "line 2: devices: the list is empty");
-    refused("[device rxe0]\ndevices = *\n", "of some devices already");
+    refused("[device rxe0]\ndevices = *\n", "for certain devices already");
     refused("[default]\nports = 0\n", "line 2: ports");
     refused("[default]\nports = 64\n", "ports");
     refused("[default]\nports = 2-1\n", "ports");
@@ -167,11 +167,11 @@ static void mistakes(void)
     refused("[default]\npkeys = 0x\n", "is not a P_Key");
     refused("[default]\npkeys = 0x12x\n", "is not a P_Key");
     refused("[default]\npkeys = 65536\n", "is not a P_Key");
-    refused("[default]\npkeys = 0x8000\n", "no valid P_Key");
+    refused("[default]\npkeys = 0x8000\n", "not a valid P_Key");
     refused("[default]\nqp_types = rc raw\n", "allow = raw");
     refused("[default]\nqp_types = xrc_ini\n", "allow = xrc");
-    refused("[default]\nqp_types = any\n", "qp_types: 'any' is not known");
-    refused("[default]\nallow = everything\n", "line 2: allow: 'everything' is not known");
+    refused("[default]\nqp_types = any\n", "qp_types: 'any' is unknown");
+    refused("[default]\nallow = everything\n", "line 2: allow: 'everything' is unknown");
     refused("[default]\ndestinations = 10.0.0.1/8\n", "bits beyond its prefix of 8");
     refused("[default]\ndestinations = fe80::1/64\n", "bits beyond its prefix of 64");
     refused("[default]\ndestinations = 10.0.0.0/33\n", "destinations: the prefix");
