@@ -304,7 +304,7 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     else if (take_flag(r, w))
         rc = 0;
     else
-        rc = reject_journal_line(r, "an unknown line");
+        rc = reject_journal_line(r, "unknown line");
     if (rc == 0 && save && *save)
         rc = reject_journal_line(r, "too many words");
     return rc;

@@ -134,7 +134,7 @@ int launch_pmix_put(struct launch_pmix *p, const char *text)
     int status = p->Put(GLOBAL, name, &v);
     if (!status)
         status = p->Commit();
-    return status ? pmix_fail(p, status, "telling the other ranks where rank 0 is") : 0;
+    return status ? pmix_fail(p, status, "publishing the address of rank 0") : 0;
 }
 
 int launch_pmix_get(struct launch_pmix *p, char *text, size_t cap, int timeout_ms)
