@@ -103,7 +103,7 @@ int launch_look_up(struct launch_seat *seat, struct launch_place *place, uint64_
     place->ports = 1;
     while (rc == 0 && (word = strsep(&at, " ")) && place->n < LAUNCH_PLACES)
         snprintf(place->host[place->n++], LAUNCH_HOST, "%s", word);
-    return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 says by PMIx that it has no address") : rc;
+    return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 published through PMIx that it has no address") : rc;
 }
 
 /* Is host an address of this node? Then rank 0 is reached by the loopback: no route leads from a NIC to itself. */
@@ -155,7 +155,7 @@ int launch_find(hawser *talk, const struct launch_place *place, uint64_t wait_ms
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (rc == -EACCES && hw_now() - start > WRONG_MS * HW_MS)
-            return hw_fail(rc, "rank 0 at %s has another key", place->host[0]);
+            return hw_fail(rc, "rank 0 at %s has another job key", place->host[0]);
         if (hw_now() > end)
             return hw_wrap(rc, "rank 0 was not found at %s, ports %u to %u, within %llu s", place->host[0], place->port,
                            place->port + place->ports - 1u, (unsigned long long)(wait_ms / 1000));

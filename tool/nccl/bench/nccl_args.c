@@ -24,7 +24,7 @@ static int parse_ops(void *args, const char *text)
         while (op < NB_OPS && (strlen(nb_op_name(op)) != n || strncmp(nb_op_name(op), p, n) != 0))
             op++;
         if (op == NB_OPS)
-            return hw_fail(-EINVAL, "there is no operation '%.*s'; there are " OPS, (int)HW_MIN(n, (size_t)40), p);
+            return hw_fail(-EINVAL, "unknown operation '%.*s'; the operations are " OPS, (int)HW_MIN(n, (size_t)40), p);
         ops[op] = true;
         p += n + (p[n] == ',');
     } while (*p || p[-1] == ',');
@@ -39,7 +39,7 @@ static int parse_raw(void *args, const char *text)
         size_t n = strcspn(p, ",");
         uint64_t v;
         if (a->n_raw == NB_RAWS)
-            return hw_fail(-E2BIG, "more than %d numbers of plain sockets", NB_RAWS);
+            return hw_fail(-E2BIG, "too many numbers of plain sockets: at most %d", NB_RAWS);
         snprintf(word, sizeof word, "%.*s", (int)HW_MIN(n, sizeof word - 1), p);
         int rc = hw_parse_u64(word, 1, 256, &v);
         if (rc < 0)
@@ -56,9 +56,9 @@ static int parse_set(void *args, const char *text)
     struct nb_args *a = args;
     const char *eq = strchr(text, '=');
     if (!eq || eq == text)
-        return hw_fail(-EINVAL, "it takes NAME=VALUE, not '%s'", text);
+        return hw_fail(-EINVAL, "must be NAME=VALUE, not '%s'", text);
     if (a->n_set == NB_SETS)
-        return hw_fail(-E2BIG, "more than %d variables", NB_SETS);
+        return hw_fail(-E2BIG, "too many variables: at most %d", NB_SETS);
     char *copy = strdup(text);
     if (!copy)
         return hw_no_memory("'%s'", text);
@@ -73,7 +73,7 @@ static int parse_sockets(void *args, const char *text)
 {
     struct nb_args *a = args;
     if (a->n_sockets == NB_SOCKETS)
-        return hw_fail(-E2BIG, "more than %d times --sockets", NB_SOCKETS);
+        return hw_fail(-E2BIG, "too many --sockets: at most %d", NB_SOCKETS);
     size_t i = a->n_sockets, n = 2;
     struct nb_config *c = &a->sockets[i];
     *c = (struct nb_config){.name = a->sockets_name[i],
@@ -90,9 +90,9 @@ static int parse_sockets(void *args, const char *text)
         word = strsep(&rest, ",");
         char *eq = strchr(word, '=');
         if (!eq || eq == word)
-            return hw_fail(-EINVAL, "it takes NAME=VALUE[,..] or 'default', not '%s'", text);
+            return hw_fail(-EINVAL, "must be NAME=VALUE[,..] or 'default', not '%s'", text);
         if (n == NB_SET - 1)
-            return hw_fail(-E2BIG, "'%s' is more than %d variables", text, NB_SET - 3);
+            return hw_fail(-E2BIG, "'%s' has too many variables: at most %d", text, NB_SET - 3);
         *eq = 0;
         c->set[n++] = (struct nb_var){word, eq + 1};
     }
@@ -141,15 +141,16 @@ static const struct opt rows[] = {
     OPT_CALL("size", 0, "SIZE[,..]", parse_nccl_sizes,
              "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
     OPT_NUMBER("gpus", 0, "N", struct nb_args, gpus, 1, NB_RANKS,
-               "ranks, each with a GPU, from GPU 0 on; with --hosts: on each host (default: all)"),
-    OPT_TEXT(
-        "hosts", 0, "A,B[,..]", struct nb_args, hosts,
-        "ranks on these hosts: NCCL over hawser, sockets, TCPX where it is, and hawser's own transfer from B to A"),
+               "ranks, one GPU each, from GPU 0 up; with --hosts: per host (default: all)"),
+    OPT_TEXT("hosts", 0, "A,B[,..]", struct nb_args, hosts,
+             "run ranks on these hosts: NCCL over hawser, sockets, and TCPX if installed, and hawser's own transfer "
+             "from B to A"),
     OPT_TEXT("ssh", 0, "COMMAND", struct nb_args, ssh,
-             "what reaches a host; {} in it is the host, else that follows (default: ssh -oBatchMode=yes)"),
-    OPT_TEXT("remote", 0, "PATH", struct nb_args, remote, "this program there (default: the path that it has here)"),
+             "command that reaches a host; {} is the host, which otherwise follows (default: ssh -oBatchMode=yes)"),
+    OPT_TEXT("remote", 0, "PATH", struct nb_args, remote,
+             "path of this program on the hosts (default: as on this host)"),
     OPT_TEXT("tcpx", 0, "PATH", struct nb_args, tcpx,
-             "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
+             "path of the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
     OPT_TEXT("key-file", 0, "FILE", struct nb_args, common.key_file,
              "the key of the processes that a launcher has started (default: that of HAWSER_MESH_KEY)"),
     OPT_TEXT("meet", 0, "HOST[:PORT]", struct nb_args, meet, "where their rank 0 is, if the launcher does not say it"),
@@ -158,26 +159,27 @@ static const struct opt rows[] = {
     OPT_CALL("rails", 0, "MAP", parse_rails,
              "which NICs may be joined, as HAWSER_RAILS: 'eth1;eth2', or @FILE with a rail a line"),
     OPT_FLAG("vs-socket", 0, struct nb_args, vs,
-             "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"),
+             "also measure NCCL's own sockets, alternating with hawser: their default, and two tuned settings"),
     OPT_CALL("sockets", 0, "NAME=VALUE[,..]", parse_sockets,
-             "measure NCCL's own sockets with these variables, in the same turns; 'default': without; may be repeated"),
-    OPT_CALL("raw", 0, "N[,..]", parse_raw, "measure N plain sockets over loopback too, in the same turns"),
+             "also measure NCCL's own sockets with these variables; 'default': without; may be repeated"),
+    OPT_CALL("raw", 0, "N[,..]", parse_raw, "also measure N plain sockets over loopback"),
     OPT_NUMBER("rounds", 0, "N", struct nb_args, rounds, 1, NB_ROUNDS,
-               "turns, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
+               "rounds, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
     OPT_NUMBER("iters", 0, "N", struct nb_args, iters, 1, 1000000,
-               "operations under the clock (default: 1GiB's worth, 10 to 500)"),
+               "measured operations (default: 1GiB in all, 10 to 500)"),
     OPT_NUMBER("warmup", 0, "N", struct nb_args, warmup, 0, 1000000,
-               "operations before it (default: a tenth, at least 3)"),
-    OPT_TEXT("plugin", 0, "NAME", struct nb_args, plugin, "NCCL_NET_PLUGIN of what is ours (default: hawser)"),
-    OPT_CALL("set", 0, "NAME=VALUE", parse_set, "a variable for ours alone; may be repeated"),
+               "unmeasured operations before them (default: a tenth, at least 3)"),
+    OPT_TEXT("plugin", 0, "NAME", struct nb_args, plugin, "NCCL_NET_PLUGIN for hawser's runs (default: hawser)"),
+    OPT_CALL("set", 0, "NAME=VALUE", parse_set, "a variable for hawser's runs only; may be repeated"),
     OPT_TEXT("nccl", 0, "FILE", struct nb_args, nccl, "NCCL's library (default: libnccl.so.2)"),
     OPT_TEXT("lab", 0, "LAB", struct nb_args, lab,
-             "rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"),
+             "run rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"),
     OPT_TIME("timeout", 0, "TIME", struct nb_args, timeout_ms, 1000, 3600000,
-             "a rank that does not answer for so long is given up (default: 120s)"),
-    OPT_TEXT("json", 0, "FILE", struct nb_args, json, "write a line of JSON per measurement; - is standard output"),
-    OPT_TEXT("report", 0, "FILE", struct nb_args, report, "one HTML file with the results"),
-    OPT_FLAG("verbose", 'v', struct nb_args, verbose, "show all that the ranks and NCCL say, on stderr"),
+             "give up on a rank that does not answer for this long (default: 120s)"),
+    OPT_TEXT("json", 0, "FILE", struct nb_args, json,
+             "write one JSON line per measurement to FILE; -: standard output"),
+    OPT_TEXT("report", 0, "FILE", struct nb_args, report, "write one HTML file with the results"),
+    OPT_FLAG("verbose", 'v', struct nb_args, verbose, "show all output of the ranks and of NCCL, on standard error"),
     OPT_TEXT("rank", 0, "FD,RANK,RANKS,GPU", struct nb_args, rank, NULL),
     OPT_FLAG("agent", 0, struct nb_args, agent, NULL),
     OPT_TEXT("via", 0, "FD,SEAT", struct nb_args, via, NULL),
@@ -199,11 +201,11 @@ int nb_args_parse(struct nb_args *a, int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     if (a->lab && a->n_raw)
-        return tool_usage(CMD, "--raw goes over this host's loopback, and --lab does not");
+        return tool_usage(CMD, "--raw cannot be combined with --lab: it uses this host's loopback");
     if (a->hosts && (a->lab || a->n_raw))
-        return tool_usage(CMD, "--hosts goes with neither --lab nor --raw");
+        return tool_usage(CMD, "--hosts cannot be combined with --lab or --raw");
     if (!a->hosts && (a->ssh || a->remote || a->tcpx))
-        return tool_usage(CMD, "--ssh, --remote and --tcpx go with --hosts");
+        return tool_usage(CMD, "--ssh, --remote and --tcpx need --hosts");
     return OPTS_GO;
 }
 

@@ -341,7 +341,7 @@ static int find_local_gpus(struct bench_run *b)
     if (gpus < 2)
         return tool_fail(CMD, "NCCL transfers nothing with one GPU: two are needed, but there is %d", gpus);
     if (a->gpus == 1)
-        return tool_usage(CMD, "--gpus takes 2 or more on one host, not '1'");
+        return tool_usage(CMD, "--gpus needs at least 2 on one host, not '1'");
     if (a->gpus > (uint64_t)gpus)
         return tool_fail(CMD, "no %llu GPUs: there are %d", (unsigned long long)a->gpus, gpus);
     b->t.ranks = a->gpus ? (unsigned)a->gpus : (unsigned)HW_MIN(gpus, NB_RANKS);

@@ -335,7 +335,7 @@ static int run_hub(struct hub *b, pid_t *supervisor, int seat, int rows)
     if (rc == 0 && !(b->met = calloc(b->size, sizeof *b->met)))
         rc = hw_no_memory("%u ranks", b->size);
     if (rc == 0 && write(seat, &port, sizeof port) != sizeof port)
-        rc = hw_fail(-EPIPE, "rank 0's other process is gone");
+        rc = hw_fail(-EPIPE, "the other process of rank 0 has ended");
     if (rc == 0)
         rc = meet_seats(b);
     if (rc == 0)
