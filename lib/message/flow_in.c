@@ -136,8 +136,7 @@ static int place_noted(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     if (rc < 0)
         return rc;
     if ((uint32_t)id >= HW_OPS)
-        return hw_fail(-EPROTO, "the peer sent a notification for invalid write %llx",
-                       (unsigned long long)id);
+        return hw_fail(-EPROTO, "the peer sent a notification for invalid write %llx", (unsigned long long)id);
     if (!find_count(p, id))
         return hw_no_memory("the byte count of a write");
     struct hw_note *note = take_note_room(p, in->pay, &rc);
