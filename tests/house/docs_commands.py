@@ -138,6 +138,11 @@ BY = {
     'python -m hawser nixl-install': NIXL,
     'python -m hawser paths': NIXL,
     'srun -N 64 --ntasks-per-node=1 hawser mesh --key-file job.key --report mesh.html': By("tests/tool/mesh/mesh_launch.py", ("srun", '"--report"')),
+    'export HAWSER_MESH_KEY=$(head -c 32 /dev/urandom | base64)': By("tests/tool/nccl_launch.py", ("HAWSER_MESH_KEY",)),
+    'mpirun -N 8 --hostfile HOSTS -x HAWSER_MESH_KEY hawser nccl bench': By("tests/tool/nccl_launch.py", ("mpirun", "--hostfile", "HAWSER_MESH_KEY")),
+    'srun -N 4 --ntasks-per-node=1 hawser nccl bench': By("tests/tool/nccl_launch.py", ("SLURM_PROCID", "SLURM_NTASKS")),
+    'srun -N 4 --ntasks-per-node=8 --gpus-per-task=1 hawser nccl bench': By("tests/tool/nccl_launch.py", ("SLURM_PROCID", "SLURM_NTASKS")),
+    'torchrun --nnodes 4 --nproc_per_node 1 --node_rank N --master_addr HOST --no_python hawser nccl bench': By("tests/tool/nccl_launch.py", ("by_torchrun",)),
     'systemd-sysusers && systemctl start hawserd': By("tests/packages/units.sh", ("systemctl is-active hawserd", "getent passwd hawserd")),
 }
 
