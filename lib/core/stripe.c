@@ -75,7 +75,7 @@ static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t mo
 
 uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsigned rails, uint64_t rate)
 {
-    uint64_t share = left / (2 * rails), in_time = rate / 1000;
+    uint64_t share = left / (2ull * rails), in_time = rate / 1000;
     return HW_MAX(least, HW_MIN(HW_MIN(share, in_time), most));
 }
 
