@@ -85,141 +85,6 @@ struct hw_op *hw_op_find(struct hw_peer *p, uint64_t id)
     return place < p->slots && p->slot[place].generation == id >> 32 ? p->slot[place].op : NULL;
 }
 
-/* ---- deadlines ----------------------------------------------------------------------------------- */
-
-static void time_op(struct hw_peer *p, struct hw_op *op)
-{
-    if (op->deadline == HW_NEVER)
-        return;
-    uint64_t tick = HW_MAX(op->deadline / HW_TICK, p->deadlines.looked);
-    hw_list_append(&p->deadlines.at[tick % HW_TICKS], &op->timed);
-    p->deadlines.n++;
-    if (tick * HW_TICK < p->deadlines.next)
-        hw_loop_post(p->session.home, &p->deadlines.arm);
-}
-
-/* When the home loop must check again: at the end of the next tick that has an operation. */
-static uint64_t find_next_look(const struct hw_peer *p)
-{
-    for (uint64_t k = 0; k < HW_TICKS && p->deadlines.n; k++)
-        if (!hw_list_empty(&p->deadlines.at[(p->deadlines.looked + k) % HW_TICKS]))
-            return (p->deadlines.looked + k + 1) * HW_TICK;
-    return HW_NEVER;
-}
-
-static void untime_op(struct hw_op *op)
-{
-    if (hw_list_empty(&op->timed))
-        return;
-    hw_list_remove(&op->timed);
-    op->peer->deadlines.n--;
-}
-
-/* The caller has its memory back and does not wait for the peer's answer any more. Frames of a write may still land:
- * later writes wait until that is settled. */
-/* True if the kernel may read the operation's memory until the peer has confirmed the bytes sent from it. On the home
- * loop. */
-static bool is_read_by_kernel(const struct hw_op *op)
-{
-    bool sends = op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND;
-    return sends && op->peer->by_reference && !op->cut_off && hw_session_has_rails(&op->peer->session);
-}
-
-static void desert_op(struct hw_op *op)
-{
-    op->deserted = true;
-    op->peer->deserted += op->kind == HW_OP_WRITE;
-    hw_list_append(&op->peer->over, &op->queued);
-    atomic_store(&op->peer->unflushed, true);
-}
-
-/* Handles a cancelled operation that is due. The first call is immediate, so that this loop's clock sets the time by
- * which the peer must answer. True: that time has passed. *cut: rails must end. */
-static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
-{
-    if (op->peer->dead)
-        return false;
-    if (!op->answer_by)
-        op->answer_by = now + op->peer->answer_in;
-    else if (now >= op->answer_by)
-        return true;
-    else if (op->let_go_over && !op->deserted && op->kind != HW_OP_SERVE && !is_read_by_kernel(op))
-        desert_op(op);
-    else if (is_read_by_kernel(op) && now + op->peer->answer_in >= op->answer_by + HW_CUT_OFF * op->peer->patience)
-        *cut = op->cut_off = true; /* the next check finds that nothing reads its memory any more */
-    op->deadline = op->deserted ? op->answer_by : HW_MIN(now + op->peer->patience, op->answer_by);
-    time_op(op->peer, op);
-    return false;
-}
-
-/* Moves the operations whose deadline has passed to the list `due`. Examines the ticks since the last check, or all of
- * them after more than HW_TICKS. */
-static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
-{
-    uint64_t tick = now / HW_TICK;
-    uint64_t first = tick - p->deadlines.looked < HW_TICKS ? p->deadlines.looked : tick - HW_TICKS + 1;
-    for (uint64_t k = first; k <= tick; k++) {
-        hw_list_each(it, tmp, &p->deadlines.at[k % HW_TICKS])
-        {
-            if (hw_container_of(it, struct hw_op, timed)->deadline > now)
-                continue;
-            hw_list_remove(it);
-            hw_list_append(due, it);
-        }
-    }
-    p->deadlines.looked = tick;
-}
-
-static int say_late(const struct hw_op *op)
-{
-    uint64_t left = op->kind == HW_OP_RECV ? op->total : HW_MIN(op->total, atomic_load(&op->left));
-    return hw_fail(-ETIMEDOUT, "the operation's deadline passed with %llu of %llu bytes %s",
-                   (unsigned long long)(op->total - left), (unsigned long long)op->total,
-                   op->kind == HW_OP_READ || op->kind == HW_OP_RECV ? "received" : "confirmed");
-}
-
-/* Ends what is due. */
-static void look_at_deadlines(struct hw_peer *p)
-{
-    uint64_t now = p->session.home->now;
-    bool overdue = false, cut = false;
-    struct hw_list due;
-    struct hw_op *op;
-    hw_list_init(&due);
-    pthread_mutex_lock(&p->lock);
-    collect_due(p, now, &due);
-    while ((op = hw_list_first(&due, struct hw_op, timed))) {
-        untime_op(op);
-        if (atomic_load(&op->off))
-            overdue |= is_overdue(op, now, &cut);
-        else
-            hw_op_cancel_locked(op, say_late(op));
-    }
-    uint64_t next = p->deadlines.next = find_next_look(p);
-    pthread_mutex_unlock(&p->lock);
-    if (next != HW_NEVER)
-        hw_timer_set(p->session.home, &p->deadlines.timer, next);
-    hw_ops_flush(p);
-    for (unsigned i = 0; cut && i < p->session.rails; i++)
-        hw_session_end_rail(&p->session, i);
-    if (!overdue || p->session.dead)
-        return;
-    int rc = hw_fail(-ETIMEDOUT, "the peer did not confirm within %llu ms that it has cancelled an operation",
-                     (unsigned long long)(p->answer_in / HW_MS));
-    hw_peer_die(p, rc);
-    p->ops->died(p->up, rc);
-}
-
-static void arm_deadlines(struct hw_task *t)
-{
-    look_at_deadlines(hw_container_of(t, struct hw_peer, deadlines.arm));
-}
-
-static void fire_deadlines(struct hw_timer *t)
-{
-    look_at_deadlines(hw_container_of(t, struct hw_peer, deadlines.timer));
-}
-
 void hw_op_set_result(struct hw_op *op, int why)
 {
     int none = 0;
@@ -242,7 +107,7 @@ static void retire_op(struct hw_op *op)
     struct hw_peer *p = op->peer;
     if (is_fenced(op)) /* the peer is dead */
         hw_op_set_result(op, p->dead);
-    untime_op(op);
+    hw_op_untime(op);
     if (op->noted_sent && atomic_load(&op->result)) /* the peer may hold the notification and wait */
         hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});
     give_op_slot(p, op);
@@ -540,10 +405,10 @@ int hw_op_post(struct hw_op *op)
         op->pending = false;
         hw_list_remove(&op->all);
         hw_list_remove(&op->serve_at);
-        untime_op(op);
+        hw_op_untime(op);
         atomic_fetch_sub(&op->refs, 1);
     } else if (op->pending && !atomic_load(&op->off)) {
-        time_op(p, op);
+        hw_op_time(p, op);
     }
     p->started += rc >= 0 && op->kind < HW_OP_BYE;
     hw_ops_unlock(p);
@@ -631,7 +496,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
     atomic_store(&op->off, true);
     atomic_store(&op->peer->unflushed, true); /* others may have waited behind it */
-    untime_op(op);
+    hw_op_untime(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
     if (op->queued_upto)
@@ -649,7 +514,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     hw_op_sub_locked(op, over);
     if (!op->peer->dead) {
         op->deadline = 0;
-        time_op(op->peer, op);
+        hw_op_time(op->peer, op);
     }
     op->let_go = (struct hw_let_go){.owner = op, .over = end_let_go};
     hw_session_let_go(&op->peer->session, &op->let_go);
@@ -674,8 +539,6 @@ void hw_ops_die(struct hw_peer *p)
 
 void hw_ops_init(struct hw_peer *p)
 {
-    for (int i = 0; i < HW_TICKS; i++)
-        hw_list_init(&p->deadlines.at[i]);
     hw_list_init(&p->all);
     hw_list_init(&p->bulk);
     hw_list_init(&p->held);
@@ -687,9 +550,7 @@ void hw_ops_init(struct hw_peer *p)
     for (int i = 0; i < HW_READS; i++)
         hw_list_init(&p->serving[i]);
     p->slot_free = NO_SLOT;
-    p->deadlines.arm.run = arm_deadlines;
-    p->deadlines.next = HW_NEVER;
-    p->deadlines.timer.fire = fire_deadlines;
+    hw_deadlines_init(p);
 }
 
 void hw_ops_free(struct hw_peer *p)

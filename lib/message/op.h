@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations, inside the message layer: their life (op.c), and their use by rails (flow_out.c, flow_in.c). */
+/* Operations, inside the message layer: their life (op.c, deadline.c), and their use by rails (flow_out.c, flow_in.c).
+ */
 #ifndef HW_OP_H
 #define HW_OP_H
 
@@ -14,6 +15,10 @@ void hw_op_sub(struct hw_op *op, uint64_t n);
 void hw_op_sub_locked(struct hw_op *op, uint64_t n);
 /* hw_op_cancel() under the lock. */
 void hw_op_cancel_locked(struct hw_op *op, int why);
+/* Has the home loop check the operation at op->deadline, or no more (deadline.c). Under the lock. */
+void hw_op_time(struct hw_peer *p, struct hw_op *op);
+void hw_op_untime(struct hw_op *op);
+void hw_deadlines_init(struct hw_peer *p);
 /* Advances the operations of this list, whose region is known now, or refused. Under the lock. */
 void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 /* Starts operations that waited for room for their notification. Under the lock. */

@@ -2,128 +2,11 @@
 #include "message/queue.h"
 
 #include "message/op.h"
+#include "message/queue_table.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A receive of the peer to which nothing was sent yet. */
-struct hw_grant {
-    struct hw_control refusal; /* replaces the grant if its stream is closed: needs no memory */
-    struct hw_list of_queue;   /* oldest first */
-    struct hw_list in_chain;
-    uint64_t landing, room;
-    uint64_t number; /* of the control message */
-};
-
-/* An eager message of the peer without a receive so far. */
-struct hw_held {
-    struct hw_control refusal; /* likewise */
-    struct hw_list of_queue;   /* oldest first */
-    struct hw_list in_chain;
-    uint64_t queue;
-    struct hw_note *note;
-};
-
-struct hw_queue {
-    uint64_t name;
-    struct hw_list in_chain;
-    /* sending */
-    struct hw_list sends;  /* operations that wait */
-    struct hw_list grants; /* that are not used */
-    uint32_t unanswered;   /* eager messages whose receive is not known yet */
-    /* what the peer sends */
-    struct hw_list receives; /* operations with a landing; data may be in flight to some */
-    struct hw_list held;     /* eager messages */
-};
-
-/* ---- queues: all under the lock --------------------------------------------------------------------- */
-
-/* A keyed hash, because the peer chooses the numbers and must not be able to choose the chains. */
-static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
-{
-    uint64_t hash;
-    _Static_assert(sizeof t->secret == crypto_shorthash_KEYBYTES && sizeof hash == crypto_shorthash_BYTES, "siphash");
-    crypto_shorthash((uint8_t *)&hash, (const uint8_t *)&number, sizeof number, t->secret);
-    return hash;
-}
-
-static struct hw_list *find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number)
-{
-    return &chains[hash_number(t, number) % HW_QUEUE_CHAINS];
-}
-
-/* NULL: there is none. *chain: the chain of the queue, NULL if nobody has searched it. */
-static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct hw_list **chain)
-{
-    *chain = NULL;
-    if (t->recent && t->recent->name == name)
-        return t->recent;
-    *chain = find_chain(t, t->queues, name);
-    hw_list_each(it, tmp, *chain)
-    {
-        struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
-        if (q->name == name)
-            return t->recent = q;
-    }
-    return NULL;
-}
-
-static struct hw_queue *find_queue(struct hw_queues *t, uint64_t name)
-{
-    struct hw_list *chain;
-    return find_queue_in(t, name, &chain);
-}
-
-/* Finds the queue with this name, or makes it. */
-static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
-{
-    struct hw_list *chain;
-    struct hw_queue *q = *out = find_queue_in(t, name, &chain);
-    if (q)
-        return 0;
-    if (t->n == HW_QUEUES)
-        return hw_fail(-EAGAIN, "all %d queues (streams and tags) of the peer are in use", HW_QUEUES);
-    q = t->spare ? t->spare : malloc(sizeof *q);
-    if (!q)
-        return hw_no_memory("a queue");
-    t->spare = NULL;
-    *q = (struct hw_queue){.name = name};
-    hw_list_init(&q->sends);
-    hw_list_init(&q->grants);
-    hw_list_init(&q->receives);
-    hw_list_init(&q->held);
-    hw_list_append(chain, &q->in_chain);
-    t->n++;
-    *out = t->recent = q;
-    return 0;
-}
-
-/* Frees a queue without operations. Keeps the memory of the last one for the next one. */
-static void put_queue(struct hw_queues *t, struct hw_queue *q)
-{
-    if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||
-        !hw_list_empty(&q->receives) || !hw_list_empty(&q->held))
-        return;
-    hw_list_remove(&q->in_chain);
-    t->n--;
-    t->recent = NULL;
-    free(t->spare);
-    t->spare = q;
-}
-
-static void unlist_grant(struct hw_queues *t, struct hw_grant *g)
-{
-    hw_list_remove(&g->of_queue);
-    hw_list_remove(&g->in_chain);
-    t->n_grants--;
-}
-
-static void drop_grant(struct hw_queues *t, struct hw_grant *g)
-{
-    unlist_grant(t, g);
-    free(g);
-}
 
 static uint64_t cost_message(uint64_t len)
 {
@@ -159,7 +42,7 @@ static void send_direct(struct hw_op *op, const struct hw_grant *g)
                                         (unsigned long long)op->total, (unsigned long long)g->room));
         return;
     }
-    hw_list_append(find_chain(t, t->directs, g->landing), &op->serve_at);
+    hw_list_append(hw_queues_find_chain(t, t->directs, g->landing), &op->serve_at);
     hw_op_send(op);
 }
 
@@ -208,7 +91,7 @@ static void advance_sends(struct hw_peer *p, struct hw_queue *q)
         op->match = HW_MATCH_NONE;
         int rc = direct ? (send_direct(op, g), 0) : send_eager(q, op);
         if (direct)
-            drop_grant(t, g);
+            hw_grant_drop(t, g);
         if (rc < 0)
             hw_op_cancel_locked(op, rc);
     }
@@ -267,7 +150,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
     h->queue = q->name;
     h->note = note;
     hw_list_append(&q->held, &h->of_queue);
-    hw_list_append(find_chain(t, t->messages, note->op), &h->in_chain);
+    hw_list_append(hw_queues_find_chain(t, t->messages, note->op), &h->in_chain);
     return 0;
 }
 
@@ -331,7 +214,7 @@ int hw_queue_post(struct hw_op *op)
     bool there = hw_stream_is_closed(&p->queues, op->queue, false);
     if (hw_stream_is_closed(&p->queues, op->queue, true) || (there && op->kind == HW_OP_SEND))
         return hw_fail(-ESHUTDOWN, "stream %llu is closed", (unsigned long long)(op->queue >> 32));
-    int rc = get_queue(&p->queues, op->queue, &q);
+    int rc = hw_queue_get(&p->queues, op->queue, &q);
     if (rc < 0)
         return rc;
     if (op->kind == HW_OP_SEND) {
@@ -348,7 +231,7 @@ int hw_queue_post(struct hw_op *op)
     } else {
         rc = grant_receive(q, op);
     }
-    put_queue(&p->queues, q);
+    hw_queue_put(&p->queues, q);
     return rc;
 }
 
@@ -368,7 +251,7 @@ static uint64_t withdraw_receive(struct hw_op *op)
         hw_landing_give(&p->landings, g);
     hw_control_send_within(
         op, &(struct hw_control){.kind = HW_CONTROL_WITHDRAW, .a = late ? HW_MSG_NO_LANDING : id, .c = op->queue});
-    put_queue(&p->queues, find_queue(&p->queues, op->queue));
+    hw_queue_put(&p->queues, hw_queue_find(&p->queues, op->queue));
     return !late;
 }
 
@@ -379,14 +262,14 @@ uint64_t hw_queue_drop(struct hw_op *op)
         return op->landing ? withdraw_receive(op) : 0;
     int error = atomic_load(&op->result) == -EMSGSIZE ? EMSGSIZE : ECANCELED;
     uint64_t over = op->total == 0 && op->match != HW_MATCH_DIRECT; /* if it has bytes, the caller counts them */
-    struct hw_queue *q = op->match == HW_MATCH_WAITS ? find_queue(&p->queues, op->queue) : NULL;
+    struct hw_queue *q = op->match == HW_MATCH_WAITS ? hw_queue_find(&p->queues, op->queue) : NULL;
     if (op->match == HW_MATCH_EAGER)
         hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNSEND, .a = op->id, .c = op->queue});
     if (op->match == HW_MATCH_DIRECT)
         hw_control_send_within(op,
                                &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)error});
     op->match = HW_MATCH_NONE; /* an answer in flight ends nothing more */
-    put_queue(&p->queues, q);
+    hw_queue_put(&p->queues, q);
     return over;
 }
 
@@ -394,7 +277,7 @@ void hw_queue_filled(struct hw_op *op)
 {
     struct hw_queues *t = &op->peer->queues;
     hw_list_remove(&op->queued);
-    put_queue(t, find_queue(t, op->queue));
+    hw_queue_put(t, hw_queue_find(t, op->queue));
 }
 
 void hw_queue_copy(struct hw_op *op)
@@ -451,21 +334,21 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
     }
     if (t->n_grants == HW_OPS)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
-    int rc = get_queue(t, h->c, &q);
+    int rc = hw_queue_get(t, h->c, &q);
     if (rc < 0)
         return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues (streams and tags)", HW_QUEUES) : rc;
     struct hw_grant *g = malloc(sizeof *g);
     if (!g) {
-        put_queue(t, q);
+        hw_queue_put(t, q);
         return hw_no_memory("a receive of the peer");
     }
     note_seen(p);
     *g = (struct hw_grant){.landing = h->a, .room = h->b, .number = atomic_load(&p->in.next)};
     hw_list_append(&q->grants, &g->of_queue);
-    hw_list_append(find_chain(t, t->grants, g->landing), &g->in_chain);
+    hw_list_append(hw_queues_find_chain(t, t->grants, g->landing), &g->in_chain);
     t->n_grants++;
     advance_sends(p, q);
-    put_queue(t, q);
+    hw_queue_put(t, q);
     return 0;
 }
 
@@ -480,14 +363,15 @@ int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h)
 int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
-    const struct hw_list *grants = find_chain(t, t->grants, h->a), *directs = find_chain(t, t->directs, h->a);
+    const struct hw_list *grants = hw_queues_find_chain(t, t->grants, h->a),
+                         *directs = hw_queues_find_chain(t, t->directs, h->a);
     pthread_mutex_lock(&p->lock);
     note_seen(p);
     hw_list_each(it, tmp, grants)
     {
         struct hw_grant *g = hw_container_of(it, struct hw_grant, in_chain);
         if (g->landing == h->a)
-            drop_grant(t, g);
+            hw_grant_drop(t, g);
     }
     hw_list_each(it, tmp, directs)
     {
@@ -495,7 +379,7 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
         if (op->serves == h->a)
             hw_op_cancel_locked(op, hw_fail(-ECANCELED, "the peer cancelled the receive of this message"));
     }
-    put_queue(t, find_queue(t, h->c));
+    hw_queue_put(t, hw_queue_find(t, h->c));
     hw_ops_unlock(p);
     return 0;
 }
@@ -511,7 +395,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
             hw_eager_give(p, (*note)->len); /* the caller frees it */
         return sent;
     }
-    int rc = get_queue(&p->queues, h->c, &q);
+    int rc = hw_queue_get(&p->queues, h->c, &q);
     if (rc < 0)
         return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues (streams and tags)", HW_QUEUES) : rc;
     while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
@@ -523,7 +407,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
             return rc;
         hw_list_remove(&op->queued);    /* it is taken */
         hw_eager_give(p, (*note)->len); /* the caller frees it */
-        put_queue(&p->queues, q);
+        hw_queue_put(&p->queues, q);
         return 0;
     }
     if (op) {
@@ -539,7 +423,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
     }
     if (rc == 0)
         *note = NULL;
-    put_queue(&p->queues, q);
+    hw_queue_put(&p->queues, q);
     return rc;
 }
 
@@ -567,7 +451,7 @@ static int send_again(struct hw_peer *p, struct hw_op *op, const struct hw_grant
 static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
-    struct hw_queue *q = find_queue(t, h->c);
+    struct hw_queue *q = hw_queue_find(t, h->c);
     struct hw_grant *g = q ? hw_list_first(&q->grants, struct hw_grant, of_queue) : NULL;
     uint64_t cost = cost_message(h->b >> 32);
     bool closed = hw_stream_is_closed(t, h->c, true); /* no receive of the peer is known any more */
@@ -587,7 +471,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     q->unanswered--;
     t->sent -= cost;
     if (h->d != HW_MSG_NO_LANDING && !closed)
-        drop_grant(t, g);
+        hw_grant_drop(t, g);
     if (op && error != EAGAIN) {
         if (error)
             hw_op_set_result(op, hw_fail(-error, "the peer's receive cannot take a message of %llu bytes",
@@ -596,7 +480,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
         hw_op_sub_locked(op, count_message(op));
     }
     advance_sends(p, q);
-    put_queue(t, q);
+    hw_queue_put(t, q);
     return 0;
 }
 
@@ -613,7 +497,7 @@ static void refuse_queue(struct hw_peer *p, struct hw_queue *q)
     hw_list_each(it, tmp, &q->grants)
     {
         struct hw_grant *g = hw_container_of(it, struct hw_grant, of_queue);
-        unlist_grant(&p->queues, g);
+        hw_grant_unlist(&p->queues, g);
         g->refusal = (struct hw_control){.kind = HW_CONTROL_UNREAD, .a = g->landing, .b = (uint64_t)ESHUTDOWN};
         hw_control_send_own(p, &g->refusal);
     }
@@ -630,7 +514,7 @@ static void refuse_queue(struct hw_peer *p, struct hw_queue *q)
         free(note);
         hw_control_send_own(p, &held->refusal);
     }
-    put_queue(&p->queues, q);
+    hw_queue_put(&p->queues, q);
 }
 
 void hw_queues_refuse(struct hw_peer *p, uint32_t stream)
@@ -647,7 +531,7 @@ void hw_queues_refuse(struct hw_peer *p, uint32_t stream)
 
 static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t op)
 {
-    const struct hw_list *chain = find_chain(t, t->messages, op);
+    const struct hw_list *chain = hw_queues_find_chain(t, t->messages, op);
     hw_list_each(it, tmp, chain)
     {
         struct hw_held *held = hw_container_of(it, struct hw_held, in_chain);
@@ -666,7 +550,7 @@ static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
     int rc = answer_message(p, h->c, h->a, held->note->len, ECANCELED, HW_MSG_NO_LANDING);
     if (rc == 0)
         drop_held(p, held);
-    put_queue(&p->queues, find_queue(&p->queues, h->c));
+    hw_queue_put(&p->queues, hw_queue_find(&p->queues, h->c));
     return rc;
 }
 
@@ -694,10 +578,10 @@ void hw_queues_init(struct hw_queues *t)
 
 static void free_queue(struct hw_queues *t, struct hw_queue *q)
 {
-    hw_list_each(it, tmp, &q->grants) drop_grant(t, hw_container_of(it, struct hw_grant, of_queue));
+    hw_list_each(it, tmp, &q->grants) hw_grant_drop(t, hw_container_of(it, struct hw_grant, of_queue));
     hw_list_each(it, tmp, &q->held) free(take_held(hw_container_of(it, struct hw_held, of_queue)));
     q->unanswered = 0;
-    put_queue(t, q);
+    hw_queue_put(t, q);
 }
 
 void hw_queues_free(struct hw_queues *t)

@@ -16,8 +16,8 @@ import tempfile
 
 SEEDS = 10000
 LINK, LOOP, RAIL, SESSION = (f"lib/core/{name}.c" for name in ("link", "loop", "rail", "session"))
-OP, LANDING, REGION, CONTROL, QUEUE, STREAM, FLOW_IN, FLOW_OUT = (
-    f"lib/message/{name}.c" for name in ("op", "landing", "region", "control", "queue", "stream", "flow_in", "flow_out"))
+OP, DEADLINE, LANDING, REGION, CONTROL, QUEUE, TABLE, STREAM, FLOW_IN, FLOW_OUT = (
+    f"lib/message/{name}.c" for name in ("op", "deadline", "landing", "region", "control", "queue", "queue_table", "stream", "flow_in", "flow_out"))
 PLANTED = [
     ("the last word is not heeded: all is sent again", LINK,
      "    confirm_upto(l, count);\n    for (uint64_t n = count;", "    for (uint64_t n = count = l->confirmed;"),
@@ -67,7 +67,7 @@ PLANTED = [
     ("the ring of frames in flight is moved as it lies", LINK, "        to[i % (2ull * l->tx.ring)] = l->tx.flight[i % l->tx.ring];",
      "        to[i % l->tx.ring] = l->tx.flight[i % l->tx.ring];"),
     ("a task that is posted while it runs is forgotten", LOOP,
-     "    atomic_store(&t->posted, false); /* from here on whoever posts it makes it run once more */\n    t->run(t);",
+     "    atomic_store(&t->posted, false); /* from here on a thread that posts it makes it run once more */\n    t->run(t);",
      "    t->run(t);\n    atomic_store(&t->posted, false);"),
     ("tasks run newest first", LOOP, "**end = t ? &t->next : NULL;\n    while (t) {\n        struct hw_task *next", "**end = t ? &t->next : NULL;\n    if (t)\n        end = &(oldest = t)->next;\n    while (end && *end)\n        end = &(*end)->next;\n    while (t && !oldest) {\n        struct hw_task *next"),
     ("a loop is woken only for the second task", LOOP, "    if (!head || atomic_load(&l->slow))", "    if (head)"),
@@ -99,7 +99,7 @@ PLANTED = [
     ("a rail goes on with memory that its owner took back", RAIL, "            rc = hw_link_let_go(&rl->link, owner);", "            rc = hw_link_let_go(&r->link[0].link, owner);"),
     ("memory is given back when the first rail has let go", SESSION, "    if (atomic_fetch_sub(&s->let_go.left, 1) == 1)",
      "    if (atomic_fetch_sub(&s->let_go.left, 1) == s->rails && (atomic_store(&s->let_go.left, 0), 1))"),
-    ("memory that is taken back during a round is never asked for", SESSION, "        return; /* a round is under way */", "        return (void)atomic_exchange(&s->let_go.asked, NULL);"),
+    ("memory that is taken back during a round is never asked for", SESSION, "        return; /* a round is in progress */", "        return (void)atomic_exchange(&s->let_go.asked, NULL);"),
     ("a rail that cannot start for want of memory says nothing", SESSION, "        post_report(sr, REPORT_ENDED | REPORT_DOWN);", "        ;"),
     ("memory that cannot be copied is read on", RAIL, "        rl->let_go = rl->link.gone;\n        if (rc < 0)", "        rl->let_go = rl->link.gone;\n        if (rc > 0)"),
     ("a frame is confirmed while its memory is read by reference", LINK, "l->tx.flight[l->confirmed % l->tx.ring].apart <= l->released", "true"),
@@ -140,7 +140,7 @@ PLANTED = [
     ("a send ends before it reads that its receive was called off", QUEUE, "    atomic_store(&p->out.refused, (uint32_t)p->out.next + 1);\n", ""),
     ("room for eager messages leaks", QUEUE, "    t->sent -= cost;\n", "    t->sent -= cost - (cost > 4000);\n"),
     ("a message that is too long for its receive is cut", QUEUE, "uint64_t error = note->len > op->total ? EMSGSIZE : 0;", "uint64_t error = 0;"),
-    ("an eager message that was called off stays", QUEUE, "        drop_held(p, held);\n    put_queue(&p->queues, find_queue(&p->queues, h->c));\n    return rc;", "        drop_held(p, held);\n    return rc;"),
+    ("an eager message that was called off stays", QUEUE, "        drop_held(p, held);\n    hw_queue_put(&p->queues, hw_queue_find(&p->queues, h->c));\n    return rc;", "        drop_held(p, held);\n    return rc;"),
     ("a short message leaves its receive open", FLOW_OUT, "c->from == 0 ? op->rest : 0", "c->from == 1 ? op->rest : 0"),
     ("a receive waits for refusals, and is called off meanwhile", OP, "(op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&", "true &&"),
     ("a chunk of a large operation is never freed", FLOW_OUT, "    if (c != &c->op->first)\n        free(c);\n    else", "    if (c == &c->op->first)"),
@@ -149,11 +149,11 @@ PLANTED = [
     ("a silent peer is not asked for a word", RAIL, "    r->ping_due |= silent >= r->limits.ping;\n", ""),
     ("a link that stands still is waited for for ever", RAIL, "    return still < r->limits.dead\n", "    return still < r->limits.dead * 1000\n"),
     ("a link that moves is taken for one that stands still", RAIL, "    if (progress != rl->progress || rl->link.in_flight == 0) {", "    if (rl->link.in_flight == 0) {"),
-    ("deadlines that the clock jumped over are not looked at", OP, "p->deadlines.looked : tick - HW_TICKS + 1;", "p->deadlines.looked : tick;"),
-    ("a peer that does not answer is waited for for ever", OP, "    else if (now >= op->answer_by)\n        return true;\n", ""),
-    ("a peer has no time to answer", OP, "        op->answer_by = now + op->peer->answer_in;", "        op->answer_by = now + 1;"),
-    ("what was called off is put where nobody looks any more", OP, "HW_MAX(op->deadline / HW_TICK, p->deadlines.looked)", "op->deadline / HW_TICK"),
-    ("an operation whose deadline is gone is still counted", OP, "    op->peer->deadlines.n--;\n", "    op->peer->deadlines.n -= op->kind != HW_OP_READ;\n"),
+    ("deadlines that the clock jumped over are not looked at", DEADLINE, "p->deadlines.looked : tick - HW_TICKS + 1;", "p->deadlines.looked : tick;"),
+    ("a peer that does not answer is waited for for ever", DEADLINE, "    else if (now >= op->answer_by)\n        return true;\n", ""),
+    ("a peer has no time to answer", DEADLINE, "        op->answer_by = now + op->peer->answer_in;", "        op->answer_by = now + 1;"),
+    ("what was called off is put where nobody looks any more", DEADLINE, "HW_MAX(op->deadline / HW_TICK, p->deadlines.looked)", "op->deadline / HW_TICK"),
+    ("an operation whose deadline is gone is still counted", DEADLINE, "    op->peer->deadlines.n--;\n", "    op->peer->deadlines.n -= op->kind != HW_OP_READ;\n"),
     ("the window of control messages is twice as long", CONTROL, "    return sequence - p->out.acked < HW_CONTROL_WINDOW;", "    return sequence - p->out.acked < 2 * HW_CONTROL_WINDOW;"),
     ("streams that either side has closed share one bound", STREAM, "    if ((first ? t->n_closed_first : t->n_closed - t->n_closed_first) == HW_QUEUES) {", "    if (t->n_closed >= HW_QUEUES) {"),
     ("a stream that both sides have closed is remembered", STREAM, "    if (c->here != c->there)\n        return;", "    if (c->here != c->there || t->n > 1)\n        return;"),
@@ -170,11 +170,11 @@ PLANTED = [
     ("a control message may come twice", CONTROL, "        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {", "        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW) {"),
     ("the server keeps no account of a connection that it gave up", SESSION, "        sr->gen = gen;\n        sr->mine = none;\n", ""),
     ("a write does not wait for one that was given up", OP, "op->total && op->peer->deserted) {", "op->total && false) {"),
-    ("a caller gets memory back that rails still touch", OP, "op->let_go_over && !op->deserted", "!op->deserted"),
+    ("a caller gets memory back that rails still touch", DEADLINE, "op->let_go_over && !op->deserted", "!op->deserted"),
     ("refusals that a peer has announced are waited for for ever", OP, "    if (op->is_fenced) { /*", "    if (false) { /*"),
     ("a receive that waits for a message to come again is given another", QUEUE,
      "        hw_list_remove(&op->queued);    /* it is taken */\n", ""),
-    ("a stream is closed by half", STREAM, "    c->here = true; /* from here on", "    c->here = false; /* from here on"),
+    ("a stream is closed by half", STREAM, "    c->here = true; /*", "    c->here = false; /*"),
 ]
 
 

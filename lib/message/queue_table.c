@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "message/queue_table.h"
+
+#include "message/peer.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+
+/* A keyed hash, because the peer chooses the numbers and must not be able to choose the chains. */
+static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
+{
+    uint64_t hash;
+    _Static_assert(sizeof t->secret == crypto_shorthash_KEYBYTES && sizeof hash == crypto_shorthash_BYTES, "siphash");
+    crypto_shorthash((uint8_t *)&hash, (const uint8_t *)&number, sizeof number, t->secret);
+    return hash;
+}
+
+struct hw_list *hw_queues_find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number)
+{
+    return &chains[hash_number(t, number) % HW_QUEUE_CHAINS];
+}
+
+/* NULL: there is none. *chain: the chain of the queue, NULL if nobody has searched it. */
+static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct hw_list **chain)
+{
+    *chain = NULL;
+    if (t->recent && t->recent->name == name)
+        return t->recent;
+    *chain = hw_queues_find_chain(t, t->queues, name);
+    hw_list_each(it, tmp, *chain)
+    {
+        struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
+        if (q->name == name)
+            return t->recent = q;
+    }
+    return NULL;
+}
+
+struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name)
+{
+    struct hw_list *chain;
+    return find_queue_in(t, name, &chain);
+}
+
+int hw_queue_get(struct hw_queues *t, uint64_t name, struct hw_queue **out)
+{
+    struct hw_list *chain;
+    struct hw_queue *q = *out = find_queue_in(t, name, &chain);
+    if (q)
+        return 0;
+    if (t->n == HW_QUEUES)
+        return hw_fail(-EAGAIN, "all %d queues (streams and tags) of the peer are in use", HW_QUEUES);
+    q = t->spare ? t->spare : malloc(sizeof *q);
+    if (!q)
+        return hw_no_memory("a queue");
+    t->spare = NULL;
+    *q = (struct hw_queue){.name = name};
+    hw_list_init(&q->sends);
+    hw_list_init(&q->grants);
+    hw_list_init(&q->receives);
+    hw_list_init(&q->held);
+    hw_list_append(chain, &q->in_chain);
+    t->n++;
+    *out = t->recent = q;
+    return 0;
+}
+
+/* Keeps the memory of the last one for the next one. */
+void hw_queue_put(struct hw_queues *t, struct hw_queue *q)
+{
+    if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||
+        !hw_list_empty(&q->receives) || !hw_list_empty(&q->held))
+        return;
+    hw_list_remove(&q->in_chain);
+    t->n--;
+    t->recent = NULL;
+    free(t->spare);
+    t->spare = q;
+}
+
+void hw_grant_unlist(struct hw_queues *t, struct hw_grant *g)
+{
+    hw_list_remove(&g->of_queue);
+    hw_list_remove(&g->in_chain);
+    t->n_grants--;
+}
+
+void hw_grant_drop(struct hw_queues *t, struct hw_grant *g)
+{
+    hw_grant_unlist(t, g);
+    free(g);
+}
