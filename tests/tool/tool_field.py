@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok  # noqa: E402
 
-PART, HAWSER, ROOT = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+PART, HAWSER, ROOT = sys.argv[1], os.path.abspath(sys.argv[2]), pathlib.Path(sys.argv[3])
 LAB = f"field{os.getpid()}"
 MAC_NIC = "enx0242ac1100fe"
 
