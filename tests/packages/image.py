@@ -143,7 +143,7 @@ def run_nccl(bundle, version, folder, nccl):
     mounts = [(plugin, mount["mountPath"], mount["readOnly"]), (own, "/opt/own", True)]
     env = [(e["name"], e["value"]) for e in main["env"]] + [("LD_LIBRARY_PATH", "/opt/own")]
     status, text = bundle.run(*main["command"], "hawser", "nccl", "check", mounts=mounts, env=env)
-    ok(status == 0 and re.search(r"PASS +nccl.library .*/opt/own/libnccl.so.2", text) and re.search(r"PASS +nccl.link +/opt/hawser/nccl/libnccl-net.so is ours", text),
+    ok(status == 0 and re.search(r"PASS +nccl.library .*/opt/own/libnccl.so.2", text) and re.search(r"PASS +nccl.link +/opt/hawser/nccl/libnccl-net.so is hawser.s", text),
        "nccl.yaml: the container's own NCCL is used, and uses the plugin by both names", status, text)
 
 

@@ -227,7 +227,7 @@ def ends():
     with tempfile.TemporaryDirectory() as at:
         folder = pathlib.Path(at)
         for argv, want, why in ((["127.0.0.1:1"], 1, "hawser serve"), (["127.0.0.1:1", "-o", "no/such/folder/x"], 1, "no/such/folder/x.json"), ([], 2, "which node"),
-                                (["a", "b"], 2, "too many"), (["127.0.0.1", "-t", "1s"], 2, "duration")):
+                                (["a", "b"], 2, "unexpected argument"), (["127.0.0.1", "-t", "1s"], 2, "duration")):
             out, err, code = finish(start([HAWSER, "fieldtest", *argv], folder))
             ok(code == want and why in err, f"refused: {' '.join(argv)}", out, err)
         nothing_left(folder, set(), "refused")

@@ -170,7 +170,7 @@ def use_nccl(hawser, native, nccl):
     status, text = run(hawser, "nccl", "check", "--nccl", nccl)
     ok(status == 1 and "hawser nccl env" in text, "hawser nccl check: NCCL does not use what is only installed", text)
     status, text = run("sh", "-c", 'eval "$("$0" nccl env)" && "$0" nccl check --nccl "$1"; echo "status $? $LD_LIBRARY_PATH"', hawser, nccl)
-    ok(f"status 0 {native}/nccl\n" in text and re.search(r"PASS  nccl.link +.*is ours", text), "with hawser nccl env it does, and finds libnccl-net.so",
+    ok(f"status 0 {native}/nccl\n" in text and re.search(r"PASS  nccl.link +.*is hawser.s", text), "with hawser nccl env it does, and finds libnccl-net.so",
        text)
     status, text = run(hawser, "nccl", "check", "--nccl", nccl, NCCL_NET_PLUGIN=native / "nccl/libnccl-net-hawser.so")
     ok(status == 0, "and by the plugin's path", text)

@@ -183,12 +183,12 @@ static void prefer_others(void)
            "a NIC that there is not");
     ok(strstr(hawser_error(), "eth7") != NULL, "is named: %s", hawser_error());
     struct f_client f = connect_by(h, "lo", 1);
-    struct carried c = look(f.p);
-    ok(c.up[0] && c.up[1] && c.up[2], "where no preferred NIC leads to the peer all carry");
+    ok(wait_for_nic(f.p, 0, true, 20000) && wait_for_nic(f.p, 1, true, 20000) && wait_for_nic(f.p, 2, true, 20000),
+       "where no preferred NIC leads to the peer all carry");
     f_close(&f);
     f = connect_by(h, "eth0,eth2", 1);
     transfer(&f, SIZE, "two are preferred");
-    c = look(f.p);
+    struct carried c = look(f.p);
     ok(c.bytes[0] && c.bytes[2] && !c.bytes[1] && !c.up[1], "both carry, the third one does not");
     run("ip link set eth%u down", 0);
     transfer(&f, SIZE, "one of two is down");
