@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._context import Context
 
 FIRST_ROOM = 4096  # bytes of a notification that one call can take
-PATH_STATES = {1: "used", 2: "awaited", 3: "unused"}
+PATH_STATES = {1: "used", 2: "awaited", 3: "unused", 4: "spare"}
 
 
 class Peer:
@@ -214,7 +214,7 @@ class Peer:
 
     def paths(self) -> list[dict[str, Any]]:
         """Returns the NIC pairs that connect the two machines, then the unused NICs with the reason: the fields of
-        struct hawser_path by name, state as "used", "awaited" or "unused"."""
+        struct hawser_path by name, state as "used", "awaited", "unused" or "spare"."""
         rows = self._list(lib.hawser_paths, "struct hawser_path")
         return [{**row, "state": PATH_STATES.get(row["state"], row["state"])} for row in rows]
 

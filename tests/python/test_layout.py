@@ -45,6 +45,14 @@ def structures():
     return [m for m in re.findall(r"^(struct hawser_\w+) \{", CDEF, re.M)]
 
 
+def test_states_of_paths_have_their_names():
+    from hawser._peer import PATH_STATES
+
+    header = (ROOT / "include/hawser.h").read_text(encoding="utf-8")
+    states = re.findall(r"HAWSER_PATH_([A-Z]+) = (\d+)", header)
+    assert {int(number): name.lower() for name, number in states} == PATH_STATES
+
+
 def test_structures_are_those_of_the_compiler(tmp_path):
     cc = os.environ.get("HAWSER_TEST_CC") or shutil.which("cc")
     if not cc:
