@@ -33,7 +33,7 @@ static const struct command {
     {"devmem", cmd_devmem, "NIC queues bound to device memory: status, plan, undo"},
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
     {"drill", cmd_drill, "disable a NIC under load, and measure the effect"},
-    {"demo", cmd_demo, "run a lab, a benchmark and a NIC that fails in the middle, with a report"},
+    {"demo", cmd_demo, "show in a lab, with a report: a NIC that fails, a KV push, a mesh"},
     {"bugreport", cmd_bugreport, "print what a bug report needs, without secrets"},
     {"help", cmd_help, "this list, `help COMMAND [ACTION]`, or `help knobs`"},
 };

@@ -340,7 +340,7 @@ static int parse_out(void *args, const char *text)
 int cmd_demo(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_CALL("out", 'o', "DIR", parse_out, "where result.jsonl and report.html go (default hawser-demo)"),
+        OPT_CALL("out", 'o', "DIR", parse_out, "where result.jsonl and report.html go (default: hawser-demo)"),
         OPT_TEXT(
             "kv-push", 0, "FILE", struct demo_args, kv_push,
             "a program that pushes a KV cache through NIXL: examples/nixl/kv_push.py, started so that it finds NIXL"),

@@ -81,14 +81,15 @@ static int run_fieldtest(struct field *f)
 
 static const struct opt rows[] = {
     OPT_TEXT("out", 'o', "NAME", struct field, out,
-             "write NAME.json and NAME.html (default: hawser-field-DATE-TIME here)"),
-    OPT_TIME("duration", 't', "TIME", struct field, total_ms, 5000, 86400000, "all of it within (default 10m)"),
+             "write NAME.json and NAME.html (default: hawser-field-DATE-TIME in the current folder)"),
+    OPT_TIME("duration", 't', "TIME", struct field, total_ms, 5000, 86400000, "finish within this time (default: 10m)"),
     OPT_TIME("each", 0, "TIME", struct field, each_ms, 50, 3600000,
-             "a measurement takes so long (default: so that all fit, 10s at most)"),
-    OPT_FLAG("drill", 0, struct field, drill, "then take each NIC of this node away for a second, under load (root)"),
-    OPT_FLAG("names", 0, struct field, names, "leave names of hosts and addresses as they are"),
+             "duration of a measurement (default: as long as all parts allow, at most 10s)"),
+    OPT_FLAG("drill", 0, struct field, drill,
+             "finally disable each NIC of this node for a second, under load (needs root)"),
+    OPT_FLAG("names", 0, struct field, names, "keep the names of hosts and the addresses (default: replace them)"),
     OPT_TEXT("ssh", 0, "COMMAND", struct field, ssh,
-             "run the other side of iperf3 and NCCL there by this, with {} for its name: \"ssh -oBatchMode=yes {}\""),
+             "command that runs programs on the peer, for iperf3 and NCCL; {} is its name: \"ssh -oBatchMode=yes {}\""),
     OPT_GROUP(common_opts, struct field, common),
     {0},
 };
@@ -99,10 +100,10 @@ static int parse_and_run(struct field *f, int argc, char **argv)
         .cmd = FIELD_CMD,
         .args = "HOST[:PORT] [OPTION...]",
         .about =
-            "Tests this node and one that runs `hawser serve`, in ten minutes at most, and writes a JSON and an HTML\n"
-            "file to send to hawser's authors: inventory, doctor, validate and bench of each NIC and of all, and\n"
-            "plain sockets, iperf3 and NCCL beside them. No keys; names and addresses are replaced.\n"
-            "Exit: 0 all well, 1 something is wrong, 2 wrong usage.",
+            "Tests this node and a node that runs `hawser serve`, in at most ten minutes, and writes a JSON file and\n"
+            "an HTML file to send to the authors of hawser: inventory, doctor, validate and bench of each NIC and of\n"
+            "all NICs, and plain sockets, iperf3 and NCCL for comparison. The files have no keys; names and addresses\n"
+            "are replaced. Exit: 0 success, 1 something is wrong, 2 wrong usage.",
         .rows = rows,
         .least = 1,
         .most = 1,
