@@ -42,7 +42,8 @@ static void fill_account(struct hd_account *u, uint64_t now)
     fill_tokens(&u->binds, now, HD_BINDS_RATE, HD_BINDS);
 }
 
-/* Keeps an account until its tokens are full again, otherwise a new connection would refill them. */
+/* Frees an unused account once its tokens are full again: if it were freed earlier, reconnecting would give the user
+ * a full set. */
 static void forget_account(struct hd_account *u, uint64_t now)
 {
     fill_account(u, now);

@@ -54,7 +54,7 @@ int holder_lock(const char *name, int *fd)
     if (bind(s, (struct sockaddr *)&a, len) < 0) {
         int rc = errno == EADDRINUSE ? -EBUSY : -errno;
         hw_close(&s);
-        return hw_fail(rc, "taking the name @%s: %s", a.sun_path + 1, strerror(-rc));
+        return hw_fail(rc, "binding the abstract socket @%s: %s", a.sun_path + 1, strerror(-rc));
     }
     *fd = s;
     return 0;

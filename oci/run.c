@@ -57,7 +57,7 @@ static int enter_sandbox_namespaces(const struct inside *i)
         return rc;
     /* Later mounts of the host show here, but not the other way. */
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        return hw_fail(-errno, "creating a mount namespace: %s", strerror(errno));
+        return hw_fail(-errno, "entering a private mount namespace: %s", strerror(errno));
     return 0;
 }
 

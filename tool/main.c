@@ -27,7 +27,7 @@ static const struct command {
     {"metrics", cmd_metrics, "print the counters of all processes, for Prometheus"},
     {"nccl", cmd_nccl, "what NCCL needs to use hawser, whether it does, and how fast it is"},
     {"nixl", cmd_nixl, "check whether NIXL finds and accepts the backend HAWSER, and if not, why"},
-    {"sandbox", cmd_sandbox, "give a container NICs, a matching sysfs and NCCL's environment, and undo it"},
+    {"sandbox", cmd_sandbox, "give a container NICs, a matching sysfs and NCCL settings, or take them back"},
     {"verbs", cmd_verbs, "RDMA verbs for untrusted programs, through a broker"},
     {"oci-hook", cmd_oci_hook, "a hook for OCI runtimes: moves NICs into a container, and back"},
     {"devmem", cmd_devmem, "NIC queues bound to device memory: status, plan, undo"},

@@ -51,7 +51,7 @@ static int gro_on(struct hd_state *s, struct hd_nic *nic)
     return rc;
 }
 
-/* Sends the setting; then without the parts that some drivers lack, then with the parts that some drivers need. */
+/* Sends the setting. If the driver refuses it, retries without rx-buf-len, and then with rx-gro-hw on. */
 static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *on, bool *changed)
 {
     char why[HW_ERR_TEXT];
@@ -150,7 +150,8 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
     return s->k->split_get(s->k->arg, nic->ifindex, now); /* a driver without automatic refuses it */
 }
 
-/* The reported state differs from the previous one: mlx5 and gve, if it had been set explicitly. */
+/* Restores the explicit setting. Needed where the driver, once set to automatic, reports a different state than
+ * before: mlx5 and gve, if it had been set explicitly. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);

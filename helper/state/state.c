@@ -151,8 +151,8 @@ static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_
         .ifindex = nic->ifindex, .dmabuf = dmabuf, .queue = b->queue, .n = b->n, .page = b->n ? page : 0};
     int rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
     if (w.page && (rc == -EOPNOTSUPP || rc == -ERANGE || rc == -EINVAL)) {
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: pieces of %u bytes are not supported, using a page each: %s", nic->name,
-               w.page, hw_error());
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: cannot bind with buffers of %u bytes, using page-sized ones: %s",
+               nic->name, w.page, hw_error());
         w.page = 0;
         rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first connection's messages: the server offers its NICs, the client says which rails there are to be. Each is a
- * SETUP (wire.h) with its length, u32, in front. */
+/* Messages on the first connection: the server offers its NICs, and the client replies with the rails to use. Each
+ * is a SETUP (wire.h) preceded by its length as a u32. */
 #include "context/context.h"
 
 #include "net/advertise.h"

@@ -53,7 +53,7 @@ struct hw_loop {
 
     /* the loop's own */
     _Atomic(struct hw_task *) mailbox; /* newest first */
-    atomic_uint slow;                  /* enum hw_urgency of the tasks for which nobody was woken, if all are such */
+    atomic_uint slow; /* a lower bound of the urgency of the mailbox's tasks; HW_NOW unless all were deferred */
     struct hw_task *first, **last;     /* taken from there, oldest first */
     struct hw_task *late, **last_late; /* for the end of the turn */
     struct hw_timer *timers;           /* a pairing heap: this one is due first */

@@ -36,10 +36,11 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
                        "driver for CUDA 11.7 or later",
                        s->name, version / 1000, version % 1000 / 10);
     if (!info.dmabuf)
-        return hw_fail(-EOPNOTSUPP,
-                       "a dma-buf of %s (%s): the driver does not support it (DMA_BUF_SUPPORTED=0): use NVIDIA's open "
-                       "kernel modules, Linux 5.12 or later and a GPU of Turing or later",
-                       s->name, info.name);
+        return hw_fail(
+            -EOPNOTSUPP,
+            "a dma-buf of %s (%s): the driver does not support it (DMA_BUF_SUPPORTED=0); this needs NVIDIA's open "
+            "kernel modules, Linux 5.12 or later, and a Turing or newer GPU",
+            s->name, info.name);
     rc = hw_cuda_enter(s);
     if (rc < 0)
         return rc;

@@ -146,7 +146,8 @@ static void write_pci_element(struct xml *x, size_t i, int depth)
     fprintf(x->out, "%*s</pci>\n", depth, "");
 }
 
-/* Chooses the elements to write: the leaves, and every second bridge above each, the first of a pair. */
+/* Chooses the elements to write: the leaves, and above each every second bridge, which for a switch is its upstream
+ * port. */
 static void choose_xml_elements(struct xml *x)
 {
     for (size_t i = 0; i < x->s->n_pci; i++) {

@@ -183,7 +183,7 @@ def fails(tmp):
         told = finish([start("a", 0, tmp, bench(*argv), by_torchrun)])
         ok(told[0][0] in (1, 2) and why in told[0][2], f"{' '.join(argv)} is refused", *told)
     told = finish([start("a", 0, tmp, bench(), lambda _: {"SLURM_PROCID": 0})])
-    ok(told[0][0] == 1 and "start it by srun" in told[0][2], "half of SLURM's variables are none", *told)
+    ok(told[0][0] == 1 and "launch hawser with srun" in told[0][2], "half of SLURM's variables are none", *told)
 
 
 def main():

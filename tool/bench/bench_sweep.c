@@ -65,7 +65,8 @@ int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, stru
     }
 }
 
-/* Runs this command again, with these values only. 0, or its -errno; it has reported its failures. */
+/* Starts this command again in a child process, for the one combination in "one". Returns 0 with *pid, or -errno if
+ * it could not be started. The child reports its own failures. */
 static int start_one(const struct bench *b, int json, const char *one, pid_t *pid)
 {
     static char self[] = "hawser", cmd[] = "bench";

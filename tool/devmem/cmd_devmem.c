@@ -297,7 +297,7 @@ static int devmem_undo(int argc, char **argv)
 static const struct tool_action actions[] = {
     {"status", devmem_status, "show queues, their bindings, rules, header split and capabilities"},
     {"plan", devmem_plan, "show what a binding would change, and what prevents it"},
-    {"undo", devmem_undo, "undo what a hawserd that has ended left"},
+    {"undo", devmem_undo, "undo changes left behind by a hawserd that has exited"},
     {0},
 };
 

@@ -26,18 +26,19 @@ static void split_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_WARN, n->name,
                "reported on, but not for packets up to %d bytes (hds-thresh): the kernel binds no queue in this state",
                n->thresh);
-        dr_mend(d, "ethtool -G %s tcp-data-split on hds-thresh 0   # hawserd does, while a queue is bound", n->name);
+        dr_mend(d, "ethtool -G %s tcp-data-split on hds-thresh 0   # hawserd does this itself while a queue is bound",
+                n->name);
     } else if (n->split == DR_SPLIT_ON)
         dr_say(d, DR_PASS, n->name, "on");
     else {
         dr_say(d, DR_WARN, n->name, "off: none of its queues can be bound to GPU memory");
         if (is_mlx5(n) && n->gro_hw == 0) /* mellanox/mlx5/core/en_ethtool.c:399 */
-            dr_mend(
-                d,
-                "ethtool -K %s rx-gro-hw on; ethtool -G %s tcp-data-split on   # hawserd does, while a queue is bound",
-                n->name, n->name);
+            dr_mend(d,
+                    "ethtool -K %s rx-gro-hw on; ethtool -G %s tcp-data-split on   # hawserd does this itself while a "
+                    "queue is bound",
+                    n->name, n->name);
         else
-            dr_mend(d, "ethtool -G %s tcp-data-split on   # hawserd does, while a queue is bound", n->name);
+            dr_mend(d, "ethtool -G %s tcp-data-split on   # hawserd does this itself while a queue is bound", n->name);
     }
 }
 
@@ -76,7 +77,7 @@ static void gro_hw_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_PASS, n->name, "on");
     else if (n->gro_hw == 0) {
         dr_say(d, DR_WARN, n->name, "off: this driver needs it for header split");
-        dr_mend(d, "ethtool -K %s rx-gro-hw on   # hawserd does, while a queue is bound", n->name);
+        dr_mend(d, "ethtool -K %s rx-gro-hw on   # hawserd does this itself while a queue is bound", n->name);
     } else {
         dr_say(d, DR_WARN, n->name, "cannot be turned on (%s): this driver needs it for header split",
                hw_errno_text(-n->gro_hw));

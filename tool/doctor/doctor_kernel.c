@@ -102,7 +102,7 @@ void dr_kernel_devmem(struct dr_report *d)
     else
         dr_say(d, DR_SKIP, NULL, "%s, and netlink family netdev: %s", hw_error(), hw_errno_text(-m->netdev_rc));
     if (d->r && d->r[d->n - 1].outcome == DR_WARN)
-        dr_mend(d, "boot a kernel from 6.16 on with CONFIG_NET_DEVMEM=y, as Debian's have");
+        dr_mend(d, "boot Linux 6.16 or later, built with CONFIG_NET_DEVMEM=y (Debian's kernels are)");
 }
 
 /* net.ipv4.tcp_rmem and tcp_wmem: least, default, most. */

@@ -142,7 +142,8 @@ static enum dr_outcome arp_filter(int64_t v, bool rdma, const char **what)
 
 void dr_rdma_arp_filter(struct dr_report *d)
 {
-    each_sharing(d, "arp_filter", "ip rule   # 'from ADDRESS lookup TABLE' for each; or set arp_filter=0, arp_ignore=1",
+    each_sharing(d, "arp_filter",
+                 "ip rule add from ADDRESS lookup TABLE   # for each NIC; or set arp_filter=0, arp_ignore=1",
                  arp_filter);
 }
 

@@ -22,7 +22,7 @@
 #define MAX_FILE     (128u << 20)
 #define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, later ones v6 to v12 */
 
-/* Paths where the makers' images install the plugin, and where the loader searches. */
+/* Where the vendors' images install the plugin, and where the dynamic loader searches. */
 static const char *const tcpx_dirs[] = {"/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/nvidia/lib64"};
 static const char *const loader_dirs[] = {"/lib/x86_64-linux-gnu",
                                           "/usr/lib/x86_64-linux-gnu",

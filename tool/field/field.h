@@ -44,7 +44,8 @@ struct field {
 
 /* ---- field_child.c: child processes ------------------------------------------------------------- */
 
-/* A command line; words are the caller's and must live on. One too many is dropped, and the line refused. */
+/* A command line. The caller owns the words, which must outlive it. With more than FIELD_ARGS words, field_start()
+ * fails with -E2BIG. */
 struct field_args {
     const char *word[FIELD_ARGS + 1];
     size_t n;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Other programs on the same path, where they are installed: iperf3, NCCL over its own sockets and over hawser, NIXL's
- * UCX. They need a process on the other node: --ssh starts it there, and for iperf3 a server of somebody's will do,
- * too. Plain sockets are measured with bench: `hawser serve` is their other end.
- */
+/* Other programs on the same path, if they are installed: iperf3, and NCCL over its own sockets and over hawser.
+ * Both need a process on the other node, which --ssh starts; an iperf3 server that already runs there will do as
+ * well. NIXL over UCX is only reported as installed or not. bench measures plain sockets, against hawser serve. */
 #include "tool/field/field.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the contexts of this machine's processes for their metrics: those of the calling user; for root all. */
+/* Collects metrics from the contexts of the calling user's processes on this machine; for root, of every user's
+ * processes. */
 #ifndef HW_TOOL_GATHER_H
 #define HW_TOOL_GATHER_H
 
@@ -36,7 +37,8 @@ struct gather {
  * -errno if dir cannot be read; -ENOMEM. Call gather_free() in any case. */
 int gather_all(const char *dir, int ms, struct gather *g);
 void gather_free(struct gather *g);
-/* Writes all answers in Prometheus's format, each sample with the labels pid, context, process and kind. */
+/* Writes all answers in Prometheus text format, each sample labelled with pid, context, process and kind; then
+ * hawser_exporter_contexts, the number of contexts by state. */
 void gather_write(FILE *f, const struct gather *g);
 
 #endif

@@ -24,8 +24,8 @@ void table_row(struct table *t, const char *who, const struct row *r);
 /* Prints the second part and frees the table's memory. t may be all zero. */
 void table_end(struct table *t);
 
-/* Prints one line of bench --interval: the traffic between two moments under the clock. who: as in table_row(), or
- * "". */
+/* Prints one line of bench --interval: the traffic between two marks of the timed run. who: as in table_row(), or ""
+ * for none. */
 void table_interval(FILE *out, const char *who, const struct measure_mark *from, const struct measure_mark *to);
 
 #endif

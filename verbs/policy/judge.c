@@ -399,8 +399,9 @@ static bool open_xrcd(struct judge *j)
     vb_core_in(j->r, &in, sizeof(in));
     if (!has_permission(j, VB_ALLOW_XRC, "xrc", "an XRC domain"))
         return false;
-    return in.fd == UINT32_MAX ? true
-                               : no(j, -EOPNOTSUPP, "XRC domains", "one that is shared by a file is never allowed");
+    return in.fd == UINT32_MAX
+               ? true
+               : no(j, -EOPNOTSUPP, "XRC domains", "sharing one through a file descriptor is never allowed");
 }
 
 static bool open_qp(struct judge *j)

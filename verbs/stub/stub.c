@@ -287,7 +287,7 @@ static void parse_maps_line(struct look *l, char *line)
     l->wrong |= !l->now;
 }
 
-/* Reads line by line, up to the window. */
+/* Parses the maps file line by line, until an entry past the window. */
 static int read_maps(struct look *l, int fd)
 {
     char buf[8192];

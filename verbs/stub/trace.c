@@ -181,7 +181,8 @@ static int own_call(struct tracer *t, const char *what, int64_t *value, long nr,
 }
 #define OWN(t, value, name, ...) own_call(t, #name, value, SYS_##name, (const uint64_t[6]){__VA_ARGS__})
 
-/* Returns true if it is after its own call and has begun nothing since. */
+/* Returns true if the thread is still in the system call that it notified us of: same call and arguments,
+ * interrupted and about to restart. */
 static bool in_call(const struct tracer *t)
 {
     const struct user_regs_struct *r = &t->saved;
@@ -195,7 +196,7 @@ static bool in_call(const struct tracer *t)
 static int has_left(struct tracer *t)
 {
     t->left = true;
-    return hw_fail(-EAGAIN, "thread %d has left its call because of a signal", (int)t->tid);
+    return hw_fail(-EAGAIN, "thread %d: a signal interrupted its system call", (int)t->tid);
 }
 
 static int seize_tracee(struct tracer *t)

@@ -22,9 +22,9 @@ enum mesh_fault_kind {
     /* of a NIC */
     MESH_F_SENDS,
     MESH_F_RECEIVES,
-    MESH_F_PORT,   /* it sends and receives slowly */
-    MESH_F_IDLE,   /* it carries no traffic, while the same NIC of other nodes does */
-    MESH_F_SOME,   /* it is slow with only some of the others */
+    MESH_F_PORT, /* it sends and receives slowly */
+    MESH_F_IDLE, /* it carries no traffic, or is missing, while the NIC of that name on most other nodes carries some */
+    MESH_F_SOME, /* it is slow with only some of the others */
     MESH_F_SPEED,  /* its link speed differs from the others' */
     MESH_F_MTU,    /* its MTU differs */
     MESH_F_ERRORS, /* its driver counted errors */

@@ -306,7 +306,9 @@ static int read_results(struct starter *s, struct mesh *m)
         tool_stop = 1;
         pthread_join(watch, NULL);
     }
-    return m->n == 0 ? hw_fail(-EIO, "rank 0, on %s, ended without results", first->name) : rc;
+    return m->n == 0
+               ? hw_wrap(rc < 0 ? rc : hw_fail(-EIO, "it printed none"), "rank 0, on %s, gave no results", first->name)
+               : rc;
 }
 
 static void end_agents(struct starter *s)

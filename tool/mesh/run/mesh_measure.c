@@ -155,7 +155,7 @@ static void add_checked(struct mesh_answer *a, const struct stream *t)
     a->checked += t->sum.verified;
 }
 
-/* Adds the bytes of a stream that each NIC carried. */
+/* Records each NIC's rate in this stream, in GB/s: inbound for reads, outbound for writes. */
 static void add_shares(struct mesh_answer *a, struct session *s, const struct stream *t)
 {
     struct session_path path[TP_MAX_PATHS];

@@ -283,10 +283,11 @@ static int hear_greeting(struct nb_member *m)
     g.version[sizeof g.version - 1] = 0;
     if (strcmp(g.version, hawser_version()) != 0 || g.order_size != sizeof(struct nb_order) ||
         g.reply_size != sizeof(struct nb_reply))
-        return hw_fail(
-            -EPROTO,
-            "host %s has hawser %s, this host %s%s: install the same build on both, or give its path there by --remote",
-            m->host, g.version, hawser_version(), strcmp(g.version, hawser_version()) ? "" : " of another build");
+        return hw_fail(-EPROTO,
+                       "host %s runs hawser %s, but this host runs %s%s: install the same build on both, or name one "
+                       "with --remote",
+                       m->host, g.version, hawser_version(),
+                       strcmp(g.version, hawser_version()) ? "" : " (another build)");
     return 0;
 }
 

@@ -12,7 +12,8 @@ static int start_child_request(struct kid *k, struct kid_comm *c, struct np_entr
     ncclResult_t rc;
 
     if (!mr || mr->comm != c || e->offset > mr->len || e->len > mr->len - e->offset)
-        return hw_fail(-EINVAL, "request %llu exceeds its registration", (unsigned long long)c->started);
+        return hw_fail(-EINVAL, "request %llu: its memory is not within a registration of this connection",
+                       (unsigned long long)c->started);
     *req = NULL; /* NCCL passes a stale value or 0x1: plugins must rely on neither */
     kid_enter(k, c->kind == KID_SEND ? NP_ISEND : NP_IRECV);
     if (c->kind == KID_SEND)

@@ -119,7 +119,7 @@ int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     uint8_t *to = mr->at + e->offset;
 
     c->batch[c->come % NP_RING] = 0;
-    if (c->gather && !mr->cuda) /* only receives into GPU memory arrive scattered there */
+    if (c->gather && !mr->cuda) /* with a bounce buffer on the GPU, only receives into GPU memory arrive scattered */
         return 0;
     if (n > NP_FRAGS)
         return hw_fail(-EPROTO, "receive %llu has %llu fragments, but the queue holds %d", (unsigned long long)c->come,

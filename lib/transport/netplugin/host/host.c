@@ -133,8 +133,8 @@ static int record_child_death(struct np_host *h, int rc, const char *how, const 
     char said[160];
     (void)get_last_plugin_output(h, said, sizeof(said));
     const bool in = then && doing > NP_NOTHING && doing < NP_CALLS;
-    hw_fail(rc, "plugin %s %s%s%s%s; its last output%s%s", h->name, how, in ? " in " : "",
-            in ? np_call_names[doing] : "", then ? then : "", *said ? ": " : " nothing", said);
+    hw_fail(rc, "plugin %s %s%s%s%s; %s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
+            then ? then : "", *said ? "its last output: " : "it printed nothing", said);
     if (!h->dead) {
         pass_warnings(h, hw_now_coarse());
         snprintf(h->why, sizeof(h->why), "%s", hw_error());
