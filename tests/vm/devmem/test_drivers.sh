@@ -114,7 +114,7 @@ for like in $likes; do
     case $like in
     gve) what='rx-buf-len: 4096 (now 2048)' ;;
     mlx5) what='rx-gro-hw: turned on' ;;
-    *) what='header split: \(set, with hds-thresh 0\|reported on\)' ;;
+    *) what='header split: \(set with hds-thresh 0\|reported on\)' ;;
     esac
     ok "$like: plan says what would be changed" prints "$what" in1 hawser devmem plan $dm
 
