@@ -493,7 +493,7 @@ def part_hosts(tmp):
                      "b'9.9.9'.ljust(44, b'\\0') + struct.pack('II', 1, 1))\nsys.stdout.flush()\nsys.stdin.read()\n")
     other.chmod(0o755)
     r = bench(tmp, *reach, "--remote", other, *quick, **one)
-    ok(r.returncode == 1 and "host node1 has hawser 9.9.9, this host " in r.stderr, "another version there: both are named", r)
+    ok(r.returncode == 1 and "host node1 runs hawser 9.9.9, but this host runs " in r.stderr, "another version there: both are named", r)
     r = bench(tmp, *reach, *quick, FAKECUDA_GPUS="0")
     ok(r.returncode == 1 and "host node1: " in r.stderr and "NO_DEVICE" in r.stderr, "a host with no GPU", r)
     r = bench(tmp, *reach, "--gpus", 2, *quick, **one)
