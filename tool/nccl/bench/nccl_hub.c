@@ -417,6 +417,7 @@ int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat
         follow_parent(parent);
         close(seat[1]);
         close(rows[1]);
+        free(b);
         become_first_seat(l, seat[0]);
     }
     supervisor = fork();
@@ -425,6 +426,7 @@ int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat
         close(seat[1]);
         close(rows[1]);
         (void)fcntl(door[1], F_SETFD, 0); /* for the commands that it starts */
+        free(b);
         become_supervisor(l, supervise, arg, rows[0], door[1]);
     }
     close(seat[0]);
