@@ -16,7 +16,7 @@
 #define SAYS_MS      500   /* for validate to say that its time is over */
 #define BRIEF_MS     2000  /* a weight's least share where all is measured */
 #define DURATION_MS  10000 /* longest measurement of a step */
-#define ROUNDS       3
+#define ROUNDS       3ull
 #define ROUND_MS     500
 #define PING_MS      1000
 #define OPERATION_MS 50 /* about what an operation takes of which the throughput is measured */
