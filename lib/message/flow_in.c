@@ -286,13 +286,13 @@ static int place_request(struct hw_peer *p, struct hw_link_in *in)
     struct hw_op *op = hw_op_new(p, HW_OP_SERVE, n);
     if (!op)
         return hw_no_memory("an answer of %u pieces", n);
+    op->foreign = flags & HW_MSG_STAGED;
     for (uint32_t k = 0; k < n; k++) {
         struct hw_msg_vec v = hw_msg_vec_decode(in->ext, k);
         op->span[k] = (struct hw_span){.len = v.len, .remote = v.offset, .handle = v.handle};
         total += v.len;
-        op->foreign |= is_staged(p, &v);
+        op->foreign = op->foreign || is_staged(p, &v);
     }
-    op->foreign |= flags & HW_MSG_STAGED;
     op->serves = landing;
     op->over = end_serve;
     bool many = atomic_fetch_add(&p->serves, 1) >= HW_READS;
