@@ -33,6 +33,36 @@ void child_take_ends(int talk, int at, int err)
         _exit(127);
 }
 
+bool child_read(int fd, void *data, size_t len)
+{
+    uint8_t *at = data;
+    while (len) {
+        ssize_t k = read(fd, at, len);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return false;
+        at += k;
+        len -= (size_t)k;
+    }
+    return true;
+}
+
+bool child_write(int fd, const void *data, size_t len)
+{
+    const uint8_t *at = data;
+    while (len) {
+        ssize_t k = write(fd, at, len);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return false;
+        at += k;
+        len -= (size_t)k;
+    }
+    return true;
+}
+
 int child_reap(pid_t *pid, int ms)
 {
     int status = 0;

@@ -24,36 +24,6 @@
 
 static int in, out; /* the wire */
 
-static bool write_agent_output(const void *data, size_t len)
-{
-    const uint8_t *at = data;
-    while (len) {
-        ssize_t k = write(out, at, len);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        at += k;
-        len -= (size_t)k;
-    }
-    return true;
-}
-
-static bool read_agent_input(void *data, size_t len)
-{
-    uint8_t *at = data;
-    while (len) {
-        ssize_t k = read(in, at, len);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        at += k;
-        len -= (size_t)k;
-    }
-    return true;
-}
-
 static void answer_host_probe(const char *items, size_t len)
 {
     struct nb_probe p = {.gpus = hw_cuda_count()};
@@ -63,7 +33,7 @@ static void answer_host_probe(const char *items, size_t len)
     for (const char *at = items; at < items + len; at += strlen(at) + 1)
         if (*at == 'f' && ++number && !p.file && access(at + 1, R_OK) == 0)
             p.file = number;
-    (void)write_agent_output(&p, sizeof p);
+    (void)child_write(out, &p, sizeof p);
 }
 
 /* ---- a process ------------------------------------------------------------------------------- */
@@ -165,7 +135,7 @@ static int bridge_rank(pid_t pid, int talk)
         (void)poll(p, 2, -1);
         if (p[1].revents) {
             ssize_t k = recv(talk, &r, sizeof r, MSG_DONTWAIT);
-            if (k == sizeof r && write_agent_output(&r, sizeof r))
+            if (k == sizeof r && child_write(out, &r, sizeof r))
                 continue;
             if (k < 0 && (errno == EAGAIN || errno == EINTR))
                 continue;
@@ -236,11 +206,11 @@ int nb_agent(void)
     if (in < 0 || out < 0 || dup2(2, 1) < 0)
         return tool_fail("agent", "its descriptors: %s", strerror(errno));
     snprintf(g.version, sizeof g.version, "%s", hawser_version());
-    if (!write_agent_output(&g, sizeof g))
+    if (!child_write(out, &g, sizeof g))
         return TOOL_FAILED;
-    while (read_agent_input(&ask, sizeof ask)) {
+    while (child_read(in, &ask, sizeof ask)) {
         char *items = ask.len < NB_ASK_MOST ? calloc(1, (size_t)ask.len + 1) : NULL;
-        if (!items || !read_agent_input(items, ask.len))
+        if (!items || !child_read(in, items, ask.len))
             return tool_fail("agent", "an order of %u bytes that did not come", ask.len);
         if (ask.type != NB_ASK_PROBE) {
             int rc = start_job(ask.type, items, ask.len);

@@ -359,21 +359,6 @@ static int run_hub(struct hub *b, pid_t *supervisor, int seat, int rows)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-static bool read_whole(int fd, void *to, size_t len)
-{
-    uint8_t *at = to;
-    while (len) {
-        ssize_t k = read(fd, at, len);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        at += k;
-        len -= (size_t)k;
-    }
-    return true;
-}
-
 static void follow_parent(pid_t parent)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
@@ -383,20 +368,19 @@ static void follow_parent(pid_t parent)
 static void become_first_seat(struct nb_launch *l, int from)
 {
     l->place = (struct launch_place){.n = 1, .ports = 1};
-    if (!read_whole(from, &l->place.port, sizeof l->place.port))
+    if (!child_read(from, &l->place.port, sizeof l->place.port))
         _exit(TOOL_FAILED);
     close(from);
     snprintf(l->place.host[0], sizeof l->place.host[0], "127.0.0.1");
     exit(nb_seat(l));
 }
 
-static void become_supervisor(struct nb_launch *l, int (*supervise)(void *, const struct nb_seat_row *, uint32_t, int),
-                              void *arg, int from, int via)
+static void become_supervisor(int (*supervise)(void *, const struct nb_seat_row *, uint32_t, int), void *arg, int from,
+                              int via)
 {
     struct nb_seat_row *row = calloc(LAUNCH_RANKS, sizeof *row);
     uint32_t n = 0;
-    (void)l;
-    while (row && n < LAUNCH_RANKS && read_whole(from, &row[n], sizeof row[n]))
+    while (row && n < LAUNCH_RANKS && child_read(from, &row[n], sizeof row[n]))
         n++;
     close(from);
     int code = n ? supervise(arg, row, n, via) : TOOL_FAILED; /* the hub has said why */
@@ -427,7 +411,7 @@ int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat
         close(rows[1]);
         (void)fcntl(door[1], F_SETFD, 0); /* for the commands that it starts */
         free(b);
-        become_supervisor(l, supervise, arg, rows[0], door[1]);
+        become_supervisor(supervise, arg, rows[0], door[1]);
     }
     close(seat[0]);
     close(rows[0]);
@@ -472,5 +456,5 @@ int nb_via(const char *told)
     close(call[1]);
     close(0);
     close(1);
-    return read_whole(call[0], &code, sizeof code) ? code : TOOL_FAILED;
+    return child_read(call[0], &code, sizeof code) ? code : TOOL_FAILED;
 }
