@@ -133,7 +133,10 @@ size_t dr_count(const struct dr_report *d, enum dr_outcome o);
 /* Prints lines: equal findings about several subjects become one. color: for a terminal. why: reasons also for passed
  * checks. */
 void dr_print(FILE *out, const struct dr_report *d, bool color, bool why);
-/* Prints one object, schema hawser-doctor-1. -EIO. */
+struct hw_json;
+/* Writes one object, schema hawser-doctor-1; key: see sys/json.h. */
+void dr_write_json(struct hw_json *j, const char *key, const struct dr_report *d);
+/* Prints it alone. -EIO. */
 int dr_print_json(FILE *out, const struct dr_report *d);
 /* Output options of a command that runs checks. */
 struct run;

@@ -132,34 +132,39 @@ void dr_print(FILE *out, const struct dr_report *d, bool color, bool why)
             dr_count(d, DR_FAIL), dr_count(d, DR_SKIP));
 }
 
+void dr_write_json(struct hw_json *j, const char *key, const struct dr_report *d)
+{
+    hw_json_object(j, key);
+    hw_json_str(j, "schema", "hawser-doctor-1");
+    hw_json_str(j, "peer", d->pair ? d->pair->peer : NULL);
+    hw_json_u64(j, "passed", dr_count(d, DR_PASS));
+    hw_json_u64(j, "warnings", dr_count(d, DR_WARN));
+    hw_json_u64(j, "failed", dr_count(d, DR_FAIL));
+    hw_json_u64(j, "skipped", dr_count(d, DR_SKIP));
+    hw_json_array(j, "checks");
+    for (size_t i = 0; i < d->n; i++) {
+        const struct dr_result *r = &d->r[i];
+        hw_json_object(j, NULL);
+        hw_json_str(j, "id", r->check->id);
+        hw_json_str(j, "group", dr_group_name(r->check->group));
+        hw_json_str(j, "title", r->check->title);
+        hw_json_str(j, "outcome", dr_outcome_name(r->outcome));
+        hw_json_str(j, "subject", *r->subject ? r->subject : NULL);
+        hw_json_str(j, "found", r->found);
+        hw_json_str(j, "why", r->check->why);
+        hw_json_str(j, "mend", *r->mend ? r->mend : NULL);
+        hw_json_str(j, "keep", *r->keep ? r->keep : NULL);
+        hw_json_end(j);
+    }
+    hw_json_end(j);
+    hw_json_end(j);
+}
+
 int dr_print_json(FILE *out, const struct dr_report *d)
 {
     struct hw_json j;
     hw_json_init(&j, out);
-    hw_json_object(&j, NULL);
-    hw_json_str(&j, "schema", "hawser-doctor-1");
-    hw_json_str(&j, "peer", d->pair ? d->pair->peer : NULL);
-    hw_json_u64(&j, "passed", dr_count(d, DR_PASS));
-    hw_json_u64(&j, "warnings", dr_count(d, DR_WARN));
-    hw_json_u64(&j, "failed", dr_count(d, DR_FAIL));
-    hw_json_u64(&j, "skipped", dr_count(d, DR_SKIP));
-    hw_json_array(&j, "checks");
-    for (size_t i = 0; i < d->n; i++) {
-        const struct dr_result *r = &d->r[i];
-        hw_json_object(&j, NULL);
-        hw_json_str(&j, "id", r->check->id);
-        hw_json_str(&j, "group", dr_group_name(r->check->group));
-        hw_json_str(&j, "title", r->check->title);
-        hw_json_str(&j, "outcome", dr_outcome_name(r->outcome));
-        hw_json_str(&j, "subject", *r->subject ? r->subject : NULL);
-        hw_json_str(&j, "found", r->found);
-        hw_json_str(&j, "why", r->check->why);
-        hw_json_str(&j, "mend", *r->mend ? r->mend : NULL);
-        hw_json_str(&j, "keep", *r->keep ? r->keep : NULL);
-        hw_json_end(&j);
-    }
-    hw_json_end(&j);
-    hw_json_end(&j);
+    dr_write_json(&j, NULL, d);
     int rc = hw_json_finish(&j);
     return rc < 0 ? hw_wrap(rc, "writing the JSON") : 0;
 }

@@ -88,10 +88,10 @@ void field_doctor(struct field *f);
 void field_rivals(struct field *f);
 
 /* Begins a step of so many weights, named what in the progress line. Returns the milliseconds after which it is to end;
- * *share is its share of the time that is left, which may be less. 0: no time is left, or the run was interrupted, and
- * the step is noted as skipped. */
+ * *share (NULL is allowed) is its share of the time that is left, which may be less. 0: no time is left, or the run was
+ * interrupted, and the step is noted as skipped. */
 uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, const char *what, uint64_t *share);
-/* Notes how a step ended, in its part. rc 0: well. field_wrong(): it ran, and found something. */
+/* Note how a step ended, in its part. field_wrong(): it ran, and found something. */
 void field_wrong(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 void field_failed(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 void field_skipped(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which NIC stands out: each is compared with the other NICs of the same rate, as far as rates are told. */
 #include "tool/field/field.h"
+#include "tool/load/stats.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SLOW 0.6 /* of the median of the others */
@@ -26,12 +26,6 @@ static double get_rate(const struct field *f, const char *nic)
     return 0;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Of the others of its rate; 0: there is none. */
 static double find_median(const struct mark *m, size_t n, size_t of)
 {
@@ -40,8 +34,7 @@ static double find_median(const struct mark *m, size_t n, size_t of)
     for (size_t i = 0; i < n; i++)
         if (i != of && fabs(m[i].rate - m[of].rate) < 1)
             v[k++] = m[i].GBps;
-    qsort(v, k, sizeof *v, compare_doubles);
-    return k == 0 ? 0 : k % 2 ? v[k / 2] : (v[k / 2 - 1] + v[k / 2]) / 2;
+    return stats_median(v, k);
 }
 
 /* The most that each NIC carried alone in an operation of that kind, in any test, by plain sockets too: what slows a

@@ -50,6 +50,23 @@ static unsigned measure_depth(const json_t *v)
     return most;
 }
 
+/* Keeps the counts of what doctor reported, and what it warned of. */
+static void keep_doctor(struct field *f, const char *of, const json_t *report)
+{
+    static const char *const counts[] = {"passed", "warnings", "failed", "skipped", NULL};
+    static const char *const keys[] = {"id", "outcome", "subject", "found", NULL};
+    json_t *kept = field_pick(report, counts), *checks = json_array(), *c;
+    size_t i;
+    json_array_foreach(json_object_get(report, "checks"), i, c)
+    {
+        const char *outcome = json_string_value(json_object_get(c, "outcome"));
+        if (outcome && (strcmp(outcome, "WARN") == 0 || strcmp(outcome, "FAIL") == 0))
+            json_array_append_new(checks, field_pick(c, keys));
+    }
+    json_object_set_new(kept, "checks", checks);
+    json_object_set_new(json_object_get(f->doc, "doctor"), of, kept);
+}
+
 /* Puts it into doc's nodes, its findings into doc's doctor. */
 static void keep_inventory(struct field *f, const char *side, const char *text, size_t len)
 {
@@ -60,7 +77,7 @@ static void keep_inventory(struct field *f, const char *side, const char *text, 
     }
     json_t *doctor = json_object_get(node, "doctor");
     if (doctor && strcmp(side, "there") == 0)
-        json_object_set(json_object_get(f->doc, "doctor"), side, doctor);
+        keep_doctor(f, side, doctor);
     json_object_del(node, "doctor");
     json_object_set_new(json_object_get(f->doc, "nodes"), side, node);
 }
@@ -112,28 +129,11 @@ int field_inventory(struct field *f)
 
 /* ---- doctor ---------------------------------------------------------------------------------------------- */
 
-static void keep_doctor(struct field *f, const char *of, const json_t *report)
-{
-    static const char *const counts[] = {"passed", "warnings", "failed", "skipped", NULL};
-    static const char *const keys[] = {"id", "outcome", "subject", "found", NULL};
-    json_t *kept = field_pick(report, counts), *checks = json_array(), *c;
-    size_t i;
-    json_array_foreach(json_object_get(report, "checks"), i, c)
-    {
-        const char *outcome = json_string_value(json_object_get(c, "outcome"));
-        if (outcome && (strcmp(outcome, "WARN") == 0 || strcmp(outcome, "FAIL") == 0))
-            json_array_append_new(checks, field_pick(c, keys));
-    }
-    json_object_set_new(kept, "checks", checks);
-    json_object_set_new(json_object_get(f->doc, "doctor"), of, kept);
-}
-
 static void examine(struct field *f, const char *of)
 {
     struct field_args a = {0};
     struct field_result r;
-    uint64_t share;
-    const uint64_t ms = field_begin(f, FIELD_DOCTOR, 1, "doctor", &share);
+    const uint64_t ms = field_begin(f, FIELD_DOCTOR, 1, "doctor", NULL);
     if (!ms)
         return;
     if (strcmp(of, "pair") == 0) {
@@ -163,10 +163,10 @@ static void judge_doctor(struct field *f)
     {
         json_array_foreach(json_object_get(report, "checks"), i, c)
         {
-            const char *id = NULL, *outcome = NULL, *subject = NULL, *found = NULL;
-            (void)json_unpack(c, "{s?s,s?s,s?s,s?s}", "id", &id, "outcome", &outcome, "found", &found, "subject",
-                              &subject);
-            subject = json_string_value(json_object_get(c, "subject"));
+            const char *id = json_string_value(json_object_get(c, "id"));
+            const char *outcome = json_string_value(json_object_get(c, "outcome"));
+            const char *subject = json_string_value(json_object_get(c, "subject"));
+            const char *found = json_string_value(json_object_get(c, "found"));
             if (id && found && outcome && strcmp(outcome, "FAIL") == 0)
                 field_wrong(f, FIELD_DOCTOR, "%s, %s%s%s: %s", of, id, subject ? " " : "", subject ? subject : "",
                             found);

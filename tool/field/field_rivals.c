@@ -207,8 +207,7 @@ static void run_nccl(struct field *f)
                    NULL);
         return;
     }
-    uint64_t share;
-    const uint64_t ms = field_begin(f, FIELD_RIVALS, 6, "NCCL", &share);
+    const uint64_t ms = field_begin(f, FIELD_RIVALS, 6, "NCCL", NULL);
     if (!ms)
         return;
     (void)gethostname(own, sizeof own - 1);

@@ -73,11 +73,13 @@ void field_skipped(struct field *f, enum field_part part, const char *fmt, ...)
 uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, const char *what, uint64_t *share)
 {
     const uint64_t now = hw_now(), left = now < f->end ? (f->end - now) / HW_MS : 0;
-    *share = left * weight / HW_MAX(f->weight_left, weight);
+    const uint64_t own = left * weight / HW_MAX(f->weight_left, weight);
+    if (share)
+        *share = own;
     f->weight_left -= HW_MIN(f->weight_left, weight);
     if (!tool_stop && !f->gone && left >= LEAST_MS) {
         output_progress("%s, %llu s left", what, (unsigned long long)left / 1000);
-        return HW_MIN(HW_MAX(*share, (uint64_t)PATIENCE_MS), left);
+        return HW_MIN(HW_MAX(own, (uint64_t)PATIENCE_MS), left);
     }
     field_skipped(f, part, "%s", tool_stop ? "interrupted" : f->gone ? "the peer is gone" : "no time was left");
     json_object_set_new(f->doc, "complete", json_false());
@@ -162,8 +164,7 @@ static void validate_nic(struct field *f, const char *nic)
     struct field_result r;
     char what[64], limit[32];
     snprintf(what, sizeof what, "validate %s", nic);
-    uint64_t share;
-    const uint64_t ms = field_begin(f, FIELD_VALIDATE, 1, what, &share);
+    const uint64_t ms = field_begin(f, FIELD_VALIDATE, 1, what, NULL);
     if (!ms)
         return;
     snprintf(limit, sizeof limit, "%llums", (unsigned long long)ms);
@@ -371,8 +372,7 @@ static void run_drill(struct field *f)
                                       : "it needs root");
         return;
     }
-    uint64_t share;
-    const uint64_t ms = field_begin(f, FIELD_DRILL, 4, "drill", &share);
+    const uint64_t ms = field_begin(f, FIELD_DRILL, 4, "drill", NULL);
     if (!ms)
         return;
     snprintf(faults, sizeof faults, "%zu", f->n_nics);
@@ -395,8 +395,7 @@ static void run_drill(struct field *f)
     json_decref(r.rows);
 }
 
-/* ---- all -----------------------------------------------------------------------------------------------------------
- */
+/* ---- all --------------------------------------------------------------------------------------------- */
 
 static const char *get_state(const struct field_state *s)
 {

@@ -170,29 +170,6 @@ static void write_gpus(struct hw_json *j, int root, const struct hw_node *node)
     hw_json_end(j);
 }
 
-static void write_doctor(struct hw_json *j, const struct dr_report *d)
-{
-    hw_json_object(j, "doctor");
-    hw_json_u64(j, "passed", dr_count(d, DR_PASS));
-    hw_json_u64(j, "warnings", dr_count(d, DR_WARN));
-    hw_json_u64(j, "failed", dr_count(d, DR_FAIL));
-    hw_json_u64(j, "skipped", dr_count(d, DR_SKIP));
-    hw_json_array(j, "checks");
-    for (size_t i = 0; i < d->n; i++) {
-        const struct dr_result *r = &d->r[i];
-        if (r->outcome != DR_WARN && r->outcome != DR_FAIL)
-            continue;
-        hw_json_object(j, NULL);
-        hw_json_str(j, "id", r->check->id);
-        hw_json_str(j, "outcome", dr_outcome_name(r->outcome));
-        hw_json_str(j, "subject", *r->subject ? r->subject : NULL);
-        hw_json_str(j, "found", r->found);
-        hw_json_end(j);
-    }
-    hw_json_end(j);
-    hw_json_end(j);
-}
-
 static int examine_node(struct hw_json *j, struct dr_machine *m)
 {
     static const char *const nothing[] = {NULL}; /* of the environment, whose values checks repeat */
@@ -200,7 +177,7 @@ static int examine_node(struct hw_json *j, struct dr_machine *m)
     m->env = nothing;
     int rc = dr_run(&report, m, NULL, 1u << DR_KERNEL | 1u << DR_NIC | 1u << DR_LIMITS | 1u << DR_TCPX | 1u << DR_RDMA);
     if (rc == 0)
-        write_doctor(j, &report);
+        dr_write_json(j, "doctor", &report);
     dr_free(&report);
     return rc;
 }
