@@ -147,18 +147,36 @@ static void *run_dialler(void *arg)
     return NULL;
 }
 
+/* Under dial.mu, and not while hn_dial_end() joins them. */
+static void join_ended_diallers(void)
+{
+    for (size_t i = 0; i < HN_DIALLERS; i++) {
+        struct hn_dialler *d = &hn_g.dial.thread[i];
+        if (!d->started || !d->ended)
+            continue;
+        (void)pthread_join(d->id, NULL); /* it has let go of the lock, or is about to */
+        d->started = d->ended = false;
+    }
+}
+
+void hn_dial_tidy(void)
+{
+    if (hn_g.dial.ending)
+        return;
+    pthread_mutex_lock(&hn_g.dial.mu);
+    join_ended_diallers();
+    pthread_mutex_unlock(&hn_g.dial.mu);
+}
+
 /* One thread more, if there may be. -EAGAIN: none runs, and none could be started. */
 static int add_dialler(void)
 {
     int rc = 0;
     bool any = false;
     pthread_mutex_lock(&hn_g.dial.mu);
+    join_ended_diallers();
     for (size_t i = 0; i < HN_DIALLERS; i++) {
         struct hn_dialler *d = &hn_g.dial.thread[i];
-        if (d->started && d->ended) {
-            (void)pthread_join(d->id, NULL); /* it has let go of the lock, or is about to */
-            d->started = d->ended = false;
-        }
         any |= d->started;
         if (d->started)
             continue;

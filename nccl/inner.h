@@ -112,7 +112,8 @@ bool hn_link_is_dead(struct hn_link *l);
 /* Under g.mu. Its communicators, none of which has said hello yet, go to another link of the same process, if there is
  * one. */
 void hn_link_yield(struct hn_link *l);
-/* Takes in who has connected and what they say; frees links that are dead and unused. */
+/* Takes in who has connected and what they say; frees links that are dead and unused, and tidies the dialling threads.
+ */
 void hn_links_serve(void);
 void hn_links_close(void); /* all; they must be unused, and nobody connects any more */
 /* The thread that does hn_links_serve() now and then; it must be gone before the context is closed, and g.mu is let go
@@ -127,6 +128,9 @@ void hn_dial_begin(void);
 int hn_dial(struct hn_link *l);
 /* Under g.mu. False: it is too late. Else l is HN_DEAD. */
 bool hn_dial_cancel(struct hn_link *l);
+/* Under g.mu. Joins the threads that have ended: before version 11 of the table NCCL never says that it is done, and
+ * their stacks would stay until the process exits. */
+void hn_dial_tidy(void);
 /* Under g.mu, which is let go of meanwhile. Links that nobody waits for are not connected any more, and the threads
  * end. */
 void hn_dial_end(void);

@@ -247,6 +247,7 @@ void hn_links_serve(void)
         if (l->refs == 0 && hn_link_is_dead(l))
             free_link(l);
     }
+    hn_dial_tidy();
 }
 
 /* NCCL asks for connections only while it wants some; who connects to a listen that is closed is to be told all the
