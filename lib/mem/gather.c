@@ -16,6 +16,7 @@
 #define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
 #define EACH_MAX   8                 /* entries that a warp reads at once: one cache line */
 #define WARP_BYTES 6144              /* see each_of() */
+#define STREAMS    4                 /* for the kernel's batches; see hw_gather_stream() */
 
 const char *const hw_gather_way_names[HW_GATHER_WAYS] = {"kernel", "d2d", "host"};
 
@@ -32,7 +33,8 @@ struct hw_gather {
 
     /* A GPU's: */
     const struct hw_cuda *cu;
-    CUstream stream;
+    CUstream stream[STREAMS]; /* batch n runs on stream[n % streams] */
+    unsigned streams;
     void *pinned; /* the ring or the stage */
     size_t pinned_len;
 
@@ -65,7 +67,11 @@ static int open_pinned(struct hw_gather *g, size_t len)
 /* Needs the CUDA context current. */
 static int open_gpu_gather(struct hw_gather *g)
 {
-    CUresult e = g->cu->StreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
+    CUresult e = CUDA_SUCCESS;
+    /* the stage of HW_GATHER_HOST is reused in the order of one stream */
+    const unsigned streams = g->way == HW_GATHER_KERNEL ? HW_MIN(g->depth, (unsigned)STREAMS) : 1;
+    for (; !e && g->streams < streams; g->streams += e == 0)
+        e = g->cu->StreamCreate(&g->stream[g->streams], CU_STREAM_NON_BLOCKING);
     for (unsigned i = 0; !e && i < g->depth; i++)
         e = g->cu->EventCreate(&g->flight[i].event, CU_EVENT_DISABLE_TIMING);
     if (e)
@@ -119,11 +125,13 @@ void hw_gather_close(struct hw_gather *g)
 {
     if (!g)
         return;
-    if (g->stream && hw_cuda_enter(g->s) == 0) {
-        (void)g->cu->StreamSynchronize(g->stream); /* the kernels read the ring */
+    if (g->streams && hw_cuda_enter(g->s) == 0) {
+        for (unsigned i = 0; i < g->streams; i++)
+            (void)g->cu->StreamSynchronize(g->stream[i]); /* the kernels read the ring */
         for (unsigned i = 0; i < g->depth && g->flight[i].event; i++)
             (void)g->cu->EventDestroy(g->flight[i].event);
-        (void)g->cu->StreamDestroy(g->stream);
+        for (unsigned i = 0; i < g->streams; i++)
+            (void)g->cu->StreamDestroy(g->stream[i]);
         hw_cuda_leave();
     }
     if (g->pinned) {
@@ -133,9 +141,15 @@ void hw_gather_close(struct hw_gather *g)
     free(g);
 }
 
-void *hw_gather_stream(const struct hw_gather *g)
+void *hw_gather_stream(const struct hw_gather *g, unsigned i)
 {
-    return g->stream;
+    return i < g->streams ? g->stream[i] : NULL;
+}
+
+/* Returns the stream of the batch that is being started. */
+static CUstream stream_of_next(const struct hw_gather *g)
+{
+    return g->stream[(g->started + 1) % g->streams];
 }
 
 /* ---- the kernel ----------------------------------------------------------------------------- */
@@ -164,13 +178,13 @@ static CUresult launch_gather(struct hw_gather *g, struct launch *l)
     CUdeviceptr list = g->ring_at + l->first * sizeof(struct hw_gather_entry);
     CUresult e;
     if (l->n <= HW_FEW) {
-        e = g->cu->LaunchKernel(g->kernels->gather_few, (l->n + 1) / 2, 1, 1, 2 * HW_WARP, 1, 1, 0, g->stream,
+        e = g->cu->LaunchKernel(g->kernels->gather_few, (l->n + 1) / 2, 1, 1, 2 * HW_WARP, 1, 1, 0, stream_of_next(g),
                                 (void *[]){&dst, &src, &l->n, &g->ring[l->first]}, NULL);
     } else {
         uint32_t each = each_of(l);
         const uint32_t per_block = each * (HW_KERNEL_THREADS / HW_WARP);
         e = g->cu->LaunchKernel(g->kernels->gather, (l->n + per_block - 1) / per_block, 1, 1, HW_KERNEL_THREADS, 1, 1,
-                                0, g->stream, (void *[]){&dst, &src, &list, &l->n, &each}, NULL);
+                                0, stream_of_next(g), (void *[]){&dst, &src, &list, &l->n, &each}, NULL);
     }
     l->first += l->n;
     l->n = 0;
@@ -261,8 +275,8 @@ static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const 
         const struct hw_frag *f = &frags[i];
         if (f->len == 0)
             continue;
-        CUresult e =
-            g->cu->MemcpyDtoDAsync((uintptr_t)b->dst + f->dst_off, (uintptr_t)b->src + f->src_off, f->len, g->stream);
+        CUresult e = g->cu->MemcpyDtoDAsync((uintptr_t)b->dst + f->dst_off, (uintptr_t)b->src + f->src_off, f->len,
+                                            stream_of_next(g));
         if (e)
             return hw_cuda_fail(e, "gathering fragment %zu on %s", i, g->s->name);
     }
@@ -287,9 +301,9 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
                 uint8_t *here = stage + (STAGE - room);
                 CUresult e = CUDA_SUCCESS;
                 if (len > 0 && up)
-                    e = g->cu->MemcpyHtoDAsync(dst + f->dst_off + next_at, here, len, g->stream);
+                    e = g->cu->MemcpyHtoDAsync(dst + f->dst_off + next_at, here, len, stream_of_next(g));
                 else if (len > 0)
-                    e = g->cu->MemcpyDtoHAsync(here, src + f->src_off + next_at, len, g->stream);
+                    e = g->cu->MemcpyDtoHAsync(here, src + f->src_off + next_at, len, stream_of_next(g));
                 if (e)
                     return hw_cuda_fail(e, "gathering fragment %zu on %s through the host", next, g->s->name);
                 room -= len;
@@ -345,13 +359,13 @@ static int start_gpu(struct hw_gather *g, const struct hw_gather_bufs *b, const 
         rc = start_kernel(g, b, frags, n, bytes, taken);
     }
     if (rc == 0) {
-        CUresult e = g->cu->EventRecord(g->flight[(g->started + 1) % g->depth].event, g->stream);
+        CUresult e = g->cu->EventRecord(g->flight[(g->started + 1) % g->depth].event, stream_of_next(g));
         if (e)
             rc = hw_cuda_fail(e, "gathering %zu fragments on %s", *taken, g->s->name);
     }
     if (rc < 0 && rc != -EAGAIN)
         /* waits for copies that were started but whose end nothing would report */
-        (void)g->cu->StreamSynchronize(g->stream);
+        (void)g->cu->StreamSynchronize(stream_of_next(g));
     return rc;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gather: copies fragments that are scattered in one buffer to their places in another buffer of the same space,
- * without moving the bytes through the host. One call starts a batch; many batches may be in flight, and they end in
- * the order in which they were started. Only one thread at a time may use a hw_gather.
+ * without moving the bytes through the host. One call starts a batch. Many batches may be in flight; the GPU may run
+ * several at once, and hw_gather_done() reports them in the order in which they were started. Only one thread at a time
+ * may use a hw_gather.
  */
 #ifndef HW_GATHER_H
 #define HW_GATHER_H
@@ -57,9 +58,10 @@ int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const s
  * further batch will complete. */
 int hw_gather_done(struct hw_gather *g, uint64_t *upto);
 
-/* Returns the CUstream on which all batches run in order, to measure it or to queue work before it; NULL in a direct
- * space. */
-void *hw_gather_stream(const struct hw_gather *g);
+/* Returns the i-th CUstream of the gather, for measurements, or NULL past the last stream and in a direct space. The
+ * kernel's batches run on the streams in turn, so that the GPU can overlap the start of one batch with the copies of
+ * the batches before. */
+void *hw_gather_stream(const struct hw_gather *g, unsigned i);
 
 /*
  * The list that the kernel reads, in host memory (or, up to 64 entries, in the launch parameters): 16 bytes per

@@ -10,6 +10,8 @@
 #include "mem/gather.h"
 #include "tests/tap.h"
 
+#include <dlfcn.h>
+
 #define GIB    ((size_t)1 << 30)
 #define ROUNDS 7
 
@@ -19,7 +21,7 @@ struct bench {
     const struct hw_space *s;
     char *src, *dst;
     size_t src_size, dst_size; /* the source's is not the smaller one */
-    CUevent from, to;
+    CUevent from, to, joined;
     int hold; /* long copies before what is measured */
 };
 
@@ -48,6 +50,18 @@ static double median(double *v, size_t n)
     return v[n / 2];
 }
 
+/* Makes later work on `stream` wait for `event`. libhawser has no use for this call of CUDA's. */
+static void wait_for(CUstream stream, CUevent event)
+{
+    static CUresult (*stream_wait_event)(CUstream, CUevent, unsigned);
+    void *dl = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!stream_wait_event && dl)
+        *(void **)&stream_wait_event = dlsym(dl, "cuStreamWaitEvent");
+    if (!stream_wait_event)
+        must(hw_fail(-ENOENT, "libcuda.so.1 has no cuStreamWaitEvent"));
+    cuda(stream_wait_event(stream, event, 0), "making a stream wait");
+}
+
 /* About 10 ms of work, or as much more as preparing takes, so that what is started meanwhile waits for it and runs at
  * once after it. */
 static void hold(struct bench *b, CUstream stream)
@@ -57,6 +71,16 @@ static void hold(struct bench *b, CUstream stream)
         cuda(cu->MemcpyDtoDAsync((uintptr_t)b->dst, (uintptr_t)b->src, HW_MIN(b->dst_size, 2 * GIB), stream),
              "copying");
     cuda(cu->EventRecord(b->from, stream), "recording an event");
+    hw_cuda_leave();
+}
+
+/* Holds all streams of a gather. */
+static void hold_gather(struct bench *b, const struct hw_gather *g)
+{
+    hold(b, hw_gather_stream(g, 0));
+    must(hw_cuda_enter(b->s));
+    for (unsigned i = 1; hw_gather_stream(g, i); i++)
+        wait_for(hw_gather_stream(g, i), b->from);
     hw_cuda_leave();
 }
 
@@ -70,6 +94,18 @@ static double rate(struct bench *b, CUstream stream, uint64_t bytes)
     cuda(cu->EventElapsedTime(&ms, b->from, b->to), "reading the time");
     hw_cuda_leave();
     return 2.0 * (double)bytes / (ms * 1e-3);
+}
+
+/* The same since hold_gather(), until the work of the last stream is over. */
+static double gather_stream_rate(struct bench *b, const struct hw_gather *g, uint64_t bytes)
+{
+    must(hw_cuda_enter(b->s));
+    for (unsigned i = 1; hw_gather_stream(g, i); i++) {
+        cuda(cu->EventRecord(b->joined, hw_gather_stream(g, i)), "recording an event");
+        wait_for(hw_gather_stream(g, 0), b->joined);
+    }
+    hw_cuda_leave();
+    return rate(b, hw_gather_stream(g, 0), bytes);
 }
 
 static double copy_rate(struct bench *b, CUstream stream, uint64_t bytes)
@@ -107,6 +143,7 @@ static void bench_open(struct bench *b, int device, size_t src, size_t dst)
     must(hw_cuda_enter(b->s));
     cuda(cu->EventCreate(&b->from, 0), "making an event");
     cuda(cu->EventCreate(&b->to, 0), "making an event");
+    cuda(cu->EventCreate(&b->joined, CU_EVENT_DISABLE_TIMING), "making an event");
     hw_cuda_leave();
 }
 
@@ -115,6 +152,7 @@ static void bench_close(struct bench *b)
     must(hw_cuda_enter(b->s));
     (void)cu->EventDestroy(b->from);
     (void)cu->EventDestroy(b->to);
+    (void)cu->EventDestroy(b->joined);
     hw_cuda_leave();
     b->s->ops->free(b->s, b->src, b->src_size);
     b->s->ops->free(b->s, b->dst, b->dst_size);

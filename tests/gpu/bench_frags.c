@@ -188,12 +188,12 @@ static double gather_rate(struct bench *b, const struct list *l, const struct ma
     uint64_t started = 0;
     must(hw_gather_open(b->s, HW_GATHER_KERNEL, QUEUE, (unsigned)m->n, &g));
     for (int i = 0; i < ROUNDS; i++) {
-        hold(b, hw_gather_stream(g));
+        hold_gather(b, g);
         for (size_t k = 0; recorded && k < m->times; k++)
             start_recorded(g, b, l, m->frag + k * l->n, &started);
         if (!recorded)
             start(g, b, m->frag, m->n, &started);
-        r[i] = rate(b, hw_gather_stream(g), m->bytes);
+        r[i] = gather_stream_rate(b, g, m->bytes);
         drain(g, started);
     }
     hw_gather_close(g);
@@ -243,8 +243,8 @@ static void fast(struct bench *b, const struct list *l)
     double p99;
 
     must(hw_gather_open(b->s, HW_GATHER_D2D, 1, 0, &g));
-    const double copy = copy_rate(b, hw_gather_stream(g), all.bytes);
-    const double copy_some = copy_rate(b, hw_gather_stream(g), some.bytes);
+    const double copy = copy_rate(b, hw_gather_stream(g, 0), all.bytes);
+    const double copy_some = copy_rate(b, hw_gather_stream(g, 0), some.bytes);
     hw_gather_close(g);
 
     double r = gather_rate(b, l, &all, false);

@@ -45,12 +45,35 @@ static double gather_rate(struct bench *b, size_t n, size_t batch)
         bytes += frags[i].len;
     must(hw_gather_open(b->s, HW_GATHER_KERNEL, 1024, 2 * FRAGS, &g));
     for (int i = 0; i < ROUNDS; i++) {
-        hold(b, hw_gather_stream(g));
+        hold_gather(b, g);
         for (size_t at = 0; at < n; at += taken, started++)
             must(hw_gather_start(g, &bufs, frags + at, HW_MIN(batch, n - at), &taken));
-        r[i] = rate(b, hw_gather_stream(g), bytes);
+        r[i] = gather_stream_rate(b, g, bytes);
         drain(g, started);
     }
+    hw_gather_close(g);
+    return median(r, ROUNDS);
+}
+
+/* The same by the host's clock, with nothing prepared: what starting the batches costs counts too. */
+static double start_rate(struct bench *b, size_t n, size_t batch)
+{
+    const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
+    struct hw_gather *g;
+    double r[ROUNDS];
+    uint64_t upto, started = 0;
+    must(hw_gather_open(b->s, HW_GATHER_KERNEL, 1024, 2 * FRAGS, &g));
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t bytes = 0;
+        const uint64_t t = hw_now();
+        for (size_t at = 0, taken; at < n; at += taken, started++) {
+            must(hw_gather_start(g, &bufs, frags + at, HW_MIN(batch, n - at), &taken));
+            bytes += taken * frags[0].len;
+        }
+        drain(g, started);
+        r[i] = 2e9 * (double)bytes / (double)(hw_now() - t);
+    }
+    must(hw_gather_done(g, &upto));
     hw_gather_close(g);
     return median(r, ROUNDS);
 }
@@ -102,7 +125,7 @@ static void gpu(int device)
     pattern(&b);
 
     must(hw_gather_open(b.s, HW_GATHER_D2D, 1, 0, &g));
-    const double copy = copy_rate(&b, hw_gather_stream(g), GIB);
+    const double copy = copy_rate(&b, hw_gather_stream(g, 0), GIB);
     hw_gather_close(g);
     diag("copy of 1 GiB within the GPU: %.1f GB/s read and written", copy / 1e9);
 
@@ -110,10 +133,18 @@ static void gpu(int device)
     r = gather_rate(&b, FRAGS, FRAGS);
     ok(r >= 0.95 * copy, "4096-byte fragments, shuffled, %zu a batch: %.1f GB/s, %.1f %% of the copy (95 %% wanted)",
        FRAGS, r / 1e9, 100 * r / copy);
-    for (size_t batch = 16384; batch >= 1024; batch /= 4) {
-        r = gather_rate(&b, FRAGS / 4, batch);
-        diag("4096-byte fragments, shuffled, %zu a batch: %.1f GB/s, %.1f %% of the copy", batch, r / 1e9,
-             100 * r / copy);
+    for (size_t batch = 16384; batch >= 64; batch /= 4) {
+        const double wanted = batch == 4096 ? 0.85 : batch == 1024 ? 0.6 : 0;
+        r = gather_rate(&b, HW_MIN(FRAGS / 4, batch * 512), batch);
+        if (wanted > 0)
+            ok(r >= wanted * copy,
+               "4096-byte fragments, shuffled, %zu a batch: %.1f GB/s, %.1f %% of the copy (%.0f %% wanted)", batch,
+               r / 1e9, 100 * r / copy, 100 * wanted);
+        else
+            diag("4096-byte fragments, shuffled, %zu a batch: %.1f GB/s, %.1f %% of the copy", batch, r / 1e9,
+                 100 * r / copy);
+        r = start_rate(&b, HW_MIN(FRAGS / 4, batch * 512), batch);
+        diag("the same by the host's clock, with the cost of starting: %.1f GB/s, %.1f %%", r / 1e9, 100 * r / copy);
     }
     for (size_t n = 64; n <= 256; n *= 4) {
         latency(&b, HW_GATHER_KERNEL, n, &half, &p99);
