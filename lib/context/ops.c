@@ -451,7 +451,7 @@ int hawser_test(hawser_op *op)
 
 int hawser_wait(hawser_op *op, int timeout_ms)
 {
-    if (!hw_driver_wait(op->peer->home, is_op_over, op, hw_deadline(timeout_ms)))
+    if (!is_op_over(op) && !hw_driver_wait(op->peer->home, is_op_over, op, hw_deadline(timeout_ms)))
         return hw_fail(-EAGAIN, "the operation has not ended within %d ms", timeout_ms);
     return get_result(op);
 }

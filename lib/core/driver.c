@@ -173,12 +173,13 @@ static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n
     }
 }
 
-/* Handles these events, and whatever is due. With the role, which it releases. If done(arg) is then true, the caller
- * continues at once: his next call sends what the turn left to send, or the thread does. True: there was something to
- * do. */
-static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (*done)(void *arg), void *arg)
+/* Handles these events, and whatever is due at `now`, the current time. With the role, which it releases. If done(arg)
+ * is then true, the caller continues at once: his next call sends what the turn left to send, or the thread does. True:
+ * there was something to do. */
+static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
+                 void *arg)
 {
-    uint64_t now = hw_now(), moved = d->loop.moved;
+    uint64_t moved = d->loop.moved;
     bool any = n > 0 || hw_loop_due(&d->loop) <= now;
     begun = d;
     tell_sources(d, e, n);
@@ -232,7 +233,7 @@ static bool can_wait(struct hw_driver *d, uint64_t now)
 /* Checks for events without waiting, and handles them. The next bytes usually arrive on the connection of the last
  * ones. Reading that one takes a single system call and none of epoll's locks, which the kernel takes for every packet
  * as well. With the role, which it releases. True: there was something to do. */
-static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
+static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
     struct hw_source *quick = d->quick;
@@ -240,16 +241,16 @@ static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
     int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
         write_wake(d); /* the sleeping thread was woken for this event and may not find it any more */
-    d->loop.now = hw_now();
+    d->loop.now = now;
     bool same = n == 1 && quick && find_source(d, e) == quick; /* usually its bytes have been read already */
     begun = d;
     bool found = (same || !all) && quick->look(quick, same ? e->events : 0);
     begun = NULL;
     n = same ? 0 : n;
     if (found)
-        return work(d, e, 0, done, arg);
-    if (n > 0 || (is_urgent(d) && !can_wait(d, d->loop.now)))
-        return work(d, e, n, done, arg);
+        return work(d, now, e, 0, done, arg);
+    if (n > 0 || (is_urgent(d) && !can_wait(d, now)))
+        return work(d, now, e, n, done, arg);
     pthread_mutex_unlock(&d->role);
     return false;
 }
@@ -264,7 +265,7 @@ static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(vo
             return true;
         if (is_urgent(d) || (now >= lazy_until && atomic_load(&d->loop.mailbox)))
             return false;
-        if (pthread_mutex_trylock(&d->role) == 0 && look(d, done, arg))
+        if (pthread_mutex_trylock(&d->role) == 0 && look(d, now, done, arg))
             return true;
     }
     return false;
@@ -303,7 +304,7 @@ static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (
     if (done)
         atomic_store(&d->leader_waits, false);
     pthread_mutex_lock(&d->role);
-    return work(d, e, n, done, arg);
+    return work(d, hw_now(), e, n, done, arg);
 }
 
 bool hw_driver_turn(struct hw_driver *d, uint64_t until)
@@ -336,9 +337,9 @@ static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg)
     if (begun || pthread_mutex_trylock(&d->role) != 0)
         return;
     if (hw_loop_due(&d->loop) <= now && !can_wait(d, now))
-        (void)work(d, NULL, 0, done, arg);
+        (void)work(d, now, NULL, 0, done, arg);
     else
-        (void)look(d, done, arg);
+        (void)look(d, now, done, arg);
 }
 
 /* Records that a caller arrived. Returns the driver that he visited before; NULL: this one, or none. */
@@ -399,7 +400,7 @@ bool hw_driver_begin(struct hw_driver *d)
 
 void hw_driver_end(struct hw_driver *d)
 {
-    hw_loop_turn(&d->loop, hw_now(), TASKS, NULL, NULL);
+    hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL, NULL); /* the visit has just begun */
     begun = NULL;
     leave_role(d, 0, false);
 }
@@ -434,24 +435,24 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         call_thread(was);
     }
     pthread_mutex_lock(&d->lead);
-    atomic_fetch_add(&d->followers, 1); /* from here on threads that make it true signal it */
-    while (!(is = done(arg)) && hw_now() < until) {
-        if (d->leading) {
-            struct timespec t = hw_timespec(until);
+    while (d->leading && !done(arg) && hw_now() < until) {
+        atomic_fetch_add(&d->followers, 1); /* from here on threads that make it true signal it */
+        struct timespec t = hw_timespec(until);
+        if (!done(arg))
             pthread_cond_timedwait(&d->led, &d->lead, &t);
-            continue;
-        }
-        d->leading = true;
         atomic_fetch_sub(&d->followers, 1);
+    }
+    if (!d->leading) {
+        d->leading = true;
         pthread_mutex_unlock(&d->lead);
-        while (!done(arg) && hw_now() < until)
+        while (!(is = done(arg)) && hw_now() < until)
             (void)take_turn(d, until, d->spin, done, arg);
         pthread_mutex_lock(&d->lead);
-        atomic_fetch_add(&d->followers, 1);
         d->leading = false;
     }
-    atomic_fetch_sub(&d->followers, 1);
-    if (!d->leading) /* the thread that was chosen to lead next may leave instead: choose another one */
+    is = is || done(arg);
+    /* the thread that was chosen to lead next may leave instead: chooses another one */
+    if (!d->leading && atomic_load(&d->followers))
         pthread_cond_signal(&d->led);
     bool last = atomic_fetch_sub(&d->callers, 1) == 1;
     /* the thread does not expect this caller to leave any more, or somebody has relied on the caller */

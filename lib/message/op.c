@@ -26,7 +26,7 @@ struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
     op->kind = kind;
     op->n = n;
     op->deadline = HW_NEVER;
-    atomic_store(&op->refs, 1);
+    atomic_init(&op->refs, 1);
     hw_list_init(&op->all);
     hw_list_init(&op->queued);
     hw_list_init(&op->timed);
@@ -392,9 +392,9 @@ int hw_op_post(struct hw_op *op)
     }
     atomic_fetch_add(&op->refs, 1);
     op->has_note = op->note != NULL;
-    atomic_store(&op->left, count_left(op));
+    atomic_store_explicit(&op->left, count_left(op), memory_order_relaxed); /* no other thread knows it yet */
     if (op->kind == HW_OP_RECV)
-        atomic_store(&op->cursor, op->total);
+        atomic_store_explicit(&op->cursor, op->total, memory_order_relaxed);
     op->pending = true;
     hw_list_append(&p->all, &op->all);
     if (op->kind == HW_OP_SERVE)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/tcp/sock.h"
 
+#include "base/sanitizers.h"
 #include "net/congestion.h"
 
 #include <linux/tcp.h> /* has tcpi_last_ack_recv in struct tcp_info; glibc's copy is older */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define NEAR_RTO_US 100000 /* earliest retransmission by the kernel on connections within a site */
@@ -23,6 +25,28 @@
 /* Time without an acknowledgement after which a connection is dead if the peer answers on other connections, provided
  * that a retransmission, which comes after 100 ms, was not answered either. */
 #define ALONE_MS 130u
+
+#if HW_ASAN || HW_TSAN /* their checks are in the C library's functions */
+ssize_t hw_sock_recv(int fd, void *to, size_t len)
+{
+    return recv(fd, to, len, MSG_DONTWAIT);
+}
+
+ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags)
+{
+    return send(fd, from, len, flags);
+}
+#else
+ssize_t hw_sock_recv(int fd, void *to, size_t len)
+{
+    return syscall(SYS_recvfrom, fd, to, len, MSG_DONTWAIT, NULL, NULL);
+}
+
+ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags)
+{
+    return syscall(SYS_sendto, fd, from, len, flags, NULL, 0);
+}
+#endif
 
 static void set_int(int fd, int level, int name, int value)
 {

@@ -8,6 +8,8 @@
 #include "net/nic.h"
 #include "wire/wire.h"
 
+#include <sys/types.h>
+
 /* Starts a nonblocking connect from nic (NULL: the kernel chooses) to addr. Returns the descriptor or -errno. Binds to
  * the NIC's address and, if permitted, to its device: with several NICs on one subnet only the device binding separates
  * flows. */
@@ -44,6 +46,11 @@ void hw_sock_look(int fd, struct hw_sock_watch *w);
  * for how long data has been in flight here while the peer answers elsewhere; 0: it does not. A receiver that merely
  * does not read (zero window) is neither suspect nor dead. */
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
+
+/* recv(2) without waiting, and send(2), but not cancellation points: the C library's cost two locked instructions a
+ * call, and an application's thread that is cancelled inside would leave the library's locks taken. */
+ssize_t hw_sock_recv(int fd, void *to, size_t len);
+ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags);
 
 /* Makes close() reset the connection: the kernel drops queued data and releases pages held by reference. */
 void hw_sock_reset_at_close(int fd);

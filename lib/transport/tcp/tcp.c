@@ -194,7 +194,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen < n ? MSG_MORE : 0);
     ssize_t done;
     do
-        done = k == 1 ? send(c->fd, iov[0].iov_base, iov[0].iov_len, flags) : sendmsg(c->fd, &m, flags);
+        done = k == 1 ? hw_sock_send(c->fd, iov[0].iov_base, iov[0].iov_len, flags) : sendmsg(c->fd, &m, flags);
     while (done < 0 && errno == EINTR);
     if (done < 0)
         return explain_error("sending");
@@ -278,7 +278,7 @@ static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k
     if (c->drained)
         return -EAGAIN;
     do
-        done = k == 1 ? recv(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT) : recvmsg(c->fd, &m, MSG_DONTWAIT);
+        done = k == 1 ? hw_sock_recv(c->fd, iov[0].iov_base, iov[0].iov_len) : recvmsg(c->fd, &m, MSG_DONTWAIT);
     while (done < 0 && errno == EINTR);
     c->drained = done < 0 ? errno == EAGAIN : (size_t)done < count_room(&m) && !c->ends;
     if (done < 0)
