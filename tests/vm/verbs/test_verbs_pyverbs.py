@@ -31,8 +31,8 @@ queue random resource select socket stat string struct subprocess tempfile threa
 zoneinfo""".split()
 POLICY = "[default]\ndevices = rxe0\nqp_types = rc, uc, ud\nallow = odp, multicast\n"
 CRUN = "test_cq_events", "test_mr", "test_pd"
-NOTES = {"test_cq.CQTest.test_resize_cq": "it makes a completion queue smaller than the completions that its sends will make, and does not "
-         "wait for those: either way it fails when they have not come yet."}
+NOTES = {"test_cq.CQTest.test_resize_cq": "the test resizes a completion queue to fewer entries than its sends produce, and does not wait for the "
+         "completions. So the test fails natively and brokered if the completions have not arrived yet."}
 # Each of the arguments is native, run or crun, and has names in a file.
 GUEST = r"""
 . /verbs.sh
@@ -140,12 +140,12 @@ def make_table(build, staged):
         outcome.update(found)
     ran = sorted(n for n, r in outcome["native"].items() if r[0] != "skipped")
     lines = ["# rdma-core's pyverbs tests, natively and brokered", "",
-             "Made by `tests/vm/verbs/test_verbs_pyverbs.py BUILD --table`: the tests of Debian 12's rdma-core 44, unmodified, on rdma_rxe in a guest",
-             "of the VM lab (Linux 7). Brokered: under `hawser verbs run`, and in a container of crun's, with this policy:", "",
-             "```", *POLICY.splitlines(), "```", ""]
+             "`tests/vm/verbs/test_verbs_pyverbs.py BUILD --table` generates this page. It runs the unmodified tests of Debian 12's rdma-core 44",
+             "on rdma_rxe, in a guest of the VM lab (Linux 7). The brokered runs are under `hawser verbs run` and in a crun container, with this policy:", "",
+             "```ini", *POLICY.splitlines(), "```", ""]
     good = [n for n in ran if outcome["native"][n][0] == "ok"]
     both = [sum(outcome[way].get(n, ("missing",))[0] == "ok" for n in good) for way in ("run", "crun")]
-    lines += [f"{len(good)} pass natively; of these, {both[0]} pass under `verbs run`, {both[1]} in the container.", "",
+    lines += [f"{len(good)} tests pass natively. Of these, {both[0]} pass under `verbs run`, and {both[1]} pass in the container.", "",
               "| test | natively | `verbs run` | crun |", "|---|---|---|---|"]
     for n in ran:
         cells = [outcome["native"][n][0]]
@@ -155,7 +155,7 @@ def make_table(build, staged):
         lines.append(f"| `{n}` | {' | '.join(cells)} |")
     lines += [""] + [f"`{n}`: {text}" for n, text in NOTES.items()]
     skips = collections.Counter(r[2] for r in outcome["native"].values() if r[0] == "skipped")
-    lines += ["", "Skipped by themselves natively, on this device:", "", "| tests | reason |", "|---|---|"]
+    lines += ["", "Natively, these tests skip themselves on this device:", "", "| tests | reason |", "|---|---|"]
     lines += [f"| {n} | {reason.replace('|', '/')} |" for reason, n in sorted(skips.items(), key=lambda s: (-s[1], s[0]))]
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{TABLE}: {len(good)}, {both}; seconds: {[round(sum(r[1] for r in found.values())) for found in outcome.values()]}")
