@@ -39,14 +39,14 @@ int main(void)
     puts(
         "hawser(7)\n\n"
         "# NAME\n\n"
-        "hawser - the knobs of libhawser\n\n"
+        "hawser - knobs of libhawser\n\n"
         "# DESCRIPTION\n\n"
-        "Every knob has a default, which is overridden by its environment variable, which is overridden by "
-        "*name*=_value_ strings: *hawser\\_options.knobs* in a program (see *hawser*(3)), *--knob* _NAME=VALUE_ of the "
-        "tool (see *hawser*(1)). A value that cannot be read, or lies outside a knob's bounds, is an error that names "
-        "the knob, its bounds and its unit; it is never rounded or ignored. A knob that an earlier version "
-        "had is an error that says what there is instead.\n\n"
-        "Sizes take K, M, G, T and KiB, MiB, GiB, TiB (powers of 1024), or KB, MB, GB, TB (powers of 1000).\n\n"
+        "Every knob has a default. The knob's environment variable overrides the default, and a *name*=_value_ string "
+        "overrides both. A program passes these strings in *hawser\\_options.knobs* (see *hawser*(3)), and the tool "
+        "accepts *--knob* _NAME=VALUE_ (see *hawser*(1)). An unreadable value, or a value outside a knob's bounds, is "
+        "an error, and the message contains the knob, its bounds and its unit. Values are never rounded or ignored. "
+        "A knob of an earlier version is an error, and the message has the replacement.\n\n"
+        "Sizes accept K, M, G, T and KiB, MiB, GiB, TiB (powers of 1024), or KB, MB, GB, TB (powers of 1000).\n\n"
         "*hawser help knobs* prints the same table.\n\n"
         "# KNOBS\n");
     hawser_knobs(knob, NULL);
