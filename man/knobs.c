@@ -36,19 +36,18 @@ static void knob(void *arg, const char *name, const char *env, const char *def, 
 
 int main(void)
 {
-    puts(
-        "hawser(7)\n\n"
-        "# NAME\n\n"
-        "hawser - knobs of libhawser\n\n"
-        "# DESCRIPTION\n\n"
-        "Every knob has a default. The knob's environment variable overrides the default, and a *name*=_value_ string "
-        "overrides both. A program passes these strings in *hawser\\_options.knobs* (see *hawser*(3)), and the tool "
-        "accepts *--knob* _NAME=VALUE_ (see *hawser*(1)). An unreadable value, or a value outside a knob's bounds, is "
-        "an error, and the message contains the knob, its bounds and its unit. Values are never rounded or ignored. "
-        "A knob of an earlier version is an error, and the message has the replacement.\n\n"
-        "Sizes accept K, M, G, T and KiB, MiB, GiB, TiB (powers of 1024), or KB, MB, GB, TB (powers of 1000).\n\n"
-        "*hawser help knobs* prints the same table.\n\n"
-        "# KNOBS\n");
+    puts("hawser(7)\n\n"
+         "# NAME\n\n"
+         "hawser - knobs of libhawser\n\n"
+         "# DESCRIPTION\n\n"
+         "Every knob has a default. The knob's environment variable overrides the default, and a *name*=_value_ string "
+         "overrides both. A program passes these strings in *hawser\\_options.knobs* (see *hawser*(3)), and the tool "
+         "accepts *--knob* _NAME=VALUE_ (see *hawser*(1)). An unreadable value, or a value outside a knob's bounds, is "
+         "an error, and the message contains the knob, its bounds and its unit. Values are never rounded or ignored. "
+         "A knob of an earlier version is an error, and the message has the replacement.\n\n"
+         "Sizes accept K, M, G, T and KiB, MiB, GiB, TiB (powers of 1024), or KB, MB, GB, TB (powers of 1000).\n\n"
+         "*hawser help knobs* prints the same table.\n\n"
+         "# KNOBS\n");
     hawser_knobs(knob, NULL);
     puts("# SEE ALSO\n\n"
          "*hawser*(1), *hawser*(3)");
