@@ -19,15 +19,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FDS_MAX 8    /* descriptors that a runtime may send: the specification has one */
-#define END_MS  5000 /* for brokers to end when the agent ends */
-#define KILL_MS 1000 /* for a broker that was killed */
-#define GONE_MS 300  /* for a container whose broker was killed */
-#define SAID_MS 1000 /* between two log lines about the same thing */
+#define FDS_MAX 8    /* maximum number of descriptors in a message; the specification has one */
+#define END_MS  5000 /* time for brokers to end when the agent ends */
+#define KILL_MS 1000 /* time for a broker to end after SIGKILL */
+#define GONE_MS 300  /* time for a container to end after its broker was killed */
+#define SAID_MS 1000 /* minimum time between two log lines about the same error */
 
-/* A runtime that has not sent everything yet. */
+/* A runtime that has not sent its complete message yet. */
 struct half {
-    int fd; /* -1: none */
+    int fd; /* -1 if the entry is free */
     uint64_t until;
     char *text;
     size_t len;
@@ -44,10 +44,10 @@ struct child {
 
 struct agent {
     struct vb_agent_options o;
-    struct vb_policy *policy; /* that of o if it was reloaded; otherwise the caller's */
-    int listener, stop;       /* stop: an eventfd that ends the brokers; stays silent when the agent dies */
-    bool leaving;             /* accepts no one; the brokers continue */
-    bool ending;              /* ends its brokers, even with live programs */
+    struct vb_policy *policy; /* the policy after a reload, or NULL if o.policy is the caller's */
+    int listener, stop;       /* stop is an eventfd that ends the brokers; it stays unreadable if the agent dies */
+    bool leaving;             /* accepts no new runtimes; the brokers continue */
+    bool ending;              /* ends the brokers, even if programs are still running */
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;
@@ -56,7 +56,8 @@ struct agent {
 
 #define SAY(a, level, ...) hw_log((a)->o.log, level, __VA_ARGS__)
 
-/* Returns hw_error() without terminal control characters: some texts contain a container's annotations. */
+/* Returns hw_error() without control characters of terminals, because the text may contain annotations of a
+ * container. */
 static const char *error_text(char out[HW_ERR_TEXT])
 {
     snprintf(out, HW_ERR_TEXT, "%s", hw_error());
@@ -72,7 +73,7 @@ static int fill_agent_address(struct sockaddr_un *a, const char *path)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof(a->sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is not a path of a UNIX socket (1 to %zu bytes)", path,
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket (1 to %zu bytes)", path,
                        sizeof(a->sun_path) - 1);
     memcpy(a->sun_path, path, strlen(path) + 1);
     return 0;
@@ -99,16 +100,16 @@ static int open_agent_listener(const char *path)
         return rc;
     if (lstat(path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode))
-            return hw_fail(-EEXIST, "%s exists and is not a socket: leaving it unchanged", path);
+            return hw_fail(-EEXIST, "%s already exists and is not a socket", path);
         if (has_socket_listener(path))
-            return hw_fail(-EADDRINUSE, "another program already listens at %s", path);
+            return hw_fail(-EADDRINUSE, "another program already listens on %s", path);
         if (unlink(path) < 0)
-            return hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_text(errno));
+            return hw_fail(-errno, "cannot remove the old socket %s: %s", path, hw_errno_text(errno));
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t was = umask(0177);
     if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0) {
-        rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_text(errno));
+        rc = hw_fail(-errno, "cannot listen on %s: %s", path, hw_errno_text(errno));
         hw_close(&fd);
     }
     umask(was);
@@ -117,8 +118,8 @@ static int open_agent_listener(const char *path)
 
 /* ---- brokers -------------------------------------------------------------------------------------- */
 
-/* Returns true if the broker ends with its container: when the first process of a PID namespace ends, the kernel kills
- * all others in it, and waits until they are reaped. */
+/* Returns true if the container has ended too, after its broker was killed. When the first process of a PID namespace
+ * ends, the kernel kills all other processes in it, including the broker, and waits until they are reaped. */
 static bool goes_with_container(const struct agent *a, const char *id)
 {
     for (int ms = 0; ms < GONE_MS; ms += 5) {
@@ -139,16 +140,17 @@ static void reap_broker(struct agent *a, unsigned i)
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
         over = goes_with_container(a, c->id);
     if (over)
-        SAY(a, HAWSER_LOG_INFO, "%s: its broker, process %d, has ended", c->id, (int)c->pid);
+        SAY(a, HAWSER_LOG_INFO, "%s: broker process %d has ended", c->id, (int)c->pid);
     else if (WIFEXITED(status) && WEXITSTATUS(status) == VB_JOINED)
-        SAY(a, HAWSER_LOG_INFO, "%s: its broker serves one more of its programs", c->id);
+        SAY(a, HAWSER_LOG_INFO, "%s: the broker serves one more program of the container", c->id);
     else if (WIFSIGNALED(status))
         SAY(a, HAWSER_LOG_ERROR,
-            "%s: its broker, process %d, was ended by signal %d%s: its RDMA calls fail with ENOSYS", c->id, (int)c->pid,
-            WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
+            "%s: broker process %d was ended by signal %d%s: RDMA calls of the container fail with ENOSYS", c->id,
+            (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
     else
-        SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, has ended with an error: its RDMA calls fail with ENOSYS",
-            c->id, (int)c->pid);
+        SAY(a, HAWSER_LOG_ERROR,
+            "%s: broker process %d has ended with an error: RDMA calls of the container fail with ENOSYS", c->id,
+            (int)c->pid);
     vb_join_clean(a->o.state_dir, c->id, over && !a->ending);
     hw_close(&c->pidfd);
     *c = a->child[--a->n_children];
@@ -159,29 +161,30 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     uint64_t none = 0;
     struct vb_rules rules;
     if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &none) == 0 || errno != ENOENT)
-        return hw_fail(-EINVAL, "it did not send a seccomp listener");
+        return hw_fail(-EINVAL, "the runtime did not send a seccomp listener");
     if (*c->section && !vb_policy_has(a->o.policy, c->section))
-        return hw_fail(-EINVAL, "the policy has no section '%s', which its annotation hawser.verbs.policy names",
+        return hw_fail(-EINVAL, "the annotation hawser.verbs.policy selects section '%s', which is not in the policy",
                        c->section);
-    /* Checks the annotations without a device: that they conflict with a device's own sections shows when that is
+    /* Checks the annotations without a device. A conflict with the section of a device is found when the device is
      * opened. */
     int rc = vb_policy_rules(a->o.policy, c->section, c->annotations, c->n_annotations, "", &rules);
     if (rc < 0)
         return rc;
     if (a->n_children >= a->o.containers_max)
-        return hw_fail(-EUSERS, "the limit of %u containers is reached (--max)", a->n_children);
+        return hw_fail(-EUSERS, "%u containers are running, which is the limit (--max)", a->n_children);
     return 0;
 }
 
-/* Takes c. */
+/* Starts a broker for c. Takes ownership of the members of c. */
 static void start_container_broker(struct agent *a, struct vb_container *c)
 {
     struct child *k = &a->child[a->n_children];
     char id[sizeof(c->id)], why[HW_ERR_TEXT];
     if (a->o.section) {
         if (*c->section && strcmp(c->section, a->o.section) != 0)
-            SAY(a, HAWSER_LOG_WARN, "%s: its annotation names another section than '%s', and is ignored", c->id,
-                a->o.section);
+            SAY(a, HAWSER_LOG_WARN,
+                "%s: ignoring the annotation hawser.verbs.policy, because section '%s' applies to all containers",
+                c->id, a->o.section);
         snprintf(c->section, sizeof(c->section), "%s", a->o.section);
     }
     int rc = check_container(a, c);
@@ -192,13 +195,15 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
         vb_container_free(c);
     }
     if (rc < 0) {
-        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its RDMA calls fail with ENOSYS: %s", id, error_text(why));
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker was started, so RDMA calls of the container fail with ENOSYS: %s", id,
+            error_text(why));
         return;
     }
     memcpy(k->id, id, sizeof(id));
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
-    if (k->pidfd < 0) { /* its end would not be noticed */
-        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its RDMA calls fail with ENOSYS: pidfd_open: %s", id,
+    if (k->pidfd < 0) { /* the agent could not notice the end of the broker */
+        SAY(a, HAWSER_LOG_ERROR,
+            "%s: no broker was started, so RDMA calls of the container fail with ENOSYS: pidfd_open: %s", id,
             hw_errno_text(errno));
         kill(k->pid, SIGKILL);
         (void)waitpid(k->pid, NULL, 0);
@@ -222,11 +227,11 @@ static void refuse_runtime(struct agent *a, struct half *h)
 {
     char why[HW_ERR_TEXT];
     SAY(a, HAWSER_LOG_WARN, "refused a runtime%s: %s",
-        h->n_fds ? ", so its container's RDMA calls fail with ENOSYS" : "", error_text(why));
+        h->n_fds ? ", so RDMA calls of its container fail with ENOSYS" : "", error_text(why));
     close_runtime(h);
 }
 
-/* All is said. */
+/* Handles a complete message. */
 static void process_runtime_state(struct agent *a, struct half *h)
 {
     struct vb_container c;
@@ -234,13 +239,13 @@ static void process_runtime_state(struct agent *a, struct half *h)
     bool whole;
     int rc = vb_state_parse(h->text, h->len, h->n_fds, &c, &which, &whole);
     if (rc < 0) {
-        (void)hw_wrap(rc, "its container process state");
+        (void)hw_wrap(rc, "container process state");
         refuse_runtime(a, h);
         return;
     }
     c.listener = h->fds[which];
     h->fds[which] = -1;
-    close_runtime(h); /* closed first, so that a broker cannot inherit it */
+    close_runtime(h); /* closed before the fork(), so that the broker does not inherit the connection */
     start_container_broker(a, &c);
 }
 
@@ -262,7 +267,7 @@ static void keep_fds(struct half *h, struct msghdr *m)
     }
 }
 
-/* Some of it. */
+/* Receives a part of a message. */
 static void receive_runtime_data(struct agent *a, struct half *h)
 {
     enum { STEP = 16384 };
@@ -272,7 +277,7 @@ static void receive_runtime_data(struct agent *a, struct half *h)
     } control;
     char *more = realloc(h->text, h->len + STEP);
     if (!more) {
-        hw_no_memory("its message");
+        hw_no_memory("a runtime's message");
         refuse_runtime(a, h);
         return;
     }
@@ -283,7 +288,7 @@ static void receive_runtime_data(struct agent *a, struct half *h)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 && h->len == 0 && h->n_fds == 0) {
-        close_runtime(h); /* a runtime that failed elsewhere, or a port scan */
+        close_runtime(h); /* the runtime has failed, or the peer is not a runtime */
         return;
     }
     if (n > 0)
@@ -295,11 +300,11 @@ static void receive_runtime_data(struct agent *a, struct half *h)
             process_runtime_state(a, h);
         if (whole || h->len < VB_STATE_MAX)
             return;
-        hw_fail(-E2BIG, "its message has more than %u bytes", VB_STATE_MAX);
+        hw_fail(-E2BIG, "the message has more than %u bytes", VB_STATE_MAX);
     } else if (n > 0) {
-        hw_fail(-E2BIG, "it sends more than %d descriptors", FDS_MAX);
+        hw_fail(-E2BIG, "the message has more than %d descriptors", FDS_MAX);
     } else {
-        hw_fail(-EPROTO, "its message ended after %zu bytes", h->len);
+        hw_fail(-EPROTO, "the message is incomplete: it ended after %zu bytes", h->len);
     }
     refuse_runtime(a, h);
 }
@@ -321,15 +326,16 @@ static void accept_one(struct agent *a)
     } else if (h && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
         struct timespec t = {.tv_nsec = 100000000};
         if (hw_now() - a->said > SAID_MS * HW_MS || a->said == 0)
-            SAY(a, HAWSER_LOG_ERROR, "accepting a runtime: %s", hw_errno_text(errno));
+            SAY(a, HAWSER_LOG_ERROR, "cannot accept a runtime's connection: %s", hw_errno_text(errno));
         a->said = hw_now();
-        nanosleep(&t, NULL); /* the socket stays readable: avoids a busy loop */
+        nanosleep(&t, NULL); /* the socket stays readable, so the loop would not block */
     }
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------- */
 
-/* Refuses runtimes whose time is up. Returns how long to wait for the next one, in milliseconds. */
+/* Refuses runtimes that did not send a complete message in time. Returns the time until the next deadline in
+ * milliseconds, or -1 if there is none. */
 static int refuse_overdue_runtimes(struct agent *a)
 {
     uint64_t now = hw_now(), next = HW_NEVER;
@@ -338,7 +344,7 @@ static int refuse_overdue_runtimes(struct agent *a)
         if (h->fd < 0)
             continue;
         if (now >= h->until) {
-            hw_fail(-ETIMEDOUT, "its message was not complete within %d s", VB_AGENT_TALK_MS / 1000);
+            hw_fail(-ETIMEDOUT, "the message was not complete within %d s", VB_AGENT_TALK_MS / 1000);
             refuse_runtime(a, h);
         } else {
             next = HW_MIN(next, h->until);
@@ -347,7 +353,8 @@ static int refuse_overdue_runtimes(struct agent *a)
     return next == HW_NEVER ? -1 : (int)((next - now) / HW_MS + 1);
 }
 
-/* Applies to new containers: running brokers keep the policy that they started with. */
+/* Reads the policy again. The new policy applies to new containers only; running brokers keep the policy that they
+ * started with. */
 static void reload_agent_policy(struct agent *a)
 {
     char events[sizeof(struct signalfd_siginfo)];
@@ -360,15 +367,15 @@ static void reload_agent_policy(struct agent *a)
         vb_policy_free(p);
     }
     if (rc < 0) {
-        SAY(a, HAWSER_LOG_ERROR, "the policy is unchanged: %s", hw_error());
+        SAY(a, HAWSER_LOG_ERROR, "the new policy has an error, so the old policy stays in use: %s", hw_error());
         return;
     }
     vb_policy_free(a->policy);
     a->o.policy = a->policy = p;
-    SAY(a, HAWSER_LOG_INFO, "read %s again, for containers that start from now on", a->o.policy_file);
+    SAY(a, HAWSER_LOG_INFO, "reloaded %s, which applies to containers that start from now on", a->o.policy_file);
 }
 
-/* The poll set of run_agent_loop(): these, then incomplete runtimes, then brokers. */
+/* Positions in the poll set of run_agent_loop(). The incomplete runtimes and the brokers follow. */
 enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
 
 static bool has_pending_runtimes(const struct agent *a)
@@ -379,13 +386,13 @@ static bool has_pending_runtimes(const struct agent *a)
     return false;
 }
 
-/* Returns 0: stop; 1: leave. */
+/* Returns 0 if the agent and its brokers must end, 1 if only the agent must end, or -errno. */
 static int run_agent_loop(struct agent *a, struct pollfd *p)
 {
     for (;;) {
         nfds_t n = P_HALVES;
         int wait = refuse_overdue_runtimes(a);
-        /* runtimes that already wait at the socket are still served */
+        /* A leaving agent still serves the runtimes that are waiting on the socket. */
         bool last = a->leaving && !has_pending_runtimes(a);
         p[P_STOP] = (struct pollfd){.fd = a->o.stop, .events = POLLIN};
         p[P_LEAVE] = (struct pollfd){.fd = a->leaving ? -1 : a->o.leave, .events = POLLIN};
@@ -411,7 +418,7 @@ static int run_agent_loop(struct agent *a, struct pollfd *p)
         }
         if (p[P_RELOAD].revents)
             reload_agent_policy(a);
-        /* backwards, because reap_broker() moves the last one into the free place */
+        /* Backwards, because reap_broker() moves the last entry to the position of the removed one. */
         for (unsigned i = children; i-- > 0;)
             if (p[P_CHILDREN + i].revents)
                 reap_broker(a, i);
@@ -434,13 +441,14 @@ static void end_all(struct agent *a)
         uint64_t now = hw_now();
         struct pollfd p = {.fd = a->child[0].pidfd, .events = POLLIN};
         if (now >= until && kill(a->child[0].pid, SIGKILL) < 0)
-            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, cannot be killed: %s", a->child[0].id,
-                (int)a->child[0].pid, hw_errno_text(errno));
+            SAY(a, HAWSER_LOG_ERROR, "%s: cannot kill broker process %d: %s", a->child[0].id, (int)a->child[0].pid,
+                hw_errno_text(errno));
         if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
             reap_broker(a, 0);
-        } else if (now >= until) { /* a missing page of its container can block it, but must not block the agent */
-            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, was killed but does not end: ignoring it",
-                a->child[0].id, (int)a->child[0].pid);
+        } else if (now >= until) { /* a page fault in the container's memory may block the broker, but must not block
+                                      the agent */
+            SAY(a, HAWSER_LOG_ERROR, "%s: broker process %d was killed but does not end: ignoring it", a->child[0].id,
+                (int)a->child[0].pid);
             hw_close(&a->child[0].pidfd);
             a->child[0] = a->child[--a->n_children];
         }
@@ -451,11 +459,11 @@ static int make_state_dir(const char *path)
 {
     struct stat st;
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "creating the folder %s: %s", path, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create the folder %s: %s", path, hw_errno_text(errno));
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is not a folder", path);
 }
 
-/* Removes the files of brokers that ended without an agent: nobody answers there any more. */
+/* Removes the files of brokers that ended while no agent was running. */
 static void clean_state_dir(const char *state_dir)
 {
     static const char *const suffixes[] = {".join", ".status", ".lock"};
@@ -476,7 +484,7 @@ static void clean_state_dir(const char *state_dir)
         closedir(d);
 }
 
-/* Listens and serves until it must end. */
+/* Listens on the socket and serves runtimes until the agent must end. */
 static int serve_runtimes(struct agent *a, struct pollfd *p)
 {
     int rc = make_state_dir(a->o.state_dir);
@@ -486,19 +494,19 @@ static int serve_runtimes(struct agent *a, struct pollfd *p)
         a->half[i].fd = -1;
     a->stop = eventfd(0, EFD_CLOEXEC);
     if (a->stop < 0)
-        return hw_fail(-errno, "creating an eventfd: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create an eventfd: %s", hw_errno_text(errno));
     a->listener = open_agent_listener(a->o.socket);
     if (a->listener < 0)
         return a->listener;
     clean_state_dir(a->o.state_dir);
-    SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", a->o.socket, a->o.containers_max);
+    SAY(a, HAWSER_LOG_INFO, "listening on %s for up to %u containers", a->o.socket, a->o.containers_max);
     rc = run_agent_loop(a, p);
-    if (!a->leaving) /* otherwise it may be the next agent's by now */
+    if (!a->leaving) /* otherwise the path may already be the socket of the next agent */
         unlink(a->o.socket);
     for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
         close_runtime(&a->half[i]);
     if (rc == 1)
-        SAY(a, HAWSER_LOG_INFO, "ending; %u brokers continue", a->n_children);
+        SAY(a, HAWSER_LOG_INFO, "the agent ends; %u brokers continue", a->n_children);
     else
         end_all(a);
     return HW_MIN(rc, 0);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns true if "rdma" is in the list, "cpuset,rdma". */
+/* Returns true if "rdma" is in a list of controllers, such as "cpuset,rdma". */
 static bool has_rdma_controller(const char *controllers, size_t n)
 {
     for (const char *s = controllers, *end; s < controllers + n; s = end + 1) {
@@ -20,7 +20,8 @@ static bool has_rdma_controller(const char *controllers, size_t n)
     return false;
 }
 
-/* Returns true if the cgroup at path below mount, or one above it, limits RDMA objects. A root has no limit. */
+/* Returns true if the cgroup at path below mount, or one of its ancestors, can limit RDMA objects. The root cgroup has
+ * no limit. */
 static bool has_rdma_limit(const char *mount, const char *path)
 {
     char at[PATH_MAX], file[PATH_MAX + 16];
@@ -38,17 +39,18 @@ static bool has_rdma_limit(const char *mount, const char *path)
 static int open_procs(const char *mount, const char *path)
 {
     char file[PATH_MAX];
-    if (strstr(path, "/..")) /* outside this process's cgroup namespace */
-        return hw_fail(-EXDEV, "cgroup %s is not below this process's root of cgroups", path);
+    if (strstr(path, "/..")) /* the cgroup is outside of this process's cgroup namespace */
+        return hw_fail(-EXDEV, "cgroup %s is not below the root of this process's cgroup namespace", path);
     if (!has_rdma_limit(mount, path))
         return -ENOENT;
     if (snprintf(file, sizeof file, "%s%s/cgroup.procs", mount, path) >= (int)sizeof file)
-        return hw_fail(-ENAMETOOLONG, "cgroup %s: the name is too long", path);
+        return hw_fail(-ENAMETOOLONG, "cgroup %s: the path is too long", path);
     int fd = open(file, O_WRONLY | O_CLOEXEC);
-    return fd >= 0 ? fd : hw_fail(-errno, "opening %s: %s", file, strerror(errno));
+    return fd >= 0 ? fd : hw_fail(-errno, "cannot open %s: %s", file, strerror(errno));
 }
 
-/* Parses a line of /proc/PID/cgroup, "3:rdma:/path" or "0::/path" (cgroups(7)). */
+/* Opens cgroup.procs of a cgroup. line is from /proc/PID/cgroup and has the form "3:rdma:/path" or "0::/path"
+ * (cgroups(7)). Fails with -ENOENT if the cgroup does not limit RDMA objects. */
 static int of_line(char *line, const char *root)
 {
     char mount[PATH_MAX];

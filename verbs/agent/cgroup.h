@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cgroup that limits a container's RDMA objects (rdma.max). */
+/* Finds the cgroup that limits the RDMA objects of a container (rdma.max). */
 #ifndef HW_VERBS_CGROUP_H
 #define HW_VERBS_CGROUP_H
 
@@ -7,9 +7,10 @@
 
 #include <sys/types.h>
 
-/* Opens cgroup.procs of the process's cgroup if that or one above it limits RDMA objects; in the hierarchy of the rdma
- * controller if that has its own (cgroup v1). -ENOENT: none limits them; -errno. For tests (NULL): root replaces
- * /sys/fs/cgroup, text the content of /proc. */
+/* Opens cgroup.procs of a process's cgroup if the cgroup or one of its ancestors limits RDMA objects. If the rdma
+ * controller has a separate hierarchy (cgroup v1), uses the cgroup in this hierarchy. Returns a descriptor, -ENOENT if
+ * there is no limit, or another -errno. root and text are for tests and otherwise NULL: root replaces /sys/fs/cgroup,
+ * and text replaces the content of /proc/PID/cgroup. */
 int vb_cgroup_open(pid_t pid, const char *root, const char *text);
 
 #endif

@@ -18,18 +18,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* VB_FD_FIRST to VB_FD_LAST are one masked comparison, because seccomp has no ranges of 32 bits. */
+/* A masked comparison matches VB_FD_FIRST to VB_FD_LAST, because seccomp has no comparison for a range of 32 bits. */
 #define FD_MASK (~(uint32_t)(VB_FD_LAST - VB_FD_FIRST))
 _Static_assert((VB_FD_FIRST & FD_MASK) == VB_FD_FIRST && (VB_FD_LAST & FD_MASK) == VB_FD_FIRST &&
                    ((VB_FD_LAST + 1) & FD_MASK) != VB_FD_FIRST,
-               "the descriptors' numbers are a block of a power of two");
+               "the number of descriptors must be a power of two, and the first a multiple of it");
 
-/* Every address below the end of the possible window: a mapping that starts there may reach into the window. */
+/* Matches every address below VB_WALL_END, because a mapping that starts there may extend into the window. */
 #define BELOW (INT64_MAX & ~(uint64_t)(VB_WALL_END - 1)), 0
 _Static_assert(VB_WALL_AT + VB_WINDOW_SIZE <= VB_WALL_END && !(VB_WALL_END & (VB_WALL_END - 1)),
-               "the comparison is of a block");
+               "VB_WALL_END must be a power of two beyond the window");
 
-/* Linux 6.4, arch/x86/include/uapi/asm/prctl.h */
+/* ARCH_ENABLE_TAGGED_ADDR in arch/x86/include/uapi/asm/prctl.h, since Linux 6.4 */
 #define ENABLE_TAGGED_ADDR 0x4002
 
 const struct vb_filter_rule vb_filter_rules[] = {
@@ -37,30 +37,31 @@ const struct vb_filter_rule vb_filter_rules[] = {
     {"openat", 0, {{2, O_ACCMODE, O_RDWR}}},
     {"ioctl", 0, {{1, UINT32_MAX, RDMA_VERBS_IOCTL}}},
     {"write", 0, {{0, FD_MASK, VB_FD_FIRST}}},
-    /* access to another process's memory, descriptors and registers, around the stub's protection */
+    /* Access to memory, descriptors and registers of other processes would bypass the protection of the stub. */
     {"ptrace", EPERM, {{0}}},
     {"process_vm_readv", EPERM, {{0}}},
     {"process_vm_writev", EPERM, {{0}}},
     {"process_madvise", EPERM, {{0}}},
     {"pidfd_getfd", EPERM, {{0}}},
     {"kcmp", EPERM, {{0}}},
-    /* calls that bypass filters */
+    /* io_uring bypasses seccomp filters. */
     {"io_uring_setup", EPERM, {{0}}},
     {"io_uring_enter", EPERM, {{0}}},
     {"io_uring_register", EPERM, {{0}}},
-    /* a process can use it to block the broker's reads of its memory for as long as it likes */
+    /* A process could block the broker's reads of its memory indefinitely. */
     {"userfaultfd", EPERM, {{0}}},
-    /* a listener that would answer in the broker's place */
+    /* A new listener could answer notifications instead of the broker. */
     {"seccomp", EPERM, {{1, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_NEW_LISTENER}}},
-    /* device nodes on a file system without nodev */
+    /* A device node could be created on a file system that is mounted without nodev. */
     {"mknod", EPERM, {{1, S_IFMT, S_IFCHR}}},
     {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
-    /* All families: no other protocol with this number is in use, and so one comparison is enough. */
+    /* The rule does not check the address family, because no other protocol with this number is in use. */
     {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
-    /* The wall around the stub's window, for kernels that cannot seal it (inject.h): refuses every call that changes
-     * mappings at an address below the wall's end, or that places a mapping there; mremap() also by its destination,
-     * which it unmaps before it checks (mm/mremap.c). brk() unmaps from the program's load address on; that is checked
-     * separately, and PR_SET_MM could change it. Tagged addresses would differ from the ones compared here. */
+    /* These rules protect the stub's window on kernels that cannot seal it (inject.h). They refuse every call that
+       changes mappings below VB_WALL_END or places a mapping there. mremap() is also checked by its destination, which
+       it unmaps before it checks anything (mm/mremap.c). brk() can unmap addresses above the end of the program's data.
+       trace.c checks this end, so PR_SET_MM, which could change it, is refused. Tagged addresses are refused because
+       they would not match these comparisons. */
     {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},
     {"shmat", EPERM, {{1, BELOW}, {2, SHM_REMAP, SHM_REMAP}}},
     {"munmap", EPERM, {{0, BELOW}}},
@@ -80,9 +81,9 @@ static int fill_seccomp_filter(scmp_filter_ctx f)
 {
     int rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     if (rc == 0)
-        rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a search tree instead of a linear list */
+        rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* use a search tree instead of a linear list */
     if (rc)
-        return hw_fail(rc, "the filter's attributes: %s", hw_errno_text(rc));
+        return hw_fail(rc, "cannot set attributes of the seccomp filter: %s", hw_errno_text(rc));
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
         struct scmp_arg_cmp is[HW_ARRAY_LEN(r->is)];
         unsigned n = 0;
@@ -92,7 +93,7 @@ static int fill_seccomp_filter(scmp_filter_ctx f)
         rc = seccomp_rule_add_array(f, r->err ? SCMP_ACT_ERRNO((uint32_t)r->err) : SCMP_ACT_NOTIFY,
                                     seccomp_syscall_resolve_name(r->call), n, is);
         if (rc)
-            return hw_fail(rc, "the filter's rule of %s: %s", r->call, hw_errno_text(rc));
+            return hw_fail(rc, "cannot add the seccomp filter's rule for %s: %s", r->call, hw_errno_text(rc));
     }
     return 0;
 }
@@ -103,7 +104,7 @@ static void release_filter(scmp_filter_ctx *f)
         seccomp_release(*f);
 }
 
-/* libseccomp 2.5 can export a program to a file only. */
+/* Compiles the filter to BPF. Uses a file, because libseccomp 2.5 cannot export a program to memory. */
 static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned short *n)
 {
     __attribute__((cleanup(release_filter))) scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
@@ -111,16 +112,16 @@ static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned 
     if (!f)
         return hw_no_memory("a filter");
     if (fd < 0)
-        return hw_fail(-errno, "creating a memfd: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create a memfd: %s", hw_errno_text(errno));
     int rc = fill_seccomp_filter(f);
     if (rc)
         return rc;
     rc = seccomp_export_bpf(f, fd);
     if (rc < 0)
-        return hw_fail(rc, "compiling the filter: %s", hw_errno_text(rc));
+        return hw_fail(rc, "cannot compile the seccomp filter: %s", hw_errno_text(rc));
     ssize_t len = pread(fd, out, cap, 0);
     if (len <= 0 || (size_t)len == cap || (size_t)len % sizeof(*out))
-        return hw_fail(-EIO, "compiling the filter: a program of %zd bytes", len);
+        return hw_fail(-EIO, "cannot compile the seccomp filter: the program has an invalid size of %zd bytes", len);
     *n = (unsigned short)((size_t)len / sizeof(*out));
     return 0;
 }
@@ -140,8 +141,8 @@ int vb_filter_install(bool *killable)
     if (rc < 0)
         return rc;
     if (!may_without_nnp() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "setting no_new_privs: %s", hw_errno_text(errno));
-    /* Without libseccomp, whose version in Debian 12 lacks the flag. */
+        return hw_fail(-errno, "cannot set no_new_privs: %s", hw_errno_text(errno));
+    /* Does not use libseccomp, because the version in Debian 12 lacks the flag WAIT_KILLABLE_RECV. */
     unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     *killable = true;
     long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
@@ -151,7 +152,7 @@ int vb_filter_install(bool *killable)
         fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
     }
     if (fd < 0)
-        return hw_fail(-errno, "installing the filter: %s%s", hw_errno_text(errno),
+        return hw_fail(-errno, "cannot install the seccomp filter: %s%s", hw_errno_text(errno),
                        errno == EBUSY ? " (this process already runs under a filter with a listener)" : "");
     return (int)fd;
 }

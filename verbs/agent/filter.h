@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The seccomp filter of a brokered program, and the same for an OCI runtime (linux.seccomp in config.json).
+ * The seccomp filter of a program that uses the broker. It can be installed in the calling process or added to the
+ * config.json of an OCI container (linux.seccomp).
  *
- * Notified: open and openat for O_RDWR; ioctl with RDMA_VERBS_IOCTL; write on the descriptors VB_FD_FIRST..VB_FD_LAST
- * (doorbells). Refused (EPERM): ptrace, process_vm_readv, process_vm_writev, process_madvise, pidfd_getfd, kcmp,
- * io_uring_*, userfaultfd, mknod of character devices, and seccomp with a new listener; socket() of NETLINK_RDMA gives
- * EPROTONOSUPPORT, so that libibverbs reads sysfs. Other architectures (i386, x32): the process is killed (in a
- * container the thread: its runtime leaves that to libseccomp).
+ * - The broker is notified of open() and openat() with O_RDWR, of ioctl() with RDMA_VERBS_IOCTL, and of write() on the
+ *   descriptors VB_FD_FIRST to VB_FD_LAST (doorbells).
+ * - These calls fail with EPERM: ptrace, process_vm_readv, process_vm_writev, process_madvise, pidfd_getfd, kcmp,
+ *   io_uring_*, userfaultfd, mknod of character devices, and seccomp with a new listener. filter.c has some more.
+ * - socket() with NETLINK_RDMA fails with EPROTONOSUPPORT, so that libibverbs reads sysfs instead.
+ * - A call of another architecture (i386, x32) kills the process. In a container it kills the thread, because the
+ *   runtime uses libseccomp's default action.
  *
- * An open for only writing or only reading is not notified, nor is openat2(): whoever installs the filter must ensure
- * with a nodev mount that no device node can be opened natively. An ioctl on another descriptor then gives ENOTTY
- * (broker.h), and the broker ignores a write() on it.
+ * The broker is not notified of an open() for only reading or only writing, or of openat2(). The installer of the
+ * filter must therefore make sure, by mounting with nodev, that the program cannot open a device node directly. For a
+ * descriptor that the broker did not open, an ioctl() fails with ENOTTY, and the kernel executes a write().
  */
 #ifndef HW_VERBS_FILTER_H
 #define HW_VERBS_FILTER_H
@@ -19,12 +22,14 @@
 
 #include <jansson.h>
 
-/* Installs the filter in the calling process, for good (sets no_new_privs first unless the process has CAP_SYS_ADMIN);
- * *killable: the kernel supports WAIT_KILLABLE_RECV (Linux 5.19), and it is set. Returns the listener. */
+/* Installs the filter in the calling process permanently. Sets no_new_privs first unless the process has CAP_SYS_ADMIN.
+ * Sets *killable to true if the filter has the flag WAIT_KILLABLE_RECV (since Linux 5.19). Returns the listener or
+ * -errno. */
 int vb_filter_install(bool *killable);
-/* Adds the filter to the "linux" object of a config.json: merges it into an existing seccomp section (whose default
- * action and calls stay, except those that the broker needs), with listenerPath = socket. crun and runc differ: see
- * facts/verbs-broker.md. runtime: "crun" or "runc". -EINVAL if the section cannot be merged (another listener). */
+/* Adds the filter to the "linux" object of a config.json, with listenerPath = socket. Merges it into an existing
+ * seccomp section, which keeps its default action and its calls, except for the calls that the broker needs. runtime is
+ * "crun" or "runc"; the two differ (facts/verbs-broker.md). Fails with -EINVAL if the sections cannot be merged, for
+ * example because there is another listener. */
 int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linux.seccomp of a config.json (runtime-spec, config-linux.md, "Seccomp").
+ * Adds the filter to linux.seccomp of a config.json ("Seccomp" in config-linux.md of the OCI runtime specification).
  *
- * Runtimes pass each entry to libseccomp as a rule, and of two rules for one call libseccomp keeps the broader one,
- * whatever their actions: next to "ioctl is allowed" a notification for some ioctls is lost. So if a profile has an
- * entry for one of our calls, that entry is reduced to the rest: the same action where one bit differs from our
- * comparison, for each of its bits.
+ * Runtimes pass each entry to libseccomp as a rule. If two rules are for the same call, libseccomp keeps the broader
+ * rule, whatever the actions are: next to "ioctl is allowed", a notification for some ioctls has no effect. If a
+ * profile has an entry for a call of this filter, the entry is therefore replaced by entries for the remaining cases:
+ * for each bit of a condition, one entry with the same action for calls where this bit differs.
  */
 #include "verbs/agent/filter.h"
 #include "verbs/agent/filter_rules.h"
@@ -26,12 +26,12 @@
 #define KILLABLE "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"
 #define METADATA "hawser"
 
-/* Calls that the stub makes, and that its injection needs (inject.h). */
+/* Calls that the stub and its injection need (inject.h). */
 static const char *const needed[] = {"clone", "close_range", "mseal"};
 
 struct join {
-    const char *runtime, *dflt; /* the default action */
-    json_t *out;                /* entries */
+    const char *runtime, *dflt; /* dflt is the default action */
+    json_t *out;                /* the resulting entries */
     int rc;
 };
 
@@ -47,7 +47,8 @@ static bool is_permitting_action(const char *action)
     return strcmp(action, ALLOW) == 0 || strcmp(action, "SCMP_ACT_LOG") == 0 || strcmp(action, "SCMP_ACT_TRACE") == 0;
 }
 
-/* runc would notify itself of its own writes of the state, and refuses that (libcontainer/seccomp). */
+/* Returns false for a notification of write() with runc, which refuses such a filter, because runc would be notified of
+ * its own write() of the state (libcontainer/seccomp). */
 static bool is_rule_applicable(const struct join *j, const struct vb_filter_rule *r)
 {
     return strcmp(j->runtime, "runc") != 0 || r->err || strcmp(r->call, "write") != 0;
@@ -74,7 +75,7 @@ static json_t *make_bound_condition(unsigned arg, const char *op, uint64_t value
     return json_pack("{sisIss}", "index", (int)arg, "value", (json_int_t)value, "op", op);
 }
 
-/* All comparisons of a rule. */
+/* Returns the conditions of a rule as JSON. */
 static json_t *make_rule_conditions(const struct vb_filter_rule *r)
 {
     json_t *args = json_array();
@@ -85,7 +86,7 @@ static json_t *make_rule_conditions(const struct vb_filter_rule *r)
 
 /* ---- the profile's entries ------------------------------------------------------------------------- */
 
-/* Returns true if no call can match both this comparison and r's; only if that is certain. */
+/* Returns true if it is certain that no call can match both condition c and r. */
 static bool is_disjoint_condition(const json_t *c, const struct vb_compare *r)
 {
     const json_t *v = json_object_get(c, "value"), *v2 = json_object_get(c, "valueTwo");
@@ -104,7 +105,8 @@ static bool is_disjoint_condition(const json_t *c, const struct vb_compare *r)
 
 enum meeting { OTHERS, NEVER, UNCLEAR };
 
-/* Relates an entry's conditions to r's: on other arguments; never true together; or unknown. */
+/* Compares the conditions of an entry with those of r. Returns OTHERS if they are on different arguments, NEVER if they
+ * cannot both be true, and otherwise UNCLEAR with the argument in *arg. */
 static enum meeting relate_conditions(const json_t *args, const struct vb_filter_rule *r, unsigned *arg)
 {
     enum meeting m = OTHERS;
@@ -142,7 +144,7 @@ static void add_condition(json_t *entry, json_t *condition)
     json_array_append_new(args, condition);
 }
 
-/* Appends the entry with one more condition, and those of the other rules. */
+/* Appends the entry with an additional condition, outside of the rules after r. */
 static void append_with_condition(struct join *j, const json_t *entry, json_t *condition,
                                   const struct vb_filter_rule *r)
 {
@@ -152,10 +154,13 @@ static void append_with_condition(struct join *j, const json_t *entry, json_t *c
     json_decref(e);
 }
 
-/* Appends the entry, which is for this call only, where none of the rules from `from` on applies: where the first of a
- * rule's comparisons fails, or holds and the second fails, by one bit or, for a block of addresses, on either side;
- * nowhere, if the rule has no comparisons. Simpler conditions would be equivalent, but libseccomp 2.5 does not return
- * from two rules that begin alike and then test different arguments. */
+/* Appends the entry, which is for this call only, limited to the cases in which none of the rules starting at `from`
+ * applies. A rule does not apply if its first condition is false, or if the first is true and the second is false. A
+ * condition is false if one of its bits differs or, for a block of addresses, if the address is below or above the
+ * block. If a rule has no conditions, nothing is appended.
+ *
+ *  Simpler conditions would be equivalent, but libseccomp 2.5 does not return for two rules that begin alike and then
+ * test different arguments. */
 static void append_outside_rules(struct join *j, const json_t *entry, const char *call,
                                  const struct vb_filter_rule *from)
 {
@@ -164,8 +169,8 @@ static void append_outside_rules(struct join *j, const json_t *entry, const char
     enum meeting m = r ? relate_conditions(json_object_get(entry, "args"), r, &arg) : OTHERS;
     if (m == UNCLEAR)
         j->rc = hw_fail(-EINVAL,
-                        "its seccomp section has a condition for %s on argument %u, on which hawser's filter depends: "
-                        "they cannot be merged",
+                        "the seccomp section cannot be merged: it has a condition for %s on argument %u, which "
+                        "hawser's filter also checks",
                         call, arg);
     else if (m == NEVER)
         append_outside_rules(j, entry, call, r + 1);
@@ -191,14 +196,14 @@ static void append_outside_rules(struct join *j, const json_t *entry, const char
     json_decref(held);
 }
 
-/* Handles an entry about r's call. Returns false if the call's name must be removed from the entry. */
+/* Handles an entry for the call of r. Returns false if the call's name must be removed from the entry. */
 static bool keep_call_name(struct join *j, const json_t *entry, const struct vb_filter_rule *r)
 {
     const char *action = get_seccomp_text(entry, "action");
     bool always = json_array_size(json_object_get(entry, "args")) == 0;
     if (!is_permitting_action(action) && always) {
         if (r->err == 0)
-            j->rc = hw_fail(-EINVAL, "its seccomp section refuses %s entirely: verbs cannot work", r->call);
+            j->rc = hw_fail(-EINVAL, "the seccomp section refuses all calls of %s, which RDMA verbs need", r->call);
         return true;
     }
     if (always && strcmp(action, j->dflt) == 0)
@@ -215,13 +220,13 @@ static int merge_profile_entry(struct join *j, const json_t *entry)
     json_auto_t *e = json_deep_copy(entry);
     json_t *names = json_object_get(e, "names");
     if (!json_is_object(entry) || !json_is_array(names) || !*get_seccomp_text(entry, "action"))
-        return hw_fail(-EINVAL, "its seccomp section has an entry without names or action");
+        return hw_fail(-EINVAL, "the seccomp section has an entry without names or action");
     if (strcmp(get_seccomp_text(entry, "action"), NOTIFY) == 0)
-        return hw_fail(-EINVAL, "its seccomp section already notifies another program");
+        return hw_fail(-EINVAL, "the seccomp section already notifies another program");
     for (size_t i = 0; j->rc == 0 && i < json_array_size(names);) {
         const char *name = json_string_value(json_array_get(names, i));
         if (!name)
-            return hw_fail(-EINVAL, "its seccomp section has a name that is not a text");
+            return hw_fail(-EINVAL, "the seccomp section has a name that is not a string");
         const struct vb_filter_rule *r = rule_of(j, vb_filter_rules, name);
         if (r && !keep_call_name(j, entry, r))
             json_array_remove(names, i);
@@ -233,7 +238,7 @@ static int merge_profile_entry(struct join *j, const json_t *entry)
     return j->rc;
 }
 
-/* Searches the original profile. */
+/* Returns true if an entry of the original profile permits the call or, if refused is true, refuses all such calls. */
 static bool is_call_named(const json_t *entries, const char *call, bool refused)
 {
     for (size_t i = 0; i < json_array_size(entries); i++) {
@@ -255,12 +260,13 @@ static void append_own_entries(struct join *j, const json_t *theirs)
     json_t *always = json_array(), *allow = json_array();
     bool open = is_permitting_action(j->dflt);
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
-        /* calls that the profile refuses need no entry, nor those refused by default if EPERM is meant */
+        /* No entry is needed for calls that the profile refuses, or that it refuses by default if the error is
+         * EPERM. */
         if (!is_rule_applicable(j, r) ||
             (r->err && (is_call_named(theirs, r->call, true) || (!open && r->err == EPERM))))
             continue;
         if (!r->is[0].mask)
-            json_array_append_new(always, json_string(r->call)); /* EPERM, all of them */
+            json_array_append_new(always, json_string(r->call)); /* the error of all these calls is EPERM */
         else if (r->err)
             append_seccomp_entry(j, json_pack("{s[s]sssiso}", "names", r->call, "action", "SCMP_ACT_ERRNO", "errnoRet",
                                               r->err, "args", make_rule_conditions(r)));
@@ -285,7 +291,7 @@ static int add_killable_flag(const struct join *j, json_t *section)
     if (strcmp(j->runtime, "crun") != 0)
         return 0;
     if (f && !json_is_array(f))
-        return hw_fail(-EINVAL, "its seccomp section's flags are not an array");
+        return hw_fail(-EINVAL, "the flags of the seccomp section are not an array");
     for (size_t i = 0; i < json_array_size(f); i++)
         if (json_is_string(json_array_get(f, i)) && strcmp(json_string_value(json_array_get(f, i)), KILLABLE) == 0)
             return 0;
@@ -296,7 +302,7 @@ static int add_killable_flag(const struct join *j, json_t *section)
     return 0;
 }
 
-/* Changes section. */
+/* Merges the filter into section, which is modified. */
 static int merge_seccomp_section(json_t *section, const char *socket, const char *runtime)
 {
     json_auto_t *out = json_array();
@@ -305,11 +311,12 @@ static int merge_seccomp_section(json_t *section, const char *socket, const char
     const char *path = get_seccomp_text(section, "listenerPath");
     int rc;
     if (!json_is_object(section) || !*j.dflt)
-        return hw_fail(-EINVAL, "not an OCI seccomp section: it has no defaultAction");
+        return hw_fail(-EINVAL, "the seccomp section is invalid: it has no defaultAction");
     if (*path)
-        return hw_fail(-EINVAL, "its seccomp section already has a listener, %s: a container can have only one", path);
+        return hw_fail(-EINVAL, "the seccomp section already has the listener %s, and a container can have only one",
+                       path);
     if (theirs && !json_is_array(theirs) && !json_is_null(theirs))
-        return hw_fail(-EINVAL, "its seccomp section's syscalls are not an array");
+        return hw_fail(-EINVAL, "the syscalls of the seccomp section are not an array");
     for (size_t i = 0; i < json_array_size(theirs); i++)
         if ((rc = merge_profile_entry(&j, json_array_get(theirs, i))) < 0)
             return rc;
@@ -330,7 +337,7 @@ int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime
     if (strcmp(runtime, "crun") != 0 && strcmp(runtime, "runc") != 0)
         return hw_fail(-EINVAL, "the runtime must be crun or runc, not '%s'", runtime);
     if (!json_is_object(linux_object) || *socket != '/')
-        return hw_fail(-EINVAL, "needs a Linux container, and a socket's absolute path");
+        return hw_fail(-EINVAL, "the config.json must have a \"linux\" object, and the socket's path must be absolute");
     json_auto_t *section = had && !json_is_null(had) ? json_deep_copy(had) : json_pack("{ss}", "defaultAction", ALLOW);
     int rc = section ? merge_seccomp_section(section, socket, runtime) : hw_no_memory("the seccomp section");
     if (rc == 0 && json_object_set(linux_object, "seccomp", section) < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A broker's process. */
+/* Starts and sets up the process of a broker. */
 #include "verbs/agent/agent.h"
 #include "verbs/agent/cgroup.h"
 #include "verbs/broker/join.h"
@@ -19,21 +19,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Mounts a file system for device nodes that no other process sees and that ends with this process. */
+/* Mounts a file system for device nodes in a new mount namespace, so that no other process sees it and the kernel
+ * removes it when this process ends. */
 static int make_nodes(const char *state_dir, char *out, size_t cap)
 {
     if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
-        return hw_fail(-ENAMETOOLONG, "%s is too long", state_dir);
+        return hw_fail(-ENAMETOOLONG, "the path %s is too long", state_dir);
     if (mkdir(out, 0700) < 0 && errno != EEXIST)
-        return hw_fail(-errno, "creating the folder %s: %s", out, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create the folder %s: %s", out, hw_errno_text(errno));
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        return hw_fail(-errno, "creating a mount namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create a mount namespace: %s", hw_errno_text(errno));
     if (mount("hawser-nodes", out, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0700,size=1m") < 0)
-        return hw_fail(-errno, "mounting a file system for device nodes at %s: %s", out, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot mount a file system for device nodes at %s: %s", out, hw_errno_text(errno));
     return 0;
 }
 
-/* Returns true if the policy grants, for any device, something that needs CAP_NET_RAW. */
+/* Returns true if the policy allows raw packets or flow steering on any device. The broker needs CAP_NET_RAW for
+ * these. */
 static bool wants_raw(const struct vb_agent_options *o, const struct vb_container *c)
 {
     static struct vb_device device[VB_DEVICES_MAX];
@@ -47,34 +49,33 @@ static bool wants_raw(const struct vb_agent_options *o, const struct vb_containe
     return false;
 }
 
-/* Joins the container's namespaces that the broker works in: the network's, which the kernel may check for device
- * operations; the PID namespace applies because this process was born there (vb_broker_start()), and gets a /proc for
- * it. */
+/* Joins the container's network namespace, which the kernel checks for some device operations. If own_pids is true,
+ * also mounts a /proc of the container's PID namespace, in which vb_broker_start() has started this process. */
 static int join_container(int folder, bool own_pids)
 {
     if (folder >= 0) {
         HW_AUTO_CLOSE int fd = openat(folder, "ns/net", O_RDONLY | O_CLOEXEC);
         if (fd < 0 || setns(fd, CLONE_NEWNET))
-            return hw_fail(-errno, "joining its network namespace: %s", hw_errno_text(errno));
+            return hw_fail(-errno, "cannot join the container's network namespace: %s", hw_errno_text(errno));
     }
     if (own_pids && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return hw_fail(-errno, "mounting a /proc of its PID namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot mount a /proc of the container's PID namespace: %s", hw_errno_text(errno));
     return 0;
 }
 
-/* Returns this process's number in the machine's PID namespace, which it need not be in. */
+/* Returns the number of this process in the PID namespace of the mounted /proc, or 0 if it is not visible there. */
 static pid_t number_in_proc(void)
 {
     char text[32] = "";
     return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
 }
 
-/* Users of brokers are unused ids: above those that systemd, containers and directories assign (0x70000000 to
- * 0x7fffffff are unused in systemd's UIDS-GIDS). */
+/* Range of user ids for brokers. systemd, containers and directory services do not assign ids from 0x70000000 to
+ * 0x7fffffff (UIDS-GIDS of systemd). */
 #define FIRST_USER 0x70000000u
 #define USERS      0x10000000u
 
-/* Returns true if a process of the machine has that user. */
+/* Returns true if a process of the machine has this user id. */
 static bool is_taken(DIR *proc, uid_t uid)
 {
     bool taken = false;
@@ -87,8 +88,8 @@ static bool is_taken(DIR *proc, uid_t uid)
     return taken;
 }
 
-/* Chooses a random user for this broker alone: a container that may change its user (CAP_SETUID, which Docker grants)
- * could use up the kernel's per-user limits if it could predict the next broker's user. */
+/* Chooses a random user id for this broker. If a container with CAP_SETUID, which Docker grants, could predict the user
+ * of the next broker, it could use up the kernel's limits for this user. */
 static int choose_user(uid_t *out)
 {
     DIR *proc = opendir("/proc");
@@ -104,10 +105,11 @@ static int choose_user(uid_t *out)
     }
     if (proc)
         closedir(proc);
-    return rc ? hw_fail(rc, "choosing a user for its broker: %s", hw_errno_text(-rc)) : 0;
+    return rc ? hw_fail(rc, "cannot choose a user for the broker: %s", hw_errno_text(-rc)) : 0;
 }
 
-/* Resets signals to a program's defaults, and detaches from the terminal. parent, if not 0: end with that process. */
+/* Resets signals to their defaults and detaches from the terminal. If parent is not 0, the kernel kills this process
+ * when its parent ends. */
 static int detach_broker(pid_t parent)
 {
     sigset_t none;
@@ -117,44 +119,46 @@ static int detach_broker(pid_t parent)
     signal(SIGINT, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     (void)prctl(PR_SET_NAME, "hawser-broker", 0, 0, 0);
-    (void)setsid(); /* a terminal's Ctrl-C must not reach it: stop ends it */
+    (void)setsid(); /* Ctrl-C on the terminal must not end the broker */
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
-        return hw_fail(-ESRCH, "the process that started it has ended");
+        return hw_fail(-ESRCH, "the process that started the broker has ended");
     return 0;
 }
 
-/* Returns 1: the container has a broker, which now has the listener. *folder: of its first program, in the machine's
+/* Sets up and runs the broker. Returns 1 if the container already has a broker, which has accepted the listener, or 0
+ * when the broker has ended, or -errno. Sets *folder to the folder of the container's first process in the machine's
  * /proc. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {
     char nodes[256], path[64];
     struct vb_audit log_only;
-    (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so cannot fail */
+    (void)vb_audit_open(&log_only, NULL, o->log); /* cannot fail without a path */
     struct vb_audit *audit = o->audit ? o->audit : &log_only;
     int fds[] = {c->listener, stop, audit->fd};
     int rc = detach_broker(parent);
     if (rc)
         return rc;
-    /* A remaining listener of another container would keep that container's programs waiting after their own broker has
-     * died. */
+    /* Closes descriptors that were inherited. If this process kept the listener of another container open, programs of
+     * that container would wait forever after their broker has died. */
     rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
     *folder = c->pid ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (rc)
         return rc;
     if (c->pid && *folder < 0)
-        return hw_fail(-errno, "opening %s: %s", path, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot open %s: %s", path, hw_errno_text(errno));
     rc = vb_join(o->state_dir, c);
     if (rc)
         return rc;
     pid_t number = number_in_proc();
     if (number <= 0)
-        return hw_fail(-ENOENT, "/proc has no process like this one");
+        return hw_fail(-ENOENT, "this process is not visible in /proc");
     int cgroup = c->pid ? vb_cgroup_open(c->pid, NULL, NULL) : -1;
     if (cgroup < 0 && c->pid && cgroup != -ENOENT)
-        hw_log(o->log, HAWSER_LOG_WARN, "%s: its RDMA objects are not charged to its cgroup: %s", c->id, hw_error());
-    hw_log(o->log, HAWSER_LOG_INFO, "%s: its broker is process %d", c->id, (int)number);
+        hw_log(o->log, HAWSER_LOG_WARN, "%s: RDMA objects of the container are not charged to its cgroup: %s", c->id,
+               hw_error());
+    hw_log(o->log, HAWSER_LOG_INFO, "%s: the broker is process %d", c->id, (int)number);
     bool raw = wants_raw(o, c);
     uid_t uid = 0;
     if ((rc = choose_user(&uid)) || (rc = make_nodes(o->state_dir, nodes, sizeof(nodes))) ||
@@ -176,14 +180,15 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     return rc;
 }
 
-/* Returns true if its first process has ended, perhaps before its broker started: a zombie is in no namespace. */
+/* Returns true if the container's first process has ended. A zombie has no namespaces. */
 static bool has_container_ended(pid_t pid, int folder)
 {
     return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
 }
 
-/* Makes children start in the PID namespace of process pid if pid is not 0; *own: it differs from the caller's. A
- * broker can then name the processes of its container, and no others. */
+/* Makes children of this process start in the PID namespace of process pid, or in the caller's if pid is 0. A broker
+ * can then address the processes of its container and no others. Sets *own to true if the namespace differs from the
+ * caller's. */
 static int choose_pids(pid_t pid, bool *own)
 {
     char path[64];
@@ -193,12 +198,12 @@ static int choose_pids(pid_t pid, bool *own)
     HW_AUTO_CLOSE int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     HW_AUTO_CLOSE int there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (here < 0 || fstat(here, &mine))
-        return hw_fail(-errno, "its own PID namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot open the PID namespace of the agent: %s", hw_errno_text(errno));
     if (pid && (there < 0 || fstat(there, &theirs)))
-        return hw_fail(-ESRCH, "its first process, %d, has ended", (int)pid);
+        return hw_fail(-ESRCH, "the container's first process, %d, has ended", (int)pid);
     *own = pid && mine.st_ino != theirs.st_ino;
     if (setns(*own ? there : here, CLONE_NEWPID))
-        return hw_fail(-errno, "its PID namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot join the container's PID namespace: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -215,11 +220,11 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
             if (rc < 0 && has_container_ended(c->pid, folder))
                 rc = 0;
             if (rc < 0)
-                hw_log(o->log, HAWSER_LOG_ERROR, "%s: its broker ends: %s", c->id, hw_error());
+                hw_log(o->log, HAWSER_LOG_ERROR, "%s: the broker exits after an error: %s", c->id, hw_error());
             _exit(rc < 0 ? 1 : rc ? VB_JOINED : 0);
         }
         if (*pid < 0)
-            rc = hw_fail(-errno, "starting a process for its broker: %s", hw_errno_text(errno));
+            rc = hw_fail(-errno, "cannot start a process for the broker: %s", hw_errno_text(errno));
         HW_KEEP_ERROR();
         (void)choose_pids(0, &own_pids);
     }
@@ -229,5 +234,7 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
 
 const char *vb_broker_signal(int sig)
 {
-    return sig == SIGSYS ? " for a system call that its filter forbids (the kernel's audit has its number)" : "";
+    return sig == SIGSYS
+               ? " for a system call that the broker's seccomp filter forbids (the kernel's audit log has its number)"
+               : "";
 }

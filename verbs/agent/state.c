@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses a runtime's message about a container whose listener it sends (runtime-spec, config-linux.md, "The Container
- * Process State"). */
+/* Parses the message that a runtime sends with the listener of a container ("The Container Process State" in
+ * config-linux.md of the OCI runtime specification). */
 #include "verbs/agent/agent.h"
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define PREFIX "hawser.verbs."
-#define NAME   "seccompFd" /* the specification's name of the descriptor */
+#define NAME   "seccompFd" /* name of the listener in the specification */
 
 bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len)
 {
@@ -21,17 +21,17 @@ bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len)
             s->string = !s->string;
         } else if (!s->string) {
             s->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-            /* anything other than white space before the first brace cannot become an object */
+            /* Text that begins with a character other than white space or a brace cannot become an object. */
             s->whole = s->depth <= 0 && !strchr(" \t\r\n", c);
         } else {
             continue;
         }
-        s->whole |= s->depth == 0 && s->string; /* a string where an object should begin */
+        s->whole |= s->depth == 0 && s->string; /* the text begins with a string instead of an object */
     }
     return s->whole;
 }
 
-/* Returns true if the name can be a file name. */
+/* Returns true if the container's id can be used as a file name. */
 static bool is_valid_container_id(const char *id)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:@+-";
@@ -41,7 +41,7 @@ static bool is_valid_container_id(const char *id)
 static int copy_state_text(char *out, size_t cap, const char *text, const char *what)
 {
     if (!text || strlen(text) >= cap)
-        return hw_fail(-EINVAL, "its %s %s", what, text ? "is too long" : "is missing, or not a text");
+        return hw_fail(-EINVAL, "%s %s", what, text ? "is too long" : "is missing or not a string");
     memcpy(out, text, strlen(text) + 1);
     return 0;
 }
@@ -51,15 +51,15 @@ static int parse_state_annotations(struct vb_container *c, const json_t *all)
     const char *key;
     json_t *v;
     if (all && !json_is_object(all) && !json_is_null(all))
-        return hw_fail(-EINVAL, "its annotations are not an object");
+        return hw_fail(-EINVAL, "the annotations are not an object");
     json_object_foreach((json_t *)all, key, v) /* NOLINT: only reads */
     {
-        /* .spec is a note of `hawser verbs spec` for itself */
+        /* The annotation "hawser.verbs.spec" is only for `hawser verbs spec`. */
         if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0)
             continue;
         const char *value = json_string_value(v);
         if (!value)
-            return hw_fail(-EINVAL, "its annotation %.64s is not a text", key);
+            return hw_fail(-EINVAL, "annotation %.64s is not a string", key);
         if (strcmp(key, PREFIX "policy") == 0) {
             int rc = copy_state_text(c->section, sizeof(c->section), value, "annotation " PREFIX "policy");
             if (rc < 0)
@@ -68,12 +68,12 @@ static int parse_state_annotations(struct vb_container *c, const json_t *all)
         }
         struct vb_annotation *more = realloc(c->annotations, (c->n_annotations + 1) * sizeof(*more));
         if (!more)
-            return hw_no_memory("its annotations");
+            return hw_no_memory("annotations");
         c->annotations = more;
         more += c->n_annotations++;
         *more = (struct vb_annotation){strdup(key), strdup(value)};
         if (!more->key || !more->value)
-            return hw_no_memory("its annotations");
+            return hw_no_memory("annotations");
     }
     return 0;
 }
@@ -82,7 +82,7 @@ static int find_listener_fd(const json_t *names, unsigned fds, unsigned *which)
 {
     unsigned found = 0;
     if (!json_is_array(names) || json_array_size(names) != fds)
-        return hw_fail(-EINVAL, "it names %zu descriptors, but %u arrived", json_array_size(names), fds);
+        return hw_fail(-EINVAL, "the message lists %zu descriptors, but %u were received", json_array_size(names), fds);
     for (unsigned i = 0; i < fds; i++) {
         const char *name = json_string_value(json_array_get(names, i));
         if (name && strcmp(name, NAME) == 0) {
@@ -91,7 +91,7 @@ static int find_listener_fd(const json_t *names, unsigned fds, unsigned *which)
         }
     }
     return found == 1 ? 0
-                      : hw_fail(-EINVAL, "%s the descriptors is named " NAME, found ? "more than one of" : "none of");
+                      : hw_fail(-EINVAL, "%s the descriptors is called " NAME, found ? "more than one of" : "none of");
 }
 
 static int parse_container_state(struct vb_container *c, const json_t *o, unsigned fds, unsigned *which)
@@ -101,11 +101,11 @@ static int parse_container_state(struct vb_container *c, const json_t *o, unsign
     if (rc < 0)
         return rc;
     if (!is_valid_container_id(c->id))
-        return hw_fail(-EINVAL, "its state.id cannot be a file name");
+        return hw_fail(-EINVAL, "state.id cannot be used as a file name");
     if (pid && !json_is_integer(pid))
-        return hw_fail(-EINVAL, "its pid is not a number");
+        return hw_fail(-EINVAL, "pid is not a number");
     if (json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX)
-        return hw_fail(-EINVAL, "its pid is not a process's");
+        return hw_fail(-EINVAL, "pid is not a valid process number");
     c->pid = (pid_t)json_integer_value(pid);
     rc = parse_state_annotations(c, json_object_get(state, "annotations"));
     return rc < 0 ? rc : find_listener_fd(json_object_get(o, "fds"), fds, which);
@@ -118,12 +118,12 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
     *c = (struct vb_container){.listener = -1, .join = -1};
     *whole = vb_state_whole(&scan, text, HW_MIN(len, (size_t)VB_STATE_MAX));
     if (!*whole && len >= VB_STATE_MAX)
-        return hw_fail(-E2BIG, "it is larger than %u bytes", VB_STATE_MAX);
+        return hw_fail(-E2BIG, "the message is larger than %u bytes", VB_STATE_MAX);
     if (!*whole)
         return 0;
     json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     int rc = json_is_object(o) ? parse_container_state(c, o, fds, which)
-                               : hw_fail(-EINVAL, "not JSON: line %d: %s", e.line, e.text);
+                               : hw_fail(-EINVAL, "the message is not a JSON object: line %d: %s", e.line, e.text);
     if (rc < 0)
         vb_container_free(c);
     return rc;

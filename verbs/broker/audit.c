@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #define A_SECOND  (1000 * HW_MS)
-#define MOST      100 /* lines per second */
+#define MOST      100 /* maximum number of lines per second */
 #define TEXT_MOST 600
 
-/* Escapes text of an application that is shown on terminals: everything except printable ASCII as \xNN. Limits the
- * length so that a line stays below 4096 bytes, even with every backslash doubled. */
+/* Escapes text from an application, because it may be shown on a terminal: every byte that is not printable ASCII
+ * becomes \xNN. Limits the length, so that a line stays below 4096 bytes even if JSON doubles each backslash. */
 static const char *escape_audit_text(char *out, size_t cap, const char *text)
 {
     size_t n = 0;
@@ -47,10 +47,10 @@ static void write_audit_line(struct vb_audit *a, const char *line, size_t n)
     while (rc < 0 && errno == EINTR);
     if (rc != (ssize_t)n)
         hw_log(a->log, HAWSER_LOG_ERROR, "verbs: a line of the audit file was lost: %s",
-               rc < 0 ? hw_errno_name(errno) : "it was written incompletely");
+               rc < 0 ? hw_errno_name(errno) : "the write was incomplete");
 }
 
-/* Begins an object in *line; NULL: no memory. */
+/* Begins a JSON object in *line. Returns the stream to write to, or NULL if out of memory. */
 static FILE *begin_audit_line(struct hw_json *j, char **line, size_t *len)
 {
     FILE *out = open_memstream(line, len);
@@ -73,7 +73,7 @@ static void end_audit_line(struct vb_audit *a, struct hw_json *j, FILE *out, cha
     free(*line);
 }
 
-/* Writes one line for the dropped ones. */
+/* Writes a line with the number of refusals that were not written. */
 static void left_out(struct vb_audit *a)
 {
     struct hw_json j;
@@ -115,7 +115,7 @@ int vb_audit_open(struct vb_audit *a, const char *path, const struct hw_logger *
     a->log = log;
     if (!path)
         return 0;
-    /* O_NONBLOCK: must not wait for the reader if the path is a foreign FIFO */
+    /* With O_NONBLOCK, open() does not wait for a reader if the path is a FIFO. */
     a->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, 0640);
     if (a->fd < 0)
         return hw_fail(-errno, "audit file %s: %s", path, hw_errno_name(errno));

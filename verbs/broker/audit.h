@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit: for each refusal a line of JSON, and a line of text for the operator's log. */
+/* Reports each refusal as a line of JSON in the audit file and as a line of text in the operator's log. */
 #ifndef HW_VERBS_AUDIT_H
 #define HW_VERBS_AUDIT_H
 
@@ -8,24 +8,25 @@
 #include <sys/types.h>
 
 struct vb_audit {
-    int fd; /* O_APPEND, shared by all brokers: each line is one write(); -1: none */
+    int fd; /* the audit file, or -1; all brokers share it (O_APPEND, one write() for each line) */
     const struct hw_logger *log;
-    /* private: beyond a rate, refusals are counted and not written */
+    /* Private to audit.c. Refusals above a certain rate are counted and not written. */
     uint64_t window;
     unsigned written, dropped;
 };
 
 struct vb_refusal {
-    /* program: comm, escaped when printed, because the application chooses it */
+    /* program is the thread's comm. The application chooses it, so it is escaped when printed. */
     const char *container, *program, *device;
     pid_t pid;
-    const char *command; /* "REG_MR length=4096" */
-    const char *rule;    /* "max_mr_bytes = 64M"; "schema"; "abi" */
-    const char *text;    /* why */
+    const char *command; /* for example "REG_MR length=4096" */
+    const char *rule;    /* for example "mr_bytes = 64MiB" or "schema" */
+    const char *text;    /* the reason */
     int rc;              /* -errno that the application received */
 };
 
-int vb_audit_open(struct vb_audit *a, const char *path, const struct hw_logger *log); /* path NULL: only the log */
+int vb_audit_open(struct vb_audit *a, const char *path,
+                  const struct hw_logger *log); /* a path of NULL means that only the log is written */
 void vb_audit_close(struct vb_audit *a);
 void vb_audit_refusal(struct vb_audit *a, const struct vb_refusal *r);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One loop: notifications, ends of opens and stubs, status queries, and timers. */
+/* The broker's loop, which handles notifications, closed files, ended stubs, status queries, new listeners and
+ * timers. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/broker/join.h"
 #include "verbs/stub/guard.h"
@@ -25,7 +26,8 @@ static int watch_broker_fd(struct vb_broker *b, int fd)
     return 0;
 }
 
-/* Each stub needs two descriptors here, each request that waits for one needs one. */
+/* Raises the limit of open files, because the broker needs two descriptors for each stub and one for each waiting
+ * request. */
 static void raise_broker_fd_limit(void)
 {
     struct rlimit l;
@@ -35,11 +37,11 @@ static void raise_broker_fd_limit(void)
     }
 }
 
-/* On 0 the broker owns fd. */
+/* Adds a listener. After 0, the broker owns fd. */
 static int add_listener(struct vb_broker *b, int fd)
 {
     if (b->n_listeners == VB_LISTENERS_MAX)
-        return hw_fail(-EUSERS, "%d programs were executed in it and still run", VB_LISTENERS_MAX);
+        return hw_fail(-EUSERS, "%d programs of the container are already running", VB_LISTENERS_MAX);
     int rc = watch_broker_fd(b, fd);
     if (rc)
         return rc;
@@ -57,7 +59,7 @@ static int *find_listener(struct vb_broker *b, int fd)
     return NULL;
 }
 
-/* Takes the listener of another program in the container. */
+/* Receives the listener of another program of the container. */
 static void take_listener(struct vb_broker *b)
 {
     int reply, fd = vb_join_take(b->container, &reply);
@@ -66,17 +68,17 @@ static void take_listener(struct vb_broker *b)
     int rc = add_listener(b, fd);
     if (rc) {
         close(fd);
-        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: a program's RDMA calls fail with ENOSYS: %s", b->container->id,
-               hw_error());
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: RDMA calls of a new program fail with ENOSYS: %s",
+               b->container->id, hw_error());
     }
     vb_join_answer(reply, rc);
 }
 
-/* Ends a listener whose last program has gone. */
+/* Closes a listener after its last program has exited. */
 static void end_listener(struct vb_broker *b, int *l)
 {
     vb_workers_end(b, *l);
-    close(*l); /* also removes it from epoll: there is no other reference */
+    close(*l); /* also removes the listener from epoll, because no other descriptor refers to it */
     *l = b->listener[--b->n_listeners];
 }
 
@@ -89,7 +91,7 @@ static int watch_all(struct vb_broker *b)
     return watch_broker_fd(b, b->o->stop);
 }
 
-/* Starts the tracer last, when everything that it inherits exists. */
+/* Starts the tracer. Call it last, when everything that the tracer inherits exists. */
 static int start_tracer(struct vb_broker *b)
 {
     struct vb_lookups l;
@@ -100,13 +102,14 @@ static int start_tracer(struct vb_broker *b)
     return rc;
 }
 
-/* The kernel charges objects to the cgroup of the process that makes them (ib_rdmacg_try_charge()), so the broker joins
- * the container's. The tracer, which opens devices, stays outside, where the container's device rules do not apply. */
+/* Moves the broker to the container's cgroup, because the kernel charges an object to the cgroup of the process that
+ * creates it (ib_rdmacg_try_charge()). The tracer, which opens devices, stays outside, because the container's device
+ * rules must not apply to it. */
 static void join_cgroup(const struct vb_broker *b)
 {
     if (b->o->cgroup >= 0 && write(b->o->cgroup, "0", 1) != 1)
         hw_log(b->o->log, HAWSER_LOG_WARN,
-               "verbs: %s: its RDMA objects are not charged to its cgroup, so rdma.max does not apply: %s",
+               "verbs: %s: RDMA objects of the container are not charged to its cgroup, so rdma.max does not apply: %s",
                b->container->id, strerror(errno));
 }
 
@@ -121,18 +124,19 @@ static int make_counted(void *arg)
 static int set_up_broker(struct vb_broker *b)
 {
     raise_broker_fd_limit();
-    tzset(); /* for the audit's timestamps: reads a file, once */
-    /* The kernel limits the instances and watches of inotify, and epoll's, by user, and a container's root is the
-     * machine's root: if these counted as root's, one container could use them up for all. */
+    tzset(); /* reads a file, which is not possible later; needed for the timestamps of the audit */
+    /* The kernel limits the instances and watches of inotify, and the watches of epoll, for each user. Root in a
+     * container may be root of the machine. If the broker created these as root, a container could use up the limit for
+     * all brokers. */
     int rc = vb_guard_as(b->o->uid, make_counted, b);
     if (rc)
         return rc;
     b->null = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->null < 0)
         return hw_fail(-errno, "eventfd: %s", strerror(errno));
-    if (b->o->state_dir && vb_status_open(b)) /* optional */
-        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
-    (void)vb_inject_possible(); /* reads a file, and caches the result */
+    if (b->o->state_dir && vb_status_open(b)) /* the broker works without a status socket */
+        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: `hawser verbs status` will not show this container: %s", hw_error());
+    (void)vb_inject_possible(); /* reads a file, which is not possible later, and caches the result */
     rc = watch_all(b);
     if (rc == 0)
         rc = start_tracer(b);
@@ -154,7 +158,7 @@ static void tear_down(struct vb_broker *b)
     vb_status_close(b);
     if (b->inotify >= 0)
         vb_contexts_free(b);
-    while (b->n_listeners) /* waiting programs get ENOSYS (kernel/seccomp.c, seccomp_notify_release()) */
+    while (b->n_listeners) /* waiting programs get ENOSYS (seccomp_notify_release() in kernel/seccomp.c) */
         hw_close(&b->listener[--b->n_listeners]);
     for (unsigned i = 0; i < b->n_slots; i++)
         free(b->slot[i]);
@@ -167,7 +171,7 @@ static void dispatch_notified_call(struct vb_broker *b, const struct vb_call *ca
 {
     if (vb_worker_call(b, call))
         return;
-    if (!call->n.pid) /* the process is not visible from here */
+    if (!call->n.pid) /* the process is not in the broker's PID namespace */
         vb_notify_answer(call->listener, call->n.id, 0, EPERM);
     else if (call->n.data.nr == SYS_ioctl)
         vb_ioctl(b, call);
@@ -177,12 +181,12 @@ static void dispatch_notified_call(struct vb_broker *b, const struct vb_call *ca
         vb_open(b, call);
 }
 
-/* Handles events of a listener. Returns 1: the last program has gone, so the broker must end; or -errno. */
+/* Handles events of a listener. Returns 0, or 1 if the last program has exited and the broker must end, or -errno. */
 static int listen_on(struct vb_broker *b, int *l, uint32_t events)
 {
     struct vb_call call = {.listener = *l};
     if (!(events & EPOLLIN)) {
-        struct pollfd p = {.fd = *l}; /* the event may belong to an earlier descriptor with the same number */
+        struct pollfd p = {.fd = *l}; /* the event may be of a closed descriptor with the same number */
         if (poll(&p, 1, 0) == 1 && p.revents & POLLHUP)
             end_listener(b, l);
         return b->n_listeners ? 0 : 1;
@@ -230,8 +234,9 @@ static int run_broker_loop(struct vb_broker *b)
             if (rc)
                 return rc < 0 ? rc : 0;
         }
-        /* Last: a later event may belong to a stub that has ended since; if the new listener gets its number, the event
-         * would be taken for a notification, and waited for. */
+        /* New listeners are received last. A later event in this batch may be of a stub's descriptor that was closed
+         * meanwhile. If a new listener had the same number, the broker would take the event for a notification and
+         * block. */
         if (joins)
             take_listener(b);
         if (b->now - swept >= VB_CACHE_NS / 2) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the broker's files; not for others. */
+/* Declarations that only the files of the broker share. */
 #ifndef HW_VERBS_BROKER_INT_H
 #define HW_VERBS_BROKER_INT_H
 
@@ -8,30 +8,31 @@
 #include "verbs/stub/inject.h"
 #include "verbs/stub/notify.h"
 
-#define VB_OPENS_MAX  4096 /* of one container: each end is an event, and inotify's queue holds 16384 by default */
-#define VB_CACHE      64   /* descriptors cached for a short time; a power of two */
+#define VB_OPENS_MAX  4096 /* open files of a container; inotify by default queues 16384 events */
+#define VB_CACHE      64   /* number of cached descriptors; a power of two */
 #define VB_CACHE_NS   (50 * HW_MS)
-#define VB_KEPT_MAX   64 /* undeliverable results kept */
+#define VB_KEPT_MAX   64 /* number of kept results that could not be delivered */
 #define VB_KEPT_NS    (10000 * HW_MS)
 #define VB_ALONE_NS   (200 * HW_MS)
 #define VB_SWAPS_MAX  4
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
-#define VB_BARREN_NS  (1000 * HW_MS) /* until the next attempt to inject a stub */
-/* requests of a container waiting for stubs: each holds a descriptor and its inputs here */
+#define VB_BARREN_NS  (1000 * HW_MS) /* time until the next attempt to inject a stub */
+/* Number of requests of a container that may wait for stubs. The broker keeps a descriptor and the inputs of each. */
 #define VB_JOBS_MAX      4096
-#define VB_LISTENERS_MAX 1024 /* of a container: one for its first program, and one for each running exec */
-/* Greatest age of the kernel's list of a context's objects: SOON if the accounts are in doubt or about to refuse. */
+#define VB_LISTENERS_MAX 1024 /* listeners of a container: one for its first program and one for each running exec */
+/* Maximum age of the kernel's list of a context's objects. The shorter age applies if the counts are in doubt or would
+ * lead to a refusal. */
 #define VB_RECONCILE_SOON_NS (1000 * HW_MS)
 #define VB_RECONCILE_NS      (10000 * HW_MS)
 
-/* A notification and the listener that delivered it. */
+/* A notification and the listener that it was read from. */
 struct vb_call {
     int listener;
     struct seccomp_notif n;
 };
 
-/* A device, and what this container holds on it. Remains when the device goes, because its contexts may remain. */
+/* A device, and what the container has on it. Kept when the device is removed, because its contexts may still exist. */
 struct vb_slot {
     struct vb_device device;
     struct vb_tracer *tracer;
@@ -40,63 +41,65 @@ struct vb_slot {
     uint64_t refused;
 };
 
-/* An open of the broker that an application holds. */
+/* A device file that the broker opened and an application has open. */
 struct vb_context {
     struct hw_list link;
-    ino_t ino; /* identifies it, on the nodes' file system */
-    int watch; /* inotify's */
+    ino_t ino; /* inode on the file system of the device nodes */
+    int watch; /* inotify watch of the inode */
     pid_t opener;
     struct vb_slot *slot;
     struct vb_objects *objects;
-    const struct vb_driver *driver; /* the kernel accepted a request that named it; NULL: none yet */
-    /* requests that stubs run or will run: their objects are counted, but may not exist yet */
+    const struct vb_driver *driver; /* driver in a request that the kernel accepted, or NULL if there was none yet */
+    /* Number of requests that stubs run or will run. Their objects are counted, but may not exist yet. */
     unsigned running;
-    bool doubt;     /* the accounts may be higher than the truth */
-    uint64_t asked; /* when the kernel was last asked */
+    bool doubt;     /* the counts may be too high */
+    uint64_t asked; /* time of the kernel's last list of objects */
 };
 
-/* A fetched descriptor of an application: (tid, theirs) was `mine` when last checked with kcmp(). */
+/* A descriptor that was fetched from an application. `mine` referred to the same open file as descriptor `theirs` of
+ * thread tid when kcmp() last compared them. */
 struct vb_cached {
     pid_t tid;
-    int theirs, mine; /* mine -1: empty entry */
+    int theirs, mine; /* mine is -1 if the entry is empty */
     struct vb_context *context;
     uint64_t used;
 };
 
-/* A descriptor in a request: theirs during the judgement, ours while it runs. */
+/* A descriptor in a request. The request contains the application's number while it is checked, and the broker's number
+ * while it runs. */
 struct vb_swap {
-    struct vb_attr *attr; /* attribute whose value it is; or */
-    uint8_t *field;       /* 4 bytes in a core part */
-    int theirs, mine;     /* mine -1: unchanged */
+    struct vb_attr *attr; /* attribute that contains the descriptor, or NULL */
+    uint8_t *field;       /* otherwise: 4 bytes in a core part */
+    int theirs, mine;     /* mine is -1 if the number was not replaced */
 };
 struct vb_swaps {
     unsigned n;
     struct vb_swap swap[VB_SWAPS_MAX];
 };
 
-/* A request that ran, but a signal took its application out of the call before the answer. */
+/* The result of a request whose system call a signal interrupted before the broker could answer. */
 struct vb_kept {
     struct hw_list link;
     pid_t tid;
     int theirs, rc;
     struct vb_context *context;
     uint64_t since;
-    struct vb_request r; /* last member: only the used part is allocated */
+    struct vb_request r; /* must be last, because only the used part is allocated */
 };
 
-/* A stub, and the requests waiting for it. */
+/* A stub and the requests that wait for it. */
 struct vb_worker {
     struct hw_list link, jobs;
     int listener;
     struct vb_stub stub;
     struct vb_job *running;
-    int device;      /* the device at VB_STUB_FD in its table; -1: none */
-    uint64_t used;   /* when */
-    unsigned given;  /* descriptors of a request after VB_STUB_FD */
-    pid_t made_for;  /* the thread that was used to inject it */
-    uint64_t looked; /* when it was last checked whether it is the only thread */
-    bool unlimited;  /* it may lock memory without limit, so the caller must have that right too */
-    bool dropping;   /* it was told to drop that right */
+    int device;      /* the device at VB_STUB_FD in the stub's table, or -1 */
+    uint64_t used;   /* time when the device was last used */
+    unsigned given;  /* number of a request's descriptors in the stub's table, after VB_STUB_FD */
+    pid_t made_for;  /* the thread that was used to inject the stub */
+    uint64_t looked; /* time of the last check whether the stub is the only thread left */
+    bool unlimited;  /* the stub may lock memory without limit, so callers must have this right too */
+    bool dropping;   /* the stub was told to drop this right */
 };
 
 struct vb_broker {
@@ -124,14 +127,14 @@ struct vb_broker {
     struct {
         pid_t tid;
         uint64_t since;
-    } barren[VB_BARREN_MAX]; /* threads whose stub ended before its first call */
-    unsigned n_barren;       /* total number so far */
+    } barren[VB_BARREN_MAX]; /* threads with a stub that ended before its first call */
+    unsigned n_barren;       /* number of such stubs so far */
     struct vb_tracer tracer;
 
     struct {
         uint16_t object, method;
         uint32_t command;
-    } told[VB_TOLD_MAX]; /* what the schema lacks is reported once each */
+    } told[VB_TOLD_MAX]; /* commands not in the schema that have been reported; each is reported once */
     unsigned n_told;
 
     uint64_t started, opens, requests, doorbells, refused, redelivered, undone, reconciled;
@@ -140,19 +143,25 @@ struct vb_broker {
 };
 
 /* contexts.c */
-/* Makes the context of an open, fd, with the inotify watch for its end; on 0 the context owns the watch. */
+/* Creates the context of the open file fd. watch is the inotify watch that reports when the file is closed. After 0,
+ * the context owns the watch. */
 int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot, pid_t opener, struct vb_context **out);
-/* Returns the context with fd's inode; NULL: not one of ours. */
+/* Returns the context with the inode of fd, or NULL if the broker did not open the file. */
 struct vb_context *vb_context_of(struct vb_broker *b, int fd);
-void vb_contexts_ended(struct vb_broker *b); /* reads inotify */
+/* Reads the events of inotify and frees the contexts whose files were closed. */
+void vb_contexts_ended(struct vb_broker *b);
 void vb_contexts_free(struct vb_broker *b);
-/* Fetches descriptor `theirs` of thread tid. -ENOTTY: not one of ours; -EBADF. *fd belongs to the cache and stays valid
- * until the next call of one of these functions. */
+/* Fetches descriptor `theirs` of thread tid. Fails with -ENOTTY if the broker did not open the file, and with -EBADF if
+ * the thread has no such descriptor. *fd belongs to the cache and is valid until the next call of one of these
+ * functions. */
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c);
-int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs); /* of any kind; the caller owns it */
-/* Adds a descriptor to the cache, which owns mine from now on. Its identity is checked again at every use. */
+/* Fetches a descriptor of any file. Returns a descriptor that the caller must close, or -errno. */
+int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs);
+/* Adds a descriptor to the cache, which then owns mine. At each use the cache checks again that both descriptors refer
+ * to the same file. */
 void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c);
-/* Closes cached descriptors older than VB_CACHE_NS; all: every one except `but` (-1: none), in stubs' tables too. */
+/* Closes cached descriptors that were not used for VB_CACHE_NS. If all is true, closes all of them except `but` (-1 for
+ * no exception), also in the tables of stubs. */
 void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 
 /* open.c */
@@ -160,62 +169,69 @@ void vb_open(struct vb_broker *b, const struct vb_call *call);
 
 /* run.c */
 void vb_ioctl(struct vb_broker *b, const struct vb_call *call);
-/* Runs r on the device fd in the broker: 0 or more, or -errno. */
+/* Runs r in the broker on the device fd. Returns the kernel's result (0 or more), or -errno. */
 int vb_run_here(struct vb_broker *b, int fd, struct vb_request *r);
-/* Completes a request that ended with rc and is settled: delivers its results and answers its notification. fd: the
- * device here. */
+/* Completes a request that ended with rc, after vb_settle(): delivers its results and answers its notification. fd is
+ * the broker's descriptor of the device. */
 void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, struct vb_request *r,
                int rc);
-/* Reports a refusal to the operator. rule, text: the reason. */
+/* Reports a refusal to the operator. rule and text are the reason. */
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc);
 void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */
-/* Replaces the descriptors that r names by our numbers: 0; -EBADF: the program has no such descriptor; -ENOENT: the
- * program has gone; -EINVAL. After 0, call vb_swap_back(). */
+/* Replaces the program's descriptors in r by descriptors of the broker. After 0, the caller must call vb_swap_back().
+ * Fails with -EBADF if the program has no such descriptor, with -ENOENT if the program no longer waits, and with
+ * -EINVAL if there are too many descriptors. */
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
-/* Moves descriptors that the kernel has made here to the program. 0, or the error for the program: ours are then
- * closed, and the objects with them. */
+/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, or the error that the
+ * program gets. The broker's descriptors are closed in any case; after an error this also frees their objects. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 
 /* kept.c */
-/* Keeps the result rc of r, whose program no longer waits. */
+/* Keeps the result rc of r after the program was interrupted. */
 void vb_keep(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r, int rc);
-/* Delivers a kept result to the same call. Returns false if the call differs or nothing is kept. */
+/* Answers a call with a kept result if the program has repeated the same call. Returns false otherwise. */
 bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
                   const struct vb_request *r);
 void vb_kept_sweep(struct vb_broker *b, bool all);
 void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
 
 /* reconcile.c */
-/* Settles a request that a stub has run, with the result that the stub reports, or VB_UNKNOWN: by asking the kernel. */
+/* Settles a request that a stub has run. rc is the result that the stub reports, or VB_UNKNOWN. Asks the kernel where
+ * the stub's report cannot be trusted. */
 void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
-/* Sets the context's accounts to what the kernel lists, unless that was done within age_ns or a stub is working for the
- * context. Returns true if it was done. fd: the device here. */
+/* Sets the context's counts to the numbers of objects that the kernel lists. Does nothing and returns false if this was
+ * done within the last age_ns or a stub is working for the context. fd is the broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
-/* Destroys what r has made. */
+/* Destroys the object that r has created. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */
-/* Finds the worker whose stub is in the program's memory: 0. 1: a stub is being injected and the program will repeat
- * its call, or the program has got the error. -EAGAIN, -EOPNOTSUPP: the error for the program. */
+/* Stores the worker with a stub in the program's memory in *out and returns 0. Returns 1 if the call needs no answer:
+ * either a stub is being injected and the program will repeat the call, or the program has already got an error.
+ * Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
-/* Makes the stub run r (a copy). The notification is answered later. */
+/* Makes the stub run a copy of r. The notification is answered later. */
 void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
                     const struct vb_request *r, uint64_t ticket);
-/* Makes the program's stub copy the results of r (a copy), which ended with rc; then the notification is answered. */
+/* Makes the program's stub copy the results of r, which ended with rc, to the program. The notification is answered
+ * afterwards. */
 void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, const struct vb_request *r,
              int rc);
-bool vb_worker_call(struct vb_broker *b, const struct vb_call *call); /* false: not a call of a stub */
-bool vb_worker_gone(struct vb_broker *b, int pidfd);                  /* false: no worker's */
+/* Handles a call of a stub. Returns false if the call is not from a stub. */
+bool vb_worker_call(struct vb_broker *b, const struct vb_call *call);
+/* Frees the worker with this pidfd if its stub has ended. Returns false if there is no such worker. */
+bool vb_worker_gone(struct vb_broker *b, int pidfd);
 void vb_workers_sweep(struct vb_broker *b);
-/* Removes devices from stubs' tables that were not used for a while; all: every one that is not in use. */
+/* Removes devices that were not used recently from the tables of stubs. If all is true, removes all devices that are
+ * not in use. */
 void vb_workers_clear(struct vb_broker *b, bool all);
-/* Ends the workers whose programs belong to that listener; -1: all. */
+/* Ends the workers of a listener's programs, or all workers if listener is -1. */
 void vb_workers_end(struct vb_broker *b, int listener);
 
 /* doorbell.c */

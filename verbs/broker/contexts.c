@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies an open by its inode, which is unique and survives dup(), fork() and SCM_RIGHTS. The end of the inode
- * tells the broker that the open has ended. */
+/* Identifies an open device file by its inode. The inode is unique and remains the same after dup(), fork() and
+ * SCM_RIGHTS. The kernel reports the end of the inode when the file has been closed everywhere. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/stub/lookup.h"
 
@@ -23,7 +23,7 @@ int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot,
 {
     struct stat st;
     if (fstat(fd, &st))
-        return hw_fail(-errno, "reading the status of a device node: %s", strerror(errno));
+        return hw_fail(-errno, "cannot read the status of a device node: %s", strerror(errno));
     struct vb_context *c = calloc(1, sizeof *c);
     if (!c)
         return hw_no_memory("a context");
@@ -64,7 +64,7 @@ void vb_contexts_ended(struct vb_broker *b)
             memcpy(&e, p, sizeof e);
             if (e.mask & IN_Q_OVERFLOW)
                 hw_log(b->o->log, HAWSER_LOG_ERROR,
-                       "verbs: %s: inotify lost events, so closed devices stay counted; raise "
+                       "verbs: %s: inotify lost events, so devices that were closed stay counted; raise "
                        "fs.inotify.max_queued_events",
                        b->container->id);
             if (!(e.mask & IN_IGNORED))
@@ -99,10 +99,12 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
     return NULL;
 }
 
-/* Returns a pidfd of a thread, because threads need not share a descriptor table. Before Linux 6.9 pidfds are of
- * processes only, and descriptors come from the first thread's table. All threads share that table, except one that has
- * left it (unshare()) or outlives the first thread: those get EBADF, because the fetched descriptor is compared
- * (kcmp()). -1: errno. */
+/* Returns a pidfd of a thread, because the threads of a process may have different descriptor tables. Returns -1 and
+ * sets errno on failure.
+ *
+ *  Before Linux 6.9 a pidfd refers to a process, and descriptors are fetched from the table of the first thread.
+ * Usually all threads share this table. A thread that has left the table by unshare(), or that is still running after
+ * the first thread has ended, gets EBADF, because kcmp() shows that the fetched descriptor is a different file. */
 static int pidfd_of(struct vb_broker *b, pid_t tid)
 {
     int fd = -1;

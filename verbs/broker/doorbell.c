@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rxe and siw learn of new work by write() of a command in the old format, which the kernel accepts only from the
- * process that opened the file (ib_safe_file_access()): the broker. Any process may send the same command by ioctl. The
- * command's response stays unwritten: it would hold the position of the first bad inline work request, of which there
- * are none, and rdma-core's providers do not read it. */
+/* The libraries of rxe and siw announce new work requests by write() of a command in the old format. The kernel accepts
+ * such a write() only from the process that opened the file (ib_safe_file_access()), which is the broker. Any process
+ * may send the same command by ioctl(), so the broker does this for the application.
+ *
+ *  The response is not written to the application. It would contain the position of the first bad inline work request,
+ * and there are no inline work requests. rdma-core's providers do not read the response. */
 #include "verbs/broker/broker_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -12,7 +14,7 @@
 struct bell {
     struct ib_uverbs_cmd_hdr hdr;
     union {
-        struct ib_uverbs_post_send post; /* POST_RECV and POST_SRQ_RECV have the same layout */
+        struct ib_uverbs_post_send post; /* also for POST_RECV and POST_SRQ_RECV, which have the same layout */
         struct ib_uverbs_req_notify_cq notify;
     } u;
 };
@@ -29,9 +31,9 @@ static const struct kind {
 };
 _Static_assert(sizeof(struct ib_uverbs_post_send) == 24 && sizeof(struct ib_uverbs_post_recv) == 24 &&
                    sizeof(struct ib_uverbs_post_srq_recv) == 24,
-               "the three have their counts in the same place");
+               "the three structs must have their counts at the same offset");
 
-/* Returns the command's kind; NULL: it is more than a doorbell. */
+/* Returns the kind of a doorbell, or NULL if the command is not a doorbell. */
 static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t count)
 {
     for (unsigned i = 0; i < HW_ARRAY_LEN(kinds); i++) {
@@ -40,7 +42,7 @@ static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t coun
             continue;
         if (count != sizeof l->hdr + k->in || l->hdr.in_words * 4ull != count || l->hdr.out_words * 4ull != k->out)
             return NULL;
-        /* Work requests use mapped queues: inline ones would name memory. */
+        /* Work requests must be in the mapped queues. Inline work requests would contain addresses of memory. */
         return k->out && (l->u.post.wr_count || l->u.post.sge_count) ? NULL : k;
     }
     return NULL;
@@ -48,7 +50,7 @@ static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t coun
 
 static int ring_doorbell(struct vb_broker *b, int fd, uint32_t driver, const struct kind *k, const struct bell *l)
 {
-    uint32_t bad; /* how many inline work requests were posted: there are none */
+    uint32_t bad; /* position of the first bad inline work request; never used, because there are none */
     struct {
         struct vb_header hdr;
         struct ib_uverbs_attr attr[3];
@@ -57,8 +59,8 @@ static int ring_doorbell(struct vb_broker *b, int fd, uint32_t driver, const str
     memset(&q, 0, sizeof q);
     q.attr[n].attr_id = UVERBS_ATTR_CORE_IN;
     q.attr[n].len = k->in;
-    /* Up to 8 bytes are stored in the attribute itself (drivers/infiniband/core/uverbs_ioctl.c,
-     * uverbs_attr_ptr_is_inline()) */
+    /* Up to 8 bytes are stored in the attribute (uverbs_attr_ptr_is_inline() in
+     * drivers/infiniband/core/uverbs_ioctl.c). */
     if (k->in <= sizeof q.attr[n].data)
         memcpy(&q.attr[n].data, &l->u, k->in);
     else
@@ -92,11 +94,12 @@ void vb_doorbell(struct vb_broker *b, const struct vb_call *call)
     struct bell l;
     int fd;
     if (vb_fetch(b, tid, (int)n->data.args[0], &fd, &c)) {
-        /* If it has become a device by the time the kernel looks, the kernel returns EACCES. */
+        /* If another thread replaces this descriptor by a device before the kernel continues, the kernel returns
+         * EACCES. */
         vb_notify_continue(call->listener, n->id);
         return;
     }
-    int rc = -EACCES; /* the kernel's error for a descriptor that another process has opened */
+    int rc = -EACCES; /* same as the kernel's error for a file that another process has opened */
     if (c->driver && c->driver->doorbells && count >= sizeof l.hdr && count <= sizeof l) {
         rc = vb_mem_read(tid, n->data.args[1], &l, count);
         if (!vb_notify_valid(call->listener, n->id))

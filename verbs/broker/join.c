@@ -17,11 +17,12 @@
 #define ANSWER_MS 5000
 #define LOCK_MS   10000
 #define ENDS_MS   2000
-#define WORDS_MAX 32768 /* bytes to compare; fits a socket's buffer */
+#define WORDS_MAX 32768 /* limit of the bytes to compare; fits into a socket's buffer */
 
 enum { FD_LISTENER, FD_REPLY, FDS };
 
-/* Writes the words that determine a container's rules: equal words mean equal rules. Returns their length; -E2BIG. */
+/* Writes the names and values that determine a container's rules: if they are equal, the rules are equal. Returns the
+ * length in bytes, or -E2BIG. */
 static int write_words(const struct vb_container *c, char out[WORDS_MAX])
 {
     size_t n = 0;
@@ -29,7 +30,9 @@ static int write_words(const struct vb_container *c, char out[WORDS_MAX])
     for (unsigned i = 0; i <= c->n_annotations; i++) {
         const size_t k = strlen(key) + 1, v = strlen(value) + 1;
         if (k + v > WORDS_MAX - n)
-            return hw_fail(-E2BIG, "its annotations have more than %d bytes: no other program can run in it",
+            return hw_fail(-E2BIG,
+                           "the annotations of the container have more than %d bytes, so no other program of the "
+                           "container can use RDMA",
                            WORDS_MAX);
         memcpy(out + n, key, k);
         memcpy(out + n + k, value, v);
@@ -42,16 +45,17 @@ static int write_words(const struct vb_container *c, char out[WORDS_MAX])
     return (int)n;
 }
 
-/* Makes the address STATE/ID.suffix through the folder's descriptor, because an address holds only 107 bytes. */
+/* Sets *a to the address of STATE/ID.suffix. The path contains the folder's descriptor, because a socket's address has
+ * at most 107 bytes. */
 static int fill_container_address(struct sockaddr_un *a, int dir, const char *id, const char *suffix)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     int n = snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/%s.%s", dir, id, suffix);
-    return n < (int)sizeof a->sun_path ? 0 : hw_fail(-ENAMETOOLONG, "the name of container %s is too long", id);
+    return n < (int)sizeof a->sun_path ? 0 : hw_fail(-ENAMETOOLONG, "the container name %s is too long", id);
 }
 
-/* Takes the container's lock, held until it is closed. Its holder removes the file, so there may be a new one by
- * then. */
+/* Locks the container. Returns the lock's descriptor; the lock is released when it is closed. Checks that the locked
+ * file is still the container's lock, because the previous holder may have removed the file. */
 static int lock_container(int dir, const char *id, int ms)
 {
     char name[160];
@@ -61,18 +65,18 @@ static int lock_container(int dir, const char *id, int ms)
     for (;;) {
         int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
-            return hw_fail(-errno, "locking container %s: %s", id, strerror(errno));
+            return hw_fail(-errno, "cannot lock container %s: %s", id, strerror(errno));
         if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &mine) == 0 &&
             fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && mine.st_ino == there.st_ino)
             return fd;
         close(fd);
         if (hw_now() >= deadline)
-            return hw_fail(-EBUSY, "another program of container %s has been starting for %d ms", id, ms);
+            return hw_fail(-EBUSY, "another program of container %s has held the container's lock for %d ms", id, ms);
         (void)poll(NULL, 0, 10);
     }
 }
 
-/* Returns when the process was started (proc(5), field 22 of stat); 0: it has ended. */
+/* Returns the start time of a process (field 22 of /proc/PID/stat, see proc(5)), or 0 if the process has ended. */
 static unsigned long long started(pid_t pid)
 {
     char path[32], text[1024];
@@ -81,7 +85,7 @@ static unsigned long long started(pid_t pid)
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     hw_close(&fd);
     text[HW_MAX(n, 0)] = 0;
-    const char *s = strrchr(text, ')'); /* after the name, which the program chooses */
+    const char *s = strrchr(text, ')'); /* the end of the name, which may contain any character */
     if (!s || s[1] != ' ' || s[2] == 'Z' || s[2] == 'X')
         return 0;
     for (int field = 2; s && field < 22; field++)
@@ -89,7 +93,7 @@ static unsigned long long started(pid_t pid)
     return s ? strtoull(s, NULL, 10) : 0;
 }
 
-/* Returns true if the program that the container's broker was started for is alive. */
+/* Returns true if the program for which the container's broker was started is still running. */
 static bool has_owner(int held)
 {
     char text[64];
@@ -112,7 +116,7 @@ static void note_owner(int held, pid_t pid)
 static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
 {
     uint64_t deadline = hw_deadline(ANSWER_MS);
-    for (;;) { /* a full queue delays only this process */
+    for (;;) { /* waiting for a full queue delays only this process */
         int rc = hw_pass_send(sock, a, words, (size_t)n, fds, FDS, MSG_DONTWAIT);
         if (rc != -EAGAIN || hw_now() >= deadline)
             return rc == -EAGAIN ? -EBUSY : rc;
@@ -120,12 +124,12 @@ static int send_to(int sock, const struct sockaddr_un *a, const char *words, int
     }
 }
 
-/* Returns 1: the broker has the listener; 0: there is no broker. */
+/* Sends the listener to the broker. Returns 1 if the broker has accepted it, 0 if there is no broker, or an error. */
 static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c, const char *words, int n)
 {
     int pair[2], answer = 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-        return hw_fail(-errno, "creating a socket for the broker's answer: %s", strerror(errno));
+        return hw_fail(-errno, "cannot create a socket for the broker's answer: %s", strerror(errno));
     HW_AUTO_CLOSE int reply = pair[0];
     int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const int fds[FDS] = {[FD_LISTENER] = c->listener, [FD_REPLY] = pair[1]};
@@ -135,15 +139,15 @@ static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c,
     if (rc == -ECONNREFUSED || rc == -ENOENT)
         return 0;
     if (rc && rc != -EBUSY)
-        return hw_fail(rc, "asking the broker of its container: %s", strerror(-rc));
+        return hw_fail(rc, "cannot send to the container's broker: %s", strerror(-rc));
     struct pollfd p = {.fd = reply, .events = POLLIN};
     if (rc == -EBUSY || poll(&p, 1, ANSWER_MS) <= 0)
-        return hw_fail(-EBUSY, "the broker of its container has not answered for %d s", ANSWER_MS / 1000);
+        return hw_fail(-EBUSY, "the container's broker has not answered for %d s", ANSWER_MS / 1000);
     if (recv(reply, &answer, sizeof answer, MSG_DONTWAIT) <= 0)
-        return 0; /* the broker has ended, perhaps just now */
+        return 0; /* the broker has ended */
     if (answer == -EPERM)
-        return hw_fail(answer, "a container of that name is served with another section or other annotations");
-    return answer ? hw_fail(answer, "the broker of its container accepts no more programs: %s", strerror(-answer)) : 1;
+        return hw_fail(answer, "a container of the same name is served with another section or other annotations");
+    return answer ? hw_fail(answer, "the container's broker accepts no more programs: %s", strerror(-answer)) : 1;
 }
 
 static int open_join_socket(const struct sockaddr_un *a)
@@ -154,7 +158,8 @@ static int open_join_socket(const struct sockaddr_un *a)
     if (fd >= 0 && bind(fd, (const struct sockaddr *)a, sizeof *a))
         hw_close(&fd);
     umask(was);
-    return fd < 0 ? hw_fail(-errno, "creating a socket for the container's other programs: %s", strerror(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "cannot create a socket for the container's other programs: %s", strerror(errno))
+                  : fd;
 }
 
 static int try_join(int dir, const struct sockaddr_un *a, struct vb_container *c, const char *words, int n)
@@ -166,7 +171,8 @@ static int try_join(int dir, const struct sockaddr_un *a, struct vb_container *c
     if (rc)
         return rc;
     if (has_owner(held))
-        return hw_fail(-EOWNERDEAD, "the broker of its container has died: other programs cannot use it");
+        return hw_fail(-EOWNERDEAD,
+                       "the container's broker has died, so new programs of the container cannot use RDMA");
     rc = HW_MIN(c->join = open_join_socket(a), 0);
     if (rc == 0)
         note_owner(held, c->pid);
@@ -180,7 +186,7 @@ static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_contai
         int rc = try_join(dir, a, c, words, n);
         if (rc != -EPERM || hw_now() >= deadline)
             return rc;
-        (void)poll(NULL, 0, 20); /* the old broker of the same name may be about to end */
+        (void)poll(NULL, 0, 20); /* a broker of an earlier container of the same name may be about to end */
     }
 }
 
@@ -190,7 +196,7 @@ int vb_join(const char *state_dir, struct vb_container *c)
     HW_AUTO_FREE char *words = malloc(WORDS_MAX);
     HW_AUTO_CLOSE int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return hw_fail(-errno, "opening %s: %s", state_dir, strerror(errno));
+        return hw_fail(-errno, "cannot open %s: %s", state_dir, strerror(errno));
     if (!words)
         return hw_no_memory("joining a container's broker");
     int rc = fill_container_address(&a, dir, c->id, "join");
@@ -205,7 +211,8 @@ int vb_join_take(const struct vb_container *c, int *reply)
     static char theirs[WORDS_MAX], mine[WORDS_MAX];
     int fds[FDS];
     ssize_t n = hw_pass_receive(c->join, theirs, sizeof theirs, fds, FDS, MSG_DONTWAIT, NULL);
-    if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* any process that reaches the socket may send here */
+    if (fds[FD_LISTENER] < 0 ||
+        fds[FD_REPLY] < 0) { /* the datagram is malformed: any process that can reach the socket may send */
         hw_close(&fds[FD_LISTENER]);
         return -EAGAIN;
     }

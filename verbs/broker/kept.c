@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results of requests whose application a signal took out of the call before the answer: the same call later gets them;
- * results that no call asks for are destroyed. */
+/* Keeps the results of requests that a signal interrupted before the broker could answer. If the application repeats
+ * the call, it gets the kept results. Objects of results that are not delivered in this way are destroyed. */
 #include "verbs/broker/broker_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns true for the same call with the same inputs. The kept results are in memory that only the kernel writes. */
+/* Returns true if a is the same call as k, with the same inputs. Outputs are not compared. */
 static bool is_same_request(const struct vb_request *a, const struct vb_request *k)
 {
     if (a->address != k->address || memcmp(&a->hdr, &k->hdr, sizeof a->hdr) != 0 || a->command != k->command ||
@@ -36,12 +36,12 @@ static void kept_free(struct vb_broker *b, struct vb_kept *k)
     free(k);
 }
 
-/* Undoes a kept request that the application will not repeat. */
+/* Destroys the object of a kept request that the application does not repeat. */
 static void kept_undo(struct vb_broker *b, struct vb_kept *k)
 {
     struct vb_context *c;
     int fd;
-    /* If its thread no longer has the device open, the context keeps what was made. */
+    /* If the thread no longer has the device open, the object stays in its context. */
     if (k->rc >= 0 && vb_fetch(b, k->tid, k->theirs, &fd, &c) == 0 && c == k->context)
         vb_undo(b, c, fd, &k->r);
     kept_free(b, k);
@@ -65,7 +65,7 @@ void vb_keep(struct vb_broker *b, const struct vb_call *call, struct vb_context 
         kept_undo(b, oldest);
     struct vb_kept *k = malloc(offsetof(struct vb_kept, r) + vb_request_size(r));
     if (!k)
-        return; /* it stays with its context */
+        return; /* the object stays in its context */
     k->tid = (pid_t)call->n.pid;
     k->theirs = (int)call->n.data.args[0];
     k->rc = rc;
@@ -108,7 +108,7 @@ bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_con
         return false;
     }
     b->redelivered++;
-    hw_list_remove(&k->link); /* it may be kept again, if a signal interrupts this answer too */
+    hw_list_remove(&k->link); /* vb_finish() may keep the result again, if a signal interrupts this call too */
     b->n_kept--;
     vb_finish(b, call, c, fd, &k->r, k->rc);
     free(k);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real kernel's RDMA interface. */
+/* The RDMA interface of the running kernel. */
 #include "verbs/broker/broker.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 
 #define CLASS "/sys/class/infiniband_verbs"
 
-/* Reads the first line of a file; false: there is none, or it is too long. */
+/* Reads the first line of a file. Returns false if the file cannot be read, is empty or is too long. */
 static bool line_of(int dir, const char *path, char *out, size_t cap)
 {
     int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
@@ -28,7 +28,7 @@ static bool line_of(int dir, const char *path, char *out, size_t cap)
     return out[0] != 0;
 }
 
-/* "231:0" */
+/* Parses a device number of the form "231:0". */
 static bool parse_device_number(const char *text, dev_t *out)
 {
     char *end;
@@ -44,7 +44,7 @@ static int list_kernel_devices(struct vb_device *out, unsigned cap)
 {
     DIR *d = opendir(CLASS);
     if (!d)
-        return errno == ENOENT ? 0 : hw_fail(-errno, "opening " CLASS ": %s", strerror(errno));
+        return errno == ENOENT ? 0 : hw_fail(-errno, "cannot open " CLASS ": %s", strerror(errno));
     unsigned n = 0;
     for (struct dirent *e; n < cap && (e = readdir(d));) {
         char dev[32], path[64];
@@ -54,7 +54,7 @@ static int list_kernel_devices(struct vb_device *out, unsigned cap)
             continue;
         snprintf(path, sizeof path, "%.31s/dev", e->d_name);
         if (!line_of(dirfd(d), path, dev, sizeof dev) || !parse_device_number(dev, &v->rdev))
-            continue; /* it is just being removed */
+            continue; /* the device is being removed */
         snprintf(path, sizeof path, "%.31s/ibdev", e->d_name);
         if (!line_of(dirfd(d), path, v->ibdev, sizeof v->ibdev))
             continue;
@@ -65,7 +65,8 @@ static int list_kernel_devices(struct vb_device *out, unsigned cap)
     return (int)n;
 }
 
-/* Cheaper than a listing; most opens are of the same device again. */
+/* Returns true if the device still exists under the same number. This is faster than listing all devices, and most
+ * opens are of the same device as before. */
 static bool is_device_present(const struct vb_device *d)
 {
     char path[64], line[sizeof d->ibdev];

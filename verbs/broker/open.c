@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles an application's open: is the path one of our devices, and is the open allowed? The tracer's process resolves
- * the path and opens (lookup.c). */
+/* Handles an application's open(): checks whether the path is an RDMA device and whether the policy allows the open.
+ * The tracer process resolves the path and opens the device (lookup.c). */
 #include "verbs/broker/broker_int.h"
 #include "verbs/stub/lookup.h"
 
@@ -33,7 +33,7 @@ static int get_device_slot(struct vb_broker *b, const struct vb_device *d, struc
         }
     }
     if (b->n_slots == VB_DEVICES_MAX)
-        return hw_fail(-ENOSPC, "more than %d devices", VB_DEVICES_MAX);
+        return hw_fail(-ENOSPC, "the container uses more than %d devices", VB_DEVICES_MAX);
     struct vb_slot *s = calloc(1, sizeof *s);
     if (!s)
         return hw_no_memory("a device");
@@ -58,12 +58,13 @@ static void may_open(struct vb_broker *b, const struct vb_slot *s, struct vb_ver
     vb_judge_open(&s->rules, &s->usage, v);
     if (!v->rc && b->n_contexts >= VB_OPENS_MAX) {
         v->rc = -EMFILE;
-        snprintf(v->rule, sizeof v->rule, "%d opens of a container", VB_OPENS_MAX);
-        snprintf(v->text, sizeof v->text, "the limit is reached");
+        snprintf(v->rule, sizeof v->rule, "limit of %d opens", VB_OPENS_MAX);
+        snprintf(v->text, sizeof v->text, "the container has reached this limit");
     }
 }
 
-/* fd: an open of the device; on 0 the application owns it. */
+/* Gives fd, a descriptor of the opened device, to the application if the policy allows it. After 0, the cache owns
+ * fd. */
 static int open_ours(struct vb_broker *b, const struct vb_call *call, const struct vb_found *f, int fd, int flags)
 {
     struct vb_slot *s = NULL;
@@ -76,7 +77,7 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
         return -EACCES;
     }
     may_open(b, s, &v);
-    if (v.rc) { /* an ended context may not be known yet, because a cached descriptor held it */
+    if (v.rc) { /* a closed file may still be counted, because a cached descriptor keeps it open */
         vb_cache_sweep(b, true, -1);
         vb_contexts_ended(b);
         may_open(b, s, &v);
@@ -86,24 +87,24 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
         return v.rc;
     }
     if (f->at < 0) {
-        vb_refused(b, tid, s, "open", "", "no descriptor of 960 to 1023 is free", f->at);
+        vb_refused(b, tid, s, "open", "", "no descriptor from 960 to 1023 is free", f->at);
         return f->at;
     }
-    vb_contexts_ended(b); /* a reused inode number may belong to one of them */
+    vb_contexts_ended(b); /* an ended context may have the same inode number */
     rc = vb_context_new(b, fd, f->watch, s, tid, &c);
     if (rc) {
         hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
         return rc;
     }
-    /* From here on the end of the inode ends the context, even at once. */
+    /* From here on, the end of the inode ends the context. */
     rc = vb_notify_give(call->listener, call->n.id, fd, f->at, flags & O_CLOEXEC, true);
     if (rc >= 0) {
         b->opens++;
-        vb_cache_put(b, tid, f->at, fd, c); /* the application will use it at once */
+        vb_cache_put(b, tid, f->at, fd, c); /* the application will use the device soon */
         return 0;
     }
-    if (rc == -EBADF) { /* fs/file.c, receive_fd_replace(): the number exceeds its RLIMIT_NOFILE */
-        vb_refused(b, tid, s, "open", "", "its RLIMIT_NOFILE is below 1024", -EMFILE);
+    if (rc == -EBADF) { /* the number exceeds the program's RLIMIT_NOFILE (receive_fd_replace() in fs/file.c) */
+        vb_refused(b, tid, s, "open", "", "the program's RLIMIT_NOFILE is below 1024", -EMFILE);
         rc = -EMFILE;
     }
     return rc;
@@ -113,12 +114,12 @@ void vb_open(struct vb_broker *b, const struct vb_call *call)
 {
     const struct seccomp_notif *n = &call->n;
     bool at = n->data.nr == SYS_openat;
-#ifdef SYS_open /* newer architectures lack it */
+#ifdef SYS_open /* newer architectures do not have this system call */
     bool is_open = at || n->data.nr == SYS_open;
 #else
     bool is_open = at;
 #endif
-    if (!is_open) { /* the filter sent another call */
+    if (!is_open) { /* the filter sent a call that the broker does not handle */
         vb_notify_answer(call->listener, n->id, 0, ENOSYS);
         return;
     }
@@ -137,13 +138,13 @@ void vb_open(struct vb_broker *b, const struct vb_call *call)
         vb_notify_continue(call->listener, n->id);
         return;
     }
-    /* The thread may have died and its number been reused: then there is no one to answer. */
+    /* The thread may have died and its number may have been reused. There is then no call to answer. */
     if (!vb_notify_valid(call->listener, n->id)) {
         hw_close(&fd);
         return;
     }
     if (rc)
-        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: opening a device: %s", b->container->id, hw_error());
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: cannot open a device: %s", b->container->id, hw_error());
     else
         rc = open_ours(b, call, &f, fd, flags);
     if (rc) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compares a context's accounts with the kernel. The result of a request that ran in the stub comes in registers of the
- * application's process, and a seccomp filter of the application can answer in the kernel's place, so the accounts
- * trust none of it: an MR is looked up by QUERY_MR; after a failure, a change, or an unknown end, the kernel lists the
- * context's objects (INFO_HANDLES), and the accounts are set to that list.
+ * Compares a context's counts with the kernel's list of objects. The result of a request that ran in the stub is read
+ * from registers of the application's process, and a seccomp filter of the application can answer instead of the
+ * kernel. The broker therefore does not trust the result. A new MR is verified by QUERY_MR. After a failure, a change
+ * of an MR, or an unknown result, the kernel lists the context's objects (INFO_HANDLES), and the counts are set to the
+ * kernel's numbers.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most entries of a list: an attribute's length has 16 bits. */
+/* Maximum number of entries in a list, because the length of an attribute has 16 bits. */
 #define HANDLES_MAX (UINT16_MAX / sizeof(uint32_t))
 
 struct query {
@@ -45,7 +46,7 @@ static int run_query(const struct vb_broker *b, int fd, struct query *q)
     return b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)q);
 }
 
-/* Queries an MR's length and first address from the device. */
+/* Asks the device for the length and the first address of an MR. */
 static int query_mr(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                     uint32_t number, uint64_t *length, uint64_t *iova)
 {
@@ -61,8 +62,9 @@ static int query_mr(const struct vb_broker *b, const struct vb_context *c, const
     return run_query(b, fd, &q);
 }
 
-/* Lists the numbers of objects of a kind in *out, which the caller frees: up to `most` plus one, which shows that there
- * are more. Returns how many; -errno; -E2BIG: the list would be too long. */
+/* Stores the numbers of all objects of a type in *out, which the caller must free. Returns how many objects there are,
+ * but at most most + 1, which means that there are more than `most`. Fails with -E2BIG if the list would be too long,
+ * or with another -errno. */
 static int list_handles(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                         uint16_t object, uint64_t most, uint32_t **out)
 {
@@ -70,7 +72,7 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     uint32_t total = 0;
     if (most >= HANDLES_MAX)
         return -E2BIG;
-    uint32_t *list = calloc(most + 1, sizeof *list); /* one more than expected shows whether there are more */
+    uint32_t *list = calloc(most + 1, sizeof *list); /* the additional entry shows whether there are more objects */
     if (!list)
         return -ENOMEM;
     begin_query(&q, c, r, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES);
@@ -87,11 +89,11 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     return rc;
 }
 
-/* How to destroy an object by its number: in all of these the number is attribute 0, and some return a count of unread
- * events (<rdma/ib_user_ioctl_cmds.h>). */
+/* The methods that destroy an object by its number. In all of them attribute 0 is the number. Some return counts of
+ * unread events in attribute 1 (<rdma/ib_user_ioctl_cmds.h>). */
 static const struct {
     uint16_t object, method;
-    uint16_t events; /* bytes of the result, attribute 1 */
+    uint16_t events; /* length of the result in bytes, or 0 for none */
 } destroy[VB_TYPES] = {
     [VB_PD] = {UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, 0},
     [VB_MR] = {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, 0},
@@ -108,7 +110,7 @@ static const struct {
     [VB_COUNTERS] = {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, 0},
 };
 
-/* Sets the MRs and their bytes; known ones keep theirs. */
+/* Replaces the recorded MRs by the MRs in list. Keeps sizes that are known and asks the device for the others. */
 static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_request *r, int fd, const uint32_t *list,
                     int n)
 {
@@ -119,7 +121,7 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
         uint64_t length, iova;
         seen[i].number = list[i];
         seen[i].known = vb_objects_mr_known(c->objects, list[i], &seen[i].bytes);
-        /* The kernel accepts an MR only if address and iova have the same offset in their pages
+        /* The iova can stand for the address: the kernel accepts an MR only if both have the same offset in a page
          * (ib_uverbs_reg_mr()). */
         if (!seen[i].known && query_mr(b, c, r, fd, list[i], &length, &iova) >= 0 && length > 0) {
             seen[i].known = true;
@@ -131,7 +133,8 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
     return 0;
 }
 
-/* r: a request of the context, or NULL. */
+/* Sets the counts to the kernel's numbers. r is a request of the context, from which the driver is taken if necessary,
+ * or NULL. */
 static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     bool all = true;
@@ -139,11 +142,12 @@ static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd,
         uint32_t *list;
         uint64_t counted = vb_objects_count(c->objects, (enum vb_type)t);
         bool bytes = t == VB_MR && vb_objects_bytes(c->objects);
-        if (!destroy[t].object || !(counted || bytes)) /* an object that may exist is counted from before it was made */
+        if (!destroy[t].object ||
+            !(counted || bytes)) /* an object is counted before it is created, so a count of 0 is exact */
             continue;
         int n = list_handles(b, c, r, fd, destroy[t].object, counted, &list);
         if (n < 0) {
-            hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s: the kernel does not report how many %ss there are: %s",
+            hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s: the kernel does not list objects of type %s: %s",
                    b->container->id, vb_type_name((enum vb_type)t), hw_errno_name(-n));
             all = false;
             continue;
@@ -169,7 +173,7 @@ bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t ag
     return true;
 }
 
-/* Returns true if the MR in the reply is new and has the requested size. */
+/* Returns true if the MR in the reply is new and has the requested length and address. */
 static bool confirm_mr(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r)
 {
     uint32_t number;
@@ -206,7 +210,7 @@ static int read_here(void *arg, uint64_t address, void *dst, size_t n)
     return 0;
 }
 
-/* Destroys what request r made, like the application would, so that the accounts see it. */
+/* Destroys the object by a request like the application's, so that the counts are updated in the same way. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     struct {
@@ -239,7 +243,7 @@ void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_
         vb_settle(c->objects, d, ticket, rc, true);
     }
     if (rc < 0)
-        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: %s %u, unknown to the broker, stays with its context: %s",
+        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: cannot destroy %s %u, which stays in its context: %s",
                b->container->id, vb_type_name(t), number, hw_errno_name(-rc));
     b->undone++;
     free(d);

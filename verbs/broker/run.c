@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path of a request from its notification to its answer. */
+/* Processes a request from its notification to its answer. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/schema/newer.h"
 #include "verbs/stub/lookup.h"
@@ -30,7 +30,7 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
     struct vb_found f;
     int none;
     char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", text); /* copied: it may be hw_error(), which the query changes */
+    snprintf(why, sizeof why, "%s", text); /* copied because text may be hw_error(), which the query overwrites */
     (void)vb_tracer_ask(&b->tracer, &q, -1, &f, &none);
     count_refused(b, slot);
     vb_audit_refusal(b->o->audit, &(struct vb_refusal){.container = b->container->id,
@@ -43,7 +43,8 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
                                                        .rc = rc});
 }
 
-/* Reports each command once: applications repeat commands that the schema lacks. */
+/* Returns true if a command that the schema lacks was reported before. Otherwise records the command. Applications
+ * repeat such commands, and one report is enough. */
 static bool was_command_reported(struct vb_broker *b, const struct vb_request *r)
 {
     uint32_t command = r->command ? r->command->command : 0;
@@ -66,7 +67,7 @@ static bool was_command_reported(struct vb_broker *b, const struct vb_request *r
     return false;
 }
 
-/* Relocates a pointer into the request itself. */
+/* Converts a pointer into request *from to the same position in *to. */
 static void *relocate_pointer(struct vb_request *to, const struct vb_request *from, void *p)
 {
     return p ? (uint8_t *)to + ((uint8_t *)p - (const uint8_t *)from) : NULL;
@@ -105,12 +106,12 @@ void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_contex
         vb_keep(b, call, c, r, rc);
 }
 
-/* Runs the request in the broker, and answers. */
+/* Runs the request in the broker and answers the notification. */
 static void run_broker_request(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
                                struct vb_request *r, uint64_t ticket)
 {
     struct vb_swaps swaps;
-    bool gone = false; /* a signal interrupted its program: the request counts as never made */
+    bool gone = false; /* a signal interrupted the program, so there is nothing to answer */
     int rc = vb_swap_in(b, call, r, &swaps);
     if (rc) {
         gone = rc == -ENOENT;
@@ -120,7 +121,7 @@ static void run_broker_request(struct vb_broker *b, const struct vb_call *call, 
         if (rc >= 0) {
             c->driver = r->driver;
             int handed = vb_hand_over(call, r);
-            rc = handed ? handed : rc; /* closed: the object no longer exists */
+            rc = handed ? handed : rc; /* after an error the descriptor is closed and the object no longer exists */
             gone = handed == -ENOENT;
         }
     }
@@ -129,8 +130,8 @@ static void run_broker_request(struct vb_broker *b, const struct vb_call *call, 
         vb_finish(b, call, c, fd, r, rc);
 }
 
-/* Judges a request again if a limit may be reached only because of ended objects: contexts whose descriptor is still
- * cached, and objects that no longer exist. */
+/* Checks a request against the policy. After a refusal, updates the counts and checks again, because contexts that only
+ * the cache keeps open and objects that no longer exist may still be counted. */
 static int judge_request(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
                          const struct vb_request *r)
 {
@@ -148,7 +149,8 @@ static int judge_request(struct vb_broker *b, const struct vb_call *call, struct
     return v.rc;
 }
 
-/* Returns the error to answer at once; 1: it is answered, or will be. */
+/* Handles a request. Returns the error that the application must get, or 1 if the request has been answered or will
+ * be. */
 static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_request *r = &b->request;
@@ -163,10 +165,10 @@ static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
         return rc == -EBADF || rc == -ENOTTY ? rc : -EIO;
     rc = vb_request_take(r, n->data.args[2], read_app, &tid);
     if (!vb_notify_valid(call->listener, n->id))
-        return 1; /* the data read may be another process's */
+        return 1; /* the data may have been read from another process */
     if (rc) {
         if (rc == -ENOSPC || rc == -EFAULT)
-            return rc; /* a probe */
+            return rc; /* the application is probing the kernel */
         if ((rc == -EOPNOTSUPP || rc == -EPROTONOSUPPORT) && was_command_reported(b, r))
             count_refused(b, c->slot);
         else
@@ -176,10 +178,11 @@ static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
     if (b->n_kept) {
         if (vb_redeliver(b, call, c, fd, r))
             return 1;
-        if (vb_fetch(b, tid, (int)n->data.args[0], &fd, &c)) /* undoing may have removed it from the cache */
+        if (vb_fetch(b, tid, (int)n->data.args[0], &fd,
+                     &c)) /* vb_redeliver() may have removed the descriptor from the cache */
             return -EBADF;
         if (!vb_notify_valid(call->listener, n->id))
-            return 1; /* it may be another process's */
+            return 1; /* the descriptor may be from another process */
     }
     vb_reconcile(b, c, fd, c->doubt ? VB_RECONCILE_SOON_NS : VB_RECONCILE_NS);
     rc = judge_request(b, call, c, fd, r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers `hawser verbs status` with a line of JSON about the broker's container. */
+/* Answers `hawser verbs status` with a line of JSON about the container. */
 #include "sys/json.h"
 #include "verbs/broker/broker_int.h"
 
@@ -16,29 +16,29 @@ int vb_status_open(struct vb_broker *b)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     const char *id = b->container->id;
     if (!id[0] || id[0] == '.' || strchr(id, '/'))
-        return hw_fail(-EINVAL, "'%s' is not a container name that can be a file name", id);
+        return hw_fail(-EINVAL, "the container name '%s' cannot be used as a file name", id);
     HW_AUTO_CLOSE int dir = open(b->o->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return hw_fail(-errno, "opening %s: %s", b->o->state_dir, strerror(errno));
-    /* Through the folder's descriptor, because an address holds only 107 bytes. */
+        return hw_fail(-errno, "cannot open %s: %s", b->o->state_dir, strerror(errno));
+    /* The path contains the folder's descriptor, because a socket's address has at most 107 bytes. */
     int n = snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s.status", dir, id);
     if (n >= (int)sizeof a.sun_path)
-        return hw_fail(-ENAMETOOLONG, "the name of container %s is too long for a socket's", id);
+        return hw_fail(-ENAMETOOLONG, "the container name %s is too long for the name of a socket", id);
     b->status = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (b->status < 0)
-        return hw_fail(-errno, "creating a socket: %s", strerror(errno));
+        return hw_fail(-errno, "cannot create a socket: %s", strerror(errno));
     unlink(a.sun_path); /* left by a broker that was killed */
     if (bind(b->status, (struct sockaddr *)&a, sizeof a) == 0 && chmod(a.sun_path, 0600) == 0 &&
         listen(b->status, 8) == 0)
         return 0;
-    int rc = hw_fail(-errno, "listening at %s/%s.status: %s", b->o->state_dir, id, strerror(errno));
+    int rc = hw_fail(-errno, "cannot listen on %s/%s.status: %s", b->o->state_dir, id, strerror(errno));
     hw_close(&b->status);
     return rc;
 }
 
 void vb_status_close(struct vb_broker *b)
 {
-    hw_close(&b->status); /* the process that started the broker removes the name (vb_join_clean()) */
+    hw_close(&b->status); /* the process that started the broker removes the socket's file (vb_join_clean()) */
 }
 
 static void write_device_status(struct hw_json *j, const struct vb_broker *b, const struct vb_slot *s)
@@ -97,14 +97,15 @@ void vb_status_answer(struct vb_broker *b)
         return;
     FILE *f = open_memstream(&text, &n);
     if (f) {
-        vb_cache_sweep(b, true, -1); /* so that the answer is current */
+        vb_cache_sweep(b, true, -1); /* closes files that only the cache keeps open, so that they are not counted */
         vb_contexts_ended(b);
         hw_json_init(&j, f);
         write_status(&j, b);
         int rc = hw_json_finish(&j);
-        /* The text always fits a socket's buffer, so a client that does not read cannot block the broker. */
+        /* The text always fits into the socket's buffer, so a client that does not read cannot block the broker. */
         if (fclose(f) == 0 && !rc && send(fd, text, n, MSG_NOSIGNAL) != (ssize_t)n)
-            hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: a status was not delivered", b->container->id);
+            hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: could not send the status to `hawser verbs status`",
+                   b->container->id);
     }
     free(text);
     close(fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors in requests: replaces the application's numbers by ours while a request runs, and moves descriptors that
- * the kernel makes here to the application. */
+/* Handles descriptors in requests. While a request runs, the application's descriptors are replaced by the broker's.
+ * Descriptors that the kernel creates in the broker are moved to the application. */
 #include "verbs/broker/broker_int.h"
 
 #include <string.h>
@@ -24,7 +24,8 @@ void vb_swap_put(const struct vb_swap *s, int fd)
         memcpy(s->field, &narrow, sizeof narrow);
 }
 
-/* Finds the descriptors in a request; made false: inputs; true: outputs. -EINVAL: too many. */
+/* Finds the descriptors in a request: the outputs if made is true, otherwise the inputs. Fails with -EINVAL if there
+ * are too many. */
 static int swaps_find(struct vb_request *r, bool made, struct vb_swaps *s)
 {
     const struct vb_core_fd *f = &r->command->fd;
@@ -43,7 +44,7 @@ static int swaps_find(struct vb_request *r, bool made, struct vb_swaps *s)
         if (!w.attr && !w.field)
             continue;
         if (s->n == VB_SWAPS_MAX)
-            return hw_fail(-EINVAL, "more than %d descriptors", VB_SWAPS_MAX);
+            return hw_fail(-EINVAL, "the request contains more than %d descriptors", VB_SWAPS_MAX);
         s->swap[s->n++] = w;
     }
     return 0;
@@ -57,7 +58,7 @@ int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_reques
         struct vb_swap *w = &s->swap[i];
         w->theirs = swap_get(w);
         if (w->theirs == -1)
-            continue; /* "none", or a probe */
+            continue; /* no descriptor, or a probe */
         w->mine = vb_fetch_any(b, tid, w->theirs);
         if (w->mine < 0) {
             w->mine = -1;
@@ -66,7 +67,8 @@ int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_reques
             vb_swap_put(w, w->mine);
         }
     }
-    /* The thread may have died and its number been reused by a process whose descriptors these would be. */
+    /* The thread may have died and another process may have its number. The descriptors would then be from that
+     * process. */
     if (!rc && s->n && !vb_notify_valid(call->listener, call->n.id))
         rc = -ENOENT;
     if (rc)
@@ -84,8 +86,7 @@ void vb_swap_back(struct vb_swaps *s)
     s->n = 0;
 }
 
-/* Moves descriptors that the kernel made here to the application. 0, or the application's error: ours are then closed,
- * and the objects with them. */
+/* The loop continues after an error, because the broker must close all of the descriptors. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r)
 {
     struct vb_swaps s;

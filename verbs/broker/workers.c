@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The work of stubs for the broker, one thing at a time in each address space of the application: they run the requests
- * that pin memory, and they copy the results of all requests. */
+/* Manages the work of stubs. A stub runs the requests that pin memory, and copies the results of all requests to the
+ * application. Each address space of the application has one stub, which does one job at a time. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
 
@@ -11,20 +11,21 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* VB_STUB_FD in the stub's table is the device; the descriptors that a request names come after it. */
+/* The device is at VB_STUB_FD in the stub's descriptor table. The descriptors of a request follow. */
 #define STUB_SWAP (VB_STUB_FD + 1)
 
-/* A request to run and then to copy the results of; or, with gives, one that has already run in the broker. */
+/* A request for a stub. The stub runs the request and then copies its results. If gives is set, the request has already
+ * run, and the stub only copies the results. */
 struct vb_job {
     struct hw_list link;
     struct vb_call call;
     struct vb_context *context;
-    int device; /* keeps the context alive */
+    int device; /* descriptor of the device, which keeps the context alive */
     bool gives;
-    int rc;          /* gives: the application's result */
-    uint64_t ticket; /* otherwise: of the reservation */
+    int rc;          /* if gives is set: the result for the application */
+    uint64_t ticket; /* otherwise: the ticket of vb_reserve() */
     struct vb_layout layout;
-    struct vb_request r; /* last member: only the used part is allocated */
+    struct vb_request r; /* must be last, because only the used part is allocated */
 };
 
 static struct vb_job *job_new(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
@@ -57,15 +58,16 @@ static void answer_job_error(const struct vb_job *j, int rc)
     vb_notify_answer(j->call.listener, j->call.n.id, 0, -rc);
 }
 
-/* Drops a job that did not run, or whose result is unknown: rc is the application's result; ran: its objects may exist.
- * If results can no longer be copied because the process has ended, the context keeps the objects. */
+/* Drops a job that did not run or has an unknown result. The application gets the error rc. ran is true if the objects
+ * of the request may exist. If the results cannot be copied because the process has ended, the objects stay in the
+ * context. */
 static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
 {
     if (!j->gives && ran) {
         vb_settle_stub(b, j->context, j->device, &j->r, j->ticket, VB_UNKNOWN);
     } else if (!j->gives) {
         j->context->running--;
-        j->context->doubt = true; /* the size of an MR being changed is no longer trusted */
+        j->context->doubt = true; /* a size that this request would have changed is no longer trusted */
         vb_settle(j->context->objects, &j->r, j->ticket, rc, false);
     }
     answer_job_error(j, rc);
@@ -86,7 +88,7 @@ static struct vb_worker *by_tid(struct vb_broker *b, pid_t tid)
 static void worker_free(struct vb_broker *b, struct vb_worker *w)
 {
     hw_list_remove(&w->link);
-    if (w->stub.seq == 0) { /* a filter of the application can cause that repeatedly */
+    if (w->stub.seq == 0) { /* a seccomp filter of the application can cause this repeatedly */
         b->barren[b->n_barren % VB_BARREN_MAX].tid = w->made_for;
         b->barren[b->n_barren++ % VB_BARREN_MAX].since = b->now;
     }
@@ -109,7 +111,7 @@ bool vb_worker_gone(struct vb_broker *b, int pidfd)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        /* the pidfd may have been another worker's until now */
+        /* the event may be of another worker that had the same pidfd */
         if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) {
             w->stub.dead = true;
             worker_free(b, w);
@@ -154,25 +156,27 @@ void vb_workers_clear(struct vb_broker *b, bool all)
     }
 }
 
-/* Writes the request into the window, and its header to where the stub expects it. Attributes unknown to every kernel
- * fill the space up to its first attribute; the kernel skips them (drivers/infiniband/core/uverbs_ioctl.c,
- * uverbs_set_attr(): neither mandatory nor known). */
+/* Writes the request to the window and its header to the fixed address that the stub uses. Fills the space between the
+ * header and the first attribute with optional attributes of an unknown type, which the kernel skips (uverbs_set_attr()
+ * in drivers/infiniband/core/uverbs_ioctl.c). */
 static int write_window_request(struct vb_worker *w, struct vb_job *j)
 {
     const uint32_t requests = VB_WINDOW_SPLIT - VB_WINDOW_CODE, at = VB_WINDOW_HEADER - VB_WINDOW_CODE;
-    const struct ib_uverbs_attr unknown = {.attr_id = 0x0fff}; /* the last of the core's ids, UVERBS_ID_NS_SHIFT */
+    const struct ib_uverbs_attr unknown = {.attr_id =
+                                               0x0fff}; /* the last id of the core namespace (UVERBS_ID_NS_SHIFT) */
     struct vb_header h;
     uint8_t *out = w->stub.mine + VB_WINDOW_CODE;
     size_t inputs = 0;
     for (unsigned i = 0; i < j->r.n; i++)
-        inputs += (j->r.attr[i].len + 7u) & ~7u; /* counts outputs too, which are after the split: a safe upper bound */
+        inputs +=
+            (j->r.attr[i].len + 7u) & ~7u; /* an upper bound, because it includes outputs, which are after the split */
     int rc = vb_request_build(&j->r, out, VB_WINDOW_SIZE - VB_WINDOW_CODE, w->stub.window + VB_WINDOW_CODE, requests,
                               &j->layout);
     if (rc)
         return rc;
     uint32_t from = (uint32_t)(j->layout.header - (w->stub.window + VB_WINDOW_CODE));
     if (inputs > at || from < at || (from - at) % sizeof unknown)
-        return hw_fail(-E2BIG, "%s: more than the stub's window holds", j->r.command->name);
+        return hw_fail(-E2BIG, "%s: the request does not fit into the window of the stub", j->r.command->name);
     memcpy(&h, out + from, sizeof h);
     for (uint32_t a = at; a < from; a += sizeof unknown) {
         memcpy(out + a + sizeof h, &unknown, sizeof unknown);
@@ -183,8 +187,8 @@ static int write_window_request(struct vb_worker *w, struct vb_job *j)
     return 0;
 }
 
-/* Puts the descriptors that a request names into the stub's table, and their numbers there into the request. -ENOENT:
- * the stub's call was interrupted, and will be repeated. */
+/* Installs the descriptors of a request in the stub's table and stores their new numbers in the request. Fails with
+ * -ENOENT if the stub's call was interrupted; the stub will repeat it. */
 static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
 {
     int rc = 0;
@@ -204,8 +208,9 @@ static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
     return rc;
 }
 
-/* Replaces each of them by a harmless descriptor, because the stub's table lives as long as the stub. If the stub's
- * call was interrupted, this is done when it is repeated. */
+/* Replaces the request's descriptors in the stub's table by an unused eventfd, because the table exists as long as the
+ * stub and would keep the files open. If the stub's call was interrupted, this is done when the stub repeats the
+ * call. */
 static void take_swaps(struct vb_broker *b, struct vb_worker *w)
 {
     while (w->given &&
@@ -227,7 +232,7 @@ static void not_run(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
 struct copies {
     struct vb_stub *stub;
     unsigned n;
-    uint32_t used; /* of VB_REPLY_SIZE */
+    uint32_t used; /* number of bytes used of VB_REPLY_SIZE */
 };
 
 static int add_copy(void *arg, uint64_t address, const void *src, size_t n)
@@ -243,8 +248,8 @@ static int add_copy(void *arg, uint64_t address, const void *src, size_t n)
     return 0;
 }
 
-/* -ENOENT is no failure: the stub's call was interrupted and will be repeated, or the stub has died, which is
- * noticed. */
+/* Starts a job. -ENOENT from the stub is not a failure: either the stub's call was interrupted and the stub will repeat
+ * it, or the stub has died, which is noticed elsewhere. */
 static int start_worker_job(struct vb_worker *w, struct vb_job *j)
 {
     struct copies copies = {.stub = &w->stub};
@@ -255,30 +260,31 @@ static int start_worker_job(struct vb_worker *w, struct vb_job *j)
     return w->running ? 0 : rc;
 }
 
-/* Puts the request's descriptors into the stub's table and the request into the window. 1: the job was dropped;
- * -ENOENT: the stub's call was interrupted. */
+/* Installs the request's descriptors in the stub's table and writes the request to the window. Returns 0, or 1 if the
+ * job was dropped. Fails with -ENOENT if the stub's call was interrupted. */
 static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
 {
     struct vb_swaps swaps;
     int rc = vb_swap_in(b, &j->call, &j->r, &swaps);
-    if (rc) { /* the program lacks the descriptor or has gone: nothing to report to the operator */
+    if (rc) { /* the program lacks the descriptor or no longer waits, which is not worth a report */
         job_drop(b, j, rc, false);
         return 1;
     }
     return give_swaps(w, j, &swaps);
 }
 
-/* Pinned memory counts against the limit of the requester, but the kernel checks the capabilities of the process that
- * pins: the stub must not have a right to lock memory that the program has dropped. 0: it has not; 1: it was told to
- * drop the right, or will be when its call is repeated. */
+/* Makes sure that the stub may not lock memory without limit if the program has dropped this right: the kernel checks
+ * the capabilities of the thread that pins memory, which is the stub. Returns 0 if the rights agree, or 1 if the stub
+ * was told to drop the right or will be when it repeats its call. Fails with -EPERM if the stub cannot drop the
+ * right. */
 static int check_rights(struct vb_broker *b, struct vb_worker *w, const struct vb_job *j)
 {
     int rc = w->unlimited ? vb_stub_locks(&b->tracer, &w->stub, (pid_t)j->call.n.pid) : 0;
     if (rc <= 0)
         return rc;
     if (w->dropping)
-        return hw_fail(-EPERM, "the program has dropped CAP_IPC_LOCK, but its stub cannot: check for a seccomp filter "
-                               "that forbids capset()");
+        return hw_fail(-EPERM, "the program has dropped CAP_IPC_LOCK, but its stub cannot drop it: check for a seccomp "
+                               "filter that forbids capset()");
     rc = vb_stub_drop(&w->stub, w->listener);
     w->dropping = rc == 0;
     return rc == 0 || rc == -ENOENT ? 1 : rc;
@@ -299,7 +305,7 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
             continue;
         if (later || rc == -ENOENT) {
             w->stub.parked = 0;
-            hw_list_append(w->jobs.next, &j->link); /* the first again */
+            hw_list_append(w->jobs.next, &j->link); /* put the job back as the first */
             return;
         }
         w->dropping = false;
@@ -312,7 +318,8 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
         take_swaps(b, w);
 }
 
-/* The job has run; registers report result; known false: no result is known. */
+/* Handles the end of a request that the stub has run. result is the value that the stub's registers report. known is
+ * false if there is no result. */
 static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int64_t result, bool known)
 {
     take_swaps(b, w);
@@ -324,13 +331,13 @@ static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
     if (rc >= 0 && vb_request_gives(&j->r) && device >= 0 && vb_notify_valid(j->call.listener, j->call.n.id)) {
         j->gives = true;
         j->rc = rc;
-        hw_list_append(w->jobs.next, &j->link); /* next */
+        hw_list_append(w->jobs.next, &j->link); /* the stub copies the results next */
     } else {
         vb_finish(b, &j->call, j->context, j->device, &j->r, rc);
         job_free(b, j);
     }
-    /* The device stays in the stub's table for a while: to remove it the broker must wait for the stub, twice a context
-     * switch. The device that was there before was replaced. */
+    /* The device stays in the stub's table for some time, because its removal costs two context switches: the broker
+     * must wait for the stub. It has replaced the previous device in the table. */
     hw_close(&w->device);
     w->device = device;
     w->used = b->now;
@@ -338,13 +345,13 @@ static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
         vb_stub_clear(&w->stub, w->listener);
 }
 
-/* The results are copied, or a copy failed. */
+/* Answers the application after the stub has copied the results or a copy has failed. */
 static void job_given(struct vb_broker *b, struct vb_job *j, bool copied)
 {
     if (copied) {
         if (vb_notify_answer(j->call.listener, j->call.n.id, j->rc, 0) == -ENOENT)
             vb_keep(b, &j->call, j->context, &j->r, j->rc);
-    } else { /* like the kernel, which would have undone it */
+    } else { /* the kernel also destroys the object if it cannot write the results */
         vb_undo(b, j->context, j->device, &j->r);
         answer_job_error(j, -EFAULT);
     }
@@ -363,7 +370,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     }
     struct vb_job *j = w->running;
     int rc = vb_stub_park(&w->stub, &call->n, &result);
-    if (rc == -ESRCH) { /* a thread of the application has got the number of an ended stub */
+    if (rc == -ESRCH) { /* a thread of the application has the thread number of a stub that has ended */
         worker_free(b, w);
         return false;
     }
@@ -372,7 +379,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
         return true;
     }
     w->looked = b->now;
-    w->dropping &= rc != 0; /* otherwise it was not told */
+    w->dropping &= rc != 0; /* 0 means that the stub did not get the order */
     if (j && rc == 0) {
         rc = start_worker_job(w, j);
         if (rc)
@@ -388,7 +395,8 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     return true;
 }
 
-/* Returns 0: a stub is being injected, and the thread repeats its call; else the thread has got the error. */
+/* Begins to inject a stub. Returns 0 if the thread will repeat its call, or an error that the thread has already
+ * got. */
 static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_worker *w = calloc(1, sizeof *w);
@@ -409,8 +417,8 @@ static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
     struct epoll_event e = {.events = EPOLLIN, .data.fd = vb_stub_watch(&w->stub)};
-    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep notices its end */
-        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: watching a stub: %s", b->container->id, strerror(errno));
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep will notice the end of the stub */
+        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: cannot watch a stub: %s", b->container->id, strerror(errno));
     return 0;
 }
 
@@ -421,7 +429,7 @@ static struct vb_worker *worker_of(struct vb_broker *b, pid_t tid)
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
         if (vb_stub_serves(&w->stub, tid)) {
             hw_list_remove(&w->link);
-            hw_list_append(b->workers.next, &w->link); /* asked first next time */
+            hw_list_append(b->workers.next, &w->link); /* checked first next time */
             return w;
         }
     }
@@ -436,16 +444,18 @@ static bool is_barren(const struct vb_broker *b, pid_t tid)
     return false;
 }
 
-/* *told: the thread has got the error, or repeats its call. */
+/* Finds or creates the worker of a call. Sets *told if the thread needs no answer, because it has already got the error
+ * or will repeat its call. */
 static int provide_worker(struct vb_broker *b, const struct vb_call *call, struct vb_worker **out, bool *told)
 {
     *out = worker_of(b, (pid_t)call->n.pid);
     if (b->n_jobs >= VB_JOBS_MAX)
-        return hw_fail(-EAGAIN, "%d requests of the container are waiting already", VB_JOBS_MAX);
+        return hw_fail(-EAGAIN, "%d requests of the container are already waiting", VB_JOBS_MAX);
     if (*out)
         return 0;
     if (is_barren(b, (pid_t)call->n.pid))
-        return hw_fail(-EIO, "its stub has ended before its first call: check for a seccomp filter that forbids it");
+        return hw_fail(-EIO,
+                       "the stub of the program ended before its first call: check for a seccomp filter that stops it");
     int rc = vb_inject_possible();
     if (rc)
         return rc;
@@ -473,7 +483,8 @@ void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_ca
         vb_notify_answer(call->listener, call->n.id, 0, ENOMEM);
         return;
     }
-    /* An MR destroyed before this runs releases nothing: by then another MR may have its number and a large size. */
+    /* Marks the size of the MR as unknown, so that nothing is subtracted if the MR is destroyed before this request
+     * runs. Another MR may have the same number when the request runs, and may then get a large size. */
     struct vb_mr_ask m;
     vb_mr_ask(r, &m);
     if (m.kind == VB_MR_AGAIN)
@@ -488,14 +499,14 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
              int rc)
 {
     struct vb_worker *w = worker_of(b, (pid_t)call->n.pid);
-    /* Check after the fetch: the number may belong to another process by now, into whose memory the results would
-     * go. */
+    /* This check must follow worker_of(): the thread's number may have been reused by another process, and the results
+     * must not be written to the memory of this process. */
     if (!vb_notify_valid(call->listener, call->n.id)) {
         vb_keep(b, call, c, r, rc);
         return;
     }
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
-    if (!j) { /* no memory, or the process is ending: it had a stub a moment ago */
+    if (!j) { /* out of memory, or the process is exiting, because its stub has ended */
         vb_undo(b, c, fd, r);
         vb_notify_answer(call->listener, call->n.id, 0, w ? ENOMEM : EIO);
         return;

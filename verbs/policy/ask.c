@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request asks for: its inputs, its demand for registered memory, and for queues by the driver's part. */
+/* Reads from a request its inputs, the memory that it registers, and the size of queues in its driver's part. */
 #include "verbs/policy/policy_int.h"
 #include "verbs/schema/newer.h"
 
@@ -9,7 +9,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
-/* include/rdma/ib_verbs.h */
+/* IB_MR_REREG_TRANS and IB_MR_REREG_ACCESS of include/rdma/ib_verbs.h */
 #define REREG_TRANS  1u
 #define REREG_ACCESS 4u
 
@@ -19,7 +19,7 @@ bool vb_attr_bytes(const struct vb_request *r, uint16_t id, void *dst, size_t n)
     memset(dst, 0, n);
     if (!a)
         return false;
-    /* up to 8 bytes are in data itself (uverbs_attr_ptr_is_inline()); handles have no length */
+    /* Up to 8 bytes are stored in data (uverbs_attr_ptr_is_inline()). The length of a handle is 0. */
     if (a->len > 0)
         memcpy(dst, r->copy + a->at, HW_MIN((size_t)a->len, n));
     else
@@ -34,8 +34,8 @@ uint64_t vb_attr_u64(const struct vb_request *r, uint16_t id)
     return v;
 }
 
-/* Returns the pinned bytes: whole pages, at most the address space (57 bits), which is what "everything" on demand
- * means. */
+/* Returns the size of all pages of the memory, in bytes. Returns at most 2^56, the size of the largest user address
+ * space, because the length of an on-demand MR may be UINT64_MAX ("all memory"). */
 uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
 {
     const uint64_t page = 4096, most = 1ull << 56;
@@ -44,7 +44,7 @@ uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
     return ((start & (page - 1)) + length + page - 1) & ~(page - 1);
 }
 
-/* Handles REG_MR, as INVOKE_WRITE or as a method (Linux 6.17). */
+/* Handles REG_MR as a command of INVOKE_WRITE and as a method (since Linux 6.17). */
 bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova)
 {
     struct ib_uverbs_reg_mr in;
@@ -57,7 +57,7 @@ bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova)
     const struct vb_attr *l = vb_request_attr(r, REG_MR_LENGTH), *v = vb_request_attr(r, REG_MR_IOVA);
     if (r->core_in || !l || !v)
         return false;
-    *length = l->raw.data; /* these 8 bytes are in data itself */
+    *length = l->raw.data; /* a value of 8 bytes is stored in data */
     *iova = v->raw.data;
     return true;
 }
@@ -92,13 +92,13 @@ static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
                                    vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_LENGTH));
         m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS);
     } else if (c->method == METHOD_REG_MR) {
-        /* from memory at an address, or a dma-buf from an offset on */
+        /* A request has either an address in memory or an offset in a dma-buf; the other value is 0. */
         m->kind = VB_MR_NEW;
         m->bytes = vb_pinned_bytes(vb_attr_u64(r, REG_MR_ADDR) + vb_attr_u64(r, REG_MR_FD_OFFSET),
                                    vb_attr_u64(r, REG_MR_LENGTH));
         m->access = vb_attr_u64(r, REG_MR_ACCESS_FLAGS);
     } else if (c->method == UVERBS_METHOD_DM_MR_REG) {
-        /* the device's own memory: pins nothing */
+        /* Device memory is not pinned. */
         m->kind = VB_MR_NEW;
         m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS);
     }
@@ -112,14 +112,14 @@ void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
                              IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND);
 }
 
-/* Returns a power of two of requests; a request has at most 2 KiB (log_rq_stride of a QP's context), and a larger one
- * counts as several. */
+/* Returns half the number of receive requests. libmlx5 rounds this number up to a power of two. A request has at most 2
+ * KiB (log_rq_stride of a QP's context), so a larger one is counted as several. */
 static uint64_t mlx5_recv(uint32_t count, uint32_t shift)
 {
     return (shift > 11 ? (uint64_t)count << HW_MIN(shift - 11, 31u) : count) / 2;
 }
 
-/* Returns the maximal number of SGEs of a receive request, from the core attributes of the request. */
+/* Returns the maximum number of SGEs of a receive request, according to the core part of the request. */
 static uint32_t recv_sge(const struct vb_request *r)
 {
     const struct vb_command *c = r->command;
@@ -151,20 +151,21 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
     uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
     memset(q, 0, sizeof(*q));
     if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
-        /* set_user_buf_size(), set_rq_size() in mlx5/qp.c: sends use blocks, up to 16 for each request */
+        /* According to set_user_buf_size() and set_rq_size() in mlx5/qp.c, a send request uses up to 16 blocks. */
         struct mlx5_ib_create_qp in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_wqe_count / 32;
         q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
     } else if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_WQ) {
-        /* set_user_rq_size() there; the core's max_wr is only compared with the device's limit */
+        /* set_user_rq_size() in mlx5/qp.c only compares max_wr of the core part with the limit of the device. */
         struct mlx5_ib_create_wq in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
     } else if (driver == RDMA_DRIVER_EFA && r->command->makes == VB_QP) {
-        /* efa_create_qp() in efa/efa_verbs.c: this many bytes are allocated for receiving, in pages, and requested from
-         * the device for sending. A send request has 64 or 128 bytes; a receive request 16 for each piece, of which the
-         * kernel allows as many as the device supports. Each is a power of two. */
+        /* efa_create_qp() in efa/efa_verbs.c allocates rq_ring_size bytes for the receive queue, in whole pages, and
+         * requests sq_ring_size bytes for the send queue from the device. A send request has 64 or 128 bytes. A receive
+         * request has 16 bytes for each SGE, and the kernel allows as many SGEs as the device supports. Both sizes are
+         * powers of two. */
         struct efa_ibv_create_qp in = {0};
         uint64_t pieces = recv_sge(r);
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Judges requests: one rule for each command in the schema, by what the kernel does with it: drivers/infiniband/core/
- * uverbs_cmd.c and uverbs_std_types_*.c of Linux 6.12. A command without a row here is refused; commands that the
- * schema refuses have none.
+ * Decides whether a container may make a request. The table below has a row for each command that the schema does not
+ * refuse; a command without a row is refused. The rules follow from what the kernel does with a command (uverbs_cmd.c
+ * and uverbs_std_types_*.c in drivers/infiniband/core/ of Linux 6.12).
  *
- * The kernel's own capability checks (raw packet QPs, source QPNs, flows, controlled Q_Keys) see the broker's
- * capabilities and not the application's, so all of them are repeated here.
+ * For raw packet QPs, source QPNs, flows and controlled Q_Keys the kernel checks capabilities. It checks the
+ * capabilities of the broker and not of the application, so these checks are repeated here.
  */
 #include "base/size.h"
 #include "verbs/policy/policy_int.h"
@@ -18,7 +18,7 @@
 #include <rdma/mlx5-abi.h>
 #include <stdio.h>
 
-/* include/rdma/ib_verbs.h, enum ib_qp_attr_mask, ib_srq_attr_mask, ib_qp_create_flags; ib_mad.h */
+/* From ib_mad.h and include/rdma/ib_verbs.h (enums ib_qp_attr_mask, ib_srq_attr_mask and ib_qp_create_flags). */
 #define QP_STATE          (1u << 0)
 #define QP_PKEY_INDEX     (1u << 4)
 #define QP_PORT           (1u << 5)
@@ -40,7 +40,7 @@ struct judge {
     struct vb_verdict *v;
 };
 
-/* Records the first refusal. Returns false, so that a rule can end with it. */
+/* Records a refusal. Returns false, so that a rule can return the result of this call. */
 static bool HW_PRINTF(4, 5) no(struct judge *j, int rc, const char *rule, const char *fmt, ...)
 {
     va_list ap;
@@ -61,7 +61,7 @@ static bool has_permission(struct judge *j, unsigned bit, const char *name, cons
 
 /* ---------------------------------------------------------------- amounts */
 
-/* Returns true if `more` fits besides the `have` existing ones. */
+/* Returns true if `have`, the current amount, plus `more` does not exceed max. Otherwise records a refusal. */
 static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uint64_t more, uint64_t max, bool size)
 {
     char rule[64], a[32], b[32];
@@ -70,7 +70,7 @@ static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uin
         return true;
     if (size) {
         snprintf(rule, sizeof(rule), "%s = %s", key, hw_format_size(max, a, sizeof(a)));
-        return no(j, -ENOMEM, rule, "%s are registered, and %s more requested", hw_format_size(have, a, sizeof(a)),
+        return no(j, -ENOMEM, rule, "%s are registered and %s more were requested", hw_format_size(have, a, sizeof(a)),
                   hw_format_size(more, b, sizeof(b)));
     }
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);
@@ -88,7 +88,7 @@ static bool judge_object_count(struct judge *j)
 {
     enum vb_type t = j->r->command->makes;
     const char *key = t < VB_TYPES ? vb_limit_key(t) : NULL;
-    /* opens are judged and counted separately */
+    /* vb_judge_open() and vb_objects_new() check and count contexts. */
     return !key || t == VB_CONTEXT || is_within_limit(j, key, j->u->n[t], 1, j->rules->max[t], false);
 }
 
@@ -107,7 +107,8 @@ static bool is_pkey_allowed(const struct vb_rules *rules, uint16_t pkey)
     return in;
 }
 
-/* Port 0: the request does not name a port; the P_Key must then be allowed on all ports. */
+/* Checks the P_Key at an index of port p. If p is 0, the request does not specify the port, and the P_Keys at this
+ * index must be allowed on all ports. */
 static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
 {
     const struct vb_rules *rules = j->rules;
@@ -125,7 +126,7 @@ static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
     return known ? true : no(j, -EPERM, "pkeys", "the P_Key at index %u of port %u is unknown", index, p);
 }
 
-/* Like rdma_is_multicast_addr() (ib_addr.h): IPv6, or a mapped IPv4 address. */
+/* Returns true for an IPv6 or a mapped IPv4 multicast address, like rdma_is_multicast_addr() in ib_addr.h. */
 static bool is_multicast(const uint8_t *gid)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -144,7 +145,8 @@ static bool judge_destination(struct judge *j, const uint8_t *gid)
     for (unsigned i = 0; i < rules->n_destinations; i++)
         if (vb_within(&rules->destination[i], gid))
             return true;
-    return no(j, -EPERM, "destinations", "GID %s is not in any of them", inet_ntop(AF_INET6, gid, text, sizeof(text)));
+    return no(j, -EPERM, "destinations", "GID %s is not in any of the allowed prefixes",
+              inet_ntop(AF_INET6, gid, text, sizeof(text)));
 }
 
 static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_index, const uint8_t *dgid,
@@ -152,14 +154,15 @@ static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_i
 {
     if (!judge_port(j, p))
         return false;
-    /* On InfiniBand the LID decides where packets go, whatever the GID; without a GRH there is no GID. Ethernet has no
-     * LIDs, and the kernel requires a GRH. */
+    /* On InfiniBand the LID alone determines the destination, and a packet without a GRH has no GID. Ethernet has no
+     * LIDs, and the kernel requires a GRH there. */
     if ((!global || dlid) && !j->rules->any_destination && !(j->rules->allow & VB_ALLOW_LID))
-        return no(j, -EPERM, "destinations", "LID %u can reach any destination, and allow has no lid", dlid);
+        return no(j, -EPERM, "destinations", "LID %u can reach any destination, and 'allow' does not contain 'lid'",
+                  dlid);
     if (!global)
         return true;
     if (!vb_gid_index(j->rules, sgid_index))
-        return no(j, -EPERM, "gids", "GID index %u may not be a source", sgid_index);
+        return no(j, -EPERM, "gids", "GID index %u is not allowed as the source", sgid_index);
     return judge_destination(j, dgid);
 }
 
@@ -174,9 +177,10 @@ static bool judge_context(struct judge *j)
         return true;
     if (r->uhw_in && r->uhw_in_len > at)
         memcpy(&flags, (const uint8_t *)r->uhw_in + at, HW_MIN(sizeof(flags), r->uhw_in_len - at));
-    /* libmlx5 then retries without the flag */
+    /* libmlx5 retries without the flag if the request fails. */
     return flags & MLX5_IB_ALLOC_UCTX_DEVX
-               ? has_permission(j, VB_ALLOW_DEVX, "devx", "a context that may send the device's own commands")
+               ? has_permission(j, VB_ALLOW_DEVX, "devx",
+                                "the request is for a context that can send firmware commands to the device")
                : true;
 }
 
@@ -187,11 +191,11 @@ static bool judge_mr(struct judge *j)
     if ((m.kind == VB_MR_NEW || m.change_access) && (m.access & IB_UVERBS_ACCESS_ON_DEMAND) &&
         !has_permission(j, VB_ALLOW_ODP, "odp", "memory that is registered without being pinned"))
         return false;
-    /* Kernels from 6.2 until 6.12.94, 6.18.36 and 7.0.13 did not check how the memory is pinned (CVE-2026-52908): the
-     * device could write to memory that the program must not write, its stub's window included. Later kernels return
-     * -EACCES, like this. */
+    /* Linux 6.2 and later, up to 6.12.94, 6.18.36 and 7.0.13, does not check how the memory is pinned (CVE-2026-52908).
+     * The device could then write to memory that is read-only for the program, including the window of the stub. Fixed
+     * kernels return -EACCES, as this rule does. */
     if (m.change_access && !m.resize && m.writes && vb_objects_read_only(j->o))
-        return no(j, -EACCES, "REREG_MR", "write access, where memory has been registered to be read only");
+        return no(j, -EACCES, "REREG_MR", "write access was requested, but memory has been registered read-only");
     uint64_t old = m.kind == VB_MR_AGAIN ? vb_objects_mr_bytes(j->o, m.number) : 0;
     bool more = m.kind == VB_MR_NEW || (m.kind == VB_MR_AGAIN && m.resize && m.bytes > old);
     return more ? is_within_limit(j, "mr_bytes", j->u->mr_bytes, m.bytes - old, j->rules->mr_bytes, true) : true;
@@ -249,15 +253,16 @@ static bool qp_type(struct judge *j, uint64_t type)
         return false;
     if (!(j->rules->qp_types >> bit & 1))
         return no(j, -EPERM, "qp_types", "%s QPs are not allowed", name);
-    /* Work requests of these QPs name source and destination of each message, in memory that the application writes and
-     * the device reads: rxe's old ABI has both addresses in it (rxe_get_av()), mlx5's UD and DC the GID index and the
-     * destination. */
+    /* Each work request of these QPs contains the source and the destination of a message. The application writes it to
+     * memory that the device reads, so the broker cannot check it. A work request of rxe's old ABI contains both
+     * addresses (rxe_get_av()), and one of mlx5's UD and DC QPs the GID index and the destination. */
     if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !(j->rules->allow & VB_ALLOW_UD_ANYWHERE)) {
         if (!j->rules->any_destination)
-            return no(j, -EPERM, "destinations", "a %s QP can send to any destination, and allow has no ud-anywhere",
-                      name);
+            return no(j, -EPERM, "destinations",
+                      "a %s QP can send to any destination, and 'allow' does not contain 'ud-anywhere'", name);
         if (!vb_all_gids(j->rules))
-            return no(j, -EPERM, "gids", "a %s QP can send from any GID, and allow has no ud-anywhere", name);
+            return no(j, -EPERM, "gids", "a %s QP can send from any GID, and 'allow' does not contain 'ud-anywhere'",
+                      name);
     }
     return true;
 }
@@ -268,10 +273,11 @@ static bool qp_flags(struct judge *j, uint64_t flags)
                               IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
     const uint64_t raw = CREATE_SOURCE_QPN | IB_UVERBS_QP_CREATE_SCATTER_FCS | IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
     if (flags & ~(harmless | raw))
-        return no(j, -EOPNOTSUPP, "QP create flags", "0x%" PRIx64 " are never allowed", flags & ~(harmless | raw));
-    return flags & raw
-               ? has_permission(j, VB_ALLOW_RAW, "raw", "QP create flags of raw packets, or a foreign source QPN")
-               : true;
+        return no(j, -EOPNOTSUPP, "QP create flags", "flags 0x%" PRIx64 " are never allowed",
+                  flags & ~(harmless | raw));
+    return flags & raw ? has_permission(j, VB_ALLOW_RAW, "raw",
+                                        "QP create flags for raw packets, or the number of another QP as the source")
+                       : true;
 }
 
 static bool qp_size(struct judge *j, uint64_t send, uint64_t recv)
@@ -280,7 +286,7 @@ static bool qp_size(struct judge *j, uint64_t send, uint64_t recv)
            at_most(j, "qp_wr", recv, j->rules->qp_wr, "receive requests");
 }
 
-/* Also checks the size that the driver takes. */
+/* Checks the size of the queues in the driver's part of the request. */
 static bool driver_size(struct judge *j)
 {
     struct vb_queue_ask q;
@@ -297,11 +303,11 @@ static bool create_qp(struct judge *j)
         struct ib_uverbs_qp_cap cap;
         vb_attr_bytes(r, UVERBS_ATTR_CREATE_QP_CAP, &cap, sizeof(cap));
         uint64_t flags = vb_attr_u64(r, UVERBS_ATTR_CREATE_QP_FLAGS);
-        /* the kernel checks no capability here */
+        /* The kernel does not check a capability for this attribute. */
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_SOURCE_QPN))
             flags |= CREATE_SOURCE_QPN;
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE) &&
-            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP of a receive table"))
+            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP with a receive table"))
             return false;
         return qp_type(j, vb_attr_u64(r, UVERBS_ATTR_CREATE_QP_TYPE)) && qp_flags(j, flags) &&
                qp_size(j, cap.max_send_wr, cap.max_recv_wr);
@@ -310,7 +316,7 @@ static bool create_qp(struct judge *j)
         struct ib_uverbs_ex_create_qp in;
         vb_core_in(r, &in, sizeof(in));
         if ((in.comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE) &&
-            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP of a receive table"))
+            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP with a receive table"))
             return false;
         return qp_type(j, in.qp_type) && qp_flags(j, in.create_flags) && qp_size(j, in.max_send_wr, in.max_recv_wr);
     }
@@ -319,8 +325,8 @@ static bool create_qp(struct judge *j)
     return qp_type(j, in.qp_type) && qp_size(j, in.max_send_wr, in.max_recv_wr);
 }
 
-/* Judges MODIFY_QP and MODIFY_QP_EX, which begins with the same struct; only fields that attr_mask names count
- * (modify_qp()). The kernel checks the QP's state and whether the mask is valid for it. */
+/* Checks MODIFY_QP and MODIFY_QP_EX, whose inputs begin with the same struct. As in the kernel's modify_qp(), only the
+ * fields in attr_mask are used. The kernel checks the QP's state and whether the mask is valid in this state. */
 static bool modify_qp(struct judge *j)
 {
     struct ib_uverbs_modify_qp in;
@@ -333,14 +339,15 @@ static bool modify_qp(struct judge *j)
         return false;
     if ((in.attr_mask & QP_PKEY_INDEX) && !judge_pkey(j, p, in.pkey_index))
         return false;
-    /* The same index is another P_Key on another port: it must be given again. At RTR the port stays; otherwise an AV
-     * brings its own, as in modify_qp(). */
+    /* An index may stand for a different P_Key on another port, so a request that changes the port must also contain
+     * the index. An address vector changes the port, except in the transition to RTR, as in the kernel's
+     * modify_qp(). */
     bool rtr = (in.attr_mask & QP_STATE) && in.qp_state == STATE_RTR;
     if (!j->rules->any_pkey && !(in.attr_mask & QP_PKEY_INDEX) &&
         ((in.attr_mask & QP_PORT) || ((in.attr_mask & QP_AV) && !rtr)))
-        return no(j, -EPERM, "pkeys", "port %u without a P_Key index of it", p);
+        return no(j, -EPERM, "pkeys", "the request sets port %u without a P_Key index of the port", p);
     if ((in.attr_mask & QP_QKEY) && (in.qkey & CONTROLLED_QKEY) &&
-        !has_permission(j, VB_ALLOW_RAW, "raw", "a controlled Q_Key (its highest bit is set)"))
+        !has_permission(j, VB_ALLOW_RAW, "raw", "a controlled Q_Key (a Q_Key with the highest bit set)"))
         return false;
     if (!(in.attr_mask & QP_ALT_PATH))
         return true;
@@ -392,7 +399,8 @@ static bool modify_srq(struct judge *j)
     return in.attr_mask & SRQ_MAX_WR ? srq_size(j, in.max_wr) : true;
 }
 
-/* A domain named by a file is shared with every process that has the file open, in other containers too. */
+/* Refuses a domain that is identified by a file, because all processes that have the file open share the domain, even
+ * if they are in other containers. */
 static bool open_xrcd(struct judge *j)
 {
     struct ib_uverbs_open_xrcd in;
@@ -401,7 +409,7 @@ static bool open_xrcd(struct judge *j)
         return false;
     return in.fd == UINT32_MAX
                ? true
-               : no(j, -EOPNOTSUPP, "XRC domains", "sharing one through a file descriptor is never allowed");
+               : no(j, -EOPNOTSUPP, "XRC domains", "sharing a domain through a file descriptor is never allowed");
 }
 
 static bool open_qp(struct judge *j)
@@ -433,29 +441,29 @@ static bool create_wq(struct judge *j)
         vb_core_in(j->r, &in, sizeof(in));
         max_wr = in.max_wr;
     }
-    return has_permission(j, VB_ALLOW_RAW, "raw", "a WQ, which only raw packets use") &&
+    return has_permission(j, VB_ALLOW_RAW, "raw", "a WQ, which is for raw packets only") &&
            at_most(j, "qp_wr", max_wr, j->rules->qp_wr, "receive requests of a WQ") && driver_size(j);
 }
 
 static bool rwq_table(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_RAW, "raw", "a receive table, which only raw packets use");
+    return has_permission(j, VB_ALLOW_RAW, "raw", "a receive table, which is for raw packets only");
 }
 
-/* Answers as for an empty entry (rdma_get_gid_attr()). */
+/* Returns the error of rdma_get_gid_attr() for an empty entry if the application may not see the GID. */
 static bool gid_entry(struct judge *j)
 {
     return vb_gid_shows(j->rules, vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_ENTRY_PORT),
                         vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX))
                ? true
-               : no(j, -ENODATA, "", "a GID that does not show");
+               : no(j, -ENODATA, "", "the application may not see this GID");
 }
 
-/* Truncated entries do not tell whose they are. */
+/* Refuses truncated entries, because they may lack the port and the index of the GID. */
 static bool gid_table(struct judge *j)
 {
     return vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE) < sizeof(struct ib_uverbs_gid_entry)
-               ? no(j, -EINVAL, "", "entries of less than %zu bytes", sizeof(struct ib_uverbs_gid_entry))
+               ? no(j, -EINVAL, "", "entries must have at least %zu bytes", sizeof(struct ib_uverbs_gid_entry))
                : true;
 }
 
@@ -467,7 +475,7 @@ static bool gid_table(struct judge *j)
 static const struct row {
     uint16_t object, method;
     uint32_t command;
-    bool (*rule)(struct judge *j); /* NULL: only the count of made objects is checked */
+    bool (*rule)(struct judge *j); /* NULL if only the number of created objects is checked */
 } rows[] = {
     {W(IB_USER_VERBS_CMD_GET_CONTEXT), judge_context},
     {W(IB_USER_VERBS_CMD_QUERY_DEVICE), NULL},
@@ -566,7 +574,7 @@ bool vb_judged(const struct vb_command *c)
 
 static bool judge_device_open(struct judge *j)
 {
-    return j->rules->allowed ? true : no(j, -EACCES, "devices", "the device is none of them");
+    return j->rules->allowed ? true : no(j, -EACCES, "devices", "the policy does not allow this device");
 }
 
 void vb_judge_open(const struct vb_rules *rules, const struct vb_usage *u, struct vb_verdict *v)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The objects of an open file. Each type has a count: objects made minus objects ended, by the kernel's results,
- * whatever number the application saw. Only MRs have sizes, and so are kept by number; a number that arrived where the
- * application can write is not trusted, and its bytes stay counted until the kernel lists the MRs. Nothing is ever
- * counted too low.
+ * Counts the objects of an open file. The count of a type is the number of created objects minus the number of
+ * destroyed objects, according to the kernel's results. It does not depend on the numbers of the objects, which the
+ * application may have changed.
+ *
+ * Only MRs have sizes, so each MR is recorded with its number. A number that was read from memory that the application
+ * can write to is not trusted, and the bytes of its MR stay counted until the kernel lists the MRs. A count is never
+ * too low.
  */
 #include "verbs/policy/policy_int.h"
 
@@ -12,16 +15,17 @@
 
 struct mr {
     uint32_t number;
-    bool true_number; /* false: reported by the application */
+    bool true_number; /* false if the application may have changed the number */
     uint64_t bytes;
 };
 
 struct vb_objects {
     struct vb_usage *of;
     uint64_t n[VB_TYPES];
-    uint64_t bytes; /* of all MRs, including those without a known number */
-    void *mrs;      /* struct mr, a tree (tsearch) */
-    bool read_only; /* an MR is, or was to be, pinned read-only; not by number, because numbers can be forged */
+    uint64_t bytes; /* bytes of all MRs, including MRs with an unknown number */
+    void *mrs;      /* tree of struct mr (tsearch) */
+    bool read_only; /* true if a request asked to pin an MR read-only; kept for the file, because an MR's number can be
+                       forged */
 };
 
 struct vb_objects *vb_objects_new(struct vb_usage *of)
@@ -96,7 +100,7 @@ static void take_bytes(struct vb_objects *o, uint64_t n)
     o->of->mr_bytes -= n;
 }
 
-/* The ticket is the number of reserved bytes. */
+/* Stores the number of reserved bytes in *ticket. */
 int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket)
 {
     struct vb_mr_ask m;
@@ -125,7 +129,8 @@ static void one_less(struct vb_objects *o, enum vb_type t)
     }
 }
 
-/* Records an MR. Without memory, or if a live MR has that number, its bytes stay counted until the file is closed. */
+/* Records an MR. If memory is exhausted or another MR has the same trusted number, the MR is not recorded, and its
+ * bytes stay counted until the file is closed or the kernel lists the MRs. */
 static void note_mr(struct vb_objects *o, uint32_t number, uint64_t bytes, bool trusted)
 {
     struct mr *m = find_mr(o, number);
@@ -165,7 +170,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
     struct vb_mr_ask m;
     uint32_t number;
     vb_mr_ask(r, &m);
-    if (rc == VB_UNKNOWN) /* the reservation stays; nothing is known to have shrunk, or to have a number */
+    if (rc == VB_UNKNOWN) /* keep the reservation, because the request may have succeeded */
         return;
     if (rc < 0) {
         take_bytes(o, ticket);
@@ -177,7 +182,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
         if (vb_request_number(r, &c->made, &number) == 0)
             note_mr(o, number, m.bytes, trusted);
     } else if (m.kind == VB_MR_AGAIN && m.resize) {
-        /* its size may have changed since the reservation */
+        /* The size of the MR may have changed since the reservation. */
         struct mr *old = find_mr(o, m.number);
         take_bytes(o, ticket);
         add_bytes(o, m.bytes);

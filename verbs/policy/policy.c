@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy file: sections, each a set of keys. */
+/* Reads the policy file, which consists of sections with keys. */
 #include "verbs/policy/policy_int.h"
 
 #include <ctype.h>
@@ -38,7 +38,7 @@ static int add_section(struct vb_policy *p, const char *name, size_t len)
 {
     struct vb_section *s = &p->section[p->n];
     if (len > VB_SECTION_BYTES)
-        return hw_fail(-EINVAL, "[%.*s...]: a section's name has at most %d bytes", VB_SECTION_BYTES, name,
+        return hw_fail(-EINVAL, "[%.*s...]: the name of a section may have at most %d bytes", VB_SECTION_BYTES, name,
                        VB_SECTION_BYTES);
     if (p->n == SECTIONS_MAX)
         return hw_fail(-E2BIG, "more than %d sections", SECTIONS_MAX);
@@ -46,16 +46,17 @@ static int add_section(struct vb_policy *p, const char *name, size_t len)
     int rc = section_words(s, s->name);
     for (unsigned i = 0; rc == 0 && i < p->n; i++)
         if (strcmp(p->section[i].container, s->container) == 0 && strcmp(p->section[i].device, s->device) == 0)
-            return hw_fail(-EINVAL, "[%s]: a second section for it", s->name);
+            return hw_fail(-EINVAL, "[%s]: duplicate section for the same container and device", s->name);
     p->n++;
     return rc;
 }
 
-/* Checks what inih ignores or misreads: long lines and names, sections without keys. */
+/* Adds a section if the line begins one. Rejects lines that inih would ignore or misread: lines and section names that
+ * are too long, and text around a section's brackets. */
 static int scan_line(struct vb_policy *p, const char *line, size_t n)
 {
     if (n > VB_LINE_BYTES)
-        return hw_fail(-EINVAL, "longer than %d bytes", VB_LINE_BYTES);
+        return hw_fail(-EINVAL, "the line is longer than %d bytes", VB_LINE_BYTES);
     size_t at = 0;
     while (n > 0 && isspace((unsigned char)line[n - 1]))
         n--;
@@ -65,7 +66,7 @@ static int scan_line(struct vb_policy *p, const char *line, size_t n)
         return 0;
     const char *end = memchr(line, ']', n);
     if (at > 0 || !end || end != line + n - 1 || memchr(line, ';', n))
-        return hw_fail(-EINVAL, "a section's line is [NAME] and nothing else");
+        return hw_fail(-EINVAL, "the line of a section must contain [NAME] and nothing else");
     return add_section(p, line + 1, n - 2);
 }
 
@@ -86,13 +87,13 @@ static int set_section_key(struct vb_policy *p, const char *section, const char 
     if (!k)
         return hw_fail(-EINVAL, "unknown key '%.60s'", name);
     if (k->kind == VB_DEVICES && *s->device)
-        return hw_fail(-EINVAL, "[%s] is for certain devices already; 'devices' says which ones a container may open",
+        return hw_fail(-EINVAL, "[%s] already applies to certain devices only, so it cannot have the key 'devices'",
                        s->name);
     int rc = vb_take(&s->v, k, value);
     return rc ? hw_wrap(rc, "%s", name) : 0;
 }
 
-/* inih's callback: 0 is an error, and ini_parse_string() returns the line of the first error. */
+/* Sets a key; called by inih. Returns 0 for an error. ini_parse_string() then returns the line of the first error. */
 static int on_verbs_policy_key(void *arg, const char *section, const char *name, const char *value)
 {
     struct reader *x = arg;
@@ -114,7 +115,7 @@ static int fill_policy(struct vb_policy *p, const char *text, size_t len, const 
     if (memchr(text, 0, len))
         return hw_fail(-EINVAL, "%s: not a text file", name);
     if (len > FILE_MAX)
-        return hw_fail(-E2BIG, "%s: more than %u bytes", name, FILE_MAX);
+        return hw_fail(-E2BIG, "%s: the file is larger than %u bytes", name, FILE_MAX);
     for (size_t at = 0; at < len; line++) {
         const char *nl = memchr(text + at, '\n', len - at);
         size_t n = nl ? (size_t)(nl - text) - at : len - at;
@@ -153,7 +154,9 @@ int vb_policy_load(const char *path, struct vb_policy **out)
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
         return hw_fail(-EINVAL, "policy %s: not a regular file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
-        return hw_fail(-EACCES, "policy %s: others than root and the broker's user may write it: chmod 644, chown root",
+        return hw_fail(-EACCES,
+                       "policy %s: users other than root and the broker's user can write to the file; run chmod 644 "
+                       "and chown root",
                        path);
     HW_AUTO_FREE char *text = malloc(FILE_MAX + 1);
     if (!text)

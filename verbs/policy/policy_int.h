@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What policy.c, judge.c and objects.c share. */
+/* Declarations that the files of the policy share. */
 #ifndef HW_VERBS_POLICY_INT_H
 #define HW_VERBS_POLICY_INT_H
 
@@ -24,36 +24,37 @@ enum vb_key_kind {
 struct vb_key {
     const char *name;
     enum vb_key_kind kind;
-    size_t at; /* for a size or number: offset of its uint64_t in struct vb_rules */
+    size_t at; /* for VB_SIZE and VB_NUMBER: offset of the uint64_t in struct vb_rules */
 };
 #define VB_KEYS 24
 extern const struct vb_key vb_keys[VB_KEYS];
-const struct vb_key *vb_key_of(const char *name); /* NULL: there is none */
+const struct vb_key *vb_key_of(const char *name); /* returns NULL if there is no such key */
 
 static inline uint64_t *vb_key_number(struct vb_rules *r, const struct vb_key *k)
 {
     return (uint64_t *)(void *)((char *)r + k->at);
 }
 
-#define VB_LINE_BYTES    190 /* inih splits lines at 200 bytes (INI_MAX_LINE) without an error, */
-#define VB_SECTION_BYTES 48  /* and sections at 49 (MAX_SECTION) */
+#define VB_LINE_BYTES    190 /* inih splits lines of 200 bytes (INI_MAX_LINE) without an error */
+#define VB_SECTION_BYTES 48  /* inih truncates the names of sections to 49 bytes (MAX_SECTION) without an error */
 #define VB_NAMES_TEXT    1024
 
-/* The values of a section or an annotation; lists are empty at first. */
+/* The values of a section or an annotation. Lists are initially empty. */
 struct vb_values {
-    unsigned set;                /* bit i: vb_keys[i] is given */
-    char devices[VB_NAMES_TEXT]; /* "mlx5_*\0rxe0\0\0" */
+    unsigned set;                /* bit i is set if the section has the key vb_keys[i] */
+    char devices[VB_NAMES_TEXT]; /* for example "mlx5_*\0rxe0\0\0" */
     struct vb_rules r;
 };
-/* -EINVAL, -E2BIG: invalid value for the key. A repeated list is appended. */
+/* Parses the value of a key. Appends to the list if the key is a list that was set before. Fails with -EINVAL or -E2BIG
+ * for an invalid value. */
 int vb_take(struct vb_values *v, const struct vb_key *k, const char *value);
-/* Sets the defaults. */
+/* Sets the rules that apply without any section. */
 void vb_defaults(struct vb_rules *r);
 
 struct vb_section {
-    char name[VB_SECTION_BYTES + 1];      /* as in the file */
-    char container[VB_SECTION_BYTES + 1]; /* "": any */
-    char device[VB_SECTION_BYTES + 1];    /* a pattern; "": any */
+    char name[VB_SECTION_BYTES + 1];      /* as written in the file */
+    char container[VB_SECTION_BYTES + 1]; /* empty for all containers */
+    char device[VB_SECTION_BYTES + 1];    /* pattern, or empty for all devices */
     struct vb_values v;
 };
 
@@ -72,23 +73,25 @@ static inline bool vb_within(const struct vb_prefix *p, const uint8_t *gid)
            (rest == 0 || ((p->gid[whole] ^ gid[whole]) & 0xff00u >> rest & 0xff) == 0);
 }
 
-/* Returns the key of a type's limit, "max_qps"; NULL: not limited, because its end is not seen (descriptors). */
+/* Returns the key that limits a type, for example "max_qps". Returns NULL for types without a limit: file descriptors,
+ * because the broker does not see when they are closed. */
 const char *vb_limit_key(enum vb_type t);
 
-/* A request's demand for registered memory. */
+/* The registered memory that a request asks for. */
 struct vb_mr_ask {
     enum { VB_MR_NONE, VB_MR_NEW, VB_MR_AGAIN } kind;
-    bool resize;        /* VB_MR_AGAIN: its pages change */
-    bool change_access; /* of VB_MR_AGAIN */
-    uint32_t number;    /* of VB_MR_AGAIN */
-    uint64_t bytes;     /* in whole pages */
+    bool resize;        /* for VB_MR_AGAIN: the request changes the pages */
+    bool change_access; /* for VB_MR_AGAIN: the request changes the access flags */
+    uint32_t number;    /* for VB_MR_AGAIN: number of the MR */
+    uint64_t bytes;     /* rounded up to whole pages */
     uint64_t access;    /* enum ib_uverbs_access_flags */
-    bool writes;        /* this access pins memory for writing: ib_access_writable(), rdma/ib_verbs.h */
+    bool writes; /* the kernel pins memory with this access for writing: ib_access_writable() in rdma/ib_verbs.h */
 };
 void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m);
 
-/* How many requests the new queues hold, by the driver's part: the kernel drivers of mlx5 and efa size them by that,
- * whatever the core's part says. Rounded down as far as libraries round up; 0: not given. */
+/* The number of work requests in the new queues according to the driver's part of the request. The kernel drivers of
+ * mlx5 and efa use this part, and not the core part, for the size of the queues. The numbers are rounded down, because
+ * libraries round up. 0 means that the driver's part contains no size. */
 struct vb_queue_ask {
     uint64_t send, recv;
 };
@@ -105,38 +108,41 @@ static inline bool vb_all_gids(const struct vb_rules *rules)
         all &= rules->gids[i] == 0xff;
     return all;
 }
-/* Returns true if the application may see the GID at this port and index. No address vector can name an index above
- * 255: those are visible if all are. */
+/* Returns true if the application may see the GID at this index of the port. An index above 255, which does not fit in
+ * an address vector, is visible if all GIDs are allowed. */
 bool vb_gid_shows(const struct vb_rules *rules, uint64_t port, uint64_t index);
 
-/* Returns true if there is a rule for the command. */
+/* Returns true if judge.c has a rule for the command. */
 bool vb_judged(const struct vb_command *c);
 
-/* Returns true if an MR is, was, or may be pinned read-only. */
+/* Returns true if an MR of the file is, was, or may have been pinned read-only. */
 bool vb_objects_read_only(const struct vb_objects *o);
-/* For comparison with the kernel's list: returns how many of a type are counted, including those still to be made. */
+/* Returns the number of counted objects of a type, including those that running requests may create. Used for
+ * comparison with the kernel's list. */
 uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t);
-uint64_t vb_objects_bytes(const struct vb_objects *o); /* of all MRs */
+uint64_t vb_objects_bytes(const struct vb_objects *o); /* returns the counted bytes of all MRs */
 void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n);
-/* Returns true if the number of the MR is trusted, and sets *bytes. */
+/* Returns true and stores the size of an MR in *bytes if the number of the MR is trusted. */
 bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes);
-void vb_objects_forget_mr(struct vb_objects *o, uint32_t number); /* forgets its size, which may have changed */
+/* Marks the size of an MR as unknown, because a request may have changed it. */
+void vb_objects_forget_mr(struct vb_objects *o, uint32_t number);
 struct vb_mr_seen {
     uint32_t number;
-    bool known; /* bytes is known */
+    bool known; /* true if bytes is the size of the MR */
     uint64_t bytes;
 };
-/* Sets the list of all MRs. If the bytes of one are unknown, the sum does not shrink. */
+/* Replaces the list of all MRs. If the size of an MR is unknown, the sum of bytes does not decrease. */
 void vb_objects_set_mrs(struct vb_objects *o, const struct vb_mr_seen *mr, unsigned n);
-/* Returns the pinned bytes: whole pages. */
+/* Returns the size of all pages of the memory, in bytes. */
 uint64_t vb_pinned_bytes(uint64_t start, uint64_t length);
-/* Returns the length and the first address (iova) that a request gives to the MR it makes. */
+/* Stores the length and the first address (iova) of the MR that a REG_MR request creates. Returns false for other
+ * requests. */
 bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova);
 
-/* Returns the bytes of an MR whose number is trusted; 0: unknown. */
+/* Returns the size of an MR in bytes, or 0 if the size is unknown or the number is not trusted. */
 uint64_t vb_objects_mr_bytes(const struct vb_objects *o, uint32_t number);
 
-/* Copies CORE_IN like the kernel: a struct that is too short is padded with zeros (uverbs_request(), uverbs_cmd.c). */
+/* Copies CORE_IN. Pads a struct that is too short with zeros, as uverbs_request() in uverbs_cmd.c does. */
 static inline void vb_core_in(const struct vb_request *r, void *dst, size_t n)
 {
     size_t have = r->core_in ? HW_MIN((size_t)r->core_in_len, n) : 0;
@@ -153,9 +159,10 @@ static inline const struct vb_attr *vb_attr_find(const struct vb_request *r, uin
     return NULL;
 }
 
-/* Copies an input, padded with zeros; false: it is absent. */
+/* Copies an input to dst and pads it with zeros to n bytes. Returns false if the request does not have the
+ * attribute. */
 bool vb_attr_bytes(const struct vb_request *r, uint16_t id, void *dst, size_t n);
-/* Returns an input as a number; 0 if it is absent. */
+/* Returns an input as a number, or 0 if the request does not have the attribute. */
 uint64_t vb_attr_u64(const struct vb_request *r, uint16_t id);
 
 #endif

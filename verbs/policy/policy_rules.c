@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Combines the rules for one container and one device: sections from general to specific; then annotations, which only
- * restrict. */
+/* Determines the rules for a container on a device. Sections are applied from the most general to the most specific.
+ * Annotations are applied last and can only restrict the rules. */
 #include "verbs/policy/policy_int.h"
 
 #include <fnmatch.h>
@@ -14,7 +14,7 @@ static bool names_device(const struct vb_values *v, const char *device)
     return false;
 }
 
-/* Replaces values in r by those that v sets. */
+/* Replaces the values in r by the values that are set in v. */
 static void replace_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     for (size_t i = 0; i < VB_KEYS; i++) {
@@ -69,13 +69,14 @@ static void narrow_pkeys(struct vb_rules *r, const struct vb_rules *by)
     r->any_pkey = false;
 }
 
-/* Returns true if a contains all of b. */
+/* Returns true if every address of b is in a. */
 static bool contains_prefix(const struct vb_prefix *a, const struct vb_prefix *b)
 {
     return a->bits <= b->bits && vb_within(a, b->gid);
 }
 
-/* Two prefixes either nest or are disjoint. */
+/* Restricts the destinations of r to the destinations of by. Of two prefixes, one contains the other or they are
+ * disjoint. */
 static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
 {
     if (by->any_destination)
@@ -99,7 +100,7 @@ static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
     return 0;
 }
 
-/* Restricts r to what v sets. */
+/* Restricts r by the values that are set in v. */
 static int narrow_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     int rc = 0;
@@ -145,13 +146,13 @@ static int apply_annotation(struct vb_rules *r, const struct vb_annotation *a, c
     if (strncmp(a->key, mine, sizeof(mine) - 1) != 0 || strcmp(a->key + sizeof(mine) - 1, "policy") == 0)
         return 0;
     const struct vb_key *k = vb_key_of(a->key + sizeof(mine) - 1);
-    int rc = k ? vb_take(&v, k, a->value) : hw_fail(-EINVAL, "there is no such key");
+    int rc = k ? vb_take(&v, k, a->value) : hw_fail(-EINVAL, "the policy has no such key");
     if (rc == 0)
         rc = narrow_verbs_rules(r, &v, device);
     return rc ? hw_wrap(rc, "annotation %.80s", a->key) : 0;
 }
 
-/* 0 [default], 1 [device ...], 2 [container ...], 3 both */
+/* Returns 0 for [default], 1 for [device ...], 2 for [container ...], and 3 for a section with both. */
 static int get_section_rank(const struct vb_section *s)
 {
     return (*s->container ? 2 : 0) + (*s->device ? 1 : 0);
@@ -182,7 +183,7 @@ int vb_policy_rules(const struct vb_policy *p, const char *container, const stru
         }
     for (unsigned i = 0; i < n && rc == 0; i++)
         rc = apply_annotation(out, &a[i], device);
-    /* `allow` alone decides these */
+    /* Only `allow` controls raw packet and XRC QPs; qp_types does not. */
     if (out->allow & VB_ALLOW_RAW)
         out->qp_types |= 1u << IB_UVERBS_QPT_RAW_PACKET;
     if (out->allow & VB_ALLOW_XRC)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of the policy and their values. */
+/* Defines the keys of the policy and parses their values. */
 #include "base/size.h"
 #include "verbs/policy/policy_int.h"
 
@@ -47,7 +47,7 @@ static const struct name allow_names[] = {
     {"xrc", VB_ALLOW_XRC},       {"lid", VB_ALLOW_LID},   {"ud-anywhere", VB_ALLOW_UD_ANYWHERE},
 };
 
-/* enum ib_uverbs_qp_type; `allow` adds raw packet and XRC QPs */
+/* Types of enum ib_uverbs_qp_type. Raw packet and XRC QPs are added by `allow`. */
 static const struct name type_names[] = {
     {"rc", 1u << IB_UVERBS_QPT_RC},
     {"uc", 1u << IB_UVERBS_QPT_UC},
@@ -63,7 +63,8 @@ const char *vb_limit_key(enum vb_type t)
     return NULL;
 }
 
-/* Sets the values without any section: no device, otherwise what programs that move data need. */
+/* Sets the rules that apply without any section: no device is allowed. The other values are suitable for programs that
+ * transfer data. */
 void vb_defaults(struct vb_rules *r)
 {
     static const struct {
@@ -89,7 +90,7 @@ void vb_defaults(struct vb_rules *r)
 
 /* ------------------------------------------------------------------ values */
 
-/* Parses "4" or "4-7", both ends within [min, max]. */
+/* Parses a number ("4") or a range ("4-7") whose ends must be within [min, max]. */
 static int parse_number_range(const char *word, uint64_t min, uint64_t max, uint64_t *from, uint64_t *to)
 {
     char text[VB_LINE_BYTES + 1];
@@ -132,13 +133,13 @@ static int one_pkey(struct vb_rules *r, const char *word)
     if (word[0] == '0' && (word[1] == 'x' || word[1] == 'X')) {
         size_t n = strspn(word + 2, "0123456789abcdefABCDEF");
         if (n == 0 || n > 4 || word[2 + n])
-            return hw_fail(-EINVAL, "'%.80s' is not a P_Key: must be as in 0x8001 or 32769", word);
+            return hw_fail(-EINVAL, "'%.80s' is not a P_Key: write it as 0x8001 or 32769", word);
         v = strtoul(word, NULL, 16);
     } else if (hw_parse_u64(word, 0, UINT16_MAX, &v) < 0) {
-        return hw_fail(-EINVAL, "'%.80s' is not a P_Key: must be as in 0x8001 or 32769", word);
+        return hw_fail(-EINVAL, "'%.80s' is not a P_Key: write it as 0x8001 or 32769", word);
     }
     if ((v & 0x7fff) == 0)
-        return hw_fail(-EINVAL, "'%.80s' is not a valid P_Key: its low 15 bits are 0", word);
+        return hw_fail(-EINVAL, "'%.80s' is not a valid P_Key, because its low 15 bits are 0", word);
     if (r->n_pkeys == HW_ARRAY_LEN(r->pkeys))
         return hw_fail(-E2BIG, "more than %zu P_Keys", HW_ARRAY_LEN(r->pkeys));
     r->pkeys[r->n_pkeys++] = (uint16_t)v;
@@ -155,7 +156,7 @@ static int one_of(const struct name *names, size_t n, const char *word, unsigned
     return hw_fail(-EINVAL, "'%.80s' is unknown", word);
 }
 
-/* Parses "10.0.0.0/8", "fe80::/10", one address, or "any". */
+/* Parses a prefix ("10.0.0.0/8", "fe80::/10"), an address, or "any". */
 static int one_destination(struct vb_rules *r, const char *word)
 {
     if (strcmp(word, "any") == 0) {
@@ -173,7 +174,8 @@ static int one_destination(struct vb_rules *r, const char *word)
     if (v4)
         p.gid[10] = p.gid[11] = 0xff;
     else if (inet_pton(AF_INET6, text, p.gid) != 1)
-        return hw_fail(-EINVAL, "'%.80s' is neither an IPv4 nor an IPv6 address (a GID is written as one)", word);
+        return hw_fail(-EINVAL, "'%.80s' is neither an IPv4 nor an IPv6 address (write a GID as an IPv6 address)",
+                       word);
     if (slash && hw_parse_u64(slash + 1, 0, v4 ? 32 : 128, &bits) < 0)
         return hw_wrap(-EINVAL, "the prefix of '%.80s'", word);
     p.bits = (uint8_t)(v4 && slash ? bits + 96 : bits);
@@ -194,7 +196,8 @@ static int one_device(struct vb_values *v, const char *word)
         n++;
     size_t len = strlen(word) + 1;
     if (n == VB_DEVICES_MAX || at + len + 1 > sizeof(v->devices))
-        return hw_fail(-E2BIG, "more than %d devices, or %d bytes of them", VB_DEVICES_MAX, VB_NAMES_TEXT - 2);
+        return hw_fail(-E2BIG, "more than %d devices, or more than %d bytes of device names", VB_DEVICES_MAX,
+                       VB_NAMES_TEXT - 2);
     memcpy(v->devices + at, word, len);
     v->devices[at + len] = 0;
     return 0;
@@ -213,7 +216,7 @@ static int one_word(struct vb_values *v, enum vb_key_kind kind, const char *word
         return one_pkey(&v->r, word);
     case VB_QP_TYPES:
         if (strncmp(word, "xrc", 3) == 0 || strncmp(word, "raw", 3) == 0)
-            return hw_fail(-EINVAL, "'%.80s' is unknown: such QPs need allow = %.3s", word, word);
+            return hw_fail(-EINVAL, "'%.80s' is unknown: to allow such QPs, set allow = %.3s", word, word);
         return one_of(type_names, HW_ARRAY_LEN(type_names), word, &v->r.qp_types);
     case VB_DESTINATIONS:
         return one_destination(&v->r, word);
@@ -224,7 +227,7 @@ static int one_word(struct vb_values *v, enum vb_key_kind kind, const char *word
     }
 }
 
-/* The lists of v are empty at first, so words only add. */
+/* The lists of v are initially empty, so each word only adds to them. */
 int vb_take(struct vb_values *v, const struct vb_key *k, const char *value)
 {
     unsigned bit = 1u << (k - vb_keys);
@@ -238,10 +241,11 @@ int vb_take(struct vb_values *v, const struct vb_key *k, const char *value)
             return 0;
         return k->kind == VB_SIZE ? hw_parse_size(value, n) : hw_parse_u64(value, 0, UINT32_MAX, n);
     }
-    /* A list may continue on another line: with its key repeated, or indented; inih reports both the same way. */
+    /* A list may continue on another line, which repeats the key or is indented. inih reports both forms in the same
+     * way. */
     char text[VB_LINE_BYTES + 1], *save = NULL;
     if (strlen(value) > VB_LINE_BYTES)
-        return hw_fail(-EINVAL, "longer than %d bytes", VB_LINE_BYTES);
+        return hw_fail(-EINVAL, "the value is longer than %d bytes", VB_LINE_BYTES);
     snprintf(text, sizeof(text), "%s", value);
     int rc = 0, n = 0;
     for (char *w = strtok_r(text, ", \t", &save); w && rc == 0; w = strtok_r(NULL, ", \t", &save), n++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters the kernel's replies for the application. */
+/* Filters the kernel's replies before the application gets them. */
 #include "verbs/policy/policy_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -47,7 +47,8 @@ static void cap_device_limit(uint32_t *n, uint64_t max)
     *n = (uint32_t)HW_MIN(*n, max);
 }
 
-/* QUERY_DEVICE's reply is the beginning of QUERY_DEVICE_EX's, which may be shorter than the struct. */
+/* Filters the replies to QUERY_DEVICE and QUERY_DEVICE_EX. The reply to QUERY_DEVICE is the first part of the reply to
+ * QUERY_DEVICE_EX, and both may be shorter than the struct. */
 static void filter_device(const struct vb_rules *rules, struct vb_request *r)
 {
     struct ib_uverbs_ex_query_device_resp ex = {0};

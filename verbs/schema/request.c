@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies and checks a request. The rules are those of drivers/infiniband/core/uverbs_ioctl.c: ib_uverbs_ioctl() for the
- * header, uverbs_set_attr() and uverbs_process_attr() for attributes, and of uverbs_cmd.c for core parts. */
+/* Copies and checks a request. The checks are the same as in the kernel: drivers/infiniband/core/uverbs_ioctl.c for the
+ * header (ib_uverbs_ioctl()) and the attributes (uverbs_set_attr() and uverbs_process_attr()), and uverbs_cmd.c for the
+ * core parts. */
 #include "verbs/schema/request.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
 
-#define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* inputs up to this size are in `data` itself */
-#define KERNEL_MAX 4096                                       /* of hdr.length: PAGE_SIZE */
+#define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* an input of up to this many bytes is stored in `data` */
+#define KERNEL_MAX 4096 /* the kernel's limit for hdr.length, in bytes: PAGE_SIZE */
 
-/* Reserves n zero bytes of r->copy; *at receives their position. */
+/* Reserves n zeroed bytes of r->copy and stores their offset in *at. Fails with -E2BIG if the copy is full. */
 static int reserve_copy_space(struct vb_request *r, uint32_t n, uint32_t *at)
 {
     uint32_t aligned = (n + 7u) & ~7u;
 
     if (n > VB_COPY_MAX || aligned > VB_COPY_MAX - r->used)
-        return hw_fail(-E2BIG, "verbs request: more than %u bytes of inputs and outputs", VB_COPY_MAX);
+        return hw_fail(-E2BIG, "verbs request: the inputs and outputs exceed %u bytes", VB_COPY_MAX);
     *at = r->used;
     memset(r->copy + r->used, 0, aligned);
     r->used += aligned;
@@ -28,29 +29,33 @@ static int read_header(struct vb_request *r, vb_read_fn read, void *arg)
     struct ib_uverbs_attr attrs[VB_ATTRS_MAX];
 
     if (read(arg, r->address, &r->hdr, sizeof(r->hdr)) < 0)
-        return hw_fail(-EFAULT, "verbs request: its header at 0x%llx cannot be read", (unsigned long long)r->address);
+        return hw_fail(-EFAULT, "verbs request: cannot read the header at 0x%llx", (unsigned long long)r->address);
     if (r->hdr.length > KERNEL_MAX || r->hdr.length != sizeof(r->hdr) + r->hdr.num_attrs * sizeof(attrs[0]))
-        return hw_fail(-EINVAL, "verbs request: a length of %u with %u attributes", r->hdr.length, r->hdr.num_attrs);
+        return hw_fail(-EINVAL, "verbs request: a length of %u bytes is wrong for %u attributes", r->hdr.length,
+                       r->hdr.num_attrs);
     if (r->hdr.reserved1 || r->hdr.reserved2)
         return hw_fail(-EPROTONOSUPPORT, "verbs request: reserved fields of the header are not 0");
     if (r->hdr.num_attrs > VB_ATTRS_MAX)
-        return hw_fail(-EINVAL, "verbs request: %u attributes; at most %u", r->hdr.num_attrs, VB_ATTRS_MAX);
+        return hw_fail(-EINVAL, "verbs request: %u attributes, but at most %u are supported", r->hdr.num_attrs,
+                       VB_ATTRS_MAX);
     r->n = r->hdr.num_attrs;
     if (r->n > 0 && (r->address > UINT64_MAX - r->hdr.length ||
                      read(arg, r->address + sizeof(r->hdr), attrs, r->n * sizeof(attrs[0])) < 0))
-        return hw_fail(-EFAULT, "verbs request: its attributes cannot be read");
+        return hw_fail(-EFAULT, "verbs request: cannot read the attributes");
     for (unsigned i = 0; i < r->n; i++)
         r->attr[i] = (struct vb_attr){.raw = attrs[i]};
     return 0;
 }
 
-/* Reads the command of INVOKE_WRITE from WRITE_CMD; the attribute rules ensure that there is one. */
+/* Stores the command of INVOKE_WRITE, the value of the attribute WRITE_CMD, in *command. Fails with -EINVAL if the
+ * attribute is missing or exceeds 32 bits. */
 static int write_command(const struct vb_request *r, uint32_t *command)
 {
     for (unsigned i = 0; i < r->n; i++)
         if (r->attr[i].raw.attr_id == UVERBS_ATTR_WRITE_CMD) {
             if (r->attr[i].raw.data > UINT32_MAX)
-                return hw_fail(-EINVAL, "verbs request: WRITE_CMD is 0x%llx", (unsigned long long)r->attr[i].raw.data);
+                return hw_fail(-EINVAL, "verbs request: WRITE_CMD 0x%llx does not fit in 32 bits",
+                               (unsigned long long)r->attr[i].raw.data);
             *command = (uint32_t)r->attr[i].raw.data;
             return 0;
         }
@@ -78,7 +83,7 @@ static int find_request_command(struct vb_request *r)
         return hw_fail(-EOPNOTSUPP, "%s: refused: %s", r->command->name, r->command->why);
     r->part = vb_driver_part(r->driver, r->command);
     if (r->part && r->part->by_write)
-        return hw_fail(-EPROTONOSUPPORT, "%s: %s's library must ask by INVOKE_WRITE", r->command->name,
+        return hw_fail(-EPROTONOSUPPORT, "%s: the library of driver %s must use INVOKE_WRITE", r->command->name,
                        r->driver->name);
     r->where = r->part && r->part->memory ? VB_MEMORY : r->command->where;
     return 0;
@@ -89,7 +94,7 @@ static const struct vb_attr_rule *rules_of(const struct vb_request *r)
     return r->command->attrs ? r->command->attrs : vb_write_attrs;
 }
 
-/* Checks an attribute against its rule, without reading memory. */
+/* Checks an attribute against its rule. Does not read the application's memory. */
 static int check_attr(struct vb_request *r, const struct vb_attr *a)
 {
     const struct ib_uverbs_attr *raw = &a->raw;
@@ -100,16 +105,18 @@ static int check_attr(struct vb_request *r, const struct vb_attr *a)
     if (raw->attr_data.reserved)
         return hw_fail(-EINVAL, "%s: a reserved field of %s is not 0", command, rule->name);
     if (raw->len < rule->min || (raw->len > max && !rule->more))
-        return hw_fail(-EINVAL, "%s: %s of %u bytes", command, rule->name, raw->len);
+        return hw_fail(-EINVAL, "%s: wrong length of %s: %u bytes", command, rule->name, raw->len);
     switch (rule->kind) {
     case VB_HANDLE:
         if (raw->data > UINT32_MAX)
-            return hw_fail(-EINVAL, "%s: %s is 0x%llx", command, rule->name, (unsigned long long)raw->data);
+            return hw_fail(-EINVAL, "%s: %s 0x%llx does not fit in 32 bits", command, rule->name,
+                           (unsigned long long)raw->data);
         break;
     case VB_FD:
     case VB_RAW_FD:
         if (raw->len == 0 && raw->data_s64 != (int32_t)raw->data_s64)
-            return hw_fail(-EINVAL, "%s: %s is 0x%llx", command, rule->name, (unsigned long long)raw->data);
+            return hw_fail(-EINVAL, "%s: %s 0x%llx does not fit in 32 bits", command, rule->name,
+                           (unsigned long long)raw->data);
         break;
     default:
         break;
@@ -122,7 +129,7 @@ static int check_attr(struct vb_request *r, const struct vb_attr *a)
 static int check_attrs(struct vb_request *r)
 {
     const struct vb_attr_rule *rules = rules_of(r), *rule;
-    uint64_t seen = 0; /* by index of the rule */
+    uint64_t seen = 0; /* bit i is set when an attribute has matched rules[i] */
     int rc;
 
     for (unsigned i = 0; i < r->n; i++) {
@@ -137,7 +144,7 @@ static int check_attrs(struct vb_request *r)
             continue;
         }
         if (seen & 1ull << (rule - rules))
-            return hw_fail(-EINVAL, "%s: %s twice", r->command->name, rule->name);
+            return hw_fail(-EINVAL, "%s: attribute %s occurs twice", r->command->name, rule->name);
         seen |= 1ull << (rule - rules);
         a->rule = rule;
         if ((rc = check_attr(r, a)) < 0)
@@ -145,11 +152,12 @@ static int check_attrs(struct vb_request *r)
     }
     for (rule = rules; rule->kind != VB_END; rule++)
         if (rule->mandatory && !(seen & 1ull << (rule - rules)))
-            return hw_fail(-EINVAL, "%s: no %s", r->command->name, rule->name);
+            return hw_fail(-EINVAL, "%s: attribute %s is missing", r->command->name, rule->name);
     return 0;
 }
 
-/* Copies an input to copy[*at], padded with zeros to `known`; bytes beyond that must be 0 and are dropped. */
+/* Copies an input to r->copy and stores its offset in *at. The copy is padded with zeros to `known` bytes. Any bytes of
+ * the input beyond `known` must be 0 and are dropped. */
 static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, vb_read_fn read, void *arg, uint32_t *at)
 {
     uint32_t n = a->raw.len, keep = HW_MIN(n, known);
@@ -160,12 +168,12 @@ static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, v
     if (n <= INLINE)
         memcpy(r->copy + *at, &a->raw.data, n);
     else if (a->raw.data > UINT64_MAX - n || read(arg, a->raw.data, r->copy + *at, n) < 0)
-        return hw_fail(-EFAULT, "%s: %s cannot be read", r->command->name, a->rule->name);
+        return hw_fail(-EFAULT, "%s: cannot read %s", r->command->name, a->rule->name);
     for (uint32_t i = keep; i < n; i++)
         if (r->copy[*at + i])
-            return hw_fail(-EOPNOTSUPP, "%s: %s has %u bytes, but only %u are known, and the rest is not 0",
+            return hw_fail(-EOPNOTSUPP, "%s: %s has %u bytes, but the schema knows only %u and the rest is not 0",
                            r->command->name, a->rule->name, n, keep);
-    if (keep <= INLINE) { /* the kernel decides by the length, also for what was longer */
+    if (keep <= INLINE) { /* the kernel reads such short inputs from `data` */
         a->raw.len = (uint16_t)keep;
         a->raw.data = 0;
         memcpy(&a->raw.data, r->copy + *at, keep);
@@ -180,11 +188,11 @@ static int reserve_attr_output(struct vb_request *r, struct vb_attr *a, uint32_t
 {
     a->len = HW_MIN((uint32_t)a->raw.len, max);
     if (a->raw.data > UINT64_MAX - a->raw.len)
-        return hw_fail(-EFAULT, "%s: %s cannot be written", r->command->name, a->rule->name);
+        return hw_fail(-EFAULT, "%s: cannot write %s", r->command->name, a->rule->name);
     return reserve_copy_space(r, a->len, &a->at);
 }
 
-/* Checks the lengths of INVOKE_WRITE's parts, which the command defines. */
+/* Checks that CORE_IN and CORE_OUT of INVOKE_WRITE have at least the lengths that the command requires. */
 static int check_core(const struct vb_request *r)
 {
     const struct vb_command *c = r->command;
@@ -199,8 +207,8 @@ static int check_core(const struct vb_request *r)
             out = &r->attr[i];
     }
     if ((in ? in->raw.len : 0) < c->in_min || (out ? out->raw.len : 0) < c->out_min)
-        return hw_fail(-ENOSPC, "%s: %u bytes in and %u out; must be %u and %u", c->name, in ? in->raw.len : 0,
-                       out ? out->raw.len : 0, c->in_min, c->out_min);
+        return hw_fail(-ENOSPC, "%s: CORE_IN has %u bytes and CORE_OUT has %u; at least %u and %u are required",
+                       c->name, in ? in->raw.len : 0, out ? out->raw.len : 0, c->in_min, c->out_min);
     return 0;
 }
 
@@ -260,13 +268,15 @@ int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, voi
         if (r->attr[i].rule && (rc = copy_request_attr(r, &r->attr[i], read, arg)) < 0)
             return rc;
     if (r->part && r->uhw_in_len < r->part->in_min)
-        return hw_fail(-EINVAL, "%s: %u bytes for driver %s; must be %u", c->name, r->uhw_in_len, r->driver->name,
-                       r->part->in_min);
+        return hw_fail(-EINVAL, "%s: UHW_IN has %u bytes; driver %s requires at least %u", c->name, r->uhw_in_len,
+                       r->driver->name, r->part->in_min);
     if (c->zero_at) {
         memcpy(&in_line, (uint8_t *)r->core_in + c->zero_at, sizeof(in_line));
         if (in_line)
-            return hw_fail(-EOPNOTSUPP, "%s: refused: %u work requests in the call; %s posts by memory", c->name,
-                           in_line, r->driver->name);
+            return hw_fail(-EOPNOTSUPP,
+                           "%s: refused: the call contains %u work requests, but driver %s must post them through the "
+                           "mapped queue",
+                           c->name, in_line, r->driver->name);
     }
     return 0;
 }
@@ -294,5 +304,5 @@ int vb_request_number(const struct vb_request *r, const struct vb_number *n, uin
         memcpy(out, core + n->at, sizeof(*out));
         return 0;
     }
-    return hw_fail(-ENOENT, "%s: not a number", r->command->name);
+    return hw_fail(-ENOENT, "%s: the request does not contain the object's number", r->command->name);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rebuilds a request, and collects its results for the application. */
+/* Rebuilds a request from its copy, and collects the results for the application. */
 #include "verbs/schema/request.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -8,7 +8,7 @@
 
 #define HDR  ((uint32_t)sizeof(struct vb_header))
 #define ATTR ((uint32_t)sizeof(struct ib_uverbs_attr))
-#define IDS  ((uint32_t)offsetof(struct ib_uverbs_attr, flags)) /* of an attribute: id and len */
+#define IDS  ((uint32_t)offsetof(struct ib_uverbs_attr, flags)) /* size of an attribute's id and len */
 
 static bool is_output(const struct vb_attr_rule *rule)
 {
@@ -20,11 +20,11 @@ static bool is_write(const struct vb_request *r)
     return !r->command->attrs;
 }
 
-/* The order of attributes: inputs, then outputs, the non-mandatory output first (CORE_OUT if there is UHW_OUT too).
- * order[] has indices of r->attr; PADDING is an empty UHW_IN. */
+/* The order of the attributes: inputs first, then the optional output (CORE_OUT if UHW_OUT is present too), then the
+ * other outputs. at[] contains indices of r->attr; PADDING stands for an empty UHW_IN. */
 #define PADDING VB_ATTRS_MAX
 struct order {
-    unsigned n, inputs; /* number of all, and of the inputs, which are first */
+    unsigned n, inputs; /* number of all attributes, and of inputs */
     uint8_t at[VB_ATTRS_MAX + 1];
 };
 
@@ -44,7 +44,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
             continue;
         }
         out[outputs++] = (uint8_t)i;
-        /* The optional output must be first; of INVOKE_WRITE's two that is CORE_OUT. */
+        /* The optional output must be first. INVOKE_WRITE has two optional outputs, of which CORE_OUT is first. */
         if (!a->rule->mandatory && (optional == 0 || (is_write(r) && a->raw.attr_id == UVERBS_ATTR_CORE_OUT))) {
             out[outputs - 1] = out[0];
             out[0] = (uint8_t)i;
@@ -52,10 +52,13 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
         optional += !a->rule->mandatory;
     }
     if (split && optional > 1) {
-        /* With CORE_OUT and UHW_OUT all three others must be there. The schema requires WRITE_CMD and CORE_IN. */
+        /* If CORE_OUT and UHW_OUT are present, the three other attributes must be present too. A missing UHW_IN is
+         * added here; the schema requires the others. */
         if (!is_write(r))
-            return hw_fail(-EOPNOTSUPP, "%s: two outputs that are not mandatory, in the application's memory",
-                           r->command->name);
+            return hw_fail(
+                -EOPNOTSUPP,
+                "%s: the request has two optional outputs, which is not supported in the application's memory",
+                r->command->name);
         if (!r->uhw_in)
             o->at[o->n++] = PADDING;
     }
@@ -65,13 +68,14 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
     return 0;
 }
 
-/* Reserves n bytes from *from on, at most to end. */
+/* Reserves n bytes at the next multiple of 8 after *from, stores their offset in *at and advances *from. Fails with
+ * -E2BIG if the bytes extend beyond end. */
 static int reserve_layout_space(uint32_t *from, uint32_t n, size_t end, uint32_t *at)
 {
     uint32_t start = (*from + 7u) & ~7u;
 
     if (start > end || n > end - start)
-        return hw_fail(-E2BIG, "verbs request: no room for %u bytes", n);
+        return hw_fail(-E2BIG, "verbs request: no space for %u bytes in the rebuilt request", n);
     *at = start;
     *from = start + n;
     return 0;
@@ -89,20 +93,20 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
 
     memset(l, 0, sizeof(*l));
     if (split > cap)
-        return hw_fail(-E2BIG, "verbs request: no room behind %u", split);
+        return hw_fail(-E2BIG, "verbs request: no space after the first %u bytes of the rebuilt request", split);
     if ((rc = put_in_order(r, split > 0, &o)) < 0)
         return rc;
     if (split > 0) {
-        /* The first output's id and len end at split; without outputs, the inputs end there. */
+        /* The id and len of the first output end at split. Without outputs, IDS bytes before split stay unused. */
         uint32_t fixed = HDR + o.inputs * ATTR + IDS;
 
         if (fixed > split)
-            return hw_fail(-E2BIG, "verbs request: no room for %u attributes", o.inputs);
+            return hw_fail(-E2BIG, "verbs request: no space for %u attributes in the rebuilt request", o.inputs);
         header = split - fixed;
     }
     behind = header + HDR + o.n * ATTR;
     if (behind > cap)
-        return hw_fail(-E2BIG, "verbs request: no room for %u attributes", o.n);
+        return hw_fail(-E2BIG, "verbs request: no space for %u attributes in the rebuilt request", o.n);
     in = split > 0 ? 0 : behind;
     in_end = split > 0 ? header : cap;
 
@@ -182,7 +186,7 @@ int vb_request_give(const struct vb_request *r, vb_write_fn write, void *arg)
              write(arg, attr + offsetof(struct ib_uverbs_attr, data), &a->raw.data, sizeof(a->raw.data)) < 0) ||
             (a->raw.flags & UVERBS_ATTR_F_VALID_OUTPUT &&
              write(arg, attr + offsetof(struct ib_uverbs_attr, flags), &a->raw.flags, sizeof(a->raw.flags)) < 0))
-            return hw_fail(-EFAULT, "%s: %s cannot be written", r->command->name, a->rule->name);
+            return hw_fail(-EFAULT, "%s: cannot write %s", r->command->name, a->rule->name);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formats a request as one line for logs: its name, and for a few commands the fields that interest an operator. */
+/* Formats a request as one line for logs: the name of the command and, for some commands, the most important fields. */
 #include "verbs/schema/request.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -10,9 +10,9 @@
 struct field {
     const char *name;
     bool hex;
-    uint8_t place; /* VB_CORE_IN, or VB_ATTR: an input within `data` */
+    uint8_t place; /* VB_CORE_IN, or VB_ATTR for an input that is stored in `data` */
     uint8_t size;
-    uint16_t at; /* offset, or the attribute's id */
+    uint16_t at; /* offset in CORE_IN, or id of the attribute */
 };
 #define CORE(s, m, h)                                                                                \
     {                                                                                                \
@@ -54,7 +54,8 @@ static const struct {
 
 static bool read_request_field(const struct vb_request *r, const struct field *f, uint64_t *v)
 {
-    *v = 0; /* little-endian like the rest: the stub is for x86-64 */
+    *v = 0; /* zeroed because fewer than 8 bytes may be copied; correct for little-endian machines only, such as x86-64
+             */
     if (f->place == VB_CORE_IN) {
         if (!r->core_in || f->at + f->size > r->core_in_len)
             return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lookups in the schema's tables. */
+/* Looks up commands, drivers and names of types in the tables of the schema. */
 #include "verbs/schema/schema_int.h"
 
 static const struct vb_commands *const tables[] = {&vb_write_commands, &vb_method_commands};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The drivers' parts, from their <rdma/NAME-abi.h> and from what their kernel code reads. A length here may be from a
- * newer kernel than these headers (values of Linux 7.3 are marked): an older kernel accepts trailing zeros, or writes
- * less.
+ * The parts of drivers, from each driver's <rdma/NAME-abi.h> and from the fields that its kernel code reads. Some
+ * lengths are from newer kernels than the installed headers; values of Linux 7.3 are marked. An older kernel accepts
+ * trailing zeros in a longer input, and writes less to a longer output.
  *
- * Only mlx5 uses queues in the program's own memory, and pins them. efa, rxe and siw map queues of the kernel with
- * mmap(). irdma looks its queues' addresses up among MRs of a special kind that the program registered before (reg_type
- * of irdma_mem_reg_req; drivers/infiniband/hw/irdma/verbs.c, irdma_get_pbl): that pins nothing.
+ * Only mlx5 places queues in the program's memory and pins them. The queues of efa, rxe and siw belong to the kernel,
+ * and programs map them with mmap(). irdma looks up the address of a queue among MRs of a special type that the program
+ * has registered before (reg_type of irdma_mem_reg_req; irdma_get_pbl() in drivers/infiniband/hw/irdma/verbs.c), so
+ * that creating a queue pins nothing.
  */
 #include "verbs/schema/schema_int.h"
 
@@ -23,14 +24,14 @@
 #define IN(min, max) .in_min = (min), .in_max = (max)
 #define OUT(s)       .out_max = sizeof(struct s)
 #define PINS(a)      .memory = true, .addresses = (a), .n_addresses = HW_ARRAY_LEN(a)
-#define KNOWS(a)     .addresses = (a), .n_addresses = HW_ARRAY_LEN(a) /* and pins nothing */
+#define KNOWS(a)     .addresses = (a), .n_addresses = HW_ARRAY_LEN(a) /* the driver pins nothing */
 #define AT(s, m)                                                \
     {                                                           \
         .at = offsetof(struct s, m), .driver = true, .name = #m \
     }
-/* A method whose results would have to be written where the program can write too, and whose descriptors (of completion
- * channel and asynchronous events) the stub does not have. Libraries use INVOKE_WRITE if a kernel lacks the method
- * (rdma-core, libibverbs/cmd_fallback.c). */
+/* The stub cannot run these methods: their results would be in memory that the program can write to, and the stub lacks
+ * the file descriptors for completion channels and asynchronous events. If a kernel lacks a method, libraries use
+ * INVOKE_WRITE instead (libibverbs/cmd_fallback.c of rdma-core). */
 #define BY_WRITE .by_write = true
 
 /* mlx5: <rdma/mlx5-abi.h>; drivers/infiniband/hw/mlx5/{main,cq,qp,srq,mr,ah}.c. */
@@ -38,8 +39,8 @@ static const struct vb_address mlx5_cq[] = {AT(mlx5_ib_create_cq, buf_addr), AT(
 static const struct vb_address mlx5_resize[] = {AT(mlx5_ib_resize_cq, buf_addr)};
 static const struct vb_address mlx5_srq[] = {AT(mlx5_ib_create_srq, buf_addr), AT(mlx5_ib_create_srq, db_addr)};
 static const struct vb_address mlx5_wq[] = {AT(mlx5_ib_create_wq, buf_addr), AT(mlx5_ib_create_wq, db_addr)};
-/* sq_buf_addr is the send queue of a raw packet QP, and an access key in a DC target; an RSS QP has struct
- * mlx5_ib_create_qp_rss, which is longer, has no address, and needs privileges. */
+/* sq_buf_addr is the address of the send queue for a raw packet QP, and an access key for a DC target. An RSS QP uses
+ * struct mlx5_ib_create_qp_rss, which is longer, contains no address, and requires privileges. */
 static const struct vb_address mlx5_qp[] = {AT(mlx5_ib_create_qp, buf_addr), AT(mlx5_ib_create_qp, db_addr),
                                             AT(mlx5_ib_create_qp, sq_buf_addr)};
 #define MLX5_CQ_IN  IN(offsetof(struct mlx5_ib_create_cq, flags), sizeof(struct mlx5_ib_create_cq))
@@ -74,11 +75,11 @@ static const struct vb_driver_part mlx5[] = {
     {EXTENDED(CREATE_QP), MLX5_QP_IN, OUT(mlx5_ib_create_qp_resp), PINS(mlx5_qp)},
     {PLAIN(MODIFY_QP), IN(0, sizeof(struct mlx5_ib_modify_qp)), OUT(mlx5_ib_modify_qp_resp)},
     {EXTENDED(MODIFY_QP), IN(0, sizeof(struct mlx5_ib_modify_qp)), OUT(mlx5_ib_modify_qp_resp)},
-    /* Not CREATE_FLOW: its struct mlx5_ib_flow_counters_data has an address that the kernel reads from. */
+    /* CREATE_FLOW is left out: its struct mlx5_ib_flow_counters_data contains an address that the kernel reads from. */
 };
 
-/* efa: <rdma/efa-abi.h> of Linux 7.3, which is longer than that of 6.1. */
-#define EFA_QP_IN  24 /* struct efa_ibv_create_qp with flags and sl: Linux 6.13 */
+/* efa: <rdma/efa-abi.h> of Linux 7.3, whose structs are longer than in Linux 6.1. */
+#define EFA_QP_IN  24 /* size of struct efa_ibv_create_qp with flags and sl, since Linux 6.13 */
 #define EFA_QP_MIN VB_BEHIND(struct efa_ibv_create_qp, driver_qp_type)
 #define EFA_CQ_IN  IN(VB_BEHIND(struct efa_ibv_create_cq, num_sub_cqs), sizeof(struct efa_ibv_create_cq))
 
@@ -95,9 +96,9 @@ static const struct vb_driver_part efa[] = {
     {EXTENDED(CREATE_QP), IN(EFA_QP_MIN, EFA_QP_IN), OUT(efa_ibv_create_qp_resp)},
 };
 
-/* irdma: <rdma/irdma-abi.h>; SRQs since Linux 6.18. */
-#define IRDMA_UCTX_OUT 96 /* struct irdma_alloc_ucontext_resp of Linux 7.3 is 88 */
-#define IRDMA_SRQ_IN   16 /* struct irdma_create_srq_req: user_srq_buf, user_shadow_area */
+/* irdma: <rdma/irdma-abi.h>. Linux 6.18 added SRQs. */
+#define IRDMA_UCTX_OUT 96 /* struct irdma_alloc_ucontext_resp has 88 bytes in Linux 7.3 */
+#define IRDMA_SRQ_IN   16 /* struct irdma_create_srq_req with user_srq_buf and user_shadow_area */
 #define IRDMA_SRQ_OUT  8  /* struct irdma_create_srq_resp */
 #define IRDMA_CQ_IN    IN(VB_BEHIND(struct irdma_create_cq_req, user_cq_buf), sizeof(struct irdma_create_cq_req))
 #define IRDMA_QP_IN    IN(sizeof(struct irdma_create_qp_req), sizeof(struct irdma_create_qp_req))
@@ -129,8 +130,8 @@ static const struct vb_driver_part irdma[] = {
 };
 
 /* rxe: <rdma/rdma_user_rxe.h>. */
-/* The kernel writes there how the queue can be mapped (drivers/infiniband/sw/rxe/rxe_srq.c, rxe_srq_from_attr): this
- * must run in the program's address space. */
+/* The kernel writes the parameters for mapping the queue to mmap_info_addr (rxe_srq_from_attr() in
+ * drivers/infiniband/sw/rxe/rxe_srq.c). The command must therefore run in the program's address space. */
 static const struct vb_address rxe_modify_srq[] = {AT(rxe_modify_srq_cmd, mmap_info_addr)};
 
 static const struct vb_driver_part rxe[] = {

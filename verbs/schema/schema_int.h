@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of the schema's three files, and their macros. */
+/* Declares the tables of schema_write.c, schema_methods.c and schema_driver.c, and macros for them. */
 #ifndef HW_VERBS_SCHEMA_INT_H
 #define HW_VERBS_SCHEMA_INT_H
 
@@ -10,7 +10,7 @@
 #include <rdma/ib_user_verbs.h>
 
 #define VB_FITS UINT32_MAX
-/* The offset after a member: the least size of an extensible struct that the kernel accepts. */
+/* Offset of the end of a member: the smallest size at which the kernel accepts an extensible struct. */
 #define VB_BEHIND(type, member) ((uint32_t)(offsetof(type, member) + sizeof(((type *)0)->member)))
 
 struct vb_commands {

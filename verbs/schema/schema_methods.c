@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The methods other than INVOKE_WRITE, with the attributes that drivers/infiniband/core/uverbs_std_types_*.c of the
- * kernel (6.12, 7.3) declares. For attributes that a kernel has but this table lacks (a CQ's own memory, BUF_UMEM,
- * FD_ARR of 7.x), the program sees an older kernel.
+ * All methods except INVOKE_WRITE, with the attributes that drivers/infiniband/core/uverbs_std_types_*.c declares in
+ * Linux 6.12 and 7.3. A program cannot use attributes that this table lacks (memory supplied for a CQ, BUF_UMEM, FD_ARR
+ * of Linux 7.x), as on an older kernel.
  */
 #include "verbs/schema/newer.h"
 #include "verbs/schema/schema_int.h"
 
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
-/* Newer than Linux 6.1: include/uapi/rdma/ib_user_ioctl_cmds.h of 7.3. */
+/* Values that are newer than Linux 6.1, from include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 7.3. */
 enum { OBJECT_DMAH = UVERBS_OBJECT_ASYNC_EVENT + 1, OBJECT_DMABUF, OBJECT_COMP_CNTR };
 enum { METHOD_QUERY_COMP_CNTR_CAPS = METHOD_QUERY_PORT_SPEED + 1 };
 enum { QUERY_PORT_SPEED_PORT_NUM, QUERY_PORT_SPEED_RESP };
 enum { METHOD_QP_ATTACH_COMP_CNTR = UVERBS_METHOD_QP_DESTROY + 1 };
-#define DRIVER_NS (1u << UVERBS_ID_NS_SHIFT) /* ids from here on are the driver's */
+#define DRIVER_NS (1u << UVERBS_ID_NS_SHIFT) /* first id that is specific to the driver */
 
-/* An attribute: M_ mandatory, O_ optional, like UA_MANDATORY and UA_OPTIONAL. */
+/* Each macro defines an attribute. M_ means mandatory and O_ optional, like UA_MANDATORY and UA_OPTIONAL in the
+ * kernel. */
 #define M_HANDLE(i)                                                             \
     {                                                                           \
         .id = UVERBS_ATTR_##i, .kind = VB_HANDLE, .mandatory = true, .name = #i \
@@ -102,7 +103,8 @@ static const struct vb_attr_rule get_context[] = {
 static const struct vb_attr_rule query_context[] = {
     O_OUT(QUERY_CONTEXT_NUM_COMP_VECTORS, 4),
     O_OUT(QUERY_CONTEXT_CORE_SUPPORT, 8),
-    /* mlx5's kernel driver requires it (drivers/infiniband/hw/mlx5/main.c, mlx5_ib_query_context). */
+    /* The kernel driver of mlx5 requires this attribute (mlx5_ib_query_context in
+     * drivers/infiniband/hw/mlx5/main.c). */
     {.id = MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX,
      .kind = VB_OUT,
      .max = VB_FITS,
@@ -219,7 +221,7 @@ static const struct vb_attr_rule srq_destroy[] = {
 };
 static const struct vb_attr_rule wq_destroy[] = {M_HANDLE(DESTROY_WQ_HANDLE), M_OUT(DESTROY_WQ_RESP, 4), END};
 
-/* Objects destroyed without a result. */
+/* Methods that destroy an object and return no result. */
 static const struct vb_attr_rule pd_destroy[] = {M_HANDLE(DESTROY_PD_HANDLE), END};
 static const struct vb_attr_rule ah_destroy[] = {M_HANDLE(DESTROY_AH_HANDLE), END};
 static const struct vb_attr_rule mr_destroy[] = {M_HANDLE(DESTROY_MR_HANDLE), END};
@@ -262,11 +264,12 @@ static const struct vb_attr_rule reg_dmabuf_mr[] = {
     O_FLAGS(REG_DMABUF_MR_ACCESS_FLAGS),
     M_OUT(REG_DMABUF_MR_RESP_LKEY, 4),
     M_OUT(REG_DMABUF_MR_RESP_RKEY, 4),
-    /* mlx5's "data direct" (drivers/infiniband/hw/mlx5/main.c, mlx5_ib_reg_dmabuf_mr, Linux 6.11). */
+    /* The "data direct" flag of mlx5 (mlx5_ib_reg_dmabuf_mr in drivers/infiniband/hw/mlx5/main.c), since Linux 6.11. */
     {.id = DRIVER_NS, .kind = VB_IN, .min = 4, .max = 8, .name = "MLX5_REG_DMABUF_MR_ACCESS_FLAGS"},
     END,
 };
-/* Linux 6.17. Either ADDR, or FD with FD_OFFSET; the kernel checks that. DMA_HANDLE is left out: see DMAH below. */
+/* Since Linux 6.17. The kernel checks that a request has either ADDR, or FD and FD_OFFSET. DMA_HANDLE is left out
+ * because DMAH objects are refused (see below). */
 static const struct vb_attr_rule reg_mr[] = {
     {.id = REG_MR_HANDLE, .kind = VB_HANDLE_NEW, .mandatory = true, .name = "REG_MR_HANDLE"},
     {.id = REG_MR_PD_HANDLE, .kind = VB_HANDLE, .mandatory = true, .name = "REG_MR_PD_HANDLE"},
@@ -285,8 +288,8 @@ static const struct vb_attr_rule dm_alloc[] = {
     M_NEW(ALLOC_DM_HANDLE),
     M_IN(ALLOC_DM_LENGTH, 8),
     M_IN(ALLOC_DM_ALIGNMENT, 4),
-    /* mlx5's kernel driver requires the first one (drivers/infiniband/hw/mlx5/dm.c, mlx5_ib_dm). REQ_TYPE is left out:
-     * other memory types belong to flow steering. */
+    /* The kernel driver of mlx5 requires RESP_START_OFFSET (mlx5_ib_dm in drivers/infiniband/hw/mlx5/dm.c). REQ_TYPE is
+       left out because the other memory types are for flow steering. */
     {.id = MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET,
      .kind = VB_OUT,
      .min = 8,
@@ -385,7 +388,7 @@ static const struct vb_command commands[] = {
     {METHOD(COUNTERS, COUNTERS_DESTROY), BROKER(counters_destroy), ENDS(VB_COUNTERS, DESTROY_COUNTERS_HANDLE)},
     {METHOD(COUNTERS, COUNTERS_READ), BROKER(counters_read)},
 
-    /* Linux 6.17 and later. */
+    /* Objects of Linux 6.17 and later. */
     REFUSED(OBJECT_DMAH, 0, "DMAH_ALLOC", tph),
     REFUSED(OBJECT_DMAH, 1, "DMAH_FREE", tph),
     REFUSED(OBJECT_DMABUF, 0, "DMABUF_ALLOC", export),

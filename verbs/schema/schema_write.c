@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The commands of INVOKE_WRITE, with their structs from <rdma/ib_user_verbs.h> (without the headers that write() needs
- * before them). uverbs_def_write_intf in drivers/infiniband/core/uverbs_cmd.c defines which lengths the kernel
- * requires: all of a plain command's struct, and an extended one's up to a certain member.
+ * The commands of INVOKE_WRITE, with their structs from <rdma/ib_user_verbs.h>. INVOKE_WRITE does not use the headers
+ * that precede these structs in a write(). uverbs_def_write_intf in drivers/infiniband/core/uverbs_cmd.c defines the
+ * lengths that the kernel requires: the whole struct of a plain command, and the struct of an extended command up to a
+ * certain member.
  *
- * `response`, the first field of plain commands' structs, is where write() puts the result; INVOKE_WRITE has CORE_OUT
- * for that, and nothing reads the field.
+ * The structs of plain commands begin with `response`, the address to which write() stores the result. INVOKE_WRITE
+ * stores the result in CORE_OUT instead, and nothing reads `response`.
  */
 #include "verbs/schema/schema_int.h"
 
-/* drivers/infiniband/core/uverbs_std_types_device.c, UVERBS_METHOD_INVOKE_WRITE. */
+/* From UVERBS_METHOD_INVOKE_WRITE in drivers/infiniband/core/uverbs_std_types_device.c. */
 const struct vb_attr_rule vb_write_attrs[] = {
     {.id = UVERBS_ATTR_CORE_IN, .kind = VB_IN, .min = 4, .max = VB_FITS, .name = "CORE_IN"},
     {.id = UVERBS_ATTR_CORE_OUT, .kind = VB_OUT, .max = VB_FITS, .name = "CORE_OUT"},
@@ -93,7 +94,7 @@ static const struct vb_command commands[] = {
     {PLAIN(ATTACH_MCAST), BROKER, IN(attach_mcast)},
     {PLAIN(DETACH_MCAST), BROKER, IN(detach_mcast)},
 
-    /* Doorbells: rxe and siw announce new entries in the queue, which is memory shared with the kernel. */
+    /* Doorbells: the libraries of rxe and siw announce new entries of the queue, which they share with the kernel. */
     {PLAIN(POST_SEND), BROKER, IN(post_send), OUT(post_send_resp),
      .zero_at = offsetof(struct ib_uverbs_post_send, wr_count)},
     {PLAIN(POST_RECV), BROKER, IN(post_recv), OUT(post_recv_resp),
@@ -108,12 +109,12 @@ static const struct vb_command commands[] = {
     {PLAIN(QUERY_SRQ), BROKER, IN(query_srq), OUT(query_srq_resp)},
     {PLAIN(DESTROY_SRQ), BROKER, IN(destroy_srq), OUT(destroy_srq_resp), ENDS(VB_SRQ, destroy_srq, srq_handle)},
 
-    /* XRC domains. The descriptor may be any file: its inode identifies the domain. */
+    /* XRC domains. The file descriptor may refer to any file, because the file's inode identifies the domain. */
     {PLAIN(OPEN_XRCD), BROKER, IN(open_xrcd), OUT(open_xrcd_resp), MAKES(VB_XRCD, open_xrcd_resp, xrcd_handle),
      FD(VB_CORE_IN, VB_RAW_FD, open_xrcd, fd)},
     {PLAIN(CLOSE_XRCD), BROKER, IN(close_xrcd), ENDS(VB_XRCD, close_xrcd, xrcd_handle)},
 
-    /* Work queues, and tables of them. */
+    /* Work queues (WQs), and tables of WQs. */
     {EXTENDED(CREATE_WQ), BROKER, IN_TO(ex_create_wq, max_sge), OUT_TO(ex_create_wq_resp, wqn),
      MAKES(VB_WQ, ex_create_wq_resp, wq_handle)},
     {EXTENDED(MODIFY_WQ), BROKER, IN_TO(ex_modify_wq, curr_wq_state)},

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command of `hawser verbs run` is in this machine's mount namespace and, without --user, is root. A capability is
- * dropped if a program there could use it to bypass the filter, or to attack the broker, the agent or what these depend
- * on; test_verbs_capability.c tries each of them. The kept ones have a use and no known attack.
+ * A command of `hawser verbs run` is in the machine's mount namespace and runs as root unless --user is given. A
+ * capability is dropped if the command could use it to bypass the filter or to attack the broker, the agent or anything
+ * that they depend on. test_verbs_capability.c tries each attack. Capabilities are kept if they are useful and no
+ * attack is known.
  */
 #include "verbs/stub/capability.h"
 
@@ -22,13 +23,13 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_KILL, "it ends or stops brokers, tracers and the agent where these are another user's"),
     LEAVES(CAP_SETGID, "it joins groups that may open device nodes"),
     LEAVES(CAP_SETUID, "it becomes a user who may open device nodes, or whose processes it can then end"),
-    STAYS(CAP_SETPCAP), /* drops from its own bounding set, and grants only what is in there */
+    STAYS(CAP_SETPCAP), /* only allows changes of the bounding set and capabilities within this set */
     LEAVES(CAP_LINUX_IMMUTABLE, "it removes the append-only flag from the audit file, or makes files of the broker immutable"),
-    STAYS(CAP_NET_BIND_SERVICE), /* ports below 1024; broker and agent have none */
-    STAYS(CAP_NET_BROADCAST), /* the kernel checks it nowhere */
+    STAYS(CAP_NET_BIND_SERVICE), /* ports below 1024, which broker and agent do not use */
+    STAYS(CAP_NET_BROADCAST), /* the kernel never checks it */
     LEAVES(CAP_NET_ADMIN, "it changes NICs, addresses and routes of the host, from which GIDs are made"),
     LEAVES(CAP_NET_RAW, "it sends raw packets past the policy's destinations"),
-    STAYS(CAP_IPC_LOCK), /* registers memory beyond RLIMIT_MEMLOCK, like root; the policy's mr_bytes limits it */
+    STAYS(CAP_IPC_LOCK), /* allows memory beyond RLIMIT_MEMLOCK, which mr_bytes of the policy limits */
     LEAVES(CAP_IPC_OWNER, "it writes System V memory of other users' programs, which no filter prevents"),
     LEAVES_ALL(CAP_SYS_MODULE, "it loads code into the kernel"),
     LEAVES_ALL(CAP_SYS_RAWIO, "it accesses the kernel's memory and the card's registers (/dev/mem, iopl)"),
@@ -49,8 +50,8 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_MAC_OVERRIDE, "it bypasses a security module that restricts it, the agent or brokers"),
     LEAVES_ALL(CAP_MAC_ADMIN, "it changes the rules of such a module"),
     LEAVES(CAP_SYSLOG, "it learns the kernel's addresses, and clears the kernel's log"),
-    STAYS(CAP_WAKE_ALARM), /* timers that wake the machine */
-    STAYS(CAP_BLOCK_SUSPEND), /* the contrary */
+    STAYS(CAP_WAKE_ALARM), /* allows timers that wake the machine */
+    STAYS(CAP_BLOCK_SUSPEND), /* allows preventing the machine from suspending */
     LEAVES(CAP_AUDIT_READ, "it reads what the kernel's audit records of other programs"),
     LEAVES_ALL(CAP_PERFMON, "it samples registers and memory of other processes and of the kernel"),
     LEAVES(CAP_BPF, "it runs programs in the kernel"),

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each capability of linux/capability.h, and what it allows to a program that should reach RDMA devices only through
- * its broker. */
+/* Lists the capabilities of linux/capability.h, and how a program with a capability could bypass the broker. */
 #ifndef HW_VERBS_CAPABILITY_H
 #define HW_VERBS_CAPABILITY_H
 
@@ -8,13 +7,13 @@
 
 struct vb_capability {
     const char *name;
-    const char *leaves; /* why `hawser verbs run` drops it: what a command could do with it; NULL: it is kept */
-    bool container;     /* the same from within a container in the host's user namespace */
+    const char *leaves; /* what a command could do with the capability, or NULL if `hawser verbs run` keeps it */
+    bool container;     /* also possible from within a container in the host's user namespace */
 };
 
-/* Returns NULL for a capability newer than this table. */
+/* Returns the entry of a capability, or NULL if the capability is not in this table. */
 const struct vb_capability *vb_capability(unsigned number);
-/* Returns a bit for each kept capability; newer ones than the table are not kept. */
+/* Returns a mask of the capabilities that are kept. Capabilities that are newer than the table are not kept. */
 uint64_t vb_capabilities_kept(void);
 
 #endif

@@ -25,24 +25,24 @@ static const struct need {
     {CAP_SETGID, "CAP_SETGID"},
 };
 
-/* Reduces the calling process to the capabilities in keep; *had: those that it had. */
+/* Drops all capabilities of the calling process except those in keep. Stores the remaining capabilities in *had. */
 static int reduce_capabilities(uint64_t keep, uint64_t *had)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
     if (syscall(SYS_capget, &h, d) < 0)
-        return hw_fail(-errno, "reading capabilities: %s", hw_errno_text(errno));
-    /* the bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same
-     * effect */
+        return hw_fail(-errno, "cannot read capabilities: %s", hw_errno_text(errno));
+    /* The bounding set is reduced first, because this needs CAP_SETPCAP. A process without CAP_SETPCAP relies on
+     * no_new_privs, which has the same effect. */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (!(keep & BIT(c)) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
-            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));
+            return hw_fail(-errno, "cannot drop capability %d: %s", c, hw_errno_text(errno));
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     *had = keep & ((uint64_t)d[1].permitted << 32 | d[0].permitted);
     d[0] = (struct __user_cap_data_struct){.effective = (uint32_t)*had, .permitted = (uint32_t)*had};
     d[1] = (struct __user_cap_data_struct){.effective = (uint32_t)(*had >> 32), .permitted = (uint32_t)(*had >> 32)};
     if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot drop capabilities: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -56,7 +56,7 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
         }
     for (unsigned i = 0; i <= n; i++) {
         if (i < n && keep[i] < (int)from)
-            continue; /* none, or it stays where it is */
+            continue; /* -1, or a descriptor that is not affected */
         unsigned to = i < n ? (unsigned)keep[i] : UINT32_MAX;
         if (i == n || to > from)
             if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
@@ -66,7 +66,7 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
     return 0;
 }
 
-/* Keeps these capabilities, each of which must be present. */
+/* Keeps the capabilities of the table and those in keep. Fails with -EPERM if a capability of the table is missing. */
 static int keep_needs(uint64_t keep)
 {
     uint64_t had = 0;
@@ -75,7 +75,8 @@ static int keep_needs(uint64_t keep)
     int rc = reduce_capabilities(keep, &had);
     for (size_t i = 0; i < HW_ARRAY_LEN(needs) && rc == 0; i++)
         if (!(had & BIT(needs[i].cap)))
-            rc = hw_fail(-EPERM, "it needs %s: start it as root, or by its systemd unit", needs[i].name);
+            rc = hw_fail(-EPERM, "%s is missing: run the command as root, or start the agent with its systemd unit",
+                         needs[i].name);
     return rc;
 }
 
@@ -89,7 +90,7 @@ int vb_guard_broker(bool raw)
     return keep_needs(raw ? BIT(CAP_NET_RAW) : 0);
 }
 
-/* Becomes that user (0: no change) with only the group of the same number, and keeps the capabilities in keep. */
+/* Changes to user uid, unless uid is 0, with only the group of the same number. Keeps the capabilities in keep. */
 static int become_broker_user(uid_t uid, uint64_t keep)
 {
     uint64_t had;
@@ -97,10 +98,11 @@ static int become_broker_user(uid_t uid, uint64_t keep)
     (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
     if (uid && (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || setgroups(0, NULL) || setresgid(uid, uid, uid) ||
                 setresuid(uid, uid, uid)))
-        return hw_fail(-errno, "changing to user %u: %s", uid, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot change to user %u: %s", uid, hw_errno_text(errno));
     int rc = reduce_capabilities(keep, &had);
-    if (rc == 0 && uid && sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel clears it when the user changes */
-        rc = hw_fail(-errno, "asking for the end of its parent: %s", hw_errno_text(errno));
+    if (rc == 0 && uid && sig &&
+        prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel clears the signal when the user changes */
+        rc = hw_fail(-errno, "cannot set the signal for the end of the parent process: %s", hw_errno_text(errno));
     return rc;
 }
 
@@ -109,10 +111,10 @@ int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg)
     int sig = 0;
     (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
     if (uid && setresuid(uid, uid, (uid_t)-1))
-        return hw_fail(-errno, "changing to user %u for a moment: %s", uid, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot change to user %u temporarily: %s", uid, hw_errno_text(errno));
     int rc = fn(arg);
     if (uid && (setresuid(0, 0, (uid_t)-1) || (sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0))))
-        return hw_fail(-errno, "changing back to root: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot change back to root: %s", hw_errno_text(errno));
     return rc;
 }
 
@@ -127,12 +129,12 @@ int vb_guard_serving(uid_t uid)
     return become_broker_user(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_NET_RAW));
 }
 
-/* System calls of the broker's code and the libc after setup. Other machines and newer libcs use epoll_pwait,
- * faccessat, fstat and ppoll where Debian 12's uses epoll_wait, access, newfstatat and poll. */
+/* System calls that the broker and libc make after setup. Some architectures and newer versions of libc use
+ * epoll_pwait, fstat and ppoll where the libc of Debian 12 uses epoll_wait, newfstatat and poll. */
 static const int calls[] = {
-    SCMP_SYS(accept4), /* the status */
+    SCMP_SYS(accept4), /* connections to the status socket */
     SCMP_SYS(brk),
-    SCMP_SYS(clock_gettime), /* if the vDSO cannot read the clock */
+    SCMP_SYS(clock_gettime), /* needed if the vDSO cannot read the clock */
     SCMP_SYS(close),
     SCMP_SYS(epoll_ctl),
     SCMP_SYS(epoll_pwait),
@@ -144,24 +146,24 @@ static const int calls[] = {
     SCMP_SYS(futex),
     SCMP_SYS(getpid),
     SCMP_SYS(kcmp),
-    SCMP_SYS(lseek), /* the libc, on output files */
+    SCMP_SYS(lseek), /* libc, on output files */
     SCMP_SYS(madvise),
     SCMP_SYS(memfd_create),
     SCMP_SYS(mremap),
     SCMP_SYS(munmap),
-    SCMP_SYS(newfstatat), /* the libc's fstat() */
+    SCMP_SYS(newfstatat), /* fstat() of libc */
     SCMP_SYS(pidfd_getfd),
     SCMP_SYS(pidfd_open),
     SCMP_SYS(poll),
     SCMP_SYS(ppoll),
     SCMP_SYS(process_vm_readv),
     SCMP_SYS(read),
-    SCMP_SYS(recvmsg), /* from the tracer, and from joining programs */
+    SCMP_SYS(recvmsg), /* from the tracer and from programs that join */
     SCMP_SYS(restart_syscall),
     SCMP_SYS(sendmsg), /* to the tracer */
     SCMP_SYS(sendto),
     SCMP_SYS(shutdown),
-    SCMP_SYS(sigaltstack), /* AddressSanitizer, before _exit() */
+    SCMP_SYS(sigaltstack), /* AddressSanitizer calls it before _exit() */
     SCMP_SYS(wait4),
     SCMP_SYS(write),
 };
@@ -169,7 +171,7 @@ static const uint64_t ioctls[] = {SECCOMP_IOCTL_NOTIF_RECV,      SECCOMP_IOCTL_N
                                   SECCOMP_IOCTL_NOTIF_ID_VALID,  SECCOMP_IOCTL_NOTIF_ADDFD,
                                   SECCOMP_IOCTL_NOTIF_SET_FLAGS, RDMA_VERBS_IOCTL};
 
-/* Allows call nr if those bits of argument arg equal value. */
+/* Allows system call nr if the given bits of argument arg equal value. */
 static int allow_where(scmp_filter_ctx f, int nr, unsigned arg, uint64_t bits, uint64_t value)
 {
     struct scmp_arg_cmp c = {.arg = arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = bits, .datum_b = value};
@@ -182,10 +184,11 @@ static int load_broker_filter(scmp_filter_ctx f)
     for (size_t i = 0; i < HW_ARRAY_LEN(calls); i++)
         if ((rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL)))
             return rc;
-    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls); i++) /* the kernel uses 32 bits of them */
+    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls); i++) /* the kernel uses only 32 bits of the number */
         if ((rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i])))
             return rc;
-    if ((rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX))) /* several for each request */
+    if ((rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl),
+                                       UINT8_MAX))) /* tested first, because each request makes several ioctls */
         return rc;
     if ((rc = allow_where(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0)) ||
         (rc = allow_where(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0)))
@@ -199,7 +202,7 @@ int vb_guard_calls(void)
     int rc = f ? load_broker_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
-    return rc ? hw_fail(rc, "installing the broker's system call filter: %s", hw_errno_text(rc)) : 0;
+    return rc ? hw_fail(rc, "cannot install the broker's seccomp filter: %s", hw_errno_text(rc)) : 0;
 }
 
 int vb_guard_command(void)
@@ -211,13 +214,13 @@ int vb_guard_command(void)
 int vb_guard_user(const char *name, uid_t uid, gid_t gid)
 {
     uint64_t had;
-    /* the bounding set first, while that is possible; the rest explicitly, because securebits may keep it
-     * (SECBIT_NO_SETUID_FIXUP) */
+    /* The bounding set is reduced first, while the process has CAP_SETPCAP. The other capabilities are dropped
+     * explicitly at the end, because with SECBIT_NO_SETUID_FIXUP they remain when the user changes. */
     int rc = reduce_capabilities(BIT(CAP_SETUID) | BIT(CAP_SETGID), &had);
     if (rc < 0)
         return rc;
     if ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
         setresuid(uid, uid, uid) < 0)
-        return hw_fail(-errno, "changing to user %u: %s", (unsigned)uid, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot change to user %u: %s", (unsigned)uid, hw_errno_text(errno));
     return reduce_capabilities(0, &had);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drops privileges of the agent, its brokers, their tracers, and of commands of `hawser verbs run`. */
+/* Drops privileges of the agent, the brokers, the tracers and the commands of `hawser verbs run`. */
 #ifndef HW_VERBS_GUARD_H
 #define HW_VERBS_GUARD_H
 
@@ -9,50 +9,61 @@
 
 /*
  * Reduces a broker's process to these capabilities until setup is complete, and sets no_new_privs:
- *   CAP_SYS_PTRACE       pidfd_getfd() and process_vm_readv() on programs of other users and namespaces, the stub
- *   CAP_SYS_ADMIN        the container's namespaces, mounts of the device nodes, PTRACE_O_SUSPEND_SECCOMP
- *   CAP_MKNOD            the device nodes
- *   CAP_DAC_READ_SEARCH  resolving an application's path that only its user may search
- *   CAP_CHOWN, CAP_SETUID, CAP_SETGID  becoming a user of its own, which owns the folder of nodes
- *   CAP_NET_RAW          with raw: raw packet QPs and flow rules, for which the kernel checks the caller's
- * capabilities, and the broker is the caller; so without raw no application has them, whatever its own -EPERM if one is
- * missing. After setup there are two processes of a user of their own, which owns nothing: the tracer
- * vb_guard_tracer(): the first four, no filter of system calls, all work that needs a path the broker
- * vb_guard_serving(): CAP_SYS_PTRACE, and CAP_NET_RAW with raw; vb_guard_calls()
+ *   CAP_SYS_PTRACE       pidfd_getfd() and process_vm_readv() on programs of other users and namespaces; the stub
+ *   CAP_SYS_ADMIN        the container's namespaces, mounts for the device nodes, PTRACE_O_SUSPEND_SECCOMP
+ *   CAP_MKNOD            creating the device nodes
+ *   CAP_DAC_READ_SEARCH  resolving paths of an application that only its user may search
+ *   CAP_CHOWN, CAP_SETUID, CAP_SETGID  changing to a separate user, which owns the folder of device nodes
+ *   CAP_NET_RAW          only if raw is true: raw packet QPs and flow rules
  *
- * Neither is in a Landlock domain: a process in a domain may read, trace or take descriptors only of processes in the
- * same domain (security/landlock/task.c, hook_ptrace_access_check()), whatever its capabilities, and both exist for
- * exactly that. Instead the broker has no system call with a path, which is stricter than any domain.
+ * The kernel checks CAP_NET_RAW of the caller, which is the broker. Without raw, no application can therefore use raw
+ * packet QPs and flow rules, whatever capabilities it has. Fails with -EPERM if another capability is missing.
  *
- * The agent has no filter of system calls, because its brokers and their tracers would inherit it: the kernel grants
- * PTRACE_O_SUSPEND_SECCOMP only to a process without filters (kernel/ptrace.c, check_ptrace_options()). Without that
- * option no stub can be injected into a container whose profile is a list of allowed calls, such as Docker's, to which
- * libseccomp 2.5 cannot add mseal().
+ * After setup there are two processes, which run as a separate user:
+ * - The tracer (vb_guard_tracer()) has the first four capabilities and no seccomp filter. It does everything that needs
+ *   a path.
+ * - The broker (vb_guard_serving()) has CAP_SYS_PTRACE and, if raw is true, CAP_NET_RAW. It has the filter of
+ *   vb_guard_calls().
+ *
+ * Neither process is in a Landlock domain. A process in a domain may read, trace or fetch descriptors only from
+ * processes in the same domain, whatever capabilities it has (hook_ptrace_access_check() in security/landlock/task.c).
+ * Broker and tracer must do this to processes of containers. Instead, the broker can make no system call with a path,
+ * which is stricter than a Landlock domain.
+ *
+ * The agent has no seccomp filter, because its brokers and their tracers would inherit it. The kernel allows
+ * PTRACE_O_SUSPEND_SECCOMP only to a process without filters (check_ptrace_options() in kernel/ptrace.c). Without this
+ * option no stub can be injected into a container with a seccomp profile that lists the allowed calls, such as
+ * Docker's, because libseccomp 2.5 cannot add mseal() to such a list.
  */
 int vb_guard_broker(bool raw);
-/* The same for the agent, with CAP_NET_RAW for brokers, and CAP_KILL: a broker that does not end, because root of its
- * container has stopped it, runs as another user. */
+/* Does the same for the agent. The agent also keeps CAP_NET_RAW for its brokers, and CAP_KILL to end a broker, which
+ * runs as another user, if root in the container has stopped the broker. */
 int vb_guard_agent(void);
-/* Calls fn(arg) as that user, then becomes root again: for resources that the kernel counts by user. 0: no change. */
+/* Calls fn(arg) as user uid and then changes back to root. Used for resources that the kernel counts for each user.
+ * Does not change the user if uid is 0. */
 int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg);
-int vb_guard_tracer(uid_t uid); /* 0: no change of user */
+/* Drop the privileges of the tracer and of the broker after setup, and change to user uid. If uid is 0, the user is not
+ * changed. */
+int vb_guard_tracer(uid_t uid);
 int vb_guard_serving(uid_t uid);
-/* Blocks the system calls that a broker does not need after setup, when its tracer exists: it can open no file, make or
- * join no process, program, socket, namespace or mount, trace, signal or make executable nothing, write no process's
- * memory, and issue only ioctls of notifications and verbs. Any other call ends the process with SIGSYS, which the
- * kernel's audit records with the call's number: the container's programs get ENOSYS. An attacker who takes the broker
- * over still has the memory and descriptors of processes that it can name, which are the container's if that has a PID
- * namespace of its own; and orders to the tracer. */
+/* Installs a filter that allows only the system calls that the broker needs after setup, when the tracer is running.
+ * The broker can then not open files, start processes or programs, create sockets, enter namespaces, mount, trace or
+ * signal processes, make memory executable, or write to the memory of processes. It can only make ioctls for
+ * notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's audit log records with
+ * the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
+ *
+ * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in its PID
+ * namespace, which are only those of the container if the container has a separate PID namespace. The attacker can also
+ * send requests to the tracer. */
 int vb_guard_calls(void);
-/* Drops everything by which a program in this machine's own mount namespace could reach a device node around the
- * filter, or the broker: the capabilities for that (capability.c) leave all its sets, and the bounding set; with
- * no_new_privs. */
+/* Drops the capabilities by which a program in the machine's mount namespace could bypass the filter or attack the
+ * broker (capability.c) from all sets of the calling process, including the bounding set. Sets no_new_privs. */
 int vb_guard_command(void);
-/* Becomes that user, with the groups of `name`, or only gid if that is NULL, without any capability; final, because
- * no_new_privs is set. */
+/* Changes to user uid and drops all capabilities. The process gets the groups of user `name`, or only gid if name is
+ * NULL. The change is permanent, because no_new_privs is set. */
 int vb_guard_user(const char *name, uid_t uid, gid_t gid);
-/* Closes all descriptors from `from` on except the n in keep, which are renumbered in order; entries of -1 are
- * ignored. */
+/* Closes all descriptors starting with number `from`, except the n descriptors in keep. Sorts keep in ascending order.
+ * Entries of -1 are ignored. */
 int vb_guard_fds(unsigned from, int *keep, unsigned n);
 
 #endif

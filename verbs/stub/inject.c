@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Injects a stub into an application. A child of the tracer's process does the tracing (tracer.c, trace.c), so that a
- * thread that cannot be stopped, or only after minutes (a frozen container), delays nobody: that child also undoes what
- * it has begun, whenever that is possible, and if the tracer dies, the kernel releases everything that it traces.
+ * Injects a stub into an application. A child of the tracer process does the tracing (tracer.c, trace.c). A thread that
+ * cannot be stopped, or only after minutes because its container is frozen, therefore delays only this child. The child
+ * also undoes an injection that has failed, as soon as this is possible.
  */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
@@ -21,11 +21,12 @@
 enum vb_hold vb_inject_hold;
 
 #ifdef __x86_64__
-/* Detected once, because the broker's filter blocks these calls. *why: for VB_HOLD_NOT. */
+/* Detects how the kernel can protect a window. Called only once, because the broker's filter forbids these calls later.
+ * Stores the reason in why if the result is VB_HOLD_NOT. */
 static enum vb_hold detect_window_hold(char why[64])
 {
     char text[24] = "";
-    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* an empty range: succeeds if the kernel has the call */
+    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* with an empty range mseal() succeeds if the kernel has it */
         return VB_HOLD_SEAL;
     int fd = open("/proc/sys/vm/mmap_min_addr", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
@@ -47,8 +48,8 @@ int vb_inject_possible(void)
     if (vb_inject_hold != VB_HOLD_NOT)
         return 0;
     return hw_fail(-EOPNOTSUPP,
-                   "this kernel has no mseal() (Linux 6.10), and %s: memory cannot be registered, because the "
-                   "application could change its registration meanwhile",
+                   "memory cannot be registered, because this kernel cannot protect the stub: it has no mseal() (Linux "
+                   "6.10), and %s",
                    why);
 #else
     return hw_fail(-EOPNOTSUPP, "registering memory for applications is supported on x86-64 only");
@@ -61,14 +62,15 @@ static void wait_word(_Atomic uint32_t *word, uint32_t value, uint64_t left)
     syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
 }
 
-/* Waits for the tracing process to end; one that still waits for its thread to stop is left alone. */
+/* Waits until the tracing process has ended, at most until the deadline. */
 static void wait_end(struct vb_shared *sh, uint64_t deadline)
 {
     for (uint64_t now; atomic_load(&sh->busy) && (now = hw_now()) < deadline;)
         wait_word(&sh->busy, 1, deadline - now);
 }
 
-/* Waits until the tracer leaves VB_RUN, at most until the deadline. Returns the state. */
+/* Waits until the state is no longer VB_RUN, and returns it. After the deadline, cancels the injection and returns
+ * VB_CANCELLED. */
 static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
 {
     for (;;) {
@@ -98,14 +100,14 @@ static int find_caller_process(struct vb_tracer *t, struct vb_stub *s, int liste
     return rc ? rc : hw_fail(-ESRCH, "thread %u has ended", n->pid);
 }
 
-/* The tracer is at VB_READY: everything is verified and stopped. */
+/* Accepts a stub in state VB_READY, which is verified and stopped. */
 static int accept_ready_stub(struct vb_tracer *t, struct vb_stub *s, struct vb_shared *sh)
 {
     s->tid = sh->stub;
     s->window = sh->window;
     const struct vb_lookup q = {.kind = VB_LOOKUP_THREAD, .tgid = s->tgid, .tid = s->tid};
     struct vb_found f;
-    int rc = vb_tracer_ask(t, &q, -1, &f, &s->thread); /* a tracee's number is not reused */
+    int rc = vb_tracer_ask(t, &q, -1, &f, &s->thread); /* the number of a tracee cannot be reused */
     s->thread_folder = f.folder;
     if (rc) {
         vb_shared_set(&sh->state, VB_CANCELLED);
@@ -115,7 +117,7 @@ static int accept_ready_stub(struct vb_tracer *t, struct vb_stub *s, struct vb_s
     return 0;
 }
 
-/* *told: the thread has its result, or will get it. */
+/* Orders an injection and waits for its end. Sets *told to true if the tracer answers the thread's call. */
 static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
                                 const struct vb_window *w, bool *told)
 {
@@ -131,9 +133,9 @@ static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int list
     } else if (state == VB_FAILED) {
         rc = hw_fail_copy(sh->rc, sh->text);
     } else {
-        /* If it still waits; otherwise the tracer tells it later. */
+        /* If the thread still waits, it gets the error now. Otherwise the tracer reports the error to it later. */
         vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
-        rc = hw_fail(-ETIMEDOUT, "thread %u could not be prepared to register memory within %d s", n->pid,
+        rc = hw_fail(-ETIMEDOUT, "no stub could be injected into the process of thread %u within %d s", n->pid,
                      VB_INJECT_MS / 1000);
     }
     wait_end(sh, HW_MAX(deadline, hw_now() + (rc == -ETIMEDOUT ? 0 : 100 * HW_MS)));
@@ -150,7 +152,7 @@ void vb_inject_idle(struct vb_tracer *t)
     if (!vb_inject_waits(t))
         return;
     t->spare = malloc(sizeof(*t->spare));
-    if (t->spare && vb_window_make(t, t->spare)) { /* the stub that needs a window reports the reason */
+    if (t->spare && vb_window_make(t, t->spare)) { /* the next injection will report the reason */
         free(t->spare);
         t->spare = NULL;
         t->no_spare = true;
@@ -175,7 +177,7 @@ static int make_stub(struct vb_tracer *t, struct vb_stub *s, int listener, const
     if (rc)
         return rc;
     if (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl)
-        return hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
+        return hw_fail(-EOPNOTSUPP, "thread %u registers memory by a system call of another architecture", n->pid);
     if ((rc = find_caller_process(t, s, listener, n)) || (rc = get_stub_window(t, w)))
         return rc;
     s->mine = w->mine;

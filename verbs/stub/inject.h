@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stub: a thread of ours in the application's address space that runs the requests which pin memory. It runs only
- * code that the application cannot change, on requests that it cannot change: pages of a memfd sealed against the
- * application's writes, mapped where no mapping can be changed. The stub has its own, empty descriptor table, and
- * blocks all signals.
+ * The stub is a thread of the broker in the application's address space. It runs the requests that pin memory. The
+ * application can change neither the code of the stub nor the requests, because both are in pages of a memfd that is
+ * sealed against writes, and the mapping of these pages is protected. This memory is called the window. The stub has a
+ * separate descriptor table, which is empty at first, and blocks all signals.
  *
- * Protection of the mapping: mseal() (Linux 6.10), at any address. On older kernels a wall: the window is at
- * VB_WALL_AT, and the application's filter (filter.c) refuses every call that could map, unmap or protect anything
- * there, from any thread and from the start. The stub is injected with the filter suspended. A wall is only as good as
- * its list of calls, while the kernel enforces a seal; so mseal() is used where it exists.
+ * Protection of the mapping: mseal() protects a window at any address (since Linux 6.10). On older kernels the window
+ * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses every call that could map, unmap or protect
+ * memory there, from the start and for all threads. The filter is suspended while the stub is injected. mseal() is
+ * preferred, because the kernel enforces it, while the filter protects only against the calls in its list.
  *
- * Communication: the stub's loop is ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window). The container's seccomp filter
- * notifies the broker, which leaves the call waiting (parked). For a request the broker writes the window through its
- * own mapping, puts the device at VB_STUB_FD (SECCOMP_IOCTL_NOTIF_ADDFD) and lets the call continue
- * (SECCOMP_USER_NOTIF_FLAG_CONTINUE): none of its arguments is in memory, and its registers are its own. The result
- * arrives as the sixth argument of its next call.
+ * Communication: the stub calls ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window) in a loop. The container's seccomp filter
+ * notifies the broker, which lets the call wait. The call is then parked. To run a request, the broker writes it to the
+ * window through the broker's mapping, installs the device at VB_STUB_FD (SECCOMP_IOCTL_NOTIF_ADDFD) and lets the
+ * kernel execute the call (SECCOMP_USER_NOTIF_FLAG_CONTINUE). This is safe, because all arguments are in registers of
+ * the stub. The result arrives as the sixth argument of the stub's next call.
  *
- * The stub also copies the results of every request to the application: the broker writes no memory of the application.
- * Each copy is a pread() of the window's file, so a bad address gives EFAULT, memory that the application may not write
- * stays unchanged, and a page that takes long to arrive delays only the stub.
+ * The stub also copies the results of all requests to the application, so that the broker never writes to the
+ * application's memory. Each copy is a pread() of the window's file. A bad address therefore gives EFAULT, memory that
+ * the application may not write stays unchanged, and a slow page delays only the stub.
  */
 #ifndef HW_VERBS_INJECT_H
 #define HW_VERBS_INJECT_H
@@ -29,115 +29,139 @@
 #include <sys/types.h>
 
 #define VB_STUB_FD      100
-#define VB_STUB_FILE    99     /* the window's file in the stub's table, for reading results */
-#define VB_WINDOW_SIZE  0x8000 /* code, requests (read-only), results (writable) */
+#define VB_STUB_FILE    99     /* descriptor of the window's file in the stub's table, to read results */
+#define VB_WINDOW_SIZE  0x8000 /* bytes: code, requests (read-only) and results (writable) */
 #define VB_WINDOW_CODE  4096
-#define VB_WINDOW_SPLIT 0x4000 /* the application can write from here on */
-/* Results to copy are in the window's file after the mapped part: the application cannot write them. */
+#define VB_WINDOW_SPLIT 0x4000 /* offset of the results, which the application can write to */
+/* Results to copy are in the window's file after the part that is mapped in the application, so the application cannot
+ * write to them. */
 #define VB_REPLY_AT   VB_WINDOW_SPLIT
 #define VB_REPLY_SIZE 0x12000
-#define VB_MINE_SIZE  (VB_WINDOW_SIZE + VB_REPLY_SIZE) /* the broker's mapping: the window, then results */
-/* The list of copies is in the page of the code. */
+#define VB_MINE_SIZE  (VB_WINDOW_SIZE + VB_REPLY_SIZE) /* the broker's mapping: window and results to copy */
+/* The list of copies is in the same page as the code. */
 #define VB_COPIES_AT  0x400
 #define VB_COPIES_MAX 128
-/* The wall surrounds the lowest addresses that a program may map (vm.mmap_min_addr is 65536 or less): for mappings that
- * begin below the window the filter would have to compute their end, and it cannot add. */
+/* Address of the window on kernels without mseal(), and end of the addresses that the filter protects. The window is at
+ * the lowest address that a program may map (vm.mmap_min_addr is 65536 or less). At a higher address, mappings that
+ * begin below the window could extend into it, and a filter cannot compute the end of a mapping. */
 #define VB_WALL_AT  0x10000ull
 #define VB_WALL_END 0x20000ull
-/* A request's header is always here, because the stub's registers are set in advance: 24 bytes, this many attributes of
- * 16 bytes, and the first 4 bytes of the attribute across the split (request.h). */
+/* Offset of a request's header, which is constant, because the stub's registers are set in advance. Between the header
+ * and VB_WINDOW_SPLIT there are the 24 bytes of the header, VB_WINDOW_INPUTS attributes of 16 bytes, and the first 4
+ * bytes of the attribute that extends across the split (request.h). */
 #define VB_WINDOW_INPUTS 24
 #define VB_WINDOW_HEADER (VB_WINDOW_SPLIT - 4 - 16 * VB_WINDOW_INPUTS - 24)
 
 struct vb_lookup;
 struct vb_lookups;
 struct vb_found;
-/* The process from which stubs are injected into applications (tracer.c), and which resolves paths (lookup.h): started
- * before the caller has a filter of system calls; it ends with the caller. */
+/* The process that injects stubs into applications (tracer.c) and resolves paths (lookup.h). It must be started before
+ * the caller installs a seccomp filter, and ends with the caller. */
 struct vb_tracer {
-    int sock; /* -1: none */
+    int sock; /* socket to the process, or -1 */
     pid_t pid;
-    uint32_t serial;          /* of questions */
-    struct vb_shared *shared; /* with it */
-    struct vb_window *spare;  /* the next stub's, or NULL */
-    bool no_spare;            /* making it failed */
+    uint32_t serial;          /* number of the last query */
+    struct vb_shared *shared; /* memory that both processes share */
+    struct vb_window *spare;  /* window for the next stub, or NULL */
+    bool no_spare;            /* the creation of a spare window has failed */
 };
-/* Starts the process, which sends no SIGCHLD, and which waitpid() without __WALL does not see. l: for lookups of
- * devices; NULL: none are made. uid: user to run as; 0: the caller's. */
+/* Starts the process. It sends no SIGCHLD, and waitpid() without __WALL ignores it. l is needed for lookups of devices
+ * and may otherwise be NULL. uid is the user to run as, or 0 for the caller's user. */
 int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid);
 void vb_tracer_end(struct vb_tracer *t);
-/* Sends a query: returns f->rc, with hw_error(). *fd: a descriptor from the answer, which the caller owns; or -1.
- * given: a descriptor to send with the query; or -1. -ETIMEDOUT: no answer within VB_INJECT_MS, which a path of the
- * application can cause (a file system of its own), and which delays only that container; -EIO: the process has
- * ended. */
+/* Sends a query and waits for the answer. Returns f->rc and sets hw_error(). given is a descriptor to send with the
+ * query, or -1. *fd is set to the descriptor in the answer, which the caller owns, or -1.
+ *
+ * Fails with -ETIMEDOUT if there is no answer within VB_INJECT_MS. An application can cause this with a path on a file
+ * system that it serves, which delays only its container. Fails with -EIO if the process has ended. */
 int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, struct vb_found *f, int *fd);
 
 struct vb_stub {
-    pid_t tid, tgid; /* in the broker's namespace; tgid: its process */
-    int pidfd;       /* tgid's */
-    uint64_t window; /* address in the application: code there, requests at VB_WINDOW_CODE after it */
-    uint8_t *mine;   /* the same pages here, all writable: VB_MINE_SIZE */
-    int file;        /* of the window, until the stub has it at VB_STUB_FILE; -1 */
-    uint64_t parked; /* its waiting notification; 0: it runs */
+    pid_t tid, tgid; /* the stub's thread and process, in the broker's PID namespace */
+    int pidfd;       /* pidfd of tgid */
+    uint64_t window; /* address of the window in the application; code is at this address, requests at offset
+                        VB_WINDOW_CODE */
+    uint8_t *mine;   /* the broker's mapping of VB_MINE_SIZE bytes, all writable */
+    int file;        /* the window's file, or -1 after the stub has got it at VB_STUB_FILE */
+    uint64_t parked; /* notification of the waiting call, or 0 if the stub is running */
     bool dead;
-    /* A pidfd of the stub itself, or its folder in /proc (thread_folder): tid is its number as long as that lives, and
-     * may be reused afterwards. */
+    /* A pidfd of the stub or, if thread_folder is true, its folder in /proc. When the stub has ended, tid may be
+     * reused. */
     int thread;
     bool thread_folder;
-    uint64_t seq; /* number of its last parked call */
+    uint64_t seq; /* number of the last parked call */
 };
 
-/* Checks the requirements. 0, or -EOPNOTSUPP with the reason (neither mseal() nor a wall; another architecture). */
+/* Checks whether stubs can be injected. Returns 0, or -EOPNOTSUPP if the kernel can protect no window or the
+ * architecture is not supported. */
 int vb_inject_possible(void);
-/* Prepares the next vb_inject() if needed: for idle moments. */
+/* Prepares a window for the next vb_inject() if there is none. Call it when the broker is idle. */
 void vb_inject_idle(struct vb_tracer *t);
-bool vb_inject_waits(const struct vb_tracer *t); /* returns true if there is something to prepare */
-/* Injects a stub into the address space of the thread that waits in notification n on listener. Only that thread is
- * stopped; it makes the system calls for the injection, and then repeats its own call, as a new notification: n is
- * answered in any case. Other threads can spoil the injection, which is detected, but cannot exploit it: everything is
- * verified after it is sealed. 0: the stub's first notification will come. Otherwise n's thread has got -rc: -EPERM: it
- * is being traced; -ESRCH: it has died; -EPROTO: the mappings are not the requested ones; -EOPNOTSUPP; -EEXIST:
- * something is mapped at the walled window's address; -ETIMEDOUT: it did not stop, or the injection took longer than 10
- * s; -EAGAIN: a signal interrupted its call, which it repeats if it still wants it; -EIO: the tracer has ended, for
- * good; or the errno of the failed call there (-ENOMEM, -EAGAIN of clone()). */
+bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window must be prepared */
+/* Injects a stub into the address space of the thread that waits in notification n on listener. Only this thread is
+ * stopped. It makes the system calls for the injection and then repeats its call, which causes a new notification. n is
+ * answered in any case. Other threads can make the injection fail but cannot exploit it, because everything is verified
+ * after the window is sealed.
+ *
+ * Returns 0 if the stub is running; its first notification will follow. Otherwise the thread's call has failed with the
+ * returned error:
+ * - EPERM: The thread is being traced.
+ * - ESRCH: The thread has died.
+ * - EPROTO: The mappings are not as requested.
+ * - EOPNOTSUPP: Stubs cannot be injected into this program or on this kernel.
+ * - EEXIST: Something is mapped at VB_WALL_AT.
+ * - ETIMEDOUT: The thread did not stop, or the injection took longer than 10 s.
+ * - EAGAIN: A signal interrupted the thread's call; the thread may repeat it.
+ * - EIO: The tracer has ended and is not started again.
+ * - Errors of the injected system calls, such as ENOMEM, or EAGAIN of clone(). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
-/* Returns true if thread tid shares s's memory. */
+/* Returns true if thread tid has the same address space as the stub. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
-/* Parks a notification of the stub (n->pid == s->tid). 1: *result is the result of its previous work (0 at its first
- * call, before which it did nothing), unless a filter added by the application answered the stub's call: *result is a
- * register of the application and cannot be trusted. 2: calls are missing, which such a filter has answered: the stub's
- * work is unknown. 0: the same call as before, interrupted by a stop of the process: the order was not carried out, so
- * repeat it. -EPROTO: not the stub's call; -ESRCH: tid was reused (s is dead): refuse it. */
+/* Parks a call of the stub (n->pid == s->tid). Returns:
+ * - 1 if *result is the result of the stub's previous work, or 0 at its first call. *result is read from a register and
+ * cannot be trusted, because a filter of the application may have answered the stub's call.
+ * - 2 if calls are missing, because a filter of the application has answered them. The result of the work is then
+ * unknown.
+ * - 0 if this is the same call as before. A stop of the process has interrupted it, and the stub did not get its order,
+ * which must be repeated.
+ * - -EPROTO if the call is not one that the stub makes.
+ * - -ESRCH if the stub has died and tid was reused. The call must be refused. */
 int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result);
-/* Returns true for a call in the form that stubs make. If it belongs to no known stub, a stop of its process has
- * interrupted the end of a stub (VB_STUB_QUIT): repeat that. A program that makes such a call gets that number. */
+/* Returns true if a call has the same form as the calls of stubs. If the thread is not a known stub, a stop of the
+ * process has interrupted the end of a stub, and the call must be answered with VB_STUB_QUIT again. A program that
+ * imitates such a call gets this value too. */
 bool vb_stub_is_left(const struct seccomp_notif *n);
-/* Copies n bytes of the window's file at `from` (VB_REPLY_AT or above) to address `to` of the application. */
+/* A copy of n bytes from offset `from` (at least VB_REPLY_AT) of the window's file to address `to` of the
+ * application. */
 struct vb_copy {
     uint64_t to, n, from;
 };
-/* Makes the stub do the first n copies of the list at s->mine + VB_COPIES_AT (struct vb_copy), up to the first failure:
- * its next result is 0, or 1 after a failure. -ENOENT, -EBADF: as vb_stub_run(). */
+/* Makes the stub do the first n copies of the list at s->mine + VB_COPIES_AT (struct vb_copy), up to the first failure.
+ * The next result of the stub is 0, or 1 after a failure. Fails with -ENOENT and -EBADF as vb_stub_run(). */
 int vb_stub_copy(struct vb_stub *s, int listener, unsigned n);
-/* Makes the stub run the request in its window on `device` (a descriptor here). -ENOENT: its call was interrupted and
- * will be repeated; or it has died (s->dead). -EBADF: the application's descriptor limit is below VB_STUB_FD. */
+/* Makes the stub run the request in its window on `device`, a descriptor of the broker. Fails with -ENOENT if the
+ * stub's call was interrupted and will be repeated, or if the stub has died (s->dead). Fails with -EBADF if the
+ * application's limit of open files is too low for VB_STUB_FD. */
 int vb_stub_run(struct vb_stub *s, int listener, int device);
-/* Makes the stub drop all capabilities: its next call reports the attempt. A stub has the capabilities of the thread it
- * was cloned from, and a program may drop its own later. -ENOENT: as vb_stub_run(). */
+/* Makes the stub drop all capabilities. The stub's next call reports the attempt. A stub has the capabilities of the
+ * thread from which it was cloned, and that thread may drop capabilities later. Fails with -ENOENT as vb_stub_run(). */
 int vb_stub_drop(struct vb_stub *s, int listener);
-/* Returns 1: the stub may lock memory beyond its process's limit (CAP_IPC_LOCK), and thread tid may not; tid 0: the
- * stub may. 0: no; -errno: unknown. */
+/* Returns 1 if the stub may lock memory without limit (CAP_IPC_LOCK) and thread tid may not. If tid is 0, returns 1 if
+ * the stub may. Otherwise returns 0, or -errno if the capabilities cannot be read. */
 int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid);
-/* Removes the device from the stub's table, after the result, while the stub is parked. Close `device` here only
- * afterwards: if the stub's reference is the last, the close takes effect when the stub runs next. */
+/* Removes the device from the stub's table, while the stub is parked. The caller must close its descriptor of the
+ * device only afterwards: if the stub's reference is the last one, the device is closed only when the stub runs
+ * again. */
 int vb_stub_clear(struct vb_stub *s, int listener);
-/* Returns true once the stub has ended. Its end, or its process's, makes vb_stub_watch() readable. */
+/* Returns true if the stub has ended. */
 bool vb_stub_gone(const struct vb_stub *s);
+/* Returns a descriptor that becomes readable when the stub or its process ends. */
 int vb_stub_watch(const struct vb_stub *s);
-/* Returns true if the stub is the only thread left of its process, which it would keep alive. */
+/* Returns true if the stub is the last thread of its process. It would keep the process alive. */
 bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s);
-/* Ends the stub (answers its parked call with VB_STUB_QUIT) and frees s. If the stub is running, answer its next call
- * with vb_notify_answer(listener, id, VB_STUB_QUIT, 0). It also ends when the broker does (ENOSYS, twice). */
+/* Ends the stub by answering its parked call with VB_STUB_QUIT, and releases the resources of s. If the stub is
+ * running, the caller must answer its next call with vb_notify_answer(listener, id, VB_STUB_QUIT, 0). The stub also
+ * ends when the broker ends, because two calls in a row then fail with ENOSYS. */
 #define VB_STUB_QUIT 0x40000000
 #define VB_STUB_COPY 0x40000100 /* plus the number of copies, up to VB_COPIES_MAX */
 #define VB_STUB_DROP 0x40000200

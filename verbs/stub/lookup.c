@@ -24,7 +24,7 @@
 static int clone_mount(const struct vb_lookups *l)
 {
     int fd = (int)syscall(SYS_open_tree, l->nodes, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    return fd >= 0 ? fd : hw_fail(-errno, "open_tree of the folder of device nodes: %s", strerror(errno));
+    return fd >= 0 ? fd : hw_fail(-errno, "cannot clone the mount of the device nodes: %s", strerror(errno));
 }
 
 int vb_lookups_open(struct vb_lookups *l, const struct vb_kernel *kernel, const char *node_dir, uid_t uid, int inotify,
@@ -34,7 +34,7 @@ int vb_lookups_open(struct vb_lookups *l, const struct vb_kernel *kernel, const 
     *l = (struct vb_lookups){.kernel = kernel, .nodes = -1, .inotify = inotify, .mount = -1, .spent = -1};
     l->nodes = open(node_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l->nodes < 0 || fstat(l->nodes, &st) || (uid && fchown(l->nodes, uid, uid)))
-        return hw_fail(-errno, "opening %s, where device nodes are made: %s", node_dir, strerror(errno));
+        return hw_fail(-errno, "cannot open %s, the folder for device nodes: %s", node_dir, strerror(errno));
     *dev = st.st_dev;
     l->mount = clone_mount(l);
     return HW_MIN(l->mount, 0);
@@ -52,12 +52,13 @@ bool vb_lookups_wait(const struct vb_lookups *l)
     return l->spent >= 0 || l->mount < 0;
 }
 
-/* Unmounting waits for an RCU grace period (fs/namespace.c, namespace_unlock()). */
+/* Unmounts the mount of the last open and prepares one for the next open. This is done when the tracer is idle, because
+ * unmounting waits for an RCU grace period (namespace_unlock() in fs/namespace.c). */
 void vb_lookups_idle(struct vb_lookups *l)
 {
     hw_close(&l->spent);
     if (l->mount < 0)
-        l->mount = clone_mount(l); /* on failure the next open reports the reason */
+        l->mount = clone_mount(l); /* after a failure the next open reports the reason */
 }
 
 /* ---- devices ------------------------------------------------------------------------------------------ */
@@ -78,7 +79,9 @@ static const struct vb_device *find_listed_device(const struct vb_lookups *l, de
     return NULL;
 }
 
-/* Programs open many character devices that are not ours, and a number of ours may be another device's by now. */
+/* Returns the RDMA device with this number, or NULL. Programs open many other character devices, so the devices are
+ * listed at most once a second for unknown numbers. A known number may have been reused by another device, so it is
+ * checked. */
 static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 {
     const struct vb_kernel *k = l->kernel;
@@ -91,8 +94,9 @@ static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 
 /* ---- opens -------------------------------------------------------------------------------------------- */
 
-/* Resolves the application's path to a device, in its own root: 0, or -ENOENT for anything else. A name that we cannot
- * follow gives no device here, and natively a node that nobody can open (on a mount with nodev). */
+/* Resolves the application's path in the application's root. Stores the device number if the path is a character
+ * device, and otherwise fails with -ENOENT. The kernel then opens the path for the application. If it is a device node
+ * that could not be resolved here, that open fails, because the mount is nodev. */
 static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
@@ -106,7 +110,7 @@ static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags
             snprintf(at, sizeof at, "/proc/%d/cwd", (int)tid);
         else
             snprintf(at, sizeof at, "/proc/%d/fd/%d", (int)tid, dirfd);
-        /* Never out of its directory: the parent is unknown here. */
+        /* The path must not leave the directory, because the directory's parent is unknown here. */
         within = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
     }
     int dir = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -124,8 +128,9 @@ static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags
     return 0;
 }
 
-/* Opens a node on a mount of its own, which is nodev before any other process gets the descriptor: so a process cannot
- * reopen it through /proc/self/fd, which would be a native open with the same inode, unknown to the broker. */
+/* Creates and opens a device node on a separate mount. The mount is set to nodev before another process gets the
+ * descriptor. A process can therefore not open the node again through /proc/self/fd, which would bypass the broker and
+ * have the same inode. */
 static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
 {
     char name[64];
@@ -139,22 +144,22 @@ static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
     hw_close(&l->spent);
     l->spent = mount;
     if (mknodat(mount, name, S_IFCHR | 0600, d->rdev))
-        return hw_fail(-errno, "creating a device node: %s", strerror(errno));
+        return hw_fail(-errno, "cannot create a device node: %s", strerror(errno));
     fd = openat(mount, name, O_RDWR | O_CLOEXEC);
     if (fd < 0)
-        rc = hw_fail(-errno, "opening %s (%s): %s%s", d->node, d->ibdev, strerror(errno),
-                     errno == EACCES ? "; check whether node_dir is mounted nodev" : "");
+        rc = hw_fail(-errno, "cannot open %s (%s): %s%s", d->node, d->ibdev, strerror(errno),
+                     errno == EACCES ? "; check whether the folder for device nodes is mounted with nodev" : "");
     else if (syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &nodev, sizeof nodev))
         rc = hw_fail(-errno, "mount_setattr: %s", strerror(errno));
-    unlinkat(mount, name, 0); /* the inode lives with fd, and is watched before another process gets fd */
+    unlinkat(mount, name, 0); /* fd keeps the inode, which is watched before another process gets fd */
     if (rc)
         hw_close(&fd);
     *out = fd;
     return rc;
 }
 
-/* Returns the lowest number from VB_FD_FIRST on that the thread does not have open; if it opens that meanwhile, the
- * descriptor is replaced, as by a dup2() of its own. */
+/* Returns the lowest descriptor from VB_FD_FIRST to VB_FD_LAST that the thread does not have open. If the thread opens
+ * this descriptor meanwhile, the device replaces it, as dup2() would. Fails with -EMFILE if none is free. */
 static int free_number(pid_t tid)
 {
     char path[64];
@@ -167,15 +172,17 @@ static int free_number(pid_t tid)
     return -EMFILE;
 }
 
-/* Watches for the end of the node with inotify: no event needs to be selected, because IN_IGNORED always comes with the
- * end of the inode, once its last name, descriptor and mapping are gone (fs/notify/mark.c: fsnotify_destroy_marks on
- * its eviction). */
+/* Watches a node with inotify. When the last name, descriptor and mapping of the inode no longer exist, the kernel
+ * evicts the inode and always reports IN_IGNORED (fsnotify_destroy_marks() in fs/notify/mark.c). Other events are not
+ * needed. */
 static int watch_device_node(const struct vb_lookups *l, int fd)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int wd = inotify_add_watch(l->inotify, path, IN_MOVE_SELF);
-    return wd >= 0 ? wd : hw_fail(-errno, "inotify_add_watch: %s; see fs.inotify.max_user_watches", strerror(errno));
+    return wd >= 0 ? wd
+                   : hw_fail(-errno, "cannot watch a device node with inotify: %s; check fs.inotify.max_user_watches",
+                             strerror(errno));
 }
 
 static int open_named_device(struct vb_lookups *l, const struct vb_lookup *q, struct vb_found *f, int *fd)
@@ -214,10 +221,10 @@ static int find_thread(const struct vb_lookup *q, struct vb_found *f, int *fd)
         *fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         f->folder = true;
     }
-    return *fd >= 0 ? 0 : hw_fail(-errno, "a descriptor of thread %d: %s", (int)q->tid, strerror(errno));
+    return *fd >= 0 ? 0 : hw_fail(-errno, "cannot get a descriptor of thread %d: %s", (int)q->tid, strerror(errno));
 }
 
-/* Returns 'R', 'S', 'Z' ...; 0: it is gone. */
+/* Returns the state of a thread, for example 'R', 'S' or 'Z', or 0 if the thread has ended. */
 static char read_thread_state(pid_t tgid, const char *tid)
 {
     char path[64], line[512];
@@ -228,7 +235,7 @@ static char read_thread_state(pid_t tgid, const char *tid)
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[HW_MAX(n, 0)] = 0;
-    const char *end = strrchr(line, ')'); /* after the name, which the program chooses (proc(5)) */
+    const char *end = strrchr(line, ')'); /* the end of the name, which the program can choose (proc(5)) */
     if (!end || end[1] != ' ')
         return 0;
     return end[2];
@@ -249,7 +256,7 @@ static bool is_alone(pid_t tgid, pid_t tid)
             seen = true;
             continue;
         }
-        /* The first thread stays a zombie until the last one exits. */
+        /* The first thread of a process stays a zombie until the last thread exits. */
         char state = read_thread_state(tgid, e->d_name);
         alone = state == 0 || state == 'Z' || state == 'X';
     }
@@ -268,7 +275,8 @@ static void read_thread_name(pid_t tid, char *out, size_t cap)
     out[strcspn(out, "\n")] = 0;
 }
 
-/* Returns the inode of the user namespace in which thread tid has CAP_IPC_LOCK; 0: it has not. */
+/* Stores in *out the inode of the user namespace in which thread tid has CAP_IPC_LOCK, or 0 if it does not have the
+ * capability. */
 static int lock_right(pid_t tid, ino_t *out)
 {
     char path[64], line[256];
@@ -284,7 +292,7 @@ static int lock_right(pid_t tid, ino_t *out)
         fclose(f);
     snprintf(path, sizeof path, "/proc/%d/ns/user", (int)tid);
     if (!seen || stat(path, &st))
-        return hw_fail(-ESRCH, "the capabilities of thread %d cannot be read", (int)tid);
+        return hw_fail(-ESRCH, "cannot read the capabilities of thread %d", (int)tid);
     *out = effective & 1ull << CAP_IPC_LOCK ? st.st_ino : 0;
     return 0;
 }
@@ -304,7 +312,7 @@ static int reopen_window(int given, int *fd)
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", given);
     *fd = open(path, O_RDONLY | O_CLOEXEC);
-    return *fd >= 0 ? 0 : hw_fail(-errno, "opening a window for reading: %s", strerror(errno));
+    return *fd >= 0 ? 0 : hw_fail(-errno, "cannot open the stub's window for reading: %s", strerror(errno));
 }
 
 void vb_lookup_answer(struct vb_lookups *l, const struct vb_lookup *q, int given, struct vb_found *f, int *fd)

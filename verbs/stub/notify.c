@@ -11,13 +11,13 @@
 
 int vb_notify_next(int listener, struct seccomp_notif *n)
 {
-    memset(n, 0, sizeof(*n)); /* the kernel insists */
+    memset(n, 0, sizeof(*n)); /* required by the kernel */
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, n) == 0)
         return 0;
-    /* ENOENT: a signal interrupted the call after the wake-up (kernel/seccomp.c, seccomp_notify_recv()). */
+    /* ENOENT means that a signal interrupted the call after the wake-up (seccomp_notify_recv() in kernel/seccomp.c). */
     if (errno == ENOENT || errno == EINTR || errno == EAGAIN)
         return -EAGAIN;
-    return hw_fail(-errno, "receiving a seccomp notification: %s", strerror(errno));
+    return hw_fail(-errno, "cannot receive a seccomp notification: %s", strerror(errno));
 }
 
 bool vb_notify_valid(int listener, uint64_t id)
@@ -25,8 +25,9 @@ bool vb_notify_valid(int listener, uint64_t id)
     return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-/* Maps an operation's errno. EINPROGRESS: already answered, and its thread has not run since. ESRCH: a signal
- * interrupted it while a descriptor was being added (kernel/seccomp.c, seccomp_do_user_notification()). */
+/* Converts an errno value to the result of an operation on a notification. Returns -ENOENT also for EINPROGRESS, which
+ * means that the call was answered and the thread has not run since, and for ESRCH, which means that a signal
+ * interrupted the call while a descriptor was being added (seccomp_do_user_notification() in kernel/seccomp.c). */
 static int gone_or(int err)
 {
     return err == ENOENT || err == EINPROGRESS || err == ESRCH ? -ENOENT : -err;
@@ -37,7 +38,8 @@ static int send_notify_response(int listener, const struct seccomp_notif_resp *r
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, r) == 0)
         return 0;
     int rc = gone_or(errno);
-    return hw_fail(rc, "answering a seccomp notification: %s", rc == -ENOENT ? "its call has ended" : strerror(-rc));
+    return hw_fail(rc, "cannot answer a seccomp notification: %s",
+                   rc == -ENOENT ? "the call has ended" : strerror(-rc));
 }
 
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc)
@@ -67,17 +69,18 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
     int rc = gone_or(errno);
     const char *why = strerror(-rc);
     if (rc == -ENOENT)
-        why = "its call has ended";
+        why = "the call has ended";
     else if (rc == -EBADF && at >= 0)
-        why = "its limit of open files is below that number";
-    return hw_fail(rc, "giving a program descriptor %d: %s", at, why);
+        why = "the program's limit of open files is too low for this number";
+    return hw_fail(rc, "cannot install descriptor %d in a program: %s", at, why);
 }
 
 int vb_notify_sync(int listener)
 {
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, (unsigned long)SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP) == 0)
         return 0;
-    return hw_fail(-errno, "enabling synchronous wake-up of a seccomp listener (Linux 6.6): %s", strerror(errno));
+    return hw_fail(-errno, "cannot enable synchronous wake-up of a seccomp listener (needs Linux 6.6): %s",
+                   strerror(errno));
 }
 
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n)
@@ -86,14 +89,14 @@ int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n)
     ssize_t read = n ? process_vm_readv(tid, &mine, 1, &theirs, 1, 0) : 0;
     if (read >= 0 && (size_t)read == n)
         return 0;
-    int rc = read >= 0 ? -EFAULT : -errno; /* the kernel transfers what it can and reports how much */
-    return hw_fail(rc, "reading %zu bytes at 0x%llx of thread %d: %s", n, (unsigned long long)address, (int)tid,
+    int rc = read >= 0 ? -EFAULT : -errno; /* the kernel reads as much as possible and returns the number of bytes */
+    return hw_fail(rc, "cannot read %zu bytes at 0x%llx of thread %d: %s", n, (unsigned long long)address, (int)tid,
                    strerror(-rc));
 }
 
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap)
 {
-    const size_t page = 4096; /* the smallest page size: memory after the end of the string may be unmapped */
+    const size_t page = 4096; /* the smallest page size; a read never extends to the next page, which may be unmapped */
     size_t at = 0;
     while (at < cap) {
         size_t n = HW_MIN(cap - at, page - (size_t)((address + at) % page));
@@ -116,6 +119,6 @@ pid_t vb_process_of(pid_t tid)
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     hw_close(&fd);
     text[HW_MAX(n, 0)] = 0;
-    const char *line = strstr(text, "\nTgid:"); /* proc(5): after Name, whose newlines are escaped */
+    const char *line = strstr(text, "\nTgid:"); /* follows Name, in which newlines are escaped (proc(5)) */
     return line ? (pid_t)strtol(line + 6, NULL, 10) : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A seccomp listener: notifications in, answers out (seccomp_unotify(2), seccomp(2)). */
+/* Receives the notifications of a seccomp listener and answers them (seccomp_unotify(2), seccomp(2)). */
 #ifndef HW_VERBS_NOTIFY_H
 #define HW_VERBS_NOTIFY_H
 
@@ -7,33 +7,38 @@
 
 #include <linux/seccomp.h>
 
-/* Linux 6.6, include/uapi/linux/seccomp.h; Debian 12's headers are of 6.1. */
+/* From include/uapi/linux/seccomp.h of Linux 6.6. Debian 12 has the headers of Linux 6.1. */
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
 
-/* Receives the next notification. -EAGAIN: none (the thread died, or a signal interrupted it); covers -ENOENT too. */
+/* Receives the next notification. Returns -EAGAIN if there is none, for example because the thread has died or a signal
+ * has interrupted its call. */
 int vb_notify_next(int listener, struct seccomp_notif *n);
-/* Returns true if the thread still waits, so that data read from its process was its own. */
+/* Returns true if the thread is still waiting. Data that was read before this call is then from the thread's
+ * process. */
 bool vb_notify_valid(int listener, uint64_t id);
-/* Makes the call return value (rc 0) or fail with rc, of either sign. -ENOENT: it has gone. */
+/* Makes the call return value if rc is 0, or otherwise fail with rc or -rc, whichever is negative. Fails with -ENOENT
+ * if the call no longer waits. */
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc);
-/* Lets the kernel execute the call. Only where a change of its arguments meanwhile can do no harm. */
+/* Lets the kernel execute the call. Use it only if a change of the arguments in memory by the application does no
+ * harm. */
 int vb_notify_continue(int listener, uint64_t id);
-/* Adds fd to its table at `at` (-1: the lowest free number); with `answer` makes the call return that number. Returns
- * the number. */
+/* Installs fd in the thread's descriptor table at number `at`, or at the lowest free number if at is -1. If answer is
+ * true, also makes the call return the number. Returns the number or -errno. */
 int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool answer);
-/* Enables synchronous wake-up (Linux 6.6); -EINVAL if missing. */
+/* Enables synchronous wake-up, which needs Linux 6.6. Fails with -EINVAL on older kernels. */
 int vb_notify_sync(int listener);
 
-/* Reads the application's memory, all of it or -EFAULT; -ESRCH: it has died. The data is the application's only if its
- * notification is still valid afterwards. A page that takes long to arrive (from the application's own file system)
- * delays the caller. Nothing here writes the application's memory: the stub does (inject.h). */
+/* Reads n bytes of the application's memory. Fails with -EFAULT if not all of them can be read, and with -ESRCH if the
+ * thread has died. The data may be from another process unless the notification is still valid afterwards. A slow page,
+ * for example on a file system that the application serves, delays the caller. The broker never writes to the
+ * application's memory; the stub does (inject.h). */
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
-/* Returns the process of thread tid; 0: it has gone. */
+/* Returns the process of thread tid, or 0 if the thread has ended. */
 pid_t vb_process_of(pid_t tid);
-/* Reads a string of at most cap - 1 bytes: -ENAMETOOLONG, -EFAULT. */
+/* Reads a string of at most cap - 1 bytes. Fails with -ENAMETOOLONG if the string is longer, or as vb_mem_read(). */
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stub's code and pages, and the broker's operations on it. */
+/* Contains the machine code of the stub, makes the memory of its window, and controls the stub for the broker. */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
 #include "verbs/stub/notify.h"
@@ -20,8 +20,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Linux 6.3, include/uapi/linux/memfd.h; vm.memfd_noexec = 2 refuses memfds without it. It affects execve() only: pages
- * can still be mapped executable (mm/mmap.c checks only the mount's noexec). */
+/* From include/uapi/linux/memfd.h of Linux 6.3. With vm.memfd_noexec = 2 the kernel refuses memfds without this flag.
+ * The flag affects execve() only: pages can still be mapped executable, because mm/mmap.c only checks the mount for
+ * noexec. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -31,19 +32,23 @@
 
 #ifdef __x86_64__
 _Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01 && VB_WINDOW_HEADER == 15972 && SYS_prctl == 157 && PR_SET_NAME == 15,
-               "the numbers in the stub");
+               "must equal the numbers in the stub's code");
 _Static_assert(VB_STUB_FILE == 99 && VB_COPIES_AT == 1024 && sizeof(struct vb_copy) == 24 && SYS_pread64 == 17 &&
                    VB_STUB_COPY == 0x40000100 && VB_STUB_DROP == 0x40000200 && SYS_capset == 126 &&
                    VB_COPIES_MAX < 256 && VB_COPIES_AT + VB_COPIES_MAX * sizeof(struct vb_copy) <= VB_WINDOW_CODE,
-               "the numbers in the stub");
-/* The kernel preserves all registers of a system call except rax, rcx and r11.
- *   r9  result of the previous call, the sixth argument: how the broker gets it
- *   r8  number of the call, the fifth argument: the same number twice is a restarted call
- *   ebx consecutive calls that returned ENOSYS: two mean that the listener is gone; one may be a driver's answer
- *   r12 remaining copies, r13 the next one in the list
- * 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, 0x400001 VB_STUB_COPY without its count, -38 ENOSYS, 16 ioctl,
- * 17 pread64, 60 exit (of this thread), 126 capset, 0x40000200 VB_STUB_DROP, 0x20080522 _LINUX_CAPABILITY_VERSION_3,
- * 100 VB_STUB_FD, 99 VB_STUB_FILE, 1024 VB_COPIES_AT, 15972 VB_WINDOW_HEADER. */
+               "must equal the numbers in the stub's code");
+/*
+ * Registers of the stub, which a system call preserves except for rax, rcx and r11:
+ *   r9        result of the previous call; the broker reads it as the sixth argument
+ *   r8        number of the call, the fifth argument; if it is the same twice, the call was restarted
+ *   ebx       number of consecutive calls that failed with ENOSYS
+ *   r12, r13  number of remaining copies, and address of the next copy in the list
+ * Two ENOSYS in a row mean that the listener no longer exists. A single ENOSYS may be the result of a driver.
+ *
+ * Constants: 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, 0x400001 VB_STUB_COPY without its count, -38
+ * ENOSYS, 16 ioctl, 17 pread64, 60 exit (of the stub's thread), 126 capset, 0x40000200 VB_STUB_DROP, 0x20080522
+ * _LINUX_CAPABILITY_VERSION_3, 100 VB_STUB_FD, 99 VB_STUB_FILE, 1024 VB_COPIES_AT, 15972 VB_WINDOW_HEADER.
+ */
 __asm__(".pushsection .rodata\n"
         ".balign 16\n"
         ".global vb_stub_code, vb_stub_after, vb_stub_end_of_code\n"
@@ -120,34 +125,34 @@ static int create_window_memfd(const char *name, size_t size)
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return hw_fail(-errno, "creating a memfd for a window: %s", strerror(errno));
+        return hw_fail(-errno, "cannot create a memfd for the stub's window: %s", strerror(errno));
     if (ftruncate(fd, (off_t)size) == 0)
         return fd;
-    int rc = hw_fail(-errno, "setting the size of a window: %s", strerror(errno));
+    int rc = hw_fail(-errno, "cannot set the size of the stub's window: %s", strerror(errno));
     close(fd);
     return rc;
 }
 
-/* Maps the window's parts and the space for results consecutively, writable; afterwards no other process can make such
- * a mapping of the fixed part, write() to it, or remove pages from it. */
+/* Maps the parts of the window and the space for results consecutively and writable, and seals the memfds. Afterwards
+ * no process can create a writable mapping of the fixed part, write() to it, or remove pages from it. */
 static int map_and_seal(struct vb_window *w, int fixed)
 {
     w->mine = mmap(NULL, VB_MINE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (w->mine == MAP_FAILED) {
         w->mine = NULL;
-        return hw_fail(-errno, "room for a window: %s", strerror(errno));
+        return hw_fail(-errno, "cannot reserve addresses for the stub's window: %s", strerror(errno));
     }
     const int rw = PROT_READ | PROT_WRITE, shared = MAP_SHARED | MAP_FIXED;
     if (mmap(w->mine, VB_WINDOW_SPLIT, rw, shared, fixed, 0) == MAP_FAILED ||
         mmap(w->mine + VB_WINDOW_SPLIT, RESULTS_SIZE, rw, shared, w->results, 0) == MAP_FAILED ||
         mmap(w->mine + VB_WINDOW_SIZE, VB_REPLY_SIZE, rw, shared, fixed, VB_REPLY_AT) == MAP_FAILED)
-        return hw_fail(-errno, "mapping a window: %s", strerror(errno));
+        return hw_fail(-errno, "cannot map the stub's window: %s", strerror(errno));
     size_t n = (size_t)(vb_stub_end_of_code - vb_stub_code);
-    memset(w->mine, 0xcc, VB_WINDOW_CODE); /* int3 */
+    memset(w->mine, 0xcc, VB_WINDOW_CODE); /* unused bytes are int3 instructions */
     memcpy(w->mine, vb_stub_code, n);
     if (fcntl(fixed, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) ||
         fcntl(w->results, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL))
-        return hw_fail(-errno, "sealing a window: %s", strerror(errno));
+        return hw_fail(-errno, "cannot seal the stub's window: %s", strerror(errno));
     return 0;
 }
 
@@ -162,7 +167,8 @@ static int fill_window(struct vb_tracer *t, struct vb_window *w)
     int rc = map_and_seal(w, fixed);
     if (rc)
         return rc;
-    /* A mapping of a read-only descriptor can never be made writable, whatever its seals. */
+    /* The application gets a read-only descriptor, because mappings of it can never be made writable, whatever the
+     * seals are. */
     const struct vb_lookup q = {.kind = VB_LOOKUP_REOPEN};
     struct vb_found f;
     rc = vb_tracer_ask(t, &q, fixed, &f, &w->fixed);
@@ -170,7 +176,7 @@ static int fill_window(struct vb_tracer *t, struct vb_window *w)
         return rc;
     struct stat a, b;
     if (fstat(fixed, &a) || fstat(w->results, &b))
-        return hw_fail(-errno, "reading a window: %s", strerror(errno));
+        return hw_fail(-errno, "cannot read the status of the stub's window: %s", strerror(errno));
     w->dev = a.st_dev;
     w->fixed_ino = a.st_ino;
     w->results_ino = b.st_ino;
@@ -200,7 +206,7 @@ void vb_window_drop(struct vb_window *w)
     w->mine = NULL;
 }
 
-/* A mapping as the kernel reports it, perms as in maps: "r-xs". */
+/* A mapping as reported by the kernel. perms has the form of /proc/PID/maps, for example "r-xs". */
 struct seen {
     uint64_t from, to, offset, ino;
     dev_t dev;
@@ -208,7 +214,7 @@ struct seen {
 };
 enum { PARTS = 3 };
 
-/* Returns which part of a window at `at` it is; PARTS: none. */
+/* Returns the part of the window at address `at` that s is, or PARTS if s is none of them. */
 static unsigned part_of(const struct vb_window *w, uint64_t at, const struct seen *s)
 {
     const struct seen parts[PARTS] = {
@@ -223,7 +229,8 @@ static unsigned part_of(const struct vb_window *w, uint64_t at, const struct see
     return i;
 }
 
-/* include/uapi/linux/fs.h, Linux 6.11: queries one mapping instead of the text of all. */
+/* PROCMAP_QUERY of include/uapi/linux/fs.h, since Linux 6.11. Returns a single mapping, so that the text of all
+ * mappings need not be read. */
 struct map_query {
     uint64_t size, flags, at;
     uint64_t from, to, prot, page_size, offset, inode;
@@ -233,14 +240,15 @@ struct map_query {
 #define MAP_QUERY _IOWR('f', 17, struct map_query)
 enum { QUERY_READ = 1, QUERY_WRITE = 2, QUERY_EXEC = 4, QUERY_SHARED = 8 };
 
-/* -ENOTTY: the kernel lacks the query. */
+/* Verifies the parts of the window by PROCMAP_QUERY. Fails with -EPROTO if a part is wrong, and with -ENOTTY if the
+ * kernel lacks the query. */
 static int ask_maps(const struct vb_window *w, int maps, uint64_t at)
 {
     const uint64_t begin[PARTS] = {at, at + VB_WINDOW_CODE, at + VB_WINDOW_SPLIT};
     for (unsigned i = 0; i < PARTS; i++) {
         struct map_query q = {.size = sizeof(q), .at = begin[i]};
         if (ioctl(maps, MAP_QUERY, &q))
-            return errno == ENOENT ? -EPROTO : -errno; /* nothing is there */
+            return errno == ENOENT ? -EPROTO : -errno; /* nothing is mapped there */
         const char perms[] = {q.prot & QUERY_READ ? 'r' : '-', q.prot & QUERY_WRITE ? 'w' : '-',
                               q.prot & QUERY_EXEC ? 'x' : '-', q.prot & QUERY_SHARED ? 's' : 'p', 0};
         const struct seen s = {q.from, q.to, q.offset, q.inode, makedev(q.major, q.minor), perms};
@@ -253,13 +261,13 @@ static int ask_maps(const struct vb_window *w, int maps, uint64_t at)
 struct look {
     const struct vb_window *w;
     uint64_t at;
-    /* A bit for each part: the current one, correct ones, sealed ones. */
+    /* Bits for the parts: the part of the current line, parts that were found, and parts that are sealed. */
     unsigned now, right, sealed;
     bool wrong, past;
 };
 
-/* Parses a line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); the part that a program can choose
- * comes last. */
+/* Parses a line of /proc/PID/maps or smaps (show_map_vma() in fs/proc/task_mmu.c). The name, which a program can
+ * choose, is at the end of the line and is not read. */
 static void parse_maps_line(struct look *l, char *line)
 {
     if (strncmp(line, "VmFlags:", 8) == 0) {
@@ -269,7 +277,7 @@ static void parse_maps_line(struct look *l, char *line)
     struct seen e = {0};
     char *s;
     e.from = strtoull(line, &s, 16);
-    if (s == line || *s != '-') /* of smaps */
+    if (s == line || *s != '-') /* another line of smaps */
         return;
     e.to = strtoull(s + 1, &s, 16);
     l->now = 0;
@@ -287,13 +295,13 @@ static void parse_maps_line(struct look *l, char *line)
     l->wrong |= !l->now;
 }
 
-/* Parses the maps file line by line, until an entry past the window. */
+/* Parses the maps file line by line, up to the first mapping after the window. */
 static int read_maps(struct look *l, int fd)
 {
     char buf[8192];
     size_t have = 0;
     ssize_t n = 0;
-    bool rest = false; /* of a line that is too long */
+    bool rest = false; /* the buffer begins with the rest of a line that was too long */
     while (!l->past && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
         have += (size_t)n;
         buf[have] = 0;
@@ -306,7 +314,7 @@ static int read_maps(struct look *l, int fd)
         }
         have -= (size_t)(line - buf);
         memmove(buf, line, have);
-        if (have == sizeof(buf) - 1) { /* the numbers are at its beginning */
+        if (have == sizeof(buf) - 1) { /* the line is too long; its beginning has everything needed */
             if (!rest)
                 parse_maps_line(l, buf);
             rest = true;
@@ -332,14 +340,13 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
     }
     close(fd);
     if (rc == -EPROTO)
-        return hw_fail(
-            rc, "process of thread %d: the mapping at 0x%llx is not the requested one: other threads have changed it",
-            (int)tid, (unsigned long long)window);
-    return rc ? hw_fail(rc, "reading %s: %s", path, strerror(-rc)) : 0;
+        return hw_fail(rc, "process of thread %d: another thread has changed the mapping at 0x%llx", (int)tid,
+                       (unsigned long long)window);
+    return rc ? hw_fail(rc, "cannot read %s: %s", path, strerror(-rc)) : 0;
 }
 
-/* A PIDFD_THREAD is readable once its thread has ended; a /proc folder is empty then, even if the number was reused
- * (fs/proc/base.c, pid_revalidate()). */
+/* When the thread has ended, a PIDFD_THREAD becomes readable. A folder of /proc becomes empty, even if the number is
+ * reused (pid_revalidate() in fs/proc/base.c). */
 bool vb_stub_gone(const struct vb_stub *s)
 {
     struct pollfd p = {.fd = s->thread, .events = POLLIN};
@@ -354,7 +361,7 @@ int vb_stub_watch(const struct vb_stub *s)
 
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid)
 {
-    /* In this order: if the stub still lives now, s->tid was its number in kcmp(). */
+    /* vb_stub_gone() is called last: if the stub still exists then, s->tid was the stub's number in kcmp(). */
     return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !vb_stub_gone(s);
 }
 
@@ -368,7 +375,7 @@ int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *resu
     if ((pid_t)n->pid != s->tid || d->arch != AUDIT_ARCH_X86_64 || d->nr != SYS_ioctl ||
         d->instruction_pointer != s->window + VB_STUB_AFTER || d->args[0] != VB_STUB_FD ||
         d->args[1] != RDMA_VERBS_IOCTL || d->args[2] != s->window + VB_WINDOW_HEADER)
-        return hw_fail(-EPROTO, "thread %d makes a call that is not the stub's", (int)n->pid);
+        return hw_fail(-EPROTO, "thread %d makes a system call that the stub does not make", (int)n->pid);
     s->parked = n->id;
     if (d->args[4] == s->seq)
         return 0;
@@ -385,7 +392,8 @@ bool vb_stub_is_left(const struct seccomp_notif *n)
            d->args[1] == RDMA_VERBS_IOCTL && d->args[2] == d->instruction_pointer - VB_STUB_AFTER + VB_WINDOW_HEADER;
 }
 
-/* An operation on the parked call has failed: a stop interrupted the call, or the stub has died. */
+/* Updates s after an operation on the parked call has failed, because a stop interrupted the call or the stub has died.
+ * Returns rc. */
 static int note_lost_call(struct vb_stub *s, int rc)
 {
     if (rc == -ENOENT)
@@ -398,7 +406,7 @@ static int note_lost_call(struct vb_stub *s, int rc)
 int vb_stub_run(struct vb_stub *s, int listener, int device)
 {
     if (!s->parked || s->dead)
-        return hw_fail(-ENOENT, "stub %d does not wait for a request", (int)s->tid);
+        return hw_fail(-ENOENT, "stub %d is not waiting for a request", (int)s->tid);
     int rc = vb_notify_give(listener, s->parked, device, VB_STUB_FD, true, false);
     if (rc < 0)
         return note_lost_call(s, rc);
@@ -413,7 +421,7 @@ int vb_stub_copy(struct vb_stub *s, int listener, unsigned n)
 {
     int rc = 0;
     if (!s->parked || s->dead)
-        return hw_fail(-ENOENT, "stub %d does not wait for results to copy", (int)s->tid);
+        return hw_fail(-ENOENT, "stub %d is not waiting for results to copy", (int)s->tid);
     if (s->file >= 0 && (rc = vb_notify_give(listener, s->parked, s->file, VB_STUB_FILE, true, false)) >= 0)
         hw_close(&s->file);
     if (rc >= 0)
@@ -427,7 +435,7 @@ int vb_stub_copy(struct vb_stub *s, int listener, unsigned n)
 int vb_stub_drop(struct vb_stub *s, int listener)
 {
     if (!s->parked || s->dead)
-        return hw_fail(-ENOENT, "stub %d is not parked", (int)s->tid);
+        return hw_fail(-ENOENT, "stub %d is not waiting", (int)s->tid);
     int rc = vb_notify_answer(listener, s->parked, VB_STUB_DROP, 0);
     if (rc)
         return note_lost_call(s, rc);
@@ -447,8 +455,8 @@ int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid)
 int vb_stub_clear(struct vb_stub *s, int listener)
 {
     if (!s->parked || s->dead)
-        return hw_fail(-ENOENT, "stub %d is not parked", (int)s->tid);
-    /* Replaces the device by a harmless descriptor: descriptors cannot be closed from here. */
+        return hw_fail(-ENOENT, "stub %d is not waiting", (int)s->tid);
+    /* Replaces the device by another descriptor, because the broker cannot close descriptors of the stub. */
     int rc = vb_notify_give(listener, s->parked, s->pidfd, VB_STUB_FD, true, false);
     return rc < 0 ? note_lost_call(s, rc) : 0;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tracing: a separate process, a child of the tracer's (tracer.c), which ends when the stub is injected, or when
- * everything is undone.
+ * Injects a stub by ptrace(). This is done in a separate process, a child of the tracer process (tracer.c), which ends
+ * when the stub is injected or everything is undone.
  *
- * The thread makes the system calls with the instruction of its own call. Its stops at entry to and exit from the
- * kernel show whether it made the ordered calls with the ordered arguments (ptrace(2), PTRACE_GET_SYSCALL_INFO).
- * Changes of the mappings by other threads meanwhile show when the sealed mappings are verified.
+ * The traced thread makes the injected system calls with the `syscall` instruction of its interrupted call. It stops at
+ * entry to and exit from the kernel, where PTRACE_GET_SYSCALL_INFO shows whether it makes the intended call with the
+ * intended arguments (ptrace(2)). Changes of the mappings by other threads are detected when the sealed mappings are
+ * verified.
  */
 #include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"
@@ -33,14 +34,14 @@ void (*vb_inject_hook)(enum vb_step step, pid_t tid, uint64_t window);
 
 #ifdef __x86_64__
 
-/* include/linux/errno.h: internal results of a call that is to be restarted; a tracer sees them, the program never
- * does. */
+/* From include/linux/errno.h: internal results of a call that the kernel will restart. A tracer sees these results, but
+ * the program never does. */
 #define RESTART_SYS      (-512)
 #define RESTART_NO_INTR  (-513)
 #define RESTART_NO_HAND  (-514)
 #define RESTART_BLOCK    (-516)
-#define USER_CS          0x33  /* arch/x86/include/asm/segment.h: 64-bit code */
-#define PLAIN_FLAGS      0x202 /* interrupts on, no single steps, no alignment checks */
+#define USER_CS          0x33  /* selector of 64-bit code (arch/x86/include/asm/segment.h) */
+#define PLAIN_FLAGS      0x202 /* eflags: interrupts enabled, no single steps, no alignment checks */
 #define STOP_OF_EVENT(s) ((unsigned)(s) >> 16)
 
 struct tracer {
@@ -49,11 +50,11 @@ struct tracer {
     int listener;
     const struct seccomp_notif *n;
     bool wall;
-    pid_t parent, tid; /* the parent ends with the broker */
-    int theirs[2];     /* the memfds' numbers in the application; -1 */
+    pid_t parent, tid; /* the parent process ends with the broker */
+    int theirs[2];     /* descriptors of the memfds in the application, or -1 */
     bool seized, stopped, sealed, undoing;
-    bool left;      /* for a signal: its call is over or restarted, and no longer ours */
-    bool suspended; /* its seccomp filters do not see the injected calls */
+    bool left;      /* a signal has ended or restarted the thread's call, so it cannot be answered here */
+    bool suspended; /* the thread's seccomp filters are suspended for the injected calls */
     struct user_regs_struct saved;
     uint64_t mask;
     pid_t stub;
@@ -76,10 +77,11 @@ static int report_thread_death(pid_t tid)
     return hw_fail(-ESRCH, "thread %d has died", (int)tid);
 }
 
-/* Waits for its next stop without a limit: a running thread can be neither restored nor released. */
+/* Waits for the next stop of a thread. Has no time limit, because a running thread can be neither restored nor
+ * released. Fails with -ESRCH if the thread has died. */
 static int wait_stop(pid_t tid, int *status)
 {
-    sigset_t chld; /* all signals are blocked here */
+    sigset_t chld; /* all signals are blocked in this process */
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     const struct timespec nap = {0, 10 * HW_MS};
@@ -91,9 +93,10 @@ static int wait_stop(pid_t tid, int *status)
             return report_thread_death(tid);
         if (sigtimedwait(&chld, NULL, &nap) >= 0)
             continue;
-        /* Checks for any dead thread: a process's first thread is not reported before others are reaped (kernel/exit.c,
-         * delay_group_leader()), and only the tracer can reap a tracee. Checks before reaping: for tracees waitid()
-         * also returns, and consumes, stops, even if only exits are requested (wait_task_stopped()). */
+        /* Reaps any dead thread, because the death of a process's first thread is not reported before the other threads
+         * are reaped (delay_group_leader() in kernel/exit.c), and only the tracer can reap a tracee. WNOWAIT is
+         * necessary, because for tracees waitid() also returns and consumes stops, even if only exits are requested
+         * (wait_task_stopped()). */
         siginfo_t dead = {.si_pid = 0};
         if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && dead.si_pid != 0 &&
             (dead.si_code == CLD_EXITED || dead.si_code == CLD_KILLED || dead.si_code == CLD_DUMPED) &&
@@ -102,8 +105,8 @@ static int wait_stop(pid_t tid, int *status)
     }
 }
 
-/* Lets a stopped thread continue to its next stop, except job control stops, in which it takes part and in which it
- * stays when released. */
+/* Lets a stopped thread continue to its next stop. Job control stops are passed on: the thread takes part in them and
+ * stays stopped when it is released. */
 static int resume_tracee(pid_t tid, int how, int *status)
 {
     int sig = 0;
@@ -122,7 +125,7 @@ static int resume_tracee(pid_t tid, int how, int *status)
     }
 }
 
-/* Waits for the stop at entry to or exit from the kernel. */
+/* Lets the thread continue to its next entry to or exit from a system call, and stores the details in *info. */
 static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_info *info)
 {
     int status, rc;
@@ -141,16 +144,17 @@ static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_inf
     return 0;
 }
 
-/* Makes the stopped thread tid issue a system call with the instruction before `after`, and stops it after the call. */
+/* Makes the stopped thread tid execute a system call with the `syscall` instruction before address `after`, and stops
+ * the thread after the call. */
 static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint64_t a[6], int64_t *value)
 {
     struct user_regs_struct r = t->saved;
     struct __ptrace_syscall_info info;
     do {
         if (is_trace_cancelled(t))
-            return hw_fail(-ETIMEDOUT, "the broker no longer waits for thread %d", (int)t->tid);
+            return hw_fail(-ETIMEDOUT, "the broker no longer waits for the injection into thread %d", (int)t->tid);
         r.rip = after - 2;
-        r.orig_rax = UINT64_MAX; /* in no call: nothing is restarted */
+        r.orig_rax = UINT64_MAX; /* the thread is in no call, so the kernel restarts nothing */
         r.rax = (uint64_t)nr;
         r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
         r.eflags = PLAIN_FLAGS;
@@ -161,17 +165,17 @@ static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long 
             return rc;
         if (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.arch != AUDIT_ARCH_X86_64 || info.entry.nr != (uint64_t)nr ||
             info.instruction_pointer != after || memcmp(info.entry.args, a, 6 * sizeof(a[0])) != 0)
-            return hw_fail(-EPROTO, "thread %d makes another system call than it was told to", (int)tid);
+            return hw_fail(-EPROTO, "thread %d made another system call than the injected one", (int)tid);
         if ((rc = syscall_stop(t, tid, &info)))
             return rc;
         if (info.op != PTRACE_SYSCALL_INFO_EXIT)
-            return hw_fail(-EPROTO, "thread %d does not return from its system call", (int)tid);
+            return hw_fail(-EPROTO, "thread %d did not return from the injected system call", (int)tid);
         *value = info.exit.rval;
     } while (*value <= RESTART_SYS && *value >= RESTART_BLOCK);
     return 0;
 }
 
-/* A call of the thread itself; its failure is a failure here. */
+/* Makes the thread execute a system call. Fails if the call fails. */
 static int own_call(struct tracer *t, const char *what, int64_t *value, long nr, const uint64_t a[6])
 {
     int rc = run_tracee_syscall(t, t->tid, t->n->data.instruction_pointer, nr, a, value);
@@ -181,8 +185,8 @@ static int own_call(struct tracer *t, const char *what, int64_t *value, long nr,
 }
 #define OWN(t, value, name, ...) own_call(t, #name, value, SYS_##name, (const uint64_t[6]){__VA_ARGS__})
 
-/* Returns true if the thread is still in the system call that it notified us of: same call and arguments,
- * interrupted and about to restart. */
+/* Returns true if the thread is still in the system call of the notification: it is the same call with the same
+ * arguments, interrupted and about to restart. */
 static bool in_call(const struct tracer *t)
 {
     const struct user_regs_struct *r = &t->saved;
@@ -203,11 +207,12 @@ static int seize_tracee(struct tracer *t)
 {
     report_trace_step(t, VB_STEP_SEIZE);
     if (ptrace(PTRACE_SEIZE, t->tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) {
-        if (errno == ESRCH || !vb_notify_valid(t->listener, t->n->id)) /* a zombie gives EPERM */
+        if (errno == ESRCH || !vb_notify_valid(t->listener, t->n->id)) /* ptrace() fails with EPERM for a zombie */
             return report_thread_death(t->tid);
-        return hw_fail(-EPERM,
-                       "tracing thread %d: not permitted (check for strace or gdb, and kernel.yama.ptrace_scope = 3)",
-                       (int)t->tid);
+        return hw_fail(
+            -EPERM,
+            "cannot trace thread %d: not permitted (check for strace or gdb, and for kernel.yama.ptrace_scope = 3)",
+            (int)t->tid);
     }
     t->seized = true;
     report_trace_step(t, VB_STEP_GIVE);
@@ -221,19 +226,20 @@ static int seize_tracee(struct tracer *t)
     return 0;
 }
 
-/* Stops the thread, with its call answered so that it is restarted if this process dies now. The thread stops before it
- * handles a signal or returns to its program (kernel/signal.c, get_signal()), unless it already has a signal. */
+/* Stops the thread. Its call is answered in such a way that it is restarted if this process dies now. The thread stops
+ * before it returns to the program or handles a signal (get_signal() in kernel/signal.c), unless it is already handling
+ * one. */
 static int stop_tracee(struct tracer *t, int answer)
 {
     report_trace_step(t, VB_STEP_STOP);
     if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0))
         return report_thread_death(t->tid);
     int rc = vb_notify_answer(t->listener, t->n->id, 0, answer), status;
-    if (rc && rc != -ENOENT) /* the kernel interrupts the wait itself if the filter lacks WAIT_KILLABLE_RECV */
+    if (rc && rc != -ENOENT) /* the kernel has already interrupted the call if the filter lacks WAIT_KILLABLE_RECV */
         return rc;
     if ((rc = wait_stop(t->tid, &status)))
         return rc;
-    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal arrived first: deliver it */
+    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal arrived first and is delivered */
         if (ptrace(PTRACE_CONT, t->tid, 0, WSTOPSIG(status)))
             return report_thread_death(t->tid);
         if ((rc = wait_stop(t->tid, &status)))
@@ -244,8 +250,9 @@ static int stop_tracee(struct tracer *t, int answer)
         ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(all), &all))
         return report_thread_death(t->tid);
     t->stopped = true;
-    /* From here on we change its registers: it must not continue without us. Suspending its filters needs CAP_SYS_ADMIN
-     * and a tracer without filters (kernel/ptrace.c, check_ptrace_options()). */
+    /* The registers of the thread are changed from here on, so the thread must be killed if this process dies. To
+     * suspend its filters, a tracer needs CAP_SYS_ADMIN and must not have filters (check_ptrace_options() in
+     * kernel/ptrace.c). */
     const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
     t->suspended = ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_SUSPEND_SECCOMP) == 0;
     if (!t->suspended && ptrace(PTRACE_SETOPTIONS, t->tid, 0, options))
@@ -261,16 +268,18 @@ static int map_stub_window(struct tracer *t)
     int rc;
     if (t->wall && !t->suspended)
         return hw_fail(-EOPNOTSUPP,
-                       "the filter of thread %d cannot be suspended, and refuses the calls needed behind it: use "
-                       "CONFIG_CHECKPOINT_RESTORE, or Linux 6.10",
+                       "the seccomp filter of thread %d cannot be suspended and refuses the calls for the injection: "
+                       "use a kernel with CONFIG_CHECKPOINT_RESTORE, or Linux 6.10 or later",
                        (int)t->tid);
-    /* First maps the whole range, even beyond the end of the file; the other parts are mapped over it. */
+    /* The first mmap() maps the whole range, although it is larger than the file. The other parts are mapped over
+     * it. */
     report_trace_step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &at, mmap, where, size, PROT_READ | PROT_EXEC, place, fixed, 0)))
         return rc;
     t->window = (uint64_t)at;
-    if (t->wall && t->window != VB_WALL_AT) /* a kernel before 4.17 */
-        return hw_fail(-EEXIST, "0x%llx of process of thread %d is already mapped", VB_WALL_AT, (int)t->tid);
+    if (t->wall && t->window != VB_WALL_AT) /* kernels before 4.17 ignore MAP_FIXED_NOREPLACE */
+        return hw_fail(-EEXIST, "address 0x%llx in the process of thread %d is already mapped", VB_WALL_AT,
+                       (int)t->tid);
     const uint64_t shared = MAP_SHARED | MAP_FIXED, requests = t->window + VB_WINDOW_CODE,
                    split = t->window + VB_WINDOW_SPLIT;
     report_trace_step(t, VB_STEP_MMAP);
@@ -280,11 +289,13 @@ static int map_stub_window(struct tracer *t)
     if ((rc = OWN(t, &v, mmap, split, size - VB_WINDOW_SPLIT, PROT_READ | PROT_WRITE, shared, results, 0)))
         return rc;
     report_trace_step(t, VB_STEP_MADVISE);
-    return OWN(t, &v, madvise, t->window, size, MADV_DONTFORK); /* a child has no stub, and could never unmap it */
+    return OWN(t, &v, madvise, t->window, size,
+               MADV_DONTFORK); /* a child process has no stub and could never unmap the window */
 }
 
-/* brk() unmaps the range between its new and its old end, and only checks that the new end is not below the end of the
- * program's data (mm/mmap.c). That end is fixed at load time; the program's file may choose it. */
+/* Checks that brk() cannot unmap the window. brk() unmaps the memory between the new and the old end of the heap, and
+ * only checks that the new end is not below the end of the program's data (mm/mmap.c). The program's file determines
+ * the end of the data at load time. */
 static int brk_is_above(struct tracer *t)
 {
     char path[32], text[1024];
@@ -293,7 +304,7 @@ static int brk_is_above(struct tracer *t)
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     hw_close(&fd);
     text[HW_MAX(n, 0)] = 0;
-    /* proc(5): the third field follows the name; (46) end_data, (47) start_brk, 0 if not permitted */
+    /* Field 3 follows the name. Fields 46 and 47 are end_data and start_brk, or 0 without permission (proc(5)). */
     const char *s = strrchr(text, ')');
     for (int field = 2; s && field < 46; field++)
         s = strchr(s + 1, ' ');
@@ -303,11 +314,10 @@ static int brk_is_above(struct tracer *t)
     unsigned long long end_data = strtoull(s, &next, 10), start_brk = strtoull(next, NULL, 10);
     if (end_data >= VB_WALL_END && start_brk >= VB_WALL_END)
         return 0;
-    return hw_fail(
-        -EOPNOTSUPP,
-        "the program of thread %d is loaded below 0x%llx (its data end at 0x%llx, its heap begins at 0x%llx), "
-        "where on kernels before 6.10 its registrations would be made",
-        (int)t->tid, VB_WALL_END, end_data, start_brk);
+    return hw_fail(-EOPNOTSUPP,
+                   "the program of thread %d is loaded below 0x%llx (its data end at 0x%llx, its heap begins at "
+                   "0x%llx), at addresses that memory registration needs on kernels before 6.10",
+                   (int)t->tid, VB_WALL_END, end_data, start_brk);
 }
 
 static int seal_stub_window(struct tracer *t)
@@ -321,8 +331,8 @@ static int seal_stub_window(struct tracer *t)
     return rc;
 }
 
-/* Before the window is sealed, because sealing cannot be undone and limits may make this fail. The clone does not run
- * until it is released, and starts at our address. */
+/* Creates the stub's thread. This is done before the window is sealed, because sealing cannot be undone and a limit may
+ * make clone() fail. The new thread is stopped until it is released, and starts in the window. */
 static int clone_stub(struct tracer *t)
 {
     const uint64_t flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
@@ -332,25 +342,27 @@ static int clone_stub(struct tracer *t)
     if (rc)
         return rc;
     if (t->stub <= 0)
-        return hw_fail(-EPROTO, "thread %d created no thread", (int)t->tid);
+        return hw_fail(-EPROTO, "thread %d did not create a thread for the stub", (int)t->tid);
     if ((rc = wait_stop(t->stub, &status)))
         return rc;
     if (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP)
-        return hw_fail(-EPROTO, "stub %d did not stop where threads begin", (int)t->stub);
+        return hw_fail(-EPROTO, "stub %d did not stop at its start", (int)t->stub);
     return 0;
 }
 
-/* mseal()'s result is sufficient if no filter of the application could have answered in the kernel's place. */
+/* Verifies the window's mappings. The seals must be verified too if a filter of the application may have answered
+ * mseal(), because the filters were not suspended. */
 static int verify_stub_window(struct tracer *t)
 {
     report_trace_step(t, VB_STEP_VERIFY);
     int rc = vb_window_verify(t->w, t->tid, t->window, !t->suspended && !t->wall);
     struct user_regs_struct r;
-    return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r) ? report_thread_death(t->tid)
-                                                       : rc; /* with it, its memory may be gone */
+    return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r)
+               ? report_thread_death(t->tid)
+               : rc; /* if the thread has died, its memory may no longer exist */
 }
 
-/* Gives it an empty descriptor table of its own, and its initial registers. */
+/* Gives the stub an empty descriptor table and sets its initial registers. */
 static int prepare_stub(struct tracer *t)
 {
     const uint64_t after = t->window + VB_STUB_AFTER;
@@ -361,15 +373,16 @@ static int prepare_stub(struct tracer *t)
     if (rc)
         return rc;
     if (v < 0)
-        return hw_fail((int)v, "a table of descriptors for stub %d: %s", (int)t->stub, strerror((int)-v));
+        return hw_fail((int)v, "cannot create a descriptor table for stub %d: %s", (int)t->stub, strerror((int)-v));
     if (syscall(SYS_kcmp, t->stub, t->tid, KCMP_FILES, 0, 0) == 0)
-        return hw_fail(-EPROTO, "stub %d has got no table of descriptors of its own", (int)t->stub);
+        return hw_fail(-EPROTO, "stub %d still shares the descriptor table of the program", (int)t->stub);
     struct user_regs_struct r = {
         .rip = t->window, .cs = t->saved.cs, .ss = t->saved.ss, .eflags = PLAIN_FLAGS, .orig_rax = UINT64_MAX};
     return ptrace(PTRACE_SETREGS, t->stub, 0, &r) ? report_thread_death(t->stub) : 0;
 }
 
-/* With one call if their numbers are consecutive, as they mostly are. Another thread may have closed them already. */
+/* Closes the descriptors of the memfds in the application, with one call if their numbers are consecutive. Ignores
+ * errors of the call, because another thread may already have closed them. */
 static int close_theirs(struct tracer *t)
 {
     for (int i = 0; i < 2; i++) {
@@ -402,7 +415,8 @@ static int inject_stub(struct tracer *t)
     return close_theirs(t);
 }
 
-/* Like the kernel on the way to the program if no signal has a handler (arch/x86/kernel/signal.c). */
+/* Changes the registers so that an interrupted call is restarted, as the kernel does if no signal has a handler
+ * (arch/x86/kernel/signal.c). */
 static void prepare_call_restart(struct user_regs_struct *r)
 {
     int64_t v = (int64_t)r->rax;
@@ -419,7 +433,7 @@ static void detach_tracee(struct tracer *t, struct user_regs_struct *r)
         ptrace(PTRACE_DETACH, t->tid, 0, 0);
 }
 
-/* Makes the stub exit before it has run, with the same instruction as the thread's calls. */
+/* Makes the stub exit before it has run, with the same `syscall` instruction as the thread's calls. */
 static void end_stub(struct tracer *t)
 {
     struct user_regs_struct r = t->saved;
@@ -435,7 +449,8 @@ static void end_stub(struct tracer *t)
         resume_tracee(t->stub, PTRACE_CONT, &status);
 }
 
-/* Restores everything, and gives rc to the thread. Sealed mappings cannot be removed. */
+/* Undoes the injection and makes the thread's call fail with rc. Sealed mappings remain, because they cannot be
+ * removed. */
 static void undo_injection(struct tracer *t, int rc)
 {
     t->undoing = true;
@@ -461,10 +476,10 @@ static void undo_injection(struct tracer *t, int rc)
     detach_tracee(t, &r);
 }
 
-/* Releases the stub, then the thread, which repeats its own call. */
+/* Releases the stub, and then the thread, which repeats its call. */
 static void finish_injection(struct tracer *t)
 {
-    t->undoing = true; /* there is no way back */
+    t->undoing = true; /* the injection can no longer be cancelled */
     report_trace_step(t, VB_STEP_LEAVE);
     ptrace(PTRACE_DETACH, t->stub, 0, 0);
     struct user_regs_struct r = t->saved;
@@ -477,7 +492,7 @@ static void wake_broker(struct vb_shared *sh)
     syscall(SYS_futex, &sh->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Reports that everything is ready; true: the broker accepts it. */
+/* Reports to the broker that the stub is ready. Returns true if the broker accepts the stub. */
 static bool hand_over(struct tracer *t)
 {
     uint32_t state = VB_RUN;
@@ -499,10 +514,11 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    signal(SIGCHLD, SIG_DFL); /* reports stops of tracees */
+    signal(SIGCHLD, SIG_DFL); /* SIGCHLD reports stops of tracees */
     prctl(PR_SET_NAME, "hawser-tracer");
     int keep[] = {listener, w->fixed, w->results};
-    (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* closes the tracer's socket too, and what arrives there later */
+    (void)vb_guard_fds(0, keep,
+                       HW_ARRAY_LEN(keep)); /* also closes the tracer's socket, including descriptors in its queue */
     struct tracer t = {.sh = sh,
                        .w = w,
                        .listener = listener,
@@ -531,6 +547,6 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
                         bool wall, pid_t parent)
 {
     (void)sh, (void)w, (void)listener, (void)n, (void)wall, (void)parent;
-    _exit(1); /* vb_inject_possible() is called first */
+    _exit(1); /* not reached, because vb_inject_possible() fails on other architectures */
 }
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tracer's process. It starts before the broker installs its own filter of system calls, because only a process
- * without filters may suspend those of a tracee (PTRACE_O_SUSPEND_SECCOMP; kernel/ptrace.c, check_ptrace_options()),
- * and children inherit filters. It handles the broker's orders: to inject a stub, for which it starts a child
- * (trace.c), because a thread that cannot be stopped must delay nobody; and to look something up (lookup.c), which it
- * answers.
+ * The tracer process. It is started before the broker installs its seccomp filter, because children inherit filters,
+ * and only a process without filters may suspend the filters of a tracee (PTRACE_O_SUSPEND_SECCOMP;
+ * check_ptrace_options() in kernel/ptrace.c).
+ *
+ * The tracer handles two kinds of orders from the broker. To inject a stub, it starts a child (trace.c), so that a
+ * thread that cannot be stopped delays only the child. It answers queries itself (lookup.c).
  */
 #include "sys/pass.h"
 #include "verbs/stub/guard.h"
@@ -26,12 +27,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* An order, without the shared memory and the descriptors, which are sent beside it. */
+/* An order of the broker. Descriptors are sent together with it. */
 struct order {
-    bool lookup; /* false: inject a stub */
+    bool lookup; /* true for a query, false for the injection of a stub */
     union {
         struct {
-            uint32_t place; /* in vb_tracer's shared */
+            uint32_t place; /* index in the shared memory */
             bool wall;
             struct seccomp_notif n;
             dev_t dev;
@@ -58,7 +59,7 @@ void vb_shared_set(_Atomic uint32_t *word, uint32_t value)
 
 static void on_child(int sig)
 {
-    (void)sig; /* its only purpose is to interrupt ppoll() */
+    (void)sig; /* the signal only has to interrupt ppoll() */
 }
 
 static void reap_trace_children(pid_t *child, struct vb_shared *shared)
@@ -76,7 +77,7 @@ static void answer_tracer_lookup(int sock, struct vb_lookups *l, const struct or
     struct answer a = {.serial = o->serial};
     int fd;
     vb_lookup_answer(l, &o->q, given, &a.f, &fd);
-    (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0, MSG_DONTWAIT); /* the requester may have given up */
+    (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0, MSG_DONTWAIT); /* fails if the broker has ended */
     hw_close(&fd);
 }
 
@@ -95,14 +96,14 @@ static void start_trace_child(const struct order *o, const int fd[FDS], pid_t *c
         child[o->place] = pid;
         return;
     }
-    sh->rc = hw_fail(-errno, "starting a tracer: %s", strerror(errno));
+    sh->rc = hw_fail(-errno, "cannot start a tracing process: %s", strerror(errno));
     snprintf(sh->text, sizeof(sh->text), "%s", hw_error());
     vb_notify_answer(fd[FD_LISTENER], o->n.id, 0, sh->rc);
     vb_shared_set(&sh->state, VB_FAILED);
     vb_shared_set(&sh->busy, 0);
 }
 
-/* Returns 0; -1: the broker has gone, or is not ours. */
+/* Handles the next order. Returns 0, or -1 if the broker has ended or the order is invalid. */
 static int handle_tracer_order(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *shared)
 {
     struct order o;
@@ -143,12 +144,13 @@ static void serve_tracer_orders(int sock, struct vb_lookups *l, struct vb_shared
     }
 }
 
-/* Ends with the broker: by that signal, and by the end of the socket. */
+/* Runs the tracer process, which ends with the broker: it gets a signal, and its socket is closed. */
 static void run_tracer_process(int sock, struct vb_lookups *l, struct vb_shared *shared, pid_t broker, uid_t uid)
 {
     int keep[] = {sock, l->nodes, l->inotify, l->mount};
     prctl(PR_SET_NAME, "hawser-tracer");
-    /* Closes the broker's other files, which it would keep open. The kernel clears the signal when the user changes. */
+    /* The user is changed first, because the kernel clears PR_SET_PDEATHSIG when the user changes. The other files of
+     * the broker are closed, because the tracer would keep them open. */
     if (vb_guard_tracer(uid) || prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker ||
         vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)) || send(sock, "", 1, MSG_NOSIGNAL) != 1)
         return;
@@ -166,16 +168,16 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
     struct vb_shared *shared =
         mmap(NULL, VB_ORDERS * sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
-        return hw_fail(-errno, "allocating memory to share with a tracer: %s", strerror(errno));
+        return hw_fail(-errno, "cannot allocate memory to share with the tracer: %s", strerror(errno));
     t->shared = shared;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
-        rc = hw_fail(-errno, "creating a socket to a tracer: %s", strerror(errno));
+        rc = hw_fail(-errno, "cannot create a socket for the tracer: %s", strerror(errno));
         vb_tracer_end(t);
         return rc;
     }
     t->sock = pair[0];
     pid_t me = getpid();
-    /* No SIGCHLD: the process must not mix with the broker's own children. */
+    /* Without SIGCHLD, so that the broker's waitpid() for other children ignores the tracer. */
     t->pid = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
     if (t->pid == 0) {
         if (l)
@@ -184,10 +186,10 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
         _exit(1);
     }
     if (t->pid < 0)
-        rc = hw_fail(-errno, "starting a process for a tracer: %s", strerror(errno));
+        rc = hw_fail(-errno, "cannot start the tracer process: %s", strerror(errno));
     close(pair[1]);
     if (rc == 0 && recv(t->sock, &ready, 1, 0) != 1)
-        rc = hw_fail(-EIO, "the tracer, process %d, ended at its start", (int)t->pid);
+        rc = hw_fail(-EIO, "the tracer process %d ended during its start", (int)t->pid);
     if (rc)
         vb_tracer_end(t);
     return rc;
@@ -196,7 +198,7 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
 void vb_tracer_end(struct vb_tracer *t)
 {
     if (t->sock >= 0)
-        shutdown(t->sock, SHUT_RDWR); /* other processes may hold it too */
+        shutdown(t->sock, SHUT_RDWR); /* other processes may have the socket open too */
     hw_close(&t->sock);
     if (t->pid > 0)
         while (waitpid(t->pid, NULL, __WALL) < 0 && errno == EINTR)
@@ -211,22 +213,23 @@ void vb_tracer_end(struct vb_tracer *t)
     t->spare = NULL;
 }
 
-/* A new tracer would inherit the broker's filter. */
+/* Fails with -EIO. The tracer cannot be started again, because it would inherit the broker's filter. */
 static int has_ended(const struct vb_tracer *t)
 {
-    return hw_fail(
-        -EIO, "the tracer, process %d, has ended: no program gets a stub or a device until the container is restarted",
-        (int)t->pid);
+    return hw_fail(-EIO,
+                   "the tracer process %d has ended: programs of the container get no stub and no device until the "
+                   "container is restarted",
+                   (int)t->pid);
 }
 
 static int give_order(const struct vb_tracer *t, const struct order *o, const int *fd, unsigned fds)
 {
     if (t->sock < 0)
-        return hw_fail(-EIO, "no tracer runs");
+        return hw_fail(-EIO, "the tracer is not running");
     int rc = hw_pass_send(t->sock, NULL, o, sizeof(*o), fd, fds, MSG_DONTWAIT);
     if (rc == -EPIPE || rc == -ECONNRESET)
         return has_ended(t);
-    return rc ? hw_fail(rc, "sending an order to the tracer, process %d: %s", (int)t->pid, strerror(-rc)) : 0;
+    return rc ? hw_fail(rc, "cannot send an order to the tracer process %d: %s", (int)t->pid, strerror(-rc)) : 0;
 }
 
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
@@ -236,11 +239,14 @@ int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_noti
     const int fd[FDS] = {[FD_LISTENER] = listener, [FD_FIXED] = w->fixed, [FD_RESULTS] = w->results};
     unsigned place = 0;
     if (!t->shared)
-        return hw_fail(-EIO, "no tracer runs");
+        return hw_fail(-EIO, "the tracer is not running");
     while (place < VB_ORDERS && atomic_load(&t->shared[place].busy))
         place++;
     if (place == VB_ORDERS)
-        return hw_fail(-EAGAIN, "%d threads of the application could not be stopped yet: too many", VB_ORDERS);
+        return hw_fail(
+            -EAGAIN,
+            "%d threads of the container could not be stopped yet, and no more injections are possible at a time",
+            VB_ORDERS);
     struct vb_shared *sh = &t->shared[place];
     memset(sh, 0, sizeof(*sh)); /* VB_RUN */
     memset(&o, 0, sizeof(o));
@@ -278,7 +284,7 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
         uint64_t now = hw_now();
         int ready = poll(&p, 1, now < deadline ? (int)((deadline - now) / HW_MS + 1) : 0);
         if (ready == 0)
-            return hw_fail(-ETIMEDOUT, "the tracer, process %d, does not answer: it waits on a path of the program's",
+            return hw_fail(-ETIMEDOUT, "the tracer process %d does not answer, because a path of the program blocks it",
                            (int)t->pid);
         ssize_t n = ready < 0 ? -EINTR : hw_pass_receive(t->sock, &a, sizeof(a), got, FDS, MSG_DONTWAIT, NULL);
         if (n == -EAGAIN || n == -EINTR)
@@ -287,7 +293,7 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
             return has_ended(t);
         if (a.serial == o.serial)
             break;
-        hw_close(&got[0]); /* of an abandoned query */
+        hw_close(&got[0]); /* the answer to an earlier query that was abandoned */
     }
     *f = a.f;
     *fd = got[0];

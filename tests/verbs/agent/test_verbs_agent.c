@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FORBIDDEN "for a system call that its filter forbids"
+#define FORBIDDEN "for a system call that the broker's seccomp filter forbids"
 
 /* What a program gets whose runtime said that. */
 static int outcome(const char *text, size_t len, unsigned fds, bool wrong_fd)

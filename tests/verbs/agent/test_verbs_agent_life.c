@@ -58,10 +58,10 @@ static void annotations(void)
     } bad[] = {
         {"\"hawser.verbs.max_qps\":\"many\"", "annotation hawser.verbs.max_qps", "not a number"},
         {"\"hawser.verbs.policy\":\"gpu\",\"hawser.verbs.max_qps\":\"\"", "annotation hawser.verbs.max_qps", "nothing"},
-        {"\"hawser.verbs.nosuch\":\"1\"", "there is no such key", "an unknown key"},
+        {"\"hawser.verbs.nosuch\":\"1\"", "the policy has no such key", "an unknown key"},
         {"\"hawser.verbs.destinations\":\"10.0.0.0/8 10.1\"", "'10.1' is neither", "half an address"},
         {"\"hawser.verbs.gids\":\"1\\n3\"", "'1?3' is not", "what would be a line of the log"},
-        {"\"hawser.verbs.a\\nb\":7", "annotation hawser.verbs.a?b is not a text", "another one"},
+        {"\"hawser.verbs.a\\nb\":7", "annotation hawser.verbs.a?b is not a string", "another one"},
     };
     for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
         int before = said(bad[i].why);
@@ -81,7 +81,7 @@ static void overruled(void)
     agent_stop(&a);
     a = agent_start((struct vb_agent_options){.section = "gpu"});
     is_int(of_annotations("held", wider, CAPS), 0, "but not where the agent's own is for all");
-    ok(becomes("held: its annotation names another section", 1), "which the log says");
+    ok(becomes("held: ignoring the annotation hawser.verbs.policy", 1), "which the log says");
     is_int(of_annotations("held", wider, SECTION), 3, "it has that one");
     is_int(of_annotations("held", wider, ANNOTATIONS), 1, "and is narrowed by its other annotations");
     is_int(of_annotations("held", "\"hawser.verbs.policy\":\"nosuch\"", SECTION), 3,
@@ -128,7 +128,7 @@ static void reloads(void)
     static const char late[] = "\"hawser.verbs.policy\":\"late\"";
     struct agent a = agent_start(usually);
     struct prog old = prog_start(NULL);
-    int again = said("for containers that start from now on"), kept = said("the policy is unchanged");
+    int again = said("for containers that start from now on"), kept = said("the old policy stays in use");
     tell(&old, "old", "");
     is_int(prog_ask(&old, LATE), 0, "a policy without a section");
     is_int(of_annotations("early", late, PID), -ENOSYS, "so that nobody has it");
@@ -142,23 +142,23 @@ static void reloads(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
         policy_put(bad[i]);
         agent_order(a.reload);
-        ok(becomes("the policy is unchanged", ++kept), "a bad one is told, once");
+        ok(becomes("the old policy stays in use", ++kept), "a bad one is told, once");
         is_int(of_annotations("new", late, LATE), 1, "and the one before stays");
     }
     policy_put("[default]\n");
     chmod(policy_file, 0666);
     agent_order(a.reload);
-    ok(becomes("the policy is unchanged", ++kept), "one that others may write");
+    ok(becomes("the old policy stays in use", ++kept), "one that others may write");
     unlink(policy_file);
     agent_order(a.reload);
-    ok(becomes("the policy is unchanged", ++kept), "and one that is not there");
+    ok(becomes("the old policy stays in use", ++kept), "and one that is not there");
     policy_put("[default]\ndevices = *\n");
     for (int i = 2; i < 5; i++) {
         agent_order(a.reload);
         ok(becomes("for containers that start from now on", again + i), "it can be read again and again");
     }
     is_int(of_annotations("new", late, PID), -ENOSYS, "and what is not in the last one is gone");
-    is_int(said("the policy is unchanged"), kept, "(no more lines than were wanted)");
+    is_int(said("the old policy stays in use"), kept, "(no more lines than were wanted)");
     prog_end(&old);
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
@@ -386,7 +386,7 @@ static void executed(void)
     fake->go = 1;
     for (int i = 0; i < PROGRAMS; i++)
         is_int(prog_exit(&p[i]), 0, "(a program ends)");
-    ok(becomes("serves one more of its programs", 2), "two have joined the first one's broker");
+    ok(becomes("serves one more program of the container", 2), "two have joined the first one's broker");
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
 

@@ -46,10 +46,10 @@ def work(tmp, stack):
     policy, sock = tmp / "policy", tmp / "agent.sock"
     policy.write_text(POLICY)
     a = Agent(tmp, stack)
-    ok(a.said("serving at"), "an agent", a.log.read_text())
+    ok(a.said("listening on"), "an agent", a.log.read_text())
     policy.write_text(POLICY + "nosuch = 1\n")
     a.p.send_signal(signal.SIGHUP)
-    ok(a.said("the policy is unchanged: ") and "line 4: unknown key 'nosuch'" in a.log.read_text(),
+    ok(a.said("the old policy stays in use: ") and "line 4: unknown key 'nosuch'" in a.log.read_text(),
        "SIGHUP, and a policy with an error: a line says where", a.log.read_text())
     policy.write_text(POLICY)
     for n in 1, 2:
@@ -57,7 +57,7 @@ def work(tmp, stack):
         ok(a.said("for containers that start from now on", n), "SIGHUP, and one that is right", a.log.read_text())
     ok(a.ends(signal.SIGUSR1) == 0 and a.said("brokers continue") and not sock.exists(), "SIGUSR1 ends it alone", a.log.read_text())
     a = Agent(tmp, stack, "--container", "tenants")
-    ok(a.said("serving at"), "one for a section", a.log.read_text())
+    ok(a.said("listening on"), "one for a section", a.log.read_text())
     policy.write_text("[default]\n")
     a.p.send_signal(signal.SIGHUP)
     ok(a.said("has no section [container tenants]"), "which a new policy must have", a.log.read_text())

@@ -237,7 +237,7 @@ static void failing(void)
     snprintf(first, sizeof(first), "%s", said);
     vb_audit_refusal(&a, &plain);
     setrlimit(RLIMIT_FSIZE, &old); /* our own output may be a file */
-    ok(strstr(first, "was lost: it was written incompletely"), "a disk that is full: %s", first);
+    ok(strstr(first, "was lost: the write was incomplete"), "a disk that is full: %s", first);
     ok(strstr(said, "was lost: EFBIG"), "and stays so: %s", said);
     vb_audit_close(&a);
 }
