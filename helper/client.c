@@ -42,8 +42,8 @@ static void fill_account(struct hd_account *u, uint64_t now)
     fill_tokens(&u->binds, now, HD_BINDS_RATE, HD_BINDS);
 }
 
-/* Frees an unused account once its tokens are full again: if it were freed earlier, reconnecting would give the user
- * a full set. */
+/* Frees an unused account after all its tokens are available again. If the account were freed earlier, the user could
+ * get a full set of tokens by connecting again. */
 static void forget_account(struct hd_account *u, uint64_t now)
 {
     fill_account(u, now);
@@ -64,7 +64,7 @@ void hd_clients_init(struct hd_daemon *d)
     d->lines = (struct hd_tokens){.left = HD_LINES, .filled = hw_now()};
 }
 
-/* Returns false if it could not be sent: the client does not read its answers. */
+/* Sends an answer. Returns false if the socket is full because the client does not read its answers. */
 static bool send_answer(int fd, struct hw_helper_reply *a)
 {
     uint8_t buf[HW_HELPER_REPLY];
@@ -72,14 +72,14 @@ static bool send_answer(int fd, struct hw_helper_reply *a)
     return send(fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(buf);
 }
 
-/* Puts rc and hw_error() into the answer. */
+/* Sets the answer to an error with status rc and the text of hw_error(). */
 static void set_refusal(struct hw_helper_reply *a, int rc)
 {
     *a = (struct hw_helper_reply){.type = a->type, .seq = a->seq, .status = rc};
     snprintf(a->text, sizeof(a->text), "%s", *hw_error() ? hw_error() : hw_errno_text(rc));
 }
 
-/* Limits log lines that any client can cause as often as it likes. */
+/* Returns true if a log line may be written. Limits the rate of log lines that clients can cause at will. */
 static bool may_say(struct hd_daemon *d)
 {
     fill_tokens(&d->lines, hw_now(), HD_LINES_RATE, HD_LINES);
@@ -89,7 +89,8 @@ static bool may_say(struct hd_daemon *d)
     return true;
 }
 
-/* Returns the peer's groups: the one in SO_PEERCRED and the supplementary ones. The caller frees the list. */
+/* Returns the groups of the peer: `first`, which is from SO_PEERCRED, and the supplementary groups. The caller must
+ * free the list. */
 static gid_t *groups_of(int fd, gid_t first, unsigned *n)
 {
     socklen_t len = 0;
@@ -106,31 +107,33 @@ static gid_t *groups_of(int fd, gid_t first, unsigned *n)
     return g;
 }
 
-/* Sets the client's rights and account and counts the client there, or returns why it is refused. */
+/* Determines the client's rights and account, and counts the client in the account. Returns 0, or an error if the
+ * client is refused. */
 static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *who)
 {
     socklen_t len = sizeof(*who);
     unsigned n_groups;
     if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, who, &len) < 0)
-        return hw_fail(-errno, "reading SO_PEERCRED: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot read SO_PEERCRED: %s", hw_errno_text(errno));
     gid_t *groups = groups_of(c->fd, who->gid, &n_groups);
     c->rights = hd_policy_find(d->policy, who->uid, groups, n_groups);
     free(groups);
     if (!c->rights)
-        return hw_fail(-EACCES, "hawserd's policy grants nothing to user %u: its administrator can, in %s",
+        return hw_fail(-EACCES, "hawserd's policy grants nothing to user %u; the administrator can change this in %s",
                        (unsigned)who->uid, HD_POLICY_FILE);
     int rc = d->state.k->same_netns(d->state.k->arg, c->fd);
     if (rc)
-        return hw_wrap(rc, "your socket");
+        return hw_wrap(rc, "the connection to hawserd");
     c->account = find_account(d, who->uid);
     if (!c->account)
         return hw_no_memory("a user");
-    /* a few users must not take all places: the second half is for a few clients of each user */
+    /* If many clients are connected, each user may have only a few, so that a few users cannot use up the limit. */
     unsigned most = d->n_clients < HD_CLIENTS_BUSY ? HD_CLIENTS_PER_USER : HD_CLIENTS_FEW;
     if (c->account->clients >= most || d->n_clients >= HD_CLIENTS_MAX)
-        return hw_fail(-EUSERS,
-                       "hawserd has %u clients, %u of them of user %u: at most %d are allowed, and now %u per user",
-                       d->n_clients, c->account->clients, (unsigned)who->uid, HD_CLIENTS_MAX, most);
+        return hw_fail(
+            -EUSERS,
+            "hawserd has %u clients, of which %u belong to user %u; at most %d are allowed, and currently %u per user",
+            d->n_clients, c->account->clients, (unsigned)who->uid, HD_CLIENTS_MAX, most);
     c->account->clients++;
     return 0;
 }
@@ -143,8 +146,8 @@ void hd_client_accept(struct hd_daemon *d)
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
             struct timespec t = {.tv_nsec = 100000000};
             if (may_say(d))
-                SAY(d, HAWSER_LOG_ERROR, "accepting a client: %s", hw_errno_text(errno));
-            nanosleep(&t, NULL); /* the socket stays readable: avoids a busy loop */
+                SAY(d, HAWSER_LOG_ERROR, "cannot accept a client: %s", hw_errno_text(errno));
+            nanosleep(&t, NULL); /* the socket stays readable, so the loop would not block */
         }
         return;
     }
@@ -155,13 +158,14 @@ void hd_client_accept(struct hd_daemon *d)
             .fd = fd, .requests = {.left = HD_BURST, .filled = now}, .deadline = now + HD_GREETING_MS * HW_MS};
     int rc = c ? admit_client(d, c, &who) : hw_no_memory("a client");
     if (rc) {
-        /* an unsolicited reply to the greeting, which has number 1 and may already be here: nothing from a refused
-         * client is read */
+        /* This is the reply to the client's greeting, which has number 1. The greeting itself is not read, because
+         * nothing is read from a refused client. */
         struct hw_helper_reply a = {.type = HW_H_HELLO, .seq = 1};
         set_refusal(&a, rc);
         (void)send_answer(fd, &a);
         if (may_say(d))
-            SAY(d, HAWSER_LOG_WARN, "user %u, process %d refused: %s", (unsigned)who.uid, (int)who.pid, a.text);
+            SAY(d, HAWSER_LOG_WARN, "refused a client (user %u, process %d): %s", (unsigned)who.uid, (int)who.pid,
+                a.text);
         hd_discard_add(&d->discard, &fd);
         free(c);
         return;
@@ -190,7 +194,8 @@ void hd_client_end(struct hd_daemon *d, struct hd_client *c)
 static void drop_client(struct hd_daemon *d, struct hd_client *c, const char *why)
 {
     if (may_say(d))
-        SAY(d, HAWSER_LOG_WARN, "user %u, process %d disconnected: %s", (unsigned)c->account->uid, (int)c->pid, why);
+        SAY(d, HAWSER_LOG_WARN, "disconnected a client (user %u, process %d): %s", (unsigned)c->account->uid,
+            (int)c->pid, why);
     hd_client_end(d, c);
 }
 
@@ -210,7 +215,9 @@ void hd_clients_reap(struct hd_daemon *d)
     {
         struct hd_client *c = hw_container_of(it, struct hd_client, node);
         if (!c->ended && c->deadline <= now)
-            drop_client(d, c, c->look ? "the inspection of its descriptor does not end" : "it sends no greeting");
+            drop_client(d, c,
+                        c->look ? "the inspection of the client's descriptor does not end"
+                                : "the client sent no greeting in time");
         if (!c->ended)
             continue;
         hw_list_remove(&c->node);
@@ -247,7 +254,7 @@ static int dispatch_request(struct hd_daemon *d, struct hd_client *c, const stru
     case HW_H_RELEASE:
         return hd_release(&d->state, c, q->id);
     default:
-        return hw_fail(-EPROTO, "a request of type %u", q->type);
+        return hw_fail(-EPROTO, "unknown request type %u", q->type);
     }
 }
 
@@ -263,28 +270,29 @@ static void answer_request(struct hd_daemon *d, struct hd_client *c, const struc
     if (rc)
         set_refusal(&a, rc);
     if (!send_answer(c->fd, &a))
-        drop_client(d, c, "it does not read its answers");
+        drop_client(d, c, "the client does not read its answers");
 }
 
 struct peek {
-    uint8_t buf[HW_HELPER_REQUEST + 1]; /* one byte more, to detect a longer message */
+    uint8_t buf[HW_HELPER_REQUEST + 1]; /* the additional byte detects a message that is too long */
     ssize_t len;
-    bool fds; /* descriptors came with the message */
+    bool fds; /* the message has descriptors */
 };
 
-/* Reads the next message and leaves it in the queue: the process that receives it gets its descriptors too. */
+/* Reads the next message but leaves it in the queue, because the process that receives the message also gets its
+ * descriptors. */
 static void peek_message(int sock, struct peek *p)
 {
     struct iovec iov = {.iov_base = p->buf, .iov_len = sizeof(p->buf)};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     p->len = recvmsg(sock, &m, MSG_PEEK | MSG_DONTWAIT);
-    p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* there is no room for descriptors */
+    p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* set because m has no buffer for descriptors */
 }
 
-/* Starts the inspection of a request's descriptor; later, if the user has reached its limits. */
+/* Starts the inspection of a request's descriptor. If the user has reached a limit, this is tried again later. */
 static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q)
 {
-    bool bind = q->type == HW_H_BIND_RX; /* a NIC may rebuild its rings for a bind */
+    bool bind = q->type == HW_H_BIND_RX; /* limited separately, because a NIC may rebuild its rings for a binding */
     uint64_t now = hw_now();
     if ((bind && c->account->binds.left == 0) || c->account->inspections >= HD_INSPECT_USER ||
         d->n_inspections >= HD_INSPECT_MAX) {
@@ -316,9 +324,10 @@ static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const str
 static int check_order(const struct hd_client *c, const struct peek *p, const struct hw_helper_request *q)
 {
     if (p->fds != (hw_helper_fds(q->type) != 0))
-        return hw_fail(-EPROTO, "a request of type %u with%s descriptors", q->type, p->fds ? "" : "out");
+        return hw_fail(-EPROTO, "unexpected request of type %u with%s descriptors", q->type, p->fds ? "" : "out");
     if (c->greeted == (q->type == HW_H_HELLO))
-        return hw_fail(-EPROTO, "a request of type %u %s the greeting", q->type, c->greeted ? "after" : "before");
+        return hw_fail(-EPROTO, "unexpected request of type %u %s the greeting", q->type,
+                       c->greeted ? "after" : "before");
     return 0;
 }
 
@@ -333,12 +342,13 @@ void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents)
     peek_message(c->fd, &p);
     if (p.len < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (p.len <= 0) { /* closed by the client, with or without an error */
+    if (p.len <= 0) { /* the client has closed the connection, or it failed */
         hd_client_end(d, c);
         return;
     }
     int rc = hw_helper_request_decode(p.buf, (size_t)p.len, &q);
-    /* a malformed request gets an answer only if it has another version; other clients would not understand it */
+    /* A malformed request is answered only if it has another version. The sender of any other malformed request would
+     * not understand an answer. */
     if (rc == -EPROTONOSUPPORT) {
         struct hw_helper_reply a = {.type = q.type, .seq = q.seq};
         set_refusal(&a, rc);
@@ -374,7 +384,7 @@ short hd_client_events(struct hd_client *c, uint64_t now, uint64_t *wake)
     uint64_t at = 0;
     fill_tokens(&c->requests, now, HD_RATE, HD_BURST);
     *wake = HW_MIN(*wake, c->deadline);
-    if (c->look) /* one request at a time */
+    if (c->look) /* the client's requests are handled one at a time */
         return 0;
     if (c->requests.left == 0)
         at = now + 1000 * HW_MS / HD_RATE;
@@ -382,7 +392,7 @@ short hd_client_events(struct hd_client *c, uint64_t now, uint64_t *wake)
     if (at <= now)
         return POLLIN;
     *wake = HW_MIN(*wake, at);
-    return 0; /* its end is noticed anyway */
+    return 0; /* poll() reports the end of the connection even without events */
 }
 
 void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents)
@@ -398,11 +408,11 @@ void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short rev
         if (rc)
             drop_client(d, c, hw_error());
         else if (f.many)
-            drop_client(d, c, "a request with too many descriptors");
+            drop_client(d, c, "the request has too many descriptors");
         else
             answer_request(d, c, &c->q, &f, dmabuf);
-        hw_close(&dmabuf);                /* the child holds it too, and closes it last */
-        (void)shutdown(i->pair, SHUT_WR); /* shutting down both directions would look like the child's hang-up */
+        hw_close(&dmabuf);                /* the child also has the descriptor open, and closes the last reference */
+        (void)shutdown(i->pair, SHUT_WR); /* not SHUT_RDWR, which would look as if the child had ended */
         return;
     }
     if (revents & POLLHUP)

@@ -19,25 +19,25 @@ int hd_listen(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct stat st;
     if (!*path || strlen(path) >= sizeof(a.sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is not a path of a UNIX socket (1 to %zu bytes)", path,
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket (1 to %zu bytes)", path,
                        sizeof(a.sun_path) - 1);
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return hw_fail(-errno, "creating a UNIX socket: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create a UNIX socket: %s", hw_errno_text(errno));
     int rc = 0;
     if (lstat(path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode))
-            rc = hw_fail(-EEXIST, "%s exists and is not a socket: leaving it unchanged", path);
+            rc = hw_fail(-EEXIST, "%s already exists and is not a socket", path);
         else if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EAGAIN)
-            rc = hw_fail(-EADDRINUSE, "another program already listens at %s", path);
+            rc = hw_fail(-EADDRINUSE, "another program already listens on %s", path);
         else if (unlink(path) < 0)
-            rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_text(errno));
+            rc = hw_fail(-errno, "cannot remove the old socket %s: %s", path, hw_errno_text(errno));
     }
-    /* sets the mode atomically: a later chmod() could hit another file at that path */
+    /* umask() sets the mode atomically. A later chmod() could change another file at the same path. */
     mode_t mask = umask(0111);
     if (rc == 0 && (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 512) < 0))
-        rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_text(errno));
+        rc = hw_fail(-errno, "cannot listen on %s: %s", path, hw_errno_text(errno));
     umask(mask);
     if (rc)
         hw_close(&fd);
@@ -48,19 +48,19 @@ int hd_listen(const char *path)
 
 enum { STOP, LISTENER, EVENTS, FIRST_CLIENT };
 
-/* The poll set and the owner of each entry: clients first, then inspections. */
+/* The poll set and the owner of each entry. Clients precede inspections. */
 struct set {
     struct pollfd p[FIRST_CLIENT + HD_CLIENTS_MAX + HD_INSPECT_MAX];
     void *who[FIRST_CLIENT + HD_CLIENTS_MAX + HD_INSPECT_MAX];
-    nfds_t clients, n; /* end of the clients, and of all entries */
+    nfds_t clients, n; /* index after the last client, and after the last entry */
 };
 
-/* Fills the set. Returns when to wake at the latest. */
+/* Fills the poll set. Returns the latest time at which poll() must return. */
 static uint64_t fill_set(struct hd_daemon *d, struct set *s)
 {
     uint64_t now = hw_now(), wake = d->discard.due;
     s->p[STOP] = (struct pollfd){.fd = d->stop, .events = POLLIN};
-    /* accepts no new connections while ended ones cannot be closed */
+    /* No new connections are accepted while ended connections cannot be closed. */
     s->p[LISTENER] = (struct pollfd){.fd = d->listener, .events = hd_discard_room(&d->discard) ? POLLIN : 0};
     s->p[EVENTS] = (struct pollfd){.fd = d->state.k->events, .events = POLLIN};
     s->n = FIRST_CLIENT;
@@ -143,7 +143,7 @@ int hd_serve(struct hd_daemon *d)
     struct set *s = calloc(1, sizeof(*s));
     if (!s)
         return hw_no_memory("the clients");
-    (void)signal(SIGCHLD, SIG_IGN); /* children are not waited for, and must not become zombies */
+    (void)signal(SIGCHLD, SIG_IGN); /* children must not become zombies, because hawserd does not wait for them */
     hd_clients_init(d);
     serve_rounds(d, s);
     free(s);
@@ -151,6 +151,6 @@ int hd_serve(struct hd_daemon *d)
     unsigned left = hd_settle_all(&d->state);
     if (left)
         SAY(d, HAWSER_LOG_ERROR,
-            "%u changes could not be undone; `hawser devmem undo`, or the next hawserd, tries again", left);
+            "%u changes could not be undone; run `hawser devmem undo` or start hawserd again to retry", left);
     return (int)left;
 }

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's loop: one thread, which never waits for a client. */
+/* The loop of hawserd. hawserd has one thread, which never waits for a client. */
 #ifndef HW_HELPER_DAEMON_H
 #define HW_HELPER_DAEMON_H
 
 #include "helper/child/discard.h"
 #include "helper/state/state.h"
 
-#define HD_CLIENTS_MAX      1024 /* clients at a time; for one user: */
-#define HD_CLIENTS_PER_USER 64
-#define HD_CLIENTS_BUSY     512 /* beyond this many clients, a user may have only: */
+#define HD_CLIENTS_MAX      1024 /* maximum number of connected clients */
+#define HD_CLIENTS_PER_USER 64   /* maximum number of clients of a user */
+#define HD_CLIENTS_BUSY     512  /* with more clients, each user may have only HD_CLIENTS_FEW */
 #define HD_CLIENTS_FEW      4
 #define HD_RATE             500  /* requests per second of each connection */
-#define HD_BURST            1000 /* after a rest */
+#define HD_BURST            1000 /* maximum number of requests at once, after an idle time */
 #define HD_RETRY_MS         10000
-#define HD_GREETING_MS      10000                     /* limit for a client's first request */
-#define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* limit for the inspection of a client's descriptor */
-#define HD_INSPECT_USER     8                         /* descriptors inspected at a time, for one user */
-#define HD_INSPECT_MAX      128                       /* of all users' */
-#define HD_CHANGES          1024 /* burst of requests that change NICs, over all clients of a user */
-#define HD_CHANGES_RATE     256  /* more a second */
-#define HD_BINDS            32   /* of these, binds for receiving */
+#define HD_GREETING_MS      10000                     /* time limit for a client's first request */
+#define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* time limit for the inspection of a descriptor */
+#define HD_INSPECT_USER     8                         /* maximum number of concurrent inspections for a user */
+#define HD_INSPECT_MAX      128                       /* maximum number of concurrent inspections */
+#define HD_CHANGES          1024 /* burst of requests that change NICs, for all clients of a user */
+#define HD_CHANGES_RATE     256  /* additional ones per second */
+#define HD_BINDS            32   /* burst of requests to bind for receiving; HD_BINDS_RATE more per second */
 #define HD_BINDS_RATE       4
 #define HD_LINES            40 /* burst of log lines about clients */
-#define HD_LINES_RATE       20 /* more a second */
+#define HD_LINES_RATE       20 /* additional ones per second */
 
-/* A token bucket: a count that is used up and refills with time. */
+/* A token bucket. Each action takes a token, and tokens are added at a constant rate. */
 struct hd_tokens {
     uint32_t left;
     uint64_t filled;
@@ -33,20 +33,21 @@ struct hd_tokens {
 struct hd_daemon {
     struct hd_state state;
     const struct hd_policy *policy;
-    int listener; /* SOCK_SEQPACKET, listening, non-blocking */
-    int stop;     /* readable: time to end */
-    /* private */
+    int listener; /* listening, non-blocking SOCK_SEQPACKET socket */
+    int stop;     /* descriptor that becomes readable when hawserd must end */
+    /* Private to helper/. */
     struct hw_list clients, accounts, inspections;
     unsigned n_clients, n_inspections;
     struct hd_discard discard;
     struct hd_tokens lines;
 };
 
-/* Opens a listening socket at path, to which any user may connect: the policy decides then. Replaces the socket of a
- * dead hawserd; -EADDRINUSE if a live one answers. */
+/* Opens a listening socket at path. Any user may connect; the policy then decides whom to accept. Replaces the socket
+ * of a hawserd that has died. Fails with -EADDRINUSE if a program listens on the socket. */
 int hd_listen(const char *path);
-/* Serves until stop is readable; then undoes everything of all clients. Returns 0, or the number of things that could
- * not be undone. The listener and ended connections stay open until the process ends (helper/child/discard.h). */
+/* Serves clients until stop is readable, and then undoes the changes of all clients. Returns 0, the number of changes
+ * that could not be undone, or -errno. The listener and ended connections stay open until the process ends
+ * (helper/child/discard.h). */
 int hd_serve(struct hd_daemon *d);
 
 #endif

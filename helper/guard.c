@@ -27,10 +27,10 @@ static int become_daemon_user(const char *user)
     const struct passwd *u = getpwnam(user);
     if (!u)
         return hw_fail(-EINVAL, "unknown user '%s'", user);
-    /* keeps capabilities across the change of user; they are reduced below */
+    /* Capabilities are kept when the user changes. hd_guard_caps() drops them afterwards. */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
         setresgid(u->pw_gid, u->pw_gid, u->pw_gid) || setresuid(u->pw_uid, u->pw_uid, u->pw_uid))
-        return hw_fail(-errno, "changing to user %s: %s", user, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot change to user %s: %s", user, hw_errno_text(errno));
     return 0;
 }
 
@@ -38,33 +38,33 @@ int hd_guard_caps(const char *user)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
-    /* The bounding set first, because that needs CAP_SETPCAP; without that capability no_new_privs has the same
-     * effect. */
+    /* The bounding set is reduced first, because this needs CAP_SETPCAP. A process without CAP_SETPCAP relies on
+     * no_new_privs, which has the same effect. */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (c != CAP_NET_ADMIN && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
-            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_text(errno));
+            return hw_fail(-errno, "cannot drop capability %d: %s", c, hw_errno_text(errno));
     int rc = user ? become_daemon_user(user) : 0;
     if (rc)
         return rc;
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (syscall(SYS_capget, &h, d) < 0)
-        return hw_fail(-errno, "reading capabilities: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot read capabilities: %s", hw_errno_text(errno));
     if (!(d[0].permitted & 1u << CAP_NET_ADMIN))
-        return hw_fail(-EPERM, "hawserd needs CAP_NET_ADMIN: start it as root, or by its systemd unit");
+        return hw_fail(-EPERM, "hawserd needs CAP_NET_ADMIN: start it as root or with its systemd unit");
     d[0] = (struct __user_cap_data_struct){.effective = 1u << CAP_NET_ADMIN, .permitted = 1u << CAP_NET_ADMIN};
     d[1] = (struct __user_cap_data_struct){0};
     if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot drop capabilities: %s", hw_errno_text(errno));
     return 0;
 }
 
 /* ---- files -------------------------------------------------------------------------------------- */
 
-/* Newer than Debian 12's headers: include/uapi/linux/landlock.h. */
-#define LL_FS_TRUNCATE  (1ull << 14) /* version 3, Linux 6.2 */
-#define LL_FS_IOCTL_DEV (1ull << 15) /* version 5, Linux 6.10 */
-#define LL_NET_CONNECT  (1ull << 1)  /* version 4, Linux 6.7 */
-#define LL_SCOPES       3ull         /* abstract UNIX sockets and signals: version 6, Linux 6.12 */
+/* From include/uapi/linux/landlock.h; Debian 12's headers do not define these. */
+#define LL_FS_TRUNCATE  (1ull << 14) /* since version 3 of Landlock, Linux 6.2 */
+#define LL_FS_IOCTL_DEV (1ull << 15) /* since version 5, Linux 6.10 */
+#define LL_NET_CONNECT  (1ull << 1)  /* since version 4, Linux 6.7 */
+#define LL_SCOPES       3ull         /* abstract UNIX sockets and signals, since version 6, Linux 6.12 */
 struct ll_ruleset {
     uint64_t fs, net, scoped;
 };
@@ -76,7 +76,7 @@ struct ll_ruleset {
      LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK |  \
      LANDLOCK_ACCESS_FS_MAKE_SYM)
 
-/* Allows access to the folder of a file, or to a folder. */
+/* Allows access to a folder: to path, or to the folder of path if file is true. */
 static int allow_folder(int ruleset, const char *path, bool file, uint64_t access)
 {
     char copy[256];
@@ -85,7 +85,7 @@ static int allow_folder(int ruleset, const char *path, bool file, uint64_t acces
     HW_AUTO_CLOSE int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = fd};
     if (fd < 0 || syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-        return hw_fail(-errno, "allowing the folder %s: %s", dir, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot allow access to the folder %s: %s", dir, hw_errno_text(errno));
     return 0;
 }
 
@@ -93,7 +93,8 @@ int hd_guard_files(const char *state, const char *sock)
 {
     int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
-        return hw_fail(-EOPNOTSUPP, "this kernel has no Landlock: only its user ID keeps hawserd from other files");
+        return hw_fail(-EOPNOTSUPP,
+                       "this kernel has no Landlock, so only hawserd's user ID restricts its access to files");
     struct ll_ruleset all = {.fs = LL_ALL_FS};
     uint64_t journal = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |
                        LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
@@ -114,7 +115,7 @@ int hd_guard_files(const char *state, const char *sock)
     }
     HW_AUTO_CLOSE int ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
     if (ruleset < 0)
-        return hw_fail(-errno, "creating a Landlock ruleset: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create a Landlock ruleset: %s", hw_errno_text(errno));
     int rc = allow_folder(ruleset, "/proc", false, LANDLOCK_ACCESS_FS_READ_FILE);
     if (rc)
         return rc;
@@ -125,15 +126,15 @@ int hd_guard_files(const char *state, const char *sock)
     if (rc)
         return rc;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-        return hw_fail(-errno, "enforcing Landlock: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot enforce the Landlock ruleset: %s", hw_errno_text(errno));
     return 0;
 }
 
 /* ---- system calls ------------------------------------------------------------------------------- */
 
-/* docs/hawserd.md says what each call is for. helper/ and the libc make them. */
+/* System calls that helper/ and libc make. docs/hawserd.md explains the purpose of each. */
 static const int calls[] = {
-    /* clients, children, netlink */
+    /* for clients, children and netlink */
     SCMP_SYS(accept4),
     SCMP_SYS(getpeername),
     SCMP_SYS(getsockname),
@@ -143,7 +144,7 @@ static const int calls[] = {
     SCMP_SYS(recvfrom),
     SCMP_SYS(recvmsg),
     SCMP_SYS(shutdown),
-    /* first calls of a child */
+    /* made by a child at its start */
     SCMP_SYS(capset),
     SCMP_SYS(close_range),
     SCMP_SYS(rt_sigaction),
@@ -167,7 +168,7 @@ static const int calls[] = {
     SCMP_SYS(unlink),
     SCMP_SYS(unlinkat),
     SCMP_SYS(write),
-    /* for memory, time and exit, as libcs use them */
+    /* made by libc for memory, time and exit */
     SCMP_SYS(brk),
     SCMP_SYS(clock_gettime),
     SCMP_SYS(clock_nanosleep),
@@ -184,7 +185,7 @@ static const int calls[] = {
     SCMP_SYS(rt_sigreturn),
 };
 
-/* Calls whose arguments are checked too: (argument & mask) == value, for one or two arguments. */
+/* A call with conditions on one or two arguments: (argument & mask) == value. */
 struct call_args {
     int call;
     unsigned n;
@@ -193,16 +194,16 @@ struct call_args {
         uint64_t mask, value;
     } is[2];
 };
-#define ALL        UINT32_MAX /* of an int */
+#define ALL        UINT32_MAX /* mask of all bits of an int */
 #define SOCK_FLAGS (SOCK_CLOEXEC | SOCK_NONBLOCK)
 static const struct call_args with_args[] = {
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCETHTOOL}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFNAME}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFFLAGS}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFMTU}}},
-    /* a binding's own */
+    /* each binding has a separate netlink socket */
     {SCMP_SYS(socket), 2, {{0, ALL, AF_NETLINK}, {2, ALL, NETLINK_GENERIC}}},
-    /* for holding a port; the socket can neither listen nor connect */
+    /* for holding a port; the filter allows neither listen() nor connect() */
     {SCMP_SYS(socket), 2, {{0, ALL, AF_INET}, {1, ~(uint64_t)SOCK_FLAGS &ALL, SOCK_STREAM}}},
     {SCMP_SYS(socket), 2, {{0, ALL, AF_INET6}, {1, ~(uint64_t)SOCK_FLAGS &ALL, SOCK_STREAM}}},
     {SCMP_SYS(socketpair), 1, {{0, ALL, AF_UNIX}}},
@@ -214,7 +215,7 @@ static const struct call_args with_args[] = {
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_DROP_MEMBERSHIP}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_SOCKET}, {2, ALL, SO_RCVTIMEO}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, IPPROTO_TCP}, {2, ALL, TCP_REPAIR}}},
-    /* fork() only: no threads, namespaces or programs */
+    /* only fork() is allowed, and no threads or namespaces */
     {SCMP_SYS(clone), 1, {{0, UINT64_MAX, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD}}},
     {SCMP_SYS(mmap), 1, {{2, PROT_EXEC, 0}}},
 };
@@ -246,5 +247,5 @@ int hd_guard_calls(void)
     int rc = f ? load_daemon_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
-    return rc ? hw_fail(rc, "installing the system call filter: %s", hw_errno_text(rc)) : 0;
+    return rc ? hw_fail(rc, "cannot install the seccomp filter: %s", hw_errno_text(rc)) : 0;
 }

@@ -7,14 +7,15 @@
 
 #include <sys/types.h>
 
-/* Drops every capability except CAP_NET_ADMIN, for good; with user set, also becomes that user. -EPERM if CAP_NET_ADMIN
- * is missing. */
+/* Permanently drops all capabilities except CAP_NET_ADMIN. If user is not NULL, also changes to this user. Fails with
+ * -EPERM if CAP_NET_ADMIN is missing. */
 int hd_guard_caps(const char *user);
-/* Drops access to all files except reading /proc, and the folders of the journal and the socket; also TCP connects and
- * signals to other processes. -EOPNOTSUPP: the kernel has no Landlock. Call it after hd_guard_caps(). */
+/* Restricts file access to reading /proc and to the folders of the journal and the socket. Also forbids TCP connect()
+ * and signals to other processes, if the kernel supports it. Fails with -EOPNOTSUPP if the kernel has no Landlock. Call
+ * it after hd_guard_caps(). */
 int hd_guard_files(const char *state, const char *sock);
-/* Blocks the system calls that hawserd does not need: such a call ends the process, and the journal then has what must
- * be undone. */
+/* Installs a filter that allows only the system calls that hawserd needs. Any other call kills the process; the changes
+ * to undo are then in the journal. */
 int hd_guard_calls(void);
 
 #endif

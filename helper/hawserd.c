@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd: binds queues and steers flows for programs that have no privilege; see hawserd(8) and docs/hawserd.md. */
+/* hawserd binds NIC queues and steers flows for unprivileged programs. See hawserd(8) and docs/hawserd.md. */
 #include "base/sanitizers.h"
 #include "helper/daemon.h"
 #include "helper/guard.h"
@@ -18,9 +18,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RECOVER_MS 5000 /* time for the sockets of the last hawserd to close */
+#define RECOVER_MS 5000 /* time for the kernel to close the sockets of the previous hawserd */
 
-#define SANITIZED (HW_ASAN || HW_TSAN) /* a sanitizer's own system calls would end the process */
+#define SANITIZED \
+    (HW_ASAN || HW_TSAN) /* the filter would kill a sanitized process, because sanitizers make other system calls */
 
 struct args {
     const char *socket, *state, *policy, *user;
@@ -52,7 +53,7 @@ static void print_daemon_usage(FILE *f)
             HW_HELPER_SOCKET, HD_STATE_FILE, HD_POLICY_FILE);
 }
 
-/* Parses the arguments. Returns 0 to continue, else the exit status plus one. */
+/* Parses the arguments. Returns 0 to continue, or the exit status plus 1. */
 static int parse_daemon_args(int argc, char **argv, struct args *a)
 {
     static const struct option options[] = {
@@ -90,25 +91,25 @@ static int parse_daemon_args(int argc, char **argv, struct args *a)
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "hawserd: '%s': it takes no arguments\n", argv[optind]);
+        fprintf(stderr, "hawserd: unexpected argument '%s'\n", argv[optind]);
         return 3;
     }
     return 0;
 }
 
-/* Makes the last folder of the path if it is missing; with --user, owned by that user. */
+/* Creates the folder of a file if it is missing. If user is not NULL, the user becomes the folder's owner. */
 static int make_daemon_folder(const char *path, const char *user)
 {
     char copy[256];
     if (strlen(path) >= sizeof(copy) - 8)
-        return hw_fail(-ENAMETOOLONG, "'%s' is too long", path);
+        return hw_fail(-ENAMETOOLONG, "the path '%s' is too long", path);
     snprintf(copy, sizeof(copy), "%s", path);
     const char *dir = dirname(copy);
     const struct passwd *u = user ? getpwnam(user) : NULL;
     if (mkdir(dir, 0755) < 0)
-        return errno == EEXIST ? 0 : hw_fail(-errno, "creating the folder %s: %s", dir, hw_errno_text(errno));
+        return errno == EEXIST ? 0 : hw_fail(-errno, "cannot create the folder %s: %s", dir, hw_errno_text(errno));
     if (u && chown(dir, u->pw_uid, u->pw_gid) < 0)
-        return hw_fail(-errno, "giving the folder %s to %s: %s", dir, user, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot change the owner of the folder %s to %s: %s", dir, user, hw_errno_text(errno));
     return 0;
 }
 
@@ -121,8 +122,8 @@ static int load_policy(struct hd_policy *p, const char *path)
     return hd_policy_load(p, path ? path : HD_POLICY_FILE);
 }
 
-/* Opens the socket to systemd (Type=notify): the protocol of sd_notify(3). Opened while sockets can still be made.
- * Returns -1 if nobody listens. */
+/* Opens the socket for sd_notify(3) messages to systemd (Type=notify). Call it before the filter is installed, which
+ * forbids such sockets. Returns -1 if systemd does not listen. */
 static int open_notify(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");
@@ -147,10 +148,10 @@ static int open_daemon_signalfd(void)
     sigaddset(&s, SIGINT);
     sigaddset(&s, SIGHUP);
     if (sigprocmask(SIG_BLOCK, &s, NULL) < 0)
-        return hw_fail(-errno, "blocking signals: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot block signals: %s", hw_errno_text(errno));
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK);
-    return fd < 0 ? hw_fail(-errno, "creating a signalfd: %s", hw_errno_text(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "cannot create a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
 static void raise_daemon_file_limit(void)
@@ -168,7 +169,7 @@ static int guard_daemon(const struct args *a, const struct hw_logger *log)
     if (rc)
         return rc;
     if (SANITIZED) {
-        hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: files and system calls are not filtered");
+        hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer, so access to files and system calls is not restricted");
         return 0;
     }
     rc = hd_guard_files(a->state, a->socket);
@@ -179,7 +180,8 @@ static int guard_daemon(const struct args *a, const struct hw_logger *log)
     return hd_guard_calls();
 }
 
-/* Runs with the lock, the journal and the listener: drops privileges, undoes what the last hawserd left, serves. */
+/* Drops privileges, undoes the changes that the previous hawserd left, and serves clients. The lock, the journal and
+ * the listener are already open. */
 static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
 {
     int notify = open_notify(), rc = guard_daemon(a, log);
@@ -189,16 +191,16 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     if (left < 0)
         return left;
     if (left)
-        hw_log(log, HAWSER_LOG_WARN, "%d changes of the last hawserd cannot be undone yet", left);
+        hw_log(log, HAWSER_LOG_WARN, "%d changes of the previous hawserd cannot be undone yet", left);
     if (notify >= 0)
         (void)send(notify, "READY=1", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
     hw_close(&notify);
-    hw_log(log, HAWSER_LOG_INFO, "serving at %s, policy of %u sections", a->socket, d->policy->n);
+    hw_log(log, HAWSER_LOG_INFO, "listening on %s, with a policy of %u sections", a->socket, d->policy->n);
     return hd_serve(d);
 }
 
-/* Retries for a second: a hawserd that was killed may have left a child that has not yet closed its copies of the lock
- * and the listener. */
+/* Calls fn(path) until it succeeds, for up to a second. If the previous hawserd was killed, one of its children may not
+ * yet have closed its copies of the lock and the listener. */
 static int try_for_a_second(int (*fn)(const char *path), const char *path)
 {
     uint64_t until = hw_deadline(1000);
@@ -241,7 +243,7 @@ int main(int argc, char **argv)
         (void)report_daemon_error();
     hd_state_free(&d.state);
     hd_kernel_close(&kernel);
-    /* not the listener: see hd_serve() */
+    /* The listener stays open; see hd_serve(). */
     hw_close(&d.stop);
     hw_close(&lock);
     return rc ? 1 : 0;

@@ -16,8 +16,8 @@ static int compare_fds(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Closes all descriptors from 3 on except the given ones. None of these is the last reference: the parent still holds
- * them all. */
+/* Closes all descriptors from 3 on, except the given ones. This cannot block, because the parent has all of these
+ * descriptors open too. */
 static void close_others(int *fd, unsigned n)
 {
     unsigned from = 3;
@@ -62,8 +62,8 @@ __attribute__((noreturn)) static void run_child(const int *keep, unsigned n, voi
         while (recv(pair, &c, 1, 0) > 0)
             ;
     }
-    /* Not exit(): buffers of the parent must not be flushed. The kernel closes what is open, and an exiting process
-     * does not linger (net/ipv4/af_inet.c, inet_release()). */
+    /* exit() would flush buffers of the parent. The kernel closes the descriptors, and an exiting process ignores
+     * SO_LINGER (inet_release() in net/ipv4/af_inet.c). */
     _exit(0);
 }
 
@@ -73,21 +73,22 @@ int hd_child_start(const int *keep, unsigned n, void (*fn)(int pair, void *arg),
     char c;
     *pair = -1;
     if (n > HD_CHILD_FDS)
-        return hw_fail(-E2BIG, "%u descriptors for a child process", n);
+        return hw_fail(-E2BIG, "%u descriptors are too many for a child process", n);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p) < 0)
-        return hw_fail(-errno, "creating a pair of sockets for a child process: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot create a socket pair for a child process: %s", hw_errno_text(errno));
     pid_t pid = fork();
     if (pid == 0)
         run_child(keep, n, fn, arg, p[1]);
-    int rc =
-        pid < 0 ? hw_fail(-errno, "starting a child process for a client's descriptor: %s", hw_errno_text(errno)) : 0;
+    int rc = pid < 0
+                 ? hw_fail(-errno, "cannot start a child process for a client's descriptor: %s", hw_errno_text(errno))
+                 : 0;
     hw_close(&p[1]);
     if (rc == 0) {
         struct pollfd ready = {.fd = p[0], .events = POLLIN};
         while (poll(&ready, 1, HD_CHILD_SECONDS * 1000) < 0 && errno == EINTR)
             ;
         if (recv(p[0], &c, 1, MSG_DONTWAIT) != 1)
-            rc = hw_fail(-ECHILD, "the child process for a client's descriptor does not start");
+            rc = hw_fail(-ECHILD, "the child process for a client's descriptor did not start");
     }
     if (rc)
         hw_close(&p[0]);

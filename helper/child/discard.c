@@ -13,7 +13,7 @@ void hd_discard_init(struct hd_discard *d)
 
 bool hd_discard_room(const struct hd_discard *d)
 {
-    return d->n < HD_DISCARD_MAX / 2; /* the other half is reserved for connections that were already accepted */
+    return d->n < HD_DISCARD_MAX / 2; /* the other half is for connections that are already open */
 }
 
 void hd_discard_add(struct hd_discard *d, int *fd)
@@ -56,7 +56,7 @@ void hd_discard_run(struct hd_discard *d)
         hd_child_start(d->fd + d->n - some, some, keep_them, NULL, &pair) == 0) {
         for (; some; some--)
             hw_close(&d->fd[--d->n]);
-        (void)shutdown(pair, SHUT_WR); /* not both directions, which would look like the hang-up */
+        (void)shutdown(pair, SHUT_WR); /* not SHUT_RDWR, which would look as if the child had ended */
         d->child[d->n_children++] = pair;
     }
     d->due = d->n || d->n_children ? hw_deadline(HD_DISCARD_MS) : HW_NEVER;

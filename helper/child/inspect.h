@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies the descriptor of a request: a child process receives it, inspects it, and reports to hawserd. hawserd
- * itself receives no descriptors from clients other than dma-bufs (helper/child/child.h says why). */
+/* Inspects the descriptor of a request. A child process receives the descriptor, inspects it, and reports the result to
+ * hawserd. hawserd receives no client descriptors except dma-bufs that a child has inspected; helper/child/child.h
+ * explains why. */
 #ifndef HW_HELPER_INSPECT_H
 #define HW_HELPER_INSPECT_H
 
@@ -9,18 +10,19 @@
 
 struct hd_facts {
     bool many; /* more than one descriptor was sent */
-    int rc;    /* 0, or what is wrong with it; then why is set */
+    int rc;    /* 0, or the error of the descriptor, with the reason in why */
     char why[HW_ERR_TEXT];
-    uint64_t bytes; /* of a dma-buf */
-    struct hd_conn conn;
+    uint64_t bytes;      /* size of a dma-buf */
+    struct hd_conn conn; /* ends of a TCP connection */
 };
 
-/* Inspects the descriptor of a request of that type (lib/wire/helper.h). May block. */
+/* Inspects the descriptor of a request of the given type (lib/wire/helper.h). May block. */
 void hd_inspect(const struct hd_kernel *k, uint16_t type, int fd, struct hd_facts *out);
-/* Starts a child that receives the next message of a client, which is such a request. *pair becomes readable when the
- * answer is there, and hangs up when the child is gone. */
+/* Starts a child that receives the client's next message, which must be a request of the given type, and inspects its
+ * descriptor. *pair becomes readable when the answer is available, and reports POLLHUP when the child has ended. */
 int hd_inspect_start(const struct hd_kernel *k, uint16_t type, int client, int *pair);
-/* Receives the answer. *fd: the dma-buf, or -1. -ECHILD: there is no answer. */
+/* Receives the answer. *fd is set to the dma-buf, which the caller owns, or -1. Fails with -ECHILD if there is no
+ * answer. */
 int hd_inspect_answer(int pair, struct hd_facts *out, int *fd);
 
 #endif

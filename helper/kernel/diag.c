@@ -7,7 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define EVENTS_ROOM (4 << 20) /* bytes of queued reports; one takes about 1 KiB with the kernel's overhead */
+#define EVENTS_ROOM \
+    (4 << 20) /* size of the queue for reports, in bytes; a report takes about 1 KiB with the kernel's overhead */
 
 /* ---- looks -------------------------------------------------------------------------------------- */
 
@@ -39,9 +40,9 @@ struct look {
     bool found;
 };
 
-/* If there is no such connection, the kernel returns a listening socket at its port, which has another cookie. A
- * connection in TIME_WAIT still has its socket's cookie; neither that one nor one that its process has closed has an
- * inode. */
+/* Checks the cookie, because the kernel returns a listening socket of the same port if the connection does not exist.
+ * Checks the inode, because a connection in TIME_WAIT still has the cookie of its socket; a connection in TIME_WAIT or
+ * with a closed socket has no inode. */
 static int match_connection(const struct nlmsghdr *h, void *arg)
 {
     struct look *l = arg;
@@ -55,10 +56,11 @@ int hd_diag_alive(struct hw_netlink *nl, int ifindex, const struct hd_conn *c)
     _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     struct look l = {.c = c};
     if (nl->fd < 0)
-        return hw_fail(-EOPNOTSUPP, "this kernel has no sock_diag, which reports the end of a connection");
+        return hw_fail(-EOPNOTSUPP,
+                       "this kernel has no sock_diag, which hawserd needs to notice the end of a connection");
     struct nlmsghdr *h = hw_netlink_request(buf, sizeof(buf), SOCK_DIAG_BY_FAMILY, 0);
     put_connection(mnl_nlmsg_put_extra_header(h, sizeof(struct inet_diag_req_v2)), ifindex, c);
-    int rc = hw_netlink_talk(nl, h, match_connection, &l, "asking sock_diag for a connection");
+    int rc = hw_netlink_talk(nl, h, match_connection, &l, "querying a connection with sock_diag");
     return rc == -ENOENT ? 0 : rc ? rc : l.found;
 }
 
@@ -69,9 +71,9 @@ int hd_diag_events_open(void)
     struct sockaddr_nl me = {.nl_family = AF_NETLINK};
     int room = EVENTS_ROOM;
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
-    /* an unbound socket would have port 0 and receive no reports (net/netlink/af_netlink.c) */
+    /* An unbound socket has port 0 and receives no reports (net/netlink/af_netlink.c). */
     if (fd < 0 || bind(fd, (struct sockaddr *)&me, sizeof(me)) < 0) {
-        int rc = hw_fail(-errno, "creating a netlink socket for sock_diag's reports: %s", hw_errno_text(errno));
+        int rc = hw_fail(-errno, "cannot create a netlink socket for reports of sock_diag: %s", hw_errno_text(errno));
         hw_close(&fd);
         return rc;
     }
@@ -81,12 +83,14 @@ int hd_diag_events_open(void)
 
 int hd_diag_events_set(int fd, bool on)
 {
-    /* by the family of the socket, which is AF_INET6 for IPv4 over an IPv6 socket */
+    /* The group depends on the family of the socket, which is AF_INET6 for IPv4 over an IPv6 socket. */
     static const int groups[] = {SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY};
     for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++)
         if (setsockopt(fd, SOL_NETLINK, on ? NETLINK_ADD_MEMBERSHIP : NETLINK_DROP_MEMBERSHIP, &groups[i],
                        sizeof(groups[i])) < 0)
-            return hw_fail(-errno, "subscribing to sock_diag's reports of destroyed sockets: %s (load module tcp_diag)",
+            return hw_fail(-errno,
+                           "cannot subscribe to sock_diag's reports of destroyed sockets: %s (check that the module "
+                           "tcp_diag is loaded)",
                            hw_errno_text(errno));
     return 0;
 }
@@ -105,7 +109,7 @@ unsigned hd_diag_events(int fd, uint64_t *cookie, unsigned cap, bool *lost)
         else if (got < 0 && errno != EINTR)
             break;
         const struct nlmsghdr *m = (const struct nlmsghdr *)buf;
-        /* any process may send to a netlink socket; only the kernel has port 0 */
+        /* Any process may send to a netlink socket. Only messages from the kernel have port 0. */
         if (got <= 0 || from.nl_pid != 0 || !mnl_nlmsg_ok(m, (int)got) || m->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
             mnl_nlmsg_get_payload_len(m) < sizeof(struct inet_diag_msg))
             continue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Determines through sock_diag whether a TCP connection has ended. The kernel reports a destroyed socket to the
- * socket's network namespace. It does not report a connection that ends while its socket stays open: one that the other
- * end resets, or that the owner dissolves with connect() to AF_UNSPEC. Only a check finds these.
+ * Determines through sock_diag whether a TCP connection has ended. The kernel reports destroyed sockets of a network
+ * namespace. It does not report a connection that ends while its socket stays open, because the peer resets it or the
+ * owner dissolves it by connect() with AF_UNSPEC. Such an end is found only by a check of the connection.
  */
 #ifndef HW_HELPER_DIAG_H
 #define HW_HELPER_DIAG_H
@@ -10,13 +10,16 @@
 #include "helper/kernel/kernel.h"
 #include "sys/netlink.h"
 
-/* Returns 1 if packets with these ends that arrive at NIC ifindex reach this very socket and a process has it open; 0
- * if not; -errno. nl: of NETLINK_SOCK_DIAG, or closed if the kernel lacks that. */
+/* Returns 1 if packets of this connection that arrive at NIC ifindex reach the socket with the connection's cookie, and
+ * a process has this socket open. Otherwise returns 0, or -errno. nl is a socket of NETLINK_SOCK_DIAG, or closed if the
+ * kernel lacks sock_diag. */
 int hd_diag_alive(struct hw_netlink *nl, int ifindex, const struct hd_conn *c);
 
-int hd_diag_events_open(void); /* a descriptor for reports, which are off at first */
+/* Returns a descriptor for reports of destroyed sockets, or -errno. Reports are initially off. */
+int hd_diag_events_open(void);
 int hd_diag_events_set(int fd, bool on);
-/* Reads up to cap cookies of destroyed TCP sockets. lost: the kernel dropped some. Returns how many. */
+/* Reads up to cap cookies of destroyed TCP sockets. Returns the number of cookies. Sets *lost to true if the kernel
+ * dropped reports. */
 unsigned hd_diag_events(int fd, uint64_t *cookie, unsigned cap, bool *lost);
 
 #endif

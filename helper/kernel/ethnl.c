@@ -62,9 +62,9 @@ int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex)
     if (rc && rc != -ENODEV)
         return rc;
     if (rc || f.ifindex <= 0)
-        return hw_fail(-ENODEV, "no NIC %.16s in hawserd's network namespace", name);
+        return hw_fail(-ENODEV, "there is no NIC %.16s in hawserd's network namespace", name);
     if (strcmp(f.name, name) != 0)
-        return hw_fail(-ENODEV, "NIC %.16s is named %s: use that name", name, f.name);
+        return hw_fail(-ENODEV, "%.16s is an alternative name of NIC %s: use the name of the NIC", name, f.name);
     *ifindex = f.ifindex;
     return 0;
 }
@@ -105,9 +105,10 @@ static int on_rings_change(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* The kernel reports a change to ethtool's group "monitor" before it replies, and reports none if the requested
- * settings are already configured (ethnl_set_rings(), net/ethtool/rings.c; ethnl_default_set_doit(), netlink.c). A
- * driver's own statement is no substitute. Uses a separate socket, so that reports do not mix with other requests. */
+/* Determines whether the settings have changed from the kernel's report to ethtool's group "monitor". The kernel sends
+ * this report before it replies, but not if the requested settings are already configured (ethnl_set_rings() in
+ * net/ethtool/rings.c; ethnl_default_set_doit() in netlink.c). The state that a driver reports cannot be used instead.
+ * A separate socket is used, so that reports do not mix with other replies. */
 int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_split *s, bool *changed)
 {
     _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
@@ -145,9 +146,9 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
 
 /* ---- rx-gro-hw ---------------------------------------------------------------------------------- */
 
-#define GRO_HW "rx-gro-hw" /* netdev_features_strings[], net/ethtool/common.c */
+#define GRO_HW "rx-gro-hw" /* name in netdev_features_strings[] of net/ethtool/common.c */
 
-/* Returns true if the bit is set in the list. Without a mask only set bits are listed. */
+/* Returns true if the bit of rx-gro-hw is set. If the bitset has no mask, it lists only bits that are set. */
 static bool bit_in(const struct nlattr *set)
 {
     const struct nlattr *a, *bit, *k, *bits = NULL;
@@ -264,6 +265,7 @@ int hd_ethnl_contexts(struct hw_genl *g, int ifindex, struct hd_set *out)
     int rc = hw_netlink_talk(&g->nl,
                              make_ethnl_request(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex),
                              on_context, out, "listing RSS contexts");
-    /* dumps exist since Linux 6.12; a kernel or driver without them has no contexts that could conflict */
+    /* The kernel can list contexts since Linux 6.12. A kernel or driver without this function has no contexts that
+     * could conflict. */
     return rc == -EOPNOTSUPP || rc == -EINVAL ? 0 : rc;
 }

@@ -18,7 +18,7 @@ static int look_up_device_name(int fd, int ifindex, struct ifreq *r)
     return 0;
 }
 
-/* Runs one command; what: for the text. */
+/* Runs an ethtool command. `what` describes the command in error texts. */
 static int run_ethtool_ioctl(int fd, int ifindex, void *data, const char *what)
 {
     struct ifreq r;
@@ -46,14 +46,14 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
         return rc;
     memcpy(out->name, r.ifr_name, sizeof(out->name));
     if (ioctl(fd, SIOCGIFFLAGS, &r) < 0)
-        return hw_fail(-errno, "%s: reading its flags: %s", out->name, hw_errno_text(errno));
+        return hw_fail(-errno, "cannot read the flags of %s: %s", out->name, hw_errno_text(errno));
     out->up = r.ifr_flags & IFF_UP;
     if (ioctl(fd, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0)
         out->mtu = (unsigned)r.ifr_mtu;
     uint64_t n = 1;
-    if (run_ethtool_ioctl(fd, ifindex, &c, "counting its queues (ethtool -l)") == 0)
+    if (run_ethtool_ioctl(fd, ifindex, &c, "reading the number of queues (ethtool -l)") == 0)
         n = (uint64_t)c.rx_count + c.combined_count;
-    else if (run_ethtool_ioctl(fd, ifindex, &rings, "counting its receive rings") == 0)
+    else if (run_ethtool_ioctl(fd, ifindex, &rings, "reading the number of receive rings") == 0)
         n = rings.data;
     out->rx_queues = (unsigned)HW_MIN(n, (uint64_t)HD_QUEUES_MAX);
     return 0;
@@ -62,7 +62,7 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
 int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
 {
     struct ethtool_drvinfo i = {.cmd = ETHTOOL_GDRVINFO};
-    int rc = run_ethtool_ioctl(fd, ifindex, &i, "reading its driver");
+    int rc = run_ethtool_ioctl(fd, ifindex, &i, "reading the driver's name");
     i.driver[sizeof(i.driver) - 1] = 0;
     out[0] = 0;
     if (rc == 0)
@@ -71,11 +71,11 @@ int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
     return rc;
 }
 
-/* The old command for a few flags, of which ntuple is one: every kernel has it (net/ethtool/ioctl.c). */
+/* Reads some flags, including ntuple, by an old command that every kernel has (net/ethtool/ioctl.c). */
 static int get_ethtool_flags(int fd, int ifindex, struct ethtool_value *v)
 {
     *v = (struct ethtool_value){.cmd = ETHTOOL_GFLAGS};
-    return run_ethtool_ioctl(fd, ifindex, v, "reading its flags (ethtool -k)");
+    return run_ethtool_ioctl(fd, ifindex, v, "reading the feature flags (ethtool -k)");
 }
 
 int hd_eth_ntuple_get(int fd, int ifindex, bool *on)
@@ -95,7 +95,8 @@ int hd_eth_ntuple_set(int fd, int ifindex, bool on)
     v.cmd = ETHTOOL_SFLAGS;
     v.data = on ? v.data | ETH_FLAG_NTUPLE : v.data & ~(uint32_t)ETH_FLAG_NTUPLE;
     return run_ethtool_ioctl(fd, ifindex, &v,
-                             on ? "turning flow rules on (ethtool -K ntuple on)" : "turning flow rules off");
+                             on ? "turning flow rules on (ethtool -K ntuple on)"
+                                : "turning flow rules off (ethtool -K ntuple off)");
 }
 
 /* ---- RSS ---------------------------------------------------------------------------------------- */
@@ -112,14 +113,14 @@ static struct ethtool_rxfh_indir *alloc_rss_table(uint32_t cmd, uint32_t n)
 
 int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out)
 {
-    static const char what[] = "reading its RSS table (ethtool -x)";
+    static const char what[] = "reading the RSS table (ethtool -x)";
     struct ethtool_rxfh_indir size = {.cmd = ETHTOOL_GRXFHINDIR};
     *out = (struct hd_rss){0};
     int rc = run_ethtool_ioctl(fd, ifindex, &size, what);
     if (rc)
         return rc;
     if (size.size == 0 || size.size > HD_TABLE_MAX)
-        return hw_fail(-EOPNOTSUPP, "%s: it has %u entries", what, size.size);
+        return hw_fail(-EOPNOTSUPP, "%s: the table has an unsupported size of %u entries", what, size.size);
     HW_AUTO_FREE struct ethtool_rxfh_indir *t = alloc_rss_table(ETHTOOL_GRXFHINDIR, size.size);
     HW_AUTO_FREE uint32_t *copy = calloc(size.size, sizeof(*copy));
     if (!t || !copy)
@@ -133,7 +134,7 @@ int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out)
     return 0;
 }
 
-/* Returns true if the table is the driver's default: ethtool_rxfh_indir_default(), include/linux/ethtool.h. */
+/* Returns true if the table is the driver's default (ethtool_rxfh_indir_default() in include/linux/ethtool.h). */
 static bool by_default(const uint32_t *queue, uint32_t n, unsigned queues)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -144,13 +145,14 @@ static bool by_default(const uint32_t *queue, uint32_t n, unsigned queues)
 
 int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n)
 {
-    static const char what[] = "setting its RSS table (ethtool -X)";
+    static const char what[] = "setting the RSS table (ethtool -X)";
     struct hd_link link;
     int rc = hd_eth_link_at(fd, ifindex, &link);
     if (rc)
         return rc;
-    /* The kernel remembers that a user has set the table (netif_is_rxfh_configured()), and then keeps it when the
-     * number of queues changes: restoring the driver's own table by a reset clears that mark too. */
+    /* The kernel remembers that a user has set the table (netif_is_rxfh_configured()), and then does not change the
+     * table when the number of queues changes. The driver's default table is therefore restored by a reset, which also
+     * clears this flag. */
     if (by_default(queue, n, link.rx_queues)) {
         struct ethtool_rxfh_indir reset = {.cmd = ETHTOOL_SRXFHINDIR};
         struct hd_rss now;
@@ -170,7 +172,7 @@ int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n)
 
 /* ---- flow rules --------------------------------------------------------------------------------- */
 
-#define LISTING    "listing its flow rules (ethtool -n)"
+#define LISTING    "listing the flow rules (ethtool -n)"
 #define LIST_TRIES 8
 
 static void from_spec(const struct ethtool_rx_flow_spec *f, uint32_t loc, struct hd_rule *out)
@@ -178,7 +180,7 @@ static void from_spec(const struct ethtool_rx_flow_spec *f, uint32_t loc, struct
     const struct ethtool_tcpip4_spec *h4 = &f->h_u.tcp_ip4_spec, *m4 = &f->m_u.tcp_ip4_spec;
     const struct ethtool_tcpip6_spec *h6 = &f->h_u.tcp_ip6_spec, *m6 = &f->m_u.tcp_ip6_spec;
     *out = (struct hd_rule){.loc = loc, .queue = UINT32_MAX};
-    /* the upper half of the cookie selects a VF (ETHTOOL_RX_FLOW_SPEC_RING_VF) */
+    /* The upper half of ring_cookie selects a VF (ETHTOOL_RX_FLOW_SPEC_RING_VF). */
     if (f->ring_cookie < HD_QUEUES_MAX && !(f->flow_type & FLOW_RSS))
         out->queue = (uint32_t)f->ring_cookie;
     static const uint8_t ones[16] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
@@ -230,13 +232,13 @@ static int count_ethtool_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
     *count = (struct ethtool_rxnfc){.cmd = ETHTOOL_GRXCLSRLCNT};
     int rc = run_ethtool_ioctl(fd, ifindex, count, LISTING);
     if (rc == 0 && count->rule_cnt > HD_RULES_MAX)
-        rc = hw_fail(-E2BIG, LISTING ": there are %u", count->rule_cnt);
+        rc = hw_fail(-E2BIG, LISTING ": %u rules are too many", count->rule_cnt);
     return rc;
 }
 
-/* Asks once, with room for exactly n entries. Drivers differ in how they handle more room (Linux 7.3): mlx5 refuses it
- * (mlx5e_ethtool_get_all_flows(), en_fs_ethtool.c:818, searches for as many rules as there is room and fails after the
- * last location), and gve does not report how much of it is filled (gve_get_flow_rule_ids(), gve_flow_rule.c:234). */
+/* Requests the list of locations, with space for exactly n entries. More space does not work with all drivers of Linux
+ * 7.3. mlx5 fails if there are fewer rules than entries (mlx5e_ethtool_get_all_flows() in en_fs_ethtool.c:818), and gve
+ * does not report the number of entries (gve_get_flow_rule_ids() in gve_flow_rule.c:234). */
 static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **out)
 {
     struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + n * sizeof(all->rule_locs[0]));
@@ -255,10 +257,12 @@ static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **o
     return 0;
 }
 
-/* Returns the locations that have rules: an ethtool_rxnfc with rule_locs, and in data the size of the table, with the
- * flag RX_CLS_LOC_SPECIAL if the driver chooses locations itself. The caller frees it. Other processes may add and
- * remove rules between the count and the list. If rules were added, most drivers return EMSGSIZE, and mlx5 leaves some
- * out; if rules were removed, mlx5 returns EINVAL. So the list is valid only if the count is unchanged. */
+/* Stores the locations of all rules in (*out)->rule_locs, which the caller must free. (*out)->data is the size of the
+ * table, with the flag RX_CLS_LOC_SPECIAL if the driver chooses locations.
+ *
+ * Other processes may add or remove rules between the count and the list. If rules were added, most drivers fail with
+ * EMSGSIZE, and mlx5 leaves rules out. If rules were removed, mlx5 fails with EINVAL. The list is therefore valid only
+ * if the count is unchanged. */
 static int list_consistent_places(int fd, int ifindex, struct ethtool_rxnfc **out)
 {
     struct ethtool_rxnfc count;
@@ -272,7 +276,7 @@ static int list_consistent_places(int fd, int ifindex, struct ethtool_rxnfc **ou
         char why[HW_ERR_TEXT];
         int verdict = list_places(fd, ifindex, n, &all);
         snprintf(why, sizeof(why), "%s", verdict ? hw_error() : "");
-        /* bnxt's count includes its own filters, which it does not list */
+        /* The count of bnxt includes filters of the driver, which are not listed. */
         bool fewer = verdict == 0 && all->rule_cnt < n;
         if (!fewer && (rc = count_ethtool_rules(fd, ifindex, &count)))
             return rc;
@@ -285,16 +289,16 @@ static int list_consistent_places(int fd, int ifindex, struct ethtool_rxnfc **ou
         if (verdict && verdict != -EMSGSIZE && count.rule_cnt == n)
             return hw_fail_copy(verdict, why);
     }
-    return hw_fail(-EAGAIN, LISTING ": they change faster than they can be listed");
+    return hw_fail(-EAGAIN, LISTING ": the rules change faster than they can be listed");
 }
 
 int hd_eth_rule_at(int fd, int ifindex, uint32_t loc, struct hd_rule *out)
 {
     struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = loc};
     int rc = run_ethtool_ioctl(fd, ifindex, &one, "reading a flow rule");
-    /* drivers return either error for a location without a rule */
+    /* For a location without a rule, some drivers return EINVAL and others ENOENT. */
     if (rc == -EINVAL || rc == -ENOENT)
-        return hw_fail(-ENOENT, "no flow rule at %u", loc);
+        return hw_fail(-ENOENT, "there is no flow rule at location %u", loc);
     if (rc == 0)
         from_spec(&one.fs, loc, out);
     return rc;
@@ -314,7 +318,7 @@ int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
         return hw_no_memory("flow rules");
     for (uint32_t i = 0; i < all->rule_cnt; i++) {
         rc = hd_eth_rule_at(fd, ifindex, all->rule_locs[i], &r[got]);
-        if (rc && rc != -ENOENT) /* gone in between */
+        if (rc && rc != -ENOENT) /* -ENOENT means that the rule was removed meanwhile */
             return rc;
         got += rc == 0;
     }
@@ -324,7 +328,7 @@ int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
     return 0;
 }
 
-/* Chooses the highest free location, as ethtool does, so that an operator's rules take precedence. */
+/* Chooses the highest free location, as ethtool does, so that the operator's rules take precedence. */
 static int free_place(const struct ethtool_rxnfc *all, uint32_t *loc)
 {
     uint32_t size = (uint32_t)HW_MIN(all->data, (uint64_t)HD_RULES_MAX);

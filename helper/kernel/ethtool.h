@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ethtool ioctl, for what netlink lacks: flow rules and their switch, and RSS for kernels before 6.17. */
+/* The ethtool ioctl, for functions that netlink lacks: flow rules, the ntuple flag, and RSS on kernels before 6.17. */
 #ifndef HW_HELPER_ETHTOOL_H
 #define HW_HELPER_ETHTOOL_H
 
 #include "helper/kernel/kernel.h"
 
-/* fd: any socket of the network namespace. */
+/* Returns 0 or -errno, as all functions below. fd is any socket in the NIC's network namespace. */
 int hd_eth_link_at(int fd, int ifindex, struct hd_link *out);
 int hd_eth_driver(int fd, int ifindex, char *out, size_t cap);
 int hd_eth_ntuple_get(int fd, int ifindex, bool *on);
 int hd_eth_ntuple_set(int fd, int ifindex, bool on);
-int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out); /* without out->others */
+int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out); /* does not set out->others */
 int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n);
 int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n);
 int hd_eth_rule_at(int fd, int ifindex, uint32_t loc, struct hd_rule *out);

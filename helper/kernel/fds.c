@@ -6,11 +6,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef SO_NETNS_COOKIE /* Linux 5.14; missing in Debian 12's headers */
+#ifndef SO_NETNS_COOKIE /* since Linux 5.14; Debian 12's libc headers do not define it */
 #define SO_NETNS_COOKIE 71
 #endif
 
-/* Checks for the lines that the dma-buf code writes (dma_buf_show_fdinfo(), drivers/dma-buf/dma-buf.c). */
+/* Returns true if fdinfo has the lines of a dma-buf (dma_buf_show_fdinfo() in drivers/dma-buf/dma-buf.c). */
 static bool is_dmabuf(int fd)
 {
     char path[40], line[128];
@@ -33,7 +33,7 @@ int hd_fd_dmabuf_size(int fd, uint64_t *size)
         return hw_fail(-EBADF, "the descriptor sent with the request is not a dma-buf");
     off_t end = lseek(fd, 0, SEEK_END);
     if (end < 0)
-        return hw_fail(-errno, "reading the size of the dma-buf: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot read the size of the dma-buf: %s", hw_errno_text(errno));
     *size = (uint64_t)end;
     return 0;
 }
@@ -46,18 +46,20 @@ uint64_t hd_fd_netns(int sock)
 }
 
 /*
- * For a client pass the accepted socket, which the kernel makes in the namespace of the connecting process
- * (net/unix/af_unix.c, unix_stream_connect()). /proc/PID/ns/net does not work: reading another user's needs
- * CAP_SYS_PTRACE, and the process may have ended and its number been reused. The kernel never reuses a cookie.
+ * To check a client, pass the accepted socket, which the kernel creates in the namespace of the connecting process
+ * (unix_stream_connect() in net/unix/af_unix.c). /proc/PID/ns/net cannot be used: reading it for another user needs
+ * CAP_SYS_PTRACE, and the process may have ended and its number may have been reused. The kernel never reuses a cookie.
  */
 int hd_fd_same_netns(int sock, uint64_t netns)
 {
     uint64_t its = hd_fd_netns(sock);
     if (its == 0 || netns == 0)
-        return hw_fail(-EOPNOTSUPP,
-                       "the kernel does not report a socket's network namespace: hawserd needs Linux 5.14");
+        return hw_fail(
+            -EOPNOTSUPP,
+            "the kernel does not report the network namespace of a socket: hawserd needs Linux 5.14 or later");
     if (its != netns)
-        return hw_fail(-EXDEV, "the socket belongs to another network namespace than hawserd: run a hawserd in each");
+        return hw_fail(-EXDEV,
+                       "the socket is in another network namespace than hawserd: run a hawserd in each namespace");
     return 0;
 }
 
@@ -82,10 +84,10 @@ int hd_fd_connection(int fd, uint64_t netns, struct hd_conn *c)
     if (getsockname(fd, &c->local.sa, &l) < 0 || getpeername(fd, &c->remote.sa, &r) < 0)
         return hw_fail(errno == ENOTCONN ? -ENOTCONN : -errno, "only a connected socket can be steered");
     if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &c->cookie, &k) < 0)
-        return hw_fail(-errno, "reading the kernel's cookie of a socket: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot read the kernel's cookie of a socket: %s", hw_errno_text(errno));
     hw_addr_unmap(&c->local);
     hw_addr_unmap(&c->remote);
     return c->local.sa.sa_family == c->remote.sa.sa_family
                ? 0
-               : hw_fail(-EINVAL, "a socket whose addresses are of two families");
+               : hw_fail(-EINVAL, "the local and the remote address of the socket are of different families");
 }

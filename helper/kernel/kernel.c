@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* struct hd_kernel for this machine's kernel. */
+/* Implements struct hd_kernel for the running kernel. */
 #include "helper/kernel/kernel.h"
 #include "helper/kernel/diag.h"
 #include "helper/kernel/ethnl.h"
@@ -165,16 +165,16 @@ int hd_kernel_open(struct hd_kernel *k)
         .events = -1,
     };
     r = (struct real){.fd = -1, .diag.fd = -1, .genl.nl.fd = -1, .events = -1};
-    /* opened before the system call filter is installed */
+    /* All sockets must be opened before the seccomp filter is installed. */
     int rc = hw_genl_open(&r.genl, NULL);
     if (rc == 0 && (r.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
-        rc = hw_fail(-errno, "creating a socket for ethtool: %s", hw_errno_text(errno));
+        rc = hw_fail(-errno, "cannot create a socket for ethtool: %s", hw_errno_text(errno));
     if (rc) {
         hd_kernel_close(k);
         return rc;
     }
     r.netns = hd_fd_netns(r.fd);
-    /* everything except steering works without these two */
+    /* Only steering needs these two. */
     (void)hw_netlink_open(&r.diag, NETLINK_SOCK_DIAG);
     k->events = r.events = hd_diag_events_open();
     return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything that hawserd requests from the kernel, as one table: the real one uses netlink and ioctl; the tests' table
- * simulates a NIC and can fail, or end the process, at any call. Each function returns 0 or -errno with hw_error();
- * -ENODEV: the NIC is gone.
+ * A table of everything that hawserd requests from the kernel. The real table uses netlink and ioctl. The table of the
+ * tests simulates a NIC, and can fail or end the process at any call. Unless stated otherwise, functions return 0, or
+ * -errno with hw_error(). They fail with -ENODEV if the NIC no longer exists.
  */
 #ifndef HW_HELPER_KERNEL_H
 #define HW_HELPER_KERNEL_H
@@ -10,9 +10,9 @@
 #include "base/base.h"
 #include "net/nic.h"
 
-#define HD_QUEUES_MAX 1024   /* receive queues of a NIC; current drivers have at most a few hundred */
-#define HD_TABLE_MAX  16384u /* entries of an indirection table; the largest current ones have 4096 */
-#define HD_RULES_MAX  65536u /* most flow rules of a NIC that are read */
+#define HD_QUEUES_MAX 1024   /* maximum number of receive queues of a NIC; current drivers have a few hundred at most */
+#define HD_TABLE_MAX  16384u /* maximum number of entries of an RSS table; current drivers have 4096 at most */
+#define HD_RULES_MAX  65536u /* maximum number of flow rules of a NIC */
 
 /* A set of queues. */
 struct hd_set {
@@ -37,8 +37,8 @@ struct hd_link {
     int ifindex;
     char name[HAWSER_NIC_NAME];
     bool up;
-    unsigned rx_queues; /* at most HD_QUEUES_MAX; higher ones are not used */
-    unsigned mtu;       /* 0: unknown */
+    unsigned rx_queues; /* at most HD_QUEUES_MAX; further queues are not used */
+    unsigned mtu;       /* 0 if unknown */
 };
 
 enum hd_user { HD_FREE, HD_DMABUF, HD_IO_URING, HD_XSK, HD_LEASED };
@@ -47,93 +47,96 @@ struct hd_queue {
     uint32_t dmabuf_id;
 };
 
-/* Header split, ethtool's tcp-data-split: values of ETHTOOL_TCP_DATA_SPLIT_*. Reading returns what the driver does,
- * which may differ from the configuration: bnxt also splits for large packets, fbnic always reports that it splits. The
- * kernel allows binding only if the split is configured. */
+/* The settings of header split (tcp-data-split of ethtool). split is one of ETHTOOL_TCP_DATA_SPLIT_*. The kernel
+ * returns the driver's actual state, which may differ from the configuration: bnxt also splits packets if they are
+ * large, and fbnic always reports that it splits packets. The kernel allows a binding only if header split is
+ * configured. */
 struct hd_split {
     uint8_t split;
-    bool has_thresh;  /* kernels from 6.14 on, with drivers that support it */
-    uint32_t thresh;  /* smaller packets are not split */
-    uint32_t buf_len; /* bytes of a receive buffer (rx-buf-len); 0: not reported, and cannot be set */
+    bool has_thresh;  /* thresh is valid; since Linux 6.14, if the driver supports it */
+    uint32_t thresh;  /* packets of fewer bytes are not split */
+    uint32_t buf_len; /* bytes of a receive buffer (rx-buf-len), or 0 if the driver does not support this setting */
 };
 
-/* Aggregation of packets by the NIC (rx-gro-hw). */
-enum hd_gro_hw { HD_GRO_NONE, HD_GRO_OFF, HD_GRO_ON }; /* NONE: the driver has no such setting */
+/* State of the aggregation of packets by the NIC (rx-gro-hw). */
+enum hd_gro_hw { HD_GRO_NONE, HD_GRO_OFF, HD_GRO_ON }; /* HD_GRO_NONE if the driver cannot change it */
 
-/* The indirection table of RSS context 0, and the queues that other contexts use. The caller frees queue; NULL after a
- * failure. */
+/* The indirection table of RSS context 0, and the queues of other contexts. The caller must free queue, which is NULL
+ * after a failure. */
 struct hd_rss {
     uint32_t n, *queue;
     struct hd_set others;
 };
 
-/* A flow rule: TCP from remote to local goes to a queue. */
+/* A flow rule, which sends TCP packets from remote to local to a queue. */
 struct hd_rule {
-    bool exact; /* the rule is exactly that, with both ends complete; otherwise only queue and loc are valid */
+    bool exact; /* the rule matches exactly local and remote; otherwise only queue and loc are valid */
     union hw_addr local, remote;
-    uint32_t queue; /* UINT32_MAX: none (dropped, or to an RSS context) */
-    uint32_t loc;   /* its location in the NIC's table */
+    uint32_t queue; /* UINT32_MAX if the rule drops packets or sends them to an RSS context */
+    uint32_t loc;   /* location in the NIC's table */
 };
 
-/* A TCP connection of this machine: its ends, and the cookie of its socket (SO_COOKIE), which is unique until the next
- * boot. The same ends may belong to another connection a moment later. */
+/* A TCP connection of this machine: its ends and the cookie of its socket (SO_COOKIE). The cookie is unique until the
+ * next boot, whereas a later connection may have the same ends. */
 struct hd_conn {
     union hw_addr local, remote;
     uint64_t cookie;
 };
 
-/* A dma-buf for queues of a NIC; n 0: for sending. */
+/* A request to bind a dma-buf to n queues of a NIC, or for sending if n is 0. */
 struct hd_bind_what {
     int ifindex, dmabuf;
     const uint32_t *queue;
     unsigned n;
-    uint32_t page; /* bytes of each buffer that the NIC fills; 0: the kernel's page size */
+    uint32_t page; /* bytes of each receive buffer, or 0 for the kernel's page size */
 };
 
 struct hd_kernel {
     void *arg;
     int (*link)(void *arg, const char *name, struct hd_link *out);
     int (*link_at)(void *arg, int ifindex, struct hd_link *out);
-    /* The kernel lists no queues of a NIC that is down (net/core/netdev-genl.c): *n is 0 then. */
+    /* *n is 0 if the NIC is down, because the kernel then lists no queues (net/core/netdev-genl.c). */
     int (*queues)(void *arg, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n);
     int (*split_get)(void *arg, int ifindex, struct hd_split *out);
-    /* changed (may be NULL): false if it was already configured like that, and nothing happened. */
+    /* *changed is set to false if the same settings were already configured and nothing was changed. changed may be
+     * NULL. */
     int (*split_set)(void *arg, int ifindex, const struct hd_split *s, bool *changed);
     int (*gro_hw_get)(void *arg, int ifindex, enum hd_gro_hw *out);
-    int (*gro_hw_set)(void *arg, int ifindex, bool on); /* the driver may still leave it unchanged */
+    int (*gro_hw_set)(void *arg, int ifindex, bool on); /* even after 0, the driver may not have changed the setting */
     int (*ntuple_get)(void *arg, int ifindex, bool *on);
     int (*ntuple_set)(void *arg, int ifindex, bool on);
     int (*rss_get)(void *arg, int ifindex, struct hd_rss *out);
     int (*rss_set)(void *arg, int ifindex, const uint32_t *queue, uint32_t n);
-    /* All rules; the caller frees *out. */
+    /* Reads all rules. The caller must free *out. */
     int (*rules)(void *arg, int ifindex, struct hd_rule **out, unsigned *n);
-    int (*rule_at)(void *arg, int ifindex, uint32_t loc, struct hd_rule *out); /* -ENOENT */
+    int (*rule_at)(void *arg, int ifindex, uint32_t loc, struct hd_rule *out); /* -ENOENT if there is no rule */
     int (*rule_add)(void *arg, int ifindex, struct hd_rule *r);                /* sets loc */
     int (*rule_del)(void *arg, int ifindex, uint32_t loc);
-    /* The binding lives as long as the descriptor *sock. */
+    /* The binding exists as long as the descriptor *sock is open. */
     int (*bind)(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id);
     void (*unbind)(void *arg, int *sock);
 
-    /* Client descriptors. The first two may block for as long as the client likes: only helper/child/inspect.c calls
-     * them, in a separate process. */
-    int (*dmabuf_size)(void *arg, int fd, uint64_t *size); /* -EBADF: no dma-buf */
+    /* Functions for descriptors of clients. A client can make the first two block indefinitely, so only
+     * helper/child/inspect.c calls them, in a separate process. */
+    int (*dmabuf_size)(void *arg, int fd, uint64_t *size); /* -EBADF if fd is not a dma-buf */
     int (*connection)(void *arg, int fd, struct hd_conn *out);
-    int (*same_netns)(void *arg, int fd); /* of a socket; -EXDEV: another namespace. Does not block. */
+    int (*same_netns)(void *arg, int fd); /* -EXDEV if the socket is in another namespace; does not block */
 
-    /* Returns 1 if packets with these ends that arrive at that NIC reach this connection; 0 if not; -errno. */
+    /* Returns 1 if packets with the ends of c that arrive at the NIC reach this connection. Otherwise returns 0, or
+     * -errno. */
     int (*alive)(void *arg, int ifindex, const struct hd_conn *c);
-    /* Turns reports of destroyed sockets on or off. events, below, is readable while reports are queued. */
+    /* Turns reports of destroyed sockets on or off. The descriptor `events` is readable while reports are queued. */
     int (*watch)(void *arg, bool on);
-    /* Reads up to cap cookies of destroyed sockets. lost: the kernel dropped reports. Returns how many. */
+    /* Reads up to cap cookies of destroyed sockets. Returns the number of cookies. Sets *lost to true if the kernel
+     * dropped reports. */
     unsigned (*ended)(void *arg, uint64_t *cookie, unsigned cap, bool *lost);
-    /* Prevents a local port from being assigned while *sock is open; *sock is -1 if the port is not an ephemeral
-     * one. */
+    /* Reserves a local port as long as *sock is open. Sets *sock to -1 if the port is not ephemeral. */
     int (*port_hold)(void *arg, const union hw_addr *local, int *sock);
     void (*port_free)(void *arg, int *sock);
-    int events; /* a descriptor for poll, or -1 */
+    int events; /* descriptor to poll for reports, or -1 */
 };
 
-/* Opens this machine's kernel interface. -errno if its netlink is unavailable. */
+/* Opens the interface to the running kernel. Fails with -errno if netlink is not available. */
 int hd_kernel_open(struct hd_kernel *k);
 void hd_kernel_close(struct hd_kernel *k);
 

@@ -93,7 +93,7 @@ static int on_pool(const struct nlmsghdr *h, void *arg)
             ifindex = (int)mnl_attr_get_u32(a);
         if (type == NETDEV_A_PAGE_POOL_DMABUF)
             dmabuf = true;
-        if (type == NETDEV_A_PAGE_POOL_INFLIGHT_MEM) /* an unsigned integer of 4 or 8 bytes, whichever fits */
+        if (type == NETDEV_A_PAGE_POOL_INFLIGHT_MEM) /* has 4 bytes if the value fits, and otherwise 8 */
             mem = len == 8 ? mnl_attr_get_u64(a) : len == 4 ? mnl_attr_get_u32(a) : 0;
     }
     if (dmabuf && ifindex == p->ifindex) {
@@ -132,32 +132,33 @@ static int on_bound(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Explains an errno of BIND_RX or BIND_TX if the kernel's own text does not: net/core/netdev-genl.c, net/core/devmem.c
- * and net/core/netdev_rx_queue.c of Linux 6.12 and 7.3. */
+/* Returns an explanation of an error of BIND_RX or BIND_TX, or NULL, to add to the kernel's text. From
+ * net/core/netdev-genl.c, net/core/devmem.c and net/core/netdev_rx_queue.c of Linux 6.12 and 7.3. */
 static const char *explain_bind_error(int rc, bool rx)
 {
     switch (-rc) {
     case EOPNOTSUPP:
         return rx ? "this driver cannot receive into device memory, or the kernel lacks CONFIG_NET_DEVMEM"
                   : "this driver cannot send from device memory (netmem_tx), or the kernel is older than 6.16";
-    case ENODATA: /* Linux 6.12 returns this */
+    case ENODATA: /* returned by Linux 6.12 */
         return "header split is off";
     case EINVAL:
-        return rx ? "no such queue, header split off, an XDP program on the NIC, or a dma-buf that it cannot map"
-                  : "not a dma-buf, or one that the NIC cannot map";
+        return rx ? "there is no such queue, header split is off, the NIC has an XDP program, or the NIC cannot map "
+                    "the dma-buf"
+                  : "the descriptor is not a dma-buf, or the NIC cannot map it";
     case ERANGE:
         return "the NIC has fewer queues";
-    case EEXIST: /* __netif_mp_open_rxq(), net/core/netdev_rx_queue.c:207 and 217 of 7.3 */
-        return "the queue has another binding, or an XDP program is attached to the NIC: `ip link show` names the "
-               "program, `ip link set NIC xdp off` removes it";
+    case EEXIST: /* __netif_mp_open_rxq() in net/core/netdev_rx_queue.c:207 and 217 of Linux 7.3 */
+        return "the queue has another binding, or the NIC has an XDP program: `ip link show` shows the program, and "
+               "`ip link set NIC xdp off` removes it";
     case EBUSY:
-        return "the queue is in use by AF_XDP, or leased";
+        return "the queue is used by AF_XDP or leased";
     case EPERM:
         return "hawserd lacks CAP_NET_ADMIN";
     case ENODEV:
         return "the NIC no longer exists";
     case ENOMEM:
-        return "no memory in the kernel, or the buffer is too large to map at once";
+        return "the kernel is out of memory, or the buffer is too large to be mapped at once";
     default:
         return NULL;
     }
@@ -188,7 +189,8 @@ int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_
     if (b->page)
         mnl_attr_put_u32(h, NETDEV_A_DMABUF_RX_PAGE_SIZE, b->page);
     if (b->n)
-        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, from %u on", b->n, nic, b->queue[0]);
+        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, starting with queue %u", b->n, nic,
+                 b->queue[0]);
     else
         snprintf(what, sizeof(what), "binding a dma-buf for sending through %s", nic);
     rc = hw_netlink_talk(&own.nl, h, on_bound, id, what);

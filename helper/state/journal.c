@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal: what hawserd has changed and the previous state, as lines of text that an operator can read too. Before
- * each step it is written completely to a file next to it, fsynced and renamed over the old one, so it is never
- * incomplete; its last line confirms that.
+ * The journal contains the changes of hawserd and the previous settings, as lines of text that an operator can read
+ * too. Before each step the complete journal is written to a file next to it, which is fsynced and renamed over the old
+ * journal. The journal is therefore never incomplete, which its last line confirms.
  */
 #include "helper/state/state.h"
 #include "sys/files.h"
@@ -115,7 +115,7 @@ static void folder_of(const char *path, char *out, size_t cap)
         snprintf(out, cap, ".");
 }
 
-/* The rename is on disk only when the folder is. */
+/* Flushes the folder of a file to disk, which makes a rename durable. */
 static int sync_folder(const char *path)
 {
     char dir[256];
@@ -145,10 +145,10 @@ int hd_journal_write(struct hd_state *s)
     HW_AUTO_FREE char *text = hd_journal_text(s, &len);
     if (!text)
         return hw_no_memory("the journal");
-    if (len > JOURNAL_MAX) /* the next hawserd could not read it */
-        return hw_fail(-EFBIG, "journal %s: more than %u bytes to undo", s->path, JOURNAL_MAX);
+    if (len > JOURNAL_MAX) /* the next hawserd could not read such a journal */
+        return hw_fail(-EFBIG, "journal %s: the changes to undo exceed %u bytes", s->path, JOURNAL_MAX);
     int rc = replace_journal(s->path, text, len);
-    return rc ? hw_fail(rc, "journal %s: %s; changing nothing on a NIC that could not be undone", s->path,
+    return rc ? hw_fail(rc, "journal %s: %s; the NIC is not changed, because the change could not be undone", s->path,
                         hw_errno_text(rc))
               : 0;
 }
@@ -166,7 +166,7 @@ static int reject_journal_line(const struct reader *r, const char *what)
     return hw_fail(-EPROTO, "journal, line %u: %s", r->line, what);
 }
 
-/* Parses the next word of the line as a number up to max. */
+/* Parses the next word of the line as a number of at most max. */
 static bool parse_journal_number(char **save, uint64_t max, uint64_t *out)
 {
     const char *w = strtok_r(NULL, " ", save);
@@ -185,7 +185,7 @@ static int take_nic(struct reader *r, char **save)
     bool good = parse_journal_number(save, INT32_MAX, &index) && index > 0;
     const char *name = strtok_r(NULL, " ", save);
     if (!good || !name || strlen(name) >= HAWSER_NIC_NAME || hd_nic_find(r->s, (int)index))
-        return reject_journal_line(r, "nic INDEX NAME");
+        return reject_journal_line(r, "expected nic INDEX NAME");
     r->nic = hd_nic_add(r->s, (int)index, name);
     return r->nic ? 0 : -ENOMEM;
 }
@@ -196,14 +196,14 @@ static int take_split(struct reader *r, char **save)
     if (!r->nic || r->nic->split_set || !parse_journal_number(save, 2, &split) ||
         !parse_journal_number(save, 1, &has) || !parse_journal_number(save, UINT32_MAX, &thresh) ||
         (*save && **save && (!parse_journal_number(save, UINT32_MAX, &buf) || buf == 0)))
-        return reject_journal_line(r, "split WAS HAS THRESH [BUFLEN]");
+        return reject_journal_line(r, "expected split WAS HAS THRESH [BUFLEN]");
     r->nic->split_set = true;
     r->nic->split_was = (struct hd_split){
         .split = (uint8_t)split, .has_thresh = has, .thresh = (uint32_t)thresh, .buf_len = (uint32_t)buf};
     return 0;
 }
 
-/* Parses a line of one word: a change made to the NIC. */
+/* Parses a line that consists of a word for a change of the NIC. */
 static bool take_flag(struct reader *r, const char *w)
 {
     if (r->nic && strcmp(w, "ntuple") == 0)
@@ -219,23 +219,23 @@ static int take_rss(struct reader *r, char **save)
 {
     uint64_t q;
     if (!r->nic || r->nic->was || !(r->nic->was = calloc(HD_TABLE_MAX, sizeof(uint32_t))))
-        return reject_journal_line(r, "one RSS table too many");
+        return reject_journal_line(r, "unexpected RSS table");
     while (**save) {
         if (r->nic->n_was == HD_TABLE_MAX || !parse_journal_number(save, UINT32_MAX, &q))
-            return reject_journal_line(r, "rss QUEUE ...");
+            return reject_journal_line(r, "expected rss QUEUE ...");
         r->nic->was[r->nic->n_was++] = (uint32_t)q;
     }
-    return r->nic->n_was ? 0 : reject_journal_line(r, "an empty RSS table");
+    return r->nic->n_was ? 0 : reject_journal_line(r, "the RSS table is empty");
 }
 
 static int take_taken(struct reader *r, char **save)
 {
     uint64_t q;
     if (!r->nic || !r->nic->n_was)
-        return reject_journal_line(r, "queues taken out of no RSS table");
+        return reject_journal_line(r, "queues were taken, but there is no RSS table");
     while (**save) {
         if (!parse_journal_number(save, HD_QUEUES_MAX - 1, &q))
-            return reject_journal_line(r, "taken QUEUE ...");
+            return reject_journal_line(r, "expected taken QUEUE ...");
         hd_put(&r->nic->taken, (uint32_t)q);
     }
     return 0;
@@ -258,8 +258,8 @@ static int take_rule(struct reader *r, char **save)
 {
     uint64_t index, queue, loc = 0;
     if (!parse_journal_number(save, INT32_MAX, &index) || !parse_journal_number(save, HD_QUEUES_MAX - 1, &queue))
-        return reject_journal_line(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
-    char *dash = *save; /* a location that is not known yet */
+        return reject_journal_line(r, "expected rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+    char *dash = *save; /* "-" stands for a location that was not known yet */
     bool placed = !(dash && strncmp(dash, "- ", 2) == 0);
     if (!placed)
         *save = dash + 2;
@@ -267,7 +267,7 @@ static int take_rule(struct reader *r, char **save)
     if (!h)
         return hw_no_memory("the journal's rules");
     h->port = -1;
-    h->uid = (uid_t)-1; /* nobody's */
+    h->uid = (uid_t)-1; /* no user */
     h->nic = hd_nic_find(r->s, (int)index);
     h->placed = placed;
     h->rule.exact = true;
@@ -277,7 +277,7 @@ static int take_rule(struct reader *r, char **save)
     h->rule.loc = (uint32_t)loc;
     if (!good) {
         free(h);
-        return reject_journal_line(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+        return reject_journal_line(r, "expected rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
     }
     hw_list_append(&r->s->rules, &h->node);
     return 0;
@@ -288,7 +288,7 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     char *save = NULL, *w = strtok_r(line, " ", &save);
     int rc;
     if (!w || *end)
-        return reject_journal_line(r, w ? "trailing data" : "an empty line");
+        return reject_journal_line(r, w ? "unexpected text after the end" : "the line is empty");
     if (strcmp(w, "nic") == 0)
         rc = take_nic(r, &save);
     else if (strcmp(w, "split") == 0)
@@ -306,25 +306,25 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     else
         rc = reject_journal_line(r, "unknown line");
     if (rc == 0 && save && *save)
-        rc = reject_journal_line(r, "too many words");
+        rc = reject_journal_line(r, "the line has too many words");
     return rc;
 }
 
-/* Parses the first three lines. */
+/* Parses one of the first three lines. */
 static int parse_journal_head(struct reader *r, char *line, bool *other_boot, bool *other_net)
 {
     char netns[32];
     snprintf(netns, sizeof(netns), "netns %" PRIu64, r->s->netns);
     if (r->line == 1 && strcmp(line, HEAD) != 0)
-        return reject_journal_line(r, "not the journal of a hawserd of this version");
+        return reject_journal_line(r, "this is not a journal of this version of hawserd");
     if (r->line == 2) {
         if (strncmp(line, "boot ", 5) != 0 || strlen(line + 5) >= sizeof(r->s->boot))
-            return reject_journal_line(r, "boot ID");
+            return reject_journal_line(r, "expected boot ID");
         *other_boot = strcmp(line + 5, r->s->boot) != 0;
     }
     if (r->line == 3) {
         if (strncmp(line, "netns ", 6) != 0)
-            return reject_journal_line(r, "netns INODE");
+            return reject_journal_line(r, "expected netns INODE");
         *other_net = strcmp(line, netns) != 0;
     }
     return 0;
@@ -336,42 +336,42 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
     bool end = false, other_boot = false, other_net = false;
     HW_AUTO_FREE char *copy = len <= JOURNAL_MAX && strnlen(text, len) == len ? strndup(text, len) : NULL;
     if (!copy)
-        return hw_fail(-EPROTO, "journal: not a text, or larger than %u bytes", JOURNAL_MAX);
+        return hw_fail(-EPROTO, "the journal is not a text file or is larger than %u bytes", JOURNAL_MAX);
     for (char *at = copy, *nl; *at; at = nl + 1) {
         nl = strchr(at, '\n');
         r.line++;
         if (!nl)
-            return reject_journal_line(&r, "it ends in the middle of a line");
+            return reject_journal_line(&r, "the journal ends in the middle of the line");
         *nl = 0;
         int rc = r.line <= 3 ? parse_journal_head(&r, at, &other_boot, &other_net) : parse_journal_line(&r, at, &end);
         if (rc)
             return rc;
     }
     if (!end)
-        return reject_journal_line(&r, "its end is missing");
+        return reject_journal_line(&r, "the end of the journal is missing");
     if (other_boot)
-        return hw_fail(-ESTALE, "the journal is from before the last boot: ignoring it");
+        return hw_fail(-ESTALE, "ignoring the journal, because it is from an earlier boot");
     if (other_net && !hw_list_empty(&s->nics))
-        return hw_fail(
-            -EXDEV,
-            "the journal is of another network namespace: start hawserd there, or with another --state FILE here");
+        return hw_fail(-EXDEV, "the journal is from another network namespace: start hawserd in that namespace, or use "
+                               "another --state FILE");
     return 0;
 }
 
-/* Checks that no other user could have written the journal, because it tells a privileged process what to do. A hawserd
- * that runs as another user has its own folder. */
+/* Checks that no other user could have written the journal, because a privileged process acts on it. A hawserd that
+ * runs as another user has a separate folder. */
 static int check_owner(const char *path, const struct stat *file)
 {
     char folder[256];
     struct stat st;
     if (file->st_mode & 022)
-        return hw_fail(-EACCES, "journal %s: others than its owner may write it", path);
+        return hw_fail(-EACCES, "journal %s: users other than the owner can write to the file", path);
     if (file->st_uid == 0 || file->st_uid == geteuid())
         return 0;
     folder_of(path, folder, sizeof(folder));
     if (stat(folder, &st) == 0 && st.st_uid == file->st_uid && !(st.st_mode & 022))
         return 0;
-    return hw_fail(-EACCES, "journal %s: it belongs to user %u, but its folder does not", path, (unsigned)file->st_uid);
+    return hw_fail(-EACCES, "journal %s: the file belongs to user %u, but its folder does not", path,
+                   (unsigned)file->st_uid);
 }
 
 int hd_journal_read(struct hd_state *s)
@@ -379,7 +379,7 @@ int hd_journal_read(struct hd_state *s)
     struct stat st;
     size_t have = 0;
     if (!s->path)
-        return hw_fail(-ENOENT, "no journal is kept");
+        return hw_fail(-ENOENT, "there is no journal");
     HW_AUTO_CLOSE int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return hw_fail(-errno, "journal %s: %s", s->path, hw_errno_text(errno));
@@ -395,7 +395,8 @@ int hd_journal_read(struct hd_state *s)
 
 /* ---- after a crash ------------------------------------------------------------------------------ */
 
-/* Describes an open-file-description lock, which can be queried without taking it. */
+/* Returns the description of an open-file-description lock of a whole file. Such a lock can be queried without taking
+ * it. */
 static struct flock whole_file(void)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -412,12 +413,13 @@ int hd_journal_chown(const char *path)
     for (size_t i = 0; i < HW_ARRAY_LEN(ends); i++) {
         snprintf(file, sizeof(file), "%s%s", path, ends[i]);
         if (lchown(file, st.st_uid, st.st_gid) < 0)
-            return hw_fail(-errno, "changing the owner of %s to that of its folder: %s", file, hw_errno_text(errno));
+            return hw_fail(-errno, "cannot change the owner of %s to the owner of its folder: %s", file,
+                           hw_errno_text(errno));
     }
     return 0;
 }
 
-/* Returns the process id in the lock file, or 0. */
+/* Returns the process id in the lock file, or 0 if there is none. */
 static int read_lock_pid(int fd)
 {
     char pid[24] = "";
@@ -450,16 +452,16 @@ int hd_journal_lock(const char *path)
     int rc = 0;
     if (fcntl(fd, F_OFD_SETLK, &f) < 0)
         rc = errno == EAGAIN || errno == EACCES
-                 ? hw_fail(-EBUSY, "hawserd is running as process %d: it holds %s", read_lock_pid(fd), lock)
+                 ? hw_fail(-EBUSY, "hawserd is already running as process %d, which holds %s", read_lock_pid(fd), lock)
                  : hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     if (rc == 0 && (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0))
-        rc = hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_text(errno));
+        rc = hw_fail(-EIO, "cannot write %s: %s", lock, hw_errno_text(errno));
     if (rc)
         hw_close(&fd);
     return rc ? rc : fd;
 }
 
-/* Returns true if a queue that we had taken is still bound. */
+/* Returns true if a queue that the previous hawserd removed from RSS is still bound. */
 static bool still_bound(struct hd_state *s)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
@@ -488,17 +490,17 @@ int hd_recover(struct hd_state *s, int wait_ms)
         hd_state_forget(s);
         return rc;
     }
-    hw_list_each(it, tmp, &s->nics) hw_log(s->log, HAWSER_LOG_WARN, "%s: undoing what the last hawserd left",
+    hw_list_each(it, tmp, &s->nics) hw_log(s->log, HAWSER_LOG_WARN, "%s: undoing the changes of the previous hawserd",
                                            hw_container_of(it, struct hd_nic, node)->name);
-    /* its hold on the rules' ports ended with it */
+    /* The previous hawserd no longer reserves the ports of its rules. */
     hw_list_each(it, tmp, &s->rules)
     {
         struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
         if (s->k->port_hold(s->k->arg, &r->rule.local, &r->port) < 0)
             hw_log(s->log, HAWSER_LOG_WARN, "%s", hw_error());
     }
-    /* Its lock may be released before its netlink sockets are closed: a killed process closes its descriptors one by
-     * one, and the work of closing happens later still (fs/file_table.c, fput()). */
+    /* The previous hawserd's lock may be released before its netlink sockets are closed. A killed process closes its
+     * descriptors one after the other, and the kernel releases the files even later (fput() in fs/file_table.c). */
     uint64_t until = hw_deadline(wait_ms);
     while (still_bound(s) && hw_now() < until) {
         struct timespec t = {.tv_nsec = 20000000};

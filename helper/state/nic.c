@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings a NIC's flow rules and RSS to the state that bindings need, and back. */
+/* Changes RSS and flow rules of a NIC as bindings need it, and undoes the changes. */
 #include "helper/state/state.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ struct hd_nic *hd_nic_find(const struct hd_state *s, int ifindex)
     hw_list_each(it, tmp, &s->nics)
     {
         struct hd_nic *n = hw_container_of(it, struct hd_nic, node);
-        if (n->ifindex == ifindex && !n->gone) /* a device with a reused number is another one */
+        if (n->ifindex == ifindex && !n->gone) /* a new device may have the index of a removed one */
             return n;
     }
     return NULL;
@@ -57,7 +57,8 @@ int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic)
     return rc;
 }
 
-/* Finds the queues that anybody's flow rules use: their traffic must not arrive in a client's memory. */
+/* Finds the queues that flow rules use. Such a queue must not be bound, because traffic of other programs would arrive
+ * in the client's memory. */
 static int find_queues_with_rules(struct hd_state *s, int ifindex, struct hd_set *out)
 {
     HW_AUTO_FREE struct hd_rule *r = NULL;
@@ -76,7 +77,7 @@ static bool in_table(const uint32_t *table, uint32_t n, uint32_t q)
     return false;
 }
 
-/* Returns how many different queues outside the set the table names. */
+/* Returns the number of different queues in the table that are not in the set `without`. */
 static unsigned others_in(const struct hd_rss *rss, const struct hd_set *without)
 {
     struct hd_set seen = {0};
@@ -104,8 +105,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
     if (rc)
         return rc;
 
-    /* First take queues that ordinary traffic does not use, so that RSS stays unchanged; then from the highest down,
-     * which keeps "equal N" tables in their familiar form. */
+    /* Queues that ordinary traffic does not use are chosen first, because RSS then stays unchanged. The others are
+     * chosen from the highest number down, so that RSS uses the queues 0 to N-1, as with `ethtool -X equal N`. */
     struct hd_set mine = {0};
     for (int in_rss = 0; in_rss < 2; in_rss++) {
         for (unsigned i = HW_MIN(n_q, link->rx_queues); i-- > 0 && got < n;) {
@@ -124,7 +125,7 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
                 continue;
             }
             hd_put(&mine, i);
-            if (in_rss && others_in(rss, &mine) == 0) { /* ordinary traffic needs one queue */
+            if (in_rss && others_in(rss, &mine) == 0) { /* ordinary traffic needs at least one queue */
                 hd_cut(&mine, i);
                 last = 1;
                 continue;
@@ -134,16 +135,17 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
     }
     if (got == n)
         return 0;
-    return hw_fail(-EBUSY,
-                   "%s: only %u of %u queues are available: it has %u; %u bound or taken already, %u with flow rules, "
-                   "%u not allowed by the policy, %u kept for ordinary traffic%s%s",
-                   link->name, got, n, n_q, bound, with_rules, denied, last,
-                   n_q < link->rx_queues || n_q < 2 ? "; more: ethtool -L " : "",
-                   n_q < link->rx_queues || n_q < 2 ? link->name : "");
+    return hw_fail(
+        -EBUSY,
+        "%s: only %u of %u requested queues are available: the NIC has %u, of which %u are already bound or reserved, "
+        "%u have flow rules, %u are not allowed by the policy, and %u is needed for ordinary traffic%s%s",
+        link->name, got, n, n_q, bound, with_rules, denied, last,
+        n_q < link->rx_queues || n_q < 2 ? "; more: ethtool -L " : "",
+        n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
 
-/* Makes the previous table with the taken queues replaced by the remaining ones in turn. NULL: no memory; the caller
- * frees it. */
+/* Returns a copy of the previous table in which the remaining queues replace the taken ones in turn. The caller must
+ * free it. Returns NULL if out of memory. */
 static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct hd_set *taken)
 {
     uint32_t *t = calloc(nic->n_was, sizeof(*t));
@@ -161,8 +163,8 @@ static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct h
     return t;
 }
 
-/* Returns true if another process has set the table since we did. Our table differs from the previous one only at taken
- * queues. */
+/* Returns true if another program has changed the table since hawserd set it. The table of hawserd differs from the
+ * previous table only in the entries of taken queues. */
 static bool is_foreign_rss_table(const struct hd_nic *nic, const struct hd_rss *now)
 {
     if (now->n != nic->n_was)
@@ -173,7 +175,8 @@ static bool is_foreign_rss_table(const struct hd_nic *nic, const struct hd_rss *
     return false;
 }
 
-/* Saves the table as the one to restore, also a table that another process has set meanwhile. */
+/* Saves the current table as the table to restore, if none was saved or another program has changed the table
+ * meanwhile. */
 static int save_rss_table(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
 {
     if (nic->n_was && !is_foreign_rss_table(nic, now))
@@ -182,8 +185,8 @@ static int save_rss_table(struct hd_state *s, struct hd_nic *nic, const struct h
     if (!copy)
         return hw_no_memory("the RSS table of %s", nic->name);
     if (nic->n_was)
-        hw_log(s->log, HAWSER_LOG_WARN, "%s: another program changed its RSS table; that table will be restored",
-               nic->name);
+        hw_log(s->log, HAWSER_LOG_WARN,
+               "%s: another program has changed the RSS table; hawserd will restore the new table", nic->name);
     memcpy(copy, now->queue, now->n * sizeof(*copy));
     free(nic->was);
     nic->was = copy;
@@ -228,8 +231,8 @@ bool hd_any_bound(const struct hd_queue *q, unsigned n)
     return false;
 }
 
-/* Returns queues without a binding of ours to RSS, if no one else has bound them: programs that do not use devmem could
- * not read ordinary traffic on a bound queue. *back: how many. */
+/* Returns queues without a binding to RSS, and adds their number to *back. Queues that another program has bound are
+ * not returned, because ordinary traffic on a bound queue cannot be read by programs without devmem. */
 static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q,
                               struct hd_rss *rss, unsigned *back)
 {
@@ -243,7 +246,7 @@ static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const stru
         if (!hd_has(&nic->taken, i) || hd_has(&nic->held, i))
             continue;
         if (i < n_q && q[i].user != HD_FREE) {
-            hw_log(s->log, HAWSER_LOG_WARN, "%s: queue %u is still bound by another program: it stays out of RSS",
+            hw_log(s->log, HAWSER_LOG_WARN, "%s: queue %u is not returned to RSS, because another program has bound it",
                    nic->name, i);
             continue;
         }
@@ -264,7 +267,7 @@ static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_q
     free(rss.queue);
     if (rc) {
         nic->taken = was;
-        return hw_wrap(rc, "returning queues of %s to RSS", nic->name);
+        return hw_wrap(rc, "cannot return queues of %s to RSS", nic->name);
     }
     if (back)
         hw_log(s->log, HAWSER_LOG_INFO, "%s: %u queues are back in RSS", nic->name, back);
@@ -288,8 +291,8 @@ static int ntuple_back(struct hd_state *s, struct hd_nic *nic)
         rc = s->k->rules(s->k->arg, nic->ifindex, &r, &n);
     if (rc)
         return rc;
-    if (n) /* with most drivers, turning them off would delete the rules too */
-        return hw_fail(-EBUSY, "%s: flow rules stay on while another program has %u of them", nic->name, n);
+    if (n) /* with most drivers, turning flow rules off would delete the rules */
+        return hw_fail(-EBUSY, "%s: flow rules stay turned on, because other programs have %u rules", nic->name, n);
     if (on)
         rc = s->k->ntuple_set(s->k->arg, nic->ifindex, false);
     if (rc == 0)
@@ -304,11 +307,11 @@ static unsigned rules_on(const struct hd_state *s, const struct hd_nic *nic)
     return n;
 }
 
-/* Forgets the state of a removed NIC: only the bindings' descriptors remain, which their owners release. */
+/* Frees the state of a removed NIC, except for bindings, which their owners must release. */
 static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 {
     if (!nic->gone)
-        hw_log(s->log, HAWSER_LOG_WARN, "%s no longer exists: nothing to undo on it", nic->name);
+        hw_log(s->log, HAWSER_LOG_WARN, "%s no longer exists, so there is nothing to undo on it", nic->name);
     nic->gone = true;
     hw_list_each(it, tmp, &s->rules)
     {
@@ -320,11 +323,11 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
         hd_nic_free(s, nic);
 }
 
-/* Checks one undo step. Logs a failure once, not at each retry. */
+/* Returns true if an undo step has succeeded. Logs a failure, but not again at each retry. */
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)
-        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; will be tried again", hw_error());
+        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; hawserd will try again", hw_error());
     return rc == 0;
 }
 
@@ -384,7 +387,7 @@ int hd_unplace(struct hd_state *s, struct hd_held_rule *r)
             rc = s->k->rule_del(s->k->arg, r->nic->ifindex, r->rule.loc);
         return rc == -ENOENT ? 0 : rc;
     }
-    /* the process died, or the call failed, after the rule was requested and before its location was known */
+    /* The location is unknown if the call failed, or if hawserd died after it had requested the rule. */
     int rc = s->k->rules(s->k->arg, r->nic->ifindex, &all, &n);
     for (unsigned i = 0; rc == 0 && i < n; i++)
         if (hd_rule_same(&all[i], &r->rule))

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* inih splits lines at 200 bytes (INI_MAX_LINE) and parses the rest as a separate line. */
+/* Limit for lines, because inih splits lines of 200 bytes (INI_MAX_LINE) and parses the rest as a separate line. */
 #define LINE_MAX_BYTES 190
 
 enum key { K_NICS, K_QUEUES, K_MAX_QUEUES, K_MAX_BINDINGS, K_MAX_RULES, K_MAX_BYTES, K_COUNT };
@@ -30,7 +30,7 @@ static const char *const keys[K_COUNT] = {
 struct reader {
     struct hd_policy *p;
     char section[80]; /* as written in the file */
-    unsigned seen;    /* bit i: key i of this section */
+    unsigned seen;    /* bit i is set if the section has had key i */
 };
 
 static void set_default_rights(struct hd_rights *r)
@@ -86,7 +86,7 @@ static int section_begin(struct reader *x, const char *name)
     r->group = group;
     for (unsigned i = 0; i < p->n; i++)
         if (p->section[i].group == group && p->section[i].id == r->id)
-            return hw_fail(-EINVAL, "[%s]: a second section for it", name);
+            return hw_fail(-EINVAL, "[%s]: duplicate section for the same user or group", name);
     set_default_rights(r);
     snprintf(r->who, sizeof(r->who), "%.*s", (int)sizeof(r->who) - 1, name);
     snprintf(x->section, sizeof(x->section), "%s", name);
@@ -101,7 +101,7 @@ static int take_nics(struct hd_rights *r, const char *value)
     size_t at = 0;
     char text[HD_NICS_TEXT], *save = NULL;
     if (strlen(value) >= sizeof(text) - 1)
-        return hw_fail(-EINVAL, "nics: more than %d bytes", HD_NICS_TEXT - 2);
+        return hw_fail(-EINVAL, "nics: the list is longer than %d bytes", HD_NICS_TEXT - 2);
     snprintf(text, sizeof(text), "%s", value);
     for (char *w = strtok_r(text, ", \t", &save); w; w = strtok_r(NULL, ", \t", &save)) {
         size_t len = strlen(w) + 1;
@@ -112,7 +112,7 @@ static int take_nics(struct hd_rights *r, const char *value)
     return at ? 0 : hw_fail(-EINVAL, "nics: the list is empty");
 }
 
-/* "4-7, 9" */
+/* Parses a list of queues, such as "4-7, 9". */
 static int take_queues(struct hd_rights *r, const char *value)
 {
     char text[200], *save = NULL;
@@ -193,7 +193,8 @@ struct verdict {
     int rc;
 };
 
-/* inih's callback: 0 is an error, and ini_parse_string() returns the line of the first error. */
+/* Handles a key; called by inih. Returns 0 for an error. ini_parse_string() then returns the line of the first
+ * error. */
 static int on_policy_ini_entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct verdict *v = arg;
@@ -209,7 +210,7 @@ int hd_policy_parse(struct hd_policy *p, const char *text, const char *name)
     for (const char *c = text; *c; line++) {
         size_t n = strcspn(c, "\n");
         if (n > LINE_MAX_BYTES)
-            return hw_fail(-EINVAL, "%s, line %u: longer than %d bytes", name, line, LINE_MAX_BYTES);
+            return hw_fail(-EINVAL, "%s, line %u: the line is longer than %d bytes", name, line, LINE_MAX_BYTES);
         c += n + (c[n] != 0);
     }
     struct verdict v = {.x = {.p = p}};
@@ -217,7 +218,7 @@ int hd_policy_parse(struct hd_policy *p, const char *text, const char *name)
     if (at == 0)
         for (unsigned i = 0; i < p->n; i++)
             if (!p->section[i].nics[0])
-                return hw_fail(-EINVAL, "%s: [%s] names no NICs: nics = eth1,eth2 or nics = *", name,
+                return hw_fail(-EINVAL, "%s: [%s] has no NICs: add nics = eth1,eth2 or nics = *", name,
                                p->section[i].who);
     if (at == 0)
         return 0;
@@ -235,8 +236,10 @@ int hd_policy_load(struct hd_policy *p, const char *path)
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
         return hw_fail(-EINVAL, "policy %s: not a regular file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
-        return hw_fail(-EACCES, "policy %s: others than root and hawserd's user may write it: chmod 644, chown root",
-                       path);
+        return hw_fail(
+            -EACCES,
+            "policy %s: users other than root and hawserd's user can write to the file; run chmod 644 and chown root",
+            path);
     HW_AUTO_FREE char *text = NULL;
     size_t have = 0;
     int rc = hw_file_read(fd, HD_POLICY_FILE_MAX, path, &text, &have);

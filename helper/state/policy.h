@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's policy file: which users may have what. */
+/* Reads hawserd's policy file, which says what each user may have. */
 #ifndef HW_HELPER_POLICY_H
 #define HW_HELPER_POLICY_H
 
@@ -12,13 +12,13 @@
 #define HD_NICS_TEXT       160
 #define HD_POLICY_FILE_MAX (64u << 10)
 
-/* What each user of a section may hold at a time, over all its connections. */
+/* The limits for each user of a section, in total for all connections of the user. */
 struct hd_rights {
-    char who[40]; /* "user alice", for messages */
+    char who[40]; /* for example "user alice", for messages */
     bool group;
-    uint32_t id;             /* uid or gid */
-    char nics[HD_NICS_TEXT]; /* "eth1,eth2", shell patterns; NUL-separated once parsed */
-    bool queues_set;         /* only these */
+    uint32_t id;             /* user id, or group id if group is true */
+    char nics[HD_NICS_TEXT]; /* list of shell patterns, separated by NUL, ending with an empty one */
+    bool queues_set;         /* only the queues in `queues` are allowed */
     struct hd_set queues;
     uint32_t max_queues, max_bindings, max_rules;
     uint64_t max_bytes;
@@ -29,15 +29,17 @@ struct hd_policy {
     unsigned n;
 };
 
-/* The policy without a file: root and uid, all NICs, the default limits. */
+/* Sets the policy that applies without a file: root and uid may use all NICs, within the default limits. */
 void hd_policy_default(struct hd_policy *p, uid_t uid);
-/* Reads a file that only its owner, root or this process's user, may write. -EINVAL with file and line, -EACCES and
- * others. */
+/* Reads the policy from a file. Fails with -EACCES if users other than root and the user of this process can write to
+ * the file, with -EINVAL and a message with file and line if the policy is invalid, or with another -errno. */
 int hd_policy_load(struct hd_policy *p, const char *path);
-/* Parses a text. name: for messages. */
+/* Parses a policy. name is the file's name for messages. */
 int hd_policy_parse(struct hd_policy *p, const char *text, const char *name);
-/* Returns the user's section, else the first section of one of its groups; NULL: nothing is granted. */
+/* Returns the section of the user or, if there is none, the first section of one of the user's groups. Returns NULL if
+ * the policy grants nothing to the user. */
 const struct hd_rights *hd_policy_find(const struct hd_policy *p, uid_t uid, const gid_t *gids, unsigned n_gids);
+/* Returns true if the rights include the NIC. */
 bool hd_policy_nic(const struct hd_rights *r, const char *nic);
 
 #endif

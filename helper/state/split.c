@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Brings a NIC's header split, and the settings that drivers need for it, to the state that bindings need, and back.
- * Line numbers are those of Linux 7.3.4.
+ * Turns on the header split of a NIC, and the settings that drivers need for it, and undoes the changes. Line numbers
+ * refer to Linux 7.3.4.
  *
- * The kernel binds a queue if header split is configured to be on and hds-thresh is 0 (__netif_mp_open_rxq(),
- * net/core/netdev_rx_queue.c:199). Drivers may report something else: bnxt reports that it splits for large packets or
- * rx-gro-hw too (bnxt_ethtool.c:830), fbnic always does (fbnic_ethtool.c:311). So the setting is always sent, unless a
- * queue is already bound; if it is already configured, the kernel does nothing.
+ * The kernel binds a queue only if header split is configured to be on and hds-thresh is 0 (__netif_mp_open_rxq() in
+ * net/core/netdev_rx_queue.c:199). The state that a driver reports may differ from the configuration: bnxt also reports
+ * that header split is on because of large packets or rx-gro-hw (bnxt_ethtool.c:830), and fbnic always reports that it
+ * is on (fbnic_ethtool.c:311). The setting is therefore always sent, unless a queue is already bound. If header split
+ * is already configured, the kernel does nothing.
  */
 #include "helper/state/state.h"
 
@@ -15,13 +16,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* IP and TCP headers without options. */
+/* Size of the IP and TCP headers without options, in bytes. */
 #define HEADERS 40u
 
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu)
 {
-    /* gve puts at most this many bytes of a packet into one buffer, 2048 by default, and supports 2048 or 4096
-     * (gve_set_rx_buf_len_config(), gve_main.c:2133); smaller packets share a page in pairs. */
+    /* The buffers of gve have rx-buf-len bytes: 2048 by default, or 4096 (gve_set_rx_buf_len_config() in
+     * gve_main.c:2133). Packets that fit into 2048 bytes need no change, because two buffers then share a page. */
     uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
     return now->buf_len && now->buf_len < page && mtu > now->buf_len + HEADERS ? page : 0;
 }
@@ -31,8 +32,9 @@ static bool is_split_refused(int rc)
     return rc == -EINVAL || rc == -EOPNOTSUPP;
 }
 
-/* mlx5 has header split only while rx-gro-hw is on, and that is off by default (mlx5e_ethtool_set_tcp_data_split(),
- * en_ethtool.c:399). 0: it was turned on now. */
+/* Turns rx-gro-hw on. mlx5 supports header split only while rx-gro-hw is on, and rx-gro-hw is off by default
+ * (mlx5e_ethtool_set_tcp_data_split() in en_ethtool.c:399). Returns 0 if rx-gro-hw was off, or -EALREADY if it is
+ * already on or the driver cannot change it. */
 static int gro_on(struct hd_state *s, struct hd_nic *nic)
 {
     enum hd_gro_hw now;
@@ -47,11 +49,12 @@ static int gro_on(struct hd_state *s, struct hd_nic *nic)
     }
     rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, true);
     if (rc == 0)
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on: the driver needs it for header split", nic->name);
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on, because the driver needs it for header split",
+               nic->name);
     return rc;
 }
 
-/* Sends the setting. If the driver refuses it, retries without rx-buf-len, and then with rx-gro-hw on. */
+/* Sets header split. If the driver refuses the setting, tries again without rx-buf-len, and then with rx-gro-hw on. */
 static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *on, bool *changed)
 {
     char why[HW_ERR_TEXT];
@@ -69,7 +72,8 @@ static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *o
     return gro ? hw_fail_copy(rc, why) : s->k->split_set(s->k->arg, nic->ifindex, on, changed);
 }
 
-/* Checks whether a queue is bound: then header split is configured, and the kernel lets no one change it. */
+/* Checks whether a queue of the NIC is bound. Header split is then configured, and the kernel does not allow it to be
+ * changed. */
 static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
@@ -92,8 +96,8 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
     rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
     if (rc)
         return rc;
-    /* Sets hds-thresh only if it must change, because not every driver can set it. rx-buf-len may be changed only by
-     * the process that turned header split on. */
+    /* hds-thresh is set only if it must change, because not every driver can set it. rx-buf-len is changed only by the
+     * process that turns header split on. */
     struct hd_split on = {.split = ETHTOOL_TCP_DATA_SPLIT_ENABLED, .has_thresh = now.thresh != 0};
     if (first && now.split != ETHTOOL_TCP_DATA_SPLIT_ENABLED)
         on.buf_len = hd_buf_len(&now, link->mtu);
@@ -114,13 +118,14 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
                on.buf_len ? ", with receive buffers of a page each (rx-buf-len)" : "");
     if (rc || changed || !first)
         return rc;
-    /* It was already configured, so whoever configured it must undo it. Setting automatic instead could look the same,
-     * but would block that user's bindings. */
+    /* Header split was already configured by another program, which must undo it. If hawserd set it to automatic, the
+     * driver might report the same state, but bindings of the other program would fail. */
     nic->split_set = false;
     return hd_journal_write(s);
 }
 
-/* Like send_split(), on the way back: the journal has rx-buf-len from before the driver refused it. */
+/* Restores header split. Tries again without rx-buf-len if the driver refuses it, because the journal may contain an
+ * rx-buf-len that the driver has never accepted. */
 static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_split to)
 {
     int rc = s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
@@ -130,9 +135,10 @@ static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_spli
     return s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
 }
 
-/* Automatic is the kernel's initial setting, and bnxt and fbnic accept it but refuse "off" (bnxt_ethtool.c:870,
- * fbnic_ethtool.c:359). "On" must not stay if it was not configured before, whatever was reported: it blocks XDP
- * programs on the NIC (dev_xdp_install(), net/core/dev.c:10473). */
+/* Sets header split to automatic and stores the resulting state in *now. Automatic is the kernel's initial setting.
+ * bnxt and fbnic accept it but refuse "off" (bnxt_ethtool.c:870, fbnic_ethtool.c:359). "On" must not remain if it was
+ * not configured before, even if the driver reported it, because it prevents XDP programs on the NIC (dev_xdp_install()
+ * in net/core/dev.c:10473). */
 static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now)
 {
     struct hd_split to = nic->split_was;
@@ -147,18 +153,20 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
     rc = set_back(s, nic, to);
     if (rc < 0 && !is_split_refused(rc))
         return rc;
-    return s->k->split_get(s->k->arg, nic->ifindex, now); /* a driver without automatic refuses it */
+    return s->k->split_get(s->k->arg, nic->ifindex,
+                           now); /* set_back() is refused by drivers without automatic header split */
 }
 
-/* Restores the explicit setting. Needed where the driver, once set to automatic, reports a different state than
- * before: mlx5 and gve, if it had been set explicitly. */
+/* Restores the previous setting explicitly. This is needed if the driver reports another state after it was set to
+ * automatic than before. mlx5 and gve do so if header split had been set explicitly. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);
     if (!is_split_refused(rc))
         return rc;
-    /* bnxt reports "on" because of large packets or rx-gro-hw, which was changed meanwhile */
-    hw_log(s->log, HAWSER_LOG_INFO, "%s: header split stays automatic: the driver cannot restore it: %s", nic->name,
+    /* bnxt reported "on" because of large packets or rx-gro-hw, which has changed meanwhile. */
+    hw_log(s->log, HAWSER_LOG_INFO,
+           "%s: header split stays automatic, because the driver cannot restore the previous setting: %s", nic->name,
            hw_error());
     return 0;
 }
@@ -173,15 +181,16 @@ int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
         return rc;
     bool ours = now.split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && now.thresh == 0;
     if (ours && bound)
-        return hw_fail(-EBUSY, "%s: header split stays on while a binding of another program needs it", nic->name);
+        return hw_fail(-EBUSY, "%s: header split stays on, because a binding of another program needs it", nic->name);
     if (ours)
         rc = set_auto(s, nic, &now);
     if (rc == 0 && (ours || nic->split_auto) && now.split != nic->split_was.split)
         rc = set_explicit(s, nic);
     if (rc)
-        return hw_wrap(rc, "%s: header split restored", nic->name);
+        return hw_wrap(rc, "%s: cannot restore header split", nic->name);
     hw_log(s->log, HAWSER_LOG_INFO,
-           ours || nic->split_auto ? "%s: header split unchanged" : "%s: header split was set by another program",
+           ours || nic->split_auto ? "%s: header split restored"
+                                   : "%s: header split is not restored, because another program has set it",
            nic->name);
     nic->split_set = nic->split_auto = false;
     return 0;
@@ -196,7 +205,7 @@ int hd_gro_back(struct hd_state *s, struct hd_nic *nic)
     if (rc == 0 && now == HD_GRO_ON)
         rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, false);
     if (rc)
-        return hw_wrap(rc, "%s: rx-gro-hw turned off again", nic->name);
+        return hw_wrap(rc, "%s: cannot turn rx-gro-hw off again", nic->name);
     nic->gro_set = false;
     return 0;
 }

@@ -44,7 +44,7 @@ void hd_state_free(struct hd_state *s)
     hd_state_forget(s);
 }
 
-/* Writes the journal after an undo: a failure only costs a later check for something that is gone. */
+/* Writes the journal after an undo. A failure is only logged: a later undo finds that the change no longer exists. */
 static void update_state_journal(struct hd_state *s)
 {
     if (hd_journal_write(s) < 0)
@@ -67,12 +67,13 @@ static int within_limits(const struct hd_state *s, uid_t uid, const struct hd_ri
         bytes = bytes > UINT64_MAX - b->bytes ? UINT64_MAX : bytes + b->bytes;
     }
     if (bindings > r->max_bindings)
-        return hw_fail(-EDQUOT, "%s may hold %u bindings: max-bindings of the policy", r->who, r->max_bindings);
+        return hw_fail(-EDQUOT, "%s may have at most %u bindings (max-bindings of the policy)", r->who,
+                       r->max_bindings);
     if (queues > r->max_queues)
-        return hw_fail(-EDQUOT, "%s may hold %u queues and would hold %u: max-queues of the policy", r->who,
+        return hw_fail(-EDQUOT, "%s may have at most %u queues but would have %u (max-queues of the policy)", r->who,
                        r->max_queues, queues);
     if (bytes > r->max_bytes)
-        return hw_fail(-EDQUOT, "%s may bind %llu bytes and would have bound %llu: max-bytes of the policy", r->who,
+        return hw_fail(-EDQUOT, "%s may bind at most %llu bytes but would have %llu (max-bytes of the policy)", r->who,
                        (unsigned long long)r->max_bytes, (unsigned long long)bytes);
     return 0;
 }
@@ -83,10 +84,10 @@ static int rules_within(const struct hd_state *s, uid_t uid, const struct hd_rig
     hw_list_each(it, tmp, &s->rules)
     {
         const struct hd_held_rule *h = hw_container_of(it, struct hd_held_rule, node);
-        n += h->uid == uid; /* also one that could not be removed yet */
+        n += h->uid == uid; /* includes rules that could not be removed yet */
     }
     if (n > r->max_rules)
-        return hw_fail(-EDQUOT, "%s may hold %u flow rules: max-rules of the policy", r->who, r->max_rules);
+        return hw_fail(-EDQUOT, "%s may have at most %u flow rules (max-rules of the policy)", r->who, r->max_rules);
     return 0;
 }
 
@@ -110,9 +111,10 @@ static int check_size(const struct hd_facts *f, unsigned n)
     if (f->rc)
         return hw_fail_copy(f->rc, f->why);
     if (f->bytes % page || f->bytes < page * HW_MAX(n, 1u))
-        return hw_fail(-EINVAL,
-                       "a dma-buf of %llu bytes: it must have whole pages of %llu bytes, at least one per queue",
-                       (unsigned long long)f->bytes, (unsigned long long)page);
+        return hw_fail(
+            -EINVAL,
+            "the dma-buf has %llu bytes, but must have whole pages of %llu bytes and at least a page for each queue",
+            (unsigned long long)f->bytes, (unsigned long long)page);
     return 0;
 }
 
@@ -121,8 +123,8 @@ static void free_rss(struct hd_rss *rss)
     free(rss->queue);
 }
 
-/* Turns header split on, then takes queues out of RSS, in that order: the first may make a driver rebuild its rings,
- * and RSS too. */
+/* Turns header split on and then removes the queues from RSS. The order is necessary, because turning header split on
+ * may make a driver rebuild its rings and reset RSS. */
 static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link,
                                   const struct hd_rights *r, struct hd_binding *b)
 {
@@ -141,9 +143,11 @@ static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const 
     return rc ? rc : hd_take(s, nic, &rss, b->queue, b->n);
 }
 
-/* Binds with buffers of the requested size, or of a page if kernel, driver or memory do not support that size.
- * EOPNOTSUPP: the driver (net/core/netdev_rx_queue.c:211 of 7.3); ERANGE: not that size (mlx5e_queue_validate_qcfg());
- * EINVAL: the memory is not contiguous enough (net_devmem_bind_dmabuf()), or the kernel does not know the attribute. */
+/* Binds with buffers of the requested size, or of the page size if the kernel, the driver or the memory does not
+ * support the requested size. The kernel then fails with EOPNOTSUPP if the driver supports only page-sized buffers
+ * (net/core/netdev_rx_queue.c:211 of Linux 7.3), with ERANGE if the driver does not support this size
+ * (mlx5e_queue_validate_qcfg()), or with EINVAL if the memory is not contiguous enough (net_devmem_bind_dmabuf()) or
+ * the kernel does not know the attribute. */
 static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_nic *nic, int dmabuf, uint32_t page,
                       uint32_t *granted)
 {
@@ -151,8 +155,9 @@ static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_
         .ifindex = nic->ifindex, .dmabuf = dmabuf, .queue = b->queue, .n = b->n, .page = b->n ? page : 0};
     int rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
     if (w.page && (rc == -EOPNOTSUPP || rc == -ERANGE || rc == -EINVAL)) {
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: cannot bind with buffers of %u bytes, using page-sized ones: %s",
-               nic->name, w.page, hw_error());
+        hw_log(s->log, HAWSER_LOG_INFO,
+               "%s: using page-sized buffers, because a binding with buffers of %u bytes failed: %s", nic->name, w.page,
+               hw_error());
         w.page = 0;
         rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
     }
@@ -165,7 +170,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
 {
     struct hd_link link;
     if (!hd_policy_nic(r, q->nic))
-        return hw_fail(-EACCES, "the policy grants %s no part of NIC %s", r->who, q->nic);
+        return hw_fail(-EACCES, "the policy does not allow %s to use NIC %s", r->who, q->nic);
     HW_AUTO_FREE struct hd_binding *b = calloc(1, sizeof(*b));
     if (!b)
         return hw_no_memory("a binding");
@@ -180,13 +185,13 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
     if (rc)
         return rc;
     if (!link.up)
-        return hw_fail(-ENETDOWN, "%s is down: ip link set %s up", q->nic, q->nic);
+        return hw_fail(-ENETDOWN, "%s is down: run ip link set %s up", q->nic, q->nic);
     struct hd_nic *nic = hd_nic_find(s, link.ifindex);
     if (!nic)
         nic = hd_nic_add(s, link.ifindex, q->nic);
     if (!nic)
         return -ENOMEM;
-    /* counted from here on, so that hd_settle() does not undo it */
+    /* counted from here on, so that hd_settle() does not undo the following changes */
     nic->bindings++;
     rc = b->n ? prepare_binding_queues(s, nic, &link, r, b) : 0;
     if (rc == 0)
@@ -206,21 +211,22 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
     a->dmabuf_id = b->dmabuf_id;
     a->count = b->n;
     memcpy(a->queues, b->queue, sizeof(a->queues));
-    hw_log(s->log, HAWSER_LOG_INFO, "%s: binding %u of user %u: dma-buf %u, %llu bytes, %s, %u queues", q->nic, b->id,
-           (unsigned)uid, b->dmabuf_id, (unsigned long long)b->bytes, b->n ? "receive" : "send", b->n);
+    hw_log(s->log, HAWSER_LOG_INFO, "%s: new binding %u of user %u: dma-buf %u, %llu bytes, %s, %u queues", q->nic,
+           b->id, (unsigned)uid, b->dmabuf_id, (unsigned long long)b->bytes, b->n ? "receive" : "send", b->n);
     b = NULL;
     return 0;
 }
 
 /* ---- rules -------------------------------------------------------------------------------------- */
 
-/* Removes the rule from the NIC; a rule that cannot be removed loses its owner and is retried. */
+/* Removes the rule from the NIC and frees it. If the rule cannot be removed, it loses its owner, and hawserd tries
+ * again later. */
 static void rule_end(struct hd_state *s, struct hd_held_rule *r)
 {
     int rc = hd_unplace(s, r);
     r->binding = NULL;
     if (rc && rc != -ENODEV) {
-        hw_log(s->log, HAWSER_LOG_WARN, "%s; will be tried again", hw_error());
+        hw_log(s->log, HAWSER_LOG_WARN, "%s; hawserd will try again", hw_error());
         return;
     }
     hd_rule_free(s, r);
@@ -257,7 +263,8 @@ static uint32_t find_least_ruled_queue(const struct hd_state *s, const struct hd
     return queue;
 }
 
-/* Refuses a second rule for one connection: which of the two the NIC applies is undefined. */
+/* Fails with -EEXIST if the connection already has a flow rule, because it is undefined which of two rules a NIC
+ * applies. */
 static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
 {
     HW_AUTO_FREE struct hd_rule *all = NULL;
@@ -269,14 +276,14 @@ static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const str
     for (unsigned i = 0; i < n; i++) {
         like.queue = all[i].queue;
         if (hd_rule_same(&all[i], &like))
-            return hw_fail(-EEXIST, "%s already has a flow rule for this connection, at %u, to queue %u", nic->name,
-                           all[i].loc, all[i].queue);
+            return hw_fail(-EEXIST, "%s already has a flow rule for this connection, at location %u, to queue %u",
+                           nic->name, all[i].loc, all[i].queue);
     }
     return 0;
 }
 
-/* Turns reports of destroyed sockets on only while there are rules: they are expensive on a machine with many
- * connections. */
+/* Turns reports of destroyed sockets on or off. They should be on only while there are rules, because they are
+ * expensive on a machine with many connections. */
 static int watch_sockets(struct hd_state *s, bool on)
 {
     if (s->watching == on)
@@ -294,14 +301,14 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
         return rc;
     return rc == 1 ? 0
                    : hw_fail(-ENOTCONN,
-                             "sock_diag shows no such connection over %s: it has ended, or is bound to "
-                             "another device, or the kernel lacks its module tcp_diag",
+                             "sock_diag shows no such connection over %s: the connection has ended or is bound to "
+                             "another device, or the kernel module tcp_diag is missing",
                              h->nic->name);
 }
 
-/* Puts the rule on the NIC. After port_hold() nobody else can get the connection's local port; the first check after
- * that proves that the ends are the client's. If the connection ends after the second check, the next report or check
- * removes the rule. */
+/* Adds the rule to the NIC. After port_hold() no other socket can get the connection's local port, and the first check
+ * proves that the ends still belong to the client's connection. If the connection ends after the second check, the next
+ * report or check removes the rule. */
 static int place_rule(struct hd_state *s, struct hd_held_rule *h, const struct hd_conn *c)
 {
     int rc = hd_ntuple_on(s, h->nic);
@@ -330,19 +337,19 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
     struct hd_binding *b = binding_of(s, owner, binding);
     const struct hd_conn *c = &f->conn;
     if (!b)
-        return hw_fail(-ENOENT, "no binding %u of this client", binding);
+        return hw_fail(-ENOENT, "this client has no binding %u", binding);
     if (b->n == 0)
-        return hw_fail(-EINVAL, "binding %u is for sending: no flow can be steered to it", binding);
+        return hw_fail(-EINVAL, "binding %u is for sending, so no flow can be steered to it", binding);
     if (b->nic->gone)
-        return hw_fail(-ENODEV, "%s no longer exists: release binding %u", b->nic->name, binding);
+        return hw_fail(-ENODEV, "%s no longer exists; release binding %u", b->nic->name, binding);
     int rc = rules_within(s, b->uid, r);
     if (rc)
         return rc;
     if (f->rc)
         return hw_fail_copy(f->rc, f->why);
     if (hw_addr_same_host(&c->local, &c->remote) || hw_addr_is_loopback(&c->local))
-        return hw_fail(
-            -EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC or device memory");
+        return hw_fail(-EINVAL,
+                       "both ends of the connection are on this machine, so its packets do not pass through a NIC");
     struct hd_held_rule *h = calloc(1, sizeof(*h));
     if (!h)
         return hw_no_memory("a rule");
@@ -367,7 +374,8 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
     a->id = h->id;
     a->count = 1;
     a->queues[0] = h->rule.queue;
-    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u at %u to queue %u", b->nic->name, h->id, h->rule.loc, h->rule.queue);
+    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: new rule %u at location %u to queue %u", b->nic->name, h->id, h->rule.loc,
+           h->rule.queue);
     return 0;
 }
 
@@ -375,7 +383,7 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
 
 static void end_with_connection(struct hd_state *s, struct hd_held_rule *r)
 {
-    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u ends with its connection", r->nic->name, r->id);
+    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: removing rule %u, because its connection has ended", r->nic->name, r->id);
     rule_end(s, r);
 }
 
@@ -432,7 +440,8 @@ uint64_t hd_look(struct hd_state *s)
 
 /* ---- undo ----------------------------------------------------------------------------------------- */
 
-/* Removes the rules first, so that nothing arrives any more; then the binding; then returns the queues. */
+/* Ends a binding: removes the rules first, so that no more data arrives, then the binding, and then returns the queues
+ * to RSS. */
 static void binding_end(struct hd_state *s, struct hd_binding *b)
 {
     struct hd_nic *nic = b->nic;
@@ -445,7 +454,7 @@ static void binding_end(struct hd_state *s, struct hd_binding *b)
     s->k->unbind(s->k->arg, &b->sock);
     for (unsigned i = 0; i < b->n; i++)
         hd_cut(&nic->held, b->queue[i]);
-    hw_log(s->log, HAWSER_LOG_INFO, "%s: binding %u of user %u is released", nic->name, b->id, (unsigned)b->uid);
+    hw_log(s->log, HAWSER_LOG_INFO, "%s: released binding %u of user %u", nic->name, b->id, (unsigned)b->uid);
     hw_list_remove(&b->node);
     free(b);
     nic->bindings--;
@@ -468,7 +477,7 @@ int hd_release(struct hd_state *s, const void *owner, uint32_t id)
         update_state_journal(s);
         return 0;
     }
-    return hw_fail(-ENOENT, "no binding or rule %u of this client", id);
+    return hw_fail(-ENOENT, "this client has no binding or rule %u", id);
 }
 
 void hd_drop(struct hd_state *s, const void *owner)

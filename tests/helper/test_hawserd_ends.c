@@ -465,7 +465,7 @@ static void clients(int l)
         is_int(dm_helper_release(g, 1), -ENOENT, "and served");
         dm_helper_close(g);
         close(fd);
-        ok(SOON(served_said(logs, "eth2: binding") && F->nic[1].table[7] == 7),
+        ok(SOON(served_said(logs, "eth2: released binding") && F->nic[1].table[7] == 7),
            "and what its own client had is undone when that leaves");
     }
     dm_helper_close(h);

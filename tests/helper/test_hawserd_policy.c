@@ -61,12 +61,13 @@ static void policy_text(void)
     refused("[user nobody-of-this-name]\nnics = *\n", "unknown user");
     refused("[group nobody-of-this-name]\nnics = *\n", "unknown group");
     refused("[user -1]\nnics = *\n", "unknown user");
-    refused("[user 1]\nnics = *\n[user 2]\nnics = *\n[user 1]\nnics = *\n", "a second section for it");
+    refused("[user 1]\nnics = *\n[user 2]\nnics = *\n[user 1]\nnics = *\n",
+            "duplicate section for the same user or group");
     refused("[user 1]\nnics = *\nnics = *\n", "occurs twice");
     refused("[user 1]\nnics = eth1,\n  eth2\n", "occurs twice");
     refused("[user 1]\nnic = *\n", "unknown key 'nic'");
     refused("[user 1]\nnics = ,\n", "empty");
-    refused("[user 1]\nmax-queues = 3\n", "names no NICs");
+    refused("[user 1]\nmax-queues = 3\n", "has no NICs");
     refused("[user 1]\nnics = *\nqueues = 7-4\n", "queues");
     refused("[user 1]\nnics = *\nqueues = 1024\n", "queues");
     refused("[user 1]\nnics = *\nqueues = 1-\n", "queues");
@@ -77,7 +78,7 @@ static void policy_text(void)
     refused("[user 1\nnics = *\n", "line 1");
     char line[600];
     snprintf(line, sizeof(line), "[user 1]\nnics = %0400d\n", 1);
-    refused(line, "line 2: longer than");
+    refused(line, "line 2: the line is longer than");
 
     hd_policy_default(&P, 1000);
     ok(hd_policy_find(&P, 0, NULL, 0) && hd_policy_find(&P, 1000, NULL, 0) && !hd_policy_find(&P, 1001, NULL, 0),
@@ -232,7 +233,7 @@ static void journal(const char *dir)
     ok(one >= 0, "the lock");
     is_int(hd_journal_lock(path), -EBUSY, "is had once");
     char pid[40];
-    snprintf(pid, sizeof(pid), "process %d:", (int)getpid());
+    snprintf(pid, sizeof(pid), "process %d,", (int)getpid());
     ok(strstr(hw_error(), pid) != NULL, "%s", hw_error());
     is_int(hd_journal_alive(path), getpid(), "who holds it can be asked");
     close(one);

@@ -372,7 +372,7 @@ static void reload_agent_policy(struct agent *a)
     }
     vb_policy_free(a->policy);
     a->o.policy = a->policy = p;
-    SAY(a, HAWSER_LOG_INFO, "reloaded %s, which applies to containers that start from now on", a->o.policy_file);
+    SAY(a, HAWSER_LOG_INFO, "reloaded %s for containers that start from now on", a->o.policy_file);
 }
 
 /* Positions in the poll set of run_agent_loop(). The incomplete runtimes and the brokers follow. */

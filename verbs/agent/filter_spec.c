@@ -337,7 +337,8 @@ int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime
     if (strcmp(runtime, "crun") != 0 && strcmp(runtime, "runc") != 0)
         return hw_fail(-EINVAL, "the runtime must be crun or runc, not '%s'", runtime);
     if (!json_is_object(linux_object) || *socket != '/')
-        return hw_fail(-EINVAL, "the config.json must have a \"linux\" object, and the socket's path must be absolute");
+        return hw_fail(-EINVAL,
+                       "the config.json must be for a Linux container, and the socket's path must be absolute");
     json_auto_t *section = had && !json_is_null(had) ? json_deep_copy(had) : json_pack("{ss}", "defaultAction", ALLOW);
     int rc = section ? merge_seccomp_section(section, socket, runtime) : hw_no_memory("the seccomp section");
     if (rc == 0 && json_object_set(linux_object, "seccomp", section) < 0)

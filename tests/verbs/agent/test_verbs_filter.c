@@ -459,7 +459,7 @@ static void not_joined(void)
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[7]}}", "without names"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[7],\"action\":\"SCMP_ACT_"
          "ALLOW\"}]}}",
-         "not a text"},
+         "not a string"},
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"bind\"],\"action\":\"SCMP_ACT_"
          "NOTIFY\"}]}}",
          "another program"},

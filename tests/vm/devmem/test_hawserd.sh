@@ -91,8 +91,8 @@ ok "the kernel says so too" [ "$(bound)" = '"queue":6"queue":7' ]
 ok "ordinary traffic uses the others" uses "0 1 2 3 4 5"
 ok "status names hawserd" prints '7: dma-buf [0-9]* by hawserd' in1 hawser devmem status --state $state dm1
 ok "ordinary traffic works" in0 ping -c 3 -W 10 10.9.0.2
-ok "undo refuses while it lives" says 'hawserd is running' in1 hawser devmem undo --state $state
-ok "a second hawserd too" says 'hawserd is running' in1 hawserd --socket /tmp/other --state $state
+ok "undo refuses while it lives" says 'hawserd is already running' in1 hawser devmem undo --state $state
+ok "a second hawserd too" says 'hawserd is already running' in1 hawserd --socket /tmp/other --state $state
 ok "another client cannot have more than there is" prints 'rx EBUSY dm1: only 5 of 6' client rx:dm1:1048576:6
 ok "but the rest" prints '^rx [0-9]* [0-9]* 5,4,3$' client rx:dm1:1048576:3
 ok "which then is free again" prints '^rx [0-9]* [0-9]* 5$' client rx:dm1:1048576:1
@@ -139,7 +139,7 @@ ok "and all is as it was" within 2 as_before
 
 # ---- memory that does not fit
 ok "a memfd is no dma-buf" prints 'rx EBADF' client memfd:dm1:65536
-ok "one page for two queues" prints 'rx EINVAL a dma-buf of 4096 bytes' client rx:dm1:4096:2
+ok "one page for two queues" prints 'rx EINVAL the dma-buf has 4096 bytes' client rx:dm1:4096:2
 ok "a NIC that is not there" prints 'rx ENODEV' client rx:eth9:65536:1
 # a name that nothing has: the kernel would have a module loaded for it, on hawserd's behalf
 modprobe_was=$(cat /proc/sys/kernel/modprobe)
@@ -153,7 +153,7 @@ ok "a NIC that is named as a module is" prints 'rx ENODEV' client rx:no-such-2:6
 ok "no module is asked for" [ ! -s /tmp/modprobe.log ]
 echo "$modprobe_was" >/proc/sys/kernel/modprobe
 in1 ip link property add dev dm1 altname another
-ok "another name of a NIC" prints 'rx ENODEV NIC another is named dm1' client rx:another:65536:1
+ok "another name of a NIC" prints 'rx ENODEV another is an alternative name of NIC dm1' client rx:another:65536:1
 in1 ip link property del dev dm1 altname another
 ok "a NIC that cannot" prints 'rx EOPNOTSUPP\|rx EBUSY\|rx EINVAL' client rx:lo:65536:1
 case $kernel in
