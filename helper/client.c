@@ -216,7 +216,7 @@ void hd_clients_reap(struct hd_daemon *d)
         struct hd_client *c = hw_container_of(it, struct hd_client, node);
         if (!c->ended && c->deadline <= now)
             drop_client(d, c,
-                        c->look ? "the inspection of the client's descriptor does not end"
+                        c->look ? "the inspection of the client's descriptor did not end in time"
                                 : "the client sent no greeting in time");
         if (!c->ended)
             continue;

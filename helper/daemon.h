@@ -11,7 +11,7 @@
 #define HD_CLIENTS_BUSY     512  /* with more clients, each user may have only HD_CLIENTS_FEW */
 #define HD_CLIENTS_FEW      4
 #define HD_RATE             500  /* requests per second of each connection */
-#define HD_BURST            1000 /* maximum number of requests at once, after an idle time */
+#define HD_BURST            1000 /* maximum number of requests in a burst, after an idle time */
 #define HD_RETRY_MS         10000
 #define HD_GREETING_MS      10000                     /* time limit for a client's first request */
 #define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* time limit for the inspection of a descriptor */

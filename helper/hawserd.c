@@ -44,12 +44,19 @@ static int report_daemon_error(void)
 static void print_daemon_usage(FILE *f)
 {
     fprintf(f,
-            "Usage: hawserd [OPTION...]\nBinds a NIC's queues to dma-bufs, and steers TCP connections to them, for "
-            "unprivileged programs.\n\n  -s, --socket PATH  listen at this socket (default: %s)\n  -t, --state FILE   "
-            "journal of the changes to be undone (default: %s)\n  -p, --policy FILE  who may have what (default: %s; "
-            "if there is none, root and this user)\n  -u, --user NAME    run as this user, with CAP_NET_ADMIN only\n  "
-            "-v, --verbose      also log what is refused, and why\n  -h, --help         show this help\n  -V, "
-            "--version      print the version\n",
+            "Usage: hawserd [OPTION...]\n"
+            "Binds NIC queues to dma-bufs and steers TCP connections to these queues, for\n"
+            "unprivileged programs.\n\n"
+            "  -s, --socket PATH  listen on this socket (default: %s)\n"
+            "  -t, --state FILE   journal of the changes to undo\n"
+            "                     (default: %s)\n"
+            "  -p, --policy FILE  policy, which says what each user may have\n"
+            "                     (default: %s; without a file, root and\n"
+            "                     the user that runs hawserd may have all NICs)\n"
+            "  -u, --user NAME    run as this user, with only CAP_NET_ADMIN\n"
+            "  -v, --verbose      also log refused requests and the reasons\n"
+            "  -h, --help         show this help\n"
+            "  -V, --version      print the version\n",
             HW_HELPER_SOCKET, HD_STATE_FILE, HD_POLICY_FILE);
 }
 

@@ -110,7 +110,7 @@ struct hd_kernel {
     /* Reads all rules. The caller must free *out. */
     int (*rules)(void *arg, int ifindex, struct hd_rule **out, unsigned *n);
     int (*rule_at)(void *arg, int ifindex, uint32_t loc, struct hd_rule *out); /* -ENOENT if there is no rule */
-    int (*rule_add)(void *arg, int ifindex, struct hd_rule *r);                /* sets loc */
+    int (*rule_add)(void *arg, int ifindex, struct hd_rule *r);                /* sets r->loc */
     int (*rule_del)(void *arg, int ifindex, uint32_t loc);
     /* The binding exists as long as the descriptor *sock is open. */
     int (*bind)(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id);

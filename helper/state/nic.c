@@ -140,7 +140,7 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
         "%s: only %u of %u requested queues are available: the NIC has %u, of which %u are already bound or reserved, "
         "%u have flow rules, %u are not allowed by the policy, and %u is needed for ordinary traffic%s%s",
         link->name, got, n, n_q, bound, with_rules, denied, last,
-        n_q < link->rx_queues || n_q < 2 ? "; more: ethtool -L " : "",
+        n_q < link->rx_queues || n_q < 2 ? "; for more queues, use ethtool -L " : "",
         n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
 

@@ -153,8 +153,7 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
     rc = set_back(s, nic, to);
     if (rc < 0 && !is_split_refused(rc))
         return rc;
-    return s->k->split_get(s->k->arg, nic->ifindex,
-                           now); /* set_back() is refused by drivers without automatic header split */
+    return s->k->split_get(s->k->arg, nic->ifindex, now); /* drivers without automatic header split refuse set_back() */
 }
 
 /* Restores the previous setting explicitly. This is needed if the driver reports another state after it was set to

@@ -171,7 +171,7 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     if (rc < 0)
         return rc;
     if (a->n_children >= a->o.containers_max)
-        return hw_fail(-EUSERS, "%u containers are running, which is the limit (--max)", a->n_children);
+        return hw_fail(-EUSERS, "the limit of %u containers is reached (--containers)", a->n_children);
     return 0;
 }
 

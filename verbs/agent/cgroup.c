@@ -39,7 +39,7 @@ static bool has_rdma_limit(const char *mount, const char *path)
 static int open_procs(const char *mount, const char *path)
 {
     char file[PATH_MAX];
-    if (strstr(path, "/..")) /* the cgroup is outside of this process's cgroup namespace */
+    if (strstr(path, "/..")) /* the cgroup is not in this process's cgroup namespace */
         return hw_fail(-EXDEV, "cgroup %s is not below the root of this process's cgroup namespace", path);
     if (!has_rdma_limit(mount, path))
         return -ENOENT;

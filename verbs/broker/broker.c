@@ -118,7 +118,8 @@ static int make_counted(void *arg)
     struct vb_broker *b = arg;
     b->epoll = epoll_create1(EPOLL_CLOEXEC);
     b->inotify = b->epoll < 0 ? -1 : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    return b->inotify >= 0 ? 0 : hw_fail(-errno, "epoll and inotify: %s", strerror(errno));
+    return b->inotify >= 0 ? 0
+                           : hw_fail(-errno, "cannot create an epoll and an inotify descriptor: %s", strerror(errno));
 }
 
 static int set_up_broker(struct vb_broker *b)
@@ -133,7 +134,7 @@ static int set_up_broker(struct vb_broker *b)
         return rc;
     b->null = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->null < 0)
-        return hw_fail(-errno, "eventfd: %s", strerror(errno));
+        return hw_fail(-errno, "cannot create an eventfd: %s", strerror(errno));
     if (b->o->state_dir && vb_status_open(b)) /* the broker works without a status socket */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: `hawser verbs status` will not show this container: %s", hw_error());
     (void)vb_inject_possible(); /* reads a file, which is not possible later, and caches the result */

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #ifndef PIDFD_THREAD
-#define PIDFD_THREAD O_EXCL /* include/uapi/linux/pidfd.h, Linux 6.9 */
+#define PIDFD_THREAD O_EXCL /* from include/uapi/linux/pidfd.h of Linux 6.9 */
 #endif
 
 int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot, pid_t opener, struct vb_context **out)

@@ -116,7 +116,7 @@ static void note_owner(int held, pid_t pid)
 static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
 {
     uint64_t deadline = hw_deadline(ANSWER_MS);
-    for (;;) { /* waiting for a full queue delays only this process */
+    for (;;) { /* if the broker's queue is full, only this process waits */
         int rc = hw_pass_send(sock, a, words, (size_t)n, fds, FDS, MSG_DONTWAIT);
         if (rc != -EAGAIN || hw_now() >= deadline)
             return rc == -EAGAIN ? -EBUSY : rc;
@@ -198,7 +198,7 @@ int vb_join(const char *state_dir, struct vb_container *c)
     if (dir < 0)
         return hw_fail(-errno, "cannot open %s: %s", state_dir, strerror(errno));
     if (!words)
-        return hw_no_memory("joining a container's broker");
+        return hw_no_memory("the rules of a container");
     int rc = fill_container_address(&a, dir, c->id, "join");
     if (rc)
         return rc;

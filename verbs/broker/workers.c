@@ -305,7 +305,7 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
             continue;
         if (later || rc == -ENOENT) {
             w->stub.parked = 0;
-            hw_list_append(w->jobs.next, &j->link); /* put the job back as the first */
+            hw_list_append(w->jobs.next, &j->link); /* put the job back to the front */
             return;
         }
         w->dropping = false;
@@ -429,7 +429,8 @@ static struct vb_worker *worker_of(struct vb_broker *b, pid_t tid)
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
         if (vb_stub_serves(&w->stub, tid)) {
             hw_list_remove(&w->link);
-            hw_list_append(b->workers.next, &w->link); /* checked first next time */
+            hw_list_append(b->workers.next,
+                           &w->link); /* move to the front of the list, so that it is checked first next time */
             return w;
         }
     }

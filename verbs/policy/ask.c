@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads from a request its inputs, the memory that it registers, and the size of queues in its driver's part. */
+/* Reads the inputs of a request, the size of the memory that the request registers, and the size of its queues. */
 #include "verbs/policy/policy_int.h"
 #include "verbs/schema/newer.h"
 
@@ -151,7 +151,7 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
     uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
     memset(q, 0, sizeof(*q));
     if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
-        /* According to set_user_buf_size() and set_rq_size() in mlx5/qp.c, a send request uses up to 16 blocks. */
+        /* A send request uses up to 16 blocks (set_user_buf_size() and set_rq_size() in mlx5/qp.c). */
         struct mlx5_ib_create_qp in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_wqe_count / 32;

@@ -18,7 +18,8 @@
 #include <rdma/mlx5-abi.h>
 #include <stdio.h>
 
-/* From ib_mad.h and include/rdma/ib_verbs.h (enums ib_qp_attr_mask, ib_srq_attr_mask and ib_qp_create_flags). */
+/* From include/rdma/ib_verbs.h (enums ib_qp_attr_mask, ib_srq_attr_mask and ib_qp_create_flags) and
+ * include/rdma/ib_mad.h. */
 #define QP_STATE          (1u << 0)
 #define QP_PKEY_INDEX     (1u << 4)
 #define QP_PORT           (1u << 5)
@@ -26,7 +27,7 @@
 #define QP_AV             (1u << 7)
 #define QP_ALT_PATH       (1u << 14)
 #define SRQ_MAX_WR        (1u << 0)
-#define STATE_RTR         2 /* enum ib_qp_state */
+#define STATE_RTR         2 /* IB_QPS_RTR of enum ib_qp_state */
 #define CREATE_SOURCE_QPN (1u << 10)
 #define CONTROLLED_QKEY   0x80000000u
 
@@ -81,7 +82,7 @@ static bool at_most(struct judge *j, const char *key, uint64_t n, uint64_t max, 
 {
     char rule[64];
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);
-    return n <= max ? true : no(j, -EINVAL, rule, "%" PRIu64 " %s were requested", n, what);
+    return n <= max ? true : no(j, -EINVAL, rule, "%" PRIu64 " %s are too many", n, what);
 }
 
 static bool judge_object_count(struct judge *j)
@@ -137,8 +138,8 @@ static bool judge_destination(struct judge *j, const uint8_t *gid)
 {
     const struct vb_rules *rules = j->rules;
     char text[INET6_ADDRSTRLEN];
-    if (is_multicast(gid) &&
-        !has_permission(j, VB_ALLOW_MULTICAST, "multicast", "the destination is a multicast group"))
+    if (is_multicast(gid) && !has_permission(j, VB_ALLOW_MULTICAST, "multicast",
+                                             "the destination is a multicast group, which is not allowed"))
         return false;
     if (rules->any_destination)
         return true;
@@ -180,7 +181,7 @@ static bool judge_context(struct judge *j)
     /* libmlx5 retries without the flag if the request fails. */
     return flags & MLX5_IB_ALLOC_UCTX_DEVX
                ? has_permission(j, VB_ALLOW_DEVX, "devx",
-                                "the request is for a context that can send firmware commands to the device")
+                                "contexts that can send firmware commands to the device are not allowed")
                : true;
 }
 
@@ -189,7 +190,8 @@ static bool judge_mr(struct judge *j)
     struct vb_mr_ask m;
     vb_mr_ask(j->r, &m);
     if ((m.kind == VB_MR_NEW || m.change_access) && (m.access & IB_UVERBS_ACCESS_ON_DEMAND) &&
-        !has_permission(j, VB_ALLOW_ODP, "odp", "memory that is registered without being pinned"))
+        !has_permission(j, VB_ALLOW_ODP, "odp",
+                        "memory regions that are not pinned (on-demand paging) are not allowed"))
         return false;
     /* Linux 6.2 and later, up to 6.12.94, 6.18.36 and 7.0.13, does not check how the memory is pinned (CVE-2026-52908).
      * The device could then write to memory that is read-only for the program, including the window of the stub. Fixed
@@ -203,7 +205,7 @@ static bool judge_mr(struct judge *j)
 
 static bool dmabuf_mr(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_DMABUF, "dmabuf", "memory of a dma-buf") && judge_mr(j);
+    return has_permission(j, VB_ALLOW_DMABUF, "dmabuf", "memory regions in dma-bufs are not allowed") && judge_mr(j);
 }
 
 static bool modern_mr(struct judge *j)
@@ -213,7 +215,7 @@ static bool modern_mr(struct judge *j)
 
 static bool advise_mr(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_ODP, "odp", "advice applies only to on-demand memory");
+    return has_permission(j, VB_ALLOW_ODP, "odp", "advice is for on-demand paging only, which is not allowed");
 }
 
 static bool create_cq(struct judge *j)
@@ -246,16 +248,16 @@ static bool qp_type(struct judge *j, uint64_t type)
     const char *name = bit == TYPE_DRIVER_BIT ? "driver" : bit < HW_ARRAY_LEN(names) ? names[bit] : NULL;
     if (!name)
         return no(j, -EINVAL, "qp_types", "unknown QP type %" PRIu64, type);
-    if (type == IB_UVERBS_QPT_RAW_PACKET && !has_permission(j, VB_ALLOW_RAW, "raw", "a raw packet QP"))
+    if (type == IB_UVERBS_QPT_RAW_PACKET && !has_permission(j, VB_ALLOW_RAW, "raw", "raw packet QPs are not allowed"))
         return false;
     if ((type == IB_UVERBS_QPT_XRC_INI || type == IB_UVERBS_QPT_XRC_TGT) &&
-        !has_permission(j, VB_ALLOW_XRC, "xrc", "an XRC QP"))
+        !has_permission(j, VB_ALLOW_XRC, "xrc", "XRC QPs are not allowed"))
         return false;
     if (!(j->rules->qp_types >> bit & 1))
         return no(j, -EPERM, "qp_types", "%s QPs are not allowed", name);
-    /* Each work request of these QPs contains the source and the destination of a message. The application writes it to
-     * memory that the device reads, so the broker cannot check it. A work request of rxe's old ABI contains both
-     * addresses (rxe_get_av()), and one of mlx5's UD and DC QPs the GID index and the destination. */
+    /* Each work request of these QPs contains the source and the destination of a message. The application writes work
+     * requests to memory that the device reads, so the broker cannot check them. Work requests of rxe's old ABI contain
+     * both addresses (rxe_get_av()). Those of UD and DC QPs of mlx5 contain the GID index and the destination. */
     if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !(j->rules->allow & VB_ALLOW_UD_ANYWHERE)) {
         if (!j->rules->any_destination)
             return no(j, -EPERM, "destinations",
@@ -276,7 +278,7 @@ static bool qp_flags(struct judge *j, uint64_t flags)
         return no(j, -EOPNOTSUPP, "QP create flags", "flags 0x%" PRIx64 " are never allowed",
                   flags & ~(harmless | raw));
     return flags & raw ? has_permission(j, VB_ALLOW_RAW, "raw",
-                                        "QP create flags for raw packets, or the number of another QP as the source")
+                                        "QP create flags for raw packets and source QPNs of other QPs are not allowed")
                        : true;
 }
 
@@ -307,7 +309,7 @@ static bool create_qp(struct judge *j)
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_SOURCE_QPN))
             flags |= CREATE_SOURCE_QPN;
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE) &&
-            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP with a receive table"))
+            !has_permission(j, VB_ALLOW_RAW, "raw", "QPs with a receive table are not allowed"))
             return false;
         return qp_type(j, vb_attr_u64(r, UVERBS_ATTR_CREATE_QP_TYPE)) && qp_flags(j, flags) &&
                qp_size(j, cap.max_send_wr, cap.max_recv_wr);
@@ -316,7 +318,7 @@ static bool create_qp(struct judge *j)
         struct ib_uverbs_ex_create_qp in;
         vb_core_in(r, &in, sizeof(in));
         if ((in.comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE) &&
-            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP with a receive table"))
+            !has_permission(j, VB_ALLOW_RAW, "raw", "QPs with a receive table are not allowed"))
             return false;
         return qp_type(j, in.qp_type) && qp_flags(j, in.create_flags) && qp_size(j, in.max_send_wr, in.max_recv_wr);
     }
@@ -347,7 +349,7 @@ static bool modify_qp(struct judge *j)
         ((in.attr_mask & QP_PORT) || ((in.attr_mask & QP_AV) && !rtr)))
         return no(j, -EPERM, "pkeys", "the request sets port %u without a P_Key index of the port", p);
     if ((in.attr_mask & QP_QKEY) && (in.qkey & CONTROLLED_QKEY) &&
-        !has_permission(j, VB_ALLOW_RAW, "raw", "a controlled Q_Key (a Q_Key with the highest bit set)"))
+        !has_permission(j, VB_ALLOW_RAW, "raw", "controlled Q_Keys (with the highest bit set) are not allowed"))
         return false;
     if (!(in.attr_mask & QP_ALT_PATH))
         return true;
@@ -366,7 +368,7 @@ static bool create_ah(struct judge *j)
 static bool srq_type(struct judge *j, uint64_t type)
 {
     if (type == IB_UVERBS_SRQT_XRC)
-        return has_permission(j, VB_ALLOW_XRC, "xrc", "an XRC SRQ");
+        return has_permission(j, VB_ALLOW_XRC, "xrc", "XRC SRQs are not allowed");
     return type == IB_UVERBS_SRQT_BASIC ? true
                                         : no(j, -EOPNOTSUPP, "SRQ types", "type %" PRIu64 " is never allowed", type);
 }
@@ -405,7 +407,7 @@ static bool open_xrcd(struct judge *j)
 {
     struct ib_uverbs_open_xrcd in;
     vb_core_in(j->r, &in, sizeof(in));
-    if (!has_permission(j, VB_ALLOW_XRC, "xrc", "an XRC domain"))
+    if (!has_permission(j, VB_ALLOW_XRC, "xrc", "XRC domains are not allowed"))
         return false;
     return in.fd == UINT32_MAX
                ? true
@@ -423,12 +425,13 @@ static bool attach_mcast(struct judge *j)
 {
     struct ib_uverbs_attach_mcast in;
     vb_core_in(j->r, &in, sizeof(in));
-    return has_permission(j, VB_ALLOW_MULTICAST, "multicast", "a multicast group") && judge_destination(j, in.gid);
+    return has_permission(j, VB_ALLOW_MULTICAST, "multicast", "multicast groups are not allowed") &&
+           judge_destination(j, in.gid);
 }
 
 static bool judge_flow(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_FLOW, "flow", "flow steering");
+    return has_permission(j, VB_ALLOW_FLOW, "flow", "flow steering is not allowed");
 }
 
 static bool create_wq(struct judge *j)
@@ -441,13 +444,13 @@ static bool create_wq(struct judge *j)
         vb_core_in(j->r, &in, sizeof(in));
         max_wr = in.max_wr;
     }
-    return has_permission(j, VB_ALLOW_RAW, "raw", "a WQ, which is for raw packets only") &&
+    return has_permission(j, VB_ALLOW_RAW, "raw", "WQs, which are for raw packets only, are not allowed") &&
            at_most(j, "qp_wr", max_wr, j->rules->qp_wr, "receive requests of a WQ") && driver_size(j);
 }
 
 static bool rwq_table(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_RAW, "raw", "a receive table, which is for raw packets only");
+    return has_permission(j, VB_ALLOW_RAW, "raw", "receive tables, which are for raw packets only, are not allowed");
 }
 
 /* Returns the error of rdma_get_gid_attr() for an empty entry if the application may not see the GID. */
@@ -594,7 +597,7 @@ void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const stru
     if (!judge_device_open(&j))
         return;
     if (!row)
-        no(&j, -EOPNOTSUPP, "schema", "no rule for %s", r->command->name);
+        no(&j, -EOPNOTSUPP, "schema", "there is no rule for %s", r->command->name);
     else if (!row->rule || row->rule(&j))
         judge_object_count(&j);
 }

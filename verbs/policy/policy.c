@@ -41,7 +41,7 @@ static int add_section(struct vb_policy *p, const char *name, size_t len)
         return hw_fail(-EINVAL, "[%.*s...]: the name of a section may have at most %d bytes", VB_SECTION_BYTES, name,
                        VB_SECTION_BYTES);
     if (p->n == SECTIONS_MAX)
-        return hw_fail(-E2BIG, "more than %d sections", SECTIONS_MAX);
+        return hw_fail(-E2BIG, "the policy has more than %d sections", SECTIONS_MAX);
     memcpy(s->name, name, len);
     int rc = section_words(s, s->name);
     for (unsigned i = 0; rc == 0 && i < p->n; i++)

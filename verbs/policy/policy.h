@@ -54,7 +54,7 @@ struct vb_rules {
     /* Maximum number of existing objects of each type, in all contexts of the container on the device. max[VB_CONTEXT]
      * limits the open files. */
     uint64_t max[VB_TYPES];
-    uint64_t cqe, qp_wr; /* limits for the entries of a CQ and the work requests of a queue */
+    uint64_t cqe, qp_wr; /* maximum number of entries of a CQ, and of work requests of a queue */
 };
 
 struct vb_policy;

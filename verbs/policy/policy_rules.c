@@ -93,7 +93,7 @@ static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
             const struct vb_prefix *a = &old.destination[i], *b = &by->destination[k];
             const struct vb_prefix *less = contains_prefix(a, b) ? b : contains_prefix(b, a) ? a : NULL;
             if (less && r->n_destinations == VB_DESTINATIONS_MAX)
-                return hw_fail(-E2BIG, "more than %d destinations", VB_DESTINATIONS_MAX);
+                return hw_fail(-E2BIG, "the annotation results in more than %d destinations", VB_DESTINATIONS_MAX);
             if (less)
                 r->destination[r->n_destinations++] = *less;
         }

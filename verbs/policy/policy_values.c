@@ -47,7 +47,7 @@ static const struct name allow_names[] = {
     {"xrc", VB_ALLOW_XRC},       {"lid", VB_ALLOW_LID},   {"ud-anywhere", VB_ALLOW_UD_ANYWHERE},
 };
 
-/* Types of enum ib_uverbs_qp_type. Raw packet and XRC QPs are added by `allow`. */
+/* Types of enum ib_uverbs_qp_type. The key `allow` adds raw packet and XRC QPs. */
 static const struct name type_names[] = {
     {"rc", 1u << IB_UVERBS_QPT_RC},
     {"uc", 1u << IB_UVERBS_QPT_UC},
@@ -141,7 +141,7 @@ static int one_pkey(struct vb_rules *r, const char *word)
     if ((v & 0x7fff) == 0)
         return hw_fail(-EINVAL, "'%.80s' is not a valid P_Key, because its low 15 bits are 0", word);
     if (r->n_pkeys == HW_ARRAY_LEN(r->pkeys))
-        return hw_fail(-E2BIG, "more than %zu P_Keys", HW_ARRAY_LEN(r->pkeys));
+        return hw_fail(-E2BIG, "the list has more than %zu P_Keys", HW_ARRAY_LEN(r->pkeys));
     r->pkeys[r->n_pkeys++] = (uint16_t)v;
     return 0;
 }
@@ -177,13 +177,13 @@ static int one_destination(struct vb_rules *r, const char *word)
         return hw_fail(-EINVAL, "'%.80s' is neither an IPv4 nor an IPv6 address (write a GID as an IPv6 address)",
                        word);
     if (slash && hw_parse_u64(slash + 1, 0, v4 ? 32 : 128, &bits) < 0)
-        return hw_wrap(-EINVAL, "the prefix of '%.80s'", word);
+        return hw_wrap(-EINVAL, "the prefix length of '%.80s'", word);
     p.bits = (uint8_t)(v4 && slash ? bits + 96 : bits);
     for (unsigned i = p.bits; i < 128; i++)
         if (p.gid[i / 8] & 0x80u >> i % 8)
-            return hw_fail(-EINVAL, "'%.80s' has bits beyond its prefix of %u", word, (unsigned)bits);
+            return hw_fail(-EINVAL, "'%.80s' has bits set beyond its prefix of %u bits", word, (unsigned)bits);
     if (r->n_destinations == VB_DESTINATIONS_MAX)
-        return hw_fail(-E2BIG, "more than %d destinations", VB_DESTINATIONS_MAX);
+        return hw_fail(-E2BIG, "the list has more than %d destinations", VB_DESTINATIONS_MAX);
     r->destination[r->n_destinations++] = p;
     return 0;
 }
@@ -196,7 +196,7 @@ static int one_device(struct vb_values *v, const char *word)
         n++;
     size_t len = strlen(word) + 1;
     if (n == VB_DEVICES_MAX || at + len + 1 > sizeof(v->devices))
-        return hw_fail(-E2BIG, "more than %d devices, or more than %d bytes of device names", VB_DEVICES_MAX,
+        return hw_fail(-E2BIG, "the list has more than %d devices, or more than %d bytes", VB_DEVICES_MAX,
                        VB_NAMES_TEXT - 2);
     memcpy(v->devices + at, word, len);
     v->devices[at + len] = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies and checks a request. The checks are the same as in the kernel: drivers/infiniband/core/uverbs_ioctl.c for the
+/* Copies and checks a request. The checks follow those of the kernel: drivers/infiniband/core/uverbs_ioctl.c for the
  * header (ib_uverbs_ioctl()) and the attributes (uverbs_set_attr() and uverbs_process_attr()), and uverbs_cmd.c for the
  * core parts. */
 #include "verbs/schema/request.h"
@@ -171,7 +171,7 @@ static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, v
         return hw_fail(-EFAULT, "%s: cannot read %s", r->command->name, a->rule->name);
     for (uint32_t i = keep; i < n; i++)
         if (r->copy[*at + i])
-            return hw_fail(-EOPNOTSUPP, "%s: %s has %u bytes, but the schema knows only %u and the rest is not 0",
+            return hw_fail(-EOPNOTSUPP, "%s: %s has %u bytes, but only %u are known, and the rest is not 0",
                            r->command->name, a->rule->name, n, keep);
     if (keep <= INLINE) { /* the kernel reads such short inputs from `data` */
         a->raw.len = (uint16_t)keep;

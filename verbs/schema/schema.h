@@ -48,7 +48,7 @@ struct vb_address {
     const char *name;
 };
 
-/* Which process and address space executes a command. */
+/* The process or address space that executes a command. */
 enum vb_where {
     VB_REFUSED, /* none: the command is known but never allowed, for the reason in `why` */
     VB_BROKER,  /* the broker, through the application's open file */
@@ -119,7 +119,7 @@ struct vb_command {
 
 /* A driver's part of a command: the lengths of UHW_IN and UHW_OUT in bytes, and the addresses in UHW_IN. Bytes of
  * UHW_IN beyond in_max must be 0 and are dropped. UHW_OUT is truncated to out_max or VB_UHW_OUT_ANY, whichever is
- * larger, as an older kernel would do. A command without an entry has the value 0 everywhere. */
+ * larger, as an older kernel would do. For a command without an entry, all values are 0. */
 #define VB_UHW_OUT_ANY 64
 struct vb_driver_part {
     uint16_t object, method;

@@ -15,47 +15,47 @@
 #define LEAVES_ALL(cap, why)    [cap] = {.name = #cap, .leaves = (why), .container = true}
 
 static const struct vb_capability table[] = {
-    LEAVES(CAP_CHOWN, "it uses device nodes of other users"),
+    LEAVES(CAP_CHOWN, "it takes ownership of device nodes of other users"),
     LEAVES(CAP_DAC_OVERRIDE, "it opens device nodes of other users, and files without permission"),
     LEAVES_ALL(CAP_DAC_READ_SEARCH, "it opens files by handle (open_by_handle_at) on mounts without nodev"),
     LEAVES(CAP_FOWNER, "it gives itself access to device nodes of other users by chmod()"),
-    LEAVES(CAP_FSETID, "it creates set-group-ID programs for groups that it is not in, which another process runs"),
-    LEAVES(CAP_KILL, "it ends or stops brokers, tracers and the agent where these are another user's"),
+    LEAVES(CAP_FSETID, "it creates set-group-ID programs for groups that it is not in, which another process may run"),
+    LEAVES(CAP_KILL, "it ends or stops brokers, tracers and the agent, although they run as other users"),
     LEAVES(CAP_SETGID, "it joins groups that may open device nodes"),
-    LEAVES(CAP_SETUID, "it becomes a user who may open device nodes, or whose processes it can then end"),
+    LEAVES(CAP_SETUID, "it changes to a user that may open device nodes, or to the user of a broker, which it can then end"),
     STAYS(CAP_SETPCAP), /* only allows changes of the bounding set and capabilities within this set */
     LEAVES(CAP_LINUX_IMMUTABLE, "it removes the append-only flag from the audit file, or makes files of the broker immutable"),
     STAYS(CAP_NET_BIND_SERVICE), /* ports below 1024, which broker and agent do not use */
     STAYS(CAP_NET_BROADCAST), /* the kernel never checks it */
     LEAVES(CAP_NET_ADMIN, "it changes NICs, addresses and routes of the host, from which GIDs are made"),
-    LEAVES(CAP_NET_RAW, "it sends raw packets past the policy's destinations"),
+    LEAVES(CAP_NET_RAW, "it sends raw packets to destinations that the policy forbids"),
     STAYS(CAP_IPC_LOCK), /* allows memory beyond RLIMIT_MEMLOCK, which mr_bytes of the policy limits */
     LEAVES(CAP_IPC_OWNER, "it writes System V memory of other users' programs, which no filter prevents"),
     LEAVES_ALL(CAP_SYS_MODULE, "it loads code into the kernel"),
-    LEAVES_ALL(CAP_SYS_RAWIO, "it accesses the kernel's memory and the card's registers (/dev/mem, iopl)"),
-    LEAVES(CAP_SYS_CHROOT, "it leaves a root folder that hawser was started in, and finds nodes that are not hidden outside"),
+    LEAVES_ALL(CAP_SYS_RAWIO, "it accesses the memory of the kernel and the registers of the NIC (/dev/mem, iopl)"),
+    LEAVES(CAP_SYS_CHROOT, "it leaves the root folder in which hawser was started, and finds device nodes outside that are not hidden"),
     LEAVES_ALL(CAP_SYS_PTRACE, "it accesses memory, roots and descriptors of other processes through /proc"),
-    LEAVES(CAP_SYS_PACCT, "it makes the kernel write each process's end to a file of its choice, which it can delay"),
+    LEAVES(CAP_SYS_PACCT, "it makes the kernel record the end of each process in a file of its choice, and can delay these writes"),
     LEAVES_ALL(CAP_SYS_ADMIN, "it mounts file systems without nodev, and enters namespaces"),
     LEAVES_ALL(CAP_SYS_BOOT, "it loads another kernel (kexec), or reboots the machine"),
-    LEAVES(CAP_SYS_NICE, "it takes CPU time from brokers through its own priority, or theirs"),
+    LEAVES(CAP_SYS_NICE, "it takes CPU time from brokers by changing priorities"),
     LEAVES(CAP_SYS_RESOURCE, "it takes descriptors and memory from brokers by prlimit()"),
-    LEAVES(CAP_SYS_TIME, "it sets the clock that gives the audit's lines their time"),
-    LEAVES(CAP_SYS_TTY_CONFIG, "it assigns commands to a console's keys, which an operator then types"),
-    LEAVES(CAP_MKNOD, "it makes device nodes"),
+    LEAVES(CAP_SYS_TIME, "it changes the clock, and thereby the times in the audit file"),
+    LEAVES(CAP_SYS_TTY_CONFIG, "it assigns commands to keys of the console, which an operator may then press"),
+    LEAVES(CAP_MKNOD, "it creates device nodes"),
     LEAVES(CAP_LEASE, "it delays opens of other users' files, such as the policy, by leases"),
-    LEAVES(CAP_AUDIT_WRITE, "it writes lines into the kernel's audit log, which shows why a broker was ended"),
-    LEAVES(CAP_AUDIT_CONTROL, "it turns the kernel's audit off"),
-    LEAVES(CAP_SETFCAP, "it gives these capabilities to a file, which another process runs"),
+    LEAVES(CAP_AUDIT_WRITE, "it writes to the kernel's audit log, which shows why a broker ended"),
+    LEAVES(CAP_AUDIT_CONTROL, "it turns off the kernel's audit"),
+    LEAVES(CAP_SETFCAP, "it gives capabilities to a program file, which another process may run"),
     LEAVES(CAP_MAC_OVERRIDE, "it bypasses a security module that restricts it, the agent or brokers"),
-    LEAVES_ALL(CAP_MAC_ADMIN, "it changes the rules of such a module"),
-    LEAVES(CAP_SYSLOG, "it learns the kernel's addresses, and clears the kernel's log"),
+    LEAVES_ALL(CAP_MAC_ADMIN, "it changes the rules of a security module that restricts it, the agent or brokers"),
+    LEAVES(CAP_SYSLOG, "it reads addresses of the kernel, and clears the kernel's log"),
     STAYS(CAP_WAKE_ALARM), /* allows timers that wake the machine */
     STAYS(CAP_BLOCK_SUSPEND), /* allows preventing the machine from suspending */
-    LEAVES(CAP_AUDIT_READ, "it reads what the kernel's audit records of other programs"),
+    LEAVES(CAP_AUDIT_READ, "it reads the kernel's audit records of other programs"),
     LEAVES_ALL(CAP_PERFMON, "it samples registers and memory of other processes and of the kernel"),
     LEAVES(CAP_BPF, "it runs programs in the kernel"),
-    LEAVES_ALL(CAP_CHECKPOINT_RESTORE, "it chooses process IDs, so that one which the broker inspects is another process's"),
+    LEAVES_ALL(CAP_CHECKPOINT_RESTORE, "it chooses process IDs, so that an ID that the broker inspects may belong to another process"),
 };
 /* clang-format on */
 

@@ -56,11 +56,11 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
         }
     for (unsigned i = 0; i <= n; i++) {
         if (i < n && keep[i] < (int)from)
-            continue; /* -1, or a descriptor that is not affected */
+            continue; /* the entry is -1, or the descriptor is below `from` */
         unsigned to = i < n ? (unsigned)keep[i] : UINT32_MAX;
         if (i == n || to > from)
             if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
-                return hw_fail(-errno, "close_range: %s", hw_errno_text(errno));
+                return hw_fail(-errno, "cannot close descriptors: %s", hw_errno_text(errno));
         from = to + 1;
     }
     return 0;
@@ -146,12 +146,12 @@ static const int calls[] = {
     SCMP_SYS(futex),
     SCMP_SYS(getpid),
     SCMP_SYS(kcmp),
-    SCMP_SYS(lseek), /* libc, on output files */
+    SCMP_SYS(lseek), /* made by libc on output files */
     SCMP_SYS(madvise),
     SCMP_SYS(memfd_create),
     SCMP_SYS(mremap),
     SCMP_SYS(munmap),
-    SCMP_SYS(newfstatat), /* fstat() of libc */
+    SCMP_SYS(newfstatat), /* made by fstat() of libc */
     SCMP_SYS(pidfd_getfd),
     SCMP_SYS(pidfd_open),
     SCMP_SYS(poll),

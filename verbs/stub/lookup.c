@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #ifndef PIDFD_THREAD
-#define PIDFD_THREAD O_EXCL /* include/uapi/linux/pidfd.h, Linux 6.9 */
+#define PIDFD_THREAD O_EXCL /* from include/uapi/linux/pidfd.h of Linux 6.9 */
 #endif
 
 /* ---- the folder of nodes ------------------------------------------------------------------------------ */
@@ -79,9 +79,9 @@ static const struct vb_device *find_listed_device(const struct vb_lookups *l, de
     return NULL;
 }
 
-/* Returns the RDMA device with this number, or NULL. Programs open many other character devices, so the devices are
- * listed at most once a second for unknown numbers. A known number may have been reused by another device, so it is
- * checked. */
+/* Returns the RDMA device with this number, or NULL. Programs open many other character devices, so an unknown number
+ * causes a new list of devices at most once a second. A known number may have been reused by another device, so the
+ * device is checked. */
 static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 {
     const struct vb_kernel *k = l->kernel;
@@ -150,7 +150,7 @@ static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
         rc = hw_fail(-errno, "cannot open %s (%s): %s%s", d->node, d->ibdev, strerror(errno),
                      errno == EACCES ? "; check whether the folder for device nodes is mounted with nodev" : "");
     else if (syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &nodev, sizeof nodev))
-        rc = hw_fail(-errno, "mount_setattr: %s", strerror(errno));
+        rc = hw_fail(-errno, "cannot set nodev on the mount of a device node: %s", strerror(errno));
     unlinkat(mount, name, 0); /* fd keeps the inode, which is watched before another process gets fd */
     if (rc)
         hw_close(&fd);

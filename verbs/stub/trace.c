@@ -137,7 +137,8 @@ static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_inf
             t->stub = (pid_t)child;
     } while (STOP_OF_EVENT(status) == PTRACE_EVENT_CLONE);
     if (WSTOPSIG(status) != (SIGTRAP | 0x80))
-        return hw_fail(-EPROTO, "thread %d got signal %d instead of making a system call", (int)tid, WSTOPSIG(status));
+        return hw_fail(-EPROTO, "thread %d received signal %d instead of making the injected system call", (int)tid,
+                       WSTOPSIG(status));
     memset(info, 0, sizeof(*info));
     if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(*info), info) < 0)
         return report_thread_death(tid);

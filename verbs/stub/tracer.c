@@ -77,7 +77,8 @@ static void answer_tracer_lookup(int sock, struct vb_lookups *l, const struct or
     struct answer a = {.serial = o->serial};
     int fd;
     vb_lookup_answer(l, &o->q, given, &a.f, &fd);
-    (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0, MSG_DONTWAIT); /* fails if the broker has ended */
+    (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0,
+                       MSG_DONTWAIT); /* an error is ignored, because the broker may no longer wait */
     hw_close(&fd);
 }
 

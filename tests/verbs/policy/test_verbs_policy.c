@@ -172,8 +172,8 @@ static void mistakes(void)
     refused("[default]\nqp_types = xrc_ini\n", "allow = xrc");
     refused("[default]\nqp_types = any\n", "qp_types: 'any' is unknown");
     refused("[default]\nallow = everything\n", "line 2: allow: 'everything' is unknown");
-    refused("[default]\ndestinations = 10.0.0.1/8\n", "bits beyond its prefix of 8");
-    refused("[default]\ndestinations = fe80::1/64\n", "bits beyond its prefix of 64");
+    refused("[default]\ndestinations = 10.0.0.1/8\n", "bits set beyond its prefix of 8");
+    refused("[default]\ndestinations = fe80::1/64\n", "bits set beyond its prefix of 64");
     refused("[default]\ndestinations = 10.0.0.0/33\n", "destinations: the prefix");
     refused("[default]\ndestinations = ::/129\n", "destinations: the prefix");
     refused("[default]\ndestinations = 10.0.0.0/\n", "destinations: the prefix");
@@ -182,19 +182,19 @@ static void mistakes(void)
     char many[8000] = "[default]\n";
     for (int i = 0; i <= VB_DESTINATIONS_MAX; i++)
         snprintf(many + strlen(many), sizeof(many) - strlen(many), "destinations = 10.0.%d.0/24\n", i);
-    refused(many, "line 66: destinations: more than 64");
+    refused(many, "line 66: destinations: the list has more than 64");
     snprintf(many, sizeof(many), "[default]\n");
     for (int i = 0; i < 33; i++)
         snprintf(many + strlen(many), sizeof(many) - strlen(many), "pkeys = %d\n", i + 1);
-    refused(many, "line 34: pkeys: more than 32");
+    refused(many, "line 34: pkeys: the list has more than 32");
     snprintf(many, sizeof(many), "[default]\n");
     for (int i = 0; i <= VB_DEVICES_MAX; i++)
         snprintf(many + strlen(many), sizeof(many) - strlen(many), "devices = d%d\n", i);
-    refused(many, "line 66: devices: more than 64");
+    refused(many, "line 66: devices: the list has more than 64");
     snprintf(many, sizeof(many), "[default]\n");
     for (int i = 0; i < 7; i++)
         snprintf(many + strlen(many), sizeof(many) - strlen(many), "devices = d%0160d\n", i);
-    refused(many, "line 8: devices: more than");
+    refused(many, "line 8: devices: the list has more than");
     struct vb_policy *p;
     ok(vb_policy_parse("[default]\0\n", 11, "p.ini", &p) == -EINVAL && !p, "a NUL: %s", hw_error());
     size_t big = 300u << 10;
