@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ethtool over netlink, for functions that the ioctl lacks or does badly: names, header split, rx-gro-hw, and RSS
- * contexts other than 0. */
+/* Ethtool over netlink, which is used for names, header split, rx-gro-hw, and RSS contexts other than 0. The ioctl
+ * lacks these functions or has drawbacks. */
 #ifndef HW_HELPER_ETHNL_H
 #define HW_HELPER_ETHNL_H
 

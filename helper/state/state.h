@@ -158,7 +158,7 @@ int hd_journal_lock(const char *path);
 /* Changes the owner of the journal and its lock to the owner of their folder. Needed if root has written them for a
  * hawserd that runs as another user. */
 int hd_journal_chown(const char *path);
-/* Returns the process id of the running hawserd that uses this journal, or 0 if there is none. */
+/* Returns the process id of the running hawserd that uses this journal, 0 if there is none, or -errno. */
 int hd_journal_alive(const char *path);
 
 #endif

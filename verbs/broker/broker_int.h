@@ -8,7 +8,7 @@
 #include "verbs/stub/inject.h"
 #include "verbs/stub/notify.h"
 
-#define VB_OPENS_MAX  4096 /* open files of a container; inotify by default queues 16384 events */
+#define VB_OPENS_MAX  4096 /* open files of a container; inotify's queue holds 16384 events by default */
 #define VB_CACHE      64   /* number of cached descriptors; a power of two */
 #define VB_CACHE_NS   (50 * HW_MS)
 #define VB_KEPT_MAX   64 /* number of kept results that could not be delivered */

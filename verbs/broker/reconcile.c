@@ -142,8 +142,7 @@ static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd,
         uint32_t *list;
         uint64_t counted = vb_objects_count(c->objects, (enum vb_type)t);
         bool bytes = t == VB_MR && vb_objects_bytes(c->objects);
-        if (!destroy[t].object ||
-            !(counted || bytes)) /* an object is counted before it is created, so a count of 0 is exact */
+        if (!destroy[t].object || !(counted || bytes)) /* a count of 0 is never too low */
             continue;
         int n = list_handles(b, c, r, fd, destroy[t].object, counted, &list);
         if (n < 0) {

@@ -129,8 +129,8 @@ static void one_less(struct vb_objects *o, enum vb_type t)
     }
 }
 
-/* Records an MR. If memory is exhausted or another MR has the same trusted number, the MR is not recorded, and its
- * bytes stay counted until the file is closed or the kernel lists the MRs. */
+/* Records an MR. The MR is not recorded if memory is exhausted, or if its number is not trusted but an MR with the same
+ * trusted number is recorded. The bytes then stay counted until the file is closed or the kernel lists the MRs. */
 static void note_mr(struct vb_objects *o, uint32_t number, uint64_t bytes, bool trusted)
 {
     struct mr *m = find_mr(o, number);

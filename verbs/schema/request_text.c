@@ -54,8 +54,7 @@ static const struct {
 
 static bool read_request_field(const struct vb_request *r, const struct field *f, uint64_t *v)
 {
-    *v = 0; /* zeroed because fewer than 8 bytes may be copied; correct for little-endian machines only, such as x86-64
-             */
+    *v = 0; /* fewer than 8 bytes may be copied, which is correct on little-endian machines only */
     if (f->place == VB_CORE_IN) {
         if (!r->core_in || f->at + f->size > r->core_in_len)
             return false;
