@@ -75,10 +75,10 @@ def no_cmsg(tcpx):
     gpu = {"HAWSER_CUDA_LIBRARY": DRIVER, "FAKECUDA_GPUS": "2"}
     with Lab("--nics", "2", serve=BY, **tcpx) as lab:  # a lab's nodes have one kernel
         r = lab("doctor", "198.18.0.2", *BY, **tcpx)
-        answers(r, "FAIL pair.machine one machine: both run on the same boot of the same kernel. Host memory works; devmem and TCPX do not",
+        answers(r, "FAIL pair.machine both sides run on one machine, under the same kernel: host memory works, but devmem and TCPX do not",
                 "rx no cmsg, doctor")
         r = lab("doctor", "--only", "tcpx", **tcpx)
-        answers(r, "tcpx.packets no NIC here has this statistic", "rx_devmem_pkts on a NIC without it, doctor", r.returncode)
+        answers(r, "tcpx.packets no NIC of this machine has this statistic", "rx_devmem_pkts on a NIC without it, doctor", r.returncode)
     gone = {**tcpx, **gpu, "TCPXLIKE_LOOPBACK": "exit"}
     with Lab("--nics", "2", serve=BY, node="a", **gone) as lab:  # where the server is
         r = lab("validate", "198.18.0.1", *BY, "--gpus", "0:0", **{**gone, "HAWSER_SAME_MACHINE": "auto"})
@@ -104,9 +104,9 @@ def wrong_nic(tcpx):
     """Seeds 4 and 5: many NICs in one subnet."""
     with Lab("--fabric", "shared-subnet") as lab:
         r = lab("doctor", "--only", "rdma")
-        answers(r, "WARN rdma.arp-ignore eth0, eth1, eth2, eth3: 0, so it answers ARP for its neighbours' addresses too",
+        answers(r, "WARN rdma.arp-ignore eth0, eth1, eth2, eth3: 0, so this NIC also answers ARP requests for other NICs' addresses",
                 "several NICs in one subnet, doctor", 0)
-        answers(r, "WARN rdma.arp-announce eth0, eth1, eth2, eth3: 0, so it may send ARP requests with a neighbour's address", "doctor", 0)
+        answers(r, "WARN rdma.arp-announce eth0, eth1, eth2, eth3: 0, so this NIC may send ARP requests with another NIC's address", "doctor", 0)
         # Which NIC answers first, and asks with whose address, is chance: with the first half of the remedy only what is sent takes
         # another way, each time. What the other node has said before that is forgotten.
         lab.run("sh", "-c", "cd /proc/sys/net/ipv4/conf; for n in all eth0 eth1 eth2 eth3; do echo 1 >$n/arp_ignore; echo 2 >$n/arp_announce; done")
@@ -121,7 +121,7 @@ def one_more():
     """Seed 5: a NIC more on one node."""
     with Lab("--nics", "4,3") as lab:
         r = lab("doctor", "198.18.0.2")
-        answers(r, "WARN pair.nics here eth3: no NIC in its subnet on the other side, so it is not used", "a NIC more here, doctor", r.returncode)
+        answers(r, "WARN pair.nics here eth3: not used, because no NIC of the other node is in its subnet", "a NIC more here, doctor", r.returncode)
         r = lab("sandbox", "plan", "--nics", "eth1,eth2,eth3", "--peer", "198.18.0.2")
         answers(r, "198.18.0.2 has no NIC for it (--peer)", "a NIC more here, sandbox plan", 0)
 
@@ -133,7 +133,7 @@ def no_bind():
         answers(r, "knob require_direct: no devmem over eth0: no hawserd at /run/hawser/hawserd.sock: start it (systemctl start "
                 "hawserd, or as root: hawserd)", "a NIC that cannot bind, validate")
         r = lab("doctor", "--only", "nic")
-        answers(r, "nic.devmem eth0, eth1: veth has no devmem: GPU memory is staged through host memory", "a NIC that cannot bind, doctor", r.returncode)
+        answers(r, "nic.devmem eth0, eth1: veth has no devmem support: GPU memory is staged through host memory", "a NIC that cannot bind, doctor", r.returncode)
 
 
 def main():

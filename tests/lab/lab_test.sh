@@ -138,7 +138,7 @@ says "PASS  pair.reverse      eth0 <- eth0, eth1 <- eth1: connected"
 says "PASS  pair.path-mtu     eth0 -> eth0, eth1 -> eth1: 1500, and 128 KiB arrived in both directions"
 "$hawser" lab link "$lab/b" eth1 down
 exits 0 "doctor with a NIC down there" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
-says "WARN  pair.nics         here eth1: no NIC in its subnet on the other side"
+says "WARN  pair.nics         here eth1: not used, because no NIC of the other node is in its subnet"
 kill "$pid"
 wait "$pid" 2>/dev/null
 rm -f "$served"

@@ -61,7 +61,7 @@ def with_backend(tmp):
     ok(status == 0 and "NIXL_PLUGIN_DIR, which hides" in seen["nixl.backend"][1], "by NIXL_PLUGIN_DIR, and what that hides", status, seen)
     place_nixl(tmp / "new", version="99.0", backend=PLUGIN)
     status, seen, _ = check("--dir", tmp / "new")
-    ok(status == 1 and "not tested with 99.0 and refuses it" in seen["nixl.version"][1] and f"nixl-cu12=={NEWEST}" in seen["nixl.version"][2],
+    ok(status == 1 and "not tested with 99.0 and refuses to start" in seen["nixl.version"][1] and f"nixl-cu12=={NEWEST}" in seen["nixl.version"][2],
        "a version that was not tried", status, seen)
     status, seen, _ = check("--dir", tmp / "new", HAWSER_NIXL_ANY_VERSION="1")
     ok(status == 0 and seen["nixl.version"][0] == "WARN", "and at the user's own risk", status, seen)

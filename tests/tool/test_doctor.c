@@ -110,7 +110,7 @@ static void devmem_settings(struct dr_nic *n)
     n->thresh = -ENODATA;
     put("sys/class/net/eth1/mtu", "8244\n");
     n->buf_len = 2048;
-    check("nic.rx-buf-len", DR_WARN, "2048 bytes: packets of its MTU, 8244");
+    check("nic.rx-buf-len", DR_WARN, "2048 bytes: packets of the NIC's MTU, 8244");
     remedy("nic.rx-buf-len", "ethtool -G eth1 rx-buf-len 4096", "RUN+=\"/sbin/ethtool -G eth1 rx-buf-len 4096\"'");
     put("sys/class/net/eth1/mtu", "1460\n");
     check("nic.rx-buf-len", DR_PASS, "MTU 1460");
@@ -119,7 +119,7 @@ static void devmem_settings(struct dr_nic *n)
     check("nic.rx-buf-len", DR_PASS, "4096 bytes");
     n->buf_len = -ENODATA;
 
-    check("nic.gro-hw", DR_SKIP, "without it");
+    check("nic.gro-hw", DR_SKIP, "without rx-gro-hw");
     snprintf(n->driver, sizeof n->driver, "mlx5_core");
     n->gro_hw = 0;
     check("nic.gro-hw", DR_WARN, "off");
@@ -157,15 +157,15 @@ static void rails(void)
              "eth1\t0101000A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n",
              head);
     put("proc/net/route", text);
-    check("nic.rail", DR_WARN, "/32: no peer is in its subnet, and no route");
+    check("nic.rail", DR_WARN, "the prefix is /32, so no peer is in its subnet, and no route");
     remedy("nic.rail", "ip route add PEERS via GATEWAY dev eth1", "network configuration");
     snprintf(text, sizeof text, "%seth1\t0001000A\t0101000A\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0\n", head);
     put("proc/net/route", text);
-    check("nic.rail", DR_PASS, "/32, reached by routes: 1 use it");
+    check("nic.rail", DR_PASS, "the prefix is /32; routes that use this NIC: 1");
     n->addr[0].prefix = 31;
     snprintf(text, sizeof text, "%seth1\t0701000A\t0101000A\t0007\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n", head);
     put("proc/net/route", text);
-    check("nic.rail", DR_PASS, "/31, reached by routes: 1 use it");
+    check("nic.rail", DR_PASS, "the prefix is /31; routes that use this NIC: 1");
     n->addr[0].prefix = 128;
     n->addr[0].addr.sa.sa_family = AF_INET6;
     put("proc/net/ipv6_route", "fe800000000000000000000000000000 40 00000000000000000000000000000000 00 "
@@ -178,7 +178,7 @@ static void rails(void)
     put("proc/net/ipv6_route", "fd000000000000000000000000000000 30 00000000000000000000000000000000 00 "
                                "fe800000000000000000000000000001 00000400 "
                                "00000001 00000000 00000003     eth1\n");
-    check("nic.rail", DR_PASS, "/128, reached by routes: 1");
+    check("nic.rail", DR_PASS, "the prefix is /128; routes that use this NIC: 1");
 }
 
 static void nics(void)
@@ -188,7 +188,7 @@ static void nics(void)
                                         "nic.gro-hw", "nic.rail",   "nic.rx-buf-len"};
     fresh();
     for (size_t i = 0; i < HW_ARRAY_LEN(every); i++)
-        check(every[i], DR_SKIP, "no NIC but loopback");
+        check(every[i], DR_SKIP, "no NIC except loopback");
     m.n_nics = -EACCES;
     check("nic.mtu", DR_SKIP, "Permission denied");
     m.n_nics = 0;
@@ -219,7 +219,7 @@ static void nics(void)
     put("sys/class/net/eth1/device/max_link_width", "16\n");
     check("nic.pcie", DR_PASS, "32.0 GT/s x16");
     put("sys/class/net/eth1/device/current_link_width", "8\n");
-    check("nic.pcie", DR_WARN, "x8, but it supports 32.0 GT/s x16");
+    check("nic.pcie", DR_WARN, "x8, but the NIC supports 32.0 GT/s x16");
     put("sys/class/net/eth1/device/current_link_speed", "Unknown\n");
     check("nic.pcie", DR_SKIP, "'Unknown'");
 
@@ -379,11 +379,11 @@ static void gpus(void)
     put("sys/bus/pci/devices/0000:05:00.0/resource", "0x12000000 0x12ffffff 0x40200\n0x0 0x0 0x0\n");
     check("gpu.bar1", DR_FAIL, "no address space");
 
-    check("gpu.dma-buf", DR_WARN, "H100 does not support it");
-    check("gpu.gpudirect", DR_WARN, "H100 does not support it");
+    check("gpu.dma-buf", DR_WARN, "H100 does not support dma-buf export");
+    check("gpu.gpudirect", DR_WARN, "H100 does not support GPUDirect RDMA");
     m.gpu[0].dmabuf = m.gpu[0].gpudirect = true;
-    check("gpu.dma-buf", DR_PASS, "H100 supports it");
-    check("gpu.gpudirect", DR_PASS, "H100 supports it");
+    check("gpu.dma-buf", DR_PASS, "H100 supports dma-buf export");
+    check("gpu.gpudirect", DR_PASS, "H100 supports GPUDirect RDMA");
     m.n_gpus = 0;
     check("gpu.dma-buf", DR_SKIP, "finds no GPU");
 

@@ -39,9 +39,9 @@ static void tcpx(void)
     check("tcpx.manager", DR_SKIP, "TCPX is not set up");
     check("tcpx.prefix", DR_SKIP, "no sockets");
     check("tcpx.chunk-size", DR_SKIP, "TCPX is not set up");
-    check("tcpx.nics", DR_SKIP, "none of them");
+    check("tcpx.nics", DR_SKIP, "none of TCPX's NIC variables");
     check("tcpx.recv-sync", DR_SKIP, "not set");
-    check("tcpx.packets", DR_SKIP, "no NIC here");
+    check("tcpx.packets", DR_SKIP, "no NIC of this machine");
 
     env[0] = "NCCL_GPUDIRECTTCPX_FORCE_ACK=0";
     check("tcpx.plugin", DR_FAIL, "TCPX is set up here");
@@ -75,7 +75,7 @@ static void tcpx(void)
     put(plugin, "#!/bin/sh\n");
     check("tcpx.plugin", DR_FAIL, "not an ELF file");
     put(plugin, "");
-    check("tcpx.plugin", DR_FAIL, "its size is not a plugin's");
+    check("tcpx.plugin", DR_FAIL, "larger than 128 MiB");
 
     fresh();
     put_socket("run/tcpx/rx_rule_manager");
@@ -87,7 +87,7 @@ static void tcpx(void)
     check("tcpx.prefix", DR_FAIL, "looks in /run/other, but");
     env[0] = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=/run/tcpx";
     check("tcpx.prefix", DR_PASS, "/run/tcpx/rx_rule_manager");
-    check("tcpx.chunk-size", DR_FAIL, "not set: 0");
+    check("tcpx.chunk-size", DR_FAIL, "not set, so the value is 0");
     env[1] = "NCCL_DYNAMIC_CHUNK_SIZE=0";
     check("tcpx.chunk-size", DR_FAIL, "0");
     env[1] = "NCCL_DYNAMIC_CHUNK_SIZE=512K";
@@ -101,11 +101,11 @@ static void tcpx(void)
     env[1] = "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=eth1";
     check("tcpx.nics", DR_PASS, "SOCKET_IFNAME=eth1");
     env[1] = "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=eth1,eth2,../x";
-    check("tcpx.nics", DR_FAIL, "names eth2, ../x");
+    check("tcpx.nics", DR_FAIL, "lists eth2, ../x");
     env[1] = "NCCL_GPUDIRECTTCPX_CTRL_DEV=";
     check("tcpx.nics", DR_WARN, "is empty");
     env[1] = "NCCL_GPUDIRECTTCPX_RX_BINDINGS=eth1:8-21,112-125;eth9:0-7";
-    check("tcpx.nics", DR_FAIL, "names eth9,");
+    check("tcpx.nics", DR_FAIL, "lists eth9,");
     env[1] = "NCCL_GPUDIRECTTCPX_RECV_SYNC=0";
     check("tcpx.recv-sync", DR_PASS, "0");
     env[1] = "NCCL_GPUDIRECTTCPX_RECV_SYNC=1";
@@ -115,14 +115,14 @@ static void tcpx(void)
     g->devmem_rc = 0;
     check("tcpx.packets", DR_WARN, "has never placed a packet");
     g->devmem_pkts[0] = g->devmem_pkts[1] = 83018;
-    check("tcpx.packets", DR_WARN, "83018 so far, none within 300 ms: if a transfer runs now");
+    check("tcpx.packets", DR_WARN, "83018 so far, but none within 300 ms: if a transfer runs now");
     g->rx_pkts[1] = 999;
     check("tcpx.packets", DR_WARN, "if a transfer runs now");
     g->rx_pkts[0] = 5000000;
     g->rx_pkts[1] = 5070000;
-    check("tcpx.packets", DR_WARN, "it stays at 83018 while 70000 packets arrived within 300 ms");
+    check("tcpx.packets", DR_WARN, "the counter stayed at 83018 while 70000 packets arrived within 300 ms");
     g->devmem_pkts[1]++;
-    check("tcpx.packets", DR_PASS, "1 more within 300 ms");
+    check("tcpx.packets", DR_PASS, "rose by 1 within 300 ms");
 }
 
 static void rdma(void)
@@ -203,7 +203,7 @@ static void pairs(void)
     snprintf(pair.why, sizeof pair.why, "the peer left");
     check("pair.version", DR_FAIL, "the peer left");
     for (size_t i = 0; i < HW_ARRAY_LEN(asked); i++)
-        check(asked[i], DR_SKIP, "is missing");
+        check(asked[i], DR_SKIP, "are missing");
 
     pair.asked = 0;
     pair.here = (struct tp_facts){.hawser = "0.1.0", .kernel = "6.12.1", .boot = {1}};
@@ -224,12 +224,12 @@ static void pairs(void)
 
     pair.here.nic[pair.here.n_nics++] = fact("eth1", 1, 1, 8244, 200000);
     pair.there.nic[pair.there.n_nics++] = fact("eth7", 7, 2, 8244, 200000);
-    check("pair.nics", DR_WARN, "no NIC in its subnet");
+    check("pair.nics", DR_WARN, "is in its subnet");
     for (size_t i = 3; i < 7; i++)
         check(asked[i], DR_SKIP, "no NICs in the same subnet");
     pair.there.nic[0] = fact("eth1", 1, 2, 8244, 200000);
     pair.link[pair.n_links++] = (struct dr_link){.mtu = 8244};
-    check("pair.nics", DR_PASS, "1 on each side");
+    check("pair.nics", DR_PASS, "1 on each node");
     check("pair.mtu", DR_PASS, "8244 on both");
     check("pair.forward", DR_PASS, "connected");
     check("pair.reverse", DR_PASS, "connected");
@@ -237,9 +237,9 @@ static void pairs(void)
     pair.there.nic[pair.there.n_nics++] = fact("eth0", 9, 2, 1500, 1000);
     check("pair.nics", DR_SKIP, "slower than the others");
     pair.there.nic[1].speed = 200000;
-    check("pair.nics", DR_WARN, "is not used");
+    check("pair.nics", DR_WARN, "not used");
     pair.there.nic[1] = fact("eth1", 9, 2, 1500, 200000);
-    check("pair.nics", DR_PASS, "1 on each side");
+    check("pair.nics", DR_PASS, "1 on each node");
     pair.there.nic[1] = fact("eth2", 1, 3, 8244, 200000);
     pair.link[pair.n_links++] = (struct dr_link){.there = 1};
     check("pair.nics", DR_WARN, "1 here, 2 there");
@@ -250,7 +250,7 @@ static void pairs(void)
     pair.there.nic[0].mtu = 1460;
     check("pair.mtu", DR_WARN, "here 8244, there 1460");
     pair.there.nic[0].mtu = 0;
-    check("pair.mtu", DR_SKIP, "unknown on one side");
+    check("pair.mtu", DR_SKIP, "the MTU of one NIC is unknown");
     check("pair.path-mtu", DR_SKIP, "unknown");
     pair.there.nic[0].mtu = 8244;
     pair.link[0].mtu = 1400;
@@ -260,8 +260,8 @@ static void pairs(void)
     check("pair.reverse", DR_PASS, "connected");
     check("pair.path-mtu", DR_FAIL, "large packets are lost");
     pair.link[0].reverse = -EHOSTUNREACH;
-    check("pair.reverse", DR_FAIL, "no connection from there arrived");
-    check("pair.path-mtu", DR_SKIP, "no large packet was tried");
+    check("pair.reverse", DR_FAIL, "no connection from the peer arrived");
+    check("pair.path-mtu", DR_SKIP, "no large packet was tested");
     pair.link[0].forward = -ECONNREFUSED;
     check("pair.forward", DR_WARN, "no program listens at 198.18.1.2");
     pair.link[0].forward = -ETIMEDOUT;
@@ -309,7 +309,7 @@ static void routed_rails(void)
         pair.here.nic[i].prefix = pair.there.nic[i].prefix = 32;
     }
     pair.here.n_nics = pair.there.n_nics = 4;
-    check("pair.nics", DR_WARN, "/32: no route from it to a NIC of the other side");
+    check("pair.nics", DR_WARN, "the prefix is /32, and no route leads from this NIC to a NIC of the other node");
     /* as on Google's cloud: a network for each rail; the fourth is broken */
     for (uint8_t i = 0; i < 4; i++)
         for (uint8_t k = 0; k < 4; k++) {
@@ -327,11 +327,11 @@ static void routed_rails(void)
     check("pair.forward", DR_PASS, "connected");
     pair.n_links = 3;
     check("pair.reverse", DR_PASS, "connected");
-    check("pair.nics", DR_WARN, "no route from it");
+    check("pair.nics", DR_WARN, "no route leads from this NIC");
     pair.here.n_nics = pair.there.n_nics = 3;
-    check("pair.nics", DR_PASS, "3 on each side");
+    check("pair.nics", DR_PASS, "3 on each node");
     pair.link[0].reverse = -ENODATA;
-    check("pair.reverse", DR_SKIP, "not tried");
+    check("pair.reverse", DR_SKIP, "did not try to connect back");
 }
 
 int main(void)

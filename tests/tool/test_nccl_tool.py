@@ -141,7 +141,7 @@ def part_check(tmp):
     lib = tmp / LIB
     good = {"tool": tool, "LD_LIBRARY_PATH": lib, "NCCL_NET_PLUGIN": "hawser"}
     r, f = check(tmp, **good)
-    ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "hawser, by table v11") and has(f, "nccl.library", "PASS", "2.28.9"),
+    ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "hawser, with table v11") and has(f, "nccl.library", "PASS", "2.28.9"),
        "ours is found: exit 0", r)
     ok(has(f, "nccl.nics", "PASS", "lane0 (24000 Mb/s, GPU memory), lane1 (24001 Mb/s, GPU memory)") and
        has(f, "nccl.table", "PASS", "v11 of its tables v8, v11") and has(f, "nccl.link", "PASS", f"{lib}/libnccl-net.so is hawser's"),
@@ -152,7 +152,7 @@ def part_check(tmp):
     ok(r.returncode == 0 and re.search(r"^PASS  nccl.network +hawser", r.stdout, re.M), "as lines", r)
     r = subprocess.run([HAWSER, "doctor", "--only", "nccl"], capture_output=True, text=True, timeout=60,
                        env=env(tmp, LD_LIBRARY_PATH=lib, NCCL_NET_PLUGIN="hawser"))
-    ok("nccl.network" in r.stdout and "hawser, by table v1" in r.stdout, "doctor --only nccl says it too", r)
+    ok("nccl.network" in r.stdout and "hawser, with table v1" in r.stdout, "doctor --only nccl says it too", r)
 
     r, f = check(tmp, **{**good, "NCCL_NET_PLUGIN": None})
     ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so: hawser's"), "unset: libnccl-net.so is ours", r)
@@ -194,11 +194,11 @@ def part_check(tmp):
             ("devices-fail", "nccl.init", "its devices() failed with ncclResult_t 2"),
             ("properties-crash", "nccl.init", "its getProperties() was killed by signal 6"),
             ("finalize-exit", "nccl.init", "its finalize() called exit(0)"),
-            ("load-crash", "nccl.load", "loading it was killed by signal 6")):
+            ("load-crash", "nccl.load", "loading was killed by signal 6")):
         r, f = check(tmp, **good, MINI_FAULT=fault)
         ok(r.returncode == 1 and has(f, what, "FAIL", text, "hawser") and has(f, "nccl.network", "FAIL"), f"{fault}: {what} says so", f)
     r, f = check(tmp, **good, MINI_DEVICES="0")
-    ok(r.returncode == 1 and has(f, "nccl.init", "FAIL", "it has 0 devices"), "no device", f)
+    ok(r.returncode == 1 and has(f, "nccl.init", "FAIL", "the plugin has 0 devices"), "no device", f)
     r, f = check(tmp, **good, MINI_DEVICES="100")
     ok(r.returncode == 0 and has(f, "nccl.init", "PASS", "100 devices"), "more devices than are told", f)
     start = time.monotonic()
@@ -210,7 +210,7 @@ def part_check(tmp):
     ok(r.returncode == 1 and has(f, "nccl.load", "FAIL", "file too short"), "what is no library", f)
     place(lib, MINI_OLD, "libnccl-net-hawser.so")
     r, f = check(tmp, **good)
-    ok(r.returncode == 1 and has(f, "nccl.table", "FAIL", "it has tables v4, v5; NCCL needs one of v6 to v11"), "tables that are too old", f)
+    ok(r.returncode == 1 and has(f, "nccl.table", "FAIL", "the plugin has tables v4, v5, but NCCL needs one of v6 to v11"), "tables that are too old", f)
     place(lib, MINI_V8, "libnccl-net-hawser.so")
     r, f = check(tmp, **good)
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "table v8") and has(f, "nccl.nics", "PASS", "lane1 (8001 Mb/s)"),
@@ -275,7 +275,7 @@ def part_bench(tmp):
               tmp / "out.jsonl", "--set", "NCCL_NTHREADS=256", "--report", tmp / "out.html", FAKENCCL_SLOW="Socket:20000",
               FAKENCCL_REPORT=told, NCCL_BUFFSIZE="65536", NCCL_NSOCKS_PERTHREAD="8")
     page = (tmp / "out.html").read_text()
-    ok("Bus bandwidth" in page and "Against NET/Socket" in page and page.count("socket-4x4-8ch") >= 2 and "What the columns are" in page,
+    ok("Bus bandwidth" in page and "Against NET/Socket" in page and page.count("socket-4x4-8ch") >= 2 and "Explanation of the columns" in page,
        "--report: a page of the same make as bench's", page[-2000:])
     j = [json.loads(x) for x in (tmp / "out.jsonl").read_text().splitlines()]
     by = {x["config"]: x for x in j if "config" in x}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser doctor: finds what is wrong on this machine, or between it and another, and the remedy. */
+/* hawser doctor: finds problems of this machine, or between this machine and another, and prints how to fix them. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor_pair.h"
 #include "tool/nccl/nccl_look.h"
@@ -25,7 +25,7 @@ struct doctor {
     struct nixl_look nixl;
 };
 
-/* "nic,gpu": bits. */
+/* Parses a list of groups such as "nic,gpu" and sets their bits in d->groups. */
 static int parse_groups(void *args, const char *text)
 {
     struct doctor *d = args;
@@ -61,7 +61,7 @@ static int ask_peer(struct doctor *d, int root)
     d->pair.peer = name;
     int rc = common_open(&d->common, &h);
     if (rc < 0)
-        return rc; /* a fault of the key or a knob, not of the peer */
+        return rc; /* the key or a knob is invalid; the peer was not contacted */
     d->pair.connected = session_open(&s, h, d->host, d->port, NULL);
     if (d->pair.connected < 0) {
         snprintf(d->pair.why, sizeof d->pair.why, "%s", hawser_error());
@@ -84,7 +84,7 @@ static int run_doctor(struct doctor *d)
     int root = hw_root_open("/");
     int rc = root;
     if (rc >= 0 && d->groups & 1u << DR_NCCL)
-        rc = nccl_look(&d->nccl, NULL); /* first: its children must not inherit CUDA */
+        rc = nccl_look(&d->nccl, NULL); /* before CUDA starts: the children must not inherit CUDA */
     if (rc >= 0 && d->groups & 1u << DR_NIXL)
         rc = nixl_look(&d->nixl, NULL, NULL);
     if (rc >= 0) {
@@ -111,7 +111,7 @@ static const struct opt rows[] = {
     OPT_GROUP(dr_finish_opts, struct doctor, how),
     OPT_FLAG("list", 0, struct doctor, list, "list the checks and run none"),
     OPT_NUMBER("reverse-port", 0, "PORT", struct doctor, reverse_port, 1024, 65535,
-               "port on which this node accepts connections of the peer (default: any free one)"),
+               "port on which this node accepts the peer's connections (default: any free port)"),
     OPT_GROUP(common_opts, struct doctor, common),
     {0},
 };

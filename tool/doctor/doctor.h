@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser doctor`: a table of checks, each a function that examines a machine, or a pair, and reports its findings.
+ * `hawser doctor`: a table of checks. Each check is a function that examines one machine, or a pair of machines, and
+ * reports its findings.
  *
- * Everything that a check may use is in struct dr_machine: files below a root, an environment, and recorded answers of
- * other sources (ethtool, netlink, CUDA). dr_probe() fills it from this machine; tests fill it themselves. A value that
- * could not be read is a -errno, for which a check reports SKIP with the reason, and never PASS.
+ * A check uses only the data in struct dr_machine: files below a root directory, an environment, and recorded answers
+ * from ethtool, netlink and CUDA. dr_probe() fills the structure from this machine; tests fill the structure
+ * themselves. A field that could not be read holds a negative errno. The check then reports SKIP with the reason, and
+ * never PASS.
  */
 #ifndef HW_TOOL_DOCTOR_H
 #define HW_TOOL_DOCTOR_H
@@ -28,26 +30,28 @@ enum dr_group { DR_KERNEL, DR_NIC, DR_GPU, DR_LIMITS, DR_TCPX, DR_RDMA, DR_PAIR,
 /* Values of ETHTOOL_A_RINGS_TCP_DATA_SPLIT (linux/ethtool.h). */
 enum dr_split { DR_SPLIT_UNKNOWN, DR_SPLIT_OFF, DR_SPLIT_ON };
 
-/* A NIC. int fields hold -errno if they could not be read. */
+/* A NIC. An int field holds a negative errno if the value could not be read. */
 struct dr_nic {
     char name[HAWSER_NIC_NAME];
-    char driver[32], version[32]; /* "": not said */
-    bool physical;                /* it has a hardware device */
+    char driver[32], version[32]; /* empty if unknown */
+    bool physical;                /* has a hardware device */
     bool up;                      /* administratively up */
     struct hw_nic addr[DR_MAX_ADDRS];
     int n_addrs;
-    int split;              /* enum dr_split: what the driver reports */
-    int thresh;             /* hds-thresh: packets up to this many bytes are not split */
-    int buf_len;            /* rx-buf-len: most bytes of a packet in one buffer */
-    int gro_hw;             /* rx-gro-hw: 0 off, 1 on; -EOPNOTSUPP: the driver has no such setting */
-    int ntuple;             /* 0 off, 1 on */
+    int split;              /* enum dr_split, as the driver reports the setting */
+    int thresh;             /* hds-thresh: packets of up to this many bytes are not split */
+    int buf_len;            /* rx-buf-len: maximum number of bytes of a packet in one receive buffer */
+    int gro_hw;             /* rx-gro-hw: 0 off, 1 on; -EOPNOTSUPP if the driver has no such setting */
+    int ntuple;             /* n-tuple filters: 0 off, 1 on */
     int rules;              /* number of flow rules */
-    int queues, queues_max; /* receive queues, including combined ones */
-    int rss_queues;         /* number of different queues in the indirection table */
-    int rss_last;           /* the highest of them */
-    int devmem_rc;          /* 0: devmem_pkts is the sum of its statistics rx_devmem_pkts*, now and a moment later */
+    int queues, queues_max; /* receive queues, including combined queues */
+    int rss_queues;         /* number of distinct queues in the RSS indirection table */
+    int rss_last;           /* highest queue number in the RSS indirection table */
+    /* devmem_rc is 0 if devmem_pkts is valid. devmem_pkts is the sum of the NIC's statistics rx_devmem_pkts*, read
+     * twice, moment_ms apart. */
+    int devmem_rc;
     uint64_t devmem_pkts[2];
-    uint64_t rx_pkts[2]; /* all received packets, likewise */
+    uint64_t rx_pkts[2]; /* all received packets, read at the same two times */
 };
 
 struct dr_machine {
@@ -56,39 +60,39 @@ struct dr_machine {
     char release[65];       /* uname -r */
     char arch[65];          /* uname -m */
     struct rlimit memlock, nofile;
-    int netdev_rc;       /* result of the query for the netlink family "netdev" */
-    uint64_t netdev_ops; /* bit i: it has command i */
-    int hawserd;         /* result of asking hawserd for admission: 0 or -errno, and the reason */
+    int netdev_rc;       /* result of the query for the netlink family "netdev": 0 or a negative errno */
+    uint64_t netdev_ops; /* bit i is set if the family has command i */
+    int hawserd;         /* 0 if hawserd admits this user, else a negative errno with the reason in hawserd_why */
     char hawserd_why[HW_ERR_TEXT];
     struct dr_nic nic[DR_MAX_NICS];
-    int n_nics;                 /* or -errno */
-    char cuda_why[HW_ERR_TEXT]; /* with n_gpus < 0 */
+    int n_nics;                 /* number of NICs, or a negative errno */
+    char cuda_why[HW_ERR_TEXT]; /* reason if n_gpus is negative */
     struct hw_gpu_info gpu[DR_MAX_GPUS];
-    int n_gpus;                   /* number of the CUDA driver, or -errno */
-    unsigned moment_ms;           /* between the two readings of devmem_pkts */
-    const struct nccl_look *nccl; /* for group nccl; NULL: not examined */
-    const struct nixl_look *nixl; /* for group nixl; NULL: not examined */
+    int n_gpus;                   /* number of GPUs that the CUDA driver reports, or a negative errno */
+    unsigned moment_ms;           /* milliseconds between the two readings of devmem_pkts and rx_pkts */
+    const struct nccl_look *nccl; /* for group nccl; NULL if NCCL was not examined */
+    const struct nixl_look *nixl; /* for group nixl; NULL if NIXL was not examined */
 };
 
 /* Both sides of a session, for the checks of group pair. */
 #define DR_MAX_LINKS ((size_t)TP_MAX_NICS * TP_MAX_NICS)
 struct dr_link {
-    uint8_t here, there; /* index into facts' nic */
-    bool routed;         /* no common subnet: they are reached by routes (reach_is_rail()) */
-    int forward;         /* connect from here to there: 0 or -errno */
-    /* from there to here: 0, -EHOSTUNREACH, -ENODATA (not tried: an older hawser), or -EBADMSG: connected, but
-     * full-sized packets do not pass */
+    uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
+    bool routed;         /* the NICs share no subnet and reach each other by routes (reach_is_rail()) */
+    int forward;         /* result of connecting from here to there: 0 or a negative errno */
+    /* Result of connecting from there to here: 0; -EHOSTUNREACH; -ENODATA if the peer runs an older hawser and did
+     * not try; or -EBADMSG if the connection was established but full-sized packets did not arrive. */
     int reverse;
-    uint32_t mtu; /* of the path, as the kernel knows it; 0: unknown */
+    uint32_t mtu; /* path MTU as the kernel knows it; 0 if unknown */
 };
 struct dr_pair {
-    const char *peer; /* "198.18.0.2:20000" */
-    int connected;    /* 0 or -errno, and why */
-    int asked;        /* result of asking the peer: 0 or -errno, and the reason */
+    const char *peer; /* address and port, for example "198.18.0.2:20000" */
+    int connected;    /* 0, or a negative errno with the reason in why */
+    int asked;        /* result of requesting the peer's facts: 0, or a negative errno with the reason in why */
     char why[HW_ERR_TEXT];
     struct tp_facts here, there;
-    bool clock;        /* offset_ns and round_trip_ns were measured */
-    int64_t offset_ns; /* there minus here */
+    bool clock;        /* true if offset_ns and round_trip_ns were measured */
+    int64_t offset_ns; /* the peer's clock minus this node's clock */
     uint64_t round_trip_ns;
     struct dr_link link[DR_MAX_LINKS];
     size_t n_links;
@@ -97,23 +101,24 @@ struct dr_pair {
 struct dr_result {
     const struct dr_check *check;
     enum dr_outcome outcome;
-    char subject[48]; /* "eth1"; "" */
+    char subject[48]; /* for example "eth1"; empty for the whole machine */
     char found[DR_TEXT];
-    char mend[DR_TEXT]; /* a command; "" */
-    char keep[DR_TEXT]; /* the remedy lasts until the next boot (or shell): how to make it permanent; "" */
+    char mend[DR_TEXT]; /* command that fixes the problem; empty if none */
+    char keep[DR_TEXT]; /* how to make the fix permanent if it lasts only until the next boot or in one shell; else
+                           empty */
 };
 
 struct dr_report {
     const struct dr_machine *m;
-    const struct dr_pair *pair; /* NULL: no peer */
+    const struct dr_pair *pair; /* NULL if there is no peer */
     const struct dr_check *now;
     struct dr_result *r;
     size_t n, cap;
-    bool broken; /* no memory */
+    bool broken; /* out of memory */
 };
 
 struct dr_check {
-    const char *id; /* "nic.mtu" */
+    const char *id; /* for example "nic.mtu" */
     enum dr_group group;
     const char *title;
     const char *why;
@@ -125,59 +130,59 @@ extern const size_t dr_n_checks;
 const char *dr_group_name(enum dr_group g);
 const char *dr_outcome_name(enum dr_outcome o);
 
-/* Runs the checks of the groups (bit i: enum dr_group i) over m and, for DR_PAIR, pair; DR_NCCL needs m->nccl, DR_NIXL
- * m->nixl. -ENOMEM. Freed by dr_free(). */
+/* Runs the checks of the groups (bit i: enum dr_group i) on m and, for DR_PAIR, on pair. DR_NCCL needs m->nccl and
+ * DR_NIXL needs m->nixl. Returns 0 or -ENOMEM. The caller frees the report with dr_free(). */
 int dr_run(struct dr_report *d, const struct dr_machine *m, const struct dr_pair *pair, unsigned groups);
 void dr_free(struct dr_report *d);
 size_t dr_count(const struct dr_report *d, enum dr_outcome o);
-/* Prints lines: equal findings about several subjects become one. color: for a terminal. why: reasons also for passed
- * checks. */
+/* Prints the report as lines. Equal findings about several subjects share one line. color: use terminal colours.
+ * why: print the reason for passed checks too. */
 void dr_print(FILE *out, const struct dr_report *d, bool color, bool why);
 struct hw_json;
-/* Writes one object, schema hawser-doctor-1; key: see sys/json.h. */
+/* Writes the report as one JSON object with schema hawser-doctor-1. sys/json.h describes key. */
 void dr_write_json(struct hw_json *j, const char *key, const struct dr_report *d);
-/* Prints it alone. -EIO. */
+/* Prints the report as a complete JSON document. Returns 0, or -EIO with hw_error() if writing fails. */
 int dr_print_json(FILE *out, const struct dr_report *d);
 /* Output options of a command that runs checks. */
 struct run;
 struct dr_finish {
     bool json, why;
-    const char *report;    /* an HTML file; NULL: none */
-    const struct run *run; /* for the file; NULL: only this machine */
+    const char *report;    /* HTML file to write, or NULL */
+    const struct run *run; /* run described in the HTML file; NULL if the file describes only this machine */
 };
 extern const struct opt dr_finish_opts[];
-/* Finishes: prints the report to stdout if rc is not negative (json: as an object), else why the command cmd failed
- * (hw_error()). Frees the report. Returns the exit status: TOOL_FAILED if a check failed. */
+/* Prints the report to stdout, as lines or as JSON, if rc is not negative. Otherwise prints why the command cmd
+ * failed, from hw_error(). Frees the report. Returns the exit status, which is TOOL_FAILED if any check failed. */
 int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_finish *how);
 
-/* For checks: adds a result about subject (NULL: the machine). */
+/* Adds a result about subject, or about the whole machine if subject is NULL. Called by checks. */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);
-/* Adds the remedy's command to the last result. If the command does not survive a boot and dr_keep_of() knows it, the
- * permanent form is added automatically. */
+/* Adds the command that fixes the problem to the last result. If the command's effect does not survive a reboot and
+ * dr_keep_of() knows the command, its permanent form is added too. */
 void dr_mend(struct dr_report *d, const char *fmt, ...) HW_PRINTF(2, 3);
-/* Writes the permanent form of a command: sysctl, ip link, ip route, ethtool, modprobe, ulimit, writes below /proc and
- * /sys, export. "": it is permanent. */
+/* Writes the permanent form of a command to out. Known commands are sysctl, ip link, ip route, ip addr, ethtool,
+ * modprobe, ulimit, export, unset, and writes below /proc and /sys. Any other command gives an empty string. */
 void dr_keep_of(const char *mend, char *out, size_t cap);
-/* Returns the environment's value, or NULL. */
+/* Returns the value of an environment variable, or NULL if the variable is not set. */
 const char *dr_env(const struct dr_machine *m, const char *name);
-/* Converts "6.18.44-foo" to 6018. 0 if it has another form. */
+/* Converts a release such as "6.18.44-foo" to 6018. Returns 0 if the release does not start with a version. */
 unsigned dr_kernel(const char *release);
-/* Returns whether this driver in this kernel receives into device memory (tx: sends from it). DR_MAY: in some kernels
- * between. */
+/* Returns whether this driver in this kernel can receive into device memory, or with tx send from device memory.
+ * DR_MAY: the driver gained the ability in some version between 6.12 and 7.3, and this kernel is between the two. */
 enum dr_can { DR_CANNOT, DR_MAY, DR_CAN };
 enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx);
-/* Returns true if GPUDirect-TCPX was meant to run here, by its directory or its variables. */
+/* Returns true if this machine has GPUDirect-TCPX's directory or one of its environment variables. */
 bool dr_tcpx_meant(const struct dr_machine *m);
-/* Calls fn for each relevant NIC: those with a hardware device, or without any those that are up. Reports SKIP itself
- * if there is none. */
+/* Calls fn for each NIC that has a hardware device. If no NIC has one, calls fn for each NIC that is up. Reports
+ * SKIP if there is no NIC to examine. */
 void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n));
 /* Returns true if this driver supports devmem in any kernel. */
 bool dr_has_devmem(const struct dr_nic *n);
 /* Returns the index of a NIC that shares a subnet with this one, or -1. */
 int dr_shares_subnet(const struct dr_machine *m, int nic);
 
-/* Reads this machine. root: from hw_root_open(); the caller keeps it. gpus: ask CUDA too. Never fails: unreadable
- * values are recorded as such. */
+/* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. gpus: query CUDA
+ * too. Never fails: a value that cannot be read is recorded as a negative errno. */
 void dr_probe(struct dr_machine *m, int root, bool gpus);
 
 /* The checks, by group. */

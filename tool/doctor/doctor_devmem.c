@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of drivers' requirements for payload in device memory, and of NICs whose peers are behind routes.
- * File and line are of Linux 7.3.4; helper/state/split.c handles the same cases. */
+/* Doctor's checks of what drivers need to place payload in device memory, and of NICs that reach their peers by
+ * routes. Files and line numbers are from Linux 7.3.4. helper/state/split.c handles the same cases. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define PAGE    4096
-#define HEADERS 40 /* of IP and TCP, without options */
+#define HEADERS 40 /* bytes of IPv4 and TCP headers without options */
 
 static bool is_mlx5(const struct dr_nic *n)
 {
@@ -18,20 +18,20 @@ static bool is_mlx5(const struct dr_nic *n)
 static void split_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->split < 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not report it: %s", hw_errno_text(-n->split));
+        dr_say(d, DR_SKIP, n->name, "the driver does not report header split: %s", hw_errno_text(-n->split));
     else if (n->split == DR_SPLIT_UNKNOWN && !(is_mlx5(n) && dr_kernel(d->m->release) >= 7000))
-        dr_say(d, DR_SKIP, n->name, "its driver does not report it");
+        dr_say(d, DR_SKIP, n->name, "the driver does not report header split");
     else if (n->split == DR_SPLIT_ON && n->thresh > 0) {
-        /* bnxt and fbnic start like this (bnxt.c:4889, fbnic_netdev.c:781), whatever they report */
+        /* bnxt (bnxt.c:4889) and fbnic (fbnic_netdev.c:781) start in this state, whatever split setting they report */
         dr_say(d, DR_WARN, n->name,
-               "reported on, but not for packets up to %d bytes (hds-thresh): the kernel binds no queue in this state",
+               "on, but not for packets up to %d bytes (hds-thresh): in this state the kernel binds no queue",
                n->thresh);
         dr_mend(d, "ethtool -G %s tcp-data-split on hds-thresh 0   # hawserd does this itself while a queue is bound",
                 n->name);
     } else if (n->split == DR_SPLIT_ON)
         dr_say(d, DR_PASS, n->name, "on");
     else {
-        dr_say(d, DR_WARN, n->name, "off: none of its queues can be bound to GPU memory");
+        dr_say(d, DR_WARN, n->name, "off: no queue of this NIC can be bound to GPU memory");
         if (is_mlx5(n) && n->gro_hw == 0) /* mellanox/mlx5/core/en_ethtool.c:399 */
             dr_mend(d,
                     "ethtool -K %s rx-gro-hw on; ethtool -G %s tcp-data-split on   # hawserd does this itself while a "
@@ -47,19 +47,21 @@ void dr_nic_split(struct dr_report *d)
     dr_each_nic(d, split_of);
 }
 
-/* gve: a packet larger than a buffer is in several pieces, none of them a page (gve_set_rx_buf_len_config(),
- * gve_main.c:2111). */
+/* With gve, a packet larger than one buffer is split into several fragments, and none of them fills a page
+ * (gve_set_rx_buf_len_config(), gve_main.c:2111). */
 static void buffers_of(struct dr_report *d, const struct dr_nic *n)
 {
     uint64_t mtu;
     if (n->buf_len <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not support rx-buf-len");
+        dr_say(d, DR_SKIP, n->name, "the driver does not support rx-buf-len");
     else if (hw_root_u64(d->m->root, &mtu, "sys/class/net/%s/mtu", n->name) < 0)
         dr_say(d, DR_SKIP, n->name, "%s", hw_error());
     else if (n->buf_len < PAGE && mtu > (uint64_t)n->buf_len + HEADERS) {
-        dr_say(d, DR_WARN, n->name, "%d bytes: packets of its MTU, %llu, arrive in pieces smaller than a page",
-               n->buf_len, (unsigned long long)mtu);
-        dr_mend(d, "ethtool -G %s rx-buf-len %d   # hawserd does, where it turns header split on", n->name, PAGE);
+        dr_say(d, DR_WARN, n->name,
+               "%d bytes: packets of the NIC's MTU, %llu bytes, arrive in fragments smaller than a page", n->buf_len,
+               (unsigned long long)mtu);
+        dr_mend(d, "ethtool -G %s rx-buf-len %d   # hawserd does this itself when it turns on header split", n->name,
+                PAGE);
     } else
         dr_say(d, DR_PASS, n->name, "%d bytes, MTU %llu", n->buf_len, (unsigned long long)mtu);
 }
@@ -72,18 +74,18 @@ void dr_nic_buffers(struct dr_report *d)
 static void gro_hw_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (!is_mlx5(n))
-        dr_say(d, DR_SKIP, n->name, "its driver splits headers without it");
+        dr_say(d, DR_SKIP, n->name, "not needed: the driver splits headers without rx-gro-hw");
     else if (n->gro_hw == 1)
         dr_say(d, DR_PASS, n->name, "on");
     else if (n->gro_hw == 0) {
-        dr_say(d, DR_WARN, n->name, "off: this driver needs it for header split");
+        dr_say(d, DR_WARN, n->name, "off: this driver needs rx-gro-hw for header split");
         dr_mend(d, "ethtool -K %s rx-gro-hw on   # hawserd does this itself while a queue is bound", n->name);
     } else {
-        dr_say(d, DR_WARN, n->name, "cannot be turned on (%s): this driver needs it for header split",
+        dr_say(d, DR_WARN, n->name, "cannot be turned on (%s), but this driver needs rx-gro-hw for header split",
                hw_errno_text(-n->gro_hw));
         dr_mend(d,
-                "ethtool --show-priv-flags %s; ip link show %s   # rx_striding_rq off, rx_cqe_compress on or XDP "
-                "prevent it",
+                "ethtool --show-priv-flags %s; ip link show %s   # rx_striding_rq off, rx_cqe_compress on, or XDP "
+                "prevents rx-gro-hw",
                 n->name, n->name);
     }
 }
@@ -95,8 +97,8 @@ void dr_nic_gro_hw(struct dr_report *d)
 
 /* ---- routed rails ------------------------------------------------------------------------------- */
 
-/* Returns true if a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) is a route by the NIC
- * to more than one address, or to one behind a gateway, without link-local and multicast routes. */
+/* Returns true if a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) is a route through
+ * the NIC to more than one address, or to a gateway. Ignores link-local and multicast routes. */
 static bool leads_out(char *line, const char *nic, bool v6)
 {
     enum { V4_NIC, V4_GATEWAY = 2, V4_MASK = 7, V6_TO = 0, V6_BITS, V6_HOP = 4, V6_NIC = 9, FIELDS };
@@ -112,7 +114,7 @@ static bool leads_out(char *line, const char *nic, bool v6)
            (strtoul(f[V4_GATEWAY], NULL, 16) || __builtin_popcountl(strtoul(f[V4_MASK], NULL, 16)) < 31);
 }
 
-/* Returns how many such routes of the main table use the NIC. */
+/* Returns how many routes of the main table leads_out() accepts for the NIC, or a negative errno. */
 static int routes_by(const struct dr_machine *m, const char *nic, bool v6)
 {
     static const size_t room = 4u << 20;
@@ -133,20 +135,22 @@ static void rail_of(struct dr_report *d, const struct dr_nic *n)
             continue;
         int routes = routes_by(d->m, n->name, v6);
         if (routes < 0)
-            dr_say(d, DR_SKIP, n->name, "/%u: no peer is in its subnet, and the routes cannot be read: %s", a->prefix,
+            dr_say(d, DR_SKIP, n->name,
+                   "the prefix is /%u, so no peer is in its subnet, and the routes cannot be read: %s", a->prefix,
                    hw_error());
         else if (routes == 0) {
-            dr_say(d, DR_WARN, n->name, "/%u: no peer is in its subnet, and no route of the main table uses it",
+            dr_say(d, DR_WARN, n->name,
+                   "the prefix is /%u, so no peer is in its subnet, and no route of the main table uses this NIC",
                    a->prefix);
             dr_mend(
                 d,
                 "ip route add PEERS via GATEWAY dev %s src ADDRESS   # PEERS: the addresses of this rail's other NICs",
                 n->name);
         } else
-            dr_say(d, DR_PASS, n->name, "/%u, reached by routes: %d use it", a->prefix, routes);
+            dr_say(d, DR_PASS, n->name, "the prefix is /%u; routes that use this NIC: %d", a->prefix, routes);
         return;
     }
-    dr_say(d, DR_SKIP, n->name, "its address has a subnet");
+    dr_say(d, DR_SKIP, n->name, "not needed: the address has a subnet");
 }
 
 void dr_nic_rail(struct dr_report *d)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of GPUs: the driver from the kernel, abilities from CUDA, windows from PCI. */
+/* Doctor's checks of GPUs: the driver version from /proc, capabilities from CUDA, and BAR1 sizes from PCI. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -8,13 +8,14 @@
 
 #define VENDOR_NVIDIA 0x10de
 #define CLASS_DISPLAY 0x03 /* pci_ids.h: PCI_BASE_CLASS_DISPLAY */
-#define FIRST_DMABUF  515  /* driver; CUDA 11.7 */
+#define FIRST_DMABUF  515  /* first driver version with dma-buf export (CUDA 11.7) */
 #define SMALL_WINDOW  (256ull << 20)
 
 enum driver_kind { NO_DRIVER, OPEN, PROPRIETARY };
 
-/* Parses "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..." or "NVRM version:
- * NVIDIA UNIX x86_64 Kernel Module  535.54.03  ...": the version is the first word that starts with three digits. */
+/* Returns the kind of the loaded driver and writes its version. The file starts with "NVRM version: NVIDIA UNIX Open
+ * Kernel Module for x86_64 580.95.05 Release Build ..." or "NVRM version: NVIDIA UNIX x86_64 Kernel Module 535.54.03
+ * ...". The version is the first word that starts with three digits and a dot. */
 static enum driver_kind read_gpu_driver(int root, char version[32])
 {
     char text[1024];
@@ -32,7 +33,7 @@ static enum driver_kind read_gpu_driver(int root, char version[32])
     return open ? OPEN : PROPRIETARY;
 }
 
-/* Counts NVIDIA's display devices on PCI; calls fn (may be NULL) for each. */
+/* Returns the number of NVIDIA's display devices on PCI. Calls fn for each if fn is not NULL. */
 static size_t pci_gpus(struct dr_report *d, void (*fn)(struct dr_report *d, const char *bdf))
 {
     struct hw_names l = {0};
@@ -66,7 +67,7 @@ void dr_gpu_driver(struct dr_report *d)
     } else if (!major)
         dr_say(d, DR_SKIP, NULL, "/proc/driver/nvidia/version has no version");
     else if (kind == PROPRIETARY) {
-        dr_say(d, DR_WARN, NULL, "%s, proprietary modules: no dma-buf export; RDMA only with nvidia_peermem", v);
+        dr_say(d, DR_WARN, NULL, "%s, proprietary modules: no dma-buf export, and RDMA only with nvidia_peermem", v);
         dr_mend(d, "apt install nvidia-open && reboot");
     } else if (major < FIRST_DMABUF) {
         dr_say(d, DR_WARN, NULL, "%s, open modules, but older than %d", v, FIRST_DMABUF);
@@ -78,7 +79,7 @@ void dr_gpu_driver(struct dr_report *d)
 static bool no_cuda(struct dr_report *d)
 {
     if (d->m->n_gpus < 0)
-        dr_say(d, DR_SKIP, NULL, "CUDA does not answer: %s", d->m->cuda_why);
+        dr_say(d, DR_SKIP, NULL, "CUDA is not available: %s", d->m->cuda_why);
     else if (d->m->n_gpus == 0)
         dr_say(d, DR_SKIP, NULL, "CUDA finds no GPU");
     return d->m->n_gpus <= 0;
@@ -98,10 +99,12 @@ void dr_gpu_dmabuf(struct dr_report *d)
     for (int i = 0; i < d->m->n_gpus; i++) {
         const struct hw_gpu_info *g = &d->m->gpu[i];
         if (g->dmabuf) {
-            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s supports it", g->name);
+            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s supports dma-buf export", g->name);
         } else {
-            dr_say(d, DR_WARN, format_gpu_ordinal(i, name), "%s does not support it with this driver", g->name);
-            dr_mend(d, "apt install nvidia-open && reboot   # Turing or newer, driver %d or later", FIRST_DMABUF);
+            dr_say(d, DR_WARN, format_gpu_ordinal(i, name), "%s does not support dma-buf export with this driver",
+                   g->name);
+            dr_mend(d, "apt install nvidia-open && reboot   # needs a Turing or newer GPU, and driver %d or later",
+                    FIRST_DMABUF);
         }
     }
 }
@@ -114,16 +117,19 @@ void dr_gpu_gpudirect(struct dr_report *d)
     for (int i = 0; i < d->m->n_gpus; i++) {
         const struct hw_gpu_info *g = &d->m->gpu[i];
         if (g->gpudirect)
-            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s supports it", g->name);
+            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s supports GPUDirect RDMA", g->name);
         else {
             dr_say(d, DR_WARN, format_gpu_ordinal(i, name),
-                   "%s does not support it: a consumer GPU, or a virtual machine that hides it", g->name);
-            dr_mend(d, "nvidia-smi -q   # the product name; only data-centre and workstation GPUs support it");
+                   "%s does not support GPUDirect RDMA: a consumer GPU, or a virtual machine that hides this feature",
+                   g->name);
+            dr_mend(d, "nvidia-smi -q   # shows the product name; only data-centre and workstation GPUs support "
+                       "GPUDirect RDMA");
         }
     }
 }
 
-/* The second line of `resource` is BAR1: start, end, flags (drivers/pci/pci-sysfs.c, resource_show). */
+/* Checks the size of a GPU's BAR1, which is the second line of the sysfs file "resource": start, end, flags
+ * (drivers/pci/pci-sysfs.c, resource_show()). */
 static void bar1_of(struct dr_report *d, const char *bdf)
 {
     char text[HW_ATTR_MAX];
@@ -138,7 +144,7 @@ static void bar1_of(struct dr_report *d, const char *bdf)
         end = strtoull(at, &rest, 16);
     }
     if (!line || at == line + 1 || rest == at) {
-        dr_say(d, DR_SKIP, bdf, "its PCI resources cannot be read");
+        dr_say(d, DR_SKIP, bdf, "the GPU's PCI resources cannot be read");
         return;
     }
     for (int i = 0; i < d->m->n_gpus; i++)
@@ -146,11 +152,13 @@ static void bar1_of(struct dr_report *d, const char *bdf)
             memory = d->m->gpu[i].memory;
     double mib = start < end ? (double)(end - start + 1) / (1 << 20) : 0;
     if (start >= end) {
-        dr_say(d, DR_FAIL, bdf, "none: the firmware found no address space for it");
-        dr_mend(d, "lspci -vv -s %s   # then 'Above 4G decoding' in the firmware, or pci=realloc for the kernel", bdf);
+        dr_say(d, DR_FAIL, bdf, "no BAR1: the firmware found no address space for the window");
+        dr_mend(d,
+                "lspci -vv -s %s   # then set 'Above 4G decoding' in the firmware, or boot the kernel with pci=realloc",
+                bdf);
     } else if (end - start + 1 <= SMALL_WINDOW || (memory && end - start + 1 < memory)) {
         dr_say(d, DR_WARN, bdf, "%.0f MiB%s", mib, memory ? ", less than its memory" : "");
-        dr_mend(d, "nvidia-smi -q -d MEMORY   # BAR1; 'Resizable BAR' in the firmware makes it larger");
+        dr_mend(d, "nvidia-smi -q -d MEMORY   # shows BAR1; 'Resizable BAR' in the firmware makes it larger");
     } else
         dr_say(d, DR_PASS, bdf, "%.0f MiB", mib);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the effect of a remedy's command permanent. */
+/* Derives the permanent form of a command that fixes a problem. */
 #include "tool/doctor/doctor.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #define RULES "/etc/udev/rules.d/90-hawser.rules"
 
-/* Copies the command without its trailing remark and blanks. */
+/* Copies the command without its trailing remark (" # ..."). */
 static void command_of(const char *mend, char *out, size_t cap)
 {
     const char *remark = strstr(mend, "   #");
@@ -17,7 +17,7 @@ static void command_of(const char *mend, char *out, size_t cap)
     out[n] = 0;
 }
 
-/* Copies the name after a word of the command. */
+/* Copies the word that follows before in the command. Returns false if there is no such word or it does not fit. */
 static bool word_behind(const char *cmd, const char *before, char *out, size_t cap)
 {
     const char *at = strstr(cmd, before);
@@ -32,7 +32,8 @@ static bool word_behind(const char *cmd, const char *before, char *out, size_t c
     return true;
 }
 
-/* With a udev rule: when the NIC appears, or has got its name. udev runs programs by path, without a shell. */
+/* Writes a command that adds a udev rule, which runs cmd when the NIC appears or is renamed. udev runs programs by
+ * path, without a shell. */
 static void keep_by_udev(const char *nic, char *cmd, char *out, size_t cap)
 {
     size_t n =
@@ -53,8 +54,8 @@ static bool has_command_prefix(const char *cmd, const char *with)
     "printf 'root - " what " " value "\\n* - " what " " value \
     "\\n' > /etc/security/limits.d/hawser.conf (logins), " unit " (a unit), --ulimit " docker " (docker run)"
 static const struct {
-    const char *begins, *has; /* of the command */
-    const char *keep;         /* NULL: by udev, for the NIC named after begins */
+    const char *begins, *has; /* how the command begins, and a text that it contains */
+    const char *keep;         /* permanent form, or NULL for a udev rule for the NIC that follows begins */
 } ways[] = {
     {"ip link set ", " mtu ", NULL},
     {"ethtool -G ", "", NULL},
@@ -76,7 +77,7 @@ void dr_keep_of(const char *mend, char *out, size_t cap)
     char cmd[DR_TEXT], word[HAWSER_NIC_NAME + 64];
     command_of(mend, cmd, sizeof cmd);
     out[0] = 0;
-    if (has_command_prefix(cmd, "sysctl -w ")) { /* "sysctl -w a='1 2 3'" */
+    if (has_command_prefix(cmd, "sysctl -w ")) { /* strip the quotes of a command such as "sysctl -w a='1 2 3'" */
         for (char *quote = strchr(cmd, '\''); quote; quote = strchr(quote, '\''))
             memmove(quote, quote + 1, strlen(quote));
         snprintf(out, cap, "echo '%s' >> /etc/sysctl.d/90-hawser.conf", cmd + strlen("sysctl -w "));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of the kernel and of the process's limits. */
+/* Doctor's checks of the kernel and of the process's resource limits. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define CONFIG_MAX     (4u << 20) /* a kernel's configuration takes about 250 KiB */
+#define CONFIG_MAX     (4u << 20) /* bytes; a kernel's configuration takes about 250 KiB */
 #define NETDEV_BIND_RX 13         /* enum netdev_cmd, include/uapi/linux/netdev.h */
 #define NETDEV_BIND_TX 15
 
@@ -35,10 +35,10 @@ void dr_kernel_version(struct dr_report *d)
     else
         dr_say(d, DR_WARN, NULL, "%s: no devmem TCP upstream; GPU memory is staged through host memory", r);
     if (v != 0 && v < 6016)
-        dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 6.16 on");
+        dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 6.16 up");
 }
 
-/* Returns true if the option is built in or a module, by the text of a kernel's configuration. */
+/* Returns true if text, a kernel's configuration, has the option built in or as a module. */
 static bool config_set(const char *text, const char *option)
 {
     size_t n = strlen(option);
@@ -48,8 +48,8 @@ static bool config_set(const char *text, const char *option)
     return false;
 }
 
-/* Returns the kernel's configuration as text, which the caller frees; NULL with hw_error(). *from receives its
- * source. */
+/* Returns the kernel's configuration as text, which the caller frees, or NULL with hw_error(). Writes the path of
+ * the file to from. */
 static char *kernel_config(const struct dr_machine *m, char *from, size_t cap)
 {
     snprintf(from, cap, "/proc/config.gz");
@@ -62,7 +62,7 @@ static char *kernel_config(const struct dr_machine *m, char *from, size_t cap)
         hw_fail(fd, "neither /proc/config.gz nor %s can be read", from);
         return NULL;
     }
-    gzFile gz = gzdopen(fd, "rb"); /* reads uncompressed files too */
+    gzFile gz = gzdopen(fd, "rb"); /* zlib also reads uncompressed files */
     char *text = malloc(CONFIG_MAX + 1);
     int n = gz && text ? gzread(gz, text, CONFIG_MAX) : -1;
     if (gz)
@@ -96,7 +96,7 @@ void dr_kernel_devmem(struct dr_report *d)
     else if (m->netdev_rc == 0 && !rx)
         dr_say(d, DR_WARN, NULL, "netlink family netdev has %s", knows);
     else if (m->netdev_rc == 0)
-        /* without the option these commands exist too, but return EOPNOTSUPP (net/core/devmem.h) */
+        /* The commands exist without the option too, but return EOPNOTSUPP (net/core/devmem.h). */
         dr_say(d, DR_SKIP, NULL, "the kernel has %s, but its build configuration cannot be read: %s", knows,
                hw_error());
     else
@@ -105,7 +105,7 @@ void dr_kernel_devmem(struct dr_report *d)
         dr_mend(d, "boot Linux 6.16 or later, built with CONFIG_NET_DEVMEM=y (Debian's kernels are)");
 }
 
-/* net.ipv4.tcp_rmem and tcp_wmem: least, default, most. */
+/* Checks the third value, the maximum, of net.ipv4.tcp_rmem and tcp_wmem. */
 void dr_kernel_tcp_mem(struct dr_report *d)
 {
     static const char *const name[] = {"tcp_rmem", "tcp_wmem"};
@@ -119,15 +119,16 @@ void dr_kernel_tcp_mem(struct dr_report *d)
             dr_say(d, DR_SKIP, name[i], "%s", rc < 0 ? hw_error() : "not three numbers");
             continue;
         }
-        /* Half of the buffer is window (tcp_adv_win_scale's default); 0.1 ms is a long distance within a data
-         * centre. */
+        /* With the default tcp_adv_win_scale, half of the buffer is available as the window. A round trip of 0.1 ms
+         * is long within a data centre. */
         double gbit = (double)top / 2 * 8 / 1e-4 / 1e9;
         if (top >= 4u << 20)
-            dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms up to %.0f Gbit/s per connection",
+            dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms round trip up to %.0f Gbit/s per connection",
                    (double)top / (1 << 20), gbit);
         else {
             dr_say(d, top < 256u << 10 ? DR_FAIL : DR_WARN, name[i],
-                   "only up to %.2f MiB: at 0.1 ms at most %.1f Gbit/s per connection", (double)top / (1 << 20), gbit);
+                   "only up to %.2f MiB: at 0.1 ms round trip at most %.1f Gbit/s per connection",
+                   (double)top / (1 << 20), gbit);
             dr_mend(d, "sysctl -w net.ipv4.%s='4096 131072 33554432'", name[i]);
         }
     }
@@ -144,7 +145,8 @@ void dr_kernel_sock_mem(struct dr_report *d)
             dr_say(d, DR_PASS, name[i], "%.1f MiB", (double)v / (1 << 20));
         else {
             dr_say(d, DR_WARN, name[i],
-                   "only %.2f MiB; it limits hawser only if knobs set the buffers, which the kernel otherwise sizes",
+                   "only %.2f MiB; this limits hawser only if the knobs sndbuf or rcvbuf are set, because otherwise "
+                   "the kernel sizes the buffers",
                    (double)v / (1 << 20));
             dr_mend(d, "sysctl -w net.core.%s=33554432", name[i]);
         }
@@ -161,8 +163,9 @@ void dr_kernel_congestion(struct dr_report *d)
     if (hw_root_text(d->m->root, can, sizeof can, "proc/sys/net/ipv4/tcp_available_congestion_control") < 0)
         snprintf(can, sizeof can, "unknown");
     if (strncmp(now, "bbr", 3) == 0) {
-        dr_say(d, DR_WARN, NULL, "%s (available: %s); hawser uses another one within a subnet, other programs do not",
-               now, can);
+        dr_say(d, DR_WARN, NULL,
+               "%s (available: %s); hawser uses another algorithm within a subnet, but other programs do not", now,
+               can);
         dr_mend(d, "sysctl -w net.ipv4.tcp_congestion_control=cubic");
     } else {
         dr_say(d, DR_PASS, NULL, "%s (available: %s)", now, can);
@@ -191,7 +194,7 @@ void dr_limits_memlock(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "%s", now);
     else
         dr_say(d, rdma && v < 64u << 20 ? DR_FAIL : DR_WARN, NULL, "%s (at most %s)%s", now, top,
-               rdma ? ", and there are RDMA devices to register memory with" : "");
+               rdma ? ", and this machine has RDMA devices, for which programs register memory" : "");
     if (d->r && d->r[d->n - 1].outcome != DR_PASS)
         dr_mend(
             d,

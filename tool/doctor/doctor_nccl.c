@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The group nccl. struct nccl_look has the observations; this file interprets them. */
+/* Doctor's checks of group nccl. struct nccl_look holds the observations; this file interprets them. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 #include "tool/nccl/nccl.h"
@@ -10,16 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From 2.27.3 to 2.29.7 NCCL forgets the plugin's name when the last communicator is destroyed; from 2.28.7 on it loads
- * libnccl-env.so before it reads any parameter. */
+/* NCCL 2.27.3 to 2.29.7 forget the plugin's name when the last communicator is destroyed. NCCL 2.28.7 and later load
+ * libnccl-env.so before they read any parameter. */
 #define FORGETS_FROM 22703
 #define FORGETS_TO   22907
 #define ENV_FROM     22807
 
 static const char *const steps[] = {
-    [NCCL_LOADING] = "loading it",     [NCCL_TABLES] = "looking for its tables", [NCCL_INITIALISING] = "its init()",
-    [NCCL_COUNTING] = "its devices()", [NCCL_ASKING] = "its getProperties()",    [NCCL_FINALISING] = "its finalize()",
-    [NCCL_DONE] = "the end",
+    [NCCL_LOADING] = "loading",
+    [NCCL_TABLES] = "the search for its tables",
+    [NCCL_INITIALISING] = "its init()",
+    [NCCL_COUNTING] = "its devices()",
+    [NCCL_ASKING] = "its getProperties()",
+    [NCCL_FINALISING] = "its finalize()",
+    [NCCL_DONE] = "the last step",
 };
 
 static const char *short_name(const struct nccl_plugin *p)
@@ -28,7 +32,7 @@ static const char *short_name(const struct nccl_plugin *p)
     return slash ? slash + 1 : p->asked;
 }
 
-/* Joins its last two output lines into one. */
+/* Formats the last two lines of the child's output as one line in buf. */
 static const char *format_last_lines(const struct nccl_child *c, char *buf, size_t cap)
 {
     size_t end = strlen(c->tail), at, lines = 0;
@@ -44,7 +48,8 @@ static const char *format_last_lines(const struct nccl_child *c, char *buf, size
     return buf;
 }
 
-/* A fault of our plugin is a fault; another plugin's is not if NCCL continues to ours. */
+/* Returns DR_FAIL for a fault of hawser's plugin. A fault of another plugin is a warning, because NCCL continues
+ * with the next plugin. */
 static enum dr_outcome get_fault_outcome(const struct nccl_plugin *p)
 {
     return p->ours ? DR_FAIL : DR_WARN;
@@ -56,13 +61,14 @@ void dr_nccl_library(struct dr_report *d)
     char words[160];
     if (l->child.rc < 0) {
         dr_say(d, DR_FAIL, NULL, "%s %s%s", l->asked, l->child.how, format_last_lines(&l->child, words, sizeof words));
-        dr_mend(d, "hawser nccl check --nccl FILE   # the NCCL library that your program loads");
+        dr_mend(d, "hawser nccl check --nccl FILE   # FILE is the NCCL library that your program loads");
     } else if (l->version)
         dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which supports plugin tables up to v%d: %s", l->version / 10000,
                l->version / 100 % 100, l->version % 100, d->m->nccl->newest, l->path);
     else {
-        dr_say(d, DR_WARN, NULL, "%s: the plugin tables that it supports are unknown; trying v%d", l->why, NCCL_NEWEST);
-        dr_mend(d, "hawser nccl check --nccl FILE   # PyTorch's: find / -name libnccl.so.2");
+        dr_say(d, DR_WARN, NULL, "%s: the plugin tables that NCCL supports are unknown, so v%d is tried", l->why,
+               NCCL_NEWEST);
+        dr_mend(d, "hawser nccl check --nccl FILE   # to find PyTorch's library: find / -name libnccl.so.2");
     }
 }
 
@@ -77,7 +83,7 @@ void dr_nccl_list(struct dr_report *d)
         dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=none (%s): NCCL loads no plugin", nccl_conf_where("NCCL_NET_PLUGIN"));
     else if (l->asked)
         dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.120s (%.120s)%s", list,
-               nccl_conf_where("NCCL_NET_PLUGIN"), ours ? "" : ": hawser is not among them");
+               nccl_conf_where("NCCL_NET_PLUGIN"), ours ? "" : ": hawser is not in this list");
     else
         dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN is not set, so NCCL looks for libnccl-net.so: %s",
                ours                  ? "hawser's"
@@ -104,12 +110,13 @@ void dr_nccl_load(struct dr_report *d)
             if (p->ours && *l->dir)
                 dr_mend(d, "export LD_LIBRARY_PATH=%.300s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}", l->dir);
             else
-                dr_mend(d, "ls /usr/lib*/libnccl-net*   # then: export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH");
+                dr_mend(d, "ls /usr/lib*/libnccl-net*   # then, with the plugin's folder: export "
+                           "LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH");
         }
     }
 }
 
-/* "v6, v7, v11" */
+/* Formats a set of table versions as in "v6, v7, v11". */
 static const char *format_table_versions(unsigned set, char *buf, size_t cap)
 {
     buf[0] = 0;
@@ -133,7 +140,7 @@ void dr_nccl_table(struct dr_report *d)
             dr_say(d, DR_PASS, short_name(p), "NCCL uses v%d of its tables %s", p->table,
                    format_table_versions(p->tables, text, sizeof text));
         else {
-            dr_say(d, get_fault_outcome(p), short_name(p), "it has tables %s; NCCL needs one of v%d to v%d",
+            dr_say(d, get_fault_outcome(p), short_name(p), "the plugin has tables %s, but NCCL needs one of v%d to v%d",
                    format_table_versions(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);
             dr_mend(d, "readelf --dyn-syms -W %.300s | grep ncclNet", p->path);
         }
@@ -150,22 +157,23 @@ void dr_nccl_init(struct dr_report *d)
             continue;
         format_last_lines(&p->child, words, sizeof words);
         if (p->child.rc < 0 && p->step == NCCL_DONE)
-            dr_say(d, get_fault_outcome(p), short_name(p), "after its work it %s%s", p->child.how, words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "after all steps succeeded, the plugin %s%s", p->child.how,
+                   words);
         else if (p->child.rc < 0)
             dr_say(d, get_fault_outcome(p), short_name(p), "%s %s%s", steps[p->step], p->child.how, words);
         else if (p->rc)
             dr_say(d, get_fault_outcome(p), short_name(p), "%s failed with ncclResult_t %d%s", steps[p->step], p->rc,
                    words);
         else if (p->n_devices <= 0)
-            dr_say(d, get_fault_outcome(p), short_name(p), "it has %d devices, so NCCL skips it%s", p->n_devices,
-                   words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "the plugin has %d devices, so NCCL skips it%s",
+                   p->n_devices, words);
         else {
-            dr_say(d, DR_PASS, short_name(p), "its name is '%s', it has %d device%s", p->name, p->n_devices,
+            dr_say(d, DR_PASS, short_name(p), "the plugin's name is '%s', with %d device%s", p->name, p->n_devices,
                    p->n_devices == 1 ? "" : "s");
             continue;
         }
-        dr_mend(d,
-                "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these your program prints the plugin's messages");
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these variables your program prints the "
+                   "plugin's messages");
     }
 }
 
@@ -198,10 +206,10 @@ void dr_nccl_network(struct dr_report *d)
             dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL silently uses its own %s",
                    net && *net ? net : "IB or Socket");
     } else if (l->plugin[l->chosen]->ours)
-        dr_say(d, DR_PASS, NULL, "hawser, by table v%d", l->plugin[l->chosen]->table);
+        dr_say(d, DR_PASS, NULL, "hawser, with table v%d", l->plugin[l->chosen]->table);
     else
-        dr_say(d, DR_FAIL, NULL, "'%s' of plugin %s, which precedes hawser", l->plugin[l->chosen]->name,
-               short_name(l->plugin[l->chosen]));
+        dr_say(d, DR_FAIL, NULL, "NCCL uses '%s' of plugin %s, which precedes hawser in the list",
+               l->plugin[l->chosen]->name, short_name(l->plugin[l->chosen]));
     if (d->n && d->r[d->n - 1].outcome == DR_FAIL)
         dr_mend(d, "eval \"$(hawser nccl env)\"");
 }
@@ -212,11 +220,12 @@ void dr_nccl_link(struct dr_report *d)
     int v = l->lib->version;
     char real[NCCL_PATH];
     const char *base = *l->link->path && realpath(l->link->path, real) ? strrchr(real, '/') : NULL;
-    /* a link to our plugin, or the file that the Python wheel, which has no links, has next to our plugin */
+    /* True for a link to hawser's plugin. The Python wheel has no links, so a file in the same folder as the plugin
+     * counts too. */
     bool ours = base && (strcmp(base + 1, NCCL_PLUGIN_FILE) == 0 ||
                          (strlen(l->dir) == (size_t)(base - real) && strncmp(real, l->dir, strlen(l->dir)) == 0));
     if (v && (v < FORGETS_FROM || v > FORGETS_TO))
-        dr_say(d, DR_SKIP, NULL, "NCCL %d.%d.%d does not need it", v / 10000, v / 100 % 100, v % 100);
+        dr_say(d, DR_SKIP, NULL, "NCCL %d.%d.%d does not need libnccl-net.so", v / 10000, v / 100 % 100, v % 100);
     else if (ours)
         dr_say(d, DR_PASS, NULL, "%s is hawser's", l->link->path);
     else {
@@ -239,7 +248,8 @@ void dr_nccl_tuner(struct dr_report *d)
         const char *base = realpath(l->tuner->path, real) ? strrchr(real, '/') : NULL;
         bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
         dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL uses %s%s%s", l->tuner->path,
-               asked ? ", by NCCL_TUNER_PLUGIN" : ", because it is on the loader's path", ours ? "" : ", not hawser's");
+               asked ? ", set by NCCL_TUNER_PLUGIN" : ", because it is on the loader's path",
+               ours ? "" : ", not hawser's");
         if (!ours)
             dr_mend(d, "%s", asked ? "unset NCCL_TUNER_PLUGIN" : "export NCCL_TUNER_PLUGIN=" NCCL_PLUGIN_FILE);
         return;
@@ -250,7 +260,7 @@ void dr_nccl_tuner(struct dr_report *d)
     } else if (l->chosen >= 0 && l->plugin[l->chosen]->tuners)
         dr_say(d, DR_PASS, NULL, "the network plugin's own");
     else
-        dr_say(d, DR_SKIP, NULL, "none: NCCL decides by its own model");
+        dr_say(d, DR_SKIP, NULL, "no tuner: NCCL uses its own cost model");
 }
 
 void dr_nccl_env_plugin(struct dr_report *d)
@@ -262,8 +272,8 @@ void dr_nccl_env_plugin(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "this NCCL does not load %s", l->env->path);
     else {
         dr_say(d, DR_WARN, NULL, "NCCL loads %s, which replaces the environment", l->env->path);
-        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these your program prints the variables that "
-                   "NCCL uses");
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables your program prints the "
+                   "parameters that NCCL uses");
     }
 }
 

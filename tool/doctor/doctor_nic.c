@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of NICs: over all NICs with a hardware device, or without any over all that are up. */
+/* Doctor's checks of NICs. They examine all NICs with a hardware device. If no NIC has one, they examine all NICs
+ * that are up. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FULL_PAGE_MTU  4148 /* an MSS of 4096 with timestamps: nearly every fragment is a page */
+#define FULL_PAGE_MTU  4148 /* gives an MSS of 4096 with TCP timestamps, so that nearly every fragment is a page */
 #define INTERRUPTS_MAX (8u << 20)
 
 void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n))
@@ -22,14 +23,14 @@ void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const stru
     if (m->n_nics < 0)
         dr_say(d, DR_SKIP, NULL, "the NICs cannot be listed: %s", hw_errno_text(-m->n_nics));
     else if (d->n == before)
-        dr_say(d, DR_SKIP, NULL, "no NIC but loopback");
+        dr_say(d, DR_SKIP, NULL, "this machine has no NIC except loopback");
 }
 
 static void link_of(struct dr_report *d, const struct dr_nic *n)
 {
     char state[32];
     if (!n->up) {
-        dr_say(d, DR_SKIP, n->name, "set down");
+        dr_say(d, DR_SKIP, n->name, "the NIC is set down");
         return;
     }
     if (hw_root_text(d->m->root, state, sizeof state, "sys/class/net/%s/operstate", n->name) < 0) {
@@ -37,11 +38,13 @@ static void link_of(struct dr_report *d, const struct dr_nic *n)
     } else if (strcmp(state, "up") == 0) {
         dr_say(d, DR_PASS, n->name, "up");
     } else if (strcmp(state, "unknown") == 0) {
-        dr_say(d, DR_SKIP, n->name, "its driver does not report it");
+        dr_say(d, DR_SKIP, n->name, "the driver does not report the link state");
     } else {
-        dr_say(d, DR_FAIL, n->name, "set up, but the link is %s", state);
-        dr_mend(d, "ip link set %s down && ip link set %s up   # if that does not help: cable, switch port", n->name,
-                n->name);
+        dr_say(d, DR_FAIL, n->name, "the NIC is administratively up, but its link is %s", state);
+        dr_mend(
+            d,
+            "ip link set %s down && ip link set %s up   # if the link stays down, check the cable and the switch port",
+            n->name, n->name);
     }
 }
 
@@ -54,12 +57,12 @@ static void speed_of(struct dr_report *d, const struct dr_nic *n)
 {
     int64_t mbit;
     if (hw_root_i64(d->m->root, &mbit, "sys/class/net/%s/speed", n->name) < 0)
-        dr_say(d, DR_SKIP, n->name, "unknown: the NIC is down, or virtual");
+        dr_say(d, DR_SKIP, n->name, "unknown, because the NIC is down or virtual");
     else if (mbit <= 0)
         dr_say(d, DR_SKIP, n->name, "unknown to its driver (a virtual NIC)");
     else if (mbit < 10000) {
-        dr_say(d, DR_WARN, n->name, "%.1f Gbit/s: for management, not for data", (double)mbit / 1e3);
-        dr_mend(d, "ethtool %s   # the modes that it and its link partner advertise", n->name);
+        dr_say(d, DR_WARN, n->name, "%.1f Gbit/s: suitable for management, not for data", (double)mbit / 1e3);
+        dr_mend(d, "ethtool %s   # shows the modes that the NIC and its link partner advertise", n->name);
     } else
         dr_say(d, DR_PASS, n->name, "%.0f Gbit/s", (double)mbit / 1e3);
 }
@@ -69,7 +72,7 @@ void dr_nic_speed(struct dr_report *d)
     dr_each_nic(d, speed_of);
 }
 
-/* "16.0 GT/s PCIe" */
+/* Parses a link speed such as "16.0 GT/s PCIe". Returns 0 if the text has another form. */
 static double giga_transfers(const char *text)
 {
     char *end;
@@ -86,16 +89,16 @@ static void pcie_of(struct dr_report *d, const struct dr_nic *n)
         hw_root_text(root, most, sizeof most, "sys/class/net/%s/device/max_link_speed", n->name) < 0 ||
         hw_root_u64(root, &w_now, "sys/class/net/%s/device/current_link_width", n->name) < 0 ||
         hw_root_u64(root, &w_most, "sys/class/net/%s/device/max_link_width", n->name) < 0) {
-        dr_say(d, DR_SKIP, n->name, "it has no PCIe link");
+        dr_say(d, DR_SKIP, n->name, "the NIC has no PCIe link");
         return;
     }
     double a = giga_transfers(now), b = giga_transfers(most);
     if (a <= 0 || b <= 0 || w_now == 0)
-        dr_say(d, DR_SKIP, n->name, "PCIe link of unknown speed ('%s' of '%s')", now, most);
+        dr_say(d, DR_SKIP, n->name, "the speed of the PCIe link is unknown ('%s' of '%s')", now, most);
     else if (a < b || w_now < w_most) {
-        dr_say(d, DR_WARN, n->name, "%.1f GT/s x%llu, but it supports %.1f GT/s x%llu", a, (unsigned long long)w_now, b,
-               (unsigned long long)w_most);
-        dr_mend(d, "lspci -vv   # LnkSta against LnkCap of the slot above; reseat the card, or another slot");
+        dr_say(d, DR_WARN, n->name, "%.1f GT/s x%llu, but the NIC supports %.1f GT/s x%llu", a,
+               (unsigned long long)w_now, b, (unsigned long long)w_most);
+        dr_mend(d, "lspci -vv   # compare LnkSta and LnkCap of the slot above; reseat the card, or use another slot");
     } else
         dr_say(d, DR_PASS, n->name, "%.1f GT/s x%llu", a, (unsigned long long)w_now);
 }
@@ -128,14 +131,14 @@ void dr_nic_mtu(struct dr_report *d)
 }
 
 /*
- * In the sources of Linux 7.3.4 these drivers receive into unreadable memory (PP_FLAG_ALLOW_UNREADABLE_NETMEM) and send
- * from it (netdev->netmem_tx); in those of 6.12 none does. Support was added at different times in between. dmnic is
- * our own lab/dmnic.
+ * In Linux 7.3.4 these drivers receive into unreadable memory (PP_FLAG_ALLOW_UNREADABLE_NETMEM) and send from it
+ * (netdev->netmem_tx). In Linux 6.12 none of them does. The drivers gained support in different versions in between.
+ * dmnic is hawser's own driver in lab/dmnic.
  */
 static const struct {
     const char *driver;
     bool rx, tx;
-    unsigned sure; /* from this kernel on; 6.12 cannot send at all */
+    unsigned sure; /* first kernel version in which the driver is known to support devmem; 6.12 cannot send */
 } devmem_drivers[] = {{"gve", true, true, 7003},   {"bnxt_en", true, true, 7003}, {"mlx5_core", true, true, 7003},
                       {"fbnic", true, true, 7003}, {"netkit", true, true, 7003},  {"bnge", true, false, 7003},
                       {"dmnic", true, true, 6012}};
@@ -153,7 +156,7 @@ enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx)
     return DR_CANNOT;
 }
 
-/* Returns true if ordinary traffic on this NIC may reach queues bound to GPU memory. */
+/* Returns true if the NIC's driver supports devmem in any kernel. */
 bool dr_has_devmem(const struct dr_nic *n)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(devmem_drivers); i++)
@@ -169,13 +172,13 @@ static void devmem_of(struct dr_report *d, const struct dr_nic *n)
     while (i < HW_ARRAY_LEN(devmem_drivers) && strcmp(devmem_drivers[i].driver, n->driver) != 0)
         i++;
     if (!n->driver[0] || v == 0)
-        dr_say(d, DR_SKIP, n->name, "%s", n->driver[0] ? "kernel of unknown version" : "its driver is unknown");
+        dr_say(d, DR_SKIP, n->name, "%s", n->driver[0] ? "the kernel version is unknown" : "the driver is unknown");
     else if (n->devmem_rc == 0 && v < 6012)
         dr_say(d, DR_PASS, n->name, "%s %s counts rx_devmem_pkts: Google's kernel with GPUDirect-TCPX", n->driver,
                n->version);
     else if (i == HW_ARRAY_LEN(devmem_drivers))
         dr_say(d, n->physical ? DR_WARN : DR_SKIP, n->name,
-               "%s has no devmem: GPU memory is staged through host memory", n->driver);
+               "%s has no devmem support: GPU memory is staged through host memory", n->driver);
     else if (v >= devmem_drivers[i].sure)
         dr_say(d, DR_PASS, n->name, "%s: devmem receive%s", n->driver,
                devmem_drivers[i].tx && v >= 6016 ? " and send" : " only");
@@ -186,7 +189,7 @@ static void devmem_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3, but not in %s", n->driver, d->m->release);
     if (d->r && d->r[d->n - 1].outcome == DR_WARN) {
         if (i < HW_ARRAY_LEN(devmem_drivers))
-            dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 7.3 on");
+            dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 7.3 up");
         else
             dr_mend(d, "ethtool -i %s   # use a NIC with gve, bnxt_en, mlx5_core or fbnic instead if you need devmem",
                     n->name);
@@ -205,7 +208,7 @@ void dr_nic_hawserd(struct dr_report *d)
     for (int i = 0; i < m->n_nics; i++)
         any |= dr_has_devmem(&m->nic[i]);
     if (m->hawserd == 0) {
-        dr_say(d, DR_PASS, NULL, "it accepts this user");
+        dr_say(d, DR_PASS, NULL, "hawserd accepts this user");
     } else if (!any) {
         dr_say(d, DR_SKIP, NULL, "not needed: no NIC's driver supports devmem");
     } else {
@@ -218,13 +221,13 @@ void dr_nic_hawserd(struct dr_report *d)
 static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->ntuple < 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not report it: %s", hw_errno_text(-n->ntuple));
+        dr_say(d, DR_SKIP, n->name, "the driver does not report n-tuple filters: %s", hw_errno_text(-n->ntuple));
     else if (n->ntuple)
-        dr_say(d, DR_PASS, n->name, "ntuple filters on, %d rules", HW_MAX(n->rules, 0));
+        dr_say(d, DR_PASS, n->name, "n-tuple filters are on, %d rules", HW_MAX(n->rules, 0));
     else if (n->rules < 0)
         dr_say(d, DR_SKIP, n->name, "the NIC does not support flow rules");
     else {
-        dr_say(d, DR_WARN, n->name, "ntuple filters off");
+        dr_say(d, DR_WARN, n->name, "n-tuple filters are off");
         dr_mend(d, "ethtool -K %s ntuple on", n->name);
     }
 }
@@ -237,17 +240,17 @@ void dr_nic_ntuple(struct dr_report *d)
 static void queues_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->queues <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver does not report it: %s", hw_errno_text(-n->queues));
+        dr_say(d, DR_SKIP, n->name, "the driver does not report its queues: %s", hw_errno_text(-n->queues));
     else if (n->queues > 1)
         dr_say(d, DR_PASS, n->name, "%d of at most %d", n->queues, n->queues_max);
     else if (n->queues_max > 1) {
         dr_say(d, DR_WARN, n->name, "1 of at most %d", n->queues_max);
         dr_mend(d, "ethtool -L %s combined %d", n->name, n->queues_max);
     } else if (n->physical && dr_has_devmem(n)) {
-        dr_say(d, DR_WARN, n->name, "it has only one");
-        dr_mend(d, "ethtool -l %s   # the machine type or the hypervisor sets the maximum", n->name);
+        dr_say(d, DR_WARN, n->name, "the NIC has only one queue");
+        dr_mend(d, "ethtool -l %s   # the machine type or the hypervisor limits the number of queues", n->name);
     } else
-        dr_say(d, DR_SKIP, n->name, "it has only one");
+        dr_say(d, DR_SKIP, n->name, "the NIC has only one queue");
 }
 
 void dr_nic_queues(struct dr_report *d)
@@ -258,15 +261,15 @@ void dr_nic_queues(struct dr_report *d)
 static void rss_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->rss_queues <= 0 || n->queues <= 0)
-        dr_say(d, DR_SKIP, n->name, "its driver reports no indirection table");
+        dr_say(d, DR_SKIP, n->name, "the driver reports no indirection table");
     else if (n->queues > 1 && n->rss_queues == 1 && n->queues > 2) {
-        dr_say(d, DR_WARN, n->name, "all ordinary traffic on one of %d queues", n->queues);
+        dr_say(d, DR_WARN, n->name, "all ordinary traffic uses one of %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
         dr_say(d, DR_WARN, n->name, "ordinary traffic uses all %d queues: none is left to bind", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, HW_MAX(n->queues - 1, 1));
     } else
-        dr_say(d, DR_PASS, n->name, "over %d of %d queues", n->rss_queues, n->queues);
+        dr_say(d, DR_PASS, n->name, "ordinary traffic uses %d of %d queues", n->rss_queues, n->queues);
 }
 
 void dr_nic_rss(struct dr_report *d)
@@ -274,8 +277,9 @@ void dr_nic_rss(struct dr_report *d)
     dr_each_nic(d, rss_of);
 }
 
-/* Lists the interrupts of NIC n: those of its device (for virtio of the device above), else the lines of
- * /proc/interrupts with its name. Returns how many, up to cap. */
+/* Stores the numbers of a NIC's interrupts in out, at most cap, and returns how many. Reads the interrupts of the
+ * NIC's device, or for virtio of its parent device. If there are none, reads the lines of /proc/interrupts that
+ * contain the NIC's name. */
 static size_t irqs_of(int root, const char *nic, unsigned *out, size_t cap)
 {
     struct hw_names l = {0};
@@ -297,7 +301,7 @@ static size_t irqs_of(int root, const char *nic, unsigned *out, size_t cap)
             unsigned long v = strtoul(line, &end, 10);
             const char *at = strstr(end, nic);
             size_t len = strlen(nic);
-            /* "eth1-TxRx-0" and "ntfy-block.3@eth1", not "eth10" */
+            /* for NIC eth1 accepts "eth1-TxRx-0" and "ntfy-block.3@eth1", but not "eth10" */
             if (end != line && *end == ':' && v <= INT32_MAX && at && strchr(" @,-", at[-1]) &&
                 (at[len] == 0 || strchr("-@, :", at[len])))
                 out[n++] = (unsigned)v;
@@ -317,14 +321,14 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
     if (hw_root_i64(root, &node, "sys/class/net/%s/device/numa_node", n->name) < 0 || node < 0 ||
         hw_root_text(root, near_text, sizeof near_text, "sys/class/net/%s/device/local_cpulist", n->name) < 0 ||
         hw_text_cpulist(near_text, &near, &count) < 0) {
-        dr_say(d, DR_SKIP, n->name, "the machine does not report which CPUs are near it");
+        dr_say(d, DR_SKIP, n->name, "the machine does not report which CPUs are near the NIC");
         return;
     }
     size_t n_irqs = irqs_of(root, n->name, irq, HW_ARRAY_LEN(irq));
     unsigned first_far = 0;
     CPU_ZERO(&all);
     for (size_t i = 0; i < n_irqs; i++) {
-        /* the effective target, if reported */
+        /* prefer the CPUs that the interrupt really targets, if the kernel reports them */
         if ((hw_root_text(root, text, sizeof text, "proc/irq/%u/effective_affinity_list", irq[i]) < 0 &&
              hw_root_text(root, text, sizeof text, "proc/irq/%u/smp_affinity_list", irq[i]) < 0) ||
             hw_text_cpulist(text, &may, &count) < 0)
@@ -340,11 +344,14 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
     else if (far > 0) {
         dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts go to CPUs outside its node %lld (%s)", far, known,
                (long long)node, near_text);
-        dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # likewise the others; stop irqbalance first", near_text,
-                first_far);
+        dr_mend(
+            d,
+            "echo %s > /proc/irq/%u/smp_affinity_list   # repeat for the NIC's other interrupts; stop irqbalance first",
+            near_text, first_far);
     } else if (known > 2 && CPU_COUNT(&all) == 1) {
         dr_say(d, DR_WARN, n->name, "all %zu interrupts go to one CPU", known);
-        dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # spread them, one per CPU", near_text, irq[0]);
+        dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # spread the interrupts, one per CPU", near_text,
+                irq[0]);
     } else
         dr_say(d, DR_PASS, n->name, "%zu interrupts on CPUs of its node %lld", known, (long long)node);
 }

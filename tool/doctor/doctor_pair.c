@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of a pair of nodes: the peer's facts, and tests between the two. */
+/* Doctor's checks of a pair of nodes: compares the facts of both nodes and tests the network between them. */
 #include "tool/doctor/doctor_pair.h"
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
@@ -11,7 +11,8 @@
 #define CLOCK_ROUNDS 8
 #define FACTS_MS     5000
 
-/* Measures the clock offset as NTP does (RFC 5905, section 8), using the fastest round. */
+/* Measures the clock offset as NTP does (RFC 5905, section 8), and keeps the round with the shortest round-trip
+ * time. */
 static int ask_clock(struct dr_pair *p, struct session *s, struct tp_reply *r)
 {
     for (int i = 0; i < CLOCK_ROUNDS; i++) {
@@ -21,7 +22,7 @@ static int ask_clock(struct dr_pair *p, struct session *s, struct tp_reply *r)
         uint64_t spent = hw_now() - m1, there = r->facts.wall_out_ns - r->facts.wall_in_ns, t4 = t1 + spent;
         if (rc < 0)
             return rc;
-        if (there > spent) /* its clock was set during the answer, or the peer lies */
+        if (there > spent) /* the peer's clock was set during the answer, or the peer's times are wrong */
             continue;
         if (p->clock && spent - there >= p->round_trip_ns)
             continue;
@@ -55,7 +56,7 @@ static bool is_working_link(const struct dr_link *l)
     return l->forward == 0 || l->reverse == 0 || l->reverse == -EBADMSG;
 }
 
-/* Returns true if one end of link l has another working link. */
+/* Returns true if one of the two NICs of link l has another working link. */
 static bool has_other(const struct dr_pair *p, const struct dr_link *l)
 {
     for (size_t i = 0; i < p->n_links; i++) {
@@ -124,15 +125,15 @@ void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, 
     free(r);
 }
 
-/* Reports SKIP if there are no facts. */
+/* Returns true, and reports SKIP, if the facts of the peer are missing. */
 static bool skip_without_facts(struct dr_report *d)
 {
     if (d->pair->asked < 0)
-        dr_say(d, DR_SKIP, NULL, "the peer's data is missing");
+        dr_say(d, DR_SKIP, NULL, "the peer's facts are missing");
     return d->pair->asked < 0;
 }
 
-/* The same if the two share no subnet. */
+/* Returns true, and reports SKIP, if the facts are missing or the nodes share no subnet. */
 static bool skip_without_links(struct dr_report *d)
 {
     if (skip_without_facts(d))
@@ -147,7 +148,7 @@ void dr_pair_session(struct dr_report *d)
     const struct dr_pair *p = d->pair;
     if (p->connected < 0) {
         dr_say(d, DR_FAIL, NULL, "%s", p->why);
-        dr_mend(d, "hawser serve   # on the other node; it prints the command for this node");
+        dr_mend(d, "hawser serve   # run on the other node; this command prints the command for this node");
     } else
         dr_say(d, DR_PASS, NULL, "%s", p->peer);
 }
@@ -158,13 +159,12 @@ void dr_pair_version(struct dr_report *d)
     if (p->connected < 0) {
         dr_say(d, DR_SKIP, NULL, "no session");
     } else if (p->asked < 0) {
-        dr_say(d, DR_FAIL, NULL, "here %s; unknown there: %s", hawser_version(), p->why);
-        dr_mend(
-            d,
-            "hawser --version   # on both; install the same version, one whose `hawser serve` answers this question");
+        dr_say(d, DR_FAIL, NULL, "%s here, but the peer's version is unknown: %s", hawser_version(), p->why);
+        dr_mend(d, "hawser --version   # on both nodes; install the same version, one in which `hawser serve` reports "
+                   "its version");
     } else if (strcmp(p->here.hawser, p->there.hawser) != 0) {
         dr_say(d, DR_WARN, NULL, "here %s, there %s", p->here.hawser, p->there.hawser);
-        dr_mend(d, "hawser --version   # on both; install the same version");
+        dr_mend(d, "hawser --version   # on both nodes; install the same version");
     } else
         dr_say(d, DR_PASS, NULL, "%s on both", p->here.hawser);
 }
@@ -179,8 +179,8 @@ void dr_pair_machine(struct dr_report *d)
         return;
     }
     dr_say(d, dr_tcpx_meant(d->m) ? DR_FAIL : DR_WARN, NULL,
-           "one machine: both run on the same boot of the same kernel. Host memory works; devmem and TCPX do not");
-    dr_mend(d, "hawser serve   # on another machine; then run doctor with that host");
+           "both sides run on one machine, under the same kernel: host memory works, but devmem and TCPX do not");
+    dr_mend(d, "hawser serve   # run on another machine; then run doctor with the name of that machine");
 }
 
 void dr_pair_kernel(struct dr_report *d)
@@ -195,8 +195,8 @@ void dr_pair_kernel(struct dr_report *d)
     }
     bool differ = (a >= 6012) != (b >= 6012) || (a >= 6016) != (b >= 6016);
     dr_say(d, DR_WARN, NULL, "here %s, there %s%s", p->here.kernel, p->there.kernel,
-           differ ? ": they differ in devmem support" : "");
-    dr_mend(d, "uname -r   # on both; boot the newer one on both");
+           differ ? ": the kernels differ in devmem support" : "");
+    dr_mend(d, "uname -r   # on both nodes; boot the newer kernel on both");
 }
 
 static bool same_address(const struct tp_facts *a, const struct tp_facts *b)
@@ -208,7 +208,7 @@ static bool same_address(const struct tp_facts *a, const struct tp_facts *b)
     return false;
 }
 
-/* Returns true if the NIC of fact i of f has a partner for any of its addresses. */
+/* Returns true if this node's NIC, or with here false the peer's NIC, has a link to a NIC of the other node. */
 static bool has_partner(const struct dr_pair *p, bool here, const char *nic)
 {
     for (size_t k = 0; k < p->n_links; k++) {
@@ -229,20 +229,23 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
         while (strcmp(f->nic[k].nic, f->nic[i].nic) != 0)
             k++;
         if (k < i)
-            continue; /* another address of the same NIC */
+            continue; /* this entry is another address of a NIC that was already examined */
         snprintf(subject, sizeof subject, "%s %s", here ? "here" : "there", f->nic[i].nic);
         if (has_partner(d->pair, here, f->nic[i].nic)) {
             n++;
         } else if (f->nic[i].speed < fastest) {
             dr_say(d, DR_SKIP, subject,
-                   "no NIC in its subnet on the other side; slower than the others, for management");
+                   "no NIC of the other node is in its subnet; this NIC is slower than the others and is probably for "
+                   "management");
         } else if (reach_is_rail(&f->nic[i])) {
-            dr_say(d, DR_WARN, subject, "/%u: no route from it to a NIC of the other side", f->nic[i].prefix);
-            dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other side's NIC",
+            dr_say(d, DR_WARN, subject,
+                   "the prefix is /%u, and no route leads from this NIC to a NIC of the other node", f->nic[i].prefix);
+            dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other node's NIC",
                     f->nic[i].nic, here ? "here" : "there");
         } else {
-            dr_say(d, DR_WARN, subject, "no NIC in its subnet on the other side, so it is not used");
-            dr_mend(d, "ip addr   # on both: addresses and prefixes of the NICs that belong together");
+            dr_say(d, DR_WARN, subject, "not used, because no NIC of the other node is in its subnet");
+            dr_mend(d,
+                    "ip addr   # on both nodes; compare the addresses and prefixes of the NICs that belong together");
         }
     }
     return n;
@@ -255,26 +258,26 @@ void dr_pair_nics(struct dr_report *d)
     if (skip_without_facts(d))
         return;
     if (same_address(&p->here, &p->there)) {
-        dr_say(d, DR_SKIP, NULL, "both sides have the same NICs");
+        dr_say(d, DR_SKIP, NULL, "both sides use the same NICs");
         return;
     }
     for (size_t k = 0; k < p->n_links; k++)
         fastest = HW_MAX(fastest, HW_MIN(p->here.nic[p->link[k].here].speed, p->there.nic[p->link[k].there].speed));
     size_t a = nics_of(d, true, fastest), b = nics_of(d, false, fastest);
     if (a == 0) {
-        dr_say(d, DR_WARN, NULL, "no subnet has NICs of both sides: all traffic is routed, over one NIC");
-        dr_mend(d, "ip addr   # on both; or pair them explicitly: hawser bench --nics A,B --peer-nics C,D");
+        dr_say(d, DR_WARN, NULL, "no subnet has NICs of both nodes, so all traffic is routed over one NIC");
+        dr_mend(d, "ip addr   # on both nodes; or pair the NICs explicitly: hawser bench --nics A,B --peer-nics C,D");
     } else if (a != b) {
-        dr_say(d, DR_WARN, NULL, "%zu here, %zu there: the side with fewer NICs is the limit", a, b);
-        dr_mend(d, "ip addr   # on both; or choose: hawser bench --nics A,B --peer-nics C,D");
+        dr_say(d, DR_WARN, NULL, "%zu here, %zu there: the node with fewer NICs limits the transfer", a, b);
+        dr_mend(d, "ip addr   # on both nodes; or choose the NICs: hawser bench --nics A,B --peer-nics C,D");
     } else
-        dr_say(d, DR_PASS, NULL, "%zu on each side", a);
+        dr_say(d, DR_PASS, NULL, "%zu on each node", a);
 }
 
 static const char *format_link_ends(const struct dr_pair *p, const struct dr_link *l, bool back, char buf[48])
 {
     const char *here = p->here.nic[l->here].nic, *there = p->there.nic[l->there].nic;
-    /* the address family matters only for a NIC with both */
+    /* the address family matters only for a NIC that has addresses of both families */
     const char *kind = p->here.nic[l->here].addr.family == 6 ? " (IPv6)" : "";
     snprintf(buf, 48, "%s %s %s%s", here, back ? "<-" : "->", there, kind);
     return buf;
@@ -290,7 +293,7 @@ void dr_pair_mtu(struct dr_report *d)
         const struct tp_fact_nic *a = &p->here.nic[p->link[i].here], *b = &p->there.nic[p->link[i].there];
         format_link_ends(p, &p->link[i], false, s);
         if (!a->mtu || !b->mtu)
-            dr_say(d, DR_SKIP, s, "unknown on one side");
+            dr_say(d, DR_SKIP, s, "the MTU of one NIC is unknown");
         else if (a->mtu == b->mtu)
             dr_say(d, DR_PASS, s, "%u on both", a->mtu);
         else {
@@ -317,11 +320,11 @@ void dr_pair_forward(struct dr_report *d)
             dr_say(d, DR_PASS, s, "connected");
         else if (l->forward == -ECONNREFUSED) {
             dr_say(d, DR_WARN, s, "refused: the host is reachable, but no program listens at %s", to);
-            dr_mend(d, "hawser serve   # there, without --bind; or open its port in the firewall");
+            dr_mend(d, "hawser serve   # run there, without --bind; or open its port in the firewall");
         } else {
             dr_say(d, DR_FAIL, s, "%s", strerror(-l->forward));
-            dr_mend(d, "ping -I %s %s; ip neigh show dev %s   # ARP, VLAN, switch, firewall", p->here.nic[l->here].nic,
-                    to, p->here.nic[l->here].nic);
+            dr_mend(d, "ping -I %s %s; ip neigh show dev %s   # check ARP, VLAN, switch and firewall",
+                    p->here.nic[l->here].nic, to, p->here.nic[l->here].nic);
         }
     }
 }
@@ -339,17 +342,17 @@ void dr_pair_reverse(struct dr_report *d)
         reach_to_addr(&p->here.nic[l->here].addr, &a);
         hw_addr_text(&a, to, sizeof to);
         if (l->reverse == -ENODATA) {
-            dr_say(d, DR_SKIP, s, "not tried from there");
+            dr_say(d, DR_SKIP, s, "the peer did not try to connect back");
             continue;
         }
         if (l->reverse != -EHOSTUNREACH) {
             dr_say(d, DR_PASS, s, "connected");
             continue;
         }
-        dr_say(d, DR_FAIL, s, "no connection from there arrived within %d s", REACH_MS / 1000);
+        dr_say(d, DR_FAIL, s, "no connection from the peer arrived within %d s", REACH_MS / 1000);
         dr_mend(d,
-                "ping -I %s %s   # there; if it answers, a firewall here blocks new connections: open a port, and give "
-                "it by --reverse-port",
+                "ping -I %s %s   # there; if it answers, a firewall here blocks new connections: open a port, and pass "
+                "it with --reverse-port",
                 p->there.nic[l->there].nic, to);
     }
 }
@@ -365,18 +368,21 @@ void dr_pair_path_mtu(struct dr_report *d)
         uint32_t least = HW_MIN(p->here.nic[l->here].mtu, p->there.nic[l->there].mtu);
         format_link_ends(p, l, false, s);
         if (l->reverse == -EBADMSG) {
-            dr_say(d, DR_FAIL, s, "connects, but 128 KiB did not arrive within %d s: large packets are lost",
+            dr_say(d, DR_FAIL, s,
+                   "the connection was established, but 128 KiB did not arrive within %d s: large packets are lost",
                    REACH_MS / 1000);
-            dr_mend(d, "ip link set %s mtu 1500   # on both; then find the hop whose MTU is smaller",
+            dr_mend(d, "ip link set %s mtu 1500   # on both nodes; then find the hop with the smaller MTU",
                     p->here.nic[l->here].nic);
         } else if (l->forward < 0 || !l->mtu || !least)
-            dr_say(d, DR_SKIP, s, "unknown: no connection there");
+            dr_say(d, DR_SKIP, s, "unknown, because no connection was established");
         else if (l->mtu < least) {
             dr_say(d, DR_WARN, s, "%u, less than the NICs' %u: a hop between them has a smaller MTU", l->mtu, least);
             dr_mend(d, "tracepath -n PEER   # shows the hop");
         } else if (l->reverse < 0)
-            dr_say(d, DR_SKIP, s, "%u according to the route, but no large packet was tried: no connection back",
-                   least);
+            dr_say(
+                d, DR_SKIP, s,
+                "%u according to the route, but no large packet was tested, because no connection back was established",
+                least);
         else
             dr_say(d, DR_PASS, s, "%u, and 128 KiB arrived in both directions", least);
     }
@@ -396,7 +402,8 @@ void dr_pair_clock(struct dr_report *d)
            size < 10     ? DR_PASS
            : size < 5000 ? DR_WARN
                          : DR_FAIL,
-           NULL, "there %.3f ms %s, with an error of up to %.3f ms", size, ms < 0 ? "behind" : "ahead", error);
+           NULL, "the peer's clock is %.3f ms %s, with an error of up to %.3f ms", size, ms < 0 ? "behind" : "ahead",
+           error);
     if (size >= 10)
-        dr_mend(d, "chronyc makestep   # on both, with chrony or another NTP client running");
+        dr_mend(d, "chronyc makestep   # on both nodes, with chrony or another NTP client running");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects the data of group pair in a session with `hawser serve`. */
+/* Collects the data for group pair in a session with `hawser serve`. */
 #ifndef HW_TOOL_DOCTOR_PAIR_H
 #define HW_TOOL_DOCTOR_PAIR_H
 
@@ -7,12 +7,13 @@
 #include "tool/peer/reach.h"
 #include "tool/peer/session.h"
 
-/* Fills p except peer and connected: both sides' facts, the clocks, and a connection each way over each pair of NICs.
- * port: the peer's listener; reverse_port: this side's listener, 0 for any. Takes about 6 s if nothing answers. */
+/* Fills p, except peer and connected, with both nodes' facts, the clock offset, and the result of a connection in
+ * each direction over each pair of NICs. port is the peer's listening port. reverse_port is this node's listening
+ * port, or 0 for any free port. Takes about 6 s if nothing answers. */
 void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, uint16_t reverse_port);
 
-/* NICs reached by routes may each reach all others, or only their own rail: removes links that do not work if their
- * NICs have other working ones. */
+/* Removes a routed link that does not work if one of its NICs has another working link. A network may let a routed
+ * NIC reach all NICs of the peer, or only the NIC of its own rail. */
 void dr_pair_prune(struct dr_pair *p);
 
 #endif

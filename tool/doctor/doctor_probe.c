@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads this machine for the checks. The ioctl and netlink interfaces are described in linux/ethtool.h,
- * linux/ethtool_netlink.h and Documentation/networking/ethtool-netlink.rst; nothing here needs privilege, or changes
- * anything.
+ * Reads this machine for the checks. linux/ethtool.h, linux/ethtool_netlink.h and
+ * Documentation/networking/ethtool-netlink.rst describe the ioctl and netlink interfaces. Nothing in this file needs
+ * privilege or changes anything.
  */
 #include "helper/kernel/ethnl.h"
 #include "net/sysfs.h"
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define MOMENT_MS  300
-#define HAWSERD_MS 5000 /* for hawserd to answer */
+#define HAWSERD_MS 5000 /* timeout for hawserd's answer */
 #define MAX_TABLE  65536
 
 static void probe_driver(int fd, struct dr_nic *n)
@@ -111,7 +111,7 @@ static void list_nics(struct dr_machine *m, int fd)
             continue;
         snprintf(r.ifr_name, sizeof r.ifr_name, "%s", l.name[i]);
         if (ioctl(fd, SIOCGIFFLAGS, &r) < 0 || (r.ifr_flags & IFF_LOOPBACK))
-            continue; /* not a NIC (bonding_masters), or irrelevant */
+            continue; /* not a NIC (bonding_masters), or loopback */
         struct dr_nic *n = &m->nic[m->n_nics++];
         *n = (struct dr_nic){.up = r.ifr_flags & IFF_UP};
         memcpy(n->name, r.ifr_name, sizeof n->name);
@@ -169,7 +169,7 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
         n->rx_pkts[0] = read_rx_packets(m, n);
         counts |= n->devmem_rc == 0;
     }
-    if (counts) /* only if there are counters to compare */
+    if (counts) /* wait only if there are counters to compare */
         usleep(MOMENT_MS * 1000);
     hw_genl_close(&g);
     for (int i = 0; i < m->n_nics; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of RDMA ports, and of sysctls that matter if several NICs share a subnet. */
+/* Doctor's checks of RDMA ports, and of the sysctls that matter if several NICs share a subnet. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -25,7 +25,7 @@ static void gids_of(struct dr_report *d, const char *dev, const char *port)
     }
     hw_names_free(&l);
     if (rc < 0) {
-        dr_say(d, DR_SKIP, subject, "its table of GIDs cannot be read: %s", hw_errno_text(-rc));
+        dr_say(d, DR_SKIP, subject, "the port's GID table cannot be read: %s", hw_errno_text(-rc));
         return;
     }
     (void)hw_root_text(root, layer, sizeof layer, "sys/class/infiniband/%s/ports/%s/link_layer", dev, port);
@@ -33,13 +33,14 @@ static void gids_of(struct dr_report *d, const char *dev, const char *port)
     bool ethernet = strcmp(layer, "InfiniBand") != 0;
     if (*state && !strstr(state, "ACTIVE")) {
         dr_say(d, DR_WARN, subject, "the port is %s", state);
-        dr_mend(d, "ip link   # its NIC must be up; on InfiniBand a subnet manager must run");
+        dr_mend(d, "ip link   # the port's NIC must be up; InfiniBand also needs a running subnet manager");
     } else if (gids == 0) {
-        dr_say(d, DR_FAIL, subject, "the port is active, but its table of GIDs is empty");
-        dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # the NIC of %s; its addresses become GIDs", dev);
+        dr_say(d, DR_FAIL, subject, "the port is active, but its GID table is empty");
+        dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; its addresses become GIDs", dev);
     } else if (ethernet && v2 == 0) {
         dr_say(d, DR_WARN, subject, "%zu GIDs, but none for RoCE v2, which routers and NCCL need", gids);
-        dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # the NIC of %s; an IPv4 address becomes a RoCE v2 GID", dev);
+        dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; an IPv4 address becomes a RoCE v2 GID",
+                dev);
     } else
         dr_say(d, DR_PASS, subject, "%zu GIDs%s", gids, ethernet ? ", RoCE v2 among them" : "");
 }
@@ -71,8 +72,9 @@ int dr_shares_subnet(const struct dr_machine *m, int nic)
     return -1;
 }
 
-/* Returns the effective value for a NIC: the larger one of its own and of "all" (include/linux/inetdevice.h,
- * IN_DEV_MAXCONF; for flags IN_DEV_ORCONF, which is the same). -errno. */
+/* Stores the effective value of a sysctl for a NIC in *out: the larger of the NIC's value and the value of "all"
+ * (include/linux/inetdevice.h, IN_DEV_MAXCONF; IN_DEV_ORCONF gives the same for flags). Returns 0 or a negative
+ * errno. */
 static int sysctl_of(const struct dr_machine *m, const char *nic, const char *name, int64_t *out)
 {
     int64_t all;
@@ -84,7 +86,7 @@ static int sysctl_of(const struct dr_machine *m, const char *nic, const char *na
     return rc;
 }
 
-/* Reports one line for each NIC that shares its subnet with another. verdict: judges its value v. */
+/* Reports one result for each NIC that shares its subnet with another NIC. verdict returns the outcome for value v. */
 static void each_sharing(struct dr_report *d, const char *name, const char *mend,
                          enum dr_outcome (*verdict)(int64_t v, bool rdma, const char **what))
 {
@@ -110,10 +112,11 @@ static void each_sharing(struct dr_report *d, const char *name, const char *mend
         dr_say(d, DR_SKIP, NULL, "no two NICs share a subnet");
 }
 
-/* With RDMA a connection is bound to the NIC whose hardware address ARP returned, so a wrong answer is fatal. */
+/* An RDMA connection is bound to the NIC with the hardware address that ARP returned, so a wrong ARP answer breaks
+ * the connection. */
 static enum dr_outcome arp_ignore(int64_t v, bool rdma, const char **what)
 {
-    *what = v >= 1 ? "" : ", so it answers ARP for its neighbours' addresses too";
+    *what = v >= 1 ? "" : ", so this NIC also answers ARP requests for other NICs' addresses";
     return v >= 1 ? DR_PASS : rdma ? DR_FAIL : DR_WARN;
 }
 
@@ -124,7 +127,7 @@ void dr_rdma_arp_ignore(struct dr_report *d)
 
 static enum dr_outcome arp_announce(int64_t v, bool rdma, const char **what)
 {
-    *what = v >= 2 ? "" : ", so it may send ARP requests with a neighbour's address";
+    *what = v >= 2 ? "" : ", so this NIC may send ARP requests with another NIC's address";
     return v >= 2 ? DR_PASS : rdma ? DR_FAIL : DR_WARN;
 }
 
@@ -136,7 +139,7 @@ void dr_rdma_arp_announce(struct dr_report *d)
 static enum dr_outcome arp_filter(int64_t v, bool rdma, const char **what)
 {
     (void)rdma;
-    *what = v ? ": each of these NICs needs a routing rule of its own, otherwise it never answers" : "";
+    *what = v ? ": a NIC without a routing rule for its address never answers ARP requests" : "";
     return v ? DR_WARN : DR_PASS;
 }
 

@@ -80,14 +80,15 @@ size_t dr_count(const struct dr_report *d, enum dr_outcome o)
     return n;
 }
 
-/* Returns true if both findings have the same words. Commands may differ by the subject's name. */
+/* Returns true if two results of one check have the same outcome and text, for two subjects. Their commands may
+ * differ by the name of the subject. */
 static bool is_same_finding(const struct dr_result *a, const struct dr_result *b)
 {
     return a->check == b->check && a->outcome == b->outcome && strcmp(a->found, b->found) == 0 && *a->subject &&
            *b->subject;
 }
 
-/* Returns true if result i repeats a finding, which is printed with the first subject. */
+/* Returns true if result i repeats a finding that is already printed with an earlier subject. */
 static bool said_before(const struct dr_report *d, size_t i)
 {
     for (size_t k = i; k-- > 0 && d->r[k].check == d->r[i].check;)
@@ -172,15 +173,15 @@ int dr_print_json(FILE *out, const struct dr_report *d)
 static void write_dr_page(struct page *p, const void *arg)
 {
     static const struct page_column heads[] = {
-        {"Result", "PASS: good; WARN: could be better; FAIL: broken; SKIP: cannot be determined here", true},
+        {"Result", "PASS: good; WARN: could be better; FAIL: broken; SKIP: cannot be determined", true},
         {"Check", "`hawser doctor --list` shows all checks", true},
-        {"On", "a NIC, a GPU, a pair of NICs", true},
+        {"On", "the NIC, GPU or pair of NICs that was checked", true},
         {"Found", NULL, true},
         {"Why it matters", NULL, true},
-        {"Fix", "a command; the change lasts until the next boot", true}};
+        {"Fix", "a command that fixes the problem until the next boot", true}};
     static const char *const class[DR_OUTCOMES] = {"good", "warn", "bad", ""};
     static const char *const what[DR_OUTCOMES] = {"Passed", "Warnings", "Failed", "Skipped"};
-    static const char *const note[DR_OUTCOMES] = {"good", "could be better", "broken", "cannot be determined here"};
+    static const char *const note[DR_OUTCOMES] = {"good", "could be better", "broken", "cannot be determined"};
     const struct dr_report *d = arg;
     page_cards(p);
     for (int o = 0; o < DR_OUTCOMES; o++) {
@@ -208,7 +209,7 @@ static void write_dr_page(struct page *p, const void *arg)
 
 const struct opt dr_finish_opts[] = {
     OPT_FLAG("json", 'j', struct dr_finish, json, "print one JSON object instead of lines"),
-    OPT_FLAG("why", 'w', struct dr_finish, why, "give the reason for every check, not only for problems"),
+    OPT_FLAG("why", 'w', struct dr_finish, why, "print why each check matters, also for checks that pass"),
     OPT_TEXT("report", 0, "FILE", struct dr_finish, report, "write one HTML file with all checks"),
     {0},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Doctor's checks of GPUDirect-TCPX: Google's plugin for NCCL, the receive datapath manager (RxDM, dp-manager) that it
- * uses, and its important variables (google/nccl-plugin-gpudirecttcpx, v3.1.9).
+ * Doctor's checks of GPUDirect-TCPX: Google's plugin for NCCL, the receive datapath manager (RxDM, dp-manager) that the
+ * plugin uses, and the most important variables (google/nccl-plugin-gpudirecttcpx, v3.1.9).
  */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
@@ -20,9 +20,9 @@
 #define SYMBOL       "ncclNetPlugin_v"
 #define MAX_PLUGINS  16
 #define MAX_FILE     (128u << 20)
-#define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, later ones v6 to v12 */
+#define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, and later versions load v6 to v12 */
 
-/* Where the vendors' images install the plugin, and where the dynamic loader searches. */
+/* Folders in which vendors' images install the plugin, and folders that the dynamic loader searches. */
 static const char *const tcpx_dirs[] = {"/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/nvidia/lib64"};
 static const char *const loader_dirs[] = {"/lib/x86_64-linux-gnu",
                                           "/usr/lib/x86_64-linux-gnu",
@@ -36,7 +36,7 @@ static const char *const loader_dirs[] = {"/lib/x86_64-linux-gnu",
 
 struct plugin {
     char path[256];
-    bool on_path; /* the loader would find it */
+    bool on_path; /* true if the dynamic loader would find the plugin */
     dev_t dev;
     ino_t ino;
 };
@@ -55,7 +55,7 @@ bool dr_tcpx_meant(const struct dr_machine *m)
     return hw_root_has(m->root, "run/tcpx");
 }
 
-/* Returns true if the file's name is the one that the environment requests, or without a request, any plugin's. */
+/* Returns true if file is the plugin that NCCL_NET_PLUGIN selects, or any plugin if the variable is not set. */
 static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
 {
     const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");
@@ -80,7 +80,7 @@ static void look_in(struct search *s, const char *dir, bool on_path)
             int fd = hw_root_fd(s->m->root, O_PATH, "%s/%s", dir + 1, l.name[i]);
             bool there = fd >= 0 && fstat(fd, &st) == 0;
             hw_close(&fd);
-            size_t k = 0; /* the same file by another name: /usr/local/tcpx is often a link to /var/lib/tcpx */
+            size_t k = 0; /* the same file may have two paths: /usr/local/tcpx is often a link to /var/lib/tcpx */
             while (there && k < s->n && (s->p[k].dev != st.st_dev || s->p[k].ino != st.st_ino))
                 k++;
             if (there && k < s->n)
@@ -111,7 +111,7 @@ static void find_tcpx_plugins(const struct dr_machine *m, struct search *s)
         look_in(s, tcpx_dirs[i], false);
 }
 
-/* Returns a file's bytes, which the caller frees; NULL with hw_error(). */
+/* Returns a file's bytes, which the caller frees, or NULL with hw_error(). *len receives their number. */
 static uint8_t *load_plugin_file(int root, const char *path, size_t *len)
 {
     int fd = hw_root_fd(root, O_RDONLY | O_NONBLOCK, "%s", path + 1);
@@ -121,7 +121,7 @@ static uint8_t *load_plugin_file(int root, const char *path, size_t *len)
         return NULL;
     *len = 0;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > (off_t)MAX_FILE)
-        hw_fail(-ENOEXEC, "its size is not a plugin's");
+        hw_fail(-ENOEXEC, "the file is empty, not a regular file, or larger than 128 MiB");
     else if (!(b = malloc((size_t)st.st_size)))
         hw_no_memory("%lld bytes", (long long)st.st_size);
     for (ssize_t n = 1; b && *len < (size_t)st.st_size && n > 0; *len += (size_t)HW_MAX(n, 0))
@@ -163,14 +163,14 @@ static void check_plugin_file(struct dr_report *d, const struct plugin *p)
     else if (ours && machine != ours)
         dr_say(d, DR_FAIL, NULL, "%s is built for another processor (ELF machine %u)", p->path, machine);
     else if (!v.newest)
-        dr_say(d, DR_FAIL, NULL, "%s exports no ncclNetPlugin_vN: not a plugin", p->path);
+        dr_say(d, DR_FAIL, NULL, "%s exports no ncclNetPlugin_vN, so it is not a plugin", p->path);
     else if (v.newest < OLDEST_TABLE) {
         dr_say(d, DR_WARN, NULL, "%s exports %s: too old for NCCL 2.28, which loads v6 to v11", p->path, v.text);
         dr_mend(d, "install a plugin that exports ncclNetPlugin_v6 or later");
     } else
         dr_say(d, DR_PASS, NULL, "%s exports %s", p->path, v.text);
     if (d->r && d->r[d->n - 1].outcome == DR_FAIL)
-        dr_mend(d, "readelf --dyn-syms -W %s | grep ncclNet   # then reinstall it", p->path);
+        dr_mend(d, "readelf --dyn-syms -W %s | grep ncclNet   # then reinstall the plugin", p->path);
 }
 
 void dr_tcpx_plugin(struct dr_report *d)
@@ -188,10 +188,11 @@ void dr_tcpx_plugin(struct dr_report *d)
         return;
     if (asked && *asked) {
         dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.60s, but no libnccl-net-%.60s.so is found", asked, asked);
-        dr_mend(d, "export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH   # DIR: where the plugin is");
+        dr_mend(d, "export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH   # DIR is the plugin's folder");
     } else if (dr_tcpx_meant(d->m)) {
         dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no libnccl-net*.so is found");
-        dr_mend(d, "ls /usr/local/tcpx/lib64 /var/lib/tcpx/lib64   # TCPX's installer (a container) puts it there");
+        dr_mend(
+            d, "ls /usr/local/tcpx/lib64 /var/lib/tcpx/lib64   # TCPX's installer (a container) puts the plugin there");
     } else
         dr_say(d, DR_SKIP, NULL, "no libnccl-net*.so, and no variable selects one");
 }
@@ -206,7 +207,7 @@ void dr_tcpx_path(struct dr_report *d)
             continue;
         }
         const char *slash = strrchr(s.p[i].path, '/');
-        dr_say(d, DR_WARN, NULL, "%s is not in LD_LIBRARY_PATH (unless /etc/ld.so.conf names its folder)", s.p[i].path);
+        dr_say(d, DR_WARN, NULL, "%s is not in LD_LIBRARY_PATH (unless /etc/ld.so.conf lists its folder)", s.p[i].path);
         dr_mend(d, "export LD_LIBRARY_PATH=%.*s:$LD_LIBRARY_PATH", (int)(slash - s.p[i].path), s.p[i].path);
     }
     if (s.n == 0)
@@ -222,7 +223,8 @@ static bool is_socket(const struct dr_machine *m, const char *dir, const char *n
     return is;
 }
 
-/* The sockets that receive the plugin's rules and hand out each GPU's memory: rx_rule_manager and get_gpu_fd_<bdf>. */
+/* Checks RxDM's sockets: rx_rule_manager, which receives the plugin's rules, and get_gpu_fd_<bdf>, which provides
+ * each GPU's memory. */
 void dr_tcpx_manager(struct dr_report *d)
 {
     struct hw_names l = {0};
@@ -234,15 +236,16 @@ void dr_tcpx_manager(struct dr_report *d)
             gpus += strncmp(l.name[i], "get_gpu_fd_", 11) == 0 && is_socket(d->m, dir, l.name[i]);
     hw_names_free(&l);
     if (rules && gpus > 0)
-        dr_say(d, DR_PASS, NULL, "in %s: rx_rule_manager, and %zu GPUs", dir, gpus);
+        dr_say(d, DR_PASS, NULL, "%s has the sockets of rx_rule_manager and of %zu GPUs", dir, gpus);
     else if (rules)
-        dr_say(d, DR_FAIL, NULL, "%s/rx_rule_manager exists, but no get_gpu_fd_*: no GPU was found or assigned", dir);
+        dr_say(d, DR_FAIL, NULL,
+               "%s/rx_rule_manager exists, but there is no get_gpu_fd_*: RxDM found no GPU, or was assigned none", dir);
     else if (dr_tcpx_meant(d->m))
         dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but the socket /run/tcpx/rx_rule_manager is missing");
     else
         dr_say(d, DR_SKIP, NULL, "TCPX is not set up here");
     if (d->r && d->r[d->n - 1].outcome == DR_FAIL)
-        dr_mend(d, "docker ps | grep -i rxdm; docker logs CONTAINER   # start it, and share /run/tcpx with the job");
+        dr_mend(d, "docker ps | grep -i rxdm; docker logs CONTAINER   # start RxDM, and share /run/tcpx with the job");
 }
 
 void dr_tcpx_prefix(struct dr_report *d)
@@ -273,16 +276,17 @@ void dr_tcpx_chunk(struct dr_report *d)
     if (v && hw_text_u64(v, &n) < 0)
         dr_say(d, DR_FAIL, NULL, "'%.40s' is not a number", v);
     else if (n == 0)
-        dr_say(d, DR_FAIL, NULL, "%s", v ? "0" : "not set: 0");
+        dr_say(d, DR_FAIL, NULL, "%s", v ? "0" : "not set, so the value is 0");
     else if (n != 524288)
-        dr_say(d, DR_WARN, NULL, "%llu: only 524288 is known to work", (unsigned long long)n);
+        dr_say(d, DR_WARN, NULL, "%llu, but only 524288 is known to work", (unsigned long long)n);
     else
         dr_say(d, DR_PASS, NULL, "524288");
     if (d->r && d->r[d->n - 1].outcome != DR_PASS)
         dr_mend(d, "export NCCL_DYNAMIC_CHUNK_SIZE=524288");
 }
 
-/* Checks each NIC in a list such as "eth1,eth2", or "eth1:8-21,112-125;eth2:0-7" with bindings. */
+/* Checks that each NIC in a variable exists. The list has the form "eth1,eth2", or with bindings
+ * "eth1:8-21,112-125;eth2:0-7". */
 static void names_in(struct dr_report *d, const char *var, bool bindings)
 {
     const char *v = dr_env(d->m, var);
@@ -302,7 +306,7 @@ static void names_in(struct dr_report *d, const char *var, bool bindings)
     if (!v)
         return;
     if (*bad) {
-        dr_say(d, DR_FAIL, NULL, "%s names %s, but there is no such NIC", var, bad);
+        dr_say(d, DR_FAIL, NULL, "%s lists %s, but there is no such NIC", var, bad);
         dr_mend(d, "ls /sys/class/net; export %s=...", var);
     } else if (n == 0) {
         dr_say(d, DR_WARN, NULL, "%s is empty", var);
@@ -319,7 +323,7 @@ void dr_tcpx_names(struct dr_report *d)
     names_in(d, G "TX_BINDINGS", true);
     names_in(d, G "RX_BINDINGS", true);
     if (d->n == before)
-        dr_say(d, DR_SKIP, NULL, "none of them is set");
+        dr_say(d, DR_SKIP, NULL, "none of TCPX's NIC variables is set");
 }
 
 void dr_tcpx_sync(struct dr_report *d)
@@ -330,12 +334,12 @@ void dr_tcpx_sync(struct dr_report *d)
     else if (strcmp(v, "0") == 0)
         dr_say(d, DR_PASS, NULL, "0");
     else {
-        dr_say(d, DR_WARN, NULL, "set to '%.40s': it must be the same on every node", v);
+        dr_say(d, DR_WARN, NULL, "set to '%.40s': the value must be the same on every node", v);
         dr_mend(d, "unset " G "RECV_SYNC");
     }
 }
 
-#define BUSY 1000 /* packets within the moment: a transfer */
+#define BUSY 1000 /* packets within moment_ms that indicate a running transfer */
 
 void dr_tcpx_packets(struct dr_report *d)
 {
@@ -347,21 +351,21 @@ void dr_tcpx_packets(struct dr_report *d)
             continue;
         unsigned long long was = n->devmem_pkts[0], is = n->devmem_pkts[1];
         if (is > was)
-            dr_say(d, DR_PASS, n->name, "%llu more within %u ms", is - was, m->moment_ms);
+            dr_say(d, DR_PASS, n->name, "the counter rose by %llu within %u ms", is - was, m->moment_ms);
         else if (is > 0) {
             unsigned long long all = n->rx_pkts[1] - n->rx_pkts[0];
             if (n->rx_pkts[1] > n->rx_pkts[0] && all >= BUSY)
                 dr_say(d, DR_WARN, n->name,
-                       "it stays at %llu while %llu packets arrived within %u ms: they arrive as ordinary data (rx no "
-                       "cmsg), or belong to other programs",
+                       "the counter stayed at %llu while %llu packets arrived within %u ms: the packets are ordinary "
+                       "data (rx no cmsg), or belong to other programs",
                        is, all, m->moment_ms);
             else
                 dr_say(d, DR_WARN, n->name,
-                       "%llu so far, none within %u ms: if a transfer runs now, its data is not placed in GPU memory "
-                       "by this NIC",
+                       "%llu so far, but none within %u ms: if a transfer runs now, this NIC does not place its data "
+                       "in GPU memory",
                        is, m->moment_ms);
             dr_mend(d,
-                    "hawser doctor --only tcpx   # during a transfer from another machine, the count must rise; if "
+                    "hawser doctor --only tcpx   # the counter must rise during a transfer from another machine; if "
                     "not, check the flow rules: ethtool -n %s",
                     n->name);
         } else {
@@ -371,5 +375,5 @@ void dr_tcpx_packets(struct dr_report *d)
         }
     }
     if (d->n == before)
-        dr_say(d, DR_SKIP, NULL, "no NIC here has this statistic");
+        dr_say(d, DR_SKIP, NULL, "no NIC of this machine has this statistic");
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the exported symbols of a shared object from its bytes, without running any of its code, unlike dlopen(). */
+/* Reads the exported symbols of a shared object from the bytes of its file. Unlike dlopen(), runs none of the
+ * object's code. */
 #ifndef HW_TOOL_ELFSYM_H
 #define HW_TOOL_ELFSYM_H
 
 #include "base/base.h"
 
-/* Calls fn with each defined dynamic symbol of the object that starts with prefix. Only 64-bit little-endian objects.
- * *machine receives its e_machine (elf.h, EM_*). -ENOEXEC with hw_error() if the bytes are no such object, or are
- * truncated. */
+/* Calls fn with the name of each defined dynamic symbol that starts with prefix. Accepts only 64-bit little-endian
+ * shared objects. *machine receives the object's e_machine (EM_* of elf.h). Fails with -ENOEXEC and hw_error() if
+ * the bytes are not such an object or are truncated. */
 int elf_symbols(const void *bytes, size_t len, const char *prefix, uint16_t *machine,
                 void (*fn)(void *arg, const char *name), void *arg);
 

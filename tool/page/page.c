@@ -81,7 +81,7 @@ static const char no_value[] = "\u2013"; /* a dash */
 int page_begin(struct page *p, const char *path, const char *title)
 {
     *p = (struct page){.path = path};
-    p->c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* decimal points, whatever the user's locale */
+    p->c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* decimal points in any locale of the user */
     if (p->c == (locale_t)0)
         return hw_no_memory("a locale");
     p->f = fopen(path, "we");
@@ -106,7 +106,7 @@ int page_begin(struct page *p, const char *path, const char *title)
 
 int page_end(struct page *p, int rc)
 {
-    fprintf(p->f, "<footer>Made by hawser %s; this file needs nothing else.</footer>\n</main></body></html>\n",
+    fprintf(p->f, "<footer>Made by hawser %s. This file is self-contained.</footer>\n</main></body></html>\n",
             hawser_version());
     const bool bad = ferror(p->f) != 0;
     if ((fclose(p->f) != 0 || bad) && rc == 0)
@@ -207,7 +207,7 @@ void page_table_end(struct page *p, const char *note)
         if (!c->help)
             continue;
         if (!any)
-            fputs("<details open><summary>What the columns are</summary><dl class=\"cols\">", p->f);
+            fputs("<details open><summary>Explanation of the columns</summary><dl class=\"cols\">", p->f);
         any = true;
         fputs("<dt>", p->f);
         for (const char *at = c->head; *at; at++)
@@ -290,8 +290,9 @@ void page_said(struct page *p, const char *text)
 {
     if (!text || !*text)
         return;
-    fputs("<section class=\"sheet\"><h2>What the terminal showed</h2><pre class=\"said\">", p->f);
-    for (const char *at = text; *at;) { /* svg_escape() replaces control characters, newlines too */
+    fputs("<section class=\"sheet\"><h2>Terminal output</h2><pre class=\"said\">", p->f);
+    for (const char *at = text;
+         *at;) { /* write each line separately, because svg_escape() replaces control characters such as newlines */
         const size_t len = strcspn(at, "\n");
         char line[512];
         snprintf(line, sizeof line, "%.*s", (int)HW_MIN(len, sizeof line - 1), at);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One self-contained HTML page, the frame of all reports: no script, no font, no image; light or dark like the reader's
- * system, readable on a phone and on paper. A page has key figures, the terminal's output, facts of the run, and tables
- * whose columns are explained below them. Text passed in is escaped, except heads, helps, notes, values and classes:
- * those are our own, and may contain markup.
+ * One self-contained HTML page, the frame of all reports. It has no script, font or image, follows the reader's light
+ * or dark mode, and is readable on a phone and on paper. A page has key figures, the terminal's output, facts about the
+ * run, and tables with explanations of their columns. Text from callers is escaped, except heads, helps, notes, values
+ * and classes, which are constants of hawser and may contain markup.
  */
 #ifndef HW_TOOL_PAGE_H
 #define HW_TOOL_PAGE_H
@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 struct page_column {
-    const char *head, *help; /* help NULL: no explanation needed */
+    const char *head, *help; /* help is NULL if no explanation is needed */
     bool text;               /* left-aligned */
 };
 
@@ -26,36 +26,37 @@ struct page {
     size_t n_col;
 };
 
-/* Creates the file, and writes everything up to the title. -errno: nothing needs to be ended then. */
+/* Creates the file and writes everything up to the title. Returns 0, or a negative errno; page_end() is not needed
+ * after an error. */
 int page_begin(struct page *p, const char *path, const char *title);
-/* Ends and closes the page. rc: an earlier error, or 0. Returns rc, or -EIO if the file is incomplete. */
+/* Ends and closes the page. rc is an earlier error or 0. Returns rc, or -EIO if the file is incomplete. */
 int page_end(struct page *p, int rc);
 
 void page_cards(struct page *p);
 struct page_figure {
     char what[40], value[32], unit[16], class[8], note[120];
 };
-/* Writes what the run has shown, as sentences; NULL-terminated. */
+/* Writes sentences about what the run has shown; the array is NULL-terminated. */
 void page_proved(struct page *p, const char *const *sentence);
-/* Writes one figure; unit and class ("good", "warn", "bad") may be "". */
+/* Writes one key figure. unit and class ("good", "warn", "bad") may be "". */
 void page_card(struct page *p, const char *what, const char *value, const char *unit, const char *class,
                const char *note);
 void page_cards_end(struct page *p);
 
-/* A section with a table: page_table(), content above the table, page_heads(), rows, page_table_end(). class may be "",
- * note NULL. col must live until the end. */
+/* Write a section with a table: page_table(), content above the table, page_heads(), rows, page_table_end(). class
+ * may be "" and note may be NULL. col must live until page_table_end(). */
 void page_table(struct page *p, const char *heading, const char *class);
 void page_heads(struct page *p, const struct page_column *col, size_t n);
 void page_row(struct page *p);
 void page_text(struct page *p, const char *text, const char *class);
-/* NAN: not measured. */
+/* Writes a number in a cell. NAN, for a value that was not measured, is written as a dash. */
 void page_number(struct page *p, double v, void (*fmt)(double v, char *buf, size_t cap), const char *class);
 void page_row_end(struct page *p);
 void page_table_end(struct page *p, const char *note);
 
-/* Writes date, command line, and both nodes' hosts, versions, kernels, GPUs and NICs with their rates. */
+/* Writes the date, the command line, and the hosts, versions, kernels, GPUs and NICs of both nodes. */
 void page_run(struct page *p, const struct run *r);
-/* Writes text as it was printed; nothing if it is NULL or empty. */
+/* Writes text as it was printed, or nothing if the text is NULL or empty. */
 void page_said(struct page *p, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The facts of a run for its report. */
+/* The facts about a run, for its report. */
 #ifndef HW_TOOL_RUN_H
 #define HW_TOOL_RUN_H
 
@@ -8,15 +8,15 @@
 struct run {
     char date[64], host[256], build[256], peer[300];
     int argc;
-    char **argv; /* of the process */
+    char **argv; /* arguments of the process */
     struct tp_facts own, there;
-    bool asked; /* the peer has reported its facts */
+    bool asked; /* true if the peer has reported its facts */
 };
 
-/* Records this node's facts: date, host, versions, NICs. Unreadable ones stay empty. */
+/* Records this node's facts: date, host, versions and NICs. Facts that cannot be read stay empty. */
 void run_note(struct run *r);
-/* Asks the serving node for its facts, over an idle session. peer: its name. A node that does not answer is no fault of
- * the run: *r records that it was not asked. */
+/* Requests the serving node's facts, over an idle session. peer is its name. A node that does not answer is not an
+ * error; r->asked then stays false. */
 void run_ask(struct run *r, struct session *s, const char *peer);
 
 #endif

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#define LABEL_PX 7.0 /* width of one character at 12 px, rounded up for the usual sans-serif fonts */
+#define LABEL_PX 7.0 /* width of a character at 12 px, rounded up for the usual sans-serif fonts */
 
-/* U+202A to U+202E and U+2066 to U+2069 change the direction of the following text. */
+/* Returns true for U+202A to U+202E and U+2066 to U+2069, which change the direction of the following text. */
 static bool is_bidi_control(const unsigned char *p)
 {
     return p[0] == 0xe2 &&
@@ -17,7 +17,8 @@ void svg_escape(FILE *f, const char *text, size_t max)
 {
     size_t n = 0;
     for (const unsigned char *p = (const unsigned char *)(text ? text : ""); *p; p++) {
-        if (max && (*p & 0xc0) != 0x80 && n++ == max) { /* a character starts here; 10xxxxxx continues one */
+        if (max && (*p & 0xc0) != 0x80 &&
+            n++ == max) { /* a byte 10xxxxxx continues a character; any other byte starts one */
             fputs("\u2026", f);
             return;
         }
@@ -114,7 +115,7 @@ size_t svg_log_ticks(double lo, double hi, double *out, size_t cap)
     static const double m[] = {1, 2, 5};
     size_t n = 0;
     double decades = ceil(log10(hi / lo)), step = pow(10, HW_MAX(1.0, ceil(decades / 12)));
-    size_t each = decades > 5 ? 1 : HW_ARRAY_LEN(m); /* over many decades the powers of ten suffice */
+    size_t each = decades > 5 ? 1 : HW_ARRAY_LEN(m); /* over many decades, powers of ten suffice */
     for (double p = pow(10, floor(log10(lo))); p <= hi && n < cap; p *= step)
         for (size_t i = 0; i < each && n < cap; i++)
             if (p * m[i] >= lo * (1 - 1e-9) && p * m[i] <= hi * (1 + 1e-9))
@@ -158,7 +159,7 @@ void svg_axis_y(struct svg *s, const double *at, size_t n, svg_format fmt, const
     text_at(s, 4, s->top - 14, "unit", unit);
 }
 
-/* Draws the points as part of a path that begins with `first` ('M' or 'L'); back: from last to first. */
+/* Writes the points as part of a path that begins with `first` ('M' or 'L'). back reverses the order of the points. */
 static void path_points(struct svg *s, const double *x, const double *y, size_t n, char first, bool back)
 {
     double lx = -1e9, ly = -1e9;

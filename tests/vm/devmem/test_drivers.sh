@@ -83,7 +83,7 @@ done
 ok "hawserd comes up" serve
 in1 hawser doctor --only nic >/tmp/doctor 2>&1
 sed 's/^/# /' /tmp/doctor | grep 'gro-hw\|buf-len\|header-split'
-ok "doctor: gve's receive buffers" grep -q 'WARN  nic.rx-buf-len  *dm1: 2048 bytes: packets of its MTU, 4148' /tmp/doctor
+ok "doctor: gve's receive buffers" grep -q 'WARN  nic.rx-buf-len  *dm1: 2048 bytes: packets of the NIC.s MTU, 4148' /tmp/doctor
 ok "doctor: mlx5 wants rx-gro-hw" grep -q 'WARN  nic.gro-hw  *dm3: off' /tmp/doctor
 ok "doctor: gve and mlx5 do not split headers yet" grep -q 'WARN  nic.header-split  *dm1, dm3: off' /tmp/doctor
 if $new; then
