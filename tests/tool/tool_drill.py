@@ -129,7 +129,7 @@ def gives_back():
 
 def refuses():
     for argv, code, why in ((["--nics", "eth1", "--take", "all"], 1, "the only NIC"),
-                            (["--take", "eth9"], 1, "eth9 carries nothing"),
+                            (["--take", "eth9"], 1, "eth9 carries no data"),
                             (["--take", "eth1", "--duration", "9s"], 2, "cannot be combined with --take"),
                             (["--faults", "3"], 2, "need --take"),
                             (["--how", "nicely"], 2, "nicely"),

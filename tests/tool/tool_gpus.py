@@ -166,7 +166,7 @@ def killed(s):
     os.kill(kids[1], signal.SIGKILL)
     out, err = p.communicate(timeout=60)
     lines = [json.loads(x) for x in out.splitlines()]
-    ok(p.returncode == 1 and "GPU 1 -> 1: its process was killed by signal 9" in err, "a killed child is named", err)
+    ok(p.returncode == 1 and "GPU 1 -> 1: the worker's process was killed by signal 9" in err, "a killed child is named", err)
     ok(pairs(lines) == [(0, 0), (2, 2)] and lines[-1]["gpus"] == 2 and lines[-1]["failed_gpus"] == 1 and
        all(x["bad_bytes"] == 0 for x in lines), "the others are reported", (out, err))
     p, kids = started(s, 2)

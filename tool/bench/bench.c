@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define RAW_BYTES (256ull << 20) /* bytes of a round next to plain sockets without --iters */
-#define RAW_ITERS 20000          /* but at most this many operations */
+#define RAW_BYTES (256ull << 20) /* minimum bytes of a round with --compare-raw and without --iters */
+#define RAW_ITERS 20000          /* upper limit for the number of operations that RAW_BYTES gives */
 
 FILE *bench_table(const struct bench *b)
 {
@@ -24,7 +24,7 @@ uint64_t bench_iters(const struct bench *b, uint64_t size)
         return b->iters;
     uint64_t iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
     if (b->compare_raw && b->op != TP_PINGPONG && size > 0)
-        /* more than the start-up of plain sockets */
+        /* long enough that the start-up of plain sockets does not matter */
         iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS));
     return iters;
 }
@@ -54,7 +54,7 @@ int bench_plan(const struct bench *b, size_t i, struct measure_plan *out)
                                  .hot = b->hot,
                                  .devmem = stats_has_devmem(b->knobs.transport)};
     if (getrandom(&out->seed, sizeof out->seed, 0) != (ssize_t)sizeof out->seed)
-        return hw_fail(-EIO, "the kernel gave no random bytes");
+        return hw_fail(-EIO, "the kernel returned no random bytes for the pattern's seed");
     return 0;
 }
 
@@ -133,14 +133,14 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
                   struct row *r)
 {
     if (b->faults && measure_read_faults(m, b->faults) < 0)
-        tool_fail("bench", "%s", hw_error()); /* the measurement is valid anyway */
+        tool_fail("bench", "%s", hw_error()); /* the measurement is valid without the fault events */
     r->iters = r->sum.iters;
     if (m->hist->n)
         r->mean_us = m->hist->sum / (double)m->hist->n / 1e3;
     r->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
     r->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
     r->p999_us = (double)hw_hist_quantile(m->hist, 0.999) / 1e3;
-    const bool ping = m->plan.op == TP_PINGPONG; /* it mostly waits, so CPU time per byte means nothing */
+    const bool ping = m->plan.op == TP_PINGPONG; /* pingpong mostly waits, so CPU time per byte is meaningless */
     r->cpu_s_per_GB = ping ? NAN : bench_per_GB(r->sum.cpu_us, r->sum.bytes);
     r->peer_cpu_s_per_GB = ping ? NAN : bench_per_GB(r->sum.peer_cpu_us, r->sum.bytes);
     r->lost_channels = measure_lost(m);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the parts of `hawser bench`: its options, and one measurement. */
+/* Shared by the files of `hawser bench`: the command's options, and the steps of one measurement. */
 #ifndef HW_TOOL_BENCH_H
 #define HW_TOOL_BENCH_H
 
@@ -16,7 +16,7 @@
 
 #define BENCH_LIST 16
 
-/* The values of --channels and --window. */
+/* Values of --channels or --window. */
 struct bench_list {
     uint64_t v[BENCH_LIST];
     size_t n;
@@ -28,87 +28,90 @@ struct bench {
     uint16_t port;
     const char *op_name, *sizes_text, *nics, *peer_nics, *json, *report, *faults;
     enum tp_op op;
-    uint64_t sizes[BENCH_SIZES];  /* bytes of an operation */
-    uint32_t blocks[BENCH_SIZES]; /* pieces of an operation; 0: one */
+    uint64_t sizes[BENCH_SIZES];  /* bytes of one operation, for each size */
+    uint32_t blocks[BENCH_SIZES]; /* blocks of one operation, for each size; 0 means one contiguous block */
     size_t n_sizes;
-    const char *blocks_text; /* --blocks instead of --size */
-    uint64_t interval_ms;    /* 0: none */
-    bool both;               /* --bidir: one worker writes, another reads */
+    const char *blocks_text; /* value of --blocks, or NULL if --size is used */
+    uint64_t interval_ms;    /* interval between printed rates; 0 means none */
+    bool both;               /* --bidir: one worker writes while another reads */
     uint64_t iters, warmup, depth, channels, duration_ms, rounds, raw_streams;
-    struct hw_knobs knobs; /* in force */
+    struct hw_knobs knobs; /* knobs in effect */
     bool has_warmup, no_verify, hot, compare_raw, raw_best;
-    const char *gpus_text, *map; /* gpus_text: NULL: host memory */
+    const char *gpus_text, *map; /* gpus_text is NULL for host memory */
     struct gpus gpus;
     bool per_process;
     struct bench_list channels_list, window_list;
-    const char *one;    /* "CHANNELS,WINDOW": this is one run of a sweep; 0: it is not */
-    const char *worker; /* "FD,CROWD,GPU,PEER,OP,NICS": this is a child of --per-process */
-    int argc;           /* to start such children with */
+    const char *one;    /* "CHANNELS,WINDOW" if this process is one run of a sweep, else NULL */
+    const char *worker; /* "FD,CROWD,GPU,PEER,OP,NICS" if this process is a child of --per-process, else NULL */
+    int argc;           /* arguments for starting such processes */
     char **argv;
-    /* running */
+    /* state of the running command */
     hawser *h;
     struct session s;
     struct rival rival;
     struct table table;
     struct report_files files;
-    FILE *json_out; /* of files */
+    FILE *json_out; /* stream for JSON lines, owned by files */
     uint64_t bad;
-    bool failed;      /* some GPU did */
-    bool abandoned;   /* a thread hangs in the driver: the process can only exit */
-    const char *what; /* text of the progress line */
+    bool failed;      /* a worker failed */
+    bool abandoned;   /* a thread hangs in the driver, so the process can only exit */
+    const char *what; /* start of the progress line */
 };
 
-/* Returns the table's stream: standard output, unless the JSON lines go there. */
+/* Returns the stream for the table: standard output, unless the JSON lines go there. */
 FILE *bench_table(const struct bench *b);
-/* Return the operations of a measurement of this size, with or without --iters, and those of the warm-up. */
+/* Return the number of measured operations for a size (--iters or a default), and the number of warm-up operations. */
 uint64_t bench_iters(const struct bench *b, uint64_t size);
 uint64_t bench_warmup(const struct bench *b, uint64_t iters);
 uint32_t bench_depth(const struct bench *b, uint64_t size);
-/* Makes the plan of size i, for host memory. -EIO: no random seed. */
+/* Makes the plan for size i in host memory. Returns -EIO if the kernel gives no random seed. */
 int bench_plan(const struct bench *b, size_t i, struct measure_plan *out);
-/* Returns a row without measured values. */
+/* Returns a row with no measured values yet. */
 struct row bench_make_row(const struct bench *b, struct measure *m, const char *op, uint64_t size, uint32_t blocks);
-/* Opens m with plan on s, with its hooks (progress...) already set, runs the warm-up and prepares r for measure_run().
- * Closes m on failure. */
+/* Opens m with plan on s, runs the warm-up, and prepares m and r for measure_run(). The caller has already set the
+ * hooks of m (progress, beat, interval, gate). Closes m on failure. */
 int bench_start(const struct bench *b, struct session *s, const struct measure_plan *plan, uint64_t warmup,
                 struct measure *m, struct row *r);
-/* Fills in the results of measure_run(): percentiles, rates, NICs. */
+/* Fills in the results of measure_run(): percentiles, rates and NICs. */
 void bench_finish(const struct bench *b, struct measure *m, const struct session_path *path, size_t n_paths,
                   struct row *r);
 double bench_per_GB(uint64_t us, uint64_t bytes);
 
-/* The rounds of one size: hawser and, with rival, plain sockets alternately. */
+/* The rounds of one size. hawser and, if rival is set, plain sockets take turns. */
 struct bench_turns {
     struct measure *m;
-    struct rival *rival;                   /* NULL: none */
-    struct measure *raw;                   /* whose memory plain sockets use */
-    int (*before)(void *arg, size_t turn); /* a turn: even ones are hawser's */
+    struct rival *rival;                   /* NULL to measure only hawser */
+    struct measure *raw;                   /* measurement with the memory that plain sockets use */
+    int (*before)(void *arg, size_t turn); /* called before each turn; even turns are hawser's */
     void *arg;
 };
-/* Adds the results to r, with medians over the rounds. After a failure, also -EINTR, over the finished rounds. */
+/* Runs the rounds and adds the results to r, with medians over the rounds. After a failure, or -EINTR, r covers the
+ * rounds that finished. */
 int bench_rounds(const struct bench *b, const struct bench_turns *t, uint64_t iters, struct row *r);
-/* Prints the congestion control of plain sockets, if known. */
+/* Prints the congestion control algorithm of plain sockets, if it is known. */
 void bench_print_congestion(FILE *out, const struct row *r);
 
-/* Prints the lines "# ..." above the table, from the knobs on. */
+/* Prints the heading line "# ..." with the operation, window, depth, verification and rounds. */
 void bench_print_knobs(const struct bench *b, FILE *out);
 
-/* Parses a list of numbers (sizes: such as 512KiB). -EINVAL. */
+/* Parses a list of numbers, or with sizes a list of sizes such as 512KiB. Returns -EINVAL for an invalid list. */
 int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, struct bench_list *out);
-/* Parses the value of --one: channels, window. Returns false if invalid. */
+/* Parses the value of --one, "CHANNELS,WINDOW", into v. Returns false if the text is invalid. */
 bool bench_one(const char *text, uint64_t v[2]);
-/* Returns true if a list has more than one value. */
+/* Returns true if --channels or --window has more than one value. */
 bool bench_sweeps(const struct bench *b);
-/* Runs each combination. Failures were reported and set b->failed. */
+/* Runs each combination of channels and window. A failed run is reported at once and sets b->failed. */
 int bench_sweep(struct bench *b);
 
-/* --gpus, --bidir: the whole run, after the options are parsed. Failures of workers were reported and set b->failed. */
+/* Runs bench with --gpus or --bidir after the options are parsed. A failed worker is reported at once and sets
+ * b->failed. */
 int bench_gpus(struct bench *b);
-/* The work of one pair's worker, on context h; it reports everything, also its failure, to the supervisor on fd. stop:
- * as in struct session. crowd: number of pairs; own_cpu: this process's CPU time is this worker's. */
+/* The work of one worker, on context h. The worker reports results and failures to the supervisor on fd. crowd is
+ * the number of workers. own_cpu is true if the worker is a process, whose CPU time is therefore the worker's. stop
+ * is as in struct session. */
 struct bench_work {
     const struct bench *b;
-    const struct gpu_pair *pair; /* of GPUs, or with BUFFER_HOST of both hosts' memory */
+    const struct gpu_pair *pair; /* pair of GPUs, or with BUFFER_HOST the memory of both hosts */
     enum tp_op op;
     hawser *h;
     int fd;
@@ -117,20 +120,22 @@ struct bench_work {
     const bool *stop;
 };
 int bench_work(const struct bench_work *w);
-/* Combines all results of a size in one row, with m->hist for the times. Returns false if no worker has a result. */
+/* Combines the results of all workers for one size in one row, and merges the latencies into m->hist. Returns false
+ * if no worker has a result. */
 bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, struct row *all, struct measure *m);
-/* Return the pair and operation of worker i: with --bidir each pair has two workers. */
+/* Return the GPU pair and the operation of worker i. With --bidir each pair has two workers. */
 const struct gpu_pair *bench_worker_pair(const struct bench *b, size_t i);
 enum tp_op bench_worker_op(const struct bench *b, size_t i);
 
-/* --per-process: starts a child for each pair, and sets the crew's hooks. On failure no child is left. */
+/* Starts a child process for each worker (--per-process), and sets the crew's hooks. After a failure the caller ends
+ * the started children with bench_children_end(). */
 struct bench_child {
-    pid_t pid; /* 0: reaped */
+    pid_t pid; /* 0 once reaped */
 };
 int bench_children_start(const struct bench *b, struct crew *c, struct bench_child *child);
-/* Ends and reaps the remaining children. */
+/* Kills and reaps the remaining children. */
 void bench_children_end(struct bench_child *child, size_t n);
-/* Runs such a child, after the options are parsed. */
+/* Runs one child of --per-process, after the options are parsed. */
 int bench_child(struct bench *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --gpus and --bidir: a worker for each pair of GPUs and direction, here as threads of this process; combines
- * their results in one table. */
+/* bench --gpus and --bidir: runs a worker for each pair of GPUs and direction, as threads of this process or as
+ * child processes, and prints their results in one table. */
 #include "tool/bench/bench.h"
 
 #include "base/size.h"
@@ -31,12 +31,12 @@ struct at_work {
     struct session s;
     struct session_path path[TP_MAX_NICS];
     size_t n_paths;
-    uint32_t size; /* its index */
-    uint32_t turn; /* 0: before the clock; then hawser's and plain sockets' turns alternately */
+    uint32_t size; /* index of the current size */
+    uint32_t turn; /* 0 before the measured part; from 1 up, hawser and plain sockets take turns */
     const struct measure *m;
     struct rival rival;
-    struct session plain;   /* GPUs: a second session, for the host memory that plain sockets use */
-    struct measure *memory; /* that memory */
+    struct session plain;   /* with GPUs: a second session, for the host memory that plain sockets use */
+    struct measure *memory; /* host memory that plain sockets use */
 };
 
 static int wait_for_crew_gate(void *arg)
@@ -45,16 +45,18 @@ static int wait_for_crew_gate(void *arg)
     return crew_gate(a->w->fd, &a->s, (struct crew_ready){a->size, a->turn});
 }
 
-/* Plain sockets of one worker must not run while hawser is measured in another. */
+/* Waits before a turn of plain sockets, because plain sockets of one worker must not run while another worker
+ * measures hawser. */
 static int begin_worker_turn(void *arg, size_t turn)
 {
     struct at_work *a = arg;
     a->turn = (uint32_t)turn + 1;
-    return turn % 2 ? wait_for_crew_gate(a) : 0; /* hawser's own turn waits before each batch */
+    return turn % 2 ? wait_for_crew_gate(a)
+                    : 0; /* measure_run() waits at the gate before each batch of hawser's turn */
 }
 
-/* Prepares plain sockets: with the worker's own session and memory if that is host memory, otherwise with a second
- * session. */
+/* Prepares plain sockets. They use the worker's session and memory if that is host memory, and otherwise a second
+ * session with host memory. */
 static int prepare_worker_rival(struct at_work *a, struct measure *m)
 {
     const struct bench_work *w = a->w;
@@ -103,7 +105,7 @@ static void send_worker_heartbeat(void *arg, bool flying)
     if (hawser_nic_stats(a->s.peer, st, &n) == 0)
         for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
             b.moved += st[i].tx_bytes + st[i].rx_bytes;
-    /* the supervisor acts if nothing arrives; so does the next gate */
+    /* a failure is ignored: the supervisor notices the silence, and the next gate fails */
     (void)crew_say(a->w->fd, CREW_BEAT, &b, sizeof b);
 }
 
@@ -158,7 +160,7 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
             snprintf(r->early, sizeof r->early, "%s", hw_error());
         bench_finish(b, m, a->path, a->n_paths, r);
         if (!a->w->own_cpu && a->w->crowd > 1)
-            r->cpu_s_per_GB = NAN; /* threads share the process's CPU clock; the last line has the total */
+            r->cpu_s_per_GB = NAN; /* threads share the process's CPU clock; the row for all workers has the total */
         if (a->w->crowd > 1)
             r->peer_cpu_s_per_GB = NAN;
         const int sent = send_worker_result(a, r, m);
@@ -217,10 +219,10 @@ struct thread {
 static void *thread_main(void *arg)
 {
     struct thread *t = arg;
-    if (t->w.pair->has_cpus) /* if the machine does not permit it, the thread is only slower */
+    if (t->w.pair->has_cpus) /* if the kernel refuses, the thread is only slower */
         (void)pthread_setaffinity_np(pthread_self(), sizeof t->w.pair->cpus, &t->w.pair->cpus);
     (void)bench_work(&t->w);
-    /* the supervisor sees the end; the descriptor stays open until the thread is joined */
+    /* The supervisor sees end of file. The descriptor stays open until the thread is joined. */
     shutdown(t->w.fd, SHUT_RDWR);
     return NULL;
 }
@@ -256,7 +258,7 @@ static int start_threads(struct bench *b, struct crew *c, struct thread *t)
     return 0;
 }
 
-/* Returns true if all are joined. */
+/* Tells all threads to stop and joins them. Returns false if a thread does not end within CREW_PATIENCE. */
 static bool end_threads(struct thread *t, size_t n)
 {
     bool all = true;
@@ -283,11 +285,12 @@ struct gpu_table {
     struct crew *c;
     struct thread *thread;
     struct bench_child *child;
-    bool indirect; /* data of some GPU arrived another way than required */
+    bool indirect; /* data of a GPU took another path than --require-direct allows */
     int rc;
 };
 
-/* Prints how each GPU's data arrived, after the last size; after each size, violated requirements. */
+/* After the last size prints how each GPU's data arrived. After each size reports GPUs that violate
+ * --require-direct. */
 static void print_verdicts(struct gpu_table *t, size_t size, bool last)
 {
     struct bench *b = t->b;
@@ -301,7 +304,7 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
             output_verdict(out, t->c->m[i].name, &r->row);
         if (r && b->knobs.require_direct && !(r->row.here.passed && r->row.there.passed)) {
             char text[32];
-            tool_fail("bench", "%s, %s: not all of it used the device path, which --require-direct requires",
+            tool_fail("bench", "%s, %s: not all data used the device path, which --require-direct requires",
                       t->c->m[i].name, hw_format_size(b->sizes[size], text, sizeof text));
             t->indirect = true;
         }
@@ -309,13 +312,13 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
     fflush(out);
 }
 
-/* Returns the name without the direction, if both directions have a row. */
+/* Returns the name without "GPU " if it also contains the direction, so that it fits the column. */
 static const char *get_row_name(const char *name)
 {
     return strlen(name) > 12 && strncmp(name, "GPU ", 4) == 0 ? name + 4 : name;
 }
 
-/* Prints a finished size. */
+/* Prints the rows of a finished size. */
 static void print_size(void *arg, size_t size)
 {
     struct gpu_table *t = arg;
@@ -376,7 +379,7 @@ static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
         fputc('\n', out);
     }
     if (wrapped)
-        fprintf(out, "# the serving node has %d GPU%s: higher numbers wrap around to GPU 0\n", there,
+        fprintf(out, "# the serving node has %d GPU%s; higher GPU numbers wrap around to GPU 0\n", there,
                 there == 1 ? "" : "s");
     bench_print_knobs(b, out);
     if (b->compare_raw && b->gpus_text)
@@ -428,7 +431,7 @@ static int open_gpu_bench(struct bench *b)
         b->gpus = (struct gpus){.pair = {{.gpu = BUFFER_HOST, .peer = TP_HOST, .numa = -1}}, .n = 1};
         snprintf(b->gpus.pair[0].nics, sizeof b->gpus.pair[0].nics, "%s", b->nics ? b->nics : "");
     }
-    if (b->per_process) { /* one process for each pair: none of hawser's memory in this one */
+    if (b->per_process) { /* the children have their own contexts, so this process needs none */
         hawser_close(b->h);
         b->h = NULL;
     }
@@ -456,7 +459,7 @@ int bench_gpus(struct bench *b)
     struct gpu_table t = {.b = b, .c = &c};
     int rc = run_gpu_bench(b, &t);
     if (b->abandoned)
-        return rc; /* its memory is still in use */
+        return rc; /* a hanging thread still uses the memory */
     HW_KEEP_ERROR();
     snprintf(b->files.run.peer, sizeof b->files.run.peer, "%s", b->host);
     crew_close(&c);

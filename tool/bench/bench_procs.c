@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --per-process: a child for each pair of GPUs, which runs this program again, near its GPU; starts, binds and
- * reaps them. */
+/* bench --per-process: starts, binds and reaps a child process for each pair of GPUs. The child runs this program
+ * again, near its GPU. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/child.h"
@@ -17,14 +17,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORKER_FD   3    /* of a child: connection to its supervisor */
-#define REAP_MS     3000 /* for a child to end after it closed its socket */
-#define MPOL_PREFER 1    /* MPOL_PREFERRED of include/uapi/linux/mempolicy.h: near if there is room, else anywhere */
-#define NODES_MAX   1024 /* of a node mask: the kernel's largest configuration (CONFIG_NODES_SHIFT 10) */
+#define WORKER_FD 3    /* descriptor of a child's connection to its supervisor */
+#define REAP_MS   3000 /* ms for a child to exit after it closed its socket */
+#define MPOL_PREFER \
+    1 /* MPOL_PREFERRED of include/uapi/linux/mempolicy.h: this node if it has free memory, else any node */
+#define NODES_MAX 1024 /* bits of a node mask: the kernel's maximum (CONFIG_NODES_SHIFT 10) */
 
 /* ---- a child -------------------------------------------------------------------------------- */
 
-/* Parses the text of start_bench_child(): "FD,CROWD,GPU,PEER,OP,NICS". */
+/* Parses the value of --worker that start_bench_child() writes: "FD,CROWD,GPU,PEER,OP,NICS". */
 static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
 {
     uint64_t v[5];
@@ -71,14 +72,14 @@ int bench_child(struct bench *b)
 
 /* ---- its parent ----------------------------------------------------------------------------- */
 
-/* Between fork and exec: only async-signal-safe calls. */
+/* Runs in the child between fork() and exec(), so it makes only async-signal-safe calls. */
 static void exec_bench_child(char **argv, pid_t parent, int fd, int err, const struct gpu_pair *p)
 {
     unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
     const size_t bits = 8 * sizeof nodes[0];
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         _exit(127);
-    /* If the machine does not permit it, the child is only slower. */
+    /* If the kernel refuses the CPU or memory policy, the child is only slower. */
     if (p->has_cpus)
         (void)sched_setaffinity(0, sizeof p->cpus, &p->cpus);
     if (p->numa >= 0 && p->numa < NODES_MAX) {
@@ -150,9 +151,10 @@ static void child_ended(void *arg, size_t i, char *why, size_t cap)
     if (why[0])
         return;
     if (WIFSIGNALED(status))
-        snprintf(why, cap, "its process was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(why, cap, "the worker's process was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else if (WIFEXITED(status) && WEXITSTATUS(status))
-        snprintf(why, cap, "its process ended with status %d", WEXITSTATUS(status));
+        snprintf(why, cap, "the worker's process exited with status %d", WEXITSTATUS(status));
 }
 
 int bench_children_start(const struct bench *b, struct crew *c, struct bench_child *child)
@@ -162,7 +164,7 @@ int bench_children_start(const struct bench *b, struct crew *c, struct bench_chi
     c->interrupt = interrupt_child;
     c->ended = child_ended;
     int rc = 0;
-    fflush(NULL); /* otherwise each child would inherit unwritten output */
+    fflush(NULL); /* otherwise each child would inherit and print buffered output */
     for (size_t i = 0; i < c->n && rc == 0; i++)
         rc = start_bench_child(b, c, i, &child[i].pid);
     return rc;

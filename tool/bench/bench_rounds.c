@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The turns of one measurement: hawser and plain sockets, round by round, and their medians. */
+/* The rounds of one measurement: hawser and plain sockets take turns, and the medians are reported. */
 #include "tool/bench/bench.h"
 #include "tool/load/stats.h"
 
@@ -11,7 +11,7 @@ struct rounds {
     size_t n_own, n_raw;
 };
 
-/* Plain sockets' turn. */
+/* Runs one turn of plain sockets and stores the results. */
 static int run_rival_turn(const struct bench *b, const struct bench_turns *t, uint64_t iters, uint32_t streams,
                           struct rounds *all, struct row *r)
 {

@@ -13,7 +13,7 @@ static int by_start(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the seconds in which any of the clocks ran; NAN: no memory. */
+/* Returns the number of seconds in which at least one worker measured, or NAN if out of memory. */
 static double compute_clocked_seconds(const struct crew *c, size_t size)
 {
     size_t n = 0;
@@ -36,7 +36,8 @@ static double compute_clocked_seconds(const struct crew *c, size_t size)
     return (double)ns / 1e9;
 }
 
-/* Payload is summed; the kernel counts each NIC once for all its users, so the largest window is the best estimate. */
+/* Adds the NIC counters of one worker. Payload is summed. The kernel's counters of a NIC include all users of the
+ * NIC, so the largest value of any worker is the best estimate. */
 static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, size_t n_from)
 {
     for (size_t i = 0; i < n_from; i++) {
@@ -63,7 +64,8 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
     }
 }
 
-/* Sums the workers' rates of several rounds, and takes medians. For one round: its bytes over its clock. */
+/* Replaces the rate by the median over rounds of the workers' summed rates. With one round the rate stays bytes
+ * divided by measured time. */
 static void sum_rounds(struct row *all)
 {
     double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS];
@@ -83,7 +85,7 @@ static void sum_rounds(struct row *all)
     }
 }
 
-/* Combines all results of a size in one row: the bytes, over the time in which any clock ran. */
+/* The rate of the combined row is all bytes divided by the time in which at least one worker measured. */
 bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, struct row *all, struct measure *m)
 {
     *all = bench_make_row(b, m, b->both ? "bidir" : output_op_name(b->op), b->sizes[size], b->blocks[size]);
@@ -119,7 +121,7 @@ bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, stru
         all->sum.bad += r->row.sum.bad;
         longest = HW_MAX(longest, r->row.sum.cpu_us);
         added += r->row.sum.cpu_us;
-        peer = HW_MAX(peer, r->row.sum.peer_cpu_us); /* one process there */
+        peer = HW_MAX(peer, r->row.sum.peer_cpu_us); /* all workers share one process on the peer */
         size_t had = all->sum.n_own;
         add_nics(all->sum.own, &all->sum.n_own, r->row.sum.own, r->row.sum.n_own);
         add_nics(all->sum.peer, &all->sum.n_peer, r->row.sum.peer, r->row.sum.n_peer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench with lists of channels or windows: a run for each combination, in its own process (knobs belong to a context,
- * and a plugin's process must be started before CUDA is used), and one table for all. */
+/* bench with lists of channels or windows: runs each combination in its own process, and prints one table for all.
+ * Separate processes are needed because knobs belong to a context, and because a plugin's process must be started
+ * before CUDA is used. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/report/report_data.h"
@@ -65,8 +66,8 @@ int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, stru
     }
 }
 
-/* Starts this command again in a child process, for the one combination in "one". Returns 0 with *pid, or -errno if
- * it could not be started. The child reports its own failures. */
+/* Starts this command again in a child process, for the combination in one. Returns 0 with *pid, or a negative errno
+ * if the process could not be started. The child reports its own failures. */
 static int start_one(const struct bench *b, int json, const char *one, pid_t *pid)
 {
     static char self[] = "hawser", cmd[] = "bench";
@@ -152,7 +153,7 @@ static void print_row(struct sweep *s, const struct rep_row *r, const char *what
         note_best(s, r, what);
 }
 
-/* Reads the lines of one run into the table, and into --json. */
+/* Adds the JSON lines of one run to the table, and copies them to the file of --json. */
 static int take_lines(struct sweep *s, int fd, const char *what)
 {
     struct rep rep;
@@ -184,7 +185,7 @@ static int run_one(struct sweep *s, const char *one)
 {
     int status = 0;
     pid_t pid = 0;
-    HW_AUTO_CLOSE int fd = memfd_create("hawser-bench", 0); /* the run inherits it */
+    HW_AUTO_CLOSE int fd = memfd_create("hawser-bench", 0); /* no MFD_CLOEXEC, because the run inherits the file */
     if (fd < 0)
         return hw_fail(-errno, "creating a file for the output of a run: %s", strerror(errno));
     int rc = start_one(s->b, fd, one, &pid);
@@ -195,7 +196,7 @@ static int run_one(struct sweep *s, const char *one)
             (void)kill(pid, SIGINT);
     if ((!WIFEXITED(status) || WEXITSTATUS(status) != 0) && !tool_stop) {
         s->b->failed = true;
-        fprintf(s->table, "# channels,window %s: failed\n", one);
+        fprintf(s->table, "# the run with channels,window %s failed\n", one);
     }
     return lseek(fd, 0, SEEK_END) > 0 ? take_lines(s, fd, one) : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser bench: measured and verified transfers to a node that runs `hawser serve`. */
+/* hawser bench: measures and verifies transfers to a node that runs `hawser serve`. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/load/detour.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sets a knob from a list: each value must be valid; a single value is set. */
+/* Checks that each value of a list is valid for a knob, and sets the knob if the list has one value. */
 static int set_knob(struct bench *b, const char *name, const struct bench_list *l)
 {
     char text[32];
@@ -25,17 +25,17 @@ static int set_knob(struct bench *b, const char *name, const struct bench_list *
     return rc;
 }
 
-/* Reads the lists or, in a run of a sweep, --one. */
+/* Applies the lists of --channels and --window or, in a run of a sweep, the values of --one. */
 static int take_lists(struct bench *b)
 {
     struct bench_list *lists[] = {&b->channels_list, &b->window_list};
     uint64_t v[2] = {0};
     if (b->one && !bench_one(b->one, v))
-        return hw_fail(-EINVAL, "--one is only for the runs of `hawser bench` with lists");
+        return hw_fail(-EINVAL, "--one is only for runs that `hawser bench` starts itself");
     for (size_t i = 0; b->one && i < HW_ARRAY_LEN(lists); i++)
         *lists[i] = (struct bench_list){.v = {v[i]}, .n = v[i] > 0};
     if (b->one)
-        b->report = NULL; /* all runs share one report */
+        b->report = NULL; /* the sweep writes one report for all runs */
     b->channels = b->channels_list.n == 1 ? b->channels_list.v[0] : 0;
     return set_knob(b, "window", &b->window_list);
 }
@@ -59,7 +59,7 @@ static int parse_bench_sizes(void *args, const char *text)
     return opts_sizes(b->sizes_text = text, b->sizes, BENCH_SIZES, &b->n_sizes);
 }
 
-/* "1024x64KiB[,..]" */
+/* Parses the value of --blocks, such as "1024x64KiB,512x4KiB". */
 static int parse_blocks(void *args, const char *text)
 {
     struct bench *b = args;
@@ -74,13 +74,14 @@ static int parse_blocks(void *args, const char *text)
         snprintf(word, sizeof word, "%.*s", (int)len, p);
         char *x = strchr(word, 'x');
         if (!x)
-            return hw_fail(-EINVAL, "must be NxSIZE, N blocks of SIZE bytes as in 1024x64KiB, not '%s'", word);
+            return hw_fail(-EINVAL, "must be NxSIZE, for N blocks of SIZE bytes as in 1024x64KiB, not '%s'", word);
         *x = 0;
         int rc = hw_parse_u64(word, 1, HAWSER_MAX_VECS, &n);
         if (rc < 0 || (rc = hw_parse_size(x + 1, &size)) < 0)
             return rc;
         if (size < 1 || size > (1ull << 40) / n)
-            return hw_fail(-EINVAL, "%sx%s: a list must have from 1 byte to 1TiB in all", word, x + 1);
+            return hw_fail(-EINVAL, "%sx%s: the blocks of a list must have between 1 byte and 1TiB in total", word,
+                           x + 1);
         b->blocks[b->n_sizes] = (uint32_t)n;
         b->sizes[b->n_sizes++] = n * size;
         p += len;
@@ -145,41 +146,43 @@ static int parse_gpu(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_CALL("op", 0, "OP", parse_op, "write, read, send or pingpong (default: write)"),
     OPT_CALL("size", 's', "SIZE[,..]", parse_bench_sizes,
-             "sizes, or a range 1KiB:64MiB that doubles (default: 64MiB; pingpong: 8)"),
+             "sizes, or a doubling range 1KiB:64MiB (default: 64MiB; pingpong: 8)"),
     OPT_CALL("blocks", 0, "NxSIZE[,..]", parse_blocks,
-             "instead of --size: operations that are lists of N scattered blocks, as in 1024x64KiB"),
-    OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: writes, and reads over other connections"),
+             "instead of --size: each operation is a list of N scattered blocks, as in 1024x64KiB"),
+    OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: write, and read over separate connections"),
     OPT_NUMBER("iters", 0, "N", struct bench, iters, 1, 1000000000,
                "measured operations (default: 20 from 1MiB up, 200 below, 2000 for pingpong)"),
-    OPT_CALL("warmup", 0, "N", parse_warmup, "unmeasured operations before them (default: a tenth, at least 2)"),
+    OPT_CALL("warmup", 0, "N", parse_warmup,
+             "unmeasured operations before the measured ones (default: a tenth, at least 2)"),
     OPT_TIME("duration", 't', "TIME", struct bench, duration_ms, 10, TP_RAW_MS / 2,
-             "instead of --iters: measure for this long: 10s, 500ms"),
+             "instead of --iters: measure for this time, as in 10s or 500ms"),
     OPT_TIME("interval", 'i', "TIME", struct bench, interval_ms, 100, TP_RAW_MS / 2,
-             "print the rates at this interval: 1s"),
+             "print the rates at this interval, as in 1s"),
     OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
-               "operations in flight (default: 16MiB in all, from 2 to 32)"),
+               "operations in flight (default: 16MiB in total, from 2 to 32 operations)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
-             "connections per NIC (default: knob channels); a list: one run for each"),
+             "connections per NIC (default: knob channels); a list gives one run for each value"),
     OPT_CALL("nics", 'n', "A,B", parse_bench_nics, "NICs of this node (default: all with a route to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "NICs of the peer, paired in order with --nics"),
     OPT_CALL("window", 0, "SIZE[,..]", parse_window,
-             "bytes in flight per connection (default: knob window); a list: one run for each"),
+             "bytes in flight per connection (default: knob window); a list gives one run for each value"),
     OPT_FLAG("no-verify", 0, struct bench, no_verify, "do not check the received data"),
     OPT_FLAG("hot", 0, struct bench, hot,
-             "use one buffer, in cache, for all operations; only the last of a batch can be checked"),
+             "use one buffer, in cache, for all operations; only the last operation of a batch is checked"),
     OPT_FLAG("compare-raw", 0, struct bench, compare_raw,
              "also measure plain sockets, alternating with hawser, on the same path and memory"),
     OPT_CALL("raw-streams", 0, "N|best", parse_streams,
-             "plain sockets per path, 1 to 16 (default: as --channels); best: tries 1 to 8"),
+             "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
     OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
-               "rounds, whose median is reported (default: 1; 3 with --compare-raw)"),
-    OPT_TEXT("json", 0, "FILE", struct bench, json, "write one JSON line per measurement to FILE; -: standard output"),
+               "rounds; reports their median (default: 1; 3 with --compare-raw)"),
+    OPT_TEXT("json", 0, "FILE", struct bench, json,
+             "write one JSON line per measurement to FILE; - is standard output"),
     OPT_TEXT("report", 0, "FILE", struct bench, report, "write one HTML file with plots"),
     OPT_TEXT("faults", 0, "FILE", struct bench, faults,
-             "mark the events of this file in the timeline: lines SECONDS TEXT (CLOCK_MONOTONIC)"),
+             "mark events in the timeline; each line of FILE is SECONDS TEXT (CLOCK_MONOTONIC)"),
     OPT_CALL("gpus", 'g', "LIST", parse_bench_gpus,
-             "GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; all at once, each on its own NICs"),
-    OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "GPU memory of one GPU: N local with M remote (default: M = N)"),
+             "use memory of these GPUs, at once, each on its NICs: all, 0-3, 0,2, or local:remote as in 0:5,1:4"),
+    OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "use memory of one GPU: local GPU N with remote GPU M (default: M = N)"),
     OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: one process per GPU, on its NUMA node"),
     OPT_TEXT("map", 'm', "MAP", struct bench, map,
              "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
@@ -189,7 +192,7 @@ static const struct opt rows[] = {
     {0},
 };
 
-/* OPTS_GO, or the exit status. */
+/* Parses and checks the arguments. Returns OPTS_GO or the exit status. */
 static int parse_bench_args(struct bench *b, int argc, char **argv)
 {
     static const struct opts o = {
@@ -200,7 +203,7 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "HOST is missing: `hawser serve` on the other node prints it"};
+        .too_few = "HOST is missing; `hawser serve` on the other node prints the command"};
     int rc = opts_parse(&o, b, argc, argv);
     if (rc != OPTS_GO)
         return rc;
@@ -216,7 +219,7 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if ((b->gpus_text || b->both) && b->peer_nics)
         return tool_usage("bench", "--peer-nics cannot be combined with --gpus or --bidir");
     if (b->both && b->op_name)
-        return tool_usage("bench", "--bidir cannot be combined with --op: it writes and reads");
+        return tool_usage("bench", "--bidir cannot be combined with --op, because it both writes and reads");
     if (b->blocks_text && b->sizes_text)
         return tool_usage("bench", "--size and --blocks exclude each other");
     if (b->blocks_text && b->op == TP_PINGPONG)
@@ -226,7 +229,8 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if ((b->raw_streams || b->raw_best) && !b->compare_raw)
         return tool_usage("bench", "--raw-streams needs --compare-raw");
     if (b->json && strcmp(b->json, "-") == 0 && b->report)
-        return tool_usage("bench", "--report needs --json FILE, not --json -: it reads that file");
+        return tool_usage("bench",
+                          "--report needs --json FILE, not --json -, because the report is made from that file");
     if (!b->n_sizes) {
         b->sizes[0] = b->op == TP_PINGPONG ? 8 : 64ull << 20;
         b->n_sizes = 1;
@@ -346,7 +350,7 @@ static int run_host_sizes(struct bench *b)
     return rc;
 }
 
-/* The host's memory. */
+/* Runs bench in host memory, without --bidir. */
 static int run_host_bench(struct bench *b)
 {
     int rc = run_host_sizes(b);
@@ -387,9 +391,9 @@ static int run_bench_command(struct bench *b)
         _exit(TOOL_FAILED);
     }
     if (b->bad)
-        return tool_fail("bench", "%" PRIu64 " bytes arrived wrong", b->bad);
+        return tool_fail("bench", "%" PRIu64 " bytes arrived with wrong contents", b->bad);
     if (interrupted && b->one)
-        return TOOL_FAILED; /* the sweep reports it */
+        return TOOL_FAILED; /* the sweep reports the interruption */
     if (interrupted)
         return tool_interrupted("bench", "the results above were measured before the interruption");
     return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;

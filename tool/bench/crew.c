@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define POLL_MS 200
-#define PACE_MS 500 /* period of the progress line's rate */
+#define PACE_MS 500 /* period over which the progress line's rate is computed */
 
 struct head {
     uint32_t type, len;
@@ -114,7 +114,7 @@ static void mark_member_failed(struct crew_member *m, const char *why)
     m->failed = true;
 }
 
-/* Prints a failure, once it is final, and the child's last output. */
+/* Prints why a member failed, once, and the last output of its process. */
 static void print_member_failure(struct crew_member *m, bool verbose)
 {
     if (m->named)
@@ -123,7 +123,7 @@ static void print_member_failure(struct crew_member *m, bool verbose)
     output_progress(NULL);
     tool_fail("bench", "%s: %s", m->name, m->why);
     const char *at = m->tail, *end = m->tail + m->tail_len;
-    while (at < end && !verbose) { /* otherwise it was already printed */
+    while (at < end && !verbose) { /* with --verbose the output was already printed */
         const char *nl = memchr(at, '\n', (size_t)(end - at));
         int n = (int)((nl ? nl : end) - at);
         fprintf(stderr, "  last output of %s: %.*s\n", m->name, n, at);
@@ -220,7 +220,7 @@ static void mark_member_gone(struct crew *c, size_t i)
     if (c->ended)
         c->ended(c->arg, i, m->why, sizeof m->why);
     if (!m->why[0] && m->at.size < c->n_sizes)
-        mark_member_failed(m, "it ended before its work was done");
+        mark_member_failed(m, "the worker ended before its work was done");
     m->failed = m->failed || m->why[0];
 }
 
@@ -231,7 +231,7 @@ static void read_member_messages(struct crew *c, size_t i)
         size_t cap = HW_MAX(2 * m->in_cap, (size_t)65536);
         uint8_t *more = cap <= 2 * (size_t)CREW_MESSAGE ? realloc(m->in, cap) : NULL;
         if (!more) {
-            give_up_member(c, i, "out of memory for its output");
+            give_up_member(c, i, "out of memory for the worker's messages");
             return;
         }
         m->in = more;
@@ -250,13 +250,13 @@ static void read_member_messages(struct crew *c, size_t i)
     while (m->in_len - at >= sizeof h) {
         memcpy(&h, m->in + at, sizeof h);
         if (h.len > CREW_MESSAGE) {
-            give_up_member(c, i, "its output is not a worker's");
+            give_up_member(c, i, "the supervisor received an invalid message from the worker");
             break;
         }
         if (m->in_len - at < sizeof h + h.len)
             break;
         if (!m->failed && !handle_member_message(c, m, h.type, m->in + at + sizeof h, h.len)) {
-            give_up_member(c, i, "its output is not a worker's");
+            give_up_member(c, i, "the supervisor received an invalid message from the worker");
             break;
         }
         at += sizeof h + h.len;
@@ -265,7 +265,7 @@ static void read_member_messages(struct crew *c, size_t i)
     m->in_len -= at;
 }
 
-/* Keeps the last CREW_TAIL bytes, from the start of a line on. */
+/* Reads a child's standard error and keeps its last CREW_TAIL bytes, starting at the beginning of a line. */
 static void read_member_stderr(struct crew *c, struct crew_member *m)
 {
     char text[1024];
@@ -299,7 +299,7 @@ static uint64_t get_gate_position(const struct crew_ready *at)
     return (uint64_t)at->size << 32 | at->turn;
 }
 
-/* Releases the workers that are furthest behind, once all of them are ready. */
+/* Releases the workers that are furthest behind, once all of these are ready. */
 static void open_gate(struct crew *c)
 {
     uint64_t least = UINT64_MAX;
@@ -315,7 +315,7 @@ static void open_gate(struct crew *c)
             continue;
         m->ready = false;
         m->heard = hw_now();
-        (void)send(m->fd, "G", 1, MSG_NOSIGNAL); /* if it is gone, read_member_messages() reports that */
+        (void)send(m->fd, "G", 1, MSG_NOSIGNAL); /* if the worker has ended, read_member_messages() reports it */
     }
 }
 
@@ -335,7 +335,7 @@ static void look_at_clocks(struct crew *c)
         }
         if (ms < (m->beat.flying ? CREW_STALL_MS : CREW_OTHER_MS))
             continue;
-        snprintf(why, sizeof why, "stalled: %s for %d s; giving up",
+        snprintf(why, sizeof why, "stalled: %s for %d s; not waiting any longer",
                  m->beat.flying ? "operations in flight, but no progress" : "no report",
                  (m->beat.flying ? CREW_STALL_MS : CREW_OTHER_MS) / 1000);
         give_up_member(c, i, why);
@@ -366,7 +366,7 @@ static bool has_result(const struct crew *c, size_t size)
     return false;
 }
 
-/* Bytes and time of the last sample, to compute a rate. */
+/* Bytes and time of the last sample, for computing a rate. */
 struct pace {
     uint64_t at, moved;
     double GBps;
@@ -378,7 +378,7 @@ static void tell_crew_progress(struct crew *c, struct pace *p)
     uint64_t moved = 0;
     for (size_t i = 0; i < c->n; i++)
         moved += c->m[i].beat.moved;
-    if (!p->at || moved < p->moved) { /* a size ago */
+    if (!p->at || moved < p->moved) { /* a new size has started */
         *p = (struct pace){.at = now, .moved = moved};
     } else if (now - p->at >= PACE_MS * HW_MS) {
         p->GBps = (double)(moved - p->moved) / (double)(now - p->at);
@@ -392,7 +392,7 @@ int crew_run(struct crew *c)
 {
     struct pollfd *p = calloc(2 * c->n, sizeof *p);
     size_t done = 0, n_failed = 0;
-    uint64_t last = HW_NEVER; /* how long to wait for workers that were given up */
+    uint64_t last = HW_NEVER; /* deadline for workers that were given up */
     bool stopped = false;
     struct pace pace = {0};
     if (!p)

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crew of a benchmark with several GPUs: a worker for each pair of GPUs, a thread or a process, and one supervisor.
- * Each worker reports its progress to the supervisor over a socket of its own. Before each size, and before each clock,
- * a worker waits until all others have reached the same point: so the clocks run together, and no worker fills memory
- * while another one measures. The supervisor names a worker that fails or stalls and does not wait for it any more.
+ * The crew of a benchmark with several GPUs: a worker for each pair of GPUs, which is a thread or a process, and one
+ * supervisor.
  *
- * A message is {type, length} as two uint32_t, then length bytes; both ends are the same program.
+ * Each worker reports its progress to the supervisor over its own socket. Before each size, and before each measured
+ * part, a worker waits until all other workers have reached the same point. The measured parts therefore run at the
+ * same time, and no worker fills memory while another worker measures. The supervisor reports a worker that fails or
+ * stalls, and no longer waits for that worker.
+ *
+ * A message is a header {type, length} of two uint32_t, followed by length bytes. Both ends are the same program, so
+ * structures are sent as they are.
  */
 #ifndef HW_TOOL_CREW_H
 #define HW_TOOL_CREW_H
@@ -13,20 +17,25 @@
 #include "tool/report/hist.h"
 #include "tool/report/output.h"
 
-#define CREW_STILL_MS 3000  /* data in flight without progress: reported */
-#define CREW_STALL_MS 12000 /* given up: later than the library's peer_timeout_ms, as that gives a better reason */
-#define CREW_OTHER_MS 90000 /* set-up, filling, checking: more than a request may take (SESSION_CALL_MS) */
+#define CREW_STILL_MS 3000 /* ms without progress, with data in flight, until a warning */
+#define CREW_STALL_MS                                                                                             \
+    12000 /* ms until such a worker is given up; longer than peer_timeout_ms, because the library's error is more \
+             precise */
+#define CREW_OTHER_MS \
+    90000 /* ms for set-up, filling and checking; longer than one request may take (SESSION_CALL_MS) */
 #define CREW_MESSAGE  (64u << 20)
-#define CREW_TAIL     2048 /* of a child's standard error */
-#define CREW_PATIENCE 8000 /* ms for workers that were given up to end */
+#define CREW_TAIL     2048 /* bytes kept of a child's standard error */
+#define CREW_PATIENCE 8000 /* ms for workers to end after they were given up */
 
 enum crew_type { CREW_READY = 1, CREW_BEAT, CREW_RESULT, CREW_ERROR, CREW_INTERVAL };
 
 struct crew_ready {
-    uint32_t size, turn; /* turn: 0: set-up; from 1 on hawser's and plain sockets' turns alternately, under the clock */
+    /* turn is 0 during set-up. From 1 up, hawser and plain sockets take the measured turns alternately. */
+    uint32_t size, turn;
 };
 struct crew_beat {
-    /* operations in flight; bytes so far in both directions, without small operations; operations ended */
+    /* flying: 1 if operations are in flight, else 0; moved: bytes sent and received so far, without small
+     * operations; ops: operations completed */
     uint64_t flying, moved, ops;
 };
 
@@ -34,63 +43,65 @@ struct crew_interval {
     struct measure_mark from, to;
 };
 
-/* The result of one worker and size; on the wire the row, the histogram, n_spans pairs of hw_now(), and json to the
- * end. */
+/* The result of one worker for one size. The message consists of the row, the histogram, the number of spans, the
+ * spans (pairs of hw_now()), and the JSON line up to the end. */
 struct crew_result {
-    struct row row; /* its pointers are invalid */
+    struct row row; /* the pointers in this copy are invalid */
     struct hw_hist hist;
     size_t n_spans;
     uint64_t (*span)[2];
-    char *json; /* its JSON line, with a newline */
+    char *json; /* the result as a JSON line, with a newline */
 };
 
 struct crew_member {
-    char name[40]; /* "GPU 0 -> 5" */
-    int fd, err;   /* for the worker's messages, for its standard error; -1: none */
-    bool gone;     /* its socket is closed */
+    char name[40]; /* for example "GPU 0 -> 5" */
+    int fd, err;   /* socket for the worker's messages, pipe from its standard error; -1 if not open */
+    bool gone;     /* the worker has closed its socket */
     bool failed, named, still;
-    char why[HW_ERR_TEXT]; /* failed: its reason */
-    struct crew_ready at;  /* its position, at which it runs or waits */
+    char why[HW_ERR_TEXT]; /* reason if failed is true */
+    struct crew_ready at;  /* last gate that the worker reached */
     bool ready;
     struct crew_beat beat;
-    uint64_t heard; /* hw_now() of its last message */
+    uint64_t heard; /* hw_now() of the last message that showed progress */
     uint8_t *in;
     size_t in_len, in_cap;
     char tail[CREW_TAIL];
     size_t tail_len;
-    struct crew_result **result; /* one for each size; NULL: none */
+    struct crew_result **result; /* one entry for each size, NULL if there is no result yet */
 };
 
 struct crew {
     struct crew_member *m;
     size_t n, n_sizes;
-    bool verbose; /* pass on the standard error of workers */
-    /* After a signal: the worker must report its results within SESSION_FINISH_MS. NULL: it has seen the
-     * signal itself. */
+    bool verbose; /* print the workers' standard error at once */
+    /* Called after a signal. The worker must report its results within SESSION_FINISH_MS. NULL if the worker has
+     * seen the signal itself. */
     void (*interrupt)(void *arg, size_t i);
-    /* Tells the worker to end; nothing more is read from it. */
+    /* Tells worker i to end. The supervisor then ignores its messages. */
     void (*give_up)(void *arg, size_t i);
-    /* Its socket is closed. If why is "", no reason for a failure is known: the hook may set one. */
+    /* Called when worker i has closed its socket. If why is empty, no reason for a failure is known, and the hook
+     * may set one. */
     void (*ended)(void *arg, size_t i, char *why, size_t cap);
     void *arg;
-    /* All remaining workers have finished this size; after a signal only some. */
+    /* Called when all remaining workers have finished this size, or after a signal when some have. */
     void (*sized)(void *table, size_t size);
-    /* An interval report of a worker (--interval). */
+    /* Called for each interval report of a worker (--interval). */
     void (*interval)(void *table, const char *name, const struct crew_interval *v);
     void *table;
 };
 
-/* Makes n members without workers. -ENOMEM. */
+/* Allocates n members, which have no workers yet. Returns 0 or -ENOMEM. */
 int crew_open(struct crew *c, size_t n, size_t n_sizes);
 void crew_close(struct crew *c);
-/* Serves all workers until they are gone, or given up and timed out. Reports failures on standard error at once.
- * Returns how many failed, or -EINTR once tool_stop is set. */
+/* Handles the messages of all workers until the workers have ended, or were given up and did not end in time. Prints
+ * failures on standard error at once. Returns the number of failed workers, or -EINTR if tool_stop was set. */
 int crew_run(struct crew *c);
 
-/* The workers' side. 0, or -EPIPE if the supervisor is gone. */
+/* Functions for workers. Return 0, or -EPIPE if the supervisor has ended. */
 int crew_say(int fd, enum crew_type type, const void *data, size_t len);
 int crew_say_result(int fd, const struct row *row, const struct measure *m, const char *json, size_t len);
-/* Sends READY and waits to be released. -EINTR once the session must stop, -EPIPE. */
+/* Sends CREW_READY and waits until the supervisor releases the worker. Returns -EINTR if the session must stop, or
+ * -EPIPE if the supervisor has ended. */
 int crew_gate(int fd, const struct session *s, struct crew_ready at);
 
 #endif

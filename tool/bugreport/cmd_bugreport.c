@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser bugreport: prints what is needed to diagnose a fault remotely, and nothing secret: reads no file of a user,
+/* hawser bugreport: prints what is needed to diagnose a fault remotely, without secrets. It reads no files of users,
  * prints only the values of knobs from the environment, and masks addresses on request. */
 #include "net/sysfs.h"
 #include "tool/bugreport/mask.h"
@@ -107,7 +107,7 @@ static void print_environment(FILE *out)
 
 static int print_doctor(FILE *out, int root)
 {
-    static const char *const nothing[] = {NULL}; /* an empty environment, because checks repeat its values */
+    static const char *const nothing[] = {NULL}; /* an empty environment, because checks print values of variables */
     struct dr_report report = {0};
     HW_AUTO_FREE struct dr_machine *m = calloc(1, sizeof *m);
     if (!m)
@@ -127,8 +127,8 @@ static int write_bugreport(FILE *out, const struct run *r)
     int root = hw_root_open("/");
     if (root < 0)
         return root;
-    fprintf(out, "# hawser bugreport\n# This text has no key and no content of your files, and only the names of other "
-                 "variables. Read it before you send it.\n\n## Program\n");
+    fprintf(out, "# hawser bugreport\n# This text has no keys and no contents of your files. Of variables that are not "
+                 "knobs it has only the names. Read the text before you send it.\n\n## Program\n");
     build_print(out);
     fputc('\n', out);
     print_system(out, root, r);
@@ -168,7 +168,7 @@ static int run_bugreport(const struct bugreport *b)
 int cmd_bugreport(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_TEXT("out", 'o', "FILE", struct bugreport, out, "write it to FILE (default: standard output)"),
+        OPT_TEXT("out", 'o', "FILE", struct bugreport, out, "write the text to FILE (default: standard output)"),
         OPT_FLAG("mask-addresses", 0, struct bugreport, mask,
                  "replace IP and MAC addresses by <address-1>, <address-2>, ..., and this host's name by <host>"),
         {0}};
@@ -176,8 +176,8 @@ int cmd_bugreport(int argc, char **argv)
         .cmd = CMD,
         .args = "[OPTION...]",
         .about = "Prints what a bug report needs: versions, kernel, NICs with drivers and rates, the knobs that are "
-                 "set,\nand the findings of `hawser doctor`. It reads no keys and no files of the user; of variables "
-                 "that are\nno knobs it prints the names only. Changes nothing, sends nothing.",
+                 "set,\nand the findings of `hawser doctor`. Reads no keys and no files of users, and prints only the "
+                 "names of\nvariables that are not knobs. Changes nothing, sends nothing.",
         .rows = rows};
     struct bugreport b = {0};
     int rc = opts_parse(&o, &b, argc, argv);
@@ -187,6 +187,6 @@ int cmd_bugreport(int argc, char **argv)
     if (rc < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (b.out)
-        printf("%s: read it, then send it with a description of what you did and saw\n", b.out);
+        printf("wrote %s: read the file, then send it with a description of what you did and what happened\n", b.out);
     return TOOL_OK;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST    256 /* different addresses; further ones share the last number */
+#define MOST    256 /* number of distinct addresses; further addresses share the last number */
 #define LONGEST INET6_ADDRSTRLEN
 #define WORDS   16
 
@@ -45,7 +45,7 @@ static bool is_address_letter(char c)
     return isxdigit((unsigned char)c) || c == ':' || c == '.';
 }
 
-/* aa:bb:cc:dd:ee:ff */
+/* Returns true if the text has the form aa:bb:cc:dd:ee:ff. */
 static bool is_mac(const char *s)
 {
     size_t i = 0;
@@ -73,8 +73,8 @@ static size_t number_address(struct mask *m, const char *s)
     return HW_MIN(i + 1, (size_t)MOST);
 }
 
-/* Returns the length of the longest address at the start of a run of len letters; 0: none. A port or a full stop may
- * follow. */
+/* Returns the length of the longest address at the start of a run of len characters, or 0 if there is none. A port
+ * or a full stop may follow the address. */
 static size_t find_address(const char *at, size_t len)
 {
     for (size_t n = HW_MIN(len, (size_t)LONGEST - 1); n >= 2; n--) {
@@ -93,7 +93,8 @@ static bool is_word_letter(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '-';
 }
 
-/* How many letters of the text at `at` are the word, alone, with the domain behind it; 0: it does not stand there. */
+/* Returns the number of characters at `at` that are the word and a domain name that follows it, or 0 if the word
+ * does not stand there alone. */
 static size_t match_word(const char *text, const char *at, const char *word)
 {
     size_t len = strlen(word);
@@ -105,7 +106,7 @@ static size_t match_word(const char *text, const char *at, const char *word)
     return len;
 }
 
-/* Writes what stands instead of the words at `at`. Returns how many letters that replaces. */
+/* Writes the replacement of a word at `at`, if there is one. Returns the number of characters that it replaces. */
 static size_t put_word(const struct mask *m, const char *text, const char *at, FILE *f)
 {
     for (size_t i = 0; i < m->n_words; i++) {
@@ -118,7 +119,8 @@ static size_t put_word(const struct mask *m, const char *text, const char *at, F
     return 0;
 }
 
-/* enx001122334455 is the name that udev gives a NIC by its MAC address. */
+/* Returns the length of a NIC name at `at` that contains the MAC address, such as udev's enx001122334455, or 0 if
+ * there is none. */
 static size_t find_mac_name(const char *at)
 {
     size_t n = 3;
@@ -129,7 +131,7 @@ static size_t find_mac_name(const char *at)
     return n == 15 && !is_word_letter(at[n]) ? n : 0;
 }
 
-/* Writes what stands instead of the address at `at`. Returns how many letters that replaces. */
+/* Writes the replacement of an address at `at`, if there is one. Returns the number of characters that it replaces. */
 static size_t put_address(struct mask *m, const char *text, const char *at, FILE *f)
 {
     char word[LONGEST];

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses and names in texts, replaced so that equal ones stay equal. */
+/* Replaces addresses and names in texts by placeholders. Equal names get equal placeholders. */
 #ifndef HW_TOOL_MASK_H
 #define HW_TOOL_MASK_H
 
-/* Placeholders, which stay the same in all texts of one mask. */
+/* A set of placeholders, which stay the same in all texts masked with it. */
 struct mask;
-/* NULL: no memory. */
+/* Returns an empty mask, or NULL if out of memory. */
 struct mask *mask_new(void);
-void mask_free(struct mask *m); /* NULL is allowed */
-/* From now on word (NULL or "": none), where it stands alone, becomes `becomes`, with the rest of a domain name that
- * follows it. Both texts must live as long as m. At most 16 words; more are ignored. */
+void mask_free(struct mask *m); /* m may be NULL */
+/* From now on, replaces word by `becomes` wherever it stands alone, together with the rest of a domain name that
+ * follows. A word that is NULL or empty is ignored. Both texts must live as long as m. At most 16 words are kept;
+ * further words are ignored. */
 void mask_word(struct mask *m, const char *word, const char *becomes);
-/* Returns a new text that says what text says, with each word of mask_word() replaced and each IPv4, IPv6 and MAC
- * address as <address-1>, <address-2>, ...; a NIC that udev named by its MAC address (enx...) is one, too. The
- * loopback's addresses and 0.0.0.0 stay. The caller frees it; NULL: no memory. */
+/* Returns a copy of text in which each word of mask_word() is replaced, and each IPv4, IPv6 and MAC address becomes
+ * <address-1>, <address-2>, and so on. A NIC name that contains a MAC address (enx...) counts as an address.
+ * Loopback addresses and 0.0.0.0 stay. The caller frees the copy. Returns NULL if out of memory. */
 char *mask_text(struct mask *m, const char *text);
 
-/* The same for one text, with host (NULL or "": none) as <host>. */
+/* Masks one text and replaces host, if not NULL or empty, by <host>. The caller frees the result. Returns NULL if
+ * out of memory. */
 char *mask_addresses(const char *text, const char *host);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser demo: two nodes of a lab, four NICs each, one of them slow: a benchmark beside plain sockets, lists, a KV push
- * through NIXL, a drill that loses a NIC in the middle and gets it back. Then eight nodes, one with a bad NIC, which
- * mesh names. */
+/* hawser demo: first uses a lab of two nodes with four NICs each, one of them slow. It runs a benchmark beside plain
+ * sockets, a benchmark of lists, a KV cache transfer through NIXL, and a drill in which a NIC goes down and comes
+ * back up. Then it uses a lab of eight nodes, in which mesh finds the one bad NIC. */
 #include "tool/demo/demo.h"
 
 #include "base/size.h"
@@ -16,15 +16,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READY_MS   10000 /* serve must say that it listens within this */
-#define BENCH_MS   80000 /* no benchmark of the demo takes so long */
+#define READY_MS   10000 /* ms within which serve must print that it listens */
+#define BENCH_MS   80000 /* ms; longer than any benchmark of the demo takes */
 #define DOWN_AT_MS 3000
 #define UP_AT_MS   5500
 #define DRILL_RUN  "9s"
 
 const uint64_t demo_rates[DEMO_NICS] = {1000000000, 1000000000, 1000000000, 250000000};
 
-/* What a demo that was killed left behind: labs named demo-PID whose process is gone. */
+/* Removes labs that a killed demo left behind: labs named demo-PID whose process no longer exists. */
 static void remove_stale_labs(void)
 {
     char(*name)[HW_LAB_NAME_MAX + 1] = calloc(64, sizeof *name);
@@ -46,7 +46,7 @@ static int make_result_dirs(const char *path)
         at += strcspn(at, "/");
         snprintf(part, sizeof part, "%.*s", (int)(at - path), path);
         if (mkdir(part, 0777) < 0 && errno != EEXIST)
-            return hw_fail(-errno, "making folder %s: %s", part, strerror(errno));
+            return hw_fail(-errno, "creating folder %s: %s", part, strerror(errno));
     }
     return 0;
 }
@@ -76,7 +76,7 @@ void demo_end(pid_t *pid, int sig)
         return;
     kill(*pid, sig);
     int stop = tool_stop;
-    tool_stop = 0; /* the way out is taken in any case */
+    tool_stop = 0; /* the cleanup must run even after a signal */
     if (demo_await(pid, hw_deadline(3000)) < 0 && *pid > 0) {
         kill(*pid, SIGKILL);
         demo_await(pid, hw_deadline(3000));
@@ -90,7 +90,7 @@ static int start_serve(struct demo *d)
     char *argv[] = {d->self, serve, NULL};
     int fd[2];
     if (pipe2(fd, O_CLOEXEC) < 0)
-        return hw_fail(-errno, "making a pipe: %s", strerror(errno));
+        return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
     int rc = hw_lab_spawn(d->lab, "a", argv, fd[1], &d->serve);
     hw_close(&fd[1]);
     d->serve_out = fd[0];
@@ -108,7 +108,7 @@ static int start_serve(struct demo *d)
             continue;
         ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);
         if (n == 0)
-            return hw_fail(-ECHILD, "`hawser serve` in node a ended at once: %.*s", (int)len, text);
+            return hw_fail(-ECHILD, "`hawser serve` in node a exited at once: %.*s", (int)len, text);
         if (n > 0)
             len += (size_t)n;
         text[len] = 0;
@@ -162,7 +162,7 @@ static int run_clean_benchmark(struct demo *d)
 {
     const char *const extra[] = {"--size",        "1MiB,8MiB,64MiB", "--duration", "1s",
                                  "--compare-raw", "--json",          d->result,    NULL};
-    printf("\nFirst, undisturbed, in turns with plain sockets over the same NICs:\n");
+    printf("\nFirst a benchmark without faults, alternating with plain sockets over the same NICs:\n");
     fflush(stdout);
     int rc = start_client(d, "bench", extra);
     return rc < 0 ? rc : end_bench(d);
@@ -171,7 +171,7 @@ static int run_clean_benchmark(struct demo *d)
 static int run_list_benchmark(struct demo *d)
 {
     const char *const extra[] = {"--blocks", "1x64MiB,1024x64KiB", "--duration", "1s", "--json", d->lists, NULL};
-    printf("\nThe same 64 MiB in one piece, and as a list of 1,024 scattered pieces, as a KV cache has them:\n");
+    printf("\nThen 64 MiB as one block, and as a list of 1,024 scattered blocks, like those of a KV cache:\n");
     fflush(stdout);
     int rc = start_client(d, "bench", extra);
     return rc < 0 ? rc : end_bench(d);
@@ -180,7 +180,7 @@ static int run_list_benchmark(struct demo *d)
 static int run_fault_drill(struct demo *d)
 {
     const char *const extra[] = {"--duration", DRILL_RUN, "--marks", d->faults, "--json", d->second, NULL};
-    printf("\nThen writes of 128 KiB for " DRILL_RUN ", and eth%d goes down in the middle and comes back:\n",
+    printf("\nThen writes of 128 KiB for " DRILL_RUN "; eth%d goes down in the middle and comes back up:\n",
            DEMO_VICTIM);
     fflush(stdout);
     uint64_t start = hw_now();
@@ -196,7 +196,7 @@ static int run_fault_drill(struct demo *d)
 
 /* ---- the report ---------------------------------------------------------------------------------- */
 
-/* The lines of another file join the first one. */
+/* Appends the lines of another result file to the first one, and removes that file. */
 static int append_results(struct demo *d, const char *path)
 {
     FILE *from = fopen(path, "re"), *to = fopen(d->result, "ae");
@@ -211,7 +211,7 @@ static int append_results(struct demo *d, const char *path)
     if (to && fclose(to) != 0)
         good = false;
     if (!good)
-        return hw_fail(-EIO, "joining %s to %s: %s", path, d->result, strerror(errno));
+        return hw_fail(-EIO, "appending %s to %s: %s", path, d->result, strerror(errno));
     unlink(path);
     return 0;
 }
@@ -235,7 +235,7 @@ static int run_on_two_nodes(struct demo *d)
 {
     struct hw_lab_spec spec = {.name = d->lab, .nodes = 2, .nics = DEMO_NICS};
     memcpy(spec.rate, demo_rates, sizeof demo_rates);
-    printf("A lab of two nodes, four NICs each: three of 1 Gbit/s, one of 250 Mbit/s.\n");
+    printf("A lab of two nodes with four NICs each: three of 1 Gbit/s and one of 250 Mbit/s.\n");
     fflush(stdout);
     int rc = hw_lab_up(&spec);
     d->up = rc == 0;
@@ -249,7 +249,7 @@ static int run_on_two_nodes(struct demo *d)
     return rc < 0 ? rc : run_fault_drill(d);
 }
 
-/* Ends what runs, and takes the lab away. */
+/* Ends the processes that still run, and removes the lab. */
 static int clean_demo(struct demo *d)
 {
     demo_end(&d->bench, SIGTERM);
@@ -265,14 +265,14 @@ static int run_demo_parts(struct demo *d)
 {
     ssize_t n = readlink("/proc/self/exe", d->self, sizeof d->self - 1);
     if (n < 0)
-        return hw_fail(-errno, "finding the own executable: %s", strerror(errno));
+        return hw_fail(-errno, "finding the path of this executable: %s", strerror(errno));
     int rc = make_result_dirs(d->dir);
     if (rc < 0)
         return rc;
     const char *const old[] = {d->result, d->lists, d->second, d->report,   d->faults,
                                d->kv,     d->hosts, d->mesh,   d->mesh_page};
     for (size_t i = 0; i < HW_ARRAY_LEN(old); i++)
-        unlink(old[i]); /* a report must be this run's */
+        unlink(old[i]); /* so that no result of an earlier run remains */
     remove_stale_labs();
     rc = run_on_two_nodes(d);
     if (rc == 0)
@@ -282,7 +282,7 @@ static int run_demo_parts(struct demo *d)
 
 static int check_all(struct demo *d)
 {
-    printf("\nIn short:\n");
+    printf("\nSummary:\n");
     int rc = demo_check(d);
     if (rc == 0)
         rc = demo_check_kv(d);
@@ -334,24 +334,23 @@ static int run_demo(const struct demo_args *a)
 static int parse_out(void *args, const char *text)
 {
     ((struct demo_args *)args)->dir = text;
-    return *text && strlen(text) <= 4000 ? 0 : hw_fail(-EINVAL, "it takes a folder, not '%s'", text);
+    return *text && strlen(text) <= 4000 ? 0 : hw_fail(-EINVAL, "must be a folder, not '%s'", text);
 }
 
 int cmd_demo(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_CALL("out", 'o', "DIR", parse_out, "where result.jsonl and report.html go (default: hawser-demo)"),
-        OPT_TEXT(
-            "kv-push", 0, "FILE", struct demo_args, kv_push,
-            "a program that pushes a KV cache through NIXL: examples/nixl/kv_push.py, started so that it finds NIXL"),
+        OPT_CALL("out", 'o', "DIR", parse_out, "folder for result.jsonl and report.html (default: hawser-demo)"),
+        OPT_TEXT("kv-push", 0, "FILE", struct demo_args, kv_push,
+                 "program that transfers a KV cache through NIXL, such as examples/nixl/kv_push.py with NIXL's Python"),
         {0}};
-    static const struct opts o = {
-        .cmd = "demo",
-        .args = "[--out DIR]",
-        .about = "Makes a lab of two nodes on this machine, measures verified transfers between them beside "
-                 "plain\nsockets, in one piece and as lists, and takes a NIC down in the middle of a drill. Then mesh "
-                 "finds one\nbad NIC of eight nodes. About a minute and a half.",
-        .rows = rows};
+    static const struct opts o = {.cmd = "demo",
+                                  .args = "[--out DIR]",
+                                  .about =
+                                      "Creates a lab of two nodes on this machine, measures verified transfers between "
+                                      "the nodes beside\nplain sockets, and takes a NIC down in the middle of a drill. "
+                                      "Then mesh finds one bad NIC in a\nlab of eight nodes. Takes about 90 seconds.",
+                                  .rows = rows};
     struct demo_args a = {.dir = "hawser-demo"};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : run_demo(&a);

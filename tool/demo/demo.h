@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of `hawser demo`. */
+/* Shared by the files of `hawser demo`. */
 #ifndef HW_TOOL_DEMO_H
 #define HW_TOOL_DEMO_H
 
@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #define DEMO_NICS   4
-#define DEMO_VICTIM 1 /* the NIC that goes down, on the benchmark's node */
+#define DEMO_VICTIM 1 /* index of the NIC that is taken down, on the client's node */
 #define DEMO_DOWN   "taken down"
 #define DEMO_UP     "back up"
 #define DEMO_PROVED 10
@@ -21,11 +21,11 @@ struct demo {
     char lab[HW_LAB_NAME_MAX + 1];
     char self[4096];
     const char *dir;
-    const char *kv_push; /* a program that pushes a KV cache through NIXL; NULL: left out */
-    /* files in dir */
+    const char *kv_push; /* program that transfers a KV cache through NIXL, or NULL to leave out this part */
+    /* paths of files in dir */
     char result[DEMO_PATH], lists[DEMO_PATH], second[DEMO_PATH], report[DEMO_PATH], faults[DEMO_PATH];
     char kv[DEMO_PATH], hosts[DEMO_PATH], mesh[DEMO_PATH], mesh_page[DEMO_PATH];
-    char proved[DEMO_PROVED][400]; /* what the run has shown */
+    char proved[DEMO_PROVED][400]; /* sentences about what the run has shown */
     size_t n_proved;
     struct run run;
     bool up;
@@ -33,31 +33,31 @@ struct demo {
     int serve_out;
 };
 
-extern const uint64_t demo_rates[DEMO_NICS]; /* bits a second */
+extern const uint64_t demo_rates[DEMO_NICS]; /* bits per second */
 
-/* Returns the exit status of *pid once it is over (128 + the signal that killed it), -ETIMEDOUT at the deadline, -EINTR
- * after a signal to the demo. *pid becomes 0 when over. */
+/* Waits for *pid to end. Returns its exit status or 128 + signal number, -ETIMEDOUT at the deadline, or -EINTR if
+ * the demo received a signal. Sets *pid to 0 once the process has ended. */
 int demo_await(pid_t *pid, uint64_t deadline);
-/* Ends *pid by that signal, three seconds later by SIGKILL. Does nothing where *pid is 0. */
+/* Sends the signal to *pid, and SIGKILL three seconds later if the process still runs. Does nothing if *pid is 0. */
 void demo_end(pid_t *pid, int sig);
 
-/* Pushes a KV cache between the lab's two nodes, where d->kv_push names a program that can. -EIO where the push failed
- * or a block was not verified, -ETIMEDOUT, -EINTR. */
+/* Transfers a KV cache between the lab's two nodes with the program d->kv_push, if set. Returns -EIO if the transfer
+ * failed, -ETIMEDOUT or -EINTR. */
 int demo_push_kv(struct demo *d);
-/* Makes a lab of eight nodes, one with a bad NIC, and starts mesh there. The lab stays, d->up tells. -EIO, -ETIMEDOUT,
- * -EINTR, or what making the lab failed with. */
+/* Creates a lab of eight nodes, one of them with a slow NIC, and runs mesh there. The lab remains, and d->up is
+ * true. Returns -EIO, -ETIMEDOUT, -EINTR, or the error of creating the lab. */
 int demo_run_mesh(struct demo *d);
-/* Each says what its part has shown. -EIO where that is not what it must show. */
+/* Print what the KV transfer and mesh have shown. Return -EIO if the result is not the required one. */
 int demo_check_kv(struct demo *d);
 int demo_check_mesh(struct demo *d);
 
-/* Says what the benchmarks and the drill have shown. -EIO where that is not what they must show. */
+/* Prints what the benchmarks and the drill have shown. Returns -EIO if the result is not the required one. */
 int demo_check(struct demo *d);
-/* Notes a sentence for the report, and prints the sentence in lines of 78 columns. */
+/* Adds a sentence to the report, and prints it in lines of 78 columns. */
 __attribute__((format(printf, 2, 3))) void demo_prove(struct demo *d, const char *fmt, ...);
-/* Returns the lines of a result file as one array, which is the caller's; NULL with hw_error(). */
+/* Returns the JSON lines of a result file as one array, which the caller releases, or NULL with hw_error(). */
 json_t *demo_read_lines(const char *path);
-/* Returns a number of an object, NAN where there is none; a text, "" where there is none. */
+/* Return a number of an object, or NAN if there is none; and a text, or "" if there is none. */
 double demo_get_number(const json_t *o, const char *key);
 const char *demo_get_text(const json_t *o, const char *key);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the demo's results show, as sentences; and whether they show what they must. */
+/* Describes the demo's results in sentences, and checks that they are the required ones. */
 #include "tool/demo/demo.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ json_t *demo_read_lines(const char *path)
     if (json_array_size(all) > 0)
         return all;
     if (f)
-        hw_fail(-EIO, "%s holds no result", path);
+        hw_fail(-EIO, "%s has no results", path);
     json_decref(all);
     return NULL;
 }
@@ -40,7 +40,7 @@ const char *demo_get_text(const json_t *o, const char *key)
     return s ? s : "";
 }
 
-/* Mean rate of the victim, GB/s, over the timeline's points of [from, to). */
+/* Returns the mean rate in GB/s of the NIC that was taken down, over the timeline's points in [from, to). */
 static double victim_rate(const json_t *row, double from, double to)
 {
     char name[HAWSER_NIC_NAME];
@@ -71,7 +71,7 @@ static double fault_time(const json_t *row, const char *what)
     return NAN;
 }
 
-/* How often connections of the run died. */
+/* Returns how many times connections were lost during the run. */
 static double count_lost(const json_t *row)
 {
     double lost = 0;
@@ -126,7 +126,7 @@ int demo_check(struct demo *d)
     add_checked(first, &verified, &bad);
     add_checked(lists, &verified, &bad);
     add_checked(second, &verified, &bad);
-    const json_t *row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
+    const json_t *row = json_array_get(first, json_array_size(first) - 1); /* measurement of the largest size */
     const json_t *hit = json_array_get(second, 0);
     const json_t *fault = json_array_get(json_object_get(hit, "drill"), 0);
     double down = fault_time(hit, DEMO_DOWN), up = fault_time(hit, DEMO_UP), lost = count_lost(hit);
@@ -135,36 +135,36 @@ int demo_check(struct demo *d)
     double after = victim_rate(hit, up + 1, INFINITY), best = demo_get_number(row, "GBps");
     double one = demo_get_number(json_array_get(lists, 0), "GBps");
     double many = demo_get_number(json_array_get(lists, 1), "GBps");
-    demo_prove(d, "Every byte was right: %.2f GB were compared with what was sent, %.0f bytes differed.",
+    demo_prove(d,
+               "Every byte was verified: %.2f GB were compared with the data that was sent, and %.0f bytes differed.",
                verified / 1e9, bad);
-    demo_prove(d, "Four NICs are one: transfers of 64 MiB reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together.",
+    demo_prove(d,
+               "Four NICs act as one: transfers of 64 MiB reached %.3f GB/s, which is %.0f %% of the NICs' total of "
+               "%.3f GB/s.",
                best, 100 * best / total, total);
-    demo_prove(d, "Plain sockets over the same NICs and memory reached %.3f GB/s: hawser is at %.2f of them.",
+    demo_prove(d, "Plain sockets over the same NICs and memory reached %.3f GB/s: hawser has %.2f times their rate.",
                demo_get_number(row, "raw_GBps"), demo_get_number(row, "ratio_raw"));
-    demo_prove(
-        d, "A list of 1,024 scattered pieces of 64 KiB moved at %.3f GB/s, one piece of 64 MiB at %.3f: %.2f of it.",
-        many, one, many / one);
-    demo_prove(
-        d,
-        "A lost NIC costs no transfer: eth%d carried %.3f GB/s, went down at %.1f s, carried %.3f, came back at %.1f "
-        "s and "
-        "carried %.3f again; %.0f channels died, no transfer failed.",
-        DEMO_VICTIM, before, down, during, up, after, lost);
-    demo_prove(
-        d,
-        "The gap: goodput was back at 90 %% of what the other NICs carry after %.0f ms, the longest write took %.0f "
-        "ms, and "
-        "%.1f MiB were sent again.",
-        back, longest, demo_get_number(hit, "retaken_bytes") / (1 << 20));
+    demo_prove(d,
+               "A list of 1,024 scattered blocks of 64 KiB moved at %.3f GB/s, and one block of 64 MiB at %.3f GB/s: a "
+               "ratio of %.2f.",
+               many, one, many / one);
+    demo_prove(d,
+               "Losing a NIC costs no transfer: eth%d carried %.3f GB/s, went down at %.1f s, carried %.3f GB/s, came "
+               "back up at %.1f s and carried %.3f GB/s again; %.0f channels were lost, and no transfer failed.",
+               DEMO_VICTIM, before, down, during, up, after, lost);
+    demo_prove(d,
+               "Goodput was back at 90 %% of the other NICs' rate after %.0f ms, the longest write took %.0f ms, and "
+               "%.1f MiB were sent again.",
+               back, longest, demo_get_number(hit, "retaken_bytes") / (1 << 20));
     if (!(bad == 0) || !(verified > 0))
-        return hw_fail(-EIO, "the data did not arrive right, or was not checked");
+        return hw_fail(-EIO, "some data arrived with wrong contents, or was not verified");
     if (!(many > 0) || !(one > 0))
         return hw_fail(-EIO, "the lists were not measured");
     if (!(lost > 0) || isnan(down) || isnan(up))
-        return hw_fail(-EIO, "no channel died: the fault did not hit the transfer");
+        return hw_fail(-EIO, "no channel was lost, so the fault did not affect the transfer");
     if (isnan(back))
         return hw_fail(-EIO, "goodput did not recover while eth%d was down", DEMO_VICTIM);
     if (!(after > 0))
-        return hw_fail(-EIO, "eth%d was not used again after it came back", DEMO_VICTIM);
+        return hw_fail(-EIO, "eth%d was not used again after its link came back up", DEMO_VICTIM);
     return 0;
 }

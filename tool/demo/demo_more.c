@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo's parts that other programs carry out: a KV push through NIXL, and mesh on eight nodes. */
+/* The parts of the demo that run other programs: a KV cache transfer through NIXL, and mesh on eight nodes. */
 #include "tool/demo/demo.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define KV_MS      60000
-#define KV_PORT    "20077" /* of NIXL's metadata, in a node of the lab */
+#define KV_PORT    "20077" /* port for NIXL's metadata in a node of the lab */
 #define MESH_MS    120000
 #define MESH_NODES 8
 #define MESH_NICS  2
@@ -35,11 +35,11 @@ int demo_push_kv(struct demo *d)
     char *to[] = {(char *)d->kv_push, decode, port, NULL};
     char *from[] = {(char *)d->kv_push, prefill, host, port, NULL};
     if (!d->kv_push) {
-        printf("\nA KV push through NIXL is left out: no program with NIXL's wheel was given (--kv-push).\n");
+        printf("\nThe KV cache transfer through NIXL is left out, because --kv-push was not given.\n");
         fflush(stdout);
         return 0;
     }
-    printf("\nA KV cache from node b to node a through NIXL, as %s does it:\n", d->kv_push);
+    printf("\nNow a KV cache goes from node b to node a through NIXL, with %s:\n", d->kv_push);
     fflush(stdout);
     const uint64_t deadline = hw_deadline(KV_MS);
     int rc = start_pusher(d, "a", to, &d->decode);
@@ -48,7 +48,8 @@ int demo_push_kv(struct demo *d)
     rc = demo_await(&d->bench, deadline);
     int other = rc < 0 ? rc : demo_await(&d->decode, deadline);
     if (rc > 0 || other > 0)
-        return hw_fail(-EIO, "the KV push failed (exit codes %d and %d): what it said is in %s", rc, other, d->kv);
+        return hw_fail(-EIO, "the KV cache transfer failed (exit codes %d and %d); its output is in %s", rc, other,
+                       d->kv);
     return other;
 }
 
@@ -57,8 +58,7 @@ int demo_check_kv(struct demo *d)
     unsigned long blocks = 0, verified = 0, most = 0;
     double ms = 0, GBps = 0;
     if (!d->kv_push) {
-        demo_prove(d,
-                   "Not shown: a KV push through NIXL, for which no program with NIXL's wheel was given (--kv-push).");
+        demo_prove(d, "Not shown: a KV cache transfer through NIXL, because --kv-push was not given.");
         return 0;
     }
     FILE *f = fopen(d->kv, "re");
@@ -82,13 +82,12 @@ int demo_check_kv(struct demo *d)
     }
     fclose(f);
     if (blocks == 0 || most != blocks || !(GBps > 0))
-        return hw_fail(-EIO, "the KV push was not verified: what it said is in %s", d->kv);
+        return hw_fail(-EIO, "the KV cache transfer was not verified; its output is in %s", d->kv);
     unlink(d->kv);
-    demo_prove(
-        d,
-        "A KV cache went through NIXL: %lu blocks of 64 KiB into scattered blocks of the other node's cache in %.0f "
-        "ms, %.3f GB/s; each of %lu blocks was verified.",
-        blocks, ms, GBps, verified);
+    demo_prove(d,
+               "A KV cache went through NIXL: %lu blocks of 64 KiB moved into scattered blocks of the other node's "
+               "cache in %.0f ms, at %.3f GB/s; %lu blocks in all were verified.",
+               blocks, ms, GBps, verified);
     return 0;
 }
 
@@ -108,7 +107,7 @@ static int start_mesh(struct demo *d)
 {
     char ssh[sizeof d->self + sizeof d->lab + 32];
     snprintf(ssh, sizeof ssh, "%s lab exec %s/{} --", d->self, d->lab);
-    /* little is measured, and short: eight nodes share this machine's CPUs */
+    /* the measurements are few and short, because eight nodes share this machine's CPUs */
     const char *const argv[] = {d->self,   "mesh",   "--hosts", d->hosts,   "--ssh",      ssh,
                                 "--size",  "32KiB",  "--depth", "4",        "--duration", "150ms",
                                 "--quick", "--json", d->mesh,   "--report", d->mesh_page, NULL};
@@ -128,7 +127,8 @@ int demo_run_mesh(struct demo *d)
     struct hw_lab_spec spec = {.name = d->lab, .nodes = MESH_NODES, .nics = MESH_NICS};
     for (unsigned i = 0; i < MESH_NICS; i++)
         spec.rate[i] = MESH_RATE;
-    printf("\nLast, `hawser mesh` on eight nodes with two NICs each; %s of node %s has %.0f %% of the others' rate:\n",
+    printf("\nFinally `hawser mesh` runs on eight nodes with two NICs each; %s of node %s has %.0f %% of the other "
+           "NICs' rate:\n",
            BAD_NAME, BAD_NODE, 100.0 * MESH_BAD / MESH_RATE);
     fflush(stdout);
     int rc = write_hosts(d);
@@ -141,7 +141,7 @@ int demo_run_mesh(struct demo *d)
     rc = demo_await(&d->bench, hw_deadline(MESH_MS));
     unlink(d->hosts);
     if (rc >= 0 && rc != TOOL_FAILED)
-        return hw_fail(-EIO, "mesh found nothing, or could not run (exit code %d)", rc);
+        return hw_fail(-EIO, "mesh found no bad NIC, or could not run (exit code %d)", rc);
     return HW_MIN(rc, 0);
 }
 
@@ -166,8 +166,8 @@ int demo_check_mesh(struct demo *d)
             others++;
     }
     if (!said)
-        return hw_fail(-EIO, "mesh did not name %s of node %s", BAD_NAME, BAD_NODE);
-    demo_prove(d, "mesh names one bad NIC of sixteen, of eight nodes: \"%s\".%s", said,
-               others ? " (On this busy machine it named more.)" : "");
+        return hw_fail(-EIO, "mesh did not report %s of node %s", BAD_NAME, BAD_NODE);
+    demo_prove(d, "mesh found the one bad NIC among sixteen NICs of eight nodes: \"%s\".%s", said,
+               others ? " (On this busy machine, mesh reported other findings too.)" : "");
     return 0;
 }

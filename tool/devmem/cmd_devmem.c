@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser devmem: status, plan, undo. */
+/* hawser devmem: the actions status, plan and undo. */
 #include "tool/devmem/cmd_devmem.h"
 #include "tool/opts.h"
 
@@ -40,9 +40,8 @@ static int devmem_status(int argc, char **argv)
     };
     static const struct opts o = {.cmd = "devmem status",
                                   .args = "[OPTION...] [NIC...]",
-                                  .about =
-                                      "For each NIC: shows its queues and which process has bound them, flow rules, "
-                                      "header split, and\nwhether kernel and driver support devmem receive and send.",
+                                  .about = "For each NIC: shows its queues and their bindings, flow rules, header "
+                                           "split, and\nwhether kernel and driver support devmem receive and send.",
                                   .rows = rows,
                                   .most = OPTS_ANY};
     struct devmem_args a = {.state = HD_STATE_FILE};
@@ -74,13 +73,13 @@ static int devmem_status(int argc, char **argv)
 
 /* ---- plan --------------------------------------------------------------------------------------- */
 
-/* Prints an obstacle and the command that fixes it. */
+/* Prints an obstacle, with the command that fixes it if there is one, and increments *n. */
 static void print_bind_obstacle(unsigned *n, const char *fmt, ...) HW_PRINTF(2, 3);
 static void print_bind_obstacle(unsigned *n, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    printf("  hindered: ");
+    printf("  prevented: ");
     vprintf(fmt, ap);
     putchar('\n');
     va_end(ap);
@@ -121,7 +120,7 @@ static void plan_queues(struct hd_state *s, const struct hd_link *link, const st
     putchar('\n');
 }
 
-/* Prints what hd_split_on() would do. */
+/* Prints what hd_split_on() would change. */
 static void plan_split(const struct devmem_nic *n, unsigned *bad)
 {
     bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;
@@ -130,7 +129,7 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
         return;
     }
     if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
-        printf("  header split: reported on; set anyway, without effect if it is configured so\n");
+        printf("  header split: reported on; set again, which changes nothing if the NIC is configured that way\n");
     else if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
         printf("  header split: set with hds-thresh 0 (now %d), which resets the link for a moment with some drivers\n",
                n->thresh);
@@ -138,15 +137,15 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
         printf("  header split: turned on (now %s), which resets the link for a moment with some drivers\n",
                n->split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off" : "automatic");
     if (mlx5 && n->gro_hw == HD_GRO_OFF)
-        printf("  rx-gro-hw: turned on (now off): this driver needs it for header split\n");
+        printf("  rx-gro-hw: turned on (now off), because this driver needs rx-gro-hw for header split\n");
     if (mlx5 && n->gro_hw == HD_GRO_NONE)
-        print_bind_obstacle(bad,
-                            "rx-gro-hw cannot be turned on, but this driver needs it for header split: ethtool -k %s",
-                            n->link.name);
+        print_bind_obstacle(
+            bad, "rx-gro-hw cannot be turned on, but this driver needs rx-gro-hw for header split: see ethtool -k %s",
+            n->link.name);
     struct hd_split now = {.buf_len = n->buf_len > 0 ? (uint32_t)n->buf_len : 0};
     uint32_t len = n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED ? 0 : hd_buf_len(&now, n->link.mtu);
     if (len)
-        printf("  rx-buf-len: %u (now %d), for pieces of a page\n", len, n->buf_len);
+        printf("  rx-buf-len: %u (now %d), for fragments of a full page\n", len, n->buf_len);
 }
 
 static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struct devmem_view *v,
@@ -154,17 +153,17 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
 {
     printf("%s (%s), %u receive queues:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want);
     if (!v->rx)
-        print_bind_obstacle(bad, "Linux %s cannot bind device memory: 6.12 or newer, with CONFIG_NET_DEVMEM",
+        print_bind_obstacle(bad, "Linux %s cannot bind device memory, which needs 6.12 or later with CONFIG_NET_DEVMEM",
                             v->release);
     if (v->rx && n->rx == DR_CANNOT)
         print_bind_obstacle(bad, "the driver %s of Linux %s cannot receive into device memory", n->driver, v->release);
     if (v->rx && n->rx == DR_MAY)
-        printf("  unknown: the driver supports it in Linux 7.3; whether it does in %s, only the bind shows\n",
+        printf("  unknown: the driver supports devmem in Linux 7.3, but only a bind shows whether it does in %s\n",
                v->release);
     if (!n->link.up)
-        print_bind_obstacle(bad, "%s is down: ip link set %s up", n->link.name, n->link.name);
+        print_bind_obstacle(bad, "%s is down; run: ip link set %s up", n->link.name, n->link.name);
     if (!hd_policy_nic(r, n->link.name))
-        print_bind_obstacle(bad, "the policy grants %s no part of %s", r->who, n->link.name);
+        print_bind_obstacle(bad, "the policy grants %s no access to %s", r->who, n->link.name);
     if (want > r->max_queues)
         print_bind_obstacle(bad, "the policy grants %s at most %u queues", r->who, r->max_queues);
 
@@ -174,11 +173,11 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
     if (n->rules < 0)
         print_bind_obstacle(bad, "%s does not support flow rules: %s", n->link.name, hw_errno_text(n->rules));
     else
-        printf("  flow rules: %s, %d exist now\n", n->ntuple == 1 ? "on already" : "turned on with the first rule",
+        printf("  flow rules: %s, %d exist now\n", n->ntuple == 1 ? "already on" : "turned on with the first rule",
                n->rules);
     printf("  sending from device memory: %s\n", !v->tx               ? "not with this kernel (needs Linux 6.16)"
                                                  : n->tx == DR_CANNOT ? "not with this driver"
-                                                 : n->tx == DR_MAY    ? "unknown; only the bind shows"
+                                                 : n->tx == DR_MAY    ? "unknown; only a bind shows"
                                                                       : "yes");
 }
 
@@ -206,7 +205,7 @@ static int run_plan(const char *cmd, const char *path, const char *file, unsigne
         return tool_fail(cmd, "%s", hw_error());
     const struct hd_rights *r = hd_policy_find(&policy, getuid(), groups, 1 + (unsigned)HW_MAX(n_groups, 0));
     if (!r)
-        return tool_fail(cmd, "the policy grants user %u nothing", (unsigned)getuid());
+        return tool_fail(cmd, "the policy grants user %u no rights", (unsigned)getuid());
     if (hd_kernel_open(&k) < 0)
         return tool_fail(cmd, "%s", hw_error());
     hd_state_init(&journal, &k, &quiet, path);
@@ -229,19 +228,19 @@ static int devmem_plan(int argc, char **argv)
         OPT_NUMBER("queues", 'q', "COUNT", struct devmem_args, queues, 1, HW_HELPER_QUEUES,
                    "queues per binding, 1 to 16 (default: 1)"),
         OPT_TEXT("policy", 'P', "FILE", struct devmem_args, policy,
-                 "hawserd's policy (default: /etc/hawser/hawserd.conf; if there is none, root's rights)"),
+                 "hawserd's policy (default: /etc/hawser/hawserd.conf; without that file: root's rights)"),
         OPT_ROWS(state_opts),
         {0},
     };
-    static const struct opts o = {.cmd = "devmem plan",
-                                  .args = "[OPTION...] NIC...",
-                                  .about =
-                                      "Shows what a binding of device memory to queues of a NIC would change, and what "
-                                      "prevents it.\nChanges nothing. Exit status: 1 if something prevents it.",
-                                  .rows = rows,
-                                  .least = 1,
-                                  .most = OPTS_ANY,
-                                  .too_few = "NIC is missing: see `hawser topo`"};
+    static const struct opts o = {
+        .cmd = "devmem plan",
+        .args = "[OPTION...] NIC...",
+        .about = "Shows what binding device memory to queues of a NIC would change, and what prevents the "
+                 "binding.\nChanges nothing. Exit status: 1 if the binding is not possible.",
+        .rows = rows,
+        .least = 1,
+        .most = OPTS_ANY,
+        .too_few = "NIC is missing; `hawser topo` lists the NICs"};
     struct devmem_args a = {.state = HD_STATE_FILE, .queues = 1};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : run_plan(o.cmd, a.state, a.policy, a.queues, argv + optind);
@@ -254,7 +253,7 @@ static int run_undo(const char *cmd, const char *path)
     struct hd_kernel k;
     struct hd_state s;
     if (access(path, F_OK) < 0 && errno == ENOENT) {
-        printf("no journal %s: nothing to undo\n", path);
+        printf("there is no journal %s, so there is nothing to undo\n", path);
         return TOOL_OK;
     }
     int lock = hd_journal_lock(path);
@@ -277,7 +276,7 @@ static int run_undo(const char *cmd, const char *path)
     if (rc > 0)
         return tool_fail(cmd, "%d change%s could not be undone; the journal %s keeps them", rc, rc == 1 ? "" : "s",
                          path);
-    printf("no changes of a hawserd remain\n");
+    printf("no changes of hawserd remain\n");
     return TOOL_OK;
 }
 
@@ -286,8 +285,8 @@ static int devmem_undo(int argc, char **argv)
     static const struct opts o = {
         .cmd = "devmem undo",
         .args = "[OPTION...]",
-        .about = "Undoes the changes that a hawserd that has ended left on NICs: flow rules, RSS tables, header "
-                 "split.\nRefuses while a hawserd runs, which undoes its changes itself.",
+        .about = "Undoes the changes that an exited hawserd left on NICs: flow rules, RSS tables, header "
+                 "split.\nRefuses to run while hawserd runs, because hawserd undoes its changes itself.",
         .rows = state_opts};
     struct devmem_args a = {.state = HD_STATE_FILE};
     int rc = opts_parse(&o, &a, argc, argv);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a machine's NICs for `hawser devmem`, and its display. */
+/* Collects and prints the state of a machine's NICs for `hawser devmem`. */
 #ifndef HW_TOOL_CMD_DEVMEM_H
 #define HW_TOOL_CMD_DEVMEM_H
 
@@ -9,39 +9,40 @@
 
 #include <stdio.h>
 
-/* A NIC as the kernel reports it; int fields hold -errno if they could not be read. */
+/* A NIC as the kernel reports it. An int field holds a negative errno if the value could not be read. */
 struct devmem_nic {
     struct hd_link link;
     char driver[32];
-    int split;   /* ETHTOOL_TCP_DATA_SPLIT_*: what the driver reports */
-    int thresh;  /* hds-thresh */
-    int buf_len; /* rx-buf-len */
+    int split;   /* ETHTOOL_TCP_DATA_SPLIT_*, as the driver reports the setting */
+    int thresh;  /* hds-thresh in bytes */
+    int buf_len; /* rx-buf-len in bytes */
     int gro_hw;  /* rx-gro-hw: enum hd_gro_hw */
-    int ntuple;  /* 0 off, 1 on */
+    int ntuple;  /* n-tuple filters: 0 off, 1 on */
     int rules;
     int rss; /* number of queues that ordinary traffic uses */
     int n_queues;
-    struct hd_queue *queue; /* n_queues of them */
-    unsigned pools;         /* page pools with dma-bufs, and their bytes in flight */
+    struct hd_queue *queue; /* array of n_queues entries */
+    unsigned pools;         /* number of page pools with dma-bufs, and their bytes in flight */
     uint64_t inflight;
     enum dr_can rx, tx;
-    const struct hd_nic *ours; /* the journal's entry for it, or NULL */
+    const struct hd_nic *ours; /* entry of hawserd's journal for this NIC, or NULL */
 };
 
 struct devmem_view {
     char release[65];
-    bool rx, tx; /* the kernel has the commands */
-    int pid;     /* of the live hawserd; 0: none, or -errno */
-    int journal; /* 0: read; -ENOENT: none; otherwise not readable, see why */
+    bool rx, tx; /* the kernel can bind device memory to receive, to send */
+    int pid;     /* process ID of the running hawserd; 0 if none runs; or a negative errno */
+    int journal; /* 0 if the journal was read, -ENOENT if there is none, else another errno with the reason in why */
     char why[HW_ERR_TEXT];
     struct devmem_nic *nic;
     size_t n;
 };
 
-/* Reads the state. only: names of NICs, NULL-terminated; NULL: all except loopback. -ENODEV. */
+/* Reads the state of the NICs in only, a NULL-terminated array of names, or of all NICs except loopback if only is
+ * empty or NULL. Returns -ENODEV if a named NIC does not exist. */
 int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only);
 void devmem_free(struct devmem_view *v);
 void devmem_print(FILE *out, const struct devmem_view *v);
-int devmem_print_json(FILE *out, const struct devmem_view *v); /* schema hawser-devmem-1; -EIO */
+int devmem_print_json(FILE *out, const struct devmem_view *v); /* JSON schema hawser-devmem-1; returns 0 or -EIO */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The display of devmem status and plan: each NIC's queues and their bindings, rules, header split, and the abilities
- * of kernel and driver. */
+/* Collects and prints the state for `hawser devmem status` and `plan`: each NIC's queues and their bindings, flow
+ * rules, header split, and the capabilities of kernel and driver. */
 #include "base/size.h"
 #include "helper/kernel/ethtool.h"
 #include "helper/kernel/netdev.h"
@@ -67,7 +67,7 @@ static int probe_devmem_nic(struct devmem_nic *n, const struct devmem_view *v, c
     n->tx = v->tx ? dr_devmem_driver(n->driver, v->release, true) : DR_CANNOT;
     for (unsigned i = 0; i < queues; i++)
         if (n->queue[i].user == HD_DMABUF)
-            n->rx = DR_CAN; /* there is no better proof */
+            n->rx = DR_CAN; /* a bound queue proves that the driver can receive */
     return 0;
 }
 
@@ -126,12 +126,12 @@ static int look_at_nics(struct devmem_view *v, const struct hd_kernel *k, const 
         if (only && *only ? !is_selected_nic(all[i].if_name, only) : strcmp(all[i].if_name, "lo") == 0)
             continue;
         int rc = add_devmem_nic(v, k, journal, all[i].if_name, fd, g);
-        if (rc < 0 && rc != -ENODEV) /* gone meanwhile */
+        if (rc < 0 && rc != -ENODEV) /* -ENODEV: the NIC has disappeared in the meantime */
             return rc;
     }
     for (; only && *only; only++)
         if (!has_devmem_nic(v, *only))
-            return hw_fail(-ENODEV, "no NIC %s: see `hawser topo`", *only);
+            return hw_fail(-ENODEV, "there is no NIC %s; `hawser topo` lists the NICs", *only);
     return 0;
 }
 
@@ -186,7 +186,7 @@ static const char *format_nic_count(int n, char buf[12])
     return buf;
 }
 
-/* Prints "6,7 dma-buf 3 (hawserd)" and so on, after the columns of the table. */
+/* Prints the last column of the table, such as "6: dma-buf 3 by hawserd, 7: xsk", or "-" if no queue is bound. */
 static void print_bound(FILE *out, const struct devmem_nic *n)
 {
     bool any = false;
@@ -234,8 +234,8 @@ void devmem_print(FILE *out, const struct devmem_view *v)
     for (size_t i = 0; i < v->n; i++)
         stale |= v->nic[i].ours != NULL;
     if (stale && v->pid == 0)
-        fprintf(out, "\nA hawserd that has ended left changes: `hawser devmem undo` undoes them, as does the next "
-                     "start of hawserd.\n");
+        fprintf(out, "\nA hawserd that has exited left changes on NICs: `hawser devmem undo` undoes the changes, as "
+                     "does the next start of hawserd.\n");
 }
 
 static void json_int(struct hw_json *j, const char *key, int n)

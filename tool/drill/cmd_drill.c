@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser drill: measures the cost of losing a NIC for transfers in flight. */
+/* hawser drill: measures what the loss of a NIC costs transfers in flight. */
 #include "base/size.h"
 #include "sys/json.h"
 #include "tool/drill/drill.h"
@@ -15,9 +15,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define SETTLE_MS   1500 /* before the first fault, after the last one, and the least time between two */
+#define SETTLE_MS   1500 /* time before the first fault, after the last fault, and between two faults */
 #define TAKE_MAX    TP_MAX_NICS
-#define JSON_POINTS 5000 /* points of the timeline for each NIC */
+#define JSON_POINTS 5000 /* maximum number of timeline points for each NIC */
 
 static const char *const how_names[] = {[DRILL_HOLE] = "hole", [DRILL_DOWN] = "down", NULL};
 
@@ -29,7 +29,7 @@ struct drill {
     struct report_files files;
     enum drill_how how;
     uint64_t faults, off_ms, duration_ms, size, depth;
-    /* running */
+    /* state of the running command */
     hawser *h;
     struct session s;
     struct measure m;
@@ -37,7 +37,7 @@ struct drill {
     struct drill_child child;
     char victim[TAKE_MAX][HAWSER_NIC_NAME];
     size_t n_victims;
-    uint64_t taken, next; /* faults so far; time of the next action */
+    uint64_t taken, next; /* number of faults so far, and time of the next action */
     bool away;
     uint64_t bad, checked;
     double seconds;
@@ -62,20 +62,20 @@ static int parse_take(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_CALL("take", 0, "A,B", parse_take,
-             "disable these NICs of this node, one after the other; all: those in use (root)"),
+             "disable these NICs of this node, one after another; all: every NIC in use (needs root)"),
     OPT_ENUM("how", 0, "HOW", struct drill, how, how_names, DRILL_HOLE,
-             "hole: packets sent by it are silently lost; down: its link goes down (default: hole)"),
+             "hole: sent packets are silently lost; down: the link goes down (default: hole)"),
     OPT_NUMBER("faults", 0, "N", struct drill, faults, 1, DRILL_FAULTS, "with --take: number of faults (default: 5)"),
     OPT_TIME("off", 0, "TIME", struct drill, off_ms, 100, 60000, "with --take: duration of each fault (default: 1s)"),
     OPT_TIME("duration", 't', "TIME", struct drill, duration_ms, 4000, 86400000,
              "without --take: how long to watch (default: 30s)"),
     OPT_TEXT("marks", 0, "FILE", struct drill, faults_file,
-             "without --take: faults caused by other means, lines SECONDS NIC TEXT (CLOCK_MONOTONIC)"),
-    OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "bytes of a write (default: 128KiB)"),
+             "without --take: file of externally caused faults, lines SECONDS NIC TEXT (CLOCK_MONOTONIC)"),
+    OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "size of a write (default: 128KiB)"),
     OPT_NUMBER("depth", 'd', "N", struct drill, depth, 1, TP_MAX_DEPTH, "writes in flight (default: 64)"),
     OPT_CALL("nics", 'n', "A,B", parse_drill_nics, "NICs of this node (default: all with a route to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_drill_peer_nics, "NICs of the peer, paired in order with --nics"),
-    OPT_TEXT("json", 0, "FILE", struct drill, json, "write one JSON line to FILE; -: standard output"),
+    OPT_TEXT("json", 0, "FILE", struct drill, json, "write one JSON line to FILE; - is standard output"),
     OPT_TEXT("report", 0, "FILE", struct drill, report, "write one HTML file with the goodput of each NIC over time"),
     OPT_GROUP(common_opts, struct drill, common),
     {0},
@@ -89,12 +89,13 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
         .args = "HOST[:PORT] [OPTION...]",
         .about = "Keeps writes in flight to a node that runs `hawser serve` and reports what each lost NIC costs:\nhow "
                  "long until goodput is at 90 % of what the other NICs carried, how long the longest write took,\nand "
-                 "how many bytes were sent again. It disables NICs itself (--take) or watches while you do.\nExit "
+                 "how many bytes were sent again. drill disables NICs itself (--take), or watches while you disable "
+                 "NICs.\nExit "
                  "status: 0 success, 1 a write failed, goodput did not recover or bytes are wrong, 2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "HOST is missing: `hawser serve` on the other node prints it"};
+        .too_few = "HOST is missing; `hawser serve` on the other node prints the command"};
     int rc = opts_parse(&o, d, argc, argv);
     if (rc != OPTS_GO)
         return rc;
@@ -105,12 +106,12 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
         return tool_usage("drill", "--peer-nics needs --nics");
     if (d->take && (d->duration_ms || d->faults_file))
         return tool_usage(
-            "drill",
-            "--duration and --marks cannot be combined with --take: they are for faults caused by other means");
+            "drill", "--duration and --marks are for externally caused faults, and cannot be combined with --take");
     if (!d->take && (d->faults || d->off_ms))
         return tool_usage("drill", "--faults and --off need --take");
     if (d->json && strcmp(d->json, "-") == 0 && d->report)
-        return tool_usage("drill", "--report needs --json FILE, not --json -: it reads that file");
+        return tool_usage("drill",
+                          "--report needs --json FILE, not --json -, because the report is made from that file");
     d->faults = d->faults ? d->faults : 5;
     d->off_ms = d->off_ms ? d->off_ms : 1000;
     d->duration_ms = d->duration_ms ? d->duration_ms : 30000;
@@ -133,7 +134,8 @@ static int choose_victims(struct drill *d)
 {
     const struct drill_load *l = &d->load;
     if (l->n_nics < 2)
-        return hw_fail(-EINVAL, "%s is the only NIC to that peer: the transfer could not continue without it",
+        return hw_fail(-EINVAL,
+                       "%s is the only NIC that reaches the peer, so the transfer could not continue without it",
                        l->n_nics ? l->nic[0] : "none");
     if (strcmp(d->take, "all") == 0) {
         memcpy(d->victim, l->nic, sizeof d->victim);
@@ -145,13 +147,13 @@ static int choose_victims(struct drill *d)
         char *nic = d->victim[d->n_victims++];
         snprintf(nic, HAWSER_NIC_NAME, "%.*s", (int)n, at);
         if (!is_used(l, nic))
-            return hw_fail(-EINVAL, "%s carries nothing to that peer, so disabling it would show nothing", nic);
+            return hw_fail(-EINVAL, "%s carries no data to the peer, so disabling this NIC would show nothing", nic);
         at += n;
     }
     return 0;
 }
 
-/* Takes the next NIC down, or restores it, when it is due. Returns 1 when all faults are done. */
+/* Disables the next NIC, or restores it, when the time has come. Returns 1 when all faults are done. */
 static int step_faults(struct drill *d, uint64_t now)
 {
     const char *nic = d->n_victims ? d->victim[d->taken % d->n_victims] : NULL;
@@ -205,7 +207,7 @@ static void print_head(struct drill *d)
     fflush(out);
 }
 
-/* Returns the seconds from the start of the load to that time. */
+/* Returns the seconds from the start of the load to this time. */
 static double get_seconds(const struct drill_load *l, uint64_t at)
 {
     return (double)(at - HW_MIN(at, l->start)) / 1e9;
@@ -220,10 +222,10 @@ static void print_fault(FILE *out, const struct drill_load *l, const struct dril
     if (f->judged)
         fprintf(out, " %9s %13.1f %11s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
     else
-        fprintf(out, " too close to the beginning or the end to be measured\n");
+        fprintf(out, " not measured: too close to the start or the end\n");
 }
 
-/* Median and 99th percentile over the judged faults. n: how many; NAN counts as INFINITY. */
+/* Median and 99th percentile over the n judged faults. A fault without recovery counts as INFINITY. */
 struct share {
     size_t n;
     double p50, p99;
@@ -240,7 +242,7 @@ static struct share share_of(const struct drill_load *l, size_t field)
             v[s.n++] = isnan(x) ? INFINITY : x;
     }
     if (s.n) {
-        s.p50 = stats_median(v, s.n); /* which sorts them */
+        s.p50 = stats_median(v, s.n); /* sorts v */
         s.p99 = v[HW_MIN(s.n - 1, s.n * 99 / 100)];
     }
     free(v);
@@ -277,8 +279,8 @@ static void print_results(struct drill *d)
         fprintf(out, "no NIC was lost\n");
     if (back.n)
         fprintf(out,
-                "back: time until goodput is at 90 %% of what the other NICs carry; never: not within 1 s\nof %zu: "
-                "goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f);\n%s sent again in all\n",
+                "back: time until goodput is at 90 %% of the other NICs' rate; never: not within 1 s\n%zu faults: "
+                "goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f);\n%s sent again in total\n",
                 back.n, back.p50, back.p99, longest.p50, longest.p99,
                 hw_format_size(count_again(l), again, sizeof again));
     if (back.n) {
@@ -292,7 +294,7 @@ static void print_results(struct drill *d)
             (double)hw_hist_quantile(l->hist, 0.99) / 1e6, d->checked, d->bad);
 }
 
-/* Writes each NIC's throughput, in windows wide enough to keep their number small. */
+/* Writes each NIC's throughput over time. Windows are merged so that there are at most JSON_POINTS points per NIC. */
 static void write_timeline(struct hw_json *j, const struct drill_load *l)
 {
     size_t step = l->n_win / JSON_POINTS + 1;
@@ -310,7 +312,7 @@ static void write_timeline(struct hw_json *j, const struct drill_load *l)
     hw_json_end(j);
 }
 
-/* Writes the marks of the report's plot. */
+/* Writes the fault events that the report's plot marks. */
 static void write_marks(struct hw_json *j, const struct drill_load *l)
 {
     char text[160];
@@ -353,7 +355,7 @@ static void write_drill_faults(struct hw_json *j, const struct drill_load *l)
     hw_json_end(j);
 }
 
-/* Writes a line that the report can read like one of `hawser bench`. */
+/* Writes a JSON line that the report reads like a line of `hawser bench`. */
 static int write_json(const struct drill *d, FILE *out)
 {
     const struct drill_load *l = &d->load;
@@ -406,13 +408,13 @@ static int run_load(struct drill *d)
                                   .arg = d};
     uint64_t start = hw_now();
     d->next = start + SETTLE_MS * HW_MS;
-    d->m.broken = true; /* until all writes have ended, the server may not listen to requests */
+    d->m.broken = true; /* until all writes have completed, the server may not listen to requests */
     rc = drill_load_run(&d->load);
     d->seconds = (double)(hw_now() - start) / 1e9;
     if (rc < 0)
         return rc;
     d->m.broken = false;
-    if (session_stopped(&d->s)) /* after a signal the results so far are reported, and the bytes are not checked */
+    if (session_stopped(&d->s)) /* after a signal, the results so far are reported, and the bytes are not checked */
         return 0;
     q = (struct tp_request){.type = TP_END, .first = 0, .count = (uint32_t)d->depth};
     rc = session_call(&d->s, &q, r, patience);
@@ -432,7 +434,7 @@ static int run_session(struct drill *d)
                                 .depth_given = true,
                                 .verify = true};
     if (getrandom(&plan.seed, sizeof plan.seed, 0) != (ssize_t)sizeof plan.seed)
-        return hw_fail(-EIO, "the kernel gave no random bytes");
+        return hw_fail(-EIO, "the kernel returned no random bytes for the pattern's seed");
     int rc = common_open(&d->common, &d->h);
     if (rc == 0)
         rc = session_open(&d->s, d->h, d->host, d->port, &o);
@@ -455,7 +457,7 @@ static int run_session(struct drill *d)
     return rc;
 }
 
-/* Returns true if goodput came back every time. */
+/* Returns true if goodput recovered after every fault. */
 static bool came_back(const struct drill_load *l)
 {
     for (size_t i = 0; i < l->n_faults; i++)
@@ -472,7 +474,7 @@ static int run_drill(struct drill *d)
         rc = drill_child_start(&d->child);
     if (rc == 0)
         rc = run_session(d);
-    drill_child_end(&d->child); /* first: restores the NIC */
+    drill_child_end(&d->child); /* before anything else, because it restores the NIC */
     output_progress(NULL);
     if (d->report && d->s.peer)
         run_ask(&d->files.run, &d->s, d->host);
@@ -487,7 +489,7 @@ static int run_drill(struct drill *d)
     else if (d->take && d->taken < d->faults)
         code = tool_interrupted("drill", "after %" PRIu64 " of %" PRIu64 " faults", d->taken, d->faults);
     else if (d->bad)
-        code = tool_fail("drill", "%" PRIu64 " bytes arrived wrong", d->bad);
+        code = tool_fail("drill", "%" PRIu64 " bytes arrived with wrong contents", d->bad);
     else if (!came_back(&d->load))
         code = tool_fail("drill", "goodput did not recover within 1 s");
     session_close(&d->s);

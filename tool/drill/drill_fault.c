@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes a NIC away: sets its link down, or makes this node send to an Ethernet address that nobody has. */
+/* Disables a NIC: sets its link down, or makes this node send to an unused Ethernet address. */
 #include "sys/rtnl.h"
 #include "sys/rtnl_neigh.h"
 #include "tool/drill/drill.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define NEIGHBOURS 256
-#define ANSWER_MS  15000 /* the kernel has 10 s for each request */
+#define ANSWER_MS  15000 /* longer than the kernel's 10 s for each request */
 
 struct order {
     char nic[IFNAMSIZ];
@@ -27,16 +27,16 @@ struct answer {
     char text[HW_ERR_TEXT];
 };
 
-/* In the child: what was taken away. */
+/* State of the child: the disabled NIC and its original neighbour entries. */
 struct away {
     struct hw_netlink rt;
-    int index; /* 0: nothing is */
+    int index; /* index of the disabled NIC, or 0 if none is disabled */
     enum drill_how how;
     struct hw_rtnl_neigh was[NEIGHBOURS];
     int n;
 };
 
-/* An unused address: from the locally administered range. */
+/* An unused Ethernet address, from the locally administered range. */
 static const uint8_t nobody[6] = {0x02, 0, 0, 0, 0, 1};
 
 static int make_hole(struct away *a, int index)
@@ -45,7 +45,7 @@ static int make_hole(struct away *a, int index)
     if (n < 0)
         return n;
     if (n == 0)
-        return hw_fail(-ENODATA, "no neighbour is known on that NIC: nothing is sent by it");
+        return hw_fail(-ENODATA, "the NIC has no neighbour entries, so nothing is sent over it");
     a->n = HW_MIN(n, NEIGHBOURS);
     for (int i = 0; i < a->n && rc == 0; i++) {
         struct hw_rtnl_neigh to = a->was[i];
@@ -98,7 +98,7 @@ static int take_away(struct away *a, const struct order *o)
     return rc;
 }
 
-/* In the child: handles orders until the parent closes its end. */
+/* Runs in the child: handles orders until the parent closes its end of the pipe. */
 static _Noreturn void obey(int from, int to)
 {
     static struct away a;
@@ -134,9 +134,9 @@ int drill_child_start(struct drill_child *c)
     if (c->pid == 0) {
         hw_close(&there[1]);
         hw_close(&back[0]);
-        /* a different name, so that killing the parent by name does not kill it */
+        /* a different process name, so that killing hawser by name does not kill the child */
         (void)prctl(PR_SET_NAME, "drill gives NIC");
-        signal(SIGINT, SIG_IGN); /* it ends with the parent, although a terminal sends signals to both */
+        signal(SIGINT, SIG_IGN); /* the child ends when the parent ends, although a terminal sends signals to both */
         signal(SIGTERM, SIG_IGN);
         signal(SIGHUP, SIG_IGN);
         signal(SIGPIPE, SIG_IGN);

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-#define ENOUGH 0.9 /* of what the other NICs carried before */
+#define ENOUGH 0.9 /* goodput has recovered at this fraction of the other NICs' earlier rate */
 
-/* Returns the bytes that all other NICs carried in the windows [from, to). */
+/* Returns the number of bytes that all other NICs carried in the windows [from, to). */
 static double count_others(const struct drill_load *l, size_t from, size_t to, const char *nic)
 {
     double sum = 0;
@@ -16,12 +16,12 @@ static double count_others(const struct drill_load *l, size_t from, size_t to, c
         if (!is)
             sum += (double)(l->win[to - 1].nic[i] - l->win[from - 1].nic[i]);
     }
-    /* a NIC of the peer: any of ours may be its partner */
+    /* an unknown name is a NIC of the peer, and any NIC of this node may be its partner */
     return found || l->n_nics < 2 ? sum : sum * (double)(l->n_nics - 1) / (double)l->n_nics;
 }
 
-/* Goodput is back in the first of two consecutive windows with enough. Returns the time from the fault to the start of
- * that window. */
+/* Returns the milliseconds from the fault to the first of two consecutive windows with enough bytes, or NAN if there
+ * are none within DRILL_BACK windows. */
 static double find_back(const struct drill_load *l, const struct drill_fault *f, size_t first, double enough)
 {
     for (size_t i = first; i < first + DRILL_BACK && i + 1 < l->n_win; i++) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps writes in flight, each followed by the next, and records the confirmed bytes of each window. */
+/* Keeps writes in flight: each completed write is followed by the next. Records the confirmed bytes of each window. */
 #include "tool/drill/drill.h"
 #include "tool/tool.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define OP_MS    60000 /* deadline of a write */
+#define OP_MS    60000 /* ms until a write fails */
 #define EVENTS   64
-#define WINDOWS  1024 /* room at first */
-#define FILE_MAX 1e9  /* s */
+#define WINDOWS  1024 /* initial capacity */
+#define FILE_MAX 1e9  /* largest time in a --marks file, in seconds */
 
 static int post_write(struct drill_load *l, uint64_t slot)
 {
@@ -24,7 +24,7 @@ static int post_write(struct drill_load *l, uint64_t slot)
 
 /* ---- windows --------------------------------------------------------------------------------------------- */
 
-/* Returns the window for that time, after adding all windows before it. NULL: no memory. */
+/* Returns the window for this time, after adding all windows before it. Returns NULL if out of memory. */
 static struct drill_window *get_window(struct drill_load *l, uint64_t now)
 {
     size_t i = (now - l->start) / DRILL_WINDOW;
@@ -36,7 +36,7 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
         l->win = win;
         l->cap_win = cap;
     }
-    for (; l->n_win <= i; l->n_win++) { /* a window in which nothing ended has the counters of the one before */
+    for (; l->n_win <= i; l->n_win++) { /* a window without completions inherits the counters of the window before */
         l->win[l->n_win] = (struct drill_window){0};
         if (l->n_win) {
             memcpy(l->win[l->n_win].nic, l->win[l->n_win - 1].nic, sizeof l->win[0].nic);
@@ -46,7 +46,7 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
     return &l->win[i];
 }
 
-/* Returns when the NIC's connections last had a confirmation. */
+/* Returns the start of the last window in which the NIC's connections had a confirmation. */
 static uint64_t find_last_progress(const struct drill_load *l, size_t nic)
 {
     size_t i = l->n_win - 1;
@@ -55,7 +55,7 @@ static uint64_t find_last_progress(const struct drill_load *l, size_t nic)
     return l->start + i * DRILL_WINDOW;
 }
 
-/* Returns the newest unfinished fault of that NIC. */
+/* Returns the newest unfinished fault of a NIC, or NULL. */
 static struct drill_fault *find_fault(struct drill_load *l, const char *nic)
 {
     for (size_t i = l->n_faults; i-- > 0;)
@@ -64,7 +64,7 @@ static struct drill_fault *find_fault(struct drill_load *l, const char *nic)
     return NULL;
 }
 
-/* Records that a connection of the NIC came up or went down. */
+/* Records that connections of the NIC came up or went down. */
 static void note_change(struct drill_load *l, size_t nic, uint32_t up, uint64_t now)
 {
     struct drill_fault *f = find_fault(l, l->nic[nic]);
@@ -104,7 +104,8 @@ static int note_nics(struct drill_load *l, uint64_t now)
 
 /* ---- the load ---------------------------------------------------------------------------------------------- */
 
-/* Handles the operations that end within wait_ms, and (again) starts the next ones. *under_way: number in flight. */
+/* Handles the operations that complete within wait_ms and, if again is true, starts the next ones. Updates
+ * *under_way, the number of writes in flight. */
 static int take_ended(struct drill_load *l, int wait_ms, bool again, uint32_t *under_way)
 {
     struct hawser_completion c[EVENTS];
@@ -118,7 +119,8 @@ static int take_ended(struct drill_load *l, int wait_ms, bool again, uint32_t *u
             continue;
         --*under_way;
         if (c[i].result < 0)
-            return hw_fail(c[i].result, "a write of %llu bytes: %s", (unsigned long long)l->size, hawser_error());
+            return hw_fail(c[i].result, "a write of %llu bytes failed: %s", (unsigned long long)l->size,
+                           hawser_error());
         uint64_t took = now - l->began[c[i].user];
         w->bytes += l->size;
         w->longest = HW_MAX(w->longest, took);
@@ -132,7 +134,7 @@ static int take_ended(struct drill_load *l, int wait_ms, bool again, uint32_t *u
     return rc;
 }
 
-/* Runs until the tick ends it. */
+/* Runs the load until tick() or a signal ends it. */
 static int go_on(struct drill_load *l, uint32_t *under_way)
 {
     int rc = 0;
@@ -168,11 +170,11 @@ int drill_load_run(struct drill_load *l)
     }
     if (rc == 0)
         rc = go_on(l, &under_way);
-    /* a write ends at its deadline at the latest */
+    /* every write ends by its deadline */
     for (uint64_t end = hw_deadline(OP_MS + 5000); rc == 0 && under_way && hw_now() < end;)
         rc = take_ended(l, 100, false, &under_way);
     if (rc == 0 && under_way)
-        rc = hw_fail(-ETIMEDOUT, "%u writes did not end", under_way);
+        rc = hw_fail(-ETIMEDOUT, "%u writes did not complete", under_way);
     return rc;
 }
 

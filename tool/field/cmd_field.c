@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser fieldtest: ten minutes on two nodes of somebody's cluster, and two files to send. */
+/* hawser fieldtest: tests two nodes in ten minutes, and writes two files for the authors of hawser. */
 #include "tool/build.h"
 #include "tool/field/field.h"
 
@@ -24,7 +24,7 @@ static void begin_document(struct field *f)
         json_object_set_new(f->doc, lists[i], json_array());
 }
 
-/* PREFIX.json and PREFIX.html, where PREFIX can be written: said before anything is measured. */
+/* Chooses the names PREFIX.json and PREFIX.html, and checks before any measurement that the folder is writable. */
 static int name_files(const struct field *f, char **json, char **page)
 {
     char prefix[64] = "";
@@ -35,7 +35,7 @@ static int name_files(const struct field *f, char **json, char **page)
     const char *to = f->out ? f->out : prefix, *slash = strrchr(to, '/');
     HW_AUTO_FREE char *folder = slash ? strndup(to, (size_t)(slash - to) + 1) : strdup(".");
     if (asprintf(json, "%s.json", to) < 0 || asprintf(page, "%s.html", to) < 0 || !folder)
-        return hw_no_memory("names of files");
+        return hw_no_memory("the names of the output files");
     return access(folder, W_OK) < 0 ? hw_fail(-errno, "writing %s: %s", *json, strerror(errno)) : 0;
 }
 
@@ -72,10 +72,10 @@ static int run_fieldtest(struct field *f)
         return tool_failed(FIELD_CMD, rc);
     json_array_foreach(json_object_get(f->doc, "findings"), i, finding) printf("! %s\n", json_string_value(finding));
     const bool complete = json_is_true(json_object_get(f->doc, "complete"));
-    printf("%s and %s%s%s: read them, then send them: see hawser(1)\n", json, page, complete ? "" : " are incomplete",
-           f->names ? "; they have names and addresses" : "");
+    printf("wrote %s and %s%s%s; read both files before you send them, see hawser(1)\n", json, page,
+           complete ? "" : " (incomplete)", f->names ? " (with names and addresses)" : "");
     if (tool_stop)
-        return tool_interrupted(FIELD_CMD, "%s has what was measured until then", json);
+        return tool_interrupted(FIELD_CMD, "%s has the results measured before the interruption", json);
     return is_well(f) ? TOOL_OK : TOOL_FAILED;
 }
 
@@ -84,12 +84,12 @@ static const struct opt rows[] = {
              "write NAME.json and NAME.html (default: hawser-field-DATE-TIME in the current folder)"),
     OPT_TIME("duration", 't', "TIME", struct field, total_ms, 5000, 86400000, "finish within this time (default: 10m)"),
     OPT_TIME("each", 0, "TIME", struct field, each_ms, 50, 3600000,
-             "duration of a measurement (default: as long as all parts allow, at most 10s)"),
+             "duration of one measurement (default: what the time limit allows, at most 10s)"),
     OPT_FLAG("drill", 0, struct field, drill,
-             "finally disable each NIC of this node for a second, under load (needs root)"),
-    OPT_FLAG("names", 0, struct field, names, "keep the names of hosts and the addresses (default: replace them)"),
+             "at the end, disable each NIC of this node for one second under load (needs root)"),
+    OPT_FLAG("names", 0, struct field, names, "keep host names and addresses in the files (default: replace them)"),
     OPT_TEXT("ssh", 0, "COMMAND", struct field, ssh,
-             "command that runs programs on the peer, for iperf3 and NCCL; {} is its name: \"ssh -oBatchMode=yes {}\""),
+             "command that runs programs on the peer, for iperf3 and NCCL; {} is the host: \"ssh -oBatchMode=yes {}\""),
     OPT_GROUP(common_opts, struct field, common),
     {0},
 };
@@ -103,11 +103,11 @@ static int parse_and_run(struct field *f, int argc, char **argv)
             "Tests this node and a node that runs `hawser serve`, in at most ten minutes, and writes a JSON file and\n"
             "an HTML file to send to the authors of hawser: inventory, doctor, validate and bench of each NIC and of\n"
             "all NICs, and plain sockets, iperf3 and NCCL for comparison. The files have no keys; names and addresses\n"
-            "are replaced. Exit: 0 success, 1 something is wrong, 2 wrong usage.",
+            "are replaced. Exit status: 0 success, 1 a problem was found, 2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "which node? Start `hawser serve` there, and name it"};
+        .too_few = "HOST is missing; start `hawser serve` on the other node first"};
     f->total_ms = 600000;
     f->port = HAWSER_DEFAULT_PORT;
     int rc = opts_parse(&o, f, argc, argv);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser fieldtest`: a test of two nodes in parts, each of which may fail or be skipped without stopping the others.
- * What is measured is measured by this program's other commands, run as child processes with JSON on their standard
- * output; their rows are collected in one tree (struct field, doc), from which both files are written.
+ * `hawser fieldtest`: tests two nodes in several parts. A part may fail or be skipped without stopping the other parts.
+ * hawser's other commands do the measuring: they run as child processes and print JSON on standard output. The rows of
+ * all commands are collected in one JSON tree (field "doc" of struct field), from which both output files are written.
  */
 #ifndef HW_TOOL_FIELD_H
 #define HW_TOOL_FIELD_H
@@ -23,29 +23,30 @@ struct field {
     struct common common;
     const char *out, *ssh;
     bool drill, names;
-    bool brief;                 /* there is little time */
-    uint64_t total_ms, each_ms; /* each_ms 0: as it fits */
-    const char *target;         /* HOST[:PORT] as it was given */
+    bool brief; /* true if there is too little time for all steps */
+    uint64_t total_ms,
+        each_ms; /* time limit of the whole test, and duration of one measurement (0: chosen from the time left) */
+    const char *target; /* HOST[:PORT] as given on the command line */
     char host[256];
     uint16_t port;
-    uint64_t start, end;                   /* hw_now(): of the whole */
-    unsigned weight_left;                  /* of the steps not begun, see field_steps.c */
-    char nic[FIELD_NICS][HAWSER_NIC_NAME]; /* those that carry bytes to the peer */
+    uint64_t start, end;                   /* start and deadline of the whole test, as hw_now() */
+    unsigned weight_left;                  /* sum of the weights of the steps that have not begun, see field_steps.c */
+    char nic[FIELD_NICS][HAWSER_NIC_NAME]; /* NICs of this node that carry data to the peer */
     size_t n_nics;
-    double all_GBps; /* by a first measurement; 0: not yet */
-    bool gone;       /* the peer does not answer any more */
+    double all_GBps; /* goodput of all NICs from the first measurement; 0 until then */
+    bool gone;       /* the peer no longer answers */
     json_t *doc;
     struct field_state {
-        unsigned done, wrong, failed, skipped; /* steps */
-        char why[HW_ERR_TEXT];                 /* of the first that was not well */
+        unsigned done, wrong, failed, skipped; /* number of steps with each outcome */
+        char why[HW_ERR_TEXT];                 /* reason of the first step that was not successful */
         double seconds;
     } part[FIELD_PARTS];
 };
 
 /* ---- field_child.c: child processes ------------------------------------------------------------- */
 
-/* A command line. The caller owns the words, which must outlive it. With more than FIELD_ARGS words, field_start()
- * fails with -E2BIG. */
+/* A command line. The caller owns the words, which must outlive the structure. field_start() fails with -E2BIG for
+ * more than FIELD_ARGS words. */
 struct field_args {
     const char *word[FIELD_ARGS + 1];
     size_t n;
@@ -55,65 +56,70 @@ void field_arg(struct field_args *a, const char *word);
 struct field_child {
     pid_t pid;
     int out, err;
-    char *text; /* of its standard output */
+    char *text; /* standard output of the child */
     size_t n_text;
-    char said[1024]; /* the end of its standard error */
+    char said[1024]; /* end of the child's standard error */
     size_t n_said;
 };
 
-/* What a child has printed, as JSON values in an array, and how it ended. */
+/* The output of a child, as an array of JSON values, and its exit status. */
 struct field_result {
-    json_t *rows;          /* to be released */
-    int status;            /* its exit status, 128 + signal; 127: it could not be run */
-    bool late;             /* the deadline came first: it was asked to end, by force in the end */
-    char why[HW_ERR_TEXT]; /* its last line of standard error; "": it printed none */
+    json_t *rows;          /* array; the caller releases it */
+    int status;            /* exit status; 128 + signal number if killed; 127 if the program could not be started */
+    bool late;             /* the deadline passed, so the child was interrupted with SIGINT, and killed if necessary */
+    char why[HW_ERR_TEXT]; /* last line of the child's standard error, empty if there was none */
 };
 
-/* Starts it in a process group of its own, which ends with this process. word[0] "hawser": this program. The variables
- * that NCCL reads are not passed on. -errno. */
+/* Starts a command in its own process group. The command ends when this process ends. The word "hawser" as word[0]
+ * stands for this program. Variables that NCCL reads are not passed on. Returns 0 or a negative errno. */
 int field_start(struct field_child *c, const struct field_args *a);
-/* Waits until it ends, at most ms, then for what it says of the end. A signal to this process ends it, too. */
+/* Waits at most ms for the child to end, and after that interrupts the child and waits for its last output. A signal
+ * to this process also ends the child. */
 void field_finish(struct field_child *c, uint64_t ms, struct field_result *r);
-/* Both. -errno where it could not be started; else 0. */
+/* Runs a command with field_start() and field_finish(). Returns 0, or a negative errno if the command could not be
+ * started. */
 int field_run(const struct field_args *a, uint64_t ms, struct field_result *r);
 
 /* ---- field_steps.c, field_look.c, field_rivals.c: the parts ---------------------------------------- */
 
-/* All parts, in order. -errno only where nothing at all is to be shown: no peer, a wrong key. */
+/* Runs all parts in order. Returns a negative errno only if there is nothing to report, for example because the peer
+ * cannot be reached or the key is wrong. */
 int field_measure(struct field *f);
-/* Asks both nodes what they are, and learns which NICs carry bytes. -errno where the peer cannot be asked. */
+/* Collects the inventories of both nodes, and the NICs that carry data to the peer. Returns a negative errno if no
+ * session with the peer can be opened. */
 int field_inventory(struct field *f);
 void field_doctor(struct field *f);
-/* iperf3, NCCL and NIXL, each one step of weight 1 or 2, if its turn is within the time. */
+/* Measures iperf3 and NCCL if they are installed and there is time, and reports whether NIXL is installed. */
 void field_rivals(struct field *f);
 
-/* Begins a step of so many weights, named what in the progress line. Returns the milliseconds after which it is to end;
- * *share (NULL is allowed) is its share of the time that is left, which may be less. 0: no time is left, or the run was
- * interrupted, and the step is noted as skipped. */
+/* Begins a step with this weight. what is the text of the progress line. Returns the milliseconds after which the
+ * step must end. *share (may be NULL) is the step's share of the remaining time, which may be less. Returns 0 if no
+ * time is left or the run was interrupted; the step is then recorded as skipped. */
 uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, const char *what, uint64_t *share);
-/* Note how a step ended, in its part. field_wrong(): it ran, and found something. */
+/* Record the outcome of a step in its part. field_wrong() is for a step that ran and found a problem. */
 void field_wrong(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 void field_failed(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 void field_skipped(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 
-/* Begins a command line: "hawser CMD HOST", and those of this command's options that are for every command. */
+/* Begins the command line "hawser CMD HOST" and adds the options that this command shares with all commands. */
 void field_command(const struct field *f, struct field_args *a, const char *cmd);
-/* Notes that a step's child process measured nothing, and why. Finds out whether the peer is gone. */
+/* Records that a step's child process measured nothing, and why. Checks whether the peer still accepts connections. */
 void field_child_failed(struct field *f, enum field_part part, const char *what, const struct field_result *r);
-/* Copies those keys of a row that are kept: a new object, null where the row has none. */
+/* Returns a new object with the given keys of row. A key that row lacks is null. */
 json_t *field_pick(const json_t *row, const char *const *keys);
 
 /* ---- field_judge.c, field_write.c, field_page.c: what is made of it ------------------------------- */
 
-/* NICs that carried far less than the others alone, in operations of that kind ("write", "read"): to be measured again
- * before they are named. Names are doc's. Returns how many. */
+/* Stores NICs that carried far less than the others in operations of this kind ("write", "read"), each measured
+ * alone. The caller measures these NICs again before it reports them. The names belong to doc. Returns the number of
+ * NICs. */
 size_t field_suspects(const struct field *f, const char *op, const char *nic[FIELD_NICS]);
-/* Adds those NICs to the findings. */
+/* Adds NICs that are much slower than the others to the findings. */
 void field_judge(struct field *f);
 const char *field_part_name(enum field_part p);
-/* Replaces names and addresses in all of doc. -ENOMEM. */
+/* Replaces host names and addresses in all strings of doc. Returns 0 or -ENOMEM. */
 int field_mask(struct field *f);
-/* Writes doc. -errno. */
+/* Write doc to a file, as JSON or as an HTML page. Return 0 or a negative errno. */
 int field_write_json(const struct field *f, const char *path);
 int field_write_page(const struct field *f, const char *path);
 

@@ -10,8 +10,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define MOST_TEXT (64u << 20) /* of a child's output; more is a fault of its */
-#define SAYS_MS   4000        /* after SIGINT: a command says what it has, SESSION_FINISH_MS and a little */
+#define MOST_TEXT (64u << 20) /* maximum bytes of a child's output; more output indicates a fault of the child */
+#define SAYS_MS   4000        /* time after SIGINT for a command to print its results: SESSION_FINISH_MS and a margin */
 #define REAP_MS   1000
 
 void field_arg(struct field_args *a, const char *word)
@@ -20,7 +20,7 @@ void field_arg(struct field_args *a, const char *word)
         a->word[a->n++] = word;
 }
 
-/* Between fork and exec. */
+/* Runs in the child between fork() and exec(). */
 static void become_child(const struct field_args *a, pid_t parent, int out, int err)
 {
     static const char *const not_for_it[] = {"NCCL_", "HAWSER_MESH_KEY="};
@@ -54,9 +54,9 @@ int field_start(struct field_child *c, const struct field_args *a)
     const pid_t parent = getpid();
     *c = (struct field_child){.out = -1, .err = -1};
     if (a->n > FIELD_ARGS)
-        return hw_fail(-E2BIG, "a command of more than %d words", FIELD_ARGS);
+        return hw_fail(-E2BIG, "a command line has more than %d words", FIELD_ARGS);
     if (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0) {
-        int rc = hw_fail(-errno, "pipes for %s: %s", a->word[0], strerror(errno));
+        int rc = hw_fail(-errno, "creating pipes for %s: %s", a->word[0], strerror(errno));
         hw_close(&out[0]);
         hw_close(&out[1]);
         return rc;
@@ -65,9 +65,10 @@ int field_start(struct field_child *c, const struct field_args *a)
     c->pid = fork();
     if (c->pid == 0)
         become_child(a, parent, out[1], err[1]);
-    const int rc = c->pid < 0 ? hw_fail(-errno, "a process for %s: %s", a->word[0], strerror(errno)) : 0;
+    const int rc = c->pid < 0 ? hw_fail(-errno, "starting a process for %s: %s", a->word[0], strerror(errno)) : 0;
     if (c->pid > 0)
-        (void)setpgid(c->pid, c->pid); /* whoever comes first, so that a signal to the group finds it */
+        (void)setpgid(
+            c->pid, c->pid); /* parent and child both set the group, so a signal to the group always finds the child */
     hw_close(&out[1]);
     hw_close(&err[1]);
     c->out = out[0];
@@ -93,7 +94,7 @@ static void take_output(struct field_child *c)
     }
 }
 
-/* Keeps the end of what it says. */
+/* Reads the child's standard error and keeps its end. */
 static void take_said(struct field_child *c)
 {
     char buf[512];
@@ -110,7 +111,7 @@ static void take_said(struct field_child *c)
     c->said[c->n_said] = 0;
 }
 
-/* The last line that is not empty, without "hawser bench: " and control characters. */
+/* Copies the last line that is not empty, without the prefix "hawser bench: " and without control characters. */
 static void copy_last_line(const struct field_child *c, char *why, size_t cap)
 {
     const char *end = c->said + c->n_said, *at;
@@ -167,7 +168,8 @@ void field_finish(struct field_child *c, uint64_t ms, struct field_result *r)
         kill(-group, SIGINT);
         wait_for_output(c, hw_deadline(SAYS_MS), false);
     }
-    /* by force it alone: a child of drill's gives a NIC back when drill ends, and ignores what asks it to end */
+    /* Kills only the child itself, not its group: drill's own child restores a NIC when drill ends, and ignores
+     * SIGINT and SIGTERM. */
     int status = child_reap(&c->pid, c->out >= 0 || c->err >= 0 ? 0 : REAP_MS);
     kill(-group, SIGTERM);
     r->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

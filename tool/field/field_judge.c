@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which NIC stands out: each is compared with the other NICs of the same rate, as far as rates are told. */
+/* Finds NICs that are slower than the others. Each NIC is compared with the other NICs of the same link rate, or
+ * with unknown rate. */
 #include "tool/field/field.h"
 #include "tool/load/stats.h"
 
 #include <math.h>
 #include <string.h>
 
-#define SLOW 0.6 /* of the median of the others */
+#define SLOW 0.6 /* a NIC below this fraction of the other NICs' median is slow */
 
 struct mark {
     const char *nic;
-    double GBps, rate; /* Mbit/s; 0: not told */
+    double GBps, rate; /* GBps: highest measured rate; rate: link rate in Mbit/s, 0 if unknown */
 };
 
 static double get_rate(const struct field *f, const char *nic)
@@ -26,7 +27,7 @@ static double get_rate(const struct field *f, const char *nic)
     return 0;
 }
 
-/* Of the others of its rate; 0: there is none. */
+/* Returns the median of the other NICs with the same link rate, or 0 if there are none. */
 static double find_median(const struct mark *m, size_t n, size_t of)
 {
     double v[FIELD_NICS];
@@ -37,8 +38,9 @@ static double find_median(const struct mark *m, size_t n, size_t of)
     return stats_median(v, k);
 }
 
-/* The most that each NIC carried alone in an operation of that kind, in any test, by plain sockets too: what slows a
- * NIC slows all of them, what else the machine does rather not. Returns how many NICs. */
+/* Stores the highest rate that each NIC reached alone in operations of this kind, in any test. Plain sockets count
+ * too, because a slow NIC slows down both, and other load on the machine usually does not. Returns the number of
+ * NICs. */
 static size_t collect_marks(const struct field *f, const char *op, struct mark m[FIELD_NICS])
 {
     json_t *row;
@@ -63,7 +65,7 @@ static size_t collect_marks(const struct field *f, const char *op, struct mark m
     return n;
 }
 
-/* Is the NIC far below the others? *percent: of their median. */
+/* Returns true if the NIC is far below the others. *percent receives its rate as a percentage of their median. */
 static bool is_slow(const struct mark *m, size_t n, size_t i, double *percent)
 {
     const double median = find_median(m, n, i);
@@ -93,8 +95,8 @@ void field_judge(struct field *f)
         for (size_t i = 0; i < n; i++)
             if (is_slow(m, n, i, &percent))
                 field_wrong(f, FIELD_BENCH,
-                            "%s %s %.0f %% of the median of this node's other NICs of its rate: the NIC, its cable, "
-                            "its port, or the peer's",
+                            "%s %s %.0f %% of the median of this node's other NICs of the same rate: check the NIC, "
+                            "the cable and the switch port, also on the peer",
                             m[i].nic, ops[k][1], percent);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first two parts: what both nodes are, and what `hawser doctor` says of them. */
+/* The first two parts of a field test: the inventories of both nodes, and the reports of `hawser doctor`. */
 #include "net/sysfs.h"
 #include "tool/field/field.h"
 #include "tool/field/inventory.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEEPEST 8 /* nested objects of an inventory */
+#define DEEPEST 8 /* maximum nesting depth of an inventory */
 
 /* ---- inventory --------------------------------------------------------------------------------------- */
 
@@ -27,7 +27,8 @@ static int ask_inventory(struct session *s, char **text, size_t *len)
             return rc;
         char *more = realloc(*text, *len + r->n_piece + 1);
         if (!more || r->n_piece == 0)
-            return more ? hw_fail(-EPROTO, "the serving node's inventory has no end") : hw_no_memory("the inventory");
+            return more ? hw_fail(-EPROTO, "the serving node sent an empty part of its inventory")
+                        : hw_no_memory("the inventory");
         memcpy(more + *len, r->piece, r->n_piece);
         *text = more;
         *len += r->n_piece;
@@ -35,7 +36,7 @@ static int ask_inventory(struct session *s, char **text, size_t *len)
     return 0;
 }
 
-/* How deep objects and arrays are nested; the peer's text may be nested as deep as jansson allows. */
+/* Returns the nesting depth of objects and arrays. The peer's text may be nested as deeply as jansson allows. */
 static unsigned measure_depth(const json_t *v)
 {
     const char *key;
@@ -50,7 +51,7 @@ static unsigned measure_depth(const json_t *v)
     return most;
 }
 
-/* Keeps the counts of what doctor reported, and what it warned of. */
+/* Copies the counts of doctor's report, and its warnings and failures, to doc. */
 static void keep_doctor(struct field *f, const char *of, const json_t *report)
 {
     static const char *const counts[] = {"passed", "warnings", "failed", "skipped", NULL};
@@ -67,7 +68,7 @@ static void keep_doctor(struct field *f, const char *of, const json_t *report)
     json_object_set_new(json_object_get(f->doc, "doctor"), of, kept);
 }
 
-/* Puts it into doc's nodes, its findings into doc's doctor. */
+/* Parses an inventory and adds it to the nodes of doc. The peer's doctor report is moved to the doctor part of doc. */
 static void keep_inventory(struct field *f, const char *side, const char *text, size_t len)
 {
     json_t *node = text ? json_loadb(text, len, 0, NULL) : NULL;
@@ -111,7 +112,7 @@ int field_inventory(struct field *f)
     if (rc == 0) {
         list_nics(f, &s);
         if (ask_inventory(&s, &there, &len) < 0)
-            field_failed(f, FIELD_INVENTORY, "the peer's: %s", hw_error());
+            field_failed(f, FIELD_INVENTORY, "the peer's inventory: %s", hw_error());
         keep_inventory(f, "there", there, len);
         session_close(&s);
     }
@@ -121,7 +122,7 @@ int field_inventory(struct field *f)
         return rc;
     HW_AUTO_CLOSE int root = hw_root_open("/");
     if (root < 0 || inventory_make(root, &here, &len) < 0)
-        field_failed(f, FIELD_INVENTORY, "this node's: %s", hw_error());
+        field_failed(f, FIELD_INVENTORY, "this node's inventory: %s", hw_error());
     keep_inventory(f, "here", here, len);
     f->part[FIELD_INVENTORY].done++;
     return 0;
@@ -153,7 +154,7 @@ static void examine(struct field *f, const char *of)
     json_decref(r.rows);
 }
 
-/* What is broken is a finding, whoever looked. */
+/* Adds every failed check to the findings, of both nodes and of the pair. */
 static void judge_doctor(struct field *f)
 {
     const char *of;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTML file, from the tree that the JSON file is written from. */
+/* Writes the HTML file from the same tree as the JSON file. */
 #include "tool/field/field.h"
 #include "tool/page/page.h"
 #include "tool/report/report_text.h"
@@ -18,7 +18,7 @@ static const char *get_text(const json_t *v, const char *key)
     return json_string_value(get(v, key));
 }
 
-/* NAN where it is no number. */
+/* Returns the number at key, or NAN if there is none. */
 static double get_number(const json_t *v, const char *key)
 {
     const json_t *n = get(v, key);
@@ -56,14 +56,15 @@ static void write_cards(struct page *p, const struct field *f)
     char n[24];
     snprintf(n, sizeof n, "%zu", found);
     page_cards(p);
-    page_card(p, "Findings", n, "", found ? "bad" : "good", found ? "named below" : "no part found anything wrong");
+    page_card(p, "Findings", n, "", found ? "bad" : "good", found ? "listed below" : "no part found a problem");
     page_card(p, "Result", json_is_true(get(f->doc, "complete")) ? "complete" : "incomplete", "",
               json_is_true(get(f->doc, "complete")) ? "good" : "bad",
               problems ? "some parts could not be measured" : "");
     write_card(p, "All NICs, one way", get_number(write, "GBps"), rep_text_num, "GB/s", "every byte checked");
-    write_card(p, "Of plain sockets", get_number(write, "ratio_raw"), rep_text_num, "times",
+    write_card(p, "Ratio to plain sockets", get_number(write, "ratio_raw"), rep_text_num, "times",
                "same paths, memory and congestion control");
-    write_card(p, "8 bytes, one way", get_number(ping, "p50_us"), rep_text_us, "", "half of the round trip, median");
+    write_card(p, "8 bytes, one way", get_number(ping, "p50_us"), rep_text_us, "",
+               "half of the round trip time, median");
     page_cards_end(p);
 }
 
@@ -92,11 +93,11 @@ static void format_seconds(double v, char *buf, size_t cap)
 
 /* ---- tables --------------------------------------------------------------------------------------- */
 
-/* A column, and the key of a row that stands in it. */
+/* A column of a table, and the key of its values in a row. */
 struct column {
     struct page_column column;
     const char *key;
-    void (*fmt)(double v, char *buf, size_t cap); /* NULL: a text */
+    void (*fmt)(double v, char *buf, size_t cap); /* formats a number; NULL for a text */
 };
 #define MOST_COLUMNS 12
 
@@ -127,41 +128,42 @@ static void write_rows(struct page *p, const char *heading, const struct column 
 
 static void write_parts(struct page *p, const struct field *f)
 {
-    static const struct column c[] = {
-        {{"Part", NULL, true}, "part", NULL},
-        {{"State",
-          "ok; wrong: it ran and found something; failed: it could not be measured; skipped; partly: some of it was "
-          "skipped",
-          true},
-         "state",
-         NULL},
-        {{"Seconds", NULL, false}, "seconds", format_seconds},
-        {{"Why", "the first reason", true}, "why", NULL}};
+    static const struct column c[] = {{{"Part", NULL, true}, "part", NULL},
+                                      {{"State",
+                                        "ok; wrong: the part found a problem; failed: a step could not be measured; "
+                                        "skipped; partly: some steps were skipped",
+                                        true},
+                                       "state",
+                                       NULL},
+                                      {{"Seconds", NULL, false}, "seconds", format_seconds},
+                                      {{"Why", "the reason of the first step that was not ok", true}, "why", NULL}};
     write_rows(p, "Parts", c, HW_ARRAY_LEN(c), get(f->doc, "parts"));
 }
 
 static void write_bench(struct page *p, const struct field *f)
 {
     static const struct column c[] = {
-        {{"NIC", "of this node; all: all together", true}, "nic", NULL},
+        {{"NIC", "NIC of this node; all: all NICs together", true}, "nic", NULL},
         {{"Test",
-          "write: one piece an operation; small: of 1 MiB; both: both directions at once; lists: scattered pieces; "
-          "latency: 8 bytes to and fro",
+          "write: one contiguous block; small: 1 MiB; both: both directions at once; lists: scattered blocks; latency: "
+          "round trips of 8 bytes",
           true},
          "test",
          NULL},
-        {{"Operation", "both at once: a row for each direction, and one for their sum", true}, "op", NULL},
-        {{"Bytes", "of an operation", false}, "size", rep_text_size},
-        {{"Pieces", "of an operation", false}, "blocks", rep_text_count},
-        {{"GB/s", "payload that the peer has confirmed, and checked", false}, "GBps", rep_text_num},
-        {{"Plain GB/s", "plain sockets over the same paths and memory, in turns", false}, "raw_GBps", rep_text_num},
-        {{"Ratio", "hawser to plain sockets", false}, "ratio_raw", rep_text_num},
-        {{"Median", "from an operation&#39;s start to its end; latency: half of the round trip", false},
-         "p50_us",
+        {{"Operation", "test both: one row for each direction, and one for their sum", true}, "op", NULL},
+        {{"Bytes", "size of one operation", false}, "size", rep_text_size},
+        {{"Blocks", "scattered blocks of one operation", false}, "blocks", rep_text_count},
+        {{"GB/s", "payload that the peer has confirmed and checked", false}, "GBps", rep_text_num},
+        {{"Plain GB/s", "plain sockets over the same paths and memory, alternating with hawser", false},
+         "raw_GBps",
+         rep_text_num},
+        {{"Ratio", "hawser&#39;s rate divided by that of plain sockets", false}, "ratio_raw", rep_text_num},
+        {{"Median", "duration of an operation; latency: half of the round trip time", false}, "p50_us", rep_text_us},
+        {{"Plain", "latency of a plain socket, with blocking calls on both sides", false},
+         "raw_pingpong_block_us",
          rep_text_us},
-        {{"Plain", "latency of one plain socket, both sides blocking", false}, "raw_pingpong_block_us", rep_text_us},
-        {{"CPU s/GB", "of this side", false}, "cpu_s_per_GB", rep_text_num},
-        {{"Bad", "bytes that arrived wrong", false}, "bad_bytes", rep_text_count}};
+        {{"CPU s/GB", "CPU seconds of this node per GB", false}, "cpu_s_per_GB", rep_text_num},
+        {{"Bad", "bytes that arrived with wrong contents", false}, "bad_bytes", rep_text_count}};
     write_rows(p, "Bench", c, HW_ARRAY_LEN(c), get(f->doc, "bench"));
 }
 
@@ -169,8 +171,8 @@ static void write_others(struct page *p, const struct field *f)
 {
     static const struct column validate[] = {
         {{"NIC", NULL, true}, "nic", NULL},
-        {{"Channels", "at once", false}, "channels", rep_text_count},
-        {{"Proved", "each carried its part, every byte right", false}, "proved", rep_text_count},
+        {{"Channels", "connections opened at the same time", false}, "channels", rep_text_count},
+        {{"Proved", "channels that carried their part with every byte correct", false}, "proved", rep_text_count},
         {{"Why not", NULL, true}, "why", NULL}};
     static const struct column rivals[] = {{{"Program", NULL, true}, "rival", NULL},
                                            {{"State", NULL, true}, "state", NULL},
@@ -179,7 +181,7 @@ static void write_others(struct page *p, const struct field *f)
         {{"NIC", NULL, true}, "nic", NULL},
         {{"GB/s", NULL, false}, "GBps", rep_text_num},
         {{"Congestion control", NULL, true}, "congestion", NULL},
-        {{"hawser", "hawser&#39;s bytes a second on the same NIC, divided by these", false},
+        {{"hawser", "hawser&#39;s rate on the same NIC divided by iperf3&#39;s rate", false},
          "hawser_ratio",
          rep_text_num}};
     static const struct column nccl[] = {
@@ -188,13 +190,15 @@ static void write_others(struct page *p, const struct field *f)
         {{"Over", NULL, true}, "config", NULL},
         {{"Time", NULL, false}, "time_us", rep_text_us},
         {{"Bus GB/s", NULL, false}, "busbw_GBps", rep_text_num},
-        {{"Times default", "the speed of NCCL&#39;s own sockets is 1", false}, "ratio_default", rep_text_num}};
+        {{"Times default", "speed relative to NCCL&#39;s own sockets", false}, "ratio_default", rep_text_num}};
     static const struct column drill[] = {
-        {{"NIC", "that was taken away", true}, "nic", NULL},
+        {{"NIC", "the NIC that was disabled", true}, "nic", NULL},
         {{"How", NULL, true}, "what", NULL},
-        {{"Back after ms", "goodput was at 90 % of what the others carried", false}, "back_ms", rep_text_num},
-        {{"Longest ms", "write that was under way", false}, "longest_ms", rep_text_num},
-        {{"Sent again", "bytes", false}, "retaken_bytes", rep_text_bytes}};
+        {{"Back after ms", "time until goodput was at 90 % of the other NICs&#39; rate", false},
+         "back_ms",
+         rep_text_num},
+        {{"Longest ms", "duration of the longest write in flight", false}, "longest_ms", rep_text_num},
+        {{"Sent again", "bytes sent again over other NICs", false}, "retaken_bytes", rep_text_bytes}};
     json_t *r;
     size_t i;
     write_rows(p, "Validate", validate, HW_ARRAY_LEN(validate), get(f->doc, "validate"));
@@ -213,11 +217,11 @@ static void write_others(struct page *p, const struct field *f)
 static void write_doctor(struct page *p, const struct field *f)
 {
     static const struct column c[] = {{{"Result", NULL, true}, "outcome", NULL},
-                                      {{"Check", "`hawser doctor --list` has them all", true}, "id", NULL},
+                                      {{"Check", "`hawser doctor --list` shows all checks", true}, "id", NULL},
                                       {{"On", NULL, true}, "subject", NULL},
                                       {{"Found", NULL, true}, "found", NULL}};
     static const char *const of[][2] = {
-        {"here", "Doctor: this node"}, {"there", "Doctor: the other node"}, {"pair", "Doctor: between them"}};
+        {"here", "Doctor: this node"}, {"there", "Doctor: the other node"}, {"pair", "Doctor: between the nodes"}};
     for (size_t i = 0; i < HW_ARRAY_LEN(of); i++)
         write_rows(p, of[i][1], c, HW_ARRAY_LEN(c), get(get(get(f->doc, "doctor"), of[i][0]), "checks"));
 }
@@ -225,13 +229,14 @@ static void write_doctor(struct page *p, const struct field *f)
 static void write_node(struct page *p, const json_t *node, const char *heading)
 {
     static const struct page_column heads[] = {{.head = "", .text = true}, {.head = "", .text = true}};
-    static const struct column nics[] = {{{"NIC", NULL, true}, "nic", NULL},
-                                         {{"Driver", NULL, true}, "driver", NULL},
-                                         {{"State", NULL, true}, "state", NULL},
-                                         {{"Mbit/s", "as the driver says", false}, "speed_Mbps", rep_text_count},
-                                         {{"MTU", NULL, false}, "mtu", rep_text_count},
-                                         {{"Queues", "of receive", false}, "rx_queues", rep_text_count},
-                                         {{"NUMA", "node", false}, "numa", rep_text_count}};
+    static const struct column nics[] = {
+        {{"NIC", NULL, true}, "nic", NULL},
+        {{"Driver", NULL, true}, "driver", NULL},
+        {{"State", NULL, true}, "state", NULL},
+        {{"Mbit/s", "link rate as the driver reports it", false}, "speed_Mbps", rep_text_count},
+        {{"MTU", NULL, false}, "mtu", rep_text_count},
+        {{"Queues", "receive queues", false}, "rx_queues", rep_text_count},
+        {{"NUMA", "NUMA node", false}, "numa", rep_text_count}};
     static const char *const keys[] = {"hawser", "kernel", "system", "machine", "cpu", "cpus_online", "nvidia_driver"};
     const char *key;
     json_t *v;
@@ -256,7 +261,7 @@ static void write_node(struct page *p, const json_t *node, const char *heading)
         page_row_end(p);
     }
     page_table_end(p, NULL);
-    write_rows(p, "Its NICs", nics, HW_ARRAY_LEN(nics), get(node, "nics"));
+    write_rows(p, "NICs of this node", nics, HW_ARRAY_LEN(nics), get(node, "nics"));
 }
 
 int field_write_page(const struct field *f, const char *path)

@@ -16,7 +16,7 @@
 
 enum rival { IPERF, NCCL, NIXL };
 
-/* Notes what became of a rival. row: what it measured, which is taken; NULL: nothing. */
+/* Records the outcome of one program. row is its array of measured rows, which this function releases, or NULL. */
 static void note_rival(struct field *f, enum rival v, const char *state, const char *why, json_t *row)
 {
     static const char *const name[] = {[IPERF] = "iperf3", [NCCL] = "NCCL", [NIXL] = "NIXL over UCX"};
@@ -44,7 +44,7 @@ static bool is_installed(const char *const *command)
 
 /* ---- iperf3 ------------------------------------------------------------------------------------- */
 
-/* The NIC that has the address; NULL: none. */
+/* Returns the NIC that has the address, or NULL. */
 static const char *find_nic_of(const struct field *f, const char *address)
 {
     json_t *p;
@@ -58,7 +58,7 @@ static const char *find_nic_of(const struct field *f, const char *address)
     return NULL;
 }
 
-/* hawser's own row of that test; nic "all": of all together. */
+/* Returns hawser's row of a test on one NIC, or on all NICs together if nic is "all". */
 static const json_t *find_bench(const struct field *f, const char *nic, const char *test)
 {
     json_t *row;
@@ -73,7 +73,8 @@ static const json_t *find_bench(const struct field *f, const char *nic, const ch
     return NULL;
 }
 
-/* One row from what iperf3 printed; NULL: it measured nothing, and *why says why. */
+/* Returns one row made from iperf3's output. If iperf3 measured nothing, returns NULL and stores iperf3's error
+ * message, if any, in *why. */
 static json_t *read_iperf(struct field *f, const json_t *said, const char **why)
 {
     json_t *start = json_object_get(said, "start"), *end = json_object_get(said, "end");
@@ -95,7 +96,7 @@ static json_t *read_iperf(struct field *f, const json_t *said, const char **why)
     return row;
 }
 
-/* The words of --ssh with {} replaced by the host; they live in text. */
+/* Adds the words of --ssh, with {} replaced by the host. The words are stored in text. */
 static void add_ssh(const struct field *f, struct field_args *a, char text[WORDS])
 {
     size_t n = 0;
@@ -114,7 +115,7 @@ static void add_ssh(const struct field *f, struct field_args *a, char text[WORDS
             field_arg(a, word);
 }
 
-/* Where nobody serves yet, a server's first moments are waited for. */
+/* Runs the iperf3 client. If the server was started just now, retries while the connection is refused. */
 static json_t *ask_iperf(struct field *f, const struct field_args *client, uint64_t ms, bool started, char *why,
                          size_t cap)
 {
@@ -127,7 +128,7 @@ static json_t *ask_iperf(struct field *f, const struct field_args *client, uint6
         if (field_run(client, ms, &r) < 0)
             snprintf(why, cap, "%s", hw_error());
         else if (!(row = read_iperf(f, json_array_get(r.rows, 0), &said)))
-            snprintf(why, cap, "%s", said ? said : *r.why ? r.why : "it measured nothing");
+            snprintf(why, cap, "%s", said ? said : *r.why ? r.why : "iperf3 measured nothing");
         const bool again = !row && said && strstr(said, "refused");
         json_decref(r.rows);
         if (!again)
@@ -159,7 +160,7 @@ static void run_iperf(struct field *f)
         congestion, NULL};
     for (size_t i = 0; words[i]; i++)
         field_arg(&client, words[i]);
-    if (f->ssh) { /* whatever becomes of us, timeout ends it there */
+    if (f->ssh) { /* even if this process dies, timeout ends the server */
         const char *const own[] = {"timeout", limit, "iperf3", "-s", "-1", "-p", IPERF_PORT};
         add_ssh(f, &server, text);
         for (size_t i = 0; i < HW_ARRAY_LEN(own); i++)
@@ -203,7 +204,7 @@ static void run_nccl(struct field *f)
         note_rival(f, NCCL, "skipped",
                    !count_gpus(f, "here")    ? "no GPU on this node"
                    : !count_gpus(f, "there") ? "no GPU on the other node"
-                                             : "it needs --ssh",
+                                             : "the comparison needs --ssh",
                    NULL);
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of a field test, in order: the time that is left is divided among the steps that are left, by weights. */
+/* The steps of a field test, in order. The remaining time is divided among the remaining steps by their weights. */
 #include "tool/field/field.h"
 #include "tool/report/output.h"
 
@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 #define KNOCK_MS     3000
-#define LEAST_MS     1000  /* less is too little for any step */
-#define PATIENCE_MS  8000  /* for a step whose share is less, as far as there is time */
-#define SAYS_MS      500   /* for validate to say that its time is over */
-#define BRIEF_MS     2000  /* a weight's least share where all is measured */
-#define DURATION_MS  10000 /* longest measurement of a step */
+#define LEAST_MS     1000  /* no step starts with less time than this */
+#define PATIENCE_MS  8000  /* minimum time for a step with a smaller share, if enough time is left */
+#define SAYS_MS      500   /* time for validate to report that its time limit has passed */
+#define BRIEF_MS     2000  /* minimum time per unit of weight for measuring everything */
+#define DURATION_MS  10000 /* maximum duration of one measurement */
 #define ROUNDS       3ull
 #define ROUND_MS     500
 #define PING_MS      1000
-#define OPERATION_MS 50 /* about what an operation takes of which the throughput is measured */
+#define OPERATION_MS 50 /* intended duration of one operation in throughput tests */
 #define PIECE        65536
 #define SMALL_PIECE  4096
 
@@ -31,7 +31,8 @@ const char *field_part_name(enum field_part p)
     return name[p];
 }
 
-/* Notes why a part is not well: the first reason in the part, each as a finding. */
+/* Records why a part is not ok. The first reason is kept as the part's reason; every reason is added to list if list
+ * is not NULL. */
 static void note_reason(struct field *f, enum field_part part, const char *list, const char *fmt, va_list ap)
 {
     char text[HW_ERR_TEXT];
@@ -81,14 +82,17 @@ uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, con
         output_progress("%s, %llu s left", what, (unsigned long long)left / 1000);
         return HW_MIN(HW_MAX(own, (uint64_t)PATIENCE_MS), left);
     }
-    field_skipped(f, part, "%s", tool_stop ? "interrupted" : f->gone ? "the peer is gone" : "no time was left");
+    field_skipped(f, part, "%s",
+                  tool_stop ? "interrupted"
+                  : f->gone ? "the peer no longer answers"
+                            : "no time was left");
     json_object_set_new(f->doc, "complete", json_false());
     return 0;
 }
 
 /* ---- the peer -------------------------------------------------------------------------------------- */
 
-/* Does something accept connections at the peer's port? */
+/* Returns true if a program accepts connections at the peer's port. */
 static bool is_peer_there(const struct field *f)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -115,7 +119,7 @@ void field_child_failed(struct field *f, enum field_part part, const char *what,
 {
     char status[32];
     snprintf(status, sizeof status, "status %d", r->status);
-    const char *why = r->late ? "it did not end in its time" : *r->why ? r->why : status;
+    const char *why = r->late ? "the command did not end within its time limit" : *r->why ? r->why : status;
     if (tool_stop) {
         field_skipped(f, part, "interrupted");
         return;
@@ -123,7 +127,7 @@ void field_child_failed(struct field *f, enum field_part part, const char *what,
     field_failed(f, part, "%s: %s", what, why);
     f->gone = !is_peer_there(f);
     if (f->gone)
-        field_failed(f, part, "%s does not answer any more", f->target);
+        field_failed(f, part, "%s no longer answers", f->target);
 }
 
 /* ---- child processes ----------------------------------------------------------------------------------- */
@@ -200,7 +204,8 @@ static const struct test {
     bool raw;
 } tests[] = {{"small", 1, false}, {"write", 3, true}, {"both", 2, false}, {"latency", 2, true}, {"lists", 3, false}};
 
-/* Bytes of an operation that takes about OPERATION_MS at that speed: a power of two from 256 KiB to 64 MiB. */
+/* Returns the size of an operation that takes about OPERATION_MS at this rate: a power of two from 256 KiB to 64
+ * MiB. */
 static uint64_t choose_size(double GBps)
 {
     uint64_t size = 256u << 10;
@@ -243,22 +248,23 @@ static void keep_bench_row(struct field *f, const struct test *t, const char *ni
     json_array_foreach(json_object_get(row, "per_nic"), i, n) json_array_append_new(nics, field_pick(n, nic_keys));
     json_object_set_new(kept, "per_nic", nics);
     if (strcmp(t->name, "latency") == 0)
-        json_object_set_new(kept, "GBps", json_null()); /* of 8 bytes it means nothing */
+        json_object_set_new(kept, "GBps", json_null()); /* for 8 bytes the rate is meaningless */
     json_array_append_new(json_object_get(f->doc, "bench"), kept);
     if (strcmp(t->name, "small") == 0)
         f->all_GBps = json_number_value(json_object_get(row, "GBps"));
     if (json_integer_value(json_object_get(row, "bad_bytes")) > 0)
-        field_wrong(f, FIELD_BENCH, "%s, %s: bytes arrived wrong", nic ? nic : "all NICs", t->name);
+        field_wrong(f, FIELD_BENCH, "%s, %s: bytes arrived with wrong contents", nic ? nic : "all NICs", t->name);
     if (json_integer_value(json_object_get(row, "lost_channels")) > 0)
         field_wrong(f, FIELD_BENCH, "%s, %s: connections were lost", nic ? nic : "all NICs", t->name);
 }
 
 struct bench_words {
     char size[32], blocks[96], duration[32];
-    bool rounds; /* several turns of hawser and plain sockets */
+    bool rounds; /* hawser and plain sockets alternate several times */
 };
 
-/* Of one measurement, milliseconds. Where there is time, hawser and plain sockets take turns. */
+/* Returns the duration of one measurement in milliseconds. *rounds is set if there is time for several rounds of
+ * hawser and plain sockets. */
 static uint64_t choose_duration(const struct field *f, const struct test *t, uint64_t share, bool *rounds)
 {
     const bool ping = strcmp(t->name, "latency") == 0;
@@ -266,7 +272,7 @@ static uint64_t choose_duration(const struct field *f, const struct test *t, uin
     *rounds = t->raw && !ping && !f->each_ms && fit >= ROUNDS * ROUND_MS;
     if (f->each_ms)
         return f->each_ms;
-    if (ping) /* plain sockets do as many round trips as hawser did, twice, and on a busy machine slower */
+    if (ping) /* plain sockets then do the same number of round trips twice, and take longer on a busy machine */
         return HW_MIN(HW_MAX(fit / 4, (uint64_t)50), (uint64_t)PING_MS);
     return HW_MAX(*rounds ? fit / ROUNDS : fit, (uint64_t)50);
 }
@@ -305,7 +311,7 @@ static void add_bench_options(struct field *f, struct field_args *a, const struc
         field_arg(a, own[i]);
 }
 
-/* nic NULL: all together. */
+/* Runs one bench test on one NIC, or on all NICs together if nic is NULL. */
 static void bench_nics(struct field *f, const struct test *t, const char *nic)
 {
     struct field_args a = {0};
@@ -334,7 +340,8 @@ static void bench_nics(struct field *f, const struct test *t, const char *nic)
     json_decref(r.rows);
 }
 
-/* What is far below the others is measured a second time: the machine may have had something else to do. */
+/* Measures suspiciously slow NICs a second time, because other load on the machine may have disturbed the first
+ * measurement. */
 static void bench_again(struct field *f, const char *op, const struct test *t)
 {
     const char *nic[FIELD_NICS];
@@ -367,9 +374,9 @@ static void run_drill(struct field *f)
     char faults[16];
     if (!f->drill || f->n_nics < 2 || geteuid() != 0) {
         field_skipped(f, FIELD_DRILL, "%s",
-                      !f->drill       ? "not asked for: --drill"
-                      : f->n_nics < 2 ? "there is one NIC only"
-                                      : "it needs root");
+                      !f->drill       ? "not requested with --drill"
+                      : f->n_nics < 2 ? "only one NIC is in use"
+                                      : "drill needs root");
         return;
     }
     const uint64_t ms = field_begin(f, FIELD_DRILL, 4, "drill", NULL);
@@ -445,7 +452,8 @@ static void measure_part(struct field *f, enum field_part p)
     }
 }
 
-/* Where a step would have less than BRIEF_MS for its weight, each NIC alone is measured one way only. */
+/* Chooses the steps. If a unit of weight would get less than BRIEF_MS, each NIC alone is measured only in one
+ * direction. */
 static void plan_steps(struct field *f)
 {
     const unsigned n = (unsigned)f->n_nics, most = 2 + n + 11 + (n > 1 ? n * 10 : 0) + 4 + (f->drill ? 4 : 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON file, and what hides names in the tree that both files are written from. */
+/* Writes the JSON file, and replaces names and addresses in the tree from which both files are written. */
 #include "sys/json.h"
 #include "tool/field/field.h"
 
@@ -38,7 +38,7 @@ static int mask_value(struct mask *m, json_t *v)
     return json_is_object(v) || json_is_array(v) ? mask_members(m, v) : 0;
 }
 
-/* A word that stands for nobody. */
+/* Returns true if a host name is to be replaced: it is not empty, not "localhost" and not an IPv6 address. */
 static bool is_secret(const char *name)
 {
     return *name && strcmp(name, "localhost") != 0 && strchr(name, ':') == NULL;
@@ -55,7 +55,7 @@ int field_mask(struct field *f)
     snprintf(first, sizeof first, "%.*s", (int)strcspn(own, "."), own);
     snprintf(peer, sizeof peer, "%s", f->host);
     if (strspn(peer, "0123456789.") == strlen(peer))
-        peer[0] = 0; /* an address */
+        peer[0] = 0; /* an IPv4 address, which mask_text() replaces */
     mask_word(m, is_secret(own) ? own : "", "<here>");
     mask_word(m, is_secret(first) ? first : "", "<here>");
     mask_word(m, is_secret(peer) ? peer : "", "<there>");

@@ -15,7 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define NOT_SAID (-1) /* hw_node's */
+#define NOT_SAID (-1) /* value of an unknown field in struct hw_node */
 
 static const char *const sysctls[] = {"net/core/default_qdisc",
                                       "net/core/netdev_max_backlog",
@@ -38,7 +38,7 @@ static void write_file(struct hw_json *j, const char *key, int root, const char 
     hw_json_str(j, key, hw_root_text(root, text, sizeof text, "%s", path) > 0 ? text : NULL);
 }
 
-/* What stands behind name in the first 4 KiB of path, up to the line's end and without quotes. */
+/* Writes the text that follows name in the first 4 KiB of path, up to the end of the line and without quotes. */
 static void write_line_of(struct hw_json *j, const char *key, int root, const char *path, const char *name)
 {
     char text[4096], value[128] = "";
@@ -112,7 +112,7 @@ static void write_addresses(struct hw_json *j, const char *nic, const struct hw_
     hw_json_end(j);
 }
 
-/* As ethtool says, which knows virtual ones, too. */
+/* Returns the driver's name as ethtool reports it, also for virtual NICs, or NULL. */
 static const char *find_driver(const struct dr_machine *m, const char *nic)
 {
     for (int i = 0; i < m->n_nics; i++)
@@ -157,7 +157,7 @@ static void write_gpus(struct hw_json *j, int root, const struct hw_node *node)
         const struct hw_pci_dev *p = node->gpu[i].pci >= 0 ? &node->pci[node->gpu[i].pci] : NULL;
         char bdf[HW_BDF_TEXT], path[96], id[16];
         if (!p || node->gpu[i].ordinal < 0)
-            continue; /* not one that computes */
+            continue; /* not a compute GPU */
         hw_bdf_text(node->gpu[i].at, bdf);
         snprintf(path, sizeof path, "proc/driver/nvidia/gpus/%s/information", bdf);
         snprintf(id, sizeof id, "%04x:%04x", p->vendor, p->device);
@@ -172,7 +172,7 @@ static void write_gpus(struct hw_json *j, int root, const struct hw_node *node)
 
 static int examine_node(struct hw_json *j, struct dr_machine *m)
 {
-    static const char *const nothing[] = {NULL}; /* of the environment, whose values checks repeat */
+    static const char *const nothing[] = {NULL}; /* no environment, because checks print values of variables */
     struct dr_report report = {0};
     m->env = nothing;
     int rc = dr_run(&report, m, NULL, 1u << DR_KERNEL | 1u << DR_NIC | 1u << DR_LIMITS | 1u << DR_TCPX | 1u << DR_RDMA);
@@ -231,7 +231,7 @@ int inventory_make(int root, char **text, size_t *len)
     if (fclose(f) != 0 && rc == 0)
         rc = hw_no_memory("the inventory");
     if (rc == 0 && *len > TP_INVENTORY_MOST)
-        rc = hw_fail(-E2BIG, "the inventory has %zu bytes", *len);
+        rc = hw_fail(-E2BIG, "the inventory has %zu bytes, which is more than the protocol allows", *len);
     if (rc < 0) {
         free(*text);
         *text = NULL;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hawser fieldtest` notes of a node: `hawser serve` tells it to the asking side, too. */
+/* The inventory of a node for `hawser fieldtest`. `hawser serve` sends its inventory to the client. */
 #ifndef HW_TOOL_INVENTORY_H
 #define HW_TOOL_INVENTORY_H
 
 #include <stddef.h>
 
-/* Makes one JSON object of this machine below root: versions, CPUs, NUMA nodes, NICs, GPUs, sysctls, and the warnings
- * and failures of `hawser doctor`, but for those of GPUs: CUDA is not asked. No file of a user's is read, and nothing
- * of the environment. The caller frees *text. -ENOMEM, -ENOENT without sys/, -E2BIG beyond TP_INVENTORY_MOST bytes. */
+/* Writes one JSON object about this machine below root: versions, CPUs, NUMA nodes, NICs, GPUs, sysctls, and the
+ * report of `hawser doctor` without the GPU checks, because CUDA is not called. Reads no files of users and no
+ * environment variables. The caller frees *text. Returns -ENOMEM, -ENOENT if there is no sys/, or -E2BIG if the
+ * object exceeds TP_INVENTORY_MOST bytes. */
 int inventory_make(int root, char **text, size_t *len);
 
 #endif
