@@ -176,8 +176,8 @@ static void test_pages(void)
     is_int(occurrences(t, "class=\"line c0 raw\""), 2, "sweep: the rival's line, plot and legend");
     is_int(occurrences(t, "class=\"dot c0\""), 8, "sweep: a dot for each size");
     ok(!strstr(t, "class=\"mark\""), "sweep: no faults, no marks");
-    ok(strstr(t, "Everywhere: host memory"), "sweep: what all have in common is said once");
-    ok(strstr(t, "64 MiB") && strstr(t, "no connection died"), "sweep: sizes are readable, nothing was lost");
+    ok(strstr(t, "All measurements: host memory"), "sweep: what all have in common is said once");
+    ok(strstr(t, "64 MiB") && strstr(t, "no connection was lost"), "sweep: sizes are readable, nothing was lost");
     free(t);
 
     t = fixture("flaps");
@@ -186,14 +186,14 @@ static void test_pages(void)
     free(t);
 
     t = fixture("single");
-    ok(strstr(t, "4.20 <small>GB/s") && strstr(t, "no byte was checked"), "single: it does not claim a check");
+    ok(strstr(t, "4.20 <small>GB/s") && strstr(t, "no byte was verified"), "single: it does not claim a check");
     ok(strstr(t, "not measured"), "single: nor a ratio");
     free(t);
 
     t = fixture("hostile");
     ok(strstr(t, "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#39;"), "hostile: escaped");
     ok(!strstr(t, "\u202e") && !strchr(t, 1), "hostile: neither control characters nor turned text");
-    ok(strstr(t, "what arrived is not what was sent"), "hostile: bad bytes are said loudly");
+    ok(strstr(t, "bytes that differ from the data that was sent"), "hostile: bad bytes are said loudly");
     free(t);
 
     t = from("{\"op\":\"w\",\"size\":1,\"timeline\":[{\"t_s\":1,\"GBps\":2}]}\n"
@@ -242,17 +242,17 @@ static void test_refusals(void)
     char line[64];
     REFUSED("", -ENODATA, in_path, "no measurement");
     REFUSED("\n\n", -ENODATA, in_path, "no measurement");
-    REFUSED("{\"op\":\"write\",\"size\":1}\n\n{\"op\":\n", -EINVAL, ":3:", "not JSON");
-    REFUSED("{\"op\":\"write\",\"size\":1} x\n", -EINVAL, ":1:", "not JSON");
-    REFUSED("{\"op\":\"a\\u0000b\",\"size\":1}\n", -EINVAL, ":1:", "not JSON");
-    REFUSED("{\"op\":\"\xff\",\"size\":1}\n", -EINVAL, ":1:", "not JSON");
-    REFUSED("{\"op\":\"x\",\"size\":1}\0{}\n", -EINVAL, ":1:", "not JSON");
-    REFUSED("[1,2]\n", -EINVAL, ":1:", "an array; must be an object");
+    REFUSED("{\"op\":\"write\",\"size\":1}\n\n{\"op\":\n", -EINVAL, ":3:", "invalid JSON");
+    REFUSED("{\"op\":\"write\",\"size\":1} x\n", -EINVAL, ":1:", "invalid JSON");
+    REFUSED("{\"op\":\"a\\u0000b\",\"size\":1}\n", -EINVAL, ":1:", "invalid JSON");
+    REFUSED("{\"op\":\"\xff\",\"size\":1}\n", -EINVAL, ":1:", "invalid JSON");
+    REFUSED("{\"op\":\"x\",\"size\":1}\0{}\n", -EINVAL, ":1:", "invalid JSON");
+    REFUSED("[1,2]\n", -EINVAL, ":1:", "an array, but must be an object");
     REFUSED("{\"size\":1}\n", -EINVAL, ":1:", "no \"op\"");
     REFUSED("{\"op\":\"write\"}\n", -EINVAL, ":1:", "no \"size\"");
     REFUSED("{\"op\":\"write\",\"size\":\"big\"}\n", -EINVAL, ":1:", "\"size\" is a string");
     REFUSED("{\"op\":\"write\",\"size\":-1}\n", -EINVAL, ":1:", "must be at least 0");
-    REFUSED("{\"op\":\"write\",\"size\":1e999}\n", -EINVAL, ":1:", "not JSON");
+    REFUSED("{\"op\":\"write\",\"size\":1e999}\n", -EINVAL, ":1:", "invalid JSON");
     REFUSED("{\"op\":7,\"size\":1}\n", -EINVAL, ":1:", "\"op\" is an integer");
     REFUSED("{\"op\":\"w\",\"size\":1,\"nics\":[1]}\n", -EINVAL, ":1:", "\"nics\"[0]");
     REFUSED("{\"op\":\"w\",\"size\":1,\"hist_us\":[[1,2],[3]]}\n", -EINVAL, ":1:", "\"hist_us\"[1]");
@@ -269,7 +269,7 @@ static void test_refusals(void)
     if (deep) {
         memset(deep, '[', 200000);
         deep[200000] = '\n';
-        refused(deep, 200001, -EINVAL, ":1:", "not JSON");
+        refused(deep, 200001, -EINVAL, ":1:", "invalid JSON");
         free(deep);
     }
     snprintf(line, sizeof(line), "%s/nothing", dir);

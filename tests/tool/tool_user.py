@@ -142,7 +142,7 @@ def explains_itself(page, title, argv):
     told = set(re.findall("<dt>(.*?)</dt>", text))
     return [why for good, why in (
         (f"<h1>{title}</h1>" in text, "title"), (re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}<br>hawser " + re.escape(argv), text), "date and command"),
-        (os.uname().release in text and os.uname().nodename in text, "host and kernel"), ("What the terminal showed" in text, "terminal"),
+        (os.uname().release in text and os.uname().nodename in text, "host and kernel"), ("Terminal output" in text, "terminal"),
         (cells - plain <= told, f"columns {cells - plain - told}"), ("prefers-color-scheme:dark" in text and "@media print" in text and
          "max-width:640px" in text and "width=device-width" in text, "media"),
         (not re.search("http|<script|@import|url\\(", text.replace("http request", "")), "self-contained")) if not good]
@@ -237,11 +237,11 @@ def measures(tmp):
         return r.stdout, [json.loads(x) for x in out.read_text().splitlines()]
 
     text, lines = bench("--size", "8,1MiB", "--iters", 50, "--compare-raw")
-    ok(re.search(r"^ +size +ops +GB/s +Gbit/s +ops/s +raw GB/s +ratio", text, re.M) and "waiting for the others" in text and
+    ok(re.search(r"^ +size +ops +GB/s +Gbit/s +ops/s +raw GB/s +ratio", text, re.M) and "waits for the others" in text and
        all(abs(x["Gbps"] - 8 * x["GBps"]) < 1e-9 and x["ops_per_s"] > 0 and 0 < x["mean_us"] <= x["p999_us"] for x in lines),
        "Gbit/s, messages a second, the mean; and what times in flight are", (text, lines))
     text, lines = bench("--size", "64KiB", "--depth", 1)
-    ok("waiting for the others" not in text and lines[0]["depth"] == 1, "one operation at a time waits for no other", text)
+    ok("waits for the others" not in text and lines[0]["depth"] == 1, "one operation at a time waits for no other", text)
     text, lines = bench("--op", "pingpong", "--iters", 100)
     ok("CPU" not in text and lines[0]["cpu_s_per_GB"] is None and lines[0]["peer_cpu_s_per_GB"] is None and
        re.search(r"^ +size +echoes +echo/s +mean us", text, re.M), "no CPU time per GB of a ping-pong", text)

@@ -21,7 +21,7 @@ void convert_number(struct cursor *c, void *field, size_t width)
             *(uint16_t *)field = (uint16_t)v;
             break;
         case 4:
-            memcpy(field, &(uint32_t){(uint32_t)v}, 4); /* enums and int32_t are passed here too */
+            memcpy(field, &(uint32_t){(uint32_t)v}, 4); /* also correct for enums and int32_t */
             break;
         default:
             *(uint64_t *)field = v;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A little-endian cursor over a message. One description of a message's fields serves both directions, so encode and
- * decode cannot diverge: each function writes its field to the message, or reads it from there.
+ * A little-endian cursor over a message. Encode and decode use the same description of a message's fields, so the two
+ * cannot diverge. Each function writes its field to the message or reads the field from the message.
  */
 #ifndef HW_TOOL_CURSOR_H
 #define HW_TOOL_CURSOR_H
@@ -11,17 +11,17 @@
 struct cursor {
     uint8_t *at, *end;
     bool decode;
-    bool bad; /* stays set: the message is too short, or a field is invalid */
+    bool bad; /* set once the message is too short or a field is invalid */
 };
 
-/* A whole number of 1, 2, 4 or 8 bytes; enums and int32_t pass as 4. */
+/* Converts an unsigned integer of 1, 2, 4 or 8 bytes. Enums and int32_t have 4 bytes. */
 void convert_number(struct cursor *c, void *field, size_t width);
 void convert_bytes(struct cursor *c, void *field, size_t n);
-/* Converts text in a field of n bytes: zero-terminated, only zeros after that, no control characters. */
+/* Converts text in a field of n bytes: zero-terminated, zeros after that, no control characters. */
 void convert_text(struct cursor *c, char *field, size_t n);
-/* Converts a number from 0 to 1e15; no NaN. */
+/* Converts a number from 0 to 1e15. NaN is invalid. */
 void convert_double(struct cursor *c, double *field);
-/* The rest of the message is zero. */
+/* Writes zeros to the rest of the message, or checks that the rest is zero. */
 void convert_padding(struct cursor *c);
 
 #endif

@@ -32,7 +32,7 @@ static void reach_fields(struct cursor *c, struct tp_reach *q)
     convert_bytes(c, q->token, TP_TOKEN);
     convert_number(c, &q->n_addrs, 4);
     if (q->n_addrs > TP_MAX_NICS || (q->n_addrs ? q->port < 1024 : q->port != 0))
-        c->bad = true; /* ports below 1024 belong to other services: never connect to them */
+        c->bad = true; /* ports below 1024 belong to other services, so the server never connects to them */
     for (uint32_t i = 0; i < q->n_addrs && !c->bad; i++)
         convert_address(c, &q->addr[i]);
 }
@@ -135,7 +135,7 @@ static bool request_ok(const struct tp_request *r)
             return false;
         if (r->slots < 1 || r->slots > TP_MAX_SLOTS || r->depth < 1 || r->depth > TP_MAX_DEPTH)
             return false;
-        /* the region's size must fit 63 bits, and a slot must hold its iteration */
+        /* the region's size must fit in 63 bits, and a slot must hold its iteration */
         return r->size <= r->stride && r->stride >= 1 && r->stride <= INT64_MAX / TP_MAX_SLOTS;
     case TP_BEGIN:
     case TP_END:
@@ -155,21 +155,23 @@ int tp_encode_request(const struct tp_request *r, uint8_t buf[TP_REQUEST])
     struct cursor c = {.at = buf, .end = buf + TP_REQUEST};
     struct tp_request copy = *r;
     request_fields(&c, &copy);
-    return c.bad || !request_ok(r) ? hw_fail(-EINVAL, "a request of type %d that cannot be sent", (int)r->type) : 0;
+    return c.bad || !request_ok(r) ? hw_fail(-EINVAL, "a request of type %d has invalid fields", (int)r->type) : 0;
 }
 
 int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r)
 {
     if (len != TP_REQUEST)
-        return hw_fail(-EPROTO, "a request of %zu bytes, not %d", len, TP_REQUEST);
+        return hw_fail(-EPROTO, "a request has %zu bytes instead of %d", len, TP_REQUEST);
     uint8_t copy[TP_REQUEST];
     memcpy(copy, buf, sizeof copy);
     struct cursor c = {.at = copy, .end = copy + TP_REQUEST, .decode = true};
     *r = (struct tp_request){0};
     request_fields(&c, r);
     if (c.bad || !request_ok(r))
-        return hw_fail(-EPROTO, "a request of another version (type %u): run the same version on both nodes",
-                       (unsigned)r->type);
+        return hw_fail(
+            -EPROTO,
+            "a request is invalid or from another version of hawser (type %u): run the same version on both nodes",
+            (unsigned)r->type);
     return 0;
 }
 
@@ -241,25 +243,28 @@ int tp_encode_reply(const struct tp_reply *r, uint8_t buf[TP_REPLY])
     struct cursor c = {.at = buf, .end = buf + TP_REPLY};
     struct tp_reply copy = *r;
     reply_fields(&c, &copy);
-    return c.bad || !reply_ok(r) ? hw_fail(-EINVAL, "a reply of type %d that cannot be sent", (int)r->type) : 0;
+    return c.bad || !reply_ok(r) ? hw_fail(-EINVAL, "a reply of type %d has invalid fields", (int)r->type) : 0;
 }
 
 int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r)
 {
     if (len != TP_REPLY)
-        return hw_fail(-EPROTO, "a reply of %zu bytes, not %d: run the same version on both nodes", len, TP_REPLY);
+        return hw_fail(-EPROTO, "a reply has %zu bytes instead of %d: run the same version on both nodes", len,
+                       TP_REPLY);
     uint8_t copy[TP_REPLY];
     memcpy(copy, buf, sizeof copy);
     struct cursor c = {.at = copy, .end = copy + TP_REPLY, .decode = true};
     *r = (struct tp_reply){0};
     reply_fields(&c, r);
     if (c.bad || !reply_ok(r))
-        return hw_fail(-EPROTO, "a reply of another version (type %u): run the same version on both nodes",
-                       (unsigned)r->type);
+        return hw_fail(
+            -EPROTO,
+            "a reply is invalid or from another version of hawser (type %u): run the same version on both nodes",
+            (unsigned)r->type);
     return 0;
 }
 
-/* splitmix64's finalizer over both: adjacent iterations get unrelated seeds. */
+/* Applies splitmix64's finalizer to both numbers, so that adjacent iterations get unrelated seeds. */
 uint64_t tp_seed(uint64_t run, uint64_t iteration)
 {
     uint64_t z = run + (iteration + 1) * 0x9e3779b97f4a7c15u;

@@ -16,7 +16,7 @@
 
 #define BULK      (128u << 10)
 #define MESSAGE   (TP_TOKEN + BULK)
-#define MAX_CONNS 256 /* TP_MAX_NICS each way */
+#define MAX_CONNS 256 /* TP_MAX_NICS on each node */
 #define STEP_MS   50
 
 uint64_t reach_wall_ns(void)
@@ -38,7 +38,7 @@ void reach_to_addr(const struct tp_addr *a, union hw_addr *out)
     }
 }
 
-/* Returns the index of the RoCE v2 entry with this GID in the table of a device's port. */
+/* Returns the index of the RoCE v2 entry with this GID in the table of a device's port, or -1. */
 static int look_up_gid(int root, const char *dev, const char *port, const char *gid)
 {
     struct hw_names l;
@@ -59,7 +59,7 @@ static int look_up_gid(int root, const char *dev, const char *port, const char *
     return found;
 }
 
-/* Sets the RDMA device and the GID of the NIC's address. */
+/* Finds the RDMA device that has a RoCE v2 GID for the NIC's address, and sets rdma and gid. */
 static void find_gid(int root, struct tp_fact_nic *n)
 {
     uint8_t b[16] = {[10] = 0xff, [11] = 0xff};
@@ -96,8 +96,8 @@ int reach_facts(int root, struct tp_facts *f)
     snprintf(f->hawser, sizeof f->hawser, "%s", hawser_version());
     if (uname(&u) == 0)
         snprintf(f->kernel, sizeof f->kernel, "%.*s", (int)sizeof f->kernel - 1, u.release);
-    /* Hashed: the other side can compare it, but learns nothing. Without a boot id a random value matches no other
-     * node. */
+    /* The boot ID is hashed: the peer can compare it, but learns nothing from it. Without a boot ID, a random value
+     * matches no other node. */
     if (hw_root_text(root, id, sizeof id, "proc/sys/kernel/random/boot_id") < 0)
         randombytes_buf(f->boot, sizeof f->boot);
     else
@@ -120,7 +120,7 @@ int reach_facts(int root, struct tp_facts *f)
         if (hw_root_u64(root, &v, "sys/class/net/%s/mtu", o->nic) == 0 && v <= UINT32_MAX)
             o->mtu = (uint32_t)v;
         if (hw_root_u64(root, &v, "sys/class/net/%s/speed", o->nic) == 0 && v < UINT32_MAX)
-            o->speed = (uint32_t)v; /* 4294967295 is -1: unknown */
+            o->speed = (uint32_t)v; /* 4294967295 is -1, which means unknown */
         find_gid(root, o);
     }
     return 0;
@@ -135,9 +135,11 @@ static int add_contained(const struct sb_taken *t, void *arg)
 {
     const struct contained *c = arg;
     struct tp_facts *f = c->f;
-    bool v4 = t->family == AF_INET, local = !v4 && t->addr[0] == 0xfe; /* like hw_nics_list(): no link-local address */
+    bool v4 = t->family == AF_INET,
+         local = !v4 && t->addr[0] == 0xfe; /* skip link-local addresses, as hw_nics_list() does */
     for (uint32_t i = 0; i < f->n_nics; i++)
-        local |= !f->nic[i].contained && strcmp(f->nic[i].nic, t->nic) == 0; /* a new NIC of that name is here */
+        local |= !f->nic[i].contained &&
+                 strcmp(f->nic[i].nic, t->nic) == 0; /* skip if this node has a new NIC of that name */
     if (local || !tp_name_ok(t->nic) || f->n_nics == TP_MAX_NICS)
         return 0;
     struct tp_fact_nic *o = &f->nic[f->n_nics++];
@@ -150,7 +152,7 @@ static int add_contained(const struct sb_taken *t, void *arg)
 
 void reach_contained(int root, struct tp_facts *f)
 {
-    /* without permission to read journals there are none */
+    /* without permission to read the journals, no NICs are added */
     sb_taken(NULL, add_contained, &(struct contained){root, f});
 }
 
@@ -181,7 +183,8 @@ bool reach_may(const struct tp_fact_nic *n, const struct tp_addr *a)
     return reach_is_rail(n) && n->addr.family == a->family && !own && !hw_addr_same_host(&from, &to);
 }
 
-/* Starts to connect from n to (a, port), bound to the NIC if permitted. -errno. */
+/* Starts to connect from n to (a, port), bound to the NIC if the kernel permits it. Returns the socket or a negative
+ * errno. */
 static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, uint16_t port)
 {
     union hw_addr from, to;
@@ -191,7 +194,7 @@ static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, u
     int fd = socket(from.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* like the library's own connections: unprivileged since Linux 5.7, and failure is no error */
+    /* as the library's own connections do; unprivileged since Linux 5.7, and a failure is ignored */
     (void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, n->nic, (socklen_t)strnlen(n->nic, sizeof n->nic));
     if (bind(fd, &from.sa, hw_addr_len(&from)) == 0 &&
         (connect(fd, &to.sa, hw_addr_len(&to)) == 0 || errno == EINPROGRESS))
@@ -201,13 +204,13 @@ static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, u
     return rc;
 }
 
-/* One connection of a test. Both sides send the same: a token, then BULK zeros; the listener sends second, and its
- * token is the complement, so that an echo is no valid answer. */
+/* One connection of a test. Both sides send the same amount: a token, then BULK zeros. The listener sends second,
+ * and its token is the complement, so that an echo is not a valid answer. */
 struct conn {
-    int fd; /* -1: done */
+    int fd; /* -1 once done */
     uint8_t nic, addr;
     bool listens, reached;
-    uint32_t out, in; /* bytes so far */
+    uint32_t out, in; /* bytes sent and received so far */
 };
 
 static void token_of(const struct tp_reach *q, bool listener, uint8_t out[TP_TOKEN])
@@ -216,12 +219,12 @@ static void token_of(const struct tp_reach *q, bool listener, uint8_t out[TP_TOK
         out[i] = listener ? (uint8_t)~q->token[i] : q->token[i];
 }
 
-/* Continues as far as possible. Returns false when it is done or has failed. */
+/* Sends and receives without blocking. Returns false when the exchange is complete or has failed. */
 static bool advance_reach_conn(struct conn *c, const struct tp_reach *q)
 {
     uint8_t buf[16384], token[TP_TOKEN];
     for (;;) {
-        /* only the token at first: the bytes after it need no check */
+        /* read only the token at first; the bytes after the token are not checked */
         size_t want = c->in < TP_TOKEN ? TP_TOKEN - c->in : HW_MIN(sizeof buf, (size_t)(MESSAGE - c->in));
         ssize_t n = want ? recv(c->fd, buf, want, MSG_DONTWAIT) : -1;
         if (n == 0 || (n < 0 && want && errno != EAGAIN && errno != EINTR))
@@ -289,7 +292,7 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     } while (left > 0 && hw_now() < deadline);
     for (size_t i = 0; i < n; i++) {
         hw_close(&c[i].fd);
-        /* the bytes that arrived here prove both directions */
+        /* the listener sends only after it has received the token, so arrival here proves both directions */
         f->reached[c[i].nic] |= (uint16_t)((unsigned)c[i].reached << c[i].addr);
         f->carried[c[i].nic] |= (uint16_t)((unsigned)(c[i].in == MESSAGE) << c[i].addr);
     }
@@ -315,7 +318,8 @@ static void *listener_main(void *arg)
             p[i + 1] = (struct pollfd){.fd = c[i].fd, .events = get_poll_events(&c[i])};
         if (poll(p, n + 1, STEP_MS) < 0)
             continue;
-        /* an ended connection stays in the table: the asker allows as many as exist, and stray ones may use them up */
+        /* An ended connection stays in the table. The table has room for all connections of the peer, and stray
+         * connections may use up entries. */
         for (size_t i = 0; i < n; i++)
             if (c[i].fd >= 0 && p[i + 1].revents && !advance_reach_conn(&c[i], &l->q))
                 hw_close(&c[i].fd);
@@ -369,7 +373,7 @@ void reach_listen_end(struct reach_listener *l)
     free(l);
 }
 
-/* After poll: reads the connect's result, and the path's MTU if connected. */
+/* Reads the result of a connect() after poll(), and the path MTU if connected. */
 static void read_connect_result(struct reach_knock *k, int fd)
 {
     int err = 0, mtu = 0;

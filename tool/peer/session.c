@@ -71,7 +71,7 @@ int session_await(const struct session *s, hawser_op *op, int timeout_ms)
 
 int session_patience_ms(uint64_t bytes)
 {
-    /* 100 MB/s is far below the speed of filling and checking on any relevant machine */
+    /* every relevant machine fills and checks memory much faster than 100 MB/s */
     return SESSION_CALL_MS + (int)HW_MIN(bytes / 100000, (uint64_t)INT32_MAX / 2);
 }
 
@@ -95,7 +95,7 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
         session_drop(recv);
         return rc;
     }
-    /* not session_await(), which frees the operation before its length is read */
+    /* session_await() cannot be used, because it frees the operation before its length is read */
     uint64_t deadline = hw_deadline(timeout_ms);
     while ((rc = hawser_wait(recv, STEP_MS)) == -EAGAIN && !session_expired(s) && hw_now() < deadline)
         ;
@@ -109,11 +109,12 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     if (rc < 0)
         return rc;
     if (r->type != q->type || r->id != q->id)
-        return hw_fail(-EPROTO, "the serving node answered another request (%d, not %d)", (int)r->type, (int)q->type);
+        return hw_fail(-EPROTO, "the serving node answered another request (type %d instead of %d)", (int)r->type,
+                       (int)q->type);
     return r->status < 0 ? hw_fail(r->status, "the serving node: %s", r->text) : 0;
 }
 
-/* Copies the address of "1.2.3.4:5", "[::1]:5" and bare addresses. */
+/* Copies the address without the port of "1.2.3.4:5" or "[::1]:5", or an address that has no port. */
 static void copy_bare_address(char *out, size_t cap, const char *text)
 {
     const char *first = strchr(text, ':'), *end = text + strlen(text);
@@ -126,7 +127,8 @@ static void copy_bare_address(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%.*s", (int)(end - text), text);
 }
 
-/* Returns the entry of this channel: by its addresses or, without addresses, by its NICs. n: none. */
+/* Returns the index of this channel's path: by its addresses or, without addresses, by its NICs. Returns n if there
+ * is none. */
 static size_t find_path(const struct session_path *path, size_t n, const struct session_path *of)
 {
     size_t k = 0;
@@ -146,7 +148,8 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     if (!ch || hawser_channel_stats(s->peer, ch, &there) < 0)
         there = 0;
     there = HW_MIN(there, (size_t)MAX_CHANNELS);
-    /* First the channels that were up; then those that never were: a separate path of these carries nothing. */
+    /* First the channels that were up, then the channels that never were: a path that has only the latter carries
+     * nothing. */
     for (size_t i = 0; i < 2 * there; i++) {
         const struct hawser_channel_stats *c = &ch[i < there ? i : i - there];
         struct session_path p = {0};

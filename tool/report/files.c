@@ -52,7 +52,7 @@ static ssize_t write_shown(void *arg, const char *text, size_t len)
     return put == len ? (ssize_t)len : 0;
 }
 
-/* f must not move. */
+/* Opens f->shown, which refers to f, so f must not move in memory. */
 static int open_shown(struct report_files *f)
 {
     if (!f->report) {
@@ -109,7 +109,7 @@ int report_files_page(struct report_files *f, const char *title, void (*write)(s
     rc = page_end(&p, 0);
     if (rc == 0)
         say_report(f);
-    f->report = NULL; /* the lines are unusable */
+    f->report = NULL; /* the page replaces a report of the JSON lines */
     return rc;
 }
 
@@ -130,7 +130,7 @@ int report_files_close(struct report_files *f)
         if (rc == 0)
             say_report(f);
     } else if (f->report && f->made) {
-        (void)unlink(f->report); /* nothing to show */
+        (void)unlink(f->report); /* there is nothing to report */
     }
     if (own && fclose(f->lines) != 0 && rc == 0)
         rc = hw_fail(-errno, "writing %s: %s", f->json ? f->json : f->report, strerror(errno));

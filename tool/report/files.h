@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of --json and --report: opened before the measurement, so that a missing folder is an error at once. */
+/* The files of --json and --report. They are opened before the measurement, so that an unwritable path is reported
+ * at once. */
 #ifndef HW_TOOL_FILES_H
 #define HW_TOOL_FILES_H
 
@@ -9,28 +10,30 @@
 #include <stdio.h>
 
 struct report_files {
-    const char *json, *report; /* from the options; NULL: none */
-    FILE *lines;               /* for JSON lines; NULL: neither was requested */
-    bool made;                 /* the report's file did not exist before */
-    FILE *out, *shown;         /* the terminal's stream; a stream to it with a copy for the report */
-    char *said;                /* the copy */
+    const char *json, *report; /* paths from the options, or NULL */
+    FILE *lines;               /* stream for JSON lines; NULL if neither file was requested */
+    bool made;                 /* true if this command created the report's file */
+    FILE *out,
+        *shown; /* out: the terminal's stream; shown: a stream that writes to out and keeps a copy for the report */
+    char *said; /* copy of the text written to shown */
     size_t n_said;
     struct run run;
-    const char *title; /* of the report; NULL: hawser bench */
+    const char *title; /* title of the report; NULL for "hawser bench" */
     struct page_figure figure[4];
     size_t n_figures;
 };
 
-/* Opens the files. json: a file, "-" for standard output, or NULL; report: a file or NULL; for a report without json
- * the lines are kept in memory. Text for people then goes to f->shown: to out, and to the report. -errno naming the
- * file that cannot be written. */
+/* Opens the files. json is a path, "-" for standard output, or NULL. report is a path or NULL. For a report without
+ * json, the lines are kept in memory. Text for people then goes to f->shown, which passes it to out and to the
+ * report. Returns 0, or a negative errno with the path in hw_error(). */
 int report_files_open(struct report_files *f, const char *json, const char *report);
-/* Ends f->shown and records the run in f->run and f->said for a report. */
+/* Closes f->shown and, if a report was requested, records the run in f->run. */
 void report_files_note(struct report_files *f);
-/* Writes the report, if there are lines, and reports that on f->out. -errno as above. A zeroed struct is allowed. */
+/* Writes the report if there are lines, prints its path on f->out, and closes the files. Returns 0 or a negative
+ * errno as above. The struct may be zeroed. */
 int report_files_close(struct report_files *f);
-/* The same, with a page that the caller writes: write() gets a page with a title, and arg. Does nothing if no report is
- * requested. */
+/* Writes a report whose content the caller provides: write() gets a page that has a title, and arg. Does nothing if
+ * no report was requested. */
 int report_files_page(struct report_files *f, const char *title, void (*write)(struct page *p, const void *arg),
                       const void *arg);
 

@@ -6,7 +6,8 @@
 
 #define SUB (1u << HW_HIST_SUB_BITS)
 
-/* Values below SUB have one bucket each; above, each power of two has SUB buckets of equal width. */
+/* Returns the bucket of a value. Values below SUB have one bucket each. Above, each power of two has SUB buckets of
+ * equal width. */
 static size_t bucket_of(uint64_t v)
 {
     int shift;
@@ -61,12 +62,12 @@ uint64_t hw_hist_quantile(const struct hw_hist *h, double q)
     uint64_t rank, seen = 0;
     double r;
 
-    if (!(q > 0)) /* also NaN; min is 0 if nothing was added */
+    if (!(q > 0)) /* NaN too; min is 0 if nothing was added */
         return h->min;
     if (q >= 1 || h->n == 0)
         return h->max;
-    /* The smallest whole rank >= q * n. The product may be slightly above a whole number (0.07 * 100), so a rounding
-     * error is subtracted first. */
+    /* Compute the smallest whole rank >= q * n. The product may be slightly above a whole number (0.07 * 100), so a
+     * rounding error is subtracted first. */
     r = q * (double)h->n * (1 - 2 * DBL_EPSILON);
     rank = (uint64_t)r;
     if ((double)rank < r || rank == 0)

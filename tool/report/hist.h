@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A log-linear histogram of 64-bit values (nanoseconds): relative error at most 1/128, fixed memory. */
+/* A log-linear histogram of 64-bit values such as nanoseconds, with a relative error of at most 1/128 and fixed
+ * memory. */
 #ifndef HW_HIST_H
 #define HW_HIST_H
 
@@ -8,7 +9,7 @@
 #define HW_HIST_SUB_BITS 7 /* 128 linear steps in each power of two */
 #define HW_HIST_BUCKETS  ((64 - HW_HIST_SUB_BITS + 1) << HW_HIST_SUB_BITS)
 
-/* Zeroed memory is an empty histogram: all fields are 0 until something is added. */
+/* A zeroed histogram is empty: all fields stay 0 until a value is added. */
 struct hw_hist {
     uint64_t n, min, max;
     double sum;
@@ -18,7 +19,8 @@ struct hw_hist {
 void hw_hist_reset(struct hw_hist *h);
 void hw_hist_add(struct hw_hist *h, uint64_t value);
 void hw_hist_merge(struct hw_hist *into, const struct hw_hist *from);
-/* The smallest recorded magnitude that at least q (0..1) of the values do not exceed; exact at 0 and 1; 0 if empty. */
+/* Returns the smallest recorded value that at least a fraction q (0 to 1) of the values do not exceed. Exact for 0
+ * and 1. Returns 0 for an empty histogram. */
 uint64_t hw_hist_quantile(const struct hw_hist *h, double q);
 
 #endif

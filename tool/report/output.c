@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PACKET_MAX 65536u /* for a NIC that merges packets before counting (rx-gro-hw) */
+#define PACKET_MAX \
+    65536u /* largest packet that is counted as one, by a NIC that merges packets before counting (rx-gro-hw) */
 #define NOTICEABLE (1u << 20)
 
 bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap)
@@ -21,19 +22,20 @@ bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_
         return false;
     if (n->rx_device_bytes && n->devmem_pkts == 0)
         snprintf(why, cap,
-                 "hawser counted %.6f GB into device memory, but %s's own rx_devmem_pkts did not change: the data "
-                 "arrived on another NIC, or was not placed in device memory",
+                 "hawser counted %.6f GB into device memory, but the counter rx_devmem_pkts of %s did not change: the "
+                 "data arrived on another NIC, or was not placed in device memory",
                  (double)n->rx_device_bytes / 1e9, n->nic);
     else if (n->rx_device_bytes / PACKET_MAX > n->devmem_pkts)
         snprintf(why, cap,
-                 "hawser counted %.6f GB into device memory, more than the %llu packets of %s's own rx_devmem_pkts can "
-                 "have carried: some arrived on another NIC",
+                 "hawser counted %.6f GB into device memory, more than the %llu packets that rx_devmem_pkts of %s "
+                 "counted can carry: some data arrived on another NIC",
                  (double)n->rx_device_bytes / 1e9, (unsigned long long)n->devmem_pkts, n->nic);
     else if (devmem && n->rx_bytes >= NOTICEABLE && n->rx_device_bytes == 0)
-        snprintf(why, cap,
-                 "%.6f GB arrived on %s, none of it in device memory, and its own rx_devmem_pkts %s (rx no cmsg)",
-                 (double)n->rx_bytes / 1e9, n->nic,
-                 n->devmem_pkts ? "rose by what other programs received" : "did not change");
+        snprintf(
+            why, cap,
+            "%.6f GB arrived on %s, but nothing in device memory, and the NIC's counter rx_devmem_pkts %s (rx no cmsg)",
+            (double)n->rx_bytes / 1e9, n->nic,
+            n->devmem_pkts ? "rose only by packets of other programs" : "did not change");
     return *why != 0;
 }
 
@@ -64,7 +66,7 @@ void output_verdict(FILE *out, const char *who, const struct row *r)
     verdict_print(out, who, "there", &r->there);
 }
 
-/* Prints the bytes placed in device memory, by hawser's count and by the NIC's. */
+/* Prints the bytes placed in device memory, as counted by hawser and by the NIC. */
 static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
 {
     char why[256];
@@ -75,7 +77,7 @@ static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
         fprintf(out, "%11s WARNING: %s\n", "", why);
 }
 
-/* Prints a line for each direction with payload; at least one. */
+/* Prints a line for each direction with payload, and at least one line. */
 static void nic_lines(FILE *out, const char *side, const struct tp_nic *n, bool devmem)
 {
     const uint64_t ours[2] = {n->tx_bytes, n->rx_bytes}, kernel[2] = {n->kernel_tx_bytes, n->kernel_rx_bytes};
@@ -85,9 +87,9 @@ static void nic_lines(FILE *out, const char *side, const struct tp_nic *n, bool 
         fprintf(out, "%6s %-15s %s %13.6f GB  kernel %13.6f GB", side, n->nic, d ? "in " : "out", (double)ours[d] / 1e9,
                 (double)kernel[d] / 1e9);
         const double ratio = (double)kernel[d] / (double)HW_MAX(ours[d], 1);
-        if (ours[d] > 1000000 && ratio >= 10) /* others use this NIC, too */
+        if (ours[d] > 1000000 && ratio >= 10) /* other programs use this NIC too */
             fprintf(out, " (%.0f times)", ratio);
-        else if (ours[d] > 1000000) /* below that acknowledgements and headers are all there is to compare */
+        else if (ours[d] > 1000000) /* with less payload, acknowledgements and headers dominate */
             fprintf(out, " (%+.2f %%)", 100 * (ratio - 1));
         fputc('\n', out);
     }
@@ -123,7 +125,7 @@ void output_json_counts(struct hw_json *j, const struct tp_nic *n)
             hw_json_null(j, name[i]);
 }
 
-/* Writes each channel's own counters since it was made. */
+/* Writes each channel's counters since the channel was opened. */
 void output_json_channels(struct hw_json *j, hawser_peer *peer)
 {
     struct hawser_channel_stats ch[64];
@@ -175,7 +177,7 @@ static void write_row_nics(struct hw_json *j, const struct row *r)
     hw_json_end(j);
 }
 
-/* Writes the paths that connect the two nodes, and the unused NICs. */
+/* Writes the paths that connect the two nodes, and the NICs that are not used. */
 static void json_paths(struct hw_json *j, hawser_peer *peer)
 {
     static const char *const state[] = {[HAWSER_PATH_USED] = "used",
@@ -201,12 +203,12 @@ static void json_paths(struct hw_json *j, hawser_peer *peer)
     hw_json_end(j);
 }
 
-/* Writes the histogram's buckets, merged evenly down to HIST_POINTS by rank: [us, count]. */
+/* Writes the histogram as pairs [us, count], reduced to at most HIST_POINTS points by rank. */
 static void json_hist(struct hw_json *j, const struct hw_hist *h)
 {
     hw_json_array(j, "hist_us");
-    /* Reads buckets through quantiles, independent of their layout: each step of 1/200 of the ranks is one point, and
-     * equal values are merged. */
+    /* Uses quantiles, which do not depend on the layout of buckets. Each 1/200 of the ranks is one point, and points
+     * with equal values are merged. */
     uint64_t done = 0;
     for (int i = 1; i <= HIST_POINTS && h->n;) {
         uint64_t v = hw_hist_quantile(h, (double)i / HIST_POINTS);
@@ -246,7 +248,7 @@ int output_json(FILE *out, const struct row *r)
         hw_json_u64(&j, "failed_gpus", r->failed);
     }
     if (r->of == ROW_GPUS || r->of == ROW_BOTH)
-        hw_json_bool(&j, "sum", true); /* of other lines */
+        hw_json_bool(&j, "sum", true); /* the line is the sum of other lines */
     hw_json_double(&j, "GBps", r->GBps);
     hw_json_double(&j, "p50_us", r->p50_us);
     hw_json_double(&j, "p99_us", r->p99_us);

@@ -14,9 +14,10 @@ static const char no_value[] = "\u2013"; /* a dash */
 /* ---- headline ------------------------------------------------------------------------------- */
 
 struct sums {
-    const struct rep_row *best;    /* the highest throughput; NULL: none */
-    const struct rep_row *against; /* the highest throughput with a plain-socket comparison; NULL: none */
-    const struct rep_row *fast;    /* the lowest p50; NULL: none */
+    const struct rep_row *best; /* row with the highest throughput, or NULL */
+    const struct rep_row
+        *against; /* row with the highest throughput among those with a plain-socket comparison, or NULL */
+    const struct rep_row *fast; /* row with the lowest p50, or NULL */
     double verified, bad, lost, recovered;
     bool some_verified, some_bad, some_lost, some_recovered;
 };
@@ -73,20 +74,20 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
         rep_text_num(s.best->num[REP_GBPS], v, sizeof(v));
         page_card(p, "Throughput", v, "GB/s", "", note);
         rep_text_num(8 * s.best->num[REP_GBPS], v, sizeof(v));
-        page_card(p, "The same in bits", v, "Gbit/s", "", "8 bits a byte, payload alone");
+        page_card(p, "Throughput in bits", v, "Gbit/s", "", "8 bits per byte, payload only");
         if (own && !s.against) {
-            /* it is about something else */
+            /* the caller's figures are not about throughput */
         } else if (!s.against) {
-            page_card(p, "Against plain sockets", no_value, "", "", "not measured (bench --compare-raw)");
+            page_card(p, "Ratio to plain sockets", no_value, "", "", "not measured (bench --compare-raw)");
         } else {
             snprintf(v, sizeof(v), "%.2f", s.against->num[REP_RATIO]);
             char raw[64];
             rep_text_num(s.against->num[REP_RAW_GBPS], raw, sizeof(raw));
             snprintf(note, sizeof(note),
                      isnan(s.against->num[REP_RAW_GBPS]) ? "same path, same run"
-                                                         : "they reach %s GB/s; same path, same run",
+                                                         : "plain sockets: %s GB/s; same path, same run",
                      raw);
-            page_card(p, "Against plain sockets", v, "times", s.against->num[REP_RATIO] >= 1 ? "good" : "bad", note);
+            page_card(p, "Ratio to plain sockets", v, "times", s.against->num[REP_RATIO] >= 1 ? "good" : "bad", note);
         }
     } else if (s.fast) {
         rep_text_us(s.fast->num[REP_P50], v, sizeof(v));
@@ -97,7 +98,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
         double raw = s.best->num[REP_RAW_CPU] + s.best->num[REP_RAW_PEER_CPU];
         rep_text_num(cpu, v, sizeof(v));
         rep_text_num(raw, size, sizeof(size));
-        snprintf(note, sizeof(note), isnan(raw) ? "both sides together" : "both sides together; plain sockets %s",
+        snprintf(note, sizeof(note), isnan(raw) ? "both sides together" : "both sides together; plain sockets: %s",
                  size);
         page_card(p, "CPU seconds per GB", v, "", "", note);
     }
@@ -105,12 +106,12 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
         char *unit;
         rep_text_bytes(s.verified, v, sizeof(v));
         rep_text_count(s.verified, size, sizeof(size));
-        snprintf(note, sizeof(note), "%s bytes compared with what was sent", size);
+        snprintf(note, sizeof(note), "%s bytes compared with the data that was sent", size);
         if ((unit = strchr(v, ' ')))
             *unit++ = '\0';
         page_card(p, "Verified", v, unit ? unit : "", "", note);
     } else {
-        page_card(p, "Verified", "no", "", "bad", "no byte was checked");
+        page_card(p, "Verified", "no", "", "bad", "no byte was verified");
     }
     if (s.some_bad) {
         rep_text_count(s.bad, v, sizeof(v));
@@ -118,7 +119,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
                   s.bad > 0         ? "bad"
                   : s.some_verified ? "good"
                                     : "",
-                  s.bad > 0         ? "what arrived is not what was sent"
+                  s.bad > 0         ? "bytes that differ from the data that was sent"
                   : s.some_verified ? "every byte arrived as sent"
                                     : "");
     }
@@ -129,7 +130,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
             snprintf(note, sizeof(note), "%s recovered", size);
         } else {
             snprintf(note, sizeof(note),
-                     s.lost > 0 ? "other connections took over their chunks" : "no connection died");
+                     s.lost > 0 ? "other connections took over their chunks" : "no connection was lost");
         }
         page_card(p, "Channels lost", v, "", "", note);
     }
@@ -153,51 +154,52 @@ static void fmt_ratio(double v, char *buf, size_t cap)
 }
 
 static const struct column columns[] = {
-    {RATES, REP_SIZE, rep_text_size, {"Size", "bytes of an operation", false}},
-    {RATES, REP_BLOCKS, rep_text_count, {"Pieces", "an operation is a list of this many, scattered in memory", false}},
-    {RATES, REP_ITERS, rep_text_count, {"Ops", "measured operations, all rounds together", false}},
+    {RATES, REP_SIZE, rep_text_size, {"Size", "size of one operation", false}},
+    {RATES, REP_BLOCKS, rep_text_count, {"Blocks", "number of scattered blocks in one operation", false}},
+    {RATES, REP_ITERS, rep_text_count, {"Ops", "measured operations of all rounds", false}},
     {RATES, REP_CHANNELS, rep_text_count, {"Channels<br>per NIC", "TCP connections over each NIC", false}},
     {RATES, REP_DEPTH, rep_text_count, {"In<br>flight", "operations in flight at the same time", false}},
-    {RATES, REP_WINDOW, rep_text_size, {"Window", "bytes in flight on a connection, at most", false}},
+    {RATES, REP_WINDOW, rep_text_size, {"Window", "maximum bytes in flight on a connection", false}},
     {RATES, REP_SECONDS, rep_text_num, {"Seconds", "measured time, without filling and checking memory", false}},
     {RATES,
      REP_GBPS,
      rep_text_num,
      {"GB/s", "payload that the receiver has confirmed, in 10<sup>9</sup> bytes per second", false}},
-    {RATES, REP_GBITS, rep_text_num, {"Gbit/s", "the same in 10<sup>9</sup> bits per second", false}},
-    {RATES, REP_OPS, rep_text_num, {"Ops/s", "operations that ended per second", false}},
+    {RATES, REP_GBITS, rep_text_num, {"Gbit/s", "the same rate in 10<sup>9</sup> bits per second", false}},
+    {RATES, REP_OPS, rep_text_num, {"Ops/s", "completed operations per second", false}},
     {RATES,
      REP_RAW_GBPS,
      rep_text_num,
      {"Plain<br>GB/s", "plain TCP sockets over the same paths, alternating with hawser", false}},
-    {RATES, REP_RATIO, fmt_ratio, {"Ratio", "hawser&#39;s throughput divided by that of the plain sockets", false}},
+    {RATES, REP_RATIO, fmt_ratio, {"Ratio", "hawser&#39;s throughput divided by that of plain sockets", false}},
     {TIMES,
      REP_MEAN,
      rep_text_us,
      {"Mean",
-      "time of an operation from its start to its end; with several in flight mostly waiting for the others. For a "
-      "ping-pong: half of the round trip",
+      "duration of an operation; with several in flight this is mostly waiting for the others. For a ping-pong: half "
+      "of the round trip time",
       false}},
-    {TIMES, REP_P50, rep_text_us, {"p50", "median of that time", false}},
+    {TIMES, REP_P50, rep_text_us, {"p50", "median duration of an operation", false}},
     {TIMES, REP_P99, rep_text_us, {"p99", "99 of 100 operations took no longer", false}},
     {TIMES, REP_P999, rep_text_us, {"p99.9", "999 of 1,000 operations took no longer", false}},
-    {CPU, REP_CPU, rep_text_num, {"CPU<br>s/GB", "CPU seconds that this side used per GB", false}},
-    {CPU, REP_PEER_CPU, rep_text_num, {"Peer<br>s/GB", "CPU seconds that the serving side used per GB", false}},
-    {CPU, REP_RAW_CPU, rep_text_num, {"Plain<br>s/GB", "CPU seconds of plain sockets on this side per GB", false}},
+    {CPU, REP_CPU, rep_text_num, {"CPU<br>s/GB", "CPU seconds that this node used per GB", false}},
+    {CPU, REP_PEER_CPU, rep_text_num, {"Peer<br>s/GB", "CPU seconds that the serving node used per GB", false}},
+    {CPU, REP_RAW_CPU, rep_text_num, {"Plain<br>s/GB", "CPU seconds per GB of plain sockets on this node", false}},
     {CPU,
      REP_RAW_PEER_CPU,
      rep_text_num,
-     {"Plain peer<br>s/GB", "CPU seconds of plain sockets on the serving side per GB", false}},
-    {RATES, REP_VERIFIED, rep_text_bytes, {"Verified", "bytes that were compared with what was sent", false}},
-    {RATES, REP_BAD, rep_text_count, {"Bad<br>bytes", "of these, bytes that differed", false}},
+     {"Plain peer<br>s/GB", "CPU seconds per GB of plain sockets on the serving node", false}},
+    {RATES, REP_VERIFIED, rep_text_bytes, {"Verified", "bytes that were compared with the data that was sent", false}},
+    {RATES, REP_BAD, rep_text_count, {"Bad<br>bytes", "verified bytes that differed", false}},
     {RATES,
      REP_LOST,
      rep_text_count,
-     {"Lost<br>channels", "connections that died; others took over their chunks", false}},
-    {RATES, REP_RECOVERED, rep_text_count, {"Re-<br>covered", "of these, connections that were re-established", false}},
+     {"Lost<br>channels", "connections that were lost; others took over their chunks", false}},
+    {RATES, REP_RECOVERED, rep_text_count, {"Re-<br>covered", "lost connections that were re-established", false}},
 };
 
-/* Values that are equal in all measurements are printed once, above the table, instead of in a column. */
+/* Returns true if all measurements have the same value. Such a value is printed once above the table instead of in a
+ * column. */
 static bool all_same_num(const struct rep *r, enum rep_num key)
 {
     for (size_t i = 1; i < r->n_row; i++)
@@ -218,8 +220,8 @@ static bool all_same_text(const struct rep *r, bool nics)
 
 static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, bool *nics)
 {
-    const char *between = "<p class=\"note\">Everywhere: ";
-    static const char *const word[] = {[REP_BLOCKS] = "piece per operation",
+    const char *between = "<p class=\"note\">All measurements: ";
+    static const char *const word[] = {[REP_BLOCKS] = "block per operation",
                                        [REP_CHANNELS] = "channels per NIC",
                                        [REP_DEPTH] = "in flight",
                                        [REP_WINDOW] = "window"};
@@ -251,7 +253,7 @@ static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, boo
         fputs("</p>\n", f);
 }
 
-/* The columns of the tables: without those that no measurement has, and those that are equal in all. */
+/* The columns to show: not those without any value, and not those with the same value in all measurements. */
 struct shown {
     bool column[HW_ARRAY_LEN(columns)], mem, nics;
 };
@@ -259,9 +261,10 @@ struct shown {
 static void write_group(struct page *p, const struct rep *r, const struct shown *s, enum column_group group)
 {
     static const struct page_column texts[] = {
-        {"Operation", "write: into the peer&#39;s memory; read: from it; send: as messages; pingpong: there and back",
+        {"Operation",
+         "write: to the peer&#39;s memory; read: from the peer&#39;s memory; send: as messages; pingpong: round trips",
          true},
-        {"Memory", "host, or the local and the remote GPU", true},
+        {"Memory", "host memory, or the local and the remote GPU", true},
         {"NICs", NULL, true},
         {"Size", NULL, false}};
     struct page_column heads[HW_ARRAY_LEN(columns) + HW_ARRAY_LEN(texts)];
@@ -301,7 +304,7 @@ static void write_group(struct page *p, const struct rep *r, const struct shown 
 
 static void write_results_table(struct page *p, const struct rep *r)
 {
-    static const char *const headings[GROUPS] = {"Results", "Time of an operation", "CPU time"};
+    static const char *const headings[GROUPS] = {"Results", "Duration of an operation", "CPU time"};
     struct shown s = {0};
     bool some[GROUPS] = {true};
     for (size_t i = 0; i < r->n_row; i++) {
@@ -337,14 +340,14 @@ static void nic_table(struct page *p, const struct rep *r)
     static const struct page_column heads[] = {
         {"Measurement", NULL, true},
         {"NIC", "of this node", true},
-        {"Peer&#39;s NIC", "that its connections lead to", true},
+        {"Peer&#39;s NIC", "the NIC of the peer at the other end of the connections", true},
         {"Channels", "connections over this NIC", false},
         {"Payload", "bytes that hawser moved over the NIC, in both directions", false},
-        {"Share", "of the payload of all NICs", false},
-        {"Kernel counted", "whole frames, with headers and retransmissions, of all programs", false},
-        {"Kernel / payload", "1.00 would mean no headers at all", false},
+        {"Share", "share of the payload of all NICs", false},
+        {"Kernel counted", "bytes of all frames of all programs, with headers and retransmissions", false},
+        {"Kernel / payload", "1.00 would mean that there are no headers", false},
         {"GB/s", "payload over the NIC per second", false},
-        {"Lost", "connections over it that died", false}};
+        {"Lost", "lost connections over this NIC", false}};
     bool some = false;
     for (size_t i = 0; i < r->n_row; i++)
         some |= r->row[i].n_nic > 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data of the report: missing or null numbers are NAN, missing texts NULL. */
+/* The data of a report. A missing or null number is NAN, and a missing text is NULL. */
 #ifndef HW_TOOL_REPORT_DATA_H
 #define HW_TOOL_REPORT_DATA_H
 
@@ -9,8 +9,8 @@
 #define REP_MAX_ROWS   10000
 #define REP_MAX_NICS   64
 #define REP_MAX_FAULTS 1000
-#define REP_MAX_POINTS 1000000   /* of one histogram or timeline */
-#define REP_MAX_LINE   67108864u /* bytes of one line */
+#define REP_MAX_POINTS 1000000   /* maximum points of one histogram or timeline */
+#define REP_MAX_LINE   67108864u /* maximum bytes of one line */
 
 enum rep_num {
     REP_SIZE,
@@ -51,7 +51,7 @@ struct rep_bin {
 
 struct rep_sample {
     double t, gbps;
-    uint32_t nic; /* index into the row's names */
+    uint32_t nic; /* index into name[] of the row */
 };
 
 struct rep_fault {
@@ -60,16 +60,16 @@ struct rep_fault {
 };
 
 struct rep_row {
-    size_t line;           /* in the file, from 1 */
-    char *op, *mem, *nics; /* mem: with bench --gpus the GPUs, "GPU 0 -> 5" or "all GPUs" */
-    bool sum;              /* a sum of other rows */
+    size_t line;           /* line number in the file, from 1 */
+    char *op, *mem, *nics; /* mem: with bench --gpus the GPUs, as in "GPU 0 -> 5" or "all GPUs" */
+    bool sum;              /* the row is the sum of other rows */
     double num[REP_NUMS];
     struct rep_nic *nic;
-    struct rep_bin *bin;       /* by rising us */
-    struct rep_sample *sample; /* by rising t */
-    struct rep_fault *fault;   /* by rising t */
+    struct rep_bin *bin;       /* sorted by us */
+    struct rep_sample *sample; /* sorted by t */
+    struct rep_fault *fault;   /* sorted by t */
     size_t n_nic, n_bin, n_sample, n_fault;
-    char *name[REP_MAX_NICS]; /* NICs of the timeline, in order of appearance */
+    char *name[REP_MAX_NICS]; /* names of the timeline's NICs, in order of appearance */
     size_t n_name;
 };
 
@@ -79,7 +79,7 @@ struct rep {
     char *title, *node, *peer, *date;
 };
 
-/* Reads JSON lines from in; path is for the error text. On failure r is empty. See report_html() for the errors. */
+/* Reads JSON lines from in. path is for error messages. Leaves r empty on failure. See report_html() for the errors. */
 int rep_read(FILE *in, const char *path, struct rep *r);
 void rep_free(struct rep *r);
 

@@ -9,11 +9,11 @@
 
 #define WIDTH        920
 #define HEIGHT       340
-#define MAX_TIMELINE 6   /* plots over time */
-#define MAX_QUIET    2   /* of them without faults */
-#define MAX_GRID     600 /* points over time */
-#define LABEL_MAX    30  /* characters of a fault's label */
-#define MAX_LANES    3   /* lanes of labels; if there are more faults, they get numbers */
+#define MAX_TIMELINE 6   /* maximum number of plots over time */
+#define MAX_QUIET    2   /* maximum number of these plots without faults */
+#define MAX_GRID     600 /* maximum number of points of a plot over time */
+#define LABEL_MAX    30  /* maximum characters of a fault's label */
+#define MAX_LANES    3   /* maximum rows of labels; with more faults, numbers are drawn instead */
 #define BADGE_LANES  5
 
 static void fmt_percent(double v, char *buf, size_t cap)
@@ -31,7 +31,7 @@ static void fmt_plain(double v, char *buf, size_t cap)
     snprintf(buf, cap, "%g", fabs(v) < 1e-12 ? 0 : v);
 }
 
-/* ---- page furniture ------------------------------------------------------------------------- */
+/* ---- headings and legends ------------------------------------------------------------------- */
 
 static void figure_open(FILE *f, const char *title, const char *note)
 {
@@ -58,7 +58,7 @@ static void legend_item(FILE *f, const char *class, bool area, const char *text)
     fputs("</li>\n", f);
 }
 
-/* Returns ticks from 0 to above max; the scale ends at the last one. */
+/* Returns ticks from 0 to at least max. The scale ends at the last tick. */
 static size_t y_from_zero(struct svg *s, double max, double *ticks, size_t cap)
 {
     if (!(max > 0))
@@ -89,7 +89,8 @@ static bool has_throughput(const struct rep_row *r)
     return !isnan(r->num[REP_GBPS]) && r->num[REP_SIZE] > 0 && strcmp(r->op, "pingpong") != 0;
 }
 
-/* Returns the points of one series by rising size; several of one size are averaged, and counted. */
+/* Stores the points of one series in out, sorted by size, and returns how many. Several measurements of one size are
+ * averaged. */
 static size_t series_points(const struct rep *r, const size_t *series, size_t id, struct point *out)
 {
     size_t n = 0, k = 0;
@@ -118,7 +119,7 @@ static size_t series_points(const struct rep *r, const size_t *series, size_t id
 static void draw_series(struct svg *s, const struct point *p, size_t n, size_t colour, double *xs, double *ys)
 {
     char class[32], hover[128], size[40], v[40];
-    for (int raw = 1; raw >= 0; raw--) { /* hawser's on top */
+    for (int raw = 1; raw >= 0; raw--) { /* draw hawser's line last, so that it is on top */
         size_t k = 0;
         for (size_t i = 0; i < n; i++) {
             double y = raw ? p[i].raw : p[i].y;
@@ -138,7 +139,7 @@ static void draw_series(struct svg *s, const struct point *p, size_t n, size_t c
     }
 }
 
-/* Returns ticks at powers of two, as many as fit. */
+/* Returns ticks at powers of two, at most about twelve. */
 static size_t size_ticks(double lo, double hi, double *out, size_t cap)
 {
     double a = floor(log2(lo) + 1e-9), b = ceil(log2(hi) - 1e-9);
@@ -150,7 +151,7 @@ static size_t size_ticks(double lo, double hi, double *out, size_t cap)
     return n;
 }
 
-/* A single size makes no curve: draws a bar for each series and for plain sockets. */
+/* Draws a bar for each series and for plain sockets, because a single size gives no curve. */
 static void draw_bars(FILE *f, const struct rep *r, const size_t *series, size_t shown, bool raws, double top,
                       struct point *p)
 {
@@ -215,8 +216,7 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             rep_text_size(lo, size, sizeof(size));
             snprintf(title, sizeof(title), "Throughput of %s transfers", size);
         }
-        figure_open(f, title,
-                    n_raw ? "Plain sockets (dashed): the same path and memory, measured in the same run." : NULL);
+        figure_open(f, title, n_raw ? "Plain sockets (dashed) used the same path and memory, in the same run." : NULL);
         fputs("<ul class=\"legend\">\n", f);
         for (size_t k = 0; k < shown; k++) {
             char class[32], text[160];
@@ -244,7 +244,7 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             draw_bars(f, r, series, shown, n_raw > 0, top, p);
         }
         if (shown < n_series)
-            fprintf(f, "<p class=\"note\">%zu more series are in the table only.</p>\n", n_series - shown);
+            fprintf(f, "<p class=\"note\">%zu more series are only in the table.</p>\n", n_series - shown);
         fputs("</figure>\n", f);
     }
     return 0;
@@ -262,7 +262,7 @@ static void latency_curve(struct svg *s, const struct rep_row *r, size_t colour,
     for (size_t i = 0; i < r->n_bin; i++) {
         if (r->bin[i].count <= 0)
             continue;
-        xs[k] = r->bin[i].us; /* a step: up at each value */
+        xs[k] = r->bin[i].us; /* a step function that rises at each value */
         ys[k++] = at / sum * 100;
         at += r->bin[i].count;
         xs[k] = r->bin[i].us;
@@ -300,7 +300,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
     if (!xs)
         return hw_no_memory("the latency plot");
     struct svg s;
-    figure_open(f, "Latency distribution", "Share of the transfers that took at most this long.");
+    figure_open(f, "Latency distribution", "Share of the transfers that took no longer than the given time.");
     fputs("<ul class=\"legend\">\n", f);
     for (size_t i = 0; i < n_pick; i++) {
         char class[32], text[256], name[128], size[40], p50[40], p99[40];
@@ -319,7 +319,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
     svg_open(&s, f, WIDTH, HEIGHT, 34, "Cumulative distribution of latency");
     s.y = (struct svg_scale){.lo = 0, .hi = 100};
     svg_axis_y(&s, percent, HW_ARRAY_LEN(percent), fmt_percent, "of transfers");
-    lo = fmax(lo, 0.001); /* a nanosecond: a log scale has no zero */
+    lo = fmax(lo, 0.001); /* at least a nanosecond, because a log scale has no zero */
     hi = fmax(hi, lo);
     size_t n;
     if (hi / lo > 8) {
@@ -335,7 +335,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
         latency_curve(&s, pick[i], i, xs, xs + 2 * most);
     svg_close(&s);
     if (more)
-        fprintf(f, "<p class=\"note\">%zu more measurements are in the table only.</p>\n", more);
+        fprintf(f, "<p class=\"note\">%zu more measurements are only in the table.</p>\n", more);
     fputs("</figure>\n", f);
     return 0;
 }
@@ -344,11 +344,11 @@ int rep_plot_latency(FILE *f, const struct rep *r)
 
 struct grid {
     size_t n;
-    double *t, *v; /* n times; v[nic * n + i] */
+    double *t, *v; /* n times; v[nic * n + i] is the rate of a NIC at time i */
 };
 
-/* Resamples the samples, whose times may differ between NICs, to one even grid: means of the samples in a cell, linear
- * interpolation over cells without any. */
+/* Resamples the NICs' samples, whose times may differ, to one even grid. A cell is the mean of its samples. Cells
+ * without samples are interpolated linearly. */
 static int make_grid(const struct rep_row *r, struct grid *g)
 {
     size_t most = 0;
@@ -374,7 +374,7 @@ static int make_grid(const struct rep_row *r, struct grid *g)
     }
     for (size_t nic = 0; nic < r->n_name; nic++) {
         double *v = g->v + nic * g->n, *h = hits + nic * g->n;
-        size_t last = g->n; /* no cell yet */
+        size_t last = g->n; /* no cell with samples yet */
         for (size_t i = 0; i < g->n; i++) {
             if (h[i] <= 0)
                 continue;
@@ -394,8 +394,9 @@ struct flag {
     char text[4 * LABEL_MAX + 8];
 };
 
-/* Assigns lanes to the labels so that no label overlaps another label or its line: from right to left, each above those
- * that it would overlap. False if the labels need too many lanes or do not fit; the caller then draws numbers. */
+/* Assigns rows to the labels so that no label overlaps another label or its line. Goes from right to left and puts
+ * each label above those that it would overlap. Returns false if the labels need too many rows or do not fit; the
+ * caller then draws numbers. */
 static bool place_labels(struct flag *p, size_t n, double right_edge)
 {
     for (size_t i = n; i-- > 0;) {
@@ -488,7 +489,7 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
     rep_series_name(r, row, name, sizeof(name));
     rep_text_size(row->num[REP_SIZE], size, sizeof(size));
     snprintf(title, sizeof(title), "Throughput over time: %s, %s", name, size);
-    figure_open(f, title, "Per NIC, stacked: the upper edge is the sum.");
+    figure_open(f, title, "The NICs' rates are stacked, so the upper edge is the sum.");
     fputs("<ul class=\"legend\">\n", f);
     for (size_t k = 0; k < row->n_name; k++) {
         char class[32];
@@ -497,7 +498,7 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
     }
     fputs("</ul>\n", f);
 
-    /* the positions of the marks depend only on the x scale, and the plot's top edge on their lanes */
+    /* The positions of the marks depend only on the x scale. The top edge of the plot depends on the number of rows. */
     struct svg probe = {.left = SVG_LEFT, .right = WIDTH - SVG_RIGHT};
     probe.x.lo = HW_MIN(0.0, g.t[0]);
     probe.x.hi = g.n > 1 ? g.t[g.n - 1] : g.t[0] + 1;
@@ -549,7 +550,7 @@ int rep_plot_timeline(FILE *f, const struct rep *r)
             rc = plot_one_timeline(f, r, &r->row[i]);
             done++;
         }
-    for (size_t i = r->n_row; !rc && i-- > 0;) /* the last ones are the largest sizes of a sweep */
+    for (size_t i = r->n_row; !rc && i-- > 0;) /* the last measurements have the largest sizes of a sweep */
         if (r->row[i].n_sample && !r->row[i].n_fault && without++ < MAX_QUIET && done < MAX_TIMELINE) {
             rc = plot_one_timeline(f, r, &r->row[i]);
             done++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's three plots, each with its heading and legend; a plot without data is left out. */
+/* Draw the report's three plots, each with its heading and legend. A plot without data is omitted. */
 #ifndef HW_TOOL_REPORT_PLOT_H
 #define HW_TOOL_REPORT_PLOT_H
 

@@ -33,7 +33,7 @@ static const char *const num_key[REP_NUMS] = {
     [REP_GBITS] = "Gbps",
 };
 
-/* The current position, for the error text. */
+/* The current position, for error messages. */
 struct at {
     const char *path;
     size_t line;
@@ -51,7 +51,7 @@ static int report_no_memory(const struct at *at)
     return hw_no_memory("the report: %s:%zu", at->path, at->line);
 }
 
-/* Reads a number that is not negative; NAN if key is missing or null. */
+/* Reads a number of at least 0. Stores NAN if the key is missing or null. */
 static int get_num(const struct at *at, json_t *o, const char *key, double *out)
 {
     json_t *v = json_object_get(o, key);
@@ -59,11 +59,11 @@ static int get_num(const struct at *at, json_t *o, const char *key, double *out)
     if (!v || json_is_null(v))
         return 0;
     if (!json_is_number(v))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s; must be a number or null", at->path, at->line, key,
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, but must be a number or null", at->path, at->line, key,
                        get_json_type_name(v));
     double d = json_number_value(v);
     if (!isfinite(d) || d < 0)
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %g; must be at least 0", at->path, at->line, key, d);
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %g, but must be at least 0", at->path, at->line, key, d);
     *out = d;
     return 0;
 }
@@ -71,17 +71,17 @@ static int get_num(const struct at *at, json_t *o, const char *key, double *out)
 static int get_text(const struct at *at, json_t *o, const char *key, char **out)
 {
     json_t *v = json_object_get(o, key);
-    if (!v || json_is_null(v) || *out) /* the first value counts */
+    if (!v || json_is_null(v) || *out) /* only the first value counts */
         return 0;
     if (!json_is_string(v))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s; must be a string or null", at->path, at->line, key,
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, but must be a string or null", at->path, at->line, key,
                        get_json_type_name(v));
     *out = strdup(json_string_value(v));
     return *out ? 0 : report_no_memory(at);
 }
 
-/* Reads key as an array of at most max elements and allocates *out for them (size bytes each); *n: the number of
- * elements, 0 if missing. */
+/* Reads key as an array of at most max elements, and allocates *out for elements of size bytes. *n receives the
+ * number of elements, or 0 if the key is missing or null. */
 static int get_array(const struct at *at, json_t *o, const char *key, size_t max, size_t size, json_t **array,
                      void *out, size_t *n)
 {
@@ -91,7 +91,7 @@ static int get_array(const struct at *at, json_t *o, const char *key, size_t max
     if (!*array || json_is_null(*array))
         return 0;
     if (!json_is_array(*array))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s; must be an array or null", at->path, at->line, key,
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, but must be an array or null", at->path, at->line, key,
                        get_json_type_name(*array));
     size_t have = json_array_size(*array);
     if (have > max)
@@ -99,7 +99,7 @@ static int get_array(const struct at *at, json_t *o, const char *key, size_t max
                        have, max);
     if (have && !(mem = calloc(have, size)))
         return report_no_memory(at);
-    memcpy(out, &mem, sizeof(mem)); /* out points to a pointer of some type */
+    memcpy(out, &mem, sizeof(mem)); /* out points to a pointer to the element type */
     *n = have;
     return 0;
 }
@@ -108,7 +108,7 @@ static int want_object(const struct at *at, const json_t *v, const char *key, si
 {
     if (json_is_object(v))
         return 0;
-    return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is %s; must be an object", at->path, at->line, key, i,
+    return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is %s, but must be an object", at->path, at->line, key, i,
                    get_json_type_name(v));
 }
 
@@ -117,7 +117,7 @@ static int want_num(const struct at *at, double v, const char *key, size_t i, co
     return isnan(v) ? hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] has no \"%s\"", at->path, at->line, key, i, member) : 0;
 }
 
-/* "nics" is one string or an array of strings. */
+/* Reads "nics", which is one string or an array of strings. A number is also accepted. */
 static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
 {
     json_t *v = json_object_get(o, "nics"), *e;
@@ -125,7 +125,7 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
     if (!json_is_array(v)) {
         if (!json_is_integer(v))
             return get_text(at, o, "nics", &r->nics);
-        char text[32]; /* a plain count */
+        char text[32]; /* a number of NICs */
         snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(v));
         r->nics = strdup(text);
         return r->nics ? 0 : report_no_memory(at);
@@ -133,7 +133,7 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
     json_array_foreach(v, i, e)
     {
         if (!json_is_string(e))
-            return hw_fail(-EINVAL, "%s:%zu: \"nics\"[%zu] is %s; must be a string", at->path, at->line, i,
+            return hw_fail(-EINVAL, "%s:%zu: \"nics\"[%zu] is %s, but must be a string", at->path, at->line, i,
                            get_json_type_name(e));
         len += json_string_length(e) + 1;
     }
@@ -145,11 +145,11 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
     return 0;
 }
 
-/* The value of the busier direction: the other one carries only acknowledgements, except in ping-pong, where both are
- * equal. */
+/* Returns the value of the busier direction. The other direction carries only acknowledgements, except in a
+ * ping-pong, where both are equal. */
 static double pick_larger_count(double a, double b)
 {
-    return fmax(a, b); /* of a number and NAN the number */
+    return fmax(a, b); /* fmax() of a number and NAN is the number */
 }
 
 static int read_per_nic(const struct at *at, json_t *o, struct rep_row *r)
@@ -202,7 +202,7 @@ static int read_hist(const struct at *at, json_t *o, struct rep_row *r)
     int rc = get_array(at, o, key, REP_MAX_POINTS, sizeof(*r->bin), &array, &r->bin, &r->n_bin);
     for (size_t i = 0; !rc && i < r->n_bin; i++) {
         json_t *e = json_array_get(array, i);
-        json_t *us = json_array_get(e, 0), *count = json_array_get(e, 1); /* NULL if e is not an array */
+        json_t *us = json_array_get(e, 0), *count = json_array_get(e, 1); /* both are NULL if e is not an array */
         if (!json_is_number(us) || !json_is_number(count))
             return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is not [microseconds, count]", at->path, at->line, key, i);
         r->bin[i] = (struct rep_bin){.us = json_number_value(us), .count = json_number_value(count)};
@@ -220,7 +220,7 @@ static int name_index(const struct at *at, struct rep_row *r, const char *name, 
     while (i < r->n_name && strcmp(r->name[i], name) != 0)
         i++;
     if (i == REP_MAX_NICS)
-        return hw_fail(-E2BIG, "%s:%zu: \"timeline\" names more than %d NICs", at->path, at->line, REP_MAX_NICS);
+        return hw_fail(-E2BIG, "%s:%zu: \"timeline\" has more than %d NICs", at->path, at->line, REP_MAX_NICS);
     if (i == r->n_name) {
         r->name[i] = strdup(name);
         if (!r->name[i])
@@ -268,7 +268,8 @@ static int read_faults(const struct at *at, json_t *o, struct rep_row *r)
     return rc;
 }
 
-/* bench --gpus: each GPU has its own memory name, so that each is a series; the summary line has one more. */
+/* Reads the GPUs of bench --gpus. Each pair of GPUs gets its own memory name, so that each forms a series. The sum
+ * of all GPUs gets another name. */
 static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
 {
     json_t *gpu = json_object_get(o, "gpu"), *peer = json_object_get(o, "peer_gpu");
@@ -306,8 +307,8 @@ static int read_row(const struct at *at, json_t *o, struct rep *all, struct rep_
         (rc = get_text(at, o, "peer", &all->peer)) || (rc = get_text(at, o, "date", &all->date)))
         return rc;
     if (!r->op || isnan(r->num[REP_SIZE]))
-        return hw_fail(-EINVAL, "%s:%zu: no \"%s\": not a measurement of hawser bench --json", at->path, at->line,
-                       r->op ? "size" : "op");
+        return hw_fail(-EINVAL, "%s:%zu: there is no \"%s\", so this is not a measurement of hawser bench --json",
+                       at->path, at->line, r->op ? "size" : "op");
     return 0;
 }
 
@@ -346,16 +347,18 @@ static int read_line(const struct at *at, const char *text, size_t len, struct r
 {
     json_error_t err;
     if (len > REP_MAX_LINE)
-        return hw_fail(-E2BIG, "%s:%zu: a line of %zu bytes; at most %u are allowed", at->path, at->line, len,
+        return hw_fail(-E2BIG, "%s:%zu: the line has %zu bytes; at most %u are allowed", at->path, at->line, len,
                        REP_MAX_LINE);
     json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
     if (!o)
-        return hw_fail(-EINVAL, "%s:%zu: not JSON, at column %d: %s", at->path, at->line, err.column, err.text);
+        return hw_fail(-EINVAL, "%s:%zu: invalid JSON at column %d: %s", at->path, at->line, err.column, err.text);
     if (!json_is_object(o))
-        return hw_fail(-EINVAL, "%s:%zu: %s; must be an object", at->path, at->line, get_json_type_name(o));
+        return hw_fail(-EINVAL, "%s:%zu: the line is %s, but must be an object", at->path, at->line,
+                       get_json_type_name(o));
     if (r->n_row == REP_MAX_ROWS)
-        return hw_fail(-E2BIG, "%s:%zu: too many measurements: at most %d", at->path, at->line, REP_MAX_ROWS);
-    if ((r->n_row & (r->n_row - 1)) == 0) { /* full at each power of two */
+        return hw_fail(-E2BIG, "%s:%zu: too many measurements; at most %d are allowed", at->path, at->line,
+                       REP_MAX_ROWS);
+    if ((r->n_row & (r->n_row - 1)) == 0) { /* the array is full at each power of two */
         struct rep_row *more = realloc(r->row, HW_MAX(2 * r->n_row, (size_t)1) * sizeof(*more));
         if (!more)
             return report_no_memory(at);
@@ -375,12 +378,12 @@ int rep_read(FILE *in, const char *path, struct rep *r)
     *r = (struct rep){0};
     while (!rc && (errno = 0, len = getline(&line, &cap, in)) >= 0) {
         at.line++;
-        if (strspn(line, " \t\r\n") == (size_t)len) /* an empty line */
+        if (strspn(line, " \t\r\n") == (size_t)len) /* skip empty lines */
             continue;
         rc = read_line(&at, line, (size_t)len, r);
     }
     if (!rc && !feof(in))
-        rc = hw_fail(errno ? -errno : -EIO, "%s: reading: %s", path, strerror(errno ? errno : EIO));
+        rc = hw_fail(errno ? -errno : -EIO, "reading %s: %s", path, strerror(errno ? errno : EIO));
     if (!rc && !r->n_row)
         rc = hw_fail(-ENODATA, "%s has no measurement; `hawser bench --json FILE` writes one per line", path);
     free(line);

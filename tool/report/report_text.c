@@ -98,7 +98,7 @@ void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, 
     bool nics = false, mem = false, counts = false;
     unsigned differ = 0;
     static const enum rep_num key[] = {REP_BLOCKS, REP_CHANNELS, REP_DEPTH, REP_WINDOW};
-    static const char *const word[] = {"pieces", "channels", "in flight", "window"};
+    static const char *const word[] = {"blocks", "channels", "in flight", "window"};
     for (size_t i = 0; i < r->n_row; i++) {
         const struct rep_row *o = &r->row[i];
         nics |= !is_same_row_text(o->nics, row->nics);
@@ -121,7 +121,7 @@ void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, 
         if (differ & 1u << k && !isnan(row->num[key[k]])) {
             char v[40];
             if (key[k] == REP_BLOCKS && row->num[key[k]] == 1) {
-                at += (size_t)snprintf(buf + at, cap - at, ", one piece");
+                at += (size_t)snprintf(buf + at, cap - at, ", one block");
                 continue;
             }
             if (key[k] == REP_WINDOW)

@@ -7,15 +7,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define WHO 12 /* columns */
+#define WHO 12 /* width of the first column */
 
 struct table_times {
     char who[16], size[40];
     uint32_t depth;
-    double v[6]; /* mean, p50, p99, p99.9, local and remote CPU s/GB */
+    double v[6]; /* mean, p50, p99 and p99.9 in us, then CPU seconds per GB of this node and of the peer */
 };
 
-/* Prints a number in a column with a suitable number of digits; "-": not measured. */
+/* Prints a number in a column with a suitable number of digits, or "-" for NAN. */
 static void print_cell(FILE *out, int width, double v)
 {
     static const char *const unit[] = {"", "k", "M", "G"};
@@ -57,7 +57,7 @@ void table_begin(struct table *t, FILE *out, bool ping, bool raw, bool who)
 {
     *t = (struct table){.out = out, .ping = ping, .raw = raw && !ping, .who = who};
     if (ping)
-        fprintf(out, "Half of the time from a message to its echo:\n");
+        fprintf(out, "Half of the round trip time of a message:\n");
     if (who)
         fprintf(out, "%-*s", WHO, "");
     fprintf(out, "%10s %6s", "size", ping ? "echoes" : "ops");
@@ -75,7 +75,7 @@ static void keep_times(struct table *t, const char *who, const char *size, const
 {
     struct table_times *v = realloc(t->times, (t->n_times + 1) * sizeof *v);
     if (!v)
-        return; /* the table then has the rates only */
+        return; /* without memory the table has only the rates */
     t->times = v;
     v += t->n_times++;
     *v = (struct table_times){
@@ -120,10 +120,10 @@ void table_end(struct table *t)
     for (size_t i = 0; i < t->n_times; i++)
         queued |= t->times[i].depth > 1;
     if (t->n_times) {
-        fprintf(t->out, "\nTime from the start of an operation to its end, and CPU time\n");
+        fprintf(t->out, "\nDuration of operations, and CPU time\n");
         if (queued)
-            fprintf(t->out,
-                    "(with several in flight mostly waiting for the others; --depth 1 measures an\noperation alone)\n");
+            fprintf(t->out, "(with several in flight an operation mostly waits for the others; --depth 1\nmeasures "
+                            "single operations)\n");
         fprintf(t->out, "%*s%10s %6s %7s %7s %7s %8s %8s %7s\n", t->who ? WHO : 0, "", "size", "flying", "mean us",
                 "p50 us", "p99 us", "p99.9 us", "CPU s/GB", "there");
     }

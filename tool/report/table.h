@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench's table, 80 columns wide: rates, a row after each measurement; and after the last one, the time of each
- * operation and its CPU cost. The results of a ping-pong are the times, so these are in the rows themselves.
+ * Prints bench's table, 80 columns wide. Each measurement gives a row with the rates. After the last row follow the
+ * duration of operations and their CPU cost. The result of a ping-pong is a duration, so its rows have the durations
+ * instead.
  */
 #ifndef HW_TOOL_TABLE_H
 #define HW_TOOL_TABLE_H
@@ -12,20 +13,21 @@ struct table_times;
 
 struct table {
     FILE *out;
-    bool ping, raw, who; /* the operation is pingpong; there are plain sockets; rows begin with the GPUs */
+    bool ping, raw,
+        who; /* ping: the operation is pingpong; raw: plain sockets are compared; who: rows begin with the GPUs */
     struct table_times *times;
     size_t n_times;
 };
 
 /* Prints the heading. The caller keeps ownership of out. */
 void table_begin(struct table *t, FILE *out, bool ping, bool raw, bool who);
-/* Prints a row. who: "GPU 0 -> 1"; not read if the table has no such column. */
+/* Prints a row. who is a name such as "GPU 0 -> 1", and is ignored if the table has no such column. */
 void table_row(struct table *t, const char *who, const struct row *r);
-/* Prints the second part and frees the table's memory. t may be all zero. */
+/* Prints the durations and CPU costs, and frees the table's memory. t may be zeroed. */
 void table_end(struct table *t);
 
-/* Prints one line of bench --interval: the traffic between two marks of the timed run. who: as in table_row(), or ""
- * for none. */
+/* Prints one line of bench --interval: the traffic between two marks of the measured run. who is as in table_row(),
+ * or "" for none. */
 void table_interval(FILE *out, const char *who, const struct measure_mark *from, const struct measure_mark *to);
 
 #endif

@@ -11,8 +11,8 @@ struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received
         copied += nics[i].rx_copied_bytes;
         carried += nics[i].rx_bytes;
     }
-    /* Parts that a lost channel had carried were received twice. Data that landed in another GPU's memory counts as
-     * landed and as copied: here it is copied. */
+    /* Data that a lost channel had carried was received twice. Data that landed in another GPU's memory counts both
+     * as placed and as copied, so it is counted as copied here. */
     struct verdict v = {.copied = HW_MIN(copied, received)};
     v.device = HW_MIN(device, received - v.copied);
     v.staged = received - v.copied - v.device;

@@ -18,12 +18,12 @@
 
 struct addr {
     char text[NI_MAXHOST];
-    int rank; /* lower is better */
+    int rank; /* addresses with a lower rank are listed first */
     bool v6;
 };
 
-/* Returns true for the lab's and the loopback addresses, which need no key (RFC 2544's benchmark range; RFC 1122, RFC
- * 4291). */
+/* Returns true for addresses of labs and for loopback addresses, which need no key (RFC 2544's benchmark range; RFC
+ * 1122, RFC 4291). */
 static bool open_without_key(const struct sockaddr *sa)
 {
     if (sa->sa_family == AF_INET) {
@@ -39,8 +39,8 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? x->rank - y->rank : strcmp(x->text, y->text);
 }
 
-/* Lists addresses under which the other node may reach us, the most useful first; without a key only those that need
- * none. */
+/* Stores addresses under which the other node may reach this node in out, the most useful first. Unless any is set,
+ * only addresses that need no key are listed. Returns how many. */
 static size_t list_serve_addresses(struct addr *out, bool any)
 {
     struct ifaddrs *list = NULL;
@@ -56,7 +56,7 @@ static size_t list_serve_addresses(struct addr *out, bool any)
         struct addr *a = &out[n];
         a->v6 = sa->sa_family == AF_INET6;
         if (a->v6 && IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr))
-            continue; /* meaningless without the other node's scope */
+            continue; /* useless without the scope ID of the other node */
         if (getnameinfo(sa, a->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), a->text, sizeof a->text,
                         NULL, 0, NI_NUMERICHOST) != 0)
             continue;
@@ -98,8 +98,8 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
             printf("  (no address of this node is up)\n");
     }
     if (!any)
-        printf("Without a key only loopback and 198.18.0.0/15 are accepted; for other addresses give both "
-               "sides\n--key-file F, or --insecure.\n");
+        printf("Without a key only loopback and 198.18.0.0/15 are accepted; for other addresses both nodes "
+               "need\n--key-file F or --insecure.\n");
     fflush(stdout);
 }
 
@@ -137,7 +137,7 @@ static int serve_clients(struct common *c, const char *bind_addr, uint16_t port,
     if (rc < 0)
         tool_fail("serve", "%s", hawser_error());
     hawser_close(h);
-    /* A signal is the normal end of a service, so it is no failure. Bad bytes are. */
+    /* A signal is the normal end of the service and not a failure. Bad bytes are a failure. */
     return rc < 0 || sum.bad ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -166,9 +166,9 @@ static int parse_advertise(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_CALL("bind", 'b', "ADDR", parse_bind, "listen on this address (default: all)"),
     OPT_NUMBER("port", 'p', "PORT", struct serve_args, port, 0, 65535,
-               "the port for all connections; 0: any free one (default: 20000)"),
+               "port for all connections; 0 for any free port (default: 20000)"),
     OPT_CALL("advertise", 'a', "ADDRS", parse_advertise,
-             "addresses for clients if they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."),
+             "addresses for clients if they differ from the NICs' own: [NIC=]ADDRESS[:PORT],.."),
     OPT_SIZE("max-memory", 0, "SIZE", struct serve_args, options.max_memory, 0, UINT64_MAX,
              "memory for all clients together (default: 8GiB)"),
     OPT_FLAG("once", '1', struct serve_args, options.once, "end when the first client has disconnected"),
@@ -181,12 +181,12 @@ static int parse_and_serve(struct serve_args *a, int argc, char **argv)
     static const struct opts o = {
         .cmd = "serve",
         .args = "[OPTION...]",
-        .about = "Serves `hawser bench` and `hawser validate` of other nodes, any number at once, until interrupted.",
+        .about = "Serves any number of clients such as `hawser bench` and `hawser validate`, until interrupted.",
         .rows = rows,
-        .too_many = "give an address to listen on by --bind"};
+        .too_many = "use --bind to give an address to listen on"};
     a->options.max_memory = 8ull << 30;
     a->port = HAWSER_DEFAULT_PORT;
-    int rc = common_knob(&a->common, "metrics_kind", "serve"); /* first, because --knob may override it */
+    int rc = common_knob(&a->common, "metrics_kind", "serve"); /* set first, because --knob may override this value */
     if (rc < 0)
         return tool_fail("serve", "%s", hawser_error());
     rc = opts_parse(&o, a, argc, argv);

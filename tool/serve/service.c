@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MS      250    /* reaction time to a stop while data is awaited */
-#define REPLY_MS     30000  /* a client that does not take its reply for so long is gone */
-#define DATA_MS      300000 /* deadline for a message that a client has announced */
-#define AHEAD        16     /* least number of receives posted ahead */
+#define POLL_MS      250    /* ms until a stop is noticed while data is awaited */
+#define REPLY_MS     30000  /* ms; a client that does not receive its reply within this time is lost */
+#define DATA_MS      300000 /* ms until an announced message must arrive */
+#define AHEAD        16     /* minimum number of receives posted ahead */
 #define PINGS_AHEAD  4
-#define THREAD_STACK (1u << 20) /* CUDA drivers run on it too, and do not document how much they need */
+#define THREAD_STACK (1u << 20) /* CUDA drivers run on this stack too, and do not document how much they need */
 
 struct service {
     hawser *h;
     struct service_options o;
-    pthread_mutex_t lock; /* guards everything below, and idle of each client */
+    pthread_mutex_t lock; /* guards all fields below, and idle of each client */
     uint64_t memory;      /* bytes in use by clients */
     struct client *clients;
     struct service_summary sum;
@@ -37,33 +37,34 @@ struct client {
     struct client *next;
     pthread_t thread;
     hawser_peer *peer;
-    bool done;       /* the thread only needs to be joined */
-    hawser_op *idle; /* the wait for a request, which service_run() cancels */
+    bool done;       /* the thread has ended and only needs to be joined */
+    hawser_op *idle; /* receive of the next request, which service_run() cancels */
     hawser_mem *msg_mem;
     uint8_t *msg; /* TP_REQUEST then TP_REPLY bytes */
     struct buffer buf;
-    uint64_t charged; /* of service.memory */
+    uint64_t charged; /* bytes of service.memory that belong to this client */
     enum tp_op op;
     uint32_t flags, depth;
-    bool streaming; /* BEGIN has posted receives: the next message need not be a request */
-    uint64_t first; /* of the batch announced by BEGIN */
+    bool streaming; /* BEGIN has posted receives, so the next message need not be a request */
+    uint64_t first; /* first iteration of the batch that BEGIN announced */
     uint32_t count;
-    hawser_op **posted; /* ring of posted receives, or of echoes */
+    hawser_op **posted; /* ring of posted receives or echoes, one for each slot */
     struct raw_server *raw;
     struct raw_pp_server *raw_pp;
     uint64_t checked, bad;
-    char *inventory; /* as the client is reading it */
+    char *inventory; /* inventory that the client is reading */
     size_t n_inventory;
 };
 
-/* Waits for op and frees it; *len (may be NULL) receives its message's length. -ECANCELED when the service stops. */
+/* Waits for op and frees it. *len (may be NULL) receives the length of its message. Returns -ECANCELED when the
+ * service stops. */
 static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint64_t *len)
 {
-    int rc = hawser_wait(op, POLL_MS); /* the common case needs no clock */
+    int rc = hawser_wait(op, POLL_MS); /* in the common case the clock is not read */
     uint64_t deadline = rc == -EAGAIN ? hw_deadline(timeout_ms) : 0;
     for (; rc == -EAGAIN; rc = hawser_wait(op, POLL_MS)) {
         if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))
-            rc = hw_fail(-ECANCELED, "the service stops");
+            rc = hw_fail(-ECANCELED, "the service is stopping");
         else if (hw_now() > deadline)
             rc = hw_fail(-ETIMEDOUT, "%s: nothing arrived for %d ms", hawser_peer_name(c->peer), timeout_ms);
         if (rc != -EAGAIN)
@@ -75,7 +76,7 @@ static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint
     return rc;
 }
 
-/* Receives the next request into c->msg; *len is its length. Waits as long as the peer lives, without polling. */
+/* Receives the next request into c->msg. Waits without polling as long as the peer lives. */
 static int next_request(struct client *c, struct tp_request *r)
 {
     const struct hawser_op_options none = {.size = sizeof none, .timeout_ms = -1};
@@ -132,7 +133,7 @@ static void release_client_buffer(struct client *c)
     int rc = buffer_free(&c->buf);
     pthread_mutex_lock(&c->s->lock);
     if (rc == 0)
-        c->s->memory -= c->charged; /* otherwise it stays charged, because it still exists */
+        c->s->memory -= c->charged; /* after a failure the memory stays charged, because it still exists */
     c->charged = 0;
     pthread_mutex_unlock(&c->s->lock);
     c->op = 0;
@@ -144,7 +145,7 @@ static uint32_t count_receives_ahead(const struct client *c)
     return HW_MIN(want, c->buf.slots);
 }
 
-/* Charges memory to the client within --max-memory. */
+/* Charges memory to the client, within the limit of --max-memory. */
 static int charge_client_memory(struct client *c, uint64_t need)
 {
     char want[32], left[32];
@@ -157,7 +158,7 @@ static int charge_client_memory(struct client *c, uint64_t need)
     }
     pthread_mutex_unlock(&c->s->lock);
     return fits ? 0
-                : hw_fail(-ENOMEM, "%s are needed on the serving node, but its --max-memory leaves %s",
+                : hw_fail(-ENOMEM, "%s of memory are needed on the serving node, but --max-memory there leaves %s",
                           hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
 }
 
@@ -218,13 +219,13 @@ static int await_slot_op(struct client *c, uint64_t iteration)
         return 0;
     int rc = await_client_op(c, mine, DATA_MS, &len);
     if (rc == 0 && len != c->buf.size)
-        rc = hw_fail(-EPROTO, "%s: a message of %" PRIu64 " bytes where %" PRIu64 " were announced",
+        rc = hw_fail(-EPROTO, "%s: a message has %" PRIu64 " bytes, but %" PRIu64 " were announced",
                      hawser_peer_name(c->peer), len, c->buf.size);
     return rc;
 }
 
-/* Receives a batch with `ahead` receives posted; pingpong sends each message back in place, and waits for that send
- * only when its slot is used again. */
+/* Receives a batch while keeping further receives posted. pingpong sends each message back from the same slot, and
+ * waits for that send only when the slot is used again. */
 static int receive_batch(struct client *c, uint64_t posted)
 {
     uint64_t end = c->first + c->count;
@@ -236,7 +237,7 @@ static int receive_batch(struct client *c, uint64_t posted)
             return rc;
         if (posted >= end)
             continue;
-        rc = await_slot_op(c, posted); /* the echo sent from this slot, if any */
+        rc = await_slot_op(c, posted); /* wait for an echo sent from this slot, if any */
         if (rc < 0 || (rc = post_client_receive(c, posted++)) < 0)
             return rc;
     }
@@ -245,7 +246,7 @@ static int receive_batch(struct client *c, uint64_t posted)
     return rc;
 }
 
-/* After a failure the client is dropped: posted operations are freed before their memory. */
+/* Frees the posted operations after a failure, before their memory is freed. */
 static void drop_posted(struct client *c)
 {
     for (uint32_t k = 0; c->posted && k < c->buf.slots; k++) {
@@ -260,7 +261,7 @@ static int begin_client_batch(struct client *c, const struct tp_request *q, stru
     if (!c->op)
         return hw_fail(-EINVAL, "BEGIN without PREPARE");
     if (c->op != TP_PINGPONG && !(c->flags & TP_NO_VERIFY) && q->count > c->buf.slots)
-        return hw_fail(-EINVAL, "a batch of %u in %u slots", q->count, c->buf.slots);
+        return hw_fail(-EINVAL, "a batch of %u iterations does not fit in %u slots", q->count, c->buf.slots);
     c->first = q->first;
     c->count = q->count;
     int rc = 0;
@@ -279,12 +280,12 @@ static int begin_client_batch(struct client *c, const struct tp_request *q, stru
     if (rc < 0 || (two_sided && (rc = receive_batch(c, posted)) < 0))
         return rc;
     c->streaming = false;
-    return 1; /* answered already */
+    return 1; /* the reply was already sent */
 }
 
 static int end_client_batch(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
-    fill_reply_counters(c, r); /* before checking uses CPU time */
+    fill_reply_counters(c, r); /* before checking, which uses CPU time */
     if (!c->op || q->first != c->first || q->count > c->count)
         return hw_fail(-EINVAL, "END of iterations that were not begun");
     if (c->op != TP_READ && c->op != TP_PINGPONG && !(c->flags & TP_NO_VERIFY)) {
@@ -300,7 +301,7 @@ static int raw_begin(struct client *c, const struct tp_request *q, struct tp_rep
 {
     uint64_t deadline = hw_deadline((int)q->raw.timeout_ms);
     if (!c->buf.base || c->raw || c->raw_pp)
-        return hw_fail(-EINVAL, "RAW without PREPARE of the host's memory, or while one runs");
+        return hw_fail(-EINVAL, "RAW without PREPARE of host memory, or while another RAW runs");
     if (q->raw.kind == TP_RAW_SPIN || q->raw.kind == TP_RAW_BLOCK) {
         struct raw_pingpong pp = {.size = (uint32_t)q->raw.message,
                                   .iters = (uint32_t)HW_MIN(q->raw.total, (uint64_t)INT32_MAX),
@@ -343,7 +344,7 @@ static int raw_end(struct client *c, struct tp_reply *r)
     return rc;
 }
 
-/* For `hawser doctor`, and for clients that ask for the GPUs. */
+/* Fills the reply to FACTS, for `hawser doctor` and for clients that need the number of GPUs. */
 static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
 {
     uint64_t in = reach_wall_ns();
@@ -355,14 +356,14 @@ static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
     if (rc == 0 && q->reach.n_addrs > 0)
         rc = reach_try(&q->reach, &r->facts);
     HW_KEEP_ERROR();
-    int gpus = hw_cuda_count(); /* no driver means none */
+    int gpus = hw_cuda_count(); /* without a driver there are none */
     r->facts.gpus = (uint16_t)HW_MIN(HW_MAX(gpus, 0), TP_HOST - 1);
     r->facts.wall_in_ns = in;
     r->facts.wall_out_ns = reach_wall_ns();
     return rc;
 }
 
-/* For `hawser fieldtest`. The client reads one text piece by piece. */
+/* Fills the reply to INVENTORY, for `hawser fieldtest`. The client reads one text in several parts. */
 static int fill_reply_inventory(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
     if (q->first == 0) {
@@ -376,14 +377,15 @@ static int fill_reply_inventory(struct client *c, const struct tp_request *q, st
         }
     }
     if (!c->inventory || q->first > c->n_inventory)
-        return hw_fail(-EINVAL, "INVENTORY from byte %" PRIu64 " of %zu", q->first, c->n_inventory);
+        return hw_fail(-EINVAL, "INVENTORY was requested from byte %" PRIu64 " of %zu", q->first, c->n_inventory);
     r->whole = (uint32_t)c->n_inventory;
     r->n_piece = (uint32_t)HW_MIN(c->n_inventory - q->first, (uint64_t)TP_PIECE);
     memcpy(r->piece, c->inventory + q->first, r->n_piece);
     return 0;
 }
 
-/* 0: answer r; 1: answered; negative: the error is answered, unless the peer is lost. */
+/* Handles one request. Returns 0 if the caller must send r, 1 if the reply was already sent, or a negative errno,
+ * which the caller sends as the reply unless the peer is lost. */
 static int serve_one(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
     switch (q->type) {
@@ -405,11 +407,12 @@ static int serve_one(struct client *c, const struct tp_request *q, struct tp_rep
     case TP_INVENTORY:
         return fill_reply_inventory(c, q, r);
     default:
-        return hw_fail(-EINVAL, "a request of unknown type %d", (int)q->type);
+        return hw_fail(-EINVAL, "a request has the unknown type %d", (int)q->type);
     }
 }
 
-/* Serves until the client leaves or is lost, or the service stops. Returns the reason. */
+/* Serves requests until the client disconnects or is lost, or the service stops. Returns the reason as a negative
+ * errno. */
 static int serve_requests(struct client *c)
 {
     HW_AUTO_FREE struct tp_request *q = calloc(1, sizeof *q);
@@ -424,7 +427,7 @@ static int serve_requests(struct client *c)
             continue;
         if (rc < 0) {
             if (c->streaming)
-                return rc; /* posted receives would match a request: the session cannot continue */
+                return rc; /* a posted receive would match the next request, so the session cannot continue */
             *r = (struct tp_reply){.type = q->type, .id = q->id, .status = rc};
             snprintf(r->text, sizeof r->text, "%s", hawser_error());
             __atomic_fetch_add(&c->s->sum.refused, 1, __ATOMIC_RELAXED);
@@ -457,7 +460,7 @@ static void *client_main(void *arg)
     if (!c->s->o.quiet) {
         const char *name = hawser_peer_name(c->peer), *reason = why;
         if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
-            reason += strlen(name) + 2; /* the peer's name is printed already */
+            reason += strlen(name) + 2; /* skip the peer's name, which is already printed */
         printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes", name,
                died ? "is lost: " : "left", died ? reason : "", (double)rx / 1e9, (double)tx / 1e9,
                (double)c->checked / 1e9, c->bad);
@@ -468,7 +471,7 @@ static void *client_main(void *arg)
         fflush(stdout);
     }
     drop_posted(c);
-    hawser_peer_close(c->peer); /* after this no operation of the peer touches the memory, which can be freed */
+    hawser_peer_close(c->peer); /* after this, no operation of the peer uses the memory, so it can be freed */
     release_client_buffer(c);
     hawser_mem_deregister(c->msg_mem);
     free(c->msg);
@@ -524,7 +527,8 @@ static int add_client(struct service *s, hawser_peer *p)
     return 0;
 }
 
-/* Joins and frees the clients that are done (all: waits for each). Returns how many are left. */
+/* Joins and frees the clients that have ended; with all, waits for every client. Returns the number of remaining
+ * clients. */
 static size_t reap_service_clients(struct service *s, bool all)
 {
     size_t left = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server side of bench and validate: a thread for each peer (1 MiB of stack), one request at a time, and one memory
- * limit for all of them together. A peer that dies, violates the protocol or leaves does no harm: its receives fail,
- * its thread frees its memory and ends.
+ * The server side of bench and validate. Each peer has a thread with 1 MiB of stack and one request at a time. All
+ * peers share one memory limit. A peer that dies, violates the protocol or disconnects does no harm: its receives fail,
+ * and its thread frees its memory and ends.
  */
 #ifndef HW_TOOL_SERVICE_H
 #define HW_TOOL_SERVICE_H
@@ -11,20 +11,22 @@
 #include "tool/tool.h"
 
 struct service_options {
-    uint64_t max_memory;          /* bytes, for all clients together */
-    bool once;                    /* end when the first client has left */
-    bool quiet;                   /* no line per client */
-    bool devmem;                  /* read the NICs' rx_devmem_pkts for clients */
-    const struct hw_knobs *knobs; /* the context's, for plain-socket comparisons */
+    uint64_t max_memory;          /* maximum bytes for all clients together */
+    bool once;                    /* end when the first client has disconnected */
+    bool quiet;                   /* print no line for each client */
+    bool devmem;                  /* report the NICs' counter rx_devmem_pkts to clients */
+    const struct hw_knobs *knobs; /* knobs of the context, for plain-socket comparisons */
 };
 
 struct service_summary {
-    uint64_t clients, died, refused; /* refused: requests answered with an error */
-    uint64_t checked, bad;           /* bytes */
-    uint64_t tx_bytes, rx_bytes;     /* payload, all clients */
+    uint64_t clients, died,
+        refused;                 /* died: clients that were lost; refused: requests that were answered with an error */
+    uint64_t checked, bad;       /* bytes */
+    uint64_t tx_bytes, rx_bytes; /* payload bytes of all clients */
 };
 
-/* Serves the listening context until tool_stop, or with once until a client has left. 0 or -errno. */
+/* Serves clients of the listening context until tool_stop is set or, with once, until the first client has
+ * disconnected. Returns 0 or a negative errno. */
 int service_run(hawser *h, const struct service_options *o, struct service_summary *out);
 
 #endif

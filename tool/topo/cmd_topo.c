@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser topo: GPUs, NICs, the PCI tree between them, and which NICs serve which GPU. */
+/* hawser topo: shows GPUs, NICs, the PCI tree between them, and which NICs serve which GPU. */
 #include "net/sysfs.h"
 #include "tool/opts.h"
 #include "tool/topo/topo.h"
@@ -15,19 +15,20 @@ struct args {
 };
 
 static const struct opt rows[] = {
-    OPT_TEXT("from", 'f', "FILE", struct args, from,
-             "a snapshot of another machine, written by --save, instead of this machine"),
+    OPT_TEXT("from", 'f', "FILE", struct args, from, "show another machine, from a snapshot that --save wrote"),
     OPT_TEXT("save", 0, "FILE", struct args, save,
-             "write a snapshot of this machine, without addresses, to FILE, and show nothing"),
-    OPT_TEXT("gpus", 'g', "LIST", struct args, want.gpus, "plan for these GPUs only: 0-3,6 (default: all)"),
-    OPT_TEXT("nics", 'n', "NIC[,..]", struct args, want.nics, "with these NICs only (default: see hawser(1))"),
-    OPT_TEXT("map", 'm', "MAP", struct args, want.map, "these GPUs use exactly these NICs: \"0,1=eth1;2-3=eth2,eth4\""),
+             "write a snapshot of this machine to FILE, without addresses, and exit"),
+    OPT_TEXT("gpus", 'g', "LIST", struct args, want.gpus, "plan only for these GPUs, as in 0-3,6 (default: all)"),
+    OPT_TEXT("nics", 'n', "NIC[,..]", struct args, want.nics, "plan only with these NICs (default: see hawser(1))"),
+    OPT_TEXT("map", 'm', "MAP", struct args, want.map,
+             "use exactly these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_FLAG("json", 'j', struct args, json, "print JSON"),
-    OPT_TEXT("svg", 0, "FILE", struct args, svg, "also draw it, to FILE"),
+    OPT_TEXT("svg", 0, "FILE", struct args, svg, "also write an SVG drawing to FILE"),
     {0},
 };
 
-/* Returns the GPUs in CUDA's order; on failure t->cuda has the reason, and the order is by PCI address. */
+/* Returns the PCI addresses of the GPUs in CUDA's order. On failure returns NULL; t->cuda has the reason, and GPUs
+ * are ordered by PCI address. */
 static struct hw_bdf *ask_cuda(struct topo *t, size_t *n)
 {
     int count = hw_cuda_count();
@@ -57,8 +58,8 @@ static int read_topo_node(struct topo *t, const char *from)
     struct hw_scan scan = {.live = !from};
     if (from) {
         int rc = topo_from(&t->node, from);
-        if (t->node.n_cuda > 1) /* with one GPU the order does not matter */
-            snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not have CUDA's order");
+        if (t->node.n_cuda > 1) /* with one GPU the order is irrelevant */
+            snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not contain CUDA's order of GPUs");
         return rc;
     }
     HW_AUTO_CLOSE int root = hw_root_open("/");
@@ -94,7 +95,7 @@ static int print_plan(struct topo *t, const struct args *a)
         rc = draw_svg(t, a->svg);
     if (rc < 0)
         return tool_fail("topo", "%s", hw_error());
-    /* the output is complete, but GPUs without NICs are a fault */
+    /* the output is complete, but a GPU without NICs is an error */
     return t->planned ? TOOL_OK : tool_fail("topo", "%s", t->why);
 }
 
@@ -112,8 +113,8 @@ static int save_snapshot(const char *path)
 {
     if (topo_save(path) < 0)
         return tool_fail("topo", "%s", hw_error());
-    printf("%s holds this machine's PCI devices, NICs and NUMA nodes; read it with: hawser topo --from %s\n", path,
-           path);
+    printf("wrote this machine's PCI devices, NICs and NUMA nodes to %s; to show them, run: hawser topo --from %s\n",
+           path, path);
     return TOOL_OK;
 }
 
@@ -122,10 +123,9 @@ int cmd_topo(int argc, char **argv)
     static const struct opts o = {
         .cmd = "topo",
         .args = "[OPTION...]",
-        .about = "Shows GPUs and NICs in the PCI tree, how far they are from each other, and which NICs serve\n"
-                 "which GPU.",
+        .about = "Shows GPUs and NICs in the PCI tree, the distances between them, and which NICs serve which GPU.",
         .rows = rows,
-        .too_many = "give a snapshot by --from"};
+        .too_many = "use --from to give a snapshot"};
     struct args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)

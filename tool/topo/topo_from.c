@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot for `hawser topo`: that of `hawser sandbox` (sandbox/plan/snapshot.h), without addresses. To read it, the
- * machine's sysfs is rebuilt in a temporary folder, and scanned like a machine. */
+/* Saves and reads snapshots for `hawser topo`, which have the format of `hawser sandbox` (sandbox/plan/snapshot.h)
+ * without addresses. To read a snapshot, the machine's sysfs is rebuilt in a temporary folder and scanned like a
+ * machine. */
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/sandbox/sandbox.h"
@@ -19,7 +20,7 @@ int topo_save(const char *path)
     return rc < 0 ? rc : sandbox_save(&s, path);
 }
 
-/* Writes /proc/net/route with the part that a scan needs: which interfaces have a default route. */
+/* Writes /proc/net/route with the only information that a scan needs: which interfaces have a default route. */
 static int write_route_file(const struct sbx_snapshot *s, const char *path)
 {
     FILE *f = fopen(path, "we");
@@ -62,7 +63,7 @@ static int rebuild_machine_files(struct rebuilt *r, const struct sbx_snapshot *s
     return write_route_file(s, r->route);
 }
 
-/* Removes the existing files; keeps the current error. */
+/* Removes the files that were created. Preserves the current error. */
 static void remove_rebuilt_files(const struct rebuilt *r)
 {
     if (!r->dir[0])

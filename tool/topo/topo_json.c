@@ -10,7 +10,7 @@ static void write_topo_text(struct hw_json *j, const char *key, const char *valu
     hw_json_str(j, key, value && *value ? value : NULL);
 }
 
-/* Writes -1 or 0, which mean unknown, as null. */
+/* Writes a number, or null if v is the value that means unknown. */
 static void write_topo_number(struct hw_json *j, const char *key, int64_t v, int64_t unknown)
 {
     if (v == unknown)
@@ -41,7 +41,7 @@ static int write_topo_pci(struct hw_json *j, const struct topo *t)
         hw_json_object(j, NULL);
         write_topo_address(j, "address", &t->node, order[i]);
         hw_json_str(j, "root", d->path.root);
-        hw_json_array(j, "above"); /* from the root down */
+        hw_json_array(j, "above"); /* bridges from the root down */
         for (unsigned k = 0; k + 1 < d->path.depth; k++)
             hw_json_str(j, NULL, hw_bdf_text(d->path.at[k], at));
         hw_json_end(j);
@@ -181,7 +181,7 @@ int topo_json(const struct topo *t, FILE *out)
     hw_json_str(&j, "schema", "hawser-topo-1");
     write_topo_text(&j, "from", t->from);
     write_topo_text(&j, "machine", t->node.machine);
-    write_topo_text(&j, "cuda", t->cuda); /* why CUDA's order is unknown; null: it is known */
+    write_topo_text(&j, "cuda", t->cuda); /* why CUDA's order is unknown; null if it is known */
     write_topo_numa(&j, &t->node);
     int rc = write_topo_pci(&j, t);
     write_topo_gpus(&j, t);

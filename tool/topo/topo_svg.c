@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws the node: a box for each NUMA node, GPUs above, NICs below, a line for each NIC that serves a GPU. */
+/* Draws the node: a box for each NUMA node with GPUs above and NICs below, and a line from each GPU to each of its
+ * NICs. */
 #include "tool/page/svg.h"
 #include "tool/topo/topo.h"
 
@@ -10,8 +11,8 @@
 #define CELL_H 46.0
 #define GAP    14.0
 #define MARGIN 20.0
-#define HEAD   58.0  /* above the boxes */
-#define LINES  110.0 /* between GPUs and NICs */
+#define HEAD   58.0  /* height above the boxes */
+#define LINES  110.0 /* distance between GPUs and NICs */
 
 static const char style[] =
     "svg{font-family:system-ui,sans-serif;background:#fff;color:#1b1f24}text{fill:currentColor;text-anchor:middle}"
@@ -22,16 +23,16 @@ static const char style[] =
     ".gpu{stroke:#73c888}}";
 
 struct cell {
-    double x; /* its middle */
+    double x; /* centre */
     int numa;
-    bool placed; /* is it drawn? */
+    bool placed; /* true if the cell is drawn */
 };
 
 struct drawing {
     const struct topo *t;
     FILE *f;
     struct cell *gpu, *nic;
-    double bottom; /* of the GPUs */
+    double bottom; /* y coordinate of the lower edge of the GPUs */
 };
 
 static void draw_topo_text(FILE *f, double x, double y, const char *class, const char *what, size_t max)
@@ -53,7 +54,8 @@ static void draw_topo_cell(FILE *f, double x, double y, const char *class, const
     fputs("</g>\n", f);
 }
 
-/* Places the GPUs and NICs of a NUMA node side by side from x on; returns the width of the box, 0: it has none. */
+/* Places the GPUs and NICs of a NUMA node side by side, starting at x. Returns the width of the box, or 0 if the
+ * node has neither. */
 static double place_numa_cells(const struct drawing *d, int numa, double x)
 {
     const struct hw_node *n = &d->t->node;
@@ -120,7 +122,7 @@ static void draw_plan_lines(const struct drawing *d)
             int a = n->gpu[g->gpu].pci, b = n->netdev[g->nic[i]].pci;
             fprintf(d->f, "<path class=\"use\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n", x, d->bottom, x,
                     d->bottom + LINES / 2, to, y - LINES / 2, to, y);
-            /* next to the line, at a quarter of its length, where lines to one NIC are still apart */
+            /* the text stands next to the line at a quarter of its length, where lines to one NIC do not yet meet */
             draw_topo_text(d->f, x + HW_MAX(to - x, 0.0) * 0.16 + 16, d->bottom + LINES * 0.25 + 12.0 * (double)i, "d",
                            a < 0 || b < 0 ? "" : hw_dist_name(hw_node_distance(n, a, b)), 0);
         }
@@ -134,7 +136,9 @@ static int draw_topo_node(struct drawing *d)
     d->bottom = bottom;
     char *boxes = NULL;
     size_t len;
-    FILE *out = d->f, *f = open_memstream(&boxes, &len); /* the drawing's width is written before the boxes */
+    FILE *out = d->f,
+         *f = open_memstream(
+             &boxes, &len); /* the width of the drawing is written before the boxes, but known only after them */
     if (!f)
         return hw_no_memory("the drawing");
     for (size_t i = 0; i <= n->n_numa; i++) {
@@ -159,7 +163,7 @@ static int draw_topo_node(struct drawing *d)
     double width = HW_MAX(x - GAP + MARGIN, 400.0), height = HEAD + h + MARGIN;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-            "role=\"img\" aria-label=\"GPUs, NICs and which serve which\">\n<style>%s</style>\n",
+            "role=\"img\" aria-label=\"GPUs, NICs, and which NICs serve which GPU\">\n<style>%s</style>\n",
             width, height, width, height, style);
     draw_topo_text(out, MARGIN, 28, "t",
                    n->machine[0] ? n->machine
@@ -167,7 +171,7 @@ static int draw_topo_node(struct drawing *d)
                                  : "this machine",
                    (size_t)(width / 9));
     draw_topo_text(out, MARGIN, 46, "s",
-                   d->t->planned ? "Lines: which NICs serve which GPU. Dashed: not used." : d->t->why,
+                   d->t->planned ? "A line joins a GPU and a NIC that serves it. Dashed NICs are not used." : d->t->why,
                    (size_t)(width / 6));
     fwrite(boxes, 1, len, out);
     free(boxes);
@@ -178,7 +182,7 @@ static int draw_topo_node(struct drawing *d)
     return 0;
 }
 
-/* Returns the NUMA node with a box; devices of other nodes are in the box for unknown nodes. */
+/* Returns the device's NUMA node if that node has a box, or -1 for the box of unknown nodes. */
 static int find_numa_box(const struct hw_node *n, int pci)
 {
     int id = hw_node_numa_of(n, pci);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Prints an item of a list, with a comma unless it is the first. */
+/* Prints an item of a list, preceded by a comma unless it is the first. */
 static void print_list_item(FILE *f, bool *first, const char *fmt, ...) HW_PRINTF(3, 4);
 static void print_list_item(FILE *f, bool *first, const char *fmt, ...)
 {
@@ -38,7 +38,7 @@ static void print_topo_summary(const struct topo *t, FILE *f)
     for (size_t i = 0; i < t->node.n_note; i++)
         fprintf(f, "note: %s\n", t->node.note[i]);
     if (t->node.notes_lost)
-        fprintf(f, "note: and %zu more like these\n", t->node.notes_lost);
+        fprintf(f, "note: %zu further notes are not shown\n", t->node.notes_lost);
 }
 
 /* ---- the tree ------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static void gpu_items(FILE *f, bool *first, const struct topo *t, const struct h
         link_items(f, first, d);
 }
 
-/* Starts a line of the tree: the indented address, a name, and text. */
+/* Begins a line of the tree with the indented address and a name. */
 static void begin_tree_line(FILE *f, unsigned depth, const char *at, const char *name)
 {
     fprintf(f, "%*s%-*s  %-10s ", (int)(2 * depth), "", (int)(24 - HW_MIN(2 * depth, 11u)), at, name);
@@ -146,7 +146,7 @@ static void print_pci_device(const struct topo *t, int pci, FILE *f)
     }
     for (size_t i = 0; i < n->n_rdma; i++) {
         const struct hw_rdma *r = &n->rdma[i];
-        bool told = false; /* shown on its interface's line */
+        bool told = false; /* true if the line of its interface already shows this device */
         for (size_t k = 0; k < n->n_netdev; k++)
             told |= strcmp(n->netdev[k].rdma, r->name) == 0;
         if (r->pci != pci || told)
@@ -227,7 +227,7 @@ static void print_distance_matrix(const struct topo *t, FILE *f)
     fputc('\n', f);
     for (size_t g = 0; g < n->n_gpu; g++) {
         char name[32], at[HW_BDF_TEXT];
-        /* GPUs that CUDA lacks have no number */
+        /* a GPU that CUDA does not report has no number */
         bool cuda = n->gpu[g].ordinal >= 0;
         fprintf(f, "  %-12s", cuda ? topo_gpu_name(&n->gpu[g], name, sizeof(name)) : hw_bdf_text(n->gpu[g].at, at));
         for (size_t i = 0; i < n->n_netdev; i++)
@@ -236,9 +236,8 @@ static void print_distance_matrix(const struct topo *t, FILE *f)
                         n->gpu[g].pci < 0 ? "?" : hw_dist_name(hw_node_distance(n, n->gpu[g].pci, n->netdev[i].pci)));
         fputc('\n', f);
     }
-    fprintf(f,
-            "  as nvidia-smi topo: PIX one bridge at most, PXB several, PHB the host bridge, NODE two host bridges of\n"
-            "  one NUMA node, SYS two NUMA nodes\n");
+    fprintf(f, "  as in nvidia-smi topo: PIX at most one PCI bridge, PXB several bridges, PHB the\n"
+               "  host bridge, NODE two host bridges of one NUMA node, SYS two NUMA nodes\n");
 }
 
 static int print_topo_plan(const struct topo *t, FILE *f)
@@ -250,7 +249,7 @@ static int print_topo_plan(const struct topo *t, FILE *f)
         return 0;
     }
     if (t->plan.n_gpus == 0)
-        fprintf(f, "  no GPU for CUDA: nothing to plan\n");
+        fprintf(f, "  CUDA has no GPU, so there is nothing to plan\n");
     for (size_t k = 0; k < t->plan.n_gpus; k++) {
         const struct hw_plan_gpu *g = &t->plan.gpu[k];
         fprintf(f, "  GPU %-3d  ", g->gpu);
