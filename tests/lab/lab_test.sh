@@ -132,7 +132,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
     sleep 0.2
 done
 exits 0 "doctor of two nodes" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
-says "PASS  pair.nics         2 on each side"
+says "PASS  pair.nics         2 on each node"
 says "PASS  pair.forward      eth0 -> eth0, eth1 -> eth1: connected"
 says "PASS  pair.reverse      eth0 <- eth0, eth1 <- eth1: connected"
 says "PASS  pair.path-mtu     eth0 -> eth0, eth1 -> eth1: 1500, and 128 KiB arrived in both directions"

@@ -129,7 +129,7 @@ def per_process(s):
     lines = rows(r)
     ok(r.returncode == 0 and verified(lines, 16) and pairs(lines) == [(0, 1), (1, 0), (2, 2)] * 2, "--per-process, one JSON", r)
     ok(lines and all(x["cpu_s_per_GB"] > 0 for x in lines), "each process's CPU time, and their sum", lines)
-    table = r.stderr.partition("\nTime from")[0]
+    table = r.stderr.partition("\nDuration of")[0]
     ok(len(re.findall(r"^GPU \d -> \d +\S+ +16 ", table, re.M)) == 6 and len(re.findall(r"^all 3 +\S+ +48 ", table, re.M)) == 2,
        "one table", r)
     r = bench(s, "--gpus", "0,1", "--per-process", "--size", "64KiB", FAKECUDA_FAIL="cuMemAlloc_v2:1:2")

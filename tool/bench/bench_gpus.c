@@ -24,7 +24,7 @@ enum tp_op bench_worker_op(const struct bench *b, size_t i)
     return !b->both ? b->op : i % 2 ? TP_READ : TP_WRITE;
 }
 
-/* ---- a worker ------------------------------------------------------------------------------- */
+/* ---- one worker ----------------------------------------------------------------------------- */
 
 struct at_work {
     const struct bench_work *w;
@@ -160,7 +160,7 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
             snprintf(r->early, sizeof r->early, "%s", hw_error());
         bench_finish(b, m, a->path, a->n_paths, r);
         if (!a->w->own_cpu && a->w->crowd > 1)
-            r->cpu_s_per_GB = NAN; /* threads share the process's CPU clock; the row for all workers has the total */
+            r->cpu_s_per_GB = NAN; /* threads share one CPU clock; the row for all workers has the total */
         if (a->w->crowd > 1)
             r->peer_cpu_s_per_GB = NAN;
         const int sent = send_worker_result(a, r, m);
@@ -208,7 +208,7 @@ int bench_work(const struct bench_work *w)
     return rc;
 }
 
-/* ---- as threads ----------------------------------------------------------------------------- */
+/* ---- workers as threads --------------------------------------------------------------------- */
 
 struct thread {
     struct bench_work w;
@@ -258,7 +258,7 @@ static int start_threads(struct bench *b, struct crew *c, struct thread *t)
     return 0;
 }
 
-/* Tells all threads to stop and joins them. Returns false if a thread does not end within CREW_PATIENCE. */
+/* Stops and joins all threads. Returns false if a thread does not end within CREW_PATIENCE. */
 static bool end_threads(struct thread *t, size_t n)
 {
     bool all = true;
@@ -278,7 +278,7 @@ static bool end_threads(struct thread *t, size_t n)
     return all;
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- table of results ----------------------------------------------------------------------- */
 
 struct gpu_table {
     struct bench *b;
@@ -312,7 +312,7 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
     fflush(out);
 }
 
-/* Returns the name without "GPU " if it also contains the direction, so that it fits the column. */
+/* Returns the name without "GPU " if the full name, which also has the direction, would not fit the column. */
 static const char *get_row_name(const char *name)
 {
     return strlen(name) > 12 && strncmp(name, "GPU ", 4) == 0 ? name + 4 : name;
@@ -364,7 +364,7 @@ static void print_size(void *arg, size_t size)
         print_verdicts(t, size, last);
 }
 
-/* ---- the run -------------------------------------------------------------------------------- */
+/* ---- running all workers -------------------------------------------------------------------- */
 
 static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
 {

@@ -17,13 +17,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORKER_FD 3    /* descriptor of a child's connection to its supervisor */
-#define REAP_MS   3000 /* ms for a child to exit after it closed its socket */
-#define MPOL_PREFER \
-    1 /* MPOL_PREFERRED of include/uapi/linux/mempolicy.h: this node if it has free memory, else any node */
-#define NODES_MAX 1024 /* bits of a node mask: the kernel's maximum (CONFIG_NODES_SHIFT 10) */
+#define WORKER_FD   3    /* descriptor of a child's connection to its supervisor */
+#define REAP_MS     3000 /* ms for a child to exit after it closed its socket */
+#define MPOL_PREFER 1    /* MPOL_PREFERRED (linux/mempolicy.h): this node if possible, else any node */
+#define NODES_MAX   1024 /* bits of a node mask; the kernel's maximum is CONFIG_NODES_SHIFT 10 */
 
-/* ---- a child -------------------------------------------------------------------------------- */
+/* ---- child process -------------------------------------------------------------------------- */
 
 /* Parses the value of --worker that start_bench_child() writes: "FD,CROWD,GPU,PEER,OP,NICS". */
 static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
@@ -70,7 +69,7 @@ int bench_child(struct bench *b)
     return rc;
 }
 
-/* ---- its parent ----------------------------------------------------------------------------- */
+/* ---- parent process ------------------------------------------------------------------------- */
 
 /* Runs in the child between fork() and exec(), so it makes only async-signal-safe calls. */
 static void exec_bench_child(char **argv, pid_t parent, int fd, int err, const struct gpu_pair *p)

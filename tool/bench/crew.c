@@ -17,7 +17,7 @@ struct head {
     uint32_t type, len;
 };
 
-/* ---- a worker's end ------------------------------------------------------------------------- */
+/* ---- worker side ---------------------------------------------------------------------------- */
 
 static int send_to_supervisor(int fd, const void *data, size_t len)
 {
@@ -66,7 +66,7 @@ int crew_gate(int fd, const struct session *s, struct crew_ready at)
     }
 }
 
-/* ---- the supervisor's ----------------------------------------------------------------------- */
+/* ---- supervisor side ------------------------------------------------------------------------ */
 
 int crew_open(struct crew *c, size_t n, size_t n_sizes)
 {

@@ -17,12 +17,9 @@
 #include "tool/report/hist.h"
 #include "tool/report/output.h"
 
-#define CREW_STILL_MS 3000 /* ms without progress, with data in flight, until a warning */
-#define CREW_STALL_MS                                                                                             \
-    12000 /* ms until such a worker is given up; longer than peer_timeout_ms, because the library's error is more \
-             precise */
-#define CREW_OTHER_MS \
-    90000 /* ms for set-up, filling and checking; longer than one request may take (SESSION_CALL_MS) */
+#define CREW_STILL_MS 3000  /* ms without progress, with data in flight, until a warning */
+#define CREW_STALL_MS 12000 /* ms until the worker is given up; must exceed knob peer_timeout_ms */
+#define CREW_OTHER_MS 90000 /* limit for set-up, filling and checking; must exceed SESSION_CALL_MS */
 #define CREW_MESSAGE  (64u << 20)
 #define CREW_TAIL     2048 /* bytes kept of a child's standard error */
 #define CREW_PATIENCE 8000 /* ms for workers to end after they were given up */

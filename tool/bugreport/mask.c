@@ -106,7 +106,7 @@ static size_t match_word(const char *text, const char *at, const char *word)
     return len;
 }
 
-/* Writes the replacement of a word at `at`, if there is one. Returns the number of characters that it replaces. */
+/* Writes the replacement of a word at `at`, if there is one. Returns the number of replaced characters, or 0. */
 static size_t put_word(const struct mask *m, const char *text, const char *at, FILE *f)
 {
     for (size_t i = 0; i < m->n_words; i++) {
@@ -119,7 +119,7 @@ static size_t put_word(const struct mask *m, const char *text, const char *at, F
     return 0;
 }
 
-/* Returns the length of a NIC name at `at` that contains the MAC address, such as udev's enx001122334455, or 0 if
+/* Returns the length of a NIC name at `at` that contains a MAC address, such as udev's enx001122334455, or 0 if
  * there is none. */
 static size_t find_mac_name(const char *at)
 {
@@ -131,7 +131,7 @@ static size_t find_mac_name(const char *at)
     return n == 15 && !is_word_letter(at[n]) ? n : 0;
 }
 
-/* Writes the replacement of an address at `at`, if there is one. Returns the number of characters that it replaces. */
+/* Writes the replacement of an address at `at`, if there is one. Returns the number of replaced characters, or 0. */
 static size_t put_address(struct mask *m, const char *text, const char *at, FILE *f)
 {
     char word[LONGEST];

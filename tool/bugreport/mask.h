@@ -3,14 +3,14 @@
 #ifndef HW_TOOL_MASK_H
 #define HW_TOOL_MASK_H
 
-/* A set of placeholders, which stay the same in all texts masked with it. */
+/* A set of placeholders, which stay the same in all texts masked with this set. */
 struct mask;
 /* Returns an empty mask, or NULL if out of memory. */
 struct mask *mask_new(void);
 void mask_free(struct mask *m); /* m may be NULL */
-/* From now on, replaces word by `becomes` wherever it stands alone, together with the rest of a domain name that
- * follows. A word that is NULL or empty is ignored. Both texts must live as long as m. At most 16 words are kept;
- * further words are ignored. */
+/* From now on, replaces word by `becomes` wherever the word stands alone, together with the rest of a domain name
+ * that follows. A word that is NULL or empty is ignored. Both texts must live as long as m. At most 16 words are
+ * kept; further words are ignored. */
 void mask_word(struct mask *m, const char *word, const char *becomes);
 /* Returns a copy of text in which each word of mask_word() is replaced, and each IPv4, IPv6 and MAC address becomes
  * <address-1>, <address-2>, and so on. A NIC name that contains a MAC address (enx...) counts as an address.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# bash: the words come from `hawser complete`, which reads the tool's own tables.
+# bash completion for hawser. `hawser complete` prints the candidates, from the command's own tables of options.
 _hawser()
 {
     local IFS=$'\n'

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser demo: first uses a lab of two nodes with four NICs each, one of them slow. It runs a benchmark beside plain
- * sockets, a benchmark of lists, a KV cache transfer through NIXL, and a drill in which a NIC goes down and comes
- * back up. Then it uses a lab of eight nodes, in which mesh finds the one bad NIC. */
+/* hawser demo: runs two labs. In a lab of two nodes with four NICs each, one of them slow, it runs a benchmark
+ * beside plain sockets, a benchmark of lists, a KV cache transfer through NIXL, and a drill in which a NIC goes down
+ * and comes back up. In a lab of eight nodes, mesh finds the one bad NIC. */
 #include "tool/demo/demo.h"
 
 #include "base/size.h"
@@ -194,7 +194,7 @@ static int run_fault_drill(struct demo *d)
     return rc < 0 ? rc : end_bench(d);
 }
 
-/* ---- the report ---------------------------------------------------------------------------------- */
+/* ---- report, cleanup and main program ------------------------------------------------------------ */
 
 /* Appends the lines of another result file to the first one, and removes that file. */
 static int append_results(struct demo *d, const char *path)

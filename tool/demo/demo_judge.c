@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Describes the demo's results in sentences, and checks that they are the required ones. */
+/* Describes the demo's results in sentences, and checks that the results are as expected. */
 #include "tool/demo/demo.h"
 
 #include <math.h>

@@ -20,7 +20,7 @@
 #define BAD_NIC    1
 #define BAD_NAME   "eth1"
 
-/* ---- a KV push through NIXL ---------------------------------------------------------------------- */
+/* ---- KV cache transfer through NIXL -------------------------------------------------------------- */
 
 static int start_pusher(struct demo *d, const char *node, char *const argv[], pid_t *pid)
 {
@@ -66,8 +66,8 @@ int demo_check_kv(struct demo *d)
         return hw_fail(-errno, "opening %s: %s", d->kv, strerror(errno));
     char line[256];
     while (fgets(line, sizeof line, f)) {
-        /* "request 1: 8192 blocks pushed in 274.1 ms, 1.96 GB/s", "request 1: 8192 blocks of 65536 bytes, all of them
-         * verified" */
+        /* The program prints lines of two forms: "request 1: 8192 blocks pushed in 274.1 ms, 1.96 GB/s" and "request
+         * 1: 8192 blocks of 65536 bytes, all of them verified". */
         const char *at = strncmp(line, "request ", 8) == 0 ? strchr(line, ':') : NULL;
         char *end = line;
         const unsigned long n = at ? strtoul(at + 1, &end, 10) : 0;

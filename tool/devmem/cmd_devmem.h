@@ -30,7 +30,7 @@ struct devmem_nic {
 
 struct devmem_view {
     char release[65];
-    bool rx, tx; /* the kernel can bind device memory to receive, to send */
+    bool rx, tx; /* the kernel can bind device memory for receiving and for sending */
     int pid;     /* process ID of the running hawserd; 0 if none runs; or a negative errno */
     int journal; /* 0 if the journal was read, -ENOENT if there is none, else another errno with the reason in why */
     char why[HW_ERR_TEXT];
@@ -43,6 +43,7 @@ struct devmem_view {
 int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only);
 void devmem_free(struct devmem_view *v);
 void devmem_print(FILE *out, const struct devmem_view *v);
-int devmem_print_json(FILE *out, const struct devmem_view *v); /* JSON schema hawser-devmem-1; returns 0 or -EIO */
+int devmem_print_json(FILE *out,
+                      const struct devmem_view *v); /* prints JSON, schema hawser-devmem-1; returns 0 or -EIO */
 
 #endif

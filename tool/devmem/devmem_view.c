@@ -15,7 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* ---- looking ------------------------------------------------------------------------------------ */
+/* ---- collecting the state ----------------------------------------------------------------------- */
 
 static int rss_queues(const struct hd_kernel *k, int ifindex)
 {
@@ -156,7 +156,7 @@ void devmem_free(struct devmem_view *v)
     free(v->nic);
 }
 
-/* ---- showing ------------------------------------------------------------------------------------ */
+/* ---- printing the state ------------------------------------------------------------------------- */
 
 static const char *get_ability_name(enum dr_can c)
 {

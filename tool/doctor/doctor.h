@@ -104,8 +104,8 @@ struct dr_result {
     char subject[48]; /* for example "eth1"; empty for the whole machine */
     char found[DR_TEXT];
     char mend[DR_TEXT]; /* command that fixes the problem; empty if none */
-    char keep[DR_TEXT]; /* how to make the fix permanent if it lasts only until the next boot or in one shell; else
-                           empty */
+    /* how to make the fix permanent, if mend lasts only until the next boot or in one shell; else empty */
+    char keep[DR_TEXT];
 };
 
 struct dr_report {
@@ -135,8 +135,8 @@ const char *dr_outcome_name(enum dr_outcome o);
 int dr_run(struct dr_report *d, const struct dr_machine *m, const struct dr_pair *pair, unsigned groups);
 void dr_free(struct dr_report *d);
 size_t dr_count(const struct dr_report *d, enum dr_outcome o);
-/* Prints the report as lines. Equal findings about several subjects share one line. color: use terminal colours.
- * why: print the reason for passed checks too. */
+/* Prints the report as lines. Equal findings about several subjects share one line. With color, uses terminal
+ * colours. With why, prints the reason for passed checks too. */
 void dr_print(FILE *out, const struct dr_report *d, bool color, bool why);
 struct hw_json;
 /* Writes the report as one JSON object with schema hawser-doctor-1. sys/json.h describes key. */
@@ -155,7 +155,7 @@ extern const struct opt dr_finish_opts[];
  * failed, from hw_error(). Frees the report. Returns the exit status, which is TOOL_FAILED if any check failed. */
 int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_finish *how);
 
-/* Adds a result about subject, or about the whole machine if subject is NULL. Called by checks. */
+/* Adds a result about subject, or about the whole machine if subject is NULL. Checks call this function. */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);
 /* Adds the command that fixes the problem to the last result. If the command's effect does not survive a reboot and
  * dr_keep_of() knows the command, its permanent form is added too. */
@@ -181,8 +181,8 @@ bool dr_has_devmem(const struct dr_nic *n);
 /* Returns the index of a NIC that shares a subnet with this one, or -1. */
 int dr_shares_subnet(const struct dr_machine *m, int nic);
 
-/* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. gpus: query CUDA
- * too. Never fails: a value that cannot be read is recorded as a negative errno. */
+/* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. CUDA is queried only
+ * if gpus is true. Never fails: a value that cannot be read is recorded as a negative errno. */
 void dr_probe(struct dr_machine *m, int root, bool gpus);
 
 /* The checks, by group. */

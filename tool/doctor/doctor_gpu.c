@@ -13,7 +13,7 @@
 
 enum driver_kind { NO_DRIVER, OPEN, PROPRIETARY };
 
-/* Returns the kind of the loaded driver and writes its version. The file starts with "NVRM version: NVIDIA UNIX Open
+/* Returns the kind of the loaded driver and stores its version. The file starts with "NVRM version: NVIDIA UNIX Open
  * Kernel Module for x86_64 580.95.05 Release Build ..." or "NVRM version: NVIDIA UNIX x86_64 Kernel Module 535.54.03
  * ...". The version is the first word that starts with three digits and a dot. */
 static enum driver_kind read_gpu_driver(int root, char version[32])

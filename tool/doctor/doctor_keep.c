@@ -17,7 +17,8 @@ static void command_of(const char *mend, char *out, size_t cap)
     out[n] = 0;
 }
 
-/* Copies the word that follows before in the command. Returns false if there is no such word or it does not fit. */
+/* Copies the word of cmd that follows the text before. Returns false if there is no such word or if the word does
+ * not fit. */
 static bool word_behind(const char *cmd, const char *before, char *out, size_t cap)
 {
     const char *at = strstr(cmd, before);
@@ -54,8 +55,8 @@ static bool has_command_prefix(const char *cmd, const char *with)
     "printf 'root - " what " " value "\\n* - " what " " value \
     "\\n' > /etc/security/limits.d/hawser.conf (logins), " unit " (a unit), --ulimit " docker " (docker run)"
 static const struct {
-    const char *begins, *has; /* how the command begins, and a text that it contains */
-    const char *keep;         /* permanent form, or NULL for a udev rule for the NIC that follows begins */
+    const char *begins, *has; /* text at the start of the command, and text anywhere in the command */
+    const char *keep;         /* permanent form; NULL: udev rule for the NIC whose name follows begins */
 } ways[] = {
     {"ip link set ", " mtu ", NULL},
     {"ethtool -G ", "", NULL},

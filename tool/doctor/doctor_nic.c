@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of NICs. They examine all NICs with a hardware device. If no NIC has one, they examine all NICs
- * that are up. */
+/* Doctor's checks of NICs. These examine all NICs with a hardware device, or all NICs that are up if no NIC has a
+ * hardware device. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -278,7 +278,7 @@ void dr_nic_rss(struct dr_report *d)
 }
 
 /* Stores the numbers of a NIC's interrupts in out, at most cap, and returns how many. Reads the interrupts of the
- * NIC's device, or for virtio of its parent device. If there are none, reads the lines of /proc/interrupts that
+ * NIC's device, or for virtio of the parent device. If there are none, reads the lines of /proc/interrupts that
  * contain the NIC's name. */
 static size_t irqs_of(int root, const char *nic, unsigned *out, size_t cap)
 {

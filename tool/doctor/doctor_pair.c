@@ -208,7 +208,7 @@ static bool same_address(const struct tp_facts *a, const struct tp_facts *b)
     return false;
 }
 
-/* Returns true if this node's NIC, or with here false the peer's NIC, has a link to a NIC of the other node. */
+/* Returns true if a NIC of this node (or of the peer, if here is false) has a link to a NIC of the other node. */
 static bool has_partner(const struct dr_pair *p, bool here, const char *nic)
 {
     for (size_t k = 0; k < p->n_links; k++) {

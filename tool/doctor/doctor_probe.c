@@ -95,7 +95,7 @@ static uint64_t read_rx_packets(const struct dr_machine *m, const struct dr_nic 
     return hw_root_u64(m->root, &v, "sys/class/net/%s/statistics/rx_packets", n->name) < 0 ? 0 : v;
 }
 
-/* ---- all together ----------------------------------------------------------------------------- */
+/* ---- the whole machine ------------------------------------------------------------------------ */
 
 static void list_nics(struct dr_machine *m, int fd)
 {

@@ -111,7 +111,7 @@ static void find_tcpx_plugins(const struct dr_machine *m, struct search *s)
         look_in(s, tcpx_dirs[i], false);
 }
 
-/* Returns a file's bytes, which the caller frees, or NULL with hw_error(). *len receives their number. */
+/* Returns a file's bytes, which the caller frees, or NULL with hw_error(). *len receives the number of bytes. */
 static uint8_t *load_plugin_file(int root, const char *path, size_t *len)
 {
     int fd = hw_root_fd(root, O_RDONLY | O_NONBLOCK, "%s", path + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses ELF as the System V ABI, chapters 4 and 5, describes it. Structures are copied out of the file, because
- * their position in the file may be unaligned. */
+/* Parses ELF files as specified in the System V ABI, chapters 4 and 5. Copies structures out of the file, because
+ * the file does not align them. */
 #include "tool/doctor/elfsym.h"
 
 #include <elf.h>

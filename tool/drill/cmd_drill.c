@@ -43,7 +43,7 @@ struct drill {
     double seconds;
 };
 
-/* ---- the command line -------------------------------------------------------------------------------------- */
+/* ---- command line ------------------------------------------------------------------------------------------ */
 
 static int parse_drill_nics(void *args, const char *text)
 {
@@ -120,7 +120,7 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
     return OPTS_GO;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------------- */
+/* ---- causing faults ----------------------------------------------------------------------------------------- */
 
 static bool is_used(const struct drill_load *l, const char *nic)
 {
@@ -385,7 +385,7 @@ static int write_json(const struct drill *d, FILE *out)
     return rc < 0 ? hw_wrap(rc, "writing the JSON line") : 0;
 }
 
-/* ---- the run --------------------------------------------------------------------------------------------------- */
+/* ---- running the drill ----------------------------------------------------------------------------------------- */
 
 static int run_load(struct drill *d)
 {
@@ -474,7 +474,7 @@ static int run_drill(struct drill *d)
         rc = drill_child_start(&d->child);
     if (rc == 0)
         rc = run_session(d);
-    drill_child_end(&d->child); /* before anything else, because it restores the NIC */
+    drill_child_end(&d->child); /* first of all, because this call restores the NIC */
     output_progress(NULL);
     if (d->report && d->s.peer)
         run_ask(&d->files.run, &d->s, d->host);

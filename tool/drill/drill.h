@@ -21,18 +21,18 @@ struct drill_fault {
     uint64_t at, until;        /* start and end, as hw_now(); until is 0 while the NIC is not restored */
     /* set by drill_judge() */
     bool judged;       /* the load continued for long enough before and after */
-    double back_ms;    /* ms until goodput recovered; NAN if it did not within DRILL_BACK windows */
+    double back_ms;    /* ms until goodput recovered; NAN if not within DRILL_BACK windows */
     double longest_ms; /* ms of the longest operation that completed within DRILL_AFTER windows */
     uint64_t again;    /* bytes sent again over other NICs */
 };
 
 /* One window of the load, 10 ms long. */
 struct drill_window {
-    uint64_t bytes;            /* bytes of the operations that completed in this window */
-    uint64_t longest;          /* duration of the longest of these operations, in ns */
-    uint64_t nic[TP_MAX_NICS]; /* bytes that each NIC's connections had confirmed by the end of the window, since they
-                                  were opened */
-    uint64_t again;            /* bytes sent again so far, over all NICs */
+    uint64_t bytes;   /* bytes of the operations that completed in this window */
+    uint64_t longest; /* duration of the longest of these operations, in ns */
+    /* Bytes that each NIC's connections had confirmed by the end of the window, since the connections were opened. */
+    uint64_t nic[TP_MAX_NICS];
+    uint64_t again; /* bytes sent again so far, over all NICs */
 };
 
 struct drill_load {
@@ -71,7 +71,7 @@ int drill_read_faults(struct drill_load *l, const char *path);
 /* Determines the cost of each fault. */
 void drill_judge(struct drill_load *l);
 
-/* ---- faults, caused by a child process, which restores the NIC even if this process is killed -------------------- */
+/* ---- faults; a child process restores the NIC even if this process is killed ------------------------------------- */
 
 enum drill_how { DRILL_HOLE, DRILL_DOWN };
 

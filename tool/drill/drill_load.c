@@ -22,7 +22,7 @@ static int post_write(struct drill_load *l, uint64_t slot)
     return hawser_write(l->s->peer, &v, 1, &o, NULL);
 }
 
-/* ---- windows --------------------------------------------------------------------------------------------- */
+/* ---- windows of 10 ms ------------------------------------------------------------------------------------ */
 
 /* Returns the window for this time, after adding all windows before it. Returns NULL if out of memory. */
 static struct drill_window *get_window(struct drill_load *l, uint64_t now)
@@ -102,7 +102,7 @@ static int note_nics(struct drill_load *l, uint64_t now)
     return 0;
 }
 
-/* ---- the load ---------------------------------------------------------------------------------------------- */
+/* ---- running the load -------------------------------------------------------------------------------------- */
 
 /* Handles the operations that complete within wait_ms and, if again is true, starts the next ones. Updates
  * *under_way, the number of writes in flight. */
@@ -187,7 +187,7 @@ void drill_load_free(struct drill_load *l)
     *l = (struct drill_load){0};
 }
 
-/* ---- faults made by others ----------------------------------------------------------------------------------- */
+/* ---- externally caused faults -------------------------------------------------------------------------------- */
 
 struct drill_fault *drill_add_fault(struct drill_load *l, const char *nic, const char *text, uint64_t at)
 {

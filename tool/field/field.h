@@ -80,7 +80,7 @@ void field_finish(struct field_child *c, uint64_t ms, struct field_result *r);
  * started. */
 int field_run(const struct field_args *a, uint64_t ms, struct field_result *r);
 
-/* ---- field_steps.c, field_look.c, field_rivals.c: the parts ---------------------------------------- */
+/* ---- field_steps.c, field_look.c, field_rivals.c: parts of the test -------------------------------- */
 
 /* Runs all parts in order. Returns a negative errno only if there is nothing to report, for example because the peer
  * cannot be reached or the key is wrong. */
@@ -108,10 +108,10 @@ void field_child_failed(struct field *f, enum field_part part, const char *what,
 /* Returns a new object with the given keys of row. A key that row lacks is null. */
 json_t *field_pick(const json_t *row, const char *const *keys);
 
-/* ---- field_judge.c, field_write.c, field_page.c: what is made of it ------------------------------- */
+/* ---- field_judge.c, field_write.c, field_page.c: findings and output files ------------------------ */
 
 /* Stores NICs that carried far less than the others in operations of this kind ("write", "read"), each measured
- * alone. The caller measures these NICs again before it reports them. The names belong to doc. Returns the number of
+ * alone. The caller measures these NICs again before reporting them. The names belong to doc. Returns the number of
  * NICs. */
 size_t field_suspects(const struct field *f, const char *op, const char *nic[FIELD_NICS]);
 /* Adds NICs that are much slower than the others to the findings. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds NICs that are slower than the others. Each NIC is compared with the other NICs of the same link rate, or
- * with unknown rate. */
+/* Finds NICs that are slower than the others. Each NIC is compared with the other NICs of the same link rate. NICs
+ * of unknown rate are compared with each other. */
 #include "tool/field/field.h"
 #include "tool/load/stats.h"
 
@@ -38,9 +38,9 @@ static double find_median(const struct mark *m, size_t n, size_t of)
     return stats_median(v, k);
 }
 
-/* Stores the highest rate that each NIC reached alone in operations of this kind, in any test. Plain sockets count
- * too, because a slow NIC slows down both, and other load on the machine usually does not. Returns the number of
- * NICs. */
+/* Stores the highest rate that each NIC reached alone in operations of this kind, in any test, and returns the
+ * number of NICs. Rates of plain sockets count too: a slow NIC slows down both, and other load on the machine
+ * usually does not. */
 static size_t collect_marks(const struct field *f, const char *op, struct mark m[FIELD_NICS])
 {
     json_t *row;
@@ -65,7 +65,8 @@ static size_t collect_marks(const struct field *f, const char *op, struct mark m
     return n;
 }
 
-/* Returns true if the NIC is far below the others. *percent receives its rate as a percentage of their median. */
+/* Returns true if the NIC is much slower than the others. *percent receives the NIC's rate as a percentage of the
+ * others' median. */
 static bool is_slow(const struct mark *m, size_t n, size_t i, double *percent)
 {
     const double median = find_median(m, n, i);

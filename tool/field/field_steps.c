@@ -23,7 +23,7 @@
 #define PIECE        65536
 #define SMALL_PIECE  4096
 
-/* ---- the state of parts -------------------------------------------------------------------------- */
+/* ---- state of the parts -------------------------------------------------------------------------- */
 
 const char *field_part_name(enum field_part p)
 {
@@ -90,7 +90,7 @@ uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, con
     return 0;
 }
 
-/* ---- the peer -------------------------------------------------------------------------------------- */
+/* ---- reachability of the peer ---------------------------------------------------------------------- */
 
 /* Returns true if a program accepts connections at the peer's port. */
 static bool is_peer_there(const struct field *f)
@@ -130,7 +130,7 @@ void field_child_failed(struct field *f, enum field_part part, const char *what,
         field_failed(f, part, "%s no longer answers", f->target);
 }
 
-/* ---- child processes ----------------------------------------------------------------------------------- */
+/* ---- command lines of child processes ------------------------------------------------------------------ */
 
 void field_command(const struct field *f, struct field_args *a, const char *cmd)
 {
@@ -402,7 +402,7 @@ static void run_drill(struct field *f)
     json_decref(r.rows);
 }
 
-/* ---- all --------------------------------------------------------------------------------------------- */
+/* ---- the whole test ---------------------------------------------------------------------------------- */
 
 static const char *get_state(const struct field_state *s)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- replacing names --------------------------------------------------------------------------- */
 
 static int mask_value(struct mask *m, json_t *v);
 
@@ -38,7 +38,7 @@ static int mask_value(struct mask *m, json_t *v)
     return json_is_object(v) || json_is_array(v) ? mask_members(m, v) : 0;
 }
 
-/* Returns true if a host name is to be replaced: it is not empty, not "localhost" and not an IPv6 address. */
+/* Returns true if a host name must be replaced. Empty names, "localhost" and IPv6 addresses stay. */
 static bool is_secret(const char *name)
 {
     return *name && strcmp(name, "localhost") != 0 && strchr(name, ':') == NULL;
@@ -68,7 +68,7 @@ int field_mask(struct field *f)
     return rc;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------ */
+/* ---- writing the JSON file ----------------------------------------------------------------------- */
 
 static void write_value(struct hw_json *j, const char *key, const json_t *v)
 {

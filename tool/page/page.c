@@ -76,7 +76,7 @@ static const char style[] =
 
 static const char no_value[] = "\u2013"; /* a dash */
 
-/* ---- the page ------------------------------------------------------------------------------- */
+/* ---- start and end of the page -------------------------------------------------------------- */
 
 int page_begin(struct page *p, const char *path, const char *title)
 {
@@ -222,7 +222,7 @@ void page_table_end(struct page *p, const char *note)
     fputs(any ? "</dl></details></section>\n" : "</section>\n", p->f);
 }
 
-/* ---- the run -------------------------------------------------------------------------------- */
+/* ---- facts about the run -------------------------------------------------------------------- */
 
 static void write_node_nics(struct page *p, const struct tp_facts *f)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One self-contained HTML page, the frame of all reports. It has no script, font or image, follows the reader's light
- * or dark mode, and is readable on a phone and on paper. A page has key figures, the terminal's output, facts about the
- * run, and tables with explanations of their columns. Text from callers is escaped, except heads, helps, notes, values
- * and classes, which are constants of hawser and may contain markup.
+ * One self-contained HTML page, the frame of all reports. The page has no script, font or image, follows the reader's
+ * light or dark mode, and is readable on a phone and on paper. It has key figures, the terminal's output, facts about
+ * the run, and tables with explanations of their columns. Text from callers is escaped, except heads, helps, notes,
+ * values and classes, which are constants of hawser and may contain markup.
  */
 #ifndef HW_TOOL_PAGE_H
 #define HW_TOOL_PAGE_H

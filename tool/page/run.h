@@ -15,8 +15,8 @@ struct run {
 
 /* Records this node's facts: date, host, versions and NICs. Facts that cannot be read stay empty. */
 void run_note(struct run *r);
-/* Requests the serving node's facts, over an idle session. peer is its name. A node that does not answer is not an
- * error; r->asked then stays false. */
+/* Requests the serving node's facts, over an idle session. peer is the node's name. A node that does not answer is
+ * not an error; r->asked then stays false. */
 void run_ask(struct run *r, struct session *s, const char *peer);
 
 #endif

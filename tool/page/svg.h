@@ -35,7 +35,7 @@ typedef void (*svg_format)(double value, char *buf, size_t cap);
  * most max UTF-8 characters, with an ellipsis if the text was cut; 0 means no limit. */
 void svg_escape(FILE *f, const char *text, size_t max);
 
-/* Begins the drawing. label describes it for readers who cannot see it. Sets the plot's edges from the margins. */
+/* Begins the drawing. label is the drawing's text alternative. Sets the plot's edges from the margins. */
 void svg_open(struct svg *s, FILE *f, double w, double h, double top, const char *label);
 void svg_close(struct svg *s);
 

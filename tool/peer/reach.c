@@ -16,7 +16,7 @@
 
 #define BULK      (128u << 10)
 #define MESSAGE   (TP_TOKEN + BULK)
-#define MAX_CONNS 256 /* TP_MAX_NICS on each node */
+#define MAX_CONNS 256 /* TP_MAX_NICS of one node times TP_MAX_NICS of the other */
 #define STEP_MS   50
 
 uint64_t reach_wall_ns(void)
@@ -96,8 +96,8 @@ int reach_facts(int root, struct tp_facts *f)
     snprintf(f->hawser, sizeof f->hawser, "%s", hawser_version());
     if (uname(&u) == 0)
         snprintf(f->kernel, sizeof f->kernel, "%.*s", (int)sizeof f->kernel - 1, u.release);
-    /* The boot ID is hashed: the peer can compare it, but learns nothing from it. Without a boot ID, a random value
-     * matches no other node. */
+    /* The boot ID is hashed, so that the peer can compare the hash but does not learn the ID. Without a boot ID, a
+     * random value matches no other node. */
     if (hw_root_text(root, id, sizeof id, "proc/sys/kernel/random/boot_id") < 0)
         randombytes_buf(f->boot, sizeof f->boot);
     else
@@ -318,8 +318,8 @@ static void *listener_main(void *arg)
             p[i + 1] = (struct pollfd){.fd = c[i].fd, .events = get_poll_events(&c[i])};
         if (poll(p, n + 1, STEP_MS) < 0)
             continue;
-        /* An ended connection stays in the table. The table has room for all connections of the peer, and stray
-         * connections may use up entries. */
+        /* An ended connection stays in the table. The table has an entry for each connection that the peer may make,
+         * and stray connections may use up entries. */
         for (size_t i = 0; i < n; i++)
             if (c[i].fd >= 0 && p[i + 1].revents && !advance_reach_conn(&c[i], &l->q))
                 hw_close(&c[i].fd);

@@ -9,7 +9,7 @@
 
 #define SESSION_CONNECT_MS 10000
 #define SESSION_CALL_MS    30000
-/* ms after a signal in which operations in flight may complete, so that they are reported */
+/* ms after a signal in which operations in flight may still complete and be reported */
 #define SESSION_FINISH_MS 2000
 
 struct session {
@@ -36,7 +36,8 @@ bool session_stopped(const struct session *s);
 /* Returns true if the session must end at once, even with operations in flight: SESSION_FINISH_MS after a signal, or
  * once *stop is set. */
 bool session_expired(const struct session *s);
-/* Frees op, and cancels it if it is in flight. Preserves the calling thread's error text. op may be NULL. */
+/* Frees op, after cancelling the operation if it is in flight. Preserves the calling thread's error text. op may be
+ * NULL. */
 void session_drop(hawser_op *op);
 /* Waits for op in short steps, so that a signal is noticed, and frees op. Returns -EINTR if the session has expired. */
 int session_await(const struct session *s, hawser_op *op, int timeout_ms);

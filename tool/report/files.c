@@ -52,7 +52,7 @@ static ssize_t write_shown(void *arg, const char *text, size_t len)
     return put == len ? (ssize_t)len : 0;
 }
 
-/* Opens f->shown, which refers to f, so f must not move in memory. */
+/* Opens f->shown. The stream keeps a pointer to f, so f must not move in memory. */
 static int open_shown(struct report_files *f)
 {
     if (!f->report) {

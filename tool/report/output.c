@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PACKET_MAX \
-    65536u /* largest packet that is counted as one, by a NIC that merges packets before counting (rx-gro-hw) */
+#define PACKET_MAX 65536u /* largest packet; a NIC with rx-gro-hw merges packets before counting */
 #define NOTICEABLE (1u << 20)
 
 bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap)
@@ -207,8 +206,8 @@ static void json_paths(struct hw_json *j, hawser_peer *peer)
 static void json_hist(struct hw_json *j, const struct hw_hist *h)
 {
     hw_json_array(j, "hist_us");
-    /* Uses quantiles, which do not depend on the layout of buckets. Each 1/200 of the ranks is one point, and points
-     * with equal values are merged. */
+    /* Quantiles do not depend on the layout of the buckets. Each 1/200 of the ranks is one point, and points with
+     * equal values are merged. */
     uint64_t done = 0;
     for (int i = 1; i <= HIST_POINTS && h->n;) {
         uint64_t v = hw_hist_quantile(h, (double)i / HIST_POINTS);

@@ -11,7 +11,7 @@
 
 static const char no_value[] = "\u2013"; /* a dash */
 
-/* ---- headline ------------------------------------------------------------------------------- */
+/* ---- key figures ---------------------------------------------------------------------------- */
 
 struct sums {
     const struct rep_row *best; /* row with the highest throughput, or NULL */
@@ -253,7 +253,7 @@ static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, boo
         fputs("</p>\n", f);
 }
 
-/* The columns to show: not those without any value, and not those with the same value in all measurements. */
+/* The columns to show: those with a value, except those with the same value in all measurements. */
 struct shown {
     bool column[HW_ARRAY_LEN(columns)], mem, nics;
 };
@@ -383,7 +383,7 @@ static void nic_table(struct page *p, const struct rep *r)
     page_table_end(p, NULL);
 }
 
-/* ---- the page ------------------------------------------------------------------------------- */
+/* ---- whole page ----------------------------------------------------------------------------- */
 
 static int write_page(struct page *p, const struct rep *r, const struct report_frame *frame)
 {

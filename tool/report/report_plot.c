@@ -340,7 +340,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
     return 0;
 }
 
-/* ---- over time ------------------------------------------------------------------------------ */
+/* ---- throughput over time ------------------------------------------------------------------- */
 
 struct grid {
     size_t n;

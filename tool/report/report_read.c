@@ -125,7 +125,7 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
     if (!json_is_array(v)) {
         if (!json_is_integer(v))
             return get_text(at, o, "nics", &r->nics);
-        char text[32]; /* a number of NICs */
+        char text[32]; /* the number as text */
         snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(v));
         r->nics = strdup(text);
         return r->nics ? 0 : report_no_memory(at);

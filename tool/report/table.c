@@ -75,7 +75,7 @@ static void keep_times(struct table *t, const char *who, const char *size, const
 {
     struct table_times *v = realloc(t->times, (t->n_times + 1) * sizeof *v);
     if (!v)
-        return; /* without memory the table has only the rates */
+        return; /* out of memory: the table then has only the rates */
     t->times = v;
     v += t->n_times++;
     *v = (struct table_times){

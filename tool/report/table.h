@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints bench's table, 80 columns wide. Each measurement gives a row with the rates. After the last row follow the
- * duration of operations and their CPU cost. The result of a ping-pong is a duration, so its rows have the durations
- * instead.
+ * Prints bench's table, 80 columns wide. Each measurement gives a row with the rates. The durations of operations and
+ * their CPU cost follow after the last row. The result of a ping-pong is a duration, so its rows have the durations
+ * instead of the rates.
  */
 #ifndef HW_TOOL_TABLE_H
 #define HW_TOOL_TABLE_H

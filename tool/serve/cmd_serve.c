@@ -56,7 +56,7 @@ static size_t list_serve_addresses(struct addr *out, bool any)
         struct addr *a = &out[n];
         a->v6 = sa->sa_family == AF_INET6;
         if (a->v6 && IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr))
-            continue; /* useless without the scope ID of the other node */
+            continue; /* a link-local address is useless without the other node's scope ID */
         if (getnameinfo(sa, a->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), a->text, sizeof a->text,
                         NULL, 0, NI_NUMERICHOST) != 0)
             continue;

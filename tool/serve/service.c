@@ -133,7 +133,7 @@ static void release_client_buffer(struct client *c)
     int rc = buffer_free(&c->buf);
     pthread_mutex_lock(&c->s->lock);
     if (rc == 0)
-        c->s->memory -= c->charged; /* after a failure the memory stays charged, because it still exists */
+        c->s->memory -= c->charged; /* after a failure the memory still exists, so it stays charged */
     c->charged = 0;
     pthread_mutex_unlock(&c->s->lock);
     c->op = 0;
@@ -145,7 +145,7 @@ static uint32_t count_receives_ahead(const struct client *c)
     return HW_MIN(want, c->buf.slots);
 }
 
-/* Charges memory to the client, within the limit of --max-memory. */
+/* Charges memory to the client. Returns -ENOMEM if the limit of --max-memory does not allow it. */
 static int charge_client_memory(struct client *c, uint64_t need)
 {
     char want[32], left[32];
@@ -356,7 +356,7 @@ static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
     if (rc == 0 && q->reach.n_addrs > 0)
         rc = reach_try(&q->reach, &r->facts);
     HW_KEEP_ERROR();
-    int gpus = hw_cuda_count(); /* without a driver there are none */
+    int gpus = hw_cuda_count(); /* without a driver there are no GPUs */
     r->facts.gpus = (uint16_t)HW_MIN(HW_MAX(gpus, 0), TP_HOST - 1);
     r->facts.wall_in_ns = in;
     r->facts.wall_out_ns = reach_wall_ns();

@@ -13,7 +13,7 @@
 struct service_options {
     uint64_t max_memory;          /* maximum bytes for all clients together */
     bool once;                    /* end when the first client has disconnected */
-    bool quiet;                   /* print no line for each client */
+    bool quiet;                   /* do not print a line for each client */
     bool devmem;                  /* report the NICs' counter rx_devmem_pkts to clients */
     const struct hw_knobs *knobs; /* knobs of the context, for plain-socket comparisons */
 };
@@ -21,7 +21,7 @@ struct service_options {
 struct service_summary {
     uint64_t clients, died,
         refused;                 /* died: clients that were lost; refused: requests that were answered with an error */
-    uint64_t checked, bad;       /* bytes */
+    uint64_t checked, bad;       /* bytes that were verified, and bytes with wrong contents */
     uint64_t tx_bytes, rx_bytes; /* payload bytes of all clients */
 };
 

@@ -29,7 +29,7 @@ static inline bool topo_on_pci(const struct hw_netdev *d)
 {
     return d->pci >= 0 && !d->over[0];
 }
-/* Returns the plan in the format of --map, which the caller frees. Returns NULL if out of memory. */
+/* Returns the plan in the format of --map. The caller frees the text. Returns NULL if out of memory. */
 char *topo_map(const struct topo *t);
 /* Writes a name such as "GPU 3", or "GPU" for a GPU without a CUDA ordinal. Returns buf. */
 char *topo_gpu_name(const struct hw_gpu *g, char *buf, size_t cap);

@@ -138,7 +138,8 @@ static int draw_topo_node(struct drawing *d)
     size_t len;
     FILE *out = d->f,
          *f = open_memstream(
-             &boxes, &len); /* the width of the drawing is written before the boxes, but known only after them */
+             &boxes,
+             &len); /* the boxes are buffered, because the drawing's width precedes them but is known only afterwards */
     if (!f)
         return hw_no_memory("the drawing");
     for (size_t i = 0; i <= n->n_numa; i++) {

@@ -41,7 +41,7 @@ static void print_topo_summary(const struct topo *t, FILE *f)
         fprintf(f, "note: %zu further notes are not shown\n", t->node.notes_lost);
 }
 
-/* ---- the tree ------------------------------------------------------------------------------- */
+/* ---- PCI tree ------------------------------------------------------------------------------- */
 
 static void numa_line(const struct topo *t, int id, FILE *f)
 {
@@ -210,7 +210,7 @@ static int print_pci_tree(const struct topo *t, FILE *f)
     return 0;
 }
 
-/* ---- the matrix and the plan ---------------------------------------------------------------- */
+/* ---- distance matrix and plan --------------------------------------------------------------- */
 
 static void print_distance_matrix(const struct topo *t, FILE *f)
 {
