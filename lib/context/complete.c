@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of completions. An event is part of what it tells of, so that telling it never fails. */
+/* The queue of completions. Each event is part of the object that it reports, so that queueing an event cannot fail. */
 #include "context/context.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static struct hw_event *take_event(struct hawser *h)
     return e;
 }
 
-/* The oldest notification of the peer's. False: there is none. */
+/* Fills *c with the peer's oldest notification. Returns false if no notification has arrived. */
 static bool take_note(struct hawser_peer *p, struct hawser_completion *c)
 {
     pthread_mutex_lock(&p->note_lock);
@@ -71,7 +71,7 @@ static bool take_note(struct hawser_peer *p, struct hawser_completion *c)
     return true;
 }
 
-/* An operation without a handle has ended. */
+/* Reports the end of an operation that has no handle, and frees the operation. */
 static void tell_op(struct hawser_op *op, struct hawser_completion *c)
 {
     *c = (struct hawser_completion){.event = HAWSER_ENDED,

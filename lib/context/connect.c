@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, listening, accepting: the public face of it. */
+/* Connecting, listening and accepting, as seen by the public API. */
 #include "context/context.h"
 
 #include "base/fork.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define STRAGGLERS_MS 200 /* what the rails of a NIC that is up get on top */
+#define STRAGGLERS_MS 200 /* additional time for the remaining rails of a NIC that has a rail up */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
-#define GREETINGS     16  /* to a server that hangs up on the first words: it is crowded, by strangers or clients */
-#define PAUSE_MS      10  /* after the first one, about; doubled after each up to .. */
-#define PAUSE_MOST_MS 320 /* .. so many */
+#define GREETINGS     16 /* attempts if the server closes the connection in the handshake, as an overloaded server does */
+#define PAUSE_MS      10  /* pause after the first attempt, on average; doubled after each further attempt .. */
+#define PAUSE_MOST_MS 320 /* .. up to this value */
 
 int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
 {
@@ -28,8 +28,9 @@ static bool is_someone_there(void *arg)
     return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
 }
 
-/* The caller drives only where no thread does. A caller who drives takes the events that other callers wait for, and
- * has to wake each of them; a thread that accepts may wait for hours. */
+/* Waits until a peer has connected or died. The caller drives the loop only if no library thread does so: a caller that
+ * drives the loop takes the events that other callers wait for and must wake each of these callers, and a thread may
+ * wait in hawser_accept() for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -76,7 +77,7 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
     return hw_fail(-EAGAIN, "no peer has connected within the timeout");
 }
 
-/* ---- the first connection: in the caller's thread ---------------------------------------------------------- */
+/* ---- the first connection, which the caller's thread makes ------------------------------------------------------ */
 
 struct hw_connect {
     struct hawser_peer *p;
@@ -86,7 +87,7 @@ struct hw_connect {
     uint8_t key[HW_SECRET];
     uint64_t deadline;
     int timeout_ms;
-    union hw_addr to; /* that was reached */
+    union hw_addr to; /* address that answered */
     int fd;
     pthread_t thread;
 };
@@ -96,12 +97,12 @@ static void progress(void *arg)
     (void)hawser_progress(arg, 0);
 }
 
-/* Waits until fd is ready, or for some time. */
+/* Waits until fd is ready or some time has passed. */
 static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
 {
     uint64_t now = hw_now();
     int most = 60000;
-    if (h->flags & HAWSER_CALLER_PROGRESS) { /* it may be this very context that is to answer */
+    if (h->flags & HAWSER_CALLER_PROGRESS) { /* the server may be this same context */
         progress(h);
         most = 1;
     }
@@ -109,7 +110,7 @@ static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
     (void)poll(&pfd, 1, until <= now ? 1 : (int)HW_MIN((until - now) / HW_MS + 1, (uint64_t)most));
 }
 
-/* Reaches one address: c->fd, and the session's number and secret. */
+/* Connects to one address and runs the handshake. Sets c->fd and the session's number and secret. */
 static int greet(struct hw_connect *c, const union hw_addr *to)
 {
     struct hawser_peer *p = c->p;
@@ -174,7 +175,7 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
 
 /* ---- rails ----------------------------------------------------------------------------------------------------- */
 
-/* A line where fewer NICs carry than could. */
+/* Logs a warning if fewer NICs carry data than could. */
 static void log_paths(struct hawser_peer *p, int possible)
 {
     char why[400] = "";
@@ -192,7 +193,7 @@ static void log_paths(struct hawser_peer *p, int possible)
         hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: only %d of %d NICs are used: %s", p->name, used, possible, why);
 }
 
-/* Finds the pairs of NICs, and agrees with the server on rails. */
+/* Finds the pairs of NICs and agrees with the server on the rails. */
 static int agree_on_rails(struct hw_connect *c, const uint8_t *offer, size_t len, uint8_t *out)
 {
     struct hawser_peer *p = c->p;
@@ -248,7 +249,7 @@ static int set_up(struct hw_connect *c)
         rc = read_bytes(c, offer, len);
     if (rc == 0)
         rc = agree_on_rails(c, offer, len, choice);
-    if (rc == -EPROTONOSUPPORT) { /* the server is to know why, too */
+    if (rc == -EPROTONOSUPPORT) { /* tell the server the reason, too */
         HW_KEEP_ERROR();
         (void)write_bytes(c, choice, (size_t)hw_setup_refuse(c->p->h, choice));
         return rc;
@@ -263,7 +264,7 @@ struct waiting {
     bool all;
 };
 
-/* Each pair that works has a rail (all: all rails are up), or the peer is dead. */
+/* Returns true if each working pair has a rail (with w->all: if all rails are up), or if the peer is dead. */
 static bool are_rails_up(void *arg)
 {
     const struct waiting *w = arg;
@@ -272,7 +273,7 @@ static bool are_rails_up(void *arg)
                                                  : atomic_load(&p->pairs_up) >= HW_MAX(p->n_sure, 1u));
 }
 
-/* A line that names the pairs of NICs without a rail. */
+/* Logs a warning that lists the pairs of NICs without a rail. */
 static void log_missing(const struct hawser_peer *p)
 {
     char pairs[400] = "";
@@ -306,7 +307,7 @@ static int connect_rails(struct hw_connect *c)
     hw_driver_end(p->home);
     bool all = hw_driver_wait(p->home, are_rails_up, &w, c->deadline);
     w.all = true;
-    if (all) /* callers expect the connections that they asked for */
+    if (all) /* callers expect all the connections that they requested */
         (void)hw_driver_wait(p->home, are_rails_up, &w, HW_MIN(c->deadline, hw_now() + STRAGGLERS_MS * HW_MS));
     int rc = atomic_load(&p->state);
     if (rc < 0)
@@ -321,7 +322,8 @@ static int connect_rails(struct hw_connect *c)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
-/* Half to one and a half times as long: those who were sent away together are not to come back together. */
+/* Waits before the next attempt for half to one and a half times the nominal pause. The random part prevents clients
+ * that were rejected together from returning together. */
 static void pause_greeting(const struct hw_connect *c, unsigned tries)
 {
     uint32_t random;
@@ -331,7 +333,7 @@ static void pause_greeting(const struct hw_connect *c, unsigned tries)
         wait_for_fd(c->p->h, -1, 0, HW_MIN(until, c->deadline));
 }
 
-/* Reaches the first of the n addresses that answers. */
+/* Connects to the first of the n addresses that answers. */
 static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
 {
     int rc = -EHOSTUNREACH;
@@ -384,7 +386,7 @@ static void free_connect(struct hw_connect *c)
     free(c);
 }
 
-/* Everything that connecting needs, with its peer in the context. */
+/* Allocates the state of a connection attempt and adds its peer to the context. */
 static int make_connect(struct hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                         int timeout_ms, struct hw_connect **out)
 {
@@ -453,7 +455,7 @@ static void *run_thread(void *arg)
     if (p->connect_result < 0) {
         int rc = p->connect_result;
         hw_driver_enter(p->home);
-        p->known = false; /* its death is no other news */
+        p->known = false; /* HAWSER_CONNECTED reports the failure, so HAWSER_DIED must not */
         hw_peer_kill(p, rc);
         hw_driver_end(p->home);
     }
@@ -494,8 +496,7 @@ void hw_connect_join(struct hawser_peer *p)
     free_connect(c);
 }
 
-/* ---- what carries --------------------------------------------------------------------------------------------------
- */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_t *n)
 {
@@ -559,7 +560,7 @@ int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
 int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n)
 {
     size_t room = *n;
-    if (!p->paths) { /* the accepting side knows of its rails only */
+    if (!p->paths) { /* the accepting side knows only its rails */
         struct hawser_nic_stats nic[HW_SESSION_RAILS];
         *n = HW_SESSION_RAILS;
         (void)hawser_nic_stats(p, nic, n);
@@ -576,7 +577,8 @@ int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n)
             out[i].channels += p->way[k].pair == i;
             out[i].channels_up += p->way[k].pair == i && atomic_load(&p->way[k].up);
         }
-        if (out[i].channels_up && out[i].state == HAWSER_PATH_AWAITED) { /* it came up after all */
+        if (out[i].channels_up &&
+            out[i].state == HAWSER_PATH_AWAITED) { /* the path came up after the connect had returned */
             out[i].state = HAWSER_PATH_USED;
             out[i].why[0] = 0;
         }

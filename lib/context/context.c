@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context: its options, its loops, its end. */
+/* The context: opening, options, loops, closing. */
 #include "context/context.h"
 
 #include "base/fork.h"
@@ -17,10 +17,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define PATH_CHECK_MS 20 /* how often a path with something under way is looked at, at least */
+#define PATH_CHECK_MS 20 /* longest interval between two checks of a path with data in flight */
 
-/* Two at least, since a receiver is busier than its sender and one loop is one CPU (docs/performance.md); half the CPUs
- * and sixteen at most, the application wants the rest. They sleep when there is nothing to do. */
+/* Returns the number of loops. The default is half the CPUs, because the application needs the others, within limits of
+ * 2 and 16. Two is the minimum because a receiver is busier than its sender and one loop uses one CPU
+ * (docs/performance.md). Idle loops sleep. */
 static unsigned count_drivers(const struct hawser *h)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -36,7 +37,7 @@ static void stop_drivers(struct hawser *h)
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_stop(&h->driver[i]);
     for (unsigned i = 0; i < h->n_drivers; i++)
-        while (atomic_load(&h->driver[i].inside)) /* their operations are over: they are on their way out */
+        while (atomic_load(&h->driver[i].inside)) /* their operations have ended, and the threads are leaving */
             sched_yield();
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_free(&h->driver[i]);
@@ -84,18 +85,19 @@ static int check_knobs(struct hawser *h)
 
 static const struct hw_transport *const transports[] = {&hw_tcp, &hw_devmem, &hw_netplugin};
 
-/* What follows the name of this transport in knob transport. NULL: it names another. */
+/* Returns the text after the transport's name in knob transport, or NULL if the knob selects another transport. */
 static const char *get_transport_arg(const struct hw_transport *tp, const char *knob)
 {
     size_t n = strlen(tp->name);
     if (strncmp(knob, tp->name, n) != 0)
         return NULL;
-    if (tp == &hw_netplugin) /* the plugin */
+    if (tp == &hw_netplugin) /* the argument is the plugin */
         return knob[n] == ':' ? knob + n + 1 : NULL;
     return knob[n] ? NULL : "";
 }
 
-/* The transport that knob transport names. A plugin's forks: this comes before there are threads. */
+/* Opens the transport that knob transport selects. A plugin's transport forks, so this must happen before threads
+ * exist. */
 static int open_transport(struct hawser *h)
 {
     const char *arg = NULL;
@@ -156,7 +158,7 @@ static void free_context(struct hawser *h)
     free(h);
 }
 
-/* How rails behave, by the knobs. */
+/* Sets the limits of rails from the knobs. */
 static void set_limits(struct hawser *h)
 {
     h->limits = (struct hw_rail_limits){
@@ -237,7 +239,7 @@ void hawser_close(hawser *h)
     if (!h)
         return;
     hw_driver_enter(&h->driver[0]);
-    hw_listener_stop(h); /* nobody new */
+    hw_listener_stop(h); /* no new connections */
     hw_metrics_stop(h);
     hw_driver_end(&h->driver[0]);
     for (;;) {
@@ -264,7 +266,7 @@ const char *hawser_version(void)
 int hawser_progress(hawser *h, int timeout_ms)
 {
     if (!(h->flags & HAWSER_CALLER_PROGRESS))
-        return -EAGAIN; /* threads do it */
+        return -EAGAIN; /* the library's threads do the work */
     return hw_driver_turn(&h->driver[0], timeout_ms ? hw_deadline(timeout_ms) : 0) ? 0 : -EAGAIN;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The public API over the message layer: contexts and their loops, memory, peers and how they are connected, operations
+ * The public API on top of the message layer: contexts and their loops, memory, peers and their connections, operations
  * with handles, and completions.
  *
- * Who may touch what: everything of a peer's connections is its home loop's, which means: whoever has the role of that
- * driver (hw_driver_enter() takes it). The context's lock guards its lists. Order: role of a driver, context, message
- * layer, queue of completions. A thread has one role at a time.
+ * Locking: all state of a peer's connections belongs to its home loop, that is, to the thread that has the role of this
+ * driver (hw_driver_enter() takes the role). The context's lock protects the context's lists. Locks are taken in this
+ * order: role of a driver, context, message layer, queue of completions. A thread has one role at a time.
  */
 #ifndef HW_CONTEXT_H
 #define HW_CONTEXT_H
@@ -19,22 +19,23 @@
 #include "transport/transport.h"
 
 #define HW_LOOPS_MAX 64
-#define HW_KEY_MIN   16 /* bytes of a job key */
+#define HW_KEY_MIN   16 /* minimum length of a job key in bytes */
 #define HW_KEY_MAX   4096
 
 /* ---- completions (complete.c) -------------------------------------------------------------------- */
 
-/* An event that hawser_poll() must report. Part of the object that it reports. */
+/* An event that hawser_poll() must report. Embedded in the object that it reports. */
 struct hw_event {
     struct hw_list in_queue;
     enum hawser_event kind;
 };
 
-/* Puts an event into the context's queue, unless it is there; from any thread, no lock held except a driver's role. */
+/* Adds an event to the context's queue unless it is queued already. Any thread may call this with no lock held except a
+ * driver's role. */
 void hw_event_push(struct hawser *h, struct hw_event *e);
-/* Removes it from the queue, if it is there. */
+/* Removes an event from the queue if it is queued. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
-/* Wakes callers that may wait for a change: at driver 0, as for completions, or at a peer's home. */
+/* Wakes callers that may wait for a change, at driver 0 (as for completions) and at a peer's home. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
 
 /* ---- the context (context.c) ----------------------------------------------------------------------- */
@@ -52,93 +53,92 @@ struct hawser {
     struct hw_domain domain; /* regions that peers may access */
     struct hw_rail_limits limits;
 
-    pthread_mutex_t lock;   /* over what follows */
-    struct hw_list peers;   /* all of them */
-    struct hw_list accepts; /* for hawser_accept() */
-    struct hw_list graves;  /* died before the application knew of them */
+    pthread_mutex_t lock;   /* protects the following members */
+    struct hw_list peers;   /* all peers */
+    struct hw_list accepts; /* peers that wait for hawser_accept() */
+    struct hw_list graves;  /* peers that died before the application knew them */
     struct hw_list mems;
     unsigned n_peers;
     atomic_uint n_accepts, n_graves;
-    pthread_cond_t someone; /* signals a new entry in one of them */
+    pthread_cond_t someone; /* signals a new entry in accepts or graves */
     unsigned next_home;
 
-    pthread_mutex_t queue_lock; /* over the queue */
+    pthread_mutex_t queue_lock; /* protects queue */
     struct hw_list queue;       /* of struct hw_event */
     atomic_uint n_queued;
     int event_fd;
     atomic_bool event_wanted;
 
-    struct hw_listener *listener; /* the role of driver 0 */
-    struct hw_source carrier;     /* likewise: NICs that lose their link */
-    int carrier_fd;               /* -1: nobody tells */
+    struct hw_listener *listener; /* protected by the role of driver 0 */
+    struct hw_source carrier;     /* protected by the role of driver 0: reports NICs that lose their link */
+    int carrier_fd;               /* -1 if the kernel does not report link changes */
     struct hw_metrics metrics;
 };
 
-/* Runs fn(arg) with the role of each driver, one after the other: afterwards all earlier work of the drivers is
- * finished. */
+/* Takes and releases the role of each driver in turn. Afterwards all earlier work of the drivers is finished. */
 void hw_context_visit(struct hawser *h);
 /* ---- memory (memory.c) ------------------------------------------------------------------------------ */
 
 struct hawser_mem {
     struct hawser *h;
     const struct hw_space *space;
-    uint8_t *ptr; /* in space */
+    uint8_t *ptr; /* address in space */
     size_t len;
     bool own;               /* allocated by hawser_mem_alloc() */
-    atomic_uint busy;       /* operations that use it */
-    struct hw_list exports; /* under the context's lock */
+    atomic_uint busy;       /* number of operations that use the memory */
+    struct hw_list exports; /* protected by the context's lock */
     struct hw_list in_context;
 };
 
-/* Bars all peers from exports that were for this peer alone. */
+/* Removes every peer's access to the exports that were made for this peer only. */
 void hw_memory_forget_peer(struct hawser *h, const struct hw_peer *p);
 void hw_memory_free_all(struct hawser *h);
 
 /* ---- operations (ops.c) ------------------------------------------------------------------------------ */
 
 struct hawser_op {
-    struct hawser_peer *peer; /* a reference */
-    struct hw_op *op;         /* a reference; this is part of it */
-    uint8_t *data;            /* of the request's descriptors */
+    struct hawser_peer *peer; /* counted reference */
+    struct hw_op *op;         /* counted reference; the memory of this handle is part of op */
+    uint8_t *data;            /* copy of the inline bytes of the request's descriptors */
     struct hw_event event;
     bool has_handle;
     atomic_bool over;
     uint64_t user;
     uint32_t n_mems;
-    struct hawser_mem *mem[]; /* used by it until it is over */
+    struct hawser_mem *mem[]; /* registrations in use until the operation is over */
 };
 
 /* ---- peers (peer.c) ------------------------------------------------------------------------------------ */
 
-/* A connection that the client is making. */
+/* A connection attempt of the client. */
 struct hw_attempt {
     struct hw_source source;
     struct hw_task task;
     struct hw_way *way;
-    int fd; /* -1: none */
+    int fd; /* -1 if closed */
     bool greeted, done;
     struct hw_hs hs;
     uint8_t ask[HW_ASK_SIZE], answer[HW_ASK_SIZE];
-    uint32_t have; /* bytes of answer */
+    uint32_t have; /* bytes of answer that were received */
 };
 
 /* A connection that the listener has accepted, on its way to the peer's home loop. */
 struct hw_arrival {
     struct hw_list of_peer;
     int fd;
-    bool side; /* a second connection, for the transport */
+    bool side; /* true for a second connection that the transport needs */
     uint32_t rail, link, gen;
-    uint8_t ask[HW_ASK_SIZE]; /* but for that */
+    uint8_t ask[HW_ASK_SIZE]; /* not used if side is true */
 };
 
-/* Established connections on which the transports at both ends do their handshake. */
+/* Established connections on which the transports of both sides run their handshake. */
 struct hw_meeting {
     struct hw_task task;
     struct hw_timer timer;
     uint32_t gen;
-    int fd;                /* of the last one, for the transport */
-    struct hw_word theirs; /* client: the server's last word */
-    unsigned n;            /* connections; 0: nothing meets */
+    int fd;                /* descriptor of the last connection, which the transport owns */
+    struct hw_word theirs; /* client: the last word that the server sent */
+    unsigned n;            /* number of connections; 0 if no handshake is running */
     struct hw_conn *conn[HW_RAIL_LINKS];
     struct meeting_watch {
         struct hw_source source;
@@ -149,187 +149,196 @@ struct hw_meeting {
 /* The state of connecting and reconnecting one rail. */
 struct hw_way {
     struct hawser_peer *peer;
-    unsigned index, pair; /* the rail; the pair of NICs to which it belongs */
+    unsigned index, pair; /* number of the rail, and of its pair of NICs */
     unsigned links;
     atomic_bool up;
-    atomic_uint lost;   /* times that it ended .. */
-    atomic_uint failed; /* .. while neither side was closing the peer */
-    atomic_int carrier; /* what the kernel has reported about its NIC since hw_nics_judge() */
-    int lost_level;     /* HAWSER_LOG_ level at which its loss was logged */
+    atomic_uint lost;   /* number of times that the rail ended .. */
+    atomic_uint failed; /* .. and number of these while neither side was closing the peer */
+    atomic_int carrier; /* the kernel's report about the NIC since the last hw_nics_judge() */
+    int lost_level;     /* HAWSER_LOG_ level that the loss of the rail was logged at */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
-    char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */
+    /* Addresses of the rail's first bulk link since it was first up. Protected by the context's lock. */
+    char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
     struct hw_meeting meeting;
     struct hw_tp_counts counts;
-    struct hw_rail_totals folded; /* included by hw_metrics_fold(); context's lock */
+    struct hw_rail_totals folded; /* totals that hw_metrics_fold() has added; protected by the context's lock */
 
-    /* client */
+    /* client only */
     struct hw_nic from;
     union hw_addr to;
     uint32_t gen;
     unsigned n_done;
-    struct hw_attempt *attempt; /* one for each link */
-    struct hw_timer timer;      /* the next attempt, or the end of this one */
-    bool dialling, refused;     /* refused: nobody listened there at the last attempt */
+    struct hw_attempt *attempt; /* one per link */
+    struct hw_timer timer;      /* fires at the next attempt, or at the deadline of the current attempt */
+    bool dialling, refused;     /* refused: the last attempt failed because nothing listened */
     bool hopeless;              /* the transport has no device for the NIC */
     bool spare;                 /* connected only while no other rail is sound */
-    unsigned failures;          /* in a row */
+    unsigned failures;          /* consecutive failures */
 
-    /* server: connections of generation in_gen, until all have arrived and the rail is down */
+    /* server only: connections of generation in_gen, until all have arrived and the rail is down */
     uint32_t in_gen;
     unsigned in_links, in_have;
-    int in_fd[HW_RAIL_LINKS]; /* -1: has not come */
+    int in_fd[HW_RAIL_LINKS]; /* -1 if the connection has not arrived */
 };
 
-/* The versions of the session's protocol that this build speaks: what goes over a session's rails, and the SETUPs that
- * make them. A test builds others. */
+/* Versions of the session protocol that this build supports: the frames on a session's rails and the SETUP messages
+ * that create them. A test overrides these values. */
 #ifndef HW_SESSION_LEAST
 #define HW_SESSION_LEAST 1
 #define HW_SESSION_MOST  1
 #endif
 
-enum { HW_PEER_NEW = 1, HW_PEER_LIVES = 0 }; /* .state; below 0: why it died */
+enum {
+    HW_PEER_NEW = 1,
+    HW_PEER_LIVES = 0
+}; /* values of hawser_peer.state; a negative value is the errno that the peer died with */
 
 struct hawser_peer {
     struct hawser *h;
     struct hw_driver *home;
-    bool client, keyed, known; /* known: the application has it, or is about to get it */
-    uint16_t version;          /* of the session's protocol, as agreed */
-    int gpu, peer_gpu;         /* client: the GPU whose memory it is for; -1: not given */
+    bool client, keyed, known; /* known: the application has the peer or is about to get it */
+    uint16_t version;          /* version of the session protocol that both sides agreed on */
+    int gpu, peer_gpu;         /* client: GPU number that the connections carry memory for, or -1 if not specified */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
     void *user;
-    atomic_uint refs;     /* the application's, operations', arrivals' */
-    atomic_int under_way; /* operations, without receives */
+    atomic_uint refs;     /* references of the application, operations and arrivals */
+    atomic_int under_way; /* operations in flight, without receives */
     struct hw_list in_context, in_accept;
-    unsigned
-        metrics_place; /* 0: no reader has seen it; up to HW_METRICS_PEERS: its number + 1; else one of the others */
+    /* 0 if no reader has seen the peer; 1 to HW_METRICS_PEERS: the peer's number in the metrics plus 1; above that:
+     * one of the others. */
+    unsigned metrics_place;
     struct hw_op_totals folded;
-    pthread_mutex_t door; /* protects closed: operations' handles may outlive the parts of the peer */
+    pthread_mutex_t door; /* protects closed, because handles of operations may outlive parts of the peer */
     bool closed;
 
     atomic_int state;
-    char why[HW_ERR_TEXT]; /* written before state */
+    char why[HW_ERR_TEXT]; /* written before state is set */
     struct hw_event arrived, died, notified, connected;
     uint64_t connect_user;
     int connect_result;
 
-    /* set once the rails are agreed on */
+    /* set once both sides have agreed on the rails */
     bool has_rails;
     unsigned n_ways, n_pairs,
-        n_sure;       /* rails; pairs of NICs; of these, those that were shown to work and are not spare */
-    unsigned n_spare; /* client: spare rails; the last ones */
+        n_sure;       /* number of rails, of pairs of NICs, and of pairs that were shown to work and are not spare */
+    unsigned n_spare; /* client: number of spare rails, which are the last ones in way */
     struct hw_way *way;
     struct hw_peer peer;
-    struct hawser_path *paths; /* client: the report */
+    struct hawser_path *paths; /* client: result of the pairing for hawser_paths() */
     uint32_t n_paths;
-    struct hw_connect *connecting;   /* hawser_connect_start(): the thread that connects */
+    struct hw_connect *connecting;   /* state of hawser_connect_start() and its thread */
     union hw_addr offer[HW_NIC_MAX]; /* server: addresses of the NICs that were offered to the client */
     unsigned n_offers;
 
     atomic_uint rails_up;
-    atomic_uint pairs_up;  /* pairs that had a rail up at least once */
-    struct hw_timer dead;  /* no rail is up: the peer dies */
-    struct hw_timer bye;   /* the peer has closed: likewise, once its last confirmations have arrived */
-    atomic_bool abandoned; /* server: the client left before its rails were agreed on */
-    bool closing;          /* this side closes: the home's, as .. */
-    bool heard_bye;        /* .. this: the peer does */
-    atomic_bool said_bye;  /* the peer has received the BYE of this side, or never will */
-    struct hw_task nics;   /* its rails' NICs have changed */
+    atomic_uint pairs_up;  /* pairs that have had a rail up at least once */
+    struct hw_timer dead;  /* kills the peer if no rail comes up */
+    struct hw_timer bye;   /* kills a peer that has closed, after its last confirmations had time to arrive */
+    atomic_bool abandoned; /* server: the client left before the rails were agreed on */
+    bool closing;          /* this side is closing; belongs to the home loop */
+    bool heard_bye;        /* the peer is closing; belongs to the home loop */
+    atomic_bool said_bye;  /* the peer has received this side's BYE or never will */
+    struct hw_task nics;   /* evaluates changes of the NICs' links */
     struct {
-        struct hw_task call;  /* .. because one that is up may be dead */
-        struct hw_timer rest; /* checks whether they are still needed */
-        bool called;          /* spare rails are connected: the home's */
+        struct hw_task call;  /* connects the spare rails, because a rail may be dead */
+        struct hw_timer rest; /* checks whether the spare rails are still needed */
+        bool called;          /* spare rails are connected; belongs to the home loop */
     } spares;
     struct hw_task arrive;
-    struct hw_list arrivals; /* under the context's lock */
+    struct hw_list arrivals; /* protected by the context's lock */
 
     pthread_mutex_t note_lock;
-    struct hw_note *note, **last_note; /* received and not taken */
+    struct hw_note *note, **last_note; /* notifications that the application has not taken */
 };
 
-/* Makes a peer for set-up, in no list. NULL: no memory. */
+/* Creates a peer for connection set-up, which is in no list yet. Returns NULL if out of memory. */
 struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
-/* Gives it n rails; the caller then fills in the ways. -ENOMEM. */
+/* Gives the peer n rails. The caller then fills in p->way. Fails with -ENOMEM. */
 int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
-/* Finds a rail to relieve the first one (struct hw_peer), once the ways know their pairs. */
+/* Selects a rail that relieves the first rail (see struct hw_peer), once p->way has the pairs. */
 void hw_peer_share_path(struct hawser_peer *p);
 void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
-/* Kills a peer with this error: with the role of its home. */
+/* Kills the peer with this error. Called with the role of the peer's home. */
 void hw_peer_kill(struct hawser_peer *p, int why);
-/* Its last path is lost: the peer dies with this error, or because it has closed. */
+/* Handles the loss of the peer's last path: the peer dies with this error, or with -ESHUTDOWN if the peer had closed.
+ */
 void hw_peer_lose(struct hawser_peer *p, int why);
-/* The session's peer, or NULL. Under the context's lock. */
+/* Returns the session's peer or NULL. Called with the context's lock held. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 
 /* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */
 
-/* From now on rails end at once when their NIC loses its link; has no effect if the kernel does not report it. */
+/* Ends rails at once from now on when their NIC loses its link. Has no effect if the kernel does not report this. */
 void hw_nics_watch(struct hawser *h);
-/* Evaluates the kernel's reports about the peer's NICs. On its home. */
+/* Evaluates the kernel's reports about the NICs of the peer's rails. Runs on the peer's home. */
 void hw_nics_judge(struct hw_task *t);
 
 /* ---- rails (ways.c): with the role of the peer's home ---------------------------------------------------- */
 
-/* Starts connecting all rails. Client. */
+/* Client: starts to connect all rails. */
 void hw_ways_dial(struct hawser_peer *p);
 /* Stops all connection attempts. */
 void hw_ways_stop(struct hawser_peer *p);
-/* True if none of its tasks will run any more. */
+/* Returns true if no task of the peer's rails will run again. */
 bool hw_ways_are_idle(const struct hawser_peer *p);
 void hw_ways_free(struct hawser_peer *p);
-/* Of struct hw_peer_ops. */
+/* Callbacks of struct hw_peer_ops. */
 void hw_way_ended(struct hawser_peer *p, unsigned rail, int why);
 void hw_way_down(struct hawser_peer *p, unsigned rail);
-/* Tasks and timers of hawser_peer.spares. */
+/* Task and timer of hawser_peer.spares. */
 void hw_ways_call_spares(struct hw_task *t);
 void hw_ways_rest_spares(struct hw_timer *t);
 /* Takes the connections that the listener has accepted. */
 void hw_ways_arrive(struct hw_task *t);
-/* The rail's connections died before the handshake of the transports had ended. */
+/* Handles the loss of a rail's connections before the handshake of the transports has ended. */
 void hw_way_failed(struct hw_way *w, int why);
 
-/* ---- the transport's part (meeting.c): with the role of the peer's home -------------------------------------- */
+/* ---- handshake of the transports (meeting.c): with the role of the peer's home --------------------------------- */
 
-/* Takes fd[0, n) as connections; the rail starts after the handshake of the transports. theirs: client: the server's
- * last word. 0; otherwise they are closed. hw_way_failed() reports later failures. */
+/* Takes ownership of the sockets fd[0, n) and runs the transports' handshake on them, after which the rail starts. On
+ * the client, theirs is the server's last word. Returns 0; on failure the sockets are closed. hw_way_failed() reports
+ * later failures. */
 int hw_meeting_begin(struct hw_way *w, uint32_t gen, int *fd, unsigned n, const struct hw_word *theirs);
-/* Takes a second connection for link number `link`, or leaves it to the caller, who then refuses it. */
+/* Takes a second connection for the link. If the connection is not wanted, leaves *fd to the caller, which then refuses
+ * the connection. */
 void hw_meeting_side(struct hw_way *w, uint32_t gen, unsigned link, int *fd);
-/* Closes what is meeting. */
+/* Closes the connections that are still in the transports' handshake. */
 void hw_meeting_stop(struct hw_way *w);
 bool hw_meeting_is_idle(const struct hw_way *w);
 
-/* ---- set-up (setup.c): the first connection's messages ----------------------------------------------------- */
+/* ---- set-up (setup.c): messages of the first connection ------------------------------------------------------- */
 
 #define HW_SETUP_FRAME (HW_SETUP_HEAD + HW_SETUP_MAX * HW_SETUP_ENTRY_MAX + HW_SETUP_ITEM_MAX)
 
-/* Writes the server's offer, preceded by its length, to out (4 + HW_SETUP_FRAME bytes). Returns the size. */
+/* Writes the server's offer, preceded by its length, to out, which has 4 + HW_SETUP_FRAME bytes. Returns the size. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out);
-/* 0 if both sides have the same transport. */
+/* Returns 0 if both sides use the same transport. Otherwise fails with -EPROTONOSUPPORT. */
 int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len);
-/* Sets p's version to the newest one that both sides speak. body: the other side's SETUP. -EPROTONOSUPPORT. */
+/* Sets p's version to the newest version that both sides support. body is the other side's SETUP. Fails with
+ * -EPROTONOSUPPORT. */
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len);
-/* Writes the empty choice of a client with another transport or other versions. Returns the size. */
+/* Writes an empty choice, with which the client refuses a server of another transport or version. Returns the size. */
 int hw_setup_refuse(const struct hawser *h, uint8_t *out);
-/* Reads the client's choice, and makes the rails. */
+/* Reads the client's choice and creates the rails. */
 int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);
-/* Makes the client's rails from the result of the pairing, and writes its choice likewise. The last `spares` pairs are
- * spare. */
+/* Creates the client's rails from the result of the pairing and writes the client's choice, preceded by its length, to
+ * out. The last `spares` pairs are spare. Returns the size. */
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels,
                     uint8_t *out);
 
 /* ---- listener.c ---------------------------------------------------------------------------------------------- */
 
 int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_t *bound);
-/* Closes all its descriptors. With the role of driver 0. */
+/* Closes all descriptors of the listener. Called with the role of driver 0. */
 void hw_listener_stop(struct hawser *h);
-/* Frees it after all drivers have stopped. */
+/* Frees the listener after all drivers have stopped. */
 void hw_listener_free(struct hawser *h);
 uint16_t hw_listener_port(const struct hawser *h);
-/* True if it listens on this address of this side. */
+/* Returns true if the listener accepts connections to this local address. */
 bool hw_listener_takes(const struct hawser *h, const union hw_addr *a);
 
 /* ---- connect.c ---------------------------------------------------------------------------------------------- */
@@ -339,8 +348,8 @@ void hw_connect_join(struct hawser_peer *p);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */
 
-/* Resolves the addresses of a host by name, into out[0, max). Returns their number; -ETIMEDOUT, -EHOSTUNREACH, -ENOMEM,
- * -EAGAIN. */
+/* Resolves a host's name to at most max addresses in out. Returns the number of addresses. Fails with -ETIMEDOUT,
+ * -EHOSTUNREACH, -ENOMEM or -EAGAIN. */
 int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr *out, size_t max);
 
 #endif

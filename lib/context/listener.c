@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One listening port for everything: new sessions, links of rails, probes of paths. Until a client has proved the key
- * it costs one slot of a fixed table and a descriptor, both for a bounded time. A stranger cannot fill the table: the
- * kernel keeps connections that send nothing (TCP_DEFER_ACCEPT), and a connection that finds no slot takes that of the
- * address that has most, the oldest first, before any that has shown a session or half a proof.
+ * The context's one listening port accepts new sessions, links of rails and probes of paths. Until a client has proved
+ * the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
  *
- * With the role of driver 0.
+ * Unauthenticated clients cannot fill the table. The kernel holds back connections that send nothing
+ * (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces the oldest connection of the address with the most
+ * slots. Connections that have named a session or sent half a proof are never replaced.
+ *
+ * All of this runs with the role of driver 0.
  */
 #include "context/context.h"
 
@@ -17,40 +19,40 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define SLOTS           256 /* connections that have not said all; more wait in the kernel's queue */
+#define SLOTS           256 /* connections in their handshake or set-up; further connections wait in the kernel's queue */
 #define LOGS_PER_SECOND 20
 #define DEFER_SECONDS   5
-#define RETRY           (50 * HW_MS) /* where descriptors, memory or slots were short */
-#define READY           0x59444152u  /* "RADY": the session's rails may be connected */
+#define RETRY           (50 * HW_MS) /* interval between attempts while descriptors, memory or slots are exhausted */
+#define READY           0x59444152u  /* the bytes "RADY": the client may now connect the session's rails */
 
 struct slot {
     struct hw_source source;
     struct hw_task task;
     struct hw_timer timer;
     struct hw_listener *l;
-    int fd; /* -1: free */
+    int fd; /* -1 if the slot is free */
     union hw_addr from;
     uint64_t began;
-    unsigned same; /* slots that its address had when it came, this one too */
+    unsigned same; /* number of slots of the same address when this connection arrived, including this one */
     enum { AT_GREETING, AT_ASK, AT_CHOICE } stage;
     struct hw_hs hs;
     uint8_t ask[HW_ASK_SIZE];
-    uint32_t have, want;      /* of ask, or of choice */
-    uint8_t *choice;          /* the client's SETUP */
-    struct hawser_peer *peer; /* of a new session; a reference */
+    uint32_t have, want;      /* bytes received and wanted, of ask or of choice */
+    uint8_t *choice;          /* the client's SETUP message */
+    struct hawser_peer *peer; /* counted reference to the peer of a new session */
 };
 
 struct hw_listener {
     struct hawser *h;
     struct hw_source source;
     struct hw_task task;
-    struct hw_timer timer; /* tries again, where descriptors or slots were short */
+    struct hw_timer timer; /* retries after descriptors or slots were exhausted */
     int fd;
     uint16_t port;
     union hw_addr bound;
     uint64_t log_second;
     unsigned logged, suppressed;
-    int suppressed_level; /* the most important one's */
+    int suppressed_level; /* most important level of the suppressed lines */
     struct slot slot[SLOTS];
 };
 
@@ -72,7 +74,8 @@ static struct hw_loop *get_loop(const struct hw_listener *l)
     return &l->h->driver[0].loop;
 }
 
-/* A flood of strangers must not become a flood of lines. */
+/* Logs a refused connection. The number of lines per second is limited, because a flood of connections must not flood
+ * the log. */
 static void log_refusal(struct hw_listener *l, int level, const union hw_addr *from, const char *why)
 {
     char text[HAWSER_ADDR_TEXT + 8];
@@ -108,14 +111,15 @@ static void free_slot(struct slot *s)
     s->peer = NULL;
 }
 
-/* The connection failed. */
+/* Logs the failure and closes the connection. */
 static void refuse_slot(struct slot *s, int rc)
 {
     struct hawser_peer *p = s->peer;
-    /* `hawser doctor`, health checks and load balancers connect, say nothing and leave: nothing was refused to them */
+    /* `hawser doctor`, health checks and load balancers connect and leave without sending a byte; this is not a refusal
+     */
     const bool knock = rc == -ECONNRESET && s->stage == AT_GREETING && !s->hs.hello.kind && !s->hs.have;
     log_refusal(s->l, knock ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, &s->from, hw_error());
-    if (p && !p->known) { /* a session that never began */
+    if (p && !p->known) { /* the session never began */
         atomic_store(&p->abandoned, true);
         hw_loop_post(&p->home->loop, &p->arrive);
     }
@@ -149,7 +153,7 @@ static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challen
     return refusal;
 }
 
-/* Reads towards s->want bytes at `to`. */
+/* Receives into `to` until s->have reaches s->want. */
 static int read_slot(struct slot *s, uint8_t *to)
 {
     while (s->have < s->want) {
@@ -177,7 +181,7 @@ static int send_all(int fd, const void *data, size_t len)
 
 /* ---- new sessions ------------------------------------------------------------------------------------------- */
 
-/* Its peer is in the context from here on; no rail can be connected yet. */
+/* Creates the session's peer, adds it to the context and sends the offer. No rail can be connected yet. */
 static int begin_session(struct slot *s)
 {
     struct hawser *h = s->l->h;
@@ -198,7 +202,7 @@ static int begin_session(struct slot *s)
     hw_addr_unmap(&local);
     int rc = hw_setup_offer(p, &local, &s->from, offer);
     pthread_mutex_lock(&h->lock);
-    bool full = h->n_peers >= h->k.max_peers; /* others may have come in since admit() */
+    bool full = h->n_peers >= h->k.max_peers; /* other clients may have connected since admit() */
     if (rc >= 0 && !full) {
         hw_list_append(&h->peers, &p->in_context);
         h->n_peers++;
@@ -221,7 +225,7 @@ static int begin_session(struct slot *s)
     return rc;
 }
 
-/* The client has said which rails there are to be. */
+/* Creates the rails that the client has chosen and reports the peer to the application. */
 static int finish_session(struct slot *s)
 {
     struct hawser_peer *p = s->peer;
@@ -246,7 +250,7 @@ static int finish_session(struct slot *s)
     else
         hw_event_signal(h, &h->driver[0]);
     (void)send_all(s->fd, ready, sizeof ready);
-    hw_loop_post(&p->home->loop, &p->arrive); /* watches for a client that connects nothing */
+    hw_loop_post(&p->home->loop, &p->arrive); /* detects a client that connects no rail */
     return 0;
 }
 
@@ -265,7 +269,7 @@ static int step_choice(struct slot *s)
 
 /* ---- links, probes ----------------------------------------------------------------------------------------------- */
 
-/* The descriptor goes to the peer's home. */
+/* Passes the descriptor to the peer's home loop. */
 static int hand_over(struct slot *s)
 {
     struct hawser *h = s->l->h;
@@ -283,7 +287,7 @@ static int hand_over(struct slot *s)
     if (p) {
         a->fd = hw_take_fd(&s->fd);
         hw_list_append(&p->arrivals, &a->of_peer);
-        hw_loop_post(&p->home->loop, &p->arrive); /* under the lock: the peer is not freed meanwhile */
+        hw_loop_post(&p->home->loop, &p->arrive); /* under the lock, so that the peer is not freed in the meantime */
     }
     pthread_mutex_unlock(&h->lock);
     if (!p) {
@@ -294,7 +298,7 @@ static int hand_over(struct slot *s)
     return 0;
 }
 
-/* The path has led here; by which of our NICs, the answer says. */
+/* Confirms that the path works, and reports which of this side's NICs the connection arrived on. */
 static void answer_probe(struct slot *s)
 {
     struct hawser *h = s->l->h;
@@ -312,7 +316,7 @@ static void answer_probe(struct slot *s)
     (void)hw_hs_welcome(s->fd, p ? HW_OK : HW_REFUSE_SESSION, by);
 }
 
-/* Moves on: 0 the slot is free, -EAGAIN, or why the connection failed. */
+/* Advances the connection. Returns 0 if the slot may be freed, -EAGAIN, or the error of the connection. */
 static int step_slot(struct slot *s)
 {
     int rc;
@@ -334,7 +338,7 @@ static int step_slot(struct slot *s)
             return hand_over(s);
         if (s->hs.hello.kind != HW_BOOT_CONTROL && s->hs.hello.kind != HW_BOOT_DATA)
             return hw_fail(-EPROTO, "unknown connection kind %u", s->hs.hello.kind);
-        /* a client tries paths before it chooses */
+        /* a client probes paths before it chooses */
         uint64_t ms = s->stage == AT_CHOICE ? s->l->h->k.path_ms + s->l->h->k.handshake_ms : s->l->h->k.handshake_ms;
         hw_timer_set(get_loop(s->l), &s->timer, get_loop(s->l)->now + ms * HW_MS);
     }
@@ -356,7 +360,7 @@ static void run_slot(struct hw_task *t)
         refuse_slot(s, rc);
     else
         free_slot(s);
-    hw_loop_post(get_loop(s->l), &s->l->task); /* others may wait for a slot */
+    hw_loop_post(get_loop(s->l), &s->l->task); /* other connections may wait for a slot */
 }
 
 static void note_slot_ready(struct hw_source *source, uint32_t events)
@@ -389,14 +393,15 @@ static unsigned count_same(const struct hw_listener *l, const union hw_addr *fro
     return n;
 }
 
-/* True if the client has said nothing that a stranger could not have said. */
+/* Returns true if the client has sent nothing that requires knowledge of the key or a session. */
 static bool is_stranger(const struct slot *s)
 {
     return s->stage == AT_GREETING && (s->hs.hello.kind == 0 || s->hs.hello.kind == HW_BOOT_CONTROL);
 }
 
-/* A slot that is free, or that of a stranger: of the address that has most, the oldest. At once: who waits in the
- * kernel's queue behind thousands of strangers has his own deadline. NULL: there is none now. */
+/* Returns a free slot, or else the slot that a new connection may replace: among unauthenticated connections, the
+ * oldest connection of the address with the most slots. The replacement happens at once, because a client that waits in
+ * the kernel's queue behind thousands of others has a deadline. Returns NULL if no slot can be taken. */
 static struct slot *find_slot(struct hw_listener *l)
 {
     struct slot *victim = NULL;
@@ -416,7 +421,7 @@ static void take_connection(struct hw_listener *l, struct slot *s, int fd, const
 {
     s->fd = hw_fork_guard(fd);
     s->from = *from;
-    hw_sock_tune(fd, &l->h->k); /* its messages do not wait for each other's acknowledgements */
+    hw_sock_tune(fd, &l->h->k); /* small messages must not wait for acknowledgements */
     s->stage = AT_GREETING;
     s->began = get_loop(l)->now;
     s->same = count_same(l, from);
@@ -427,7 +432,7 @@ static void take_connection(struct hw_listener *l, struct slot *s, int fd, const
         return;
     }
     hw_timer_set(get_loop(l), &s->timer, s->began + l->h->k.handshake_ms * HW_MS);
-    hw_loop_post(get_loop(l), &s->task); /* its first bytes are here */
+    hw_loop_post(get_loop(l), &s->task); /* its first bytes have arrived */
 }
 
 static void accept_connections(struct hw_task *t)
@@ -453,9 +458,10 @@ static void accept_connections(struct hw_task *t)
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
             refuse_slot(
-                s, hw_fail(-ETIMEDOUT,
-                           "closed for other clients that wait: %u connections of its address are in their handshake",
-                           s->same));
+                s,
+                hw_fail(-ETIMEDOUT,
+                        "closed in favour of waiting clients: %u connections from its address are in their handshake",
+                        s->same));
         }
         take_connection(l, s, fd, &from);
     }
@@ -475,8 +481,7 @@ static void fire_listener(struct hw_timer *t)
     hw_loop_post(get_loop(l), &l->task);
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- starting and stopping ------------------------------------------------------------------------------------- */
 
 static int parse_addr(const char *text, uint16_t port, union hw_addr *out)
 {
@@ -502,7 +507,7 @@ static int open_listener(struct hw_listener *l, const char *addr, uint16_t port)
     if (rc < 0)
         return rc;
     l->fd = hw_fork_guard(hw_sock_listen(&l->bound, &l->h->k));
-    if (l->fd == -EAFNOSUPPORT && (!addr || !*addr)) { /* a machine without IPv6 */
+    if (l->fd == -EAFNOSUPPORT && (!addr || !*addr)) { /* the machine has no IPv6 */
         (void)parse_addr("0.0.0.0", port, &l->bound);
         l->fd = hw_fork_guard(hw_sock_listen(&l->bound, &l->h->k));
     }
@@ -511,7 +516,7 @@ static int open_listener(struct hw_listener *l, const char *addr, uint16_t port)
         l->fd = -1;
         return rc;
     }
-    /* a client speaks first: until it does the kernel keeps the connection */
+    /* the client sends first: the kernel holds back the connection until then */
     (void)setsockopt(l->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
     (void)getsockname(l->fd, &l->bound.sa, &len);
     l->port = hw_addr_port(&l->bound);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names to addresses. The C library's lookup knows no deadline, so it runs in a thread, which the caller may leave. */
+/* Resolves names to addresses. The C library's lookup has no deadline, so it runs in a separate thread that the caller
+ * may abandon. */
 #include "context/context.h"
 
 #include "base/thread.h"
@@ -15,8 +16,8 @@
 struct lookup {
     pthread_mutex_t lock;
     pthread_cond_t over;
-    bool is_over, left; /* the caller has gone */
-    int rc, error;      /* of getaddrinfo(), and errno */
+    bool is_over, left; /* left: the caller no longer waits */
+    int rc, error;      /* result of getaddrinfo(), and errno */
     size_t n;
     union hw_addr found[ADDRESSES];
     char service[8];
@@ -87,7 +88,7 @@ int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr 
     if (inet_pton(AF_INET, host, &out->in.sin_addr) == 1 || inet_pton(AF_INET6, host, &out->in6.sin6_addr) == 1) {
         out->sa.sa_family = strchr(host, ':') ? AF_INET6 : AF_INET;
         hw_addr_set_port(out, port);
-        return 1; /* no thread for the usual case */
+        return 1; /* numeric addresses, the usual case, need no thread */
     }
     struct lookup *l = start_lookup(host, port, &rc);
     if (!l)

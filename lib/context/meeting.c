@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last step before a rail is up: its sockets stand on both sides, and become connections of the transport, which
- * may have to meet the peer's first. With the role of the peer's home. */
+/* The last step before a rail is up: the rail's sockets are established, and the transport turns them into its
+ * connections, which may need a handshake with the peer's transport. All of this runs with the role of the peer's home.
+ */
 #include "context/context.h"
 
 #include "base/fork.h"
 
 #include <sys/socket.h>
 
-#define TICK (100 * HW_MS) /* for what rings no descriptor */
+#define TICK (100 * HW_MS) /* interval of polling for events that no descriptor reports */
 
 static struct hw_loop *get_home(const struct hw_way *w)
 {
     return &w->peer->home->loop;
 }
 
-/* Where the connection leads, for statistics. */
+/* Records the connection's addresses for statistics. */
 static void note_ends(struct hw_way *w, int fd)
 {
     union hw_addr local = {0}, remote = {0};
@@ -31,7 +32,7 @@ static void note_ends(struct hw_way *w, int fd)
     pthread_mutex_unlock(&w->peer->h->lock);
 }
 
-/* The rail is up. */
+/* Marks the rail as up. */
 static void note_up(struct hw_way *w)
 {
     struct hawser_peer *p = w->peer;
@@ -51,7 +52,7 @@ static void note_up(struct hw_way *w)
     hw_event_signal(p->h, p->home);
 }
 
-/* The thread of the rail's loop runs near the NIC. */
+/* Pins the thread of the rail's loop to the CPUs near the NIC. */
 static void pin_driver(struct hw_way *w)
 {
     cpu_set_t cpus;
@@ -67,7 +68,7 @@ static void forget_meetings(struct hw_way *w)
     hw_timer_stop(get_home(w), &m->timer);
 }
 
-/* Closes the connections [0, m->n), which never become a rail. */
+/* Closes the m->n connections, which will not become a rail. */
 static void close_meeting(struct hw_way *w)
 {
     struct hw_meeting *m = &w->meeting;
@@ -79,7 +80,7 @@ static void close_meeting(struct hw_way *w)
     m->n = 0;
 }
 
-/* All connections are ready for the rail. */
+/* Starts the rail, because all connections are ready. */
 static int finish_meeting(struct hw_way *w)
 {
     struct hw_meeting *m = &w->meeting;
@@ -90,7 +91,7 @@ static int finish_meeting(struct hw_way *w)
     pin_driver(w);
     int rc = hw_session_start(&p->peer.session, w->index, m->gen, m->conn, m->n, p->client ? &m->theirs : NULL);
     if (rc == 0) {
-        m->n = 0; /* they are the session's */
+        m->n = 0; /* the session owns the connections now */
         return 0;
     }
     close_meeting(w);
@@ -99,7 +100,8 @@ static int finish_meeting(struct hw_way *w)
     return rc;
 }
 
-/* 0 the rail starts; -EAGAIN; else it was given up. */
+/* Advances the handshake. Returns 0 if the rail has started, -EAGAIN, or an error after which the connections are
+ * closed. */
 static int step_meeting(struct hw_way *w)
 {
     struct hw_meeting *m = &w->meeting;

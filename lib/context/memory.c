@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the application's, and what of it peers may touch. */
+/* The application's registered memory, and the regions that peers may access. */
 #include "context/context.h"
 
 #include <stdlib.h>
 
-/* A region that was exported. */
+/* An exported region. */
 struct region {
     struct hw_export export;
     struct hawser_mem *mem;
     struct hw_list of_mem;
-    atomic_bool over; /* no peer touches it any more */
+    atomic_bool over; /* peers no longer access the region */
 };
 
 int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t len, hawser_mem **out)
@@ -29,7 +29,7 @@ int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t 
     m->ptr = ptr;
     m->len = len;
     hw_list_init(&m->exports);
-    if (!space->direct) { /* for transports that have to be told which GPU */
+    if (!space->direct) { /* some transports need to know the GPU */
         const struct hw_space *none = NULL;
         (void)atomic_compare_exchange_strong(&h->env.gpu, &none, space);
     }
@@ -92,7 +92,7 @@ static void end_region(struct hw_export *x)
 {
     struct region *r = hw_container_of(x, struct region, export);
     struct hawser *h = r->mem->h;
-    atomic_store(&r->over, true); /* whoever revokes it may free it from here on */
+    atomic_store(&r->over, true); /* the thread that revokes the region may free r from here on */
     hw_driver_notify(&h->driver[0]);
 }
 
@@ -140,16 +140,17 @@ static bool is_region_over(void *arg)
     return atomic_load(&r->over);
 }
 
-/* Takes back a region that is in no list any more. */
+/* Revokes and frees a region that is in no list. */
 static void revoke_region(struct region *r)
 {
     struct hawser *h = r->mem->h;
     hw_export_revoke(&r->export);
-    (void)hw_driver_wait(&h->driver[0], is_region_over, r, HW_NEVER); /* no longer than a rail's turn */
+    (void)hw_driver_wait(&h->driver[0], is_region_over, r,
+                         HW_NEVER); /* takes no longer than one turn of a rail's loop */
     free(r);
 }
 
-/* The region with this id, out of its list. Under the lock. */
+/* Removes the region with this id from its list and returns it, or NULL. Called with the lock held. */
 static struct region *take_region(struct hawser *h, uint64_t id, uint64_t secret)
 {
     hw_list_each(it, tmp, &h->mems)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The local socket: its life, and the readers on it, one at a time. */
+/* The local metrics socket and its readers, which are served one at a time. */
 #include "context/context.h"
 
 #include "base/fork.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BACKLOG 32 /* readers that wait in the kernel */
+#define BACKLOG 32 /* readers that may wait in the kernel's queue */
 
 static struct hawser *get_context(struct hw_metrics *m)
 {
@@ -35,10 +35,11 @@ static void end_reader(struct hw_metrics *m)
     free(m->reader.text);
     m->reader.text = NULL;
     m->next = d->loop.now + HW_METRICS_APART_MS * HW_MS;
-    hw_timer_set(&d->loop, &m->timer, m->next); /* others may wait */
+    hw_timer_set(&d->loop, &m->timer, m->next); /* other readers may wait */
 }
 
-/* Writes what the socket takes. 0: all is written; -EAGAIN: the reader has to read first; -EPIPE. */
+/* Writes as much as the socket accepts. Returns 0 if everything is written, -EAGAIN if the reader must read first, or
+ * -EPIPE. */
 static int write_text(struct hw_metrics *m)
 {
     while (m->reader.at < m->reader.len) {
@@ -61,7 +62,7 @@ static void note_reader_ready(struct hw_source *s, uint32_t events)
         end_reader(m);
 }
 
-/* The socket's mode says the same; this holds where a file system does not heed modes. */
+/* Checks the reader's user ID. The socket's mode has the same effect, but some file systems ignore modes. */
 static bool may_read(int fd)
 {
     struct ucred who;
@@ -94,7 +95,7 @@ static void accept_reader(struct hw_task *t)
     int fd = accept4(m->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)
         serve_reader(m, fd);
-    else if (errno != EAGAIN) /* out of descriptors or memory, or the reader has gone */
+    else if (errno != EAGAIN) /* out of descriptors or memory, or the reader has closed the connection */
         hw_timer_set(l, &m->timer, l->now + HW_METRICS_READ_MS * HW_MS);
 }
 
@@ -109,14 +110,14 @@ static void fire_metrics(struct hw_timer *t)
 {
     struct hw_metrics *m = hw_container_of(t, struct hw_metrics, timer);
     if (m->reader.fd >= 0)
-        end_reader(m); /* it does not read */
+        end_reader(m); /* the reader is too slow */
     else
         hw_loop_post(&get_driver(m)->loop, &m->task);
 }
 
 /* ---- the socket ---------------------------------------------------------------------------------------- */
 
-/* A socket in the first folder that takes one. */
+/* Creates a socket in the first directory that allows it. */
 static int open_socket(struct hw_metrics *m, const char *knob)
 {
     int rc = -ENOENT;

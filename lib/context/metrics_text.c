@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a context has done, as text in Prometheus's format. */
+/* Writes a context's metrics as text in Prometheus's format. */
 #include "context/context.h"
 
 #include "base/metric.h"
@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* ---- totals: under the context's lock ------------------------------------------------------------------ */
+/* ---- totals: with the context's lock held ------------------------------------------------------------------ */
 
-/* Structs of n counters: a += b - c. */
+/* Computes a += b - c for arrays of n counters; c may be NULL. */
 static void add_counters(uint64_t *a, const uint64_t *b, const uint64_t *c, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -94,7 +94,7 @@ void hw_metrics_fold(struct hawser_peer *p)
     }
 }
 
-/* Gives a peer its place, once. */
+/* Assigns the peer a number, or a place among the others, when a reader first sees the peer. */
 static void place_peer(struct hw_metrics *m, struct hawser_peer *p)
 {
     unsigned cost = HW_MAX(p->n_pairs, 1u), i = 0;
@@ -110,17 +110,18 @@ static void place_peer(struct hw_metrics *m, struct hawser_peer *p)
     m->rows += cost;
 }
 
-/* ---- a look at all of it -------------------------------------------------------------------------------- */
+/* ---- snapshot of the counters ------------------------------------------------------------------------------ */
 
 struct row {
     char peer[HAWSER_ADDR_TEXT + 8], nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
-    int id; /* -1: the others */
+    int id; /* -1 for the other peers */
     unsigned rails, up, suspect;
     uint64_t rtt_us;
     struct hw_rail_totals t;
 };
 
-#define ROWS_MAX (HW_METRICS_PEERS * HW_SESSION_RAILS + HW_METRICS_NICS) /* each rail between NICs of its own */
+#define ROWS_MAX \
+    (HW_METRICS_PEERS * HW_SESSION_RAILS + HW_METRICS_NICS) /* reached if every rail is between different NICs */
 
 struct view {
     unsigned peers;
@@ -129,10 +130,10 @@ struct view {
     struct hw_op_totals ops;
     unsigned n, room;
     struct row *row;
-    bool failed; /* no memory */
+    bool failed; /* out of memory */
 };
 
-/* Without control characters, quotes and backslashes, which the format would have to escape. */
+/* Copies a label without control characters, quotes and backslashes, which the format would require to be escaped. */
 static void copy_label(char *to, size_t cap, const char *from)
 {
     size_t n = 0;
@@ -143,7 +144,8 @@ static void copy_label(char *to, size_t cap, const char *from)
     to[n] = 0;
 }
 
-/* The name of a peer that this side connected to; of one that came the address, as its port says nothing. */
+/* Writes the peer's name. For a peer that connected to this side, this is only the address, because the port is
+ * arbitrary. */
 static void name_peer(const struct hawser_peer *p, char *to, size_t cap)
 {
     copy_label(to, cap, p->name);
@@ -172,9 +174,8 @@ static struct row *find_row(struct view *v, int id, const char *nic, const char 
     return r;
 }
 
-/* True unless the rail is a spare one that rests. The server does not know which are: there a rail counts once it was
- * up.
- */
+/* Returns true unless the rail is a spare that is not in use. The server does not know which rails are spare, so there
+ * a rail counts once it has been up. */
 static bool is_wanted(const struct hw_way *w)
 {
     return atomic_load(&w->up) || (w->peer->client ? !w->spare : *w->remote != 0);
@@ -210,7 +211,7 @@ static void look_at_rails(struct view *v, const struct hawser_peer *p, bool othe
     }
 }
 
-/* The rows of the others: first what those that are gone did. */
+/* Creates the rows of the other peers, which start with the totals of closed peers. */
 static void begin_others(struct view *v, struct hw_metrics *m)
 {
     for (unsigned i = 0; i < m->n_others; i++) {
@@ -233,14 +234,14 @@ static void look_at_peers(struct view *v, struct hawser *h)
         {
             struct hawser_peer *p = hw_container_of(it, struct hawser_peer, in_context);
             bool lives = atomic_load(&p->state) == HW_PEER_LIVES;
-            if (!lives && !p->metrics_place) /* its rails may not be there yet */
+            if (!lives && !p->metrics_place) /* its rails may not exist yet */
                 continue;
             if (pass == 0) {
                 place_peer(&h->metrics, p);
                 struct hw_op_totals ops = hw_metrics_ops(p);
                 hw_metrics_add_ops(&v->ops, &ops, NULL);
                 v->peers += lives;
-                if (!is_listed(p)) /* its NICs are among the others' before these get their rows */
+                if (!is_listed(p)) /* enter its NICs among the others' before the others get their rows */
                     for (unsigned i = 0; i < p->n_ways; i++)
                         (void)hw_metrics_other(&h->metrics, p->way[i].nic);
             }
@@ -275,7 +276,7 @@ static void write_one(FILE *f, enum hw_metric m, uint64_t value)
     fprintf(f, "%s %llu\n", hw_metrics[m].name, (unsigned long long)value);
 }
 
-/* n parts of a second each: no %f, which follows the application's locale. */
+/* Writes n / parts seconds. %f is not used, because it depends on the application's locale. */
 static void write_seconds(FILE *f, uint64_t n, uint64_t parts, int digits)
 {
     fprintf(f, "%llu.%0*llu\n", (unsigned long long)(n / parts), digits, (unsigned long long)(n % parts));
@@ -288,14 +289,14 @@ static void write_cpu(FILE *f, enum hw_metric m, uint64_t ns)
     write_seconds(f, ns, 1000000000, 9);
 }
 
-/* ns; 0 where it cannot be read. */
+/* Returns the clock in ns, or 0 if it cannot be read. */
 static uint64_t read_clock(clockid_t clock)
 {
     struct timespec t;
     return clock_gettime(clock, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
 }
 
-/* CPU time of the threads, ns. */
+/* Returns the CPU time of the library's threads in ns. */
 static uint64_t read_cpu_time(const struct hawser *h, unsigned *threads)
 {
     uint64_t sum = 0;

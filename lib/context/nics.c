@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NICs that lose their link. The kernel reports it, and the rails of such a NIC end at once; their unconfirmed frames
- * are sent again by other rails. TCP would notice much later, by missing acknowledgements. When the link is back the
- * client connects the rails again without further delay.
+ * Detects NICs that lose their link. The kernel reports the loss, and the NIC's rails end at once, so that other rails
+ * send their unconfirmed frames again. TCP would notice the loss much later, by missing acknowledgements. When the link
+ * is back, the client reconnects the rails without further delay.
  *
- * The socket is on loop 0. Rails belong to their peer's home, where a task of the peer's does the rest.
+ * The socket belongs to loop 0. Rails belong to the peer's home, where a task of the peer evaluates the reports.
  */
 #include "context/context.h"
 
@@ -15,7 +15,7 @@
 
 enum { NIC_IS_AS_IT_WAS, NIC_IS_UP, NIC_IS_DOWN };
 
-/* Notes it at all rails of that NIC, or, where it is NULL, of all NICs. */
+/* Stores the report in all rails of the NIC. If nic is NULL, reads the state of every rail's NIC instead. */
 static void note_nic(void *arg, const char *nic, bool up)
 {
     struct hawser *h = arg;
@@ -24,7 +24,7 @@ static void note_nic(void *arg, const char *nic, bool up)
     {
         struct hawser_peer *p = hw_container_of(it, struct hawser_peer, in_context);
         bool any = false;
-        if (atomic_load(&p->state) != HW_PEER_LIVES) /* it has no rails yet, or no more */
+        if (atomic_load(&p->state) != HW_PEER_LIVES) /* the peer has no rails yet, or has lost them */
             continue;
         for (unsigned i = 0; i < p->n_ways; i++) {
             struct hw_way *w = &p->way[i];
@@ -35,7 +35,7 @@ static void note_nic(void *arg, const char *nic, bool up)
             any = true;
         }
         if (any)
-            hw_loop_post(&p->home->loop, &p->nics); /* under the lock: the peer is not freed meanwhile */
+            hw_loop_post(&p->home->loop, &p->nics); /* under the lock, so that the peer is not freed in the meantime */
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -58,7 +58,7 @@ void hw_nics_watch(struct hawser *h)
         rc = hw_driver_watch(d, h->carrier_fd, &h->carrier);
         hw_driver_end(d);
     }
-    if (rc < 0) { /* TCP finds out, later */
+    if (rc < 0) { /* TCP detects the loss later */
         hw_log(&h->log, HAWSER_LOG_DEBUG, "cannot watch for links that go down: %s", hw_error());
         hw_fork_close(&h->carrier_fd);
     }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations of the public API, over those of the message layer. */
+/* Operations of the public API, on top of the message layer's operations. */
 #include "context/context.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SUBMIT_VISIT 256 /* operations that hawser_submit() posts before it sends, so that the peer need not wait */
+#define SUBMIT_VISIT                                                                                                \
+    256 /* number of operations that hawser_submit() posts before it sends them, so that the peer does not wait for \
+           the rest */
 
-/* ---- the end ---------------------------------------------------------------------------------------- */
+/* ---- end of an operation ---------------------------------------------------------------------------------- */
 
 static void unref_op(struct hawser_op *op)
 {
     struct hawser_peer *p = op->peer;
-    hw_op_put(op->op); /* op is part of it */
+    hw_op_put(op->op); /* frees op too, which is part of the same allocation */
     hw_peer_unref(p);
 }
 
@@ -26,14 +28,14 @@ static void put_imports(const struct hw_op *o)
     }
 }
 
-/* Receives may wait for long. */
+/* Counts operations in flight without receives, which may wait for a long time. */
 static void count_under_way(const struct hawser_op *op, int n)
 {
     if (op->op->kind != HW_OP_RECV)
         atomic_fetch_add(&op->peer->under_way, n);
 }
 
-/* The message layer has ended it: on any thread. */
+/* Called by the message layer, on any thread, when the operation has ended. */
 static void end_op(struct hw_op *o)
 {
     struct hawser_op *op = o->user;
@@ -43,7 +45,7 @@ static void end_op(struct hw_op *o)
     put_imports(o);
     for (uint32_t i = 0; i < op->n_mems; i++)
         atomic_fetch_sub(&op->mem[i]->busy, 1);
-    bool told = !op->has_handle; /* with a handle the operation may be freed at once */
+    bool told = !op->has_handle; /* an operation with a handle may be freed as soon as over is set */
     atomic_store(&op->over, true);
     if (told)
         hw_event_push(h, &op->event);
@@ -51,7 +53,7 @@ static void end_op(struct hw_op *o)
         hw_event_signal(h, home);
 }
 
-/* ---- the beginning ------------------------------------------------------------------------------------ */
+/* ---- start of an operation -------------------------------------------------------------------------------- */
 
 static int read_op_options(const struct hawser_op_options *in, struct hawser_op_options *o)
 {
@@ -71,13 +73,14 @@ static int read_op_options(const struct hawser_op_options *in, struct hawser_op_
     return 0;
 }
 
-/* Of an operation that is not two-sided. */
+/* Rejects a stream or tag for an operation that is not two-sided. */
 static int refuse_stream(const struct hawser_op_options *o)
 {
     return o->stream || o->tag ? hw_fail(-EINVAL, "only sends and receives take a stream and a tag") : 0;
 }
 
-/* *inlined: bytes of data in the descriptors before this one; this one's are added. */
+/* Checks a descriptor with inline data. *inlined is the sum of the inline bytes before this descriptor, to which its
+ * bytes are added. */
 static int check_data(const struct hawser_vec *v, size_t i, enum hw_op_kind kind, uint64_t *inlined)
 {
     if (v->mem)
@@ -102,7 +105,7 @@ static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, si
     if (v->length && !v->mem && !v->data)
         return hw_fail(-EINVAL, "descriptor %zu has a length but no memory", i);
     if (v->mem && v->mem->h != p->h)
-        return hw_fail(-EINVAL, "descriptor %zu names memory registered with another context", i);
+        return hw_fail(-EINVAL, "descriptor %zu has memory that is registered with another context", i);
     if (v->mem && (v->offset > v->mem->len || v->length > v->mem->len - v->offset))
         return hw_fail(-EFAULT, "descriptor %zu: bytes %llu to %llu lie outside the registered memory of %zu bytes", i,
                        (unsigned long long)v->offset, (unsigned long long)(v->offset + v->length), v->mem->len);
@@ -110,7 +113,7 @@ static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, si
         return 0;
     uint32_t right = kind == HW_OP_WRITE ? HAWSER_REMOTE_WRITE : HAWSER_REMOTE_READ;
     if (!v->region)
-        return hw_fail(-EINVAL, "descriptor %zu names no region of the peer", i);
+        return hw_fail(-EINVAL, "descriptor %zu has no region of the peer", i);
     if (!(v->region->rights & right))
         return hw_fail(-EACCES, "descriptor %zu: the peer's region does not allow it to be %s", i,
                        kind == HW_OP_WRITE ? "written" : "read");
@@ -132,13 +135,14 @@ static uint32_t count_mems(const struct hawser_vec *vecs, size_t n)
     return mems;
 }
 
-/* How many spans take as much memory. */
+/* Returns the number of spans that occupy at least this many bytes. */
 static uint32_t count_spans(uint64_t bytes)
 {
     return (uint32_t)((bytes + sizeof(struct hw_span) - 1) / sizeof(struct hw_span));
 }
 
-/* Fills in the descriptors, and copies their data. On failure those so far hold their imports. */
+/* Fills in the operation's spans and copies the inline bytes. On failure the spans filled so far hold references to
+ * their imports. */
 static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_t n)
 {
     struct hw_op *o = op->op;
@@ -173,8 +177,9 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
     return 0;
 }
 
-/* An operation of the request's descriptors, not started. inlined: bytes of data in them, of which it keeps a copy.
- * Handle and copy lie behind the spans: the bytes live as long as any rail may read them. NULL: no memory. */
+/* Creates an operation from the request's descriptors without starting it. inlined is the number of inline bytes, which
+ * are copied. The handle and the copy are stored behind the spans, so that they live as long as a rail may read them.
+ * Returns NULL if out of memory. */
 static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_request *r,
                                  uint64_t inlined, const struct hawser_op_options *o)
 {
@@ -209,9 +214,9 @@ static int take_note_of(struct hw_op *o, const void *data, size_t len)
     return 0;
 }
 
-/* Some wait for what the calling thread does next, a moment later, so that one message to the kernel carries several: a
- * short one behind others that are under way, and the announcement of a receive that is good for short messages only,
- * which come unasked. */
+/* Decides how soon the operation must be sent. Some operations wait for the calling thread's next operations, so that
+ * one system call carries several. These are small operations while others are in flight, and small receives, because
+ * small messages are sent without waiting for their receive. */
 static enum hw_urgency get_urgency(const struct hawser_op *op)
 {
     const struct hw_op *o = op->op;
@@ -225,12 +230,12 @@ static enum hw_urgency get_urgency(const struct hawser_op *op)
     return atomic_load(&op->peer->under_way) > 0 ? HW_SOON : HW_NOW;
 }
 
-/* A caller's visit to the peer's home loop: what he posts is sent by his own thread when he leaves, where nobody else
- * is at it. */
+/* A caller's visit to the peer's home loop. The caller's own thread sends the posted operations when the visit ends,
+ * unless another thread is running the loop. */
 struct visit {
     struct hw_driver *home;
     bool begun;
-    size_t posted; /* since then */
+    size_t posted; /* number of operations since the visit began */
 };
 
 static void begin_visit(struct visit *v)
@@ -247,7 +252,7 @@ static void end_visit(struct visit *v)
     v->posted = 0;
 }
 
-/* Starts op, or frees it. */
+/* Starts op, or frees it if rc or the start is an error. */
 static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit *v)
 {
     struct hawser_peer *p = op->peer;
@@ -264,7 +269,7 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit 
         hw_driver_defer(v->home, HW_NOW);
         v->posted++;
     }
-    if (rc == -ESTALE) { /* whether the peer's refusal is known already makes no difference to the caller */
+    if (rc == -ESTALE) { /* the caller sees the same result whether or not this side already knows the peer's refusal */
         hw_op_set_result(op->op, rc);
         end_op(op->op);
         rc = 0;
@@ -281,7 +286,7 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit 
     return rc;
 }
 
-/* The message layer's kind of a request that is no notification. */
+/* Returns the message layer's kind of a request that is not a notification. */
 static enum hw_op_kind get_op_kind(const struct hawser_request *r)
 {
     return r->kind == HAWSER_WRITE  ? HW_OP_WRITE
@@ -339,7 +344,7 @@ static int post_notification(struct hawser_peer *p, const struct hawser_request 
     return start_op(op, take_note_of(op->op, r->data, r->len), r->op, visit);
 }
 
-/* One operation by itself. */
+/* Starts a single operation. */
 static int post_op(struct hawser_peer *p, const struct hawser_request *r)
 {
     struct visit visit = {.home = p->home};
@@ -405,7 +410,7 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
         const struct hawser_request *r = &reqs[i];
         rc = check_request(r);
         if (rc == 0 && n > 1 && r->kind != HAWSER_RECV)
-            begin_visit(&visit); /* this call brings what may_wait() would wait for */
+            begin_visit(&visit); /* this call brings the operations that get_urgency() would wait for */
         if (rc == 0)
             rc = r->kind == HAWSER_NOTIFY ? post_notification(p, r, &visit) : post_transfer(p, r, &visit);
         if (visit.posted == SUBMIT_VISIT)
@@ -433,7 +438,7 @@ static bool is_op_over(void *arg)
     return atomic_load(&op->over);
 }
 
-/* How it ended. */
+/* Returns the operation's result and sets the error text. */
 static int get_result(const struct hawser_op *op)
 {
     int rc = atomic_load(&op->op->result);

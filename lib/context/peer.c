@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peers: birth, what the message layer tells of them, death. */
+/* Peers: creation, callbacks from the message layer, death and closing. */
 #include "context/context.h"
 
 #include "base/thread.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYE_MS   1000 /* how long a peer that is closed is waited for to hear of it */
-#define GRACE_MS 100  /* how long a peer that has closed has time to close its connections */
+#define BYE_MS   1000 /* how long hawser_peer_close() waits for the peer to receive the BYE */
+#define GRACE_MS 100  /* time for a peer that has closed to close its connections */
 
 static void fire_dead(struct hw_timer *t);
 static void fire_bye(struct hw_timer *t);
@@ -79,7 +79,7 @@ struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session)
     return NULL;
 }
 
-/* ---- what the message layer tells ------------------------------------------------------------------------ */
+/* ---- callbacks from the message layer ----------------------------------------------------------------------- */
 
 static void take_note(void *up, struct hw_note *note)
 {
@@ -110,8 +110,9 @@ static void note_death(void *up, int why)
     hw_peer_kill(up, why);
 }
 
-/* The peer closes: what it had confirmed before may come by another rail than its word of that. It closes its
- * connections once it has heard that the word is here; to be first would look like a failure there. */
+/* Handles the peer's BYE. Confirmations that the peer sent earlier may still arrive over another rail. The peer closes
+ * its connections once it knows that the BYE has arrived. If this side closed them first, the peer would see a failure.
+ */
 static void note_bye(void *up)
 {
     struct hawser_peer *p = up;
@@ -120,7 +121,7 @@ static void note_bye(void *up)
         hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + GRACE_MS * HW_MS);
 }
 
-/* On a rail's loop. */
+/* Runs on the rail's loop. */
 static void note_doubt(void *up, unsigned rail)
 {
     struct hawser_peer *p = up;
@@ -138,7 +139,7 @@ static const struct hw_peer_ops peer_ops = {.noted = take_note,
 void hw_peer_share_path(struct hawser_peer *p)
 {
     unsigned n = p->n_ways - p->n_spare;
-    if (n < 3) /* the other one would have to carry all */
+    if (n < 3) /* the other rail would have to carry everything */
         return;
     for (unsigned i = n; i-- > 0;) {
         if (p->way[i].pair != p->way[0].pair)
@@ -197,12 +198,13 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     if (p->has_rails)
         hw_peer_die(&p->peer, why);
     if (why != -ESHUTDOWN)
-        hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer lost: %s", p->name, p->why); /* callers get it as an error */
+        hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer lost: %s", p->name, p->why); /* callers get this as an error */
     if (h->flags & HAWSER_EVENTS && p->known)
         hw_event_push(h, &p->died);
     pthread_mutex_lock(&h->lock);
     h->metrics.lost += lived && why != -ESHUTDOWN;
-    if (!p->client && !p->known && !p->closing && hw_list_empty(&p->in_accept)) { /* nobody else will close it */
+    if (!p->client && !p->known && !p->closing &&
+        hw_list_empty(&p->in_accept)) { /* the application will not close this peer */
         hw_list_append(&h->graves, &p->in_accept);
         atomic_fetch_add(&h->n_graves, 1);
         pthread_cond_broadcast(&h->someone);
@@ -266,7 +268,7 @@ static bool is_memory_free(void *arg)
     return atomic_load(&p->state) < 0 || hw_peer_is_quiet(&p->peer);
 }
 
-/* What was sent by reference is to be read before its memory is the application's again. */
+/* Waits until memory that was sent by reference has been read, before the application may reuse it. */
 static void finish_sending(struct hawser_peer *p)
 {
     hw_driver_enter(p->home);
@@ -275,7 +277,7 @@ static void finish_sending(struct hawser_peer *p)
     (void)hw_driver_wait(p->home, is_memory_free, p, hw_deadline(BYE_MS));
 }
 
-/* Tells the peer, as far as it can be told. */
+/* Sends BYE to the peer, if a rail is up. */
 static void say_bye(struct hawser_peer *p)
 {
     struct hw_op *op = hw_op_new(&p->peer, HW_OP_BYE, 0);
@@ -288,7 +290,7 @@ static void say_bye(struct hawser_peer *p)
     p->closing = true;
     int rc = atomic_load(&p->rails_up) ? hw_op_post(op) : -ENOTCONN;
     hw_driver_end(p->home);
-    if (rc == 0) /* the operation ends by its deadline at the latest */
+    if (rc == 0) /* the operation ends at its deadline at the latest */
         (void)hw_driver_wait(p->home, is_bye_over, p, HW_NEVER);
     hw_op_put(op);
 }
@@ -300,7 +302,7 @@ static bool is_peer_gone(void *arg)
            !atomic_load(&p->spares.call.posted) && (!p->has_rails || hw_peer_is_gone(&p->peer));
 }
 
-/* True once nothing of the peer runs any more. */
+/* Returns true once none of the peer's tasks will run again. */
 static bool look_if_gone(struct hawser_peer *p)
 {
     hw_driver_enter(p->home);
@@ -329,14 +331,14 @@ void hawser_peer_close(hawser_peer *p)
         return;
     struct hawser *h = p->h;
     hw_connect_join(p);
-    detach_peer(p); /* no listener finds it any more */
+    detach_peer(p); /* the listener no longer finds the peer */
     if (p->has_rails && atomic_load(&p->state) >= 0 && p->peer.by_reference)
         finish_sending(p);
     if (p->has_rails && atomic_load(&p->state) >= 0)
         say_bye(p);
     hw_driver_enter(p->home);
-    p->known = false;  /* its death is no news */
-    p->closing = true; /* and hawser_accept() of another thread must not close it too */
+    p->known = false;  /* the death of a closed peer is not reported */
+    p->closing = true; /* prevents another thread's hawser_accept() from closing the peer too */
     if (atomic_load(&p->state) >= 0)
         hw_peer_kill(p, hw_fail(-ESHUTDOWN, "closed by this side"));
     hw_driver_end(p->home);
@@ -346,12 +348,12 @@ void hawser_peer_close(hawser_peer *p)
     drop_events(p);
     if (p->has_rails) {
         hw_memory_forget_peer(h, &p->peer);
-        hw_context_visit(h); /* whoever had a task of it under way is through */
+        hw_context_visit(h); /* threads that were running a task of the peer have finished */
         pthread_mutex_lock(&p->door);
         p->closed = true;
         pthread_mutex_unlock(&p->door);
         pthread_mutex_lock(&h->lock);
-        hw_metrics_fold(p); /* what has ended since */
+        hw_metrics_fold(p); /* adds the totals since the first detach_peer() */
         pthread_mutex_unlock(&h->lock);
         hw_driver_enter(p->home);
         hw_peer_free(&p->peer);
@@ -366,7 +368,7 @@ void hawser_peer_close(hawser_peer *p)
     hw_peer_unref(p);
 }
 
-/* ---- what the application asks ------------------------------------------------------------------------------- */
+/* ---- queries by the application ------------------------------------------------------------------------------- */
 
 int hawser_peer_state(hawser_peer *p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages on the first connection: the server offers its NICs, and the client replies with the rails to use. Each
- * is a SETUP (wire.h) preceded by its length as a u32. */
+ * message is a SETUP (wire.h) preceded by its length as a u32. */
 #include "context/context.h"
 
 #include "net/advertise.h"
@@ -21,7 +21,7 @@ static bool is_wanted(const char *list, const struct hw_nic *n, bool loopback)
     return list && *list ? hw_nic_listed(list, n->name) : n->loopback == loopback;
 }
 
-/* Adds a NIC's entry at out. Returns its size. */
+/* Writes a NIC's entry to out and returns its size. */
 static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool here, struct hw_setup *s, uint8_t *out)
 {
     struct hawser *h = p->h;
@@ -38,15 +38,17 @@ static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool he
     return hw_setup_entry_encode(out, &e);
 }
 
-/* A listener that is bound to one address offers that one's NIC. What no hardware is below runs over the other NICs,
- * and is offered where the connection came in by it, where there is nothing else, or where knob nics names it. */
+/* A listener that is bound to one address offers the NIC of this address. Virtual interfaces without hardware run over
+ * the other NICs. The server offers them only if the connection arrived over them, if the peer is on this machine, or
+ * if knob nics lists them. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out)
 {
     struct hawser *h = p->h;
     struct hw_nic nics[HW_NIC_MAX];
     uint64_t device[HW_NIC_MAX];
     struct hw_setup s = {0};
-    bool loop = hw_addr_is_loopback(remote); /* a peer on this machine gets the loopback, others everything else */
+    bool loop = hw_addr_is_loopback(
+        remote); /* a peer on this machine gets the loopback interface, other peers get all other NICs */
     int n = hw_nics_list(nics, HW_NIC_MAX, local->sa.sa_family == AF_INET6);
     if (n < 0)
         return n;
@@ -70,7 +72,7 @@ int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const unio
 
 /* ---- the client's choice ------------------------------------------------------------------------------------ */
 
-/* Both sides must have the same transport. */
+/* Fails unless both sides use the same transport. */
 int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len)
 {
     char theirs[HW_TRANSPORT_TEXT];
@@ -98,11 +100,11 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 }
 
 #define CHANNELS_MAX 16
-#define CHANNEL_MBPS 25000 /* about what one thread moves (docs/results.md) */
-#define FILES_SHARE  128   /* of the descriptors that the process may have, a peer takes one in so many */
+#define CHANNEL_MBPS 25000 /* approximate rate of one thread (docs/results.md) */
+#define FILES_SHARE  128   /* a peer uses at most 1/128 of the process's descriptor limit */
 
-/* What knob channels is where nobody says: a connection can keep a thread busy that copies. Transports whose payloads
- * travel apart do not copy so. */
+/* Returns the default of knob channels. One connection can keep a thread busy with copying, so fast NICs get several.
+ * Transports whose payload travels separately do not copy in this way. */
 static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *g, unsigned pairs)
 {
     struct rlimit files = {0};
@@ -118,8 +120,8 @@ static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *
     return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(HW_MIN(n, needed), CHANNELS_MAX));
 }
 
-/* A rail for each of the channels of a pair, as far as there may be rails; a rail takes several connections where more
- * were asked for. The first rail of a pair has one more, for small messages. */
+/* Divides the channels of a pair into rails with one or more links each. Each channel is a rail of its own as long as
+ * the limit on rails allows. The first rail of a pair has one more link, for small messages. */
 static void share_channels(unsigned pairs, unsigned most, uint64_t channels, unsigned *rails, unsigned *links)
 {
     *rails = (unsigned)HW_MAX(HW_MIN(channels, (uint64_t)most / pairs), 1ull);
@@ -129,14 +131,14 @@ static void share_channels(unsigned pairs, unsigned most, uint64_t channels, uns
 static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned index, unsigned k, unsigned links)
 {
     w->pair = index;
-    /* link 0 of a rail that has several carries small messages only */
+    /* link 0 of a rail with several links carries only small messages */
     w->links = k == 0 || links > 1 ? links + 1 : 1;
     w->from = pair->nic;
     memcpy(w->nic, pair->nic.name, sizeof w->nic);
     memcpy(w->peer_nic, pair->peer_nic, sizeof w->peer_nic);
 }
 
-/* All ways are filled in. */
+/* Completes the set-up after all ways are filled in. */
 static void finish_ways(struct hawser_peer *p)
 {
     hw_peer_share_path(p);
@@ -146,7 +148,7 @@ static void finish_ways(struct hawser_peer *p)
 
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels, uint8_t *out)
 {
-    unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* there is one at least */
+    unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* at least one pair exists */
     unsigned kept = pairs - spares, n;
     channels = channels ? channels : count_channels(p->h, g, kept);
     if (channels > HW_SETUP_MAX / pairs)
@@ -161,7 +163,8 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     p->n_spare = spares;
     for (unsigned i = 0; i < n && rc == 0; i++) {
         struct hw_way *w = &p->way[i];
-        /* the k-th rails of all pairs one after the other: neighbours are on different loops */
+        /* order the rails so that neighbouring rails are on different loops: the k-th rails of all pairs follow each
+         * other */
         unsigned which = i < kept * rails ? i % kept : kept + (i - kept * rails);
         const struct hw_pair *pair = &g->pair[which];
         w->spare = which >= kept;
@@ -208,7 +211,7 @@ int hw_setup_refuse(const struct hawser *h, uint8_t *out)
     return (int)len + 4;
 }
 
-/* A name that a peer sent, fit to be printed. */
+/* Copies a name that a peer sent and replaces characters that cannot be printed. */
 static void copy_name(char to[HAWSER_NIC_NAME], const void *from)
 {
     memcpy(to, from, HAWSER_NIC_NAME);
@@ -228,7 +231,7 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
     if (rc == 0)
         rc = hw_setup_agree_on_version(p, body, len);
     if (rc == 0 && (s.n == 0 || s.n > RAILS_MAX))
-        rc = hw_fail(-EPROTO, "the peer asks for %u rails; at most %d are allowed", s.n, RAILS_MAX);
+        rc = hw_fail(-EPROTO, "the peer requests %u rails; at most %d are allowed", s.n, RAILS_MAX);
     if (rc == 0)
         rc = hw_peer_set_rails(p, s.n);
     for (unsigned i = 0; i < s.n && rc == 0; i++) {

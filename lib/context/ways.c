@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How rails are connected, and connected again. The client makes all links of a rail at once; with its proof of the
- * session's secret each link says how many there are, and the client's last word on the connection before (hw_session).
- * The server collects them, and answers on each with its own last word. A rail that ends is connected again after a
- * moment, which grows as long as it fails.
+ * Connects and reconnects rails. The client opens all links of a rail at once. Together with its proof of the session's
+ * secret, each link sends the number of links and the client's last word about the previous connection (hw_session).
+ * The server collects the links and answers each of them with its own last word. A rail that ends is reconnected after
+ * a delay that grows with each failure.
  *
- * All of it runs with the role of the peer's home.
+ * All of this runs with the role of the peer's home.
  */
 #include "context/context.h"
 
@@ -18,19 +18,23 @@
 
 #define BACKOFF_MIN (20 * HW_MS)
 #define BACKOFF_MAX (1000 * HW_MS)
-#define REST        (5000 * HW_MS) /* spare rails stay so long at least: a NIC that flaps is not to call them each time */
-#define GONE_MS     2000 /* a server whose client closed all connections, and makes no new ones, has lost it */
+#define REST                                                                                                       \
+    (5000 * HW_MS) /* minimum time that spare rails stay connected, so that a flapping NIC does not reconnect them \
+                      each time */
+#define GONE_MS                                                                                           \
+    2000 /* time after which a server gives up a client that closed all connections and makes no new ones \
+          */
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 
-/* When a peer without a rail dies: so long after it was heard last, but not before its rails have had a moment to come
- * back. */
+/* Returns the time at which a peer without rails dies: peer_timeout_ms after the peer was last heard, but not before
+ * its rails had a moment to come back. */
 static uint64_t find_death(const struct hawser_peer *p, int why)
 {
     uint64_t whole = p->h->k.peer_timeout_ms * HW_MS, now = p->home->loop.now, heard = 0;
-    for (unsigned i = 0; i < p->n_ways; i++) /* all have ended */
+    for (unsigned i = 0; i < p->n_ways; i++) /* all rails have ended */
         heard = HW_MAX(heard, p->peer.session.rail[i].rail.heard);
-    /* a process that dies closes its connections, and so does a peer that finds a path dead, which comes back */
+    /* a process that dies closes its connections; a peer that considers a path dead closes them too, but reconnects */
     if (!p->client && why == -ECONNRESET)
         return now + HW_MIN(whole, GONE_MS * HW_MS);
     return heard ? HW_MAX(heard + whole, now + whole / 4) : now + whole;
@@ -42,7 +46,8 @@ static void watch_for_death(struct hawser_peer *p, int why)
         hw_timer_set(&p->home->loop, &p->dead, find_death(p, why));
 }
 
-/* This side closes, and the peer knows, or will by another rail: it closes rails, too, and would refuse new ones. */
+/* Returns true if this side is closing and the peer knows this or will learn it over another rail. The peer then closes
+ * its rails as well and would refuse new ones. */
 static bool is_leaving(const struct hawser_peer *p)
 {
     return p->closing && (atomic_load(&p->said_bye) || atomic_load(&p->rails_up));
@@ -81,7 +86,7 @@ static void dial_later(struct hw_way *w)
         hw_timer_set(&w->peer->home->loop, &w->timer, w->peer->home->loop.now + HW_MIN(wait, BACKOFF_MAX));
 }
 
-/* True if the peer that there was does not know the session any more, or nobody listens there by any path. */
+/* Returns true if the peer does not know the session any more, or if nothing listens on any path. */
 static bool is_peer_over(const struct hawser_peer *p)
 {
     bool all_refused = true;
@@ -98,7 +103,7 @@ static bool is_peer_over(const struct hawser_peer *p)
     return all_refused;
 }
 
-/* True if no connection of this context will work again: the peer is dead. */
+/* Kills the peer and returns true if the transport cannot open connections any more. */
 static bool is_transport_dead(struct hawser_peer *p)
 {
     struct hawser *h = p->h;
@@ -108,7 +113,7 @@ static bool is_transport_dead(struct hawser_peer *p)
     return rc < 0;
 }
 
-/* True if the transport has no device for any of the NICs. */
+/* Returns true if the transport has no device for any of the NICs. */
 static bool is_hopeless(const struct hawser_peer *p)
 {
     bool all = true;
@@ -117,7 +122,7 @@ static bool is_hopeless(const struct hawser_peer *p)
     return all;
 }
 
-/* True if a rail that is not spare is likely to deliver what it takes. */
+/* Returns true if a rail that is not spare is likely to deliver new frames. */
 static bool has_sound_rail(struct hawser_peer *p)
 {
     for (unsigned i = 0; i < p->n_ways - p->n_spare; i++)
@@ -126,11 +131,11 @@ static bool has_sound_rail(struct hawser_peer *p)
     return false;
 }
 
-/* An attempt has failed. */
+/* Ends a failed attempt and schedules the next one. */
 static void give_up(struct hw_way *w, int why)
 {
     struct hawser_peer *p = w->peer;
-    bool asked = true; /* by all links: the server may have started the rail */
+    bool asked = true; /* true if all links sent their request: the server may have started the rail */
     for (unsigned k = 0; k < w->links; k++)
         asked &= w->attempt[k].greeted;
     if (asked)
@@ -141,7 +146,7 @@ static void give_up(struct hw_way *w, int why)
     w->hopeless |= why == -ENODEV && p->h->env.caps.nodev_final;
     if (is_transport_dead(p))
         return;
-    if (is_hopeless(p)) { /* by no NIC: more attempts would not help */
+    if (is_hopeless(p)) { /* no NIC works with this transport, so more attempts would not help */
         hw_peer_kill(p, why);
         return;
     }
@@ -165,7 +170,7 @@ void hw_way_failed(struct hw_way *w, int why)
     (void)is_transport_dead(p);
 }
 
-/* All links stand. */
+/* Hands the established links to the transports' handshake. */
 static void finish_dialling(struct hw_way *w)
 {
     struct hawser_peer *p = w->peer;
@@ -187,7 +192,7 @@ static void finish_dialling(struct hw_way *w)
         give_up(w, rc);
 }
 
-/* Moves on: 0 it is through, -EAGAIN, or why not. */
+/* Advances the attempt. Returns 0 if the link is established, -EAGAIN, or an error. */
 static int step_attempt(struct hw_attempt *a)
 {
     if (!a->greeted) {
@@ -234,7 +239,7 @@ static void note_attempt_ready(struct hw_source *s, uint32_t events)
     hw_loop_post(&a->way->peer->home->loop, &a->task);
 }
 
-/* Starts one link's connection. */
+/* Starts the connection of one link. */
 static int start_attempt(struct hw_way *w, unsigned k, const struct hw_word *mine)
 {
     struct hawser_peer *p = w->peer;
@@ -263,7 +268,7 @@ static void dial(struct hw_way *w)
     int rc = 0;
     w->gen = hw_session_hello(&p->peer.session, w->index, &mine);
     if (!w->gen)
-        return; /* it is up */
+        return; /* the rail is up */
     w->dialling = true;
     w->n_done = 0;
     for (unsigned k = 0; k < w->links && rc == 0; k++)
@@ -274,7 +279,7 @@ static void dial(struct hw_way *w)
         hw_timer_set(&p->home->loop, &w->timer, p->home->loop.now + p->h->k.handshake_ms * HW_MS);
 }
 
-/* It is time to try again, or has lasted too long. */
+/* Starts the next attempt, or ends an attempt that has exceeded its time limit. */
 static void fire_way(struct hw_timer *t)
 {
     struct hw_way *w = hw_container_of(t, struct hw_way, timer);
@@ -306,8 +311,8 @@ void hw_ways_dial(struct hawser_peer *p)
 
 /* ---- client: spare rails -------------------------------------------------------------------------------------- */
 
-/* Connects the spare rails. A rail that is doubted is not suspect yet, as nothing else hears the peer: the caller
- * knows. */
+/* Connects the spare rails. The caller decides that they are needed: a doubtful rail is not suspect yet if the peer is
+ * not heard on any other rail. */
 void hw_ways_call_spares(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.call);
@@ -323,7 +328,7 @@ void hw_ways_call_spares(struct hw_task *t)
     }
 }
 
-/* Ends the spare rails if they are not needed any more. */
+/* Ends the spare rails if they are no longer needed. */
 void hw_ways_rest_spares(struct hw_timer *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.rest);
@@ -355,7 +360,7 @@ static void refuse_links(struct hw_way *w, unsigned refusal)
     w->in_have = 0;
 }
 
-/* All links are there: answers, if the rail is down. */
+/* Answers the links once all have arrived and the rail is down. */
 static void answer_links(struct hw_way *w)
 {
     struct hawser_peer *p = w->peer;
@@ -365,7 +370,7 @@ static void answer_links(struct hw_way *w)
         return;
     int rc = hw_session_answer(&p->peer.session, w->index, w->in_gen, &mine);
     if (rc == -EAGAIN)
-        return; /* hw_way_down() comes back here */
+        return; /* hw_way_down() calls this function again */
     hw_ask_encode(answer, w->in_links, &mine);
     for (unsigned k = 0; k < w->in_links && rc == 0; k++) {
         hw_sock_accepted(w->in_fd[k], &p->h->k);
@@ -383,7 +388,7 @@ static void answer_links(struct hw_way *w)
     }
 }
 
-/* The first link of a newer generation. 0, or the refusal. */
+/* Starts a newer generation of the rail when its first link arrives. Returns HW_OK or the refusal. */
 static unsigned begin_generation(struct hw_way *w, uint32_t gen, uint32_t links, const struct hw_word *theirs)
 {
     refuse_links(w, HW_REFUSE_STALE);
@@ -443,10 +448,9 @@ void hw_ways_arrive(struct hw_task *t)
     }
 }
 
-/* ---- what the session tells ----------------------------------------------------------------------------------------
- */
+/* ---- callbacks from the session --------------------------------------------------------------------------------- */
 
-/* Paths break, and come back. What else ends a rail somebody has to look at. */
+/* Returns true for errors of the network path, which occur and heal. Other errors need a person's attention. */
 static bool is_of_the_path(int why)
 {
     return why == -ECONNRESET || why == -ECONNABORTED || why == -ETIMEDOUT || why == -EPIPE || why == -ENETDOWN ||
@@ -486,7 +490,7 @@ void hw_way_down(struct hawser_peer *p, unsigned rail)
         answer_links(&p->way[rail]);
 }
 
-/* ---- the end -------------------------------------------------------------------------------------------------------
+/* ---- stopping -------------------------------------------------------------------------------------------------------
  */
 
 void hw_ways_stop(struct hawser_peer *p)
