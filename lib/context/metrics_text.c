@@ -120,8 +120,8 @@ struct row {
     struct hw_rail_totals t;
 };
 
-#define ROWS_MAX \
-    (HW_METRICS_PEERS * HW_SESSION_RAILS + HW_METRICS_NICS) /* reached if every rail is between different NICs */
+/* Reached if every rail is between different NICs. */
+#define ROWS_MAX (HW_METRICS_PEERS * HW_SESSION_RAILS + HW_METRICS_NICS)
 
 struct view {
     unsigned peers;

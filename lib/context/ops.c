@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SUBMIT_VISIT                                                                                                \
-    256 /* number of operations that hawser_submit() posts before it sends them, so that the peer does not wait for \
-           the rest */
+/* Number of operations that hawser_submit() posts before it sends them, so that the peer does not wait for the rest. */
+#define SUBMIT_VISIT 256
 
 /* ---- end of an operation ---------------------------------------------------------------------------------- */
 

@@ -18,12 +18,10 @@
 
 #define BACKOFF_MIN (20 * HW_MS)
 #define BACKOFF_MAX (1000 * HW_MS)
-#define REST                                                                                                       \
-    (5000 * HW_MS) /* minimum time that spare rails stay connected, so that a flapping NIC does not reconnect them \
-                      each time */
-#define GONE_MS                                                                                           \
-    2000 /* time after which a server gives up a client that closed all connections and makes no new ones \
-          */
+/* Minimum time that spare rails stay connected, so that a flapping NIC does not reconnect them each time. */
+#define REST (5000 * HW_MS)
+/* Time after which a server gives up a client that closed all connections and makes no new ones. */
+#define GONE_MS 2000
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 

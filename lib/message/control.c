@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK_MAX (1u << 30) /* messages after which the sender stops waiting for a refusal: it was read long before */
+/* Number of control messages after which a refusal is forgotten, because the peer read it long ago. */
+#define MARK_MAX (1u << 30)
 
-/* ---- out: under the lock ------------------------------------------------------------------------ */
+/* ---- sending: with the lock held ------------------------------------------------------------------------ */
 
 static void send_parcel(struct hw_peer *p, struct hw_parcel *parcel)
 {
@@ -23,7 +24,8 @@ static bool has_room(const struct hw_peer *p, uint32_t sequence)
     return sequence - p->out.acked < HW_CONTROL_WINDOW;
 }
 
-/* Limits the messages that this side sends on its own; all others answer the peer. */
+/* Fails if too many control messages wait. Every message that this side does not send on its own initiative answers the
+ * peer, so only a peer that does not read the answers exceeds the limit. */
 static int check_waiting(const struct hw_peer *p)
 {
     return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer does not read the answers to its control messages")
@@ -111,7 +113,8 @@ int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, 
 uint32_t hw_control_mark(const struct hw_peer *p)
 {
     uint32_t acked = atomic_load(&p->out.acked), refused = atomic_load(&p->out.refused);
-    return acked - refused < MARK_MAX ? acked : refused; /* no need to wait for messages that the peer has read */
+    return acked - refused < MARK_MAX ? acked
+                                      : refused; /* the peer has read all refusals, so it need not wait for a message */
 }
 
 void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
@@ -183,7 +186,7 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
                          sequence, (unsigned long long)notes);
 }
 
-/* ---- in: on the home loop ------------------------------------------------------------------------ */
+/* ---- receiving: on the home loop ------------------------------------------------------------------------ */
 
 void hw_control_arrived(struct hw_peer *p, struct hw_control_in *c)
 {
@@ -199,13 +202,13 @@ static void free_control_in(struct hw_control_in *c)
     free(c);
 }
 
-/* Sequence number of the next message to read. */
+/* Returns the sequence number of the next message to read. */
 static uint32_t get_next(const struct hw_peer *p)
 {
     return (uint32_t)atomic_load(&p->in.next);
 }
 
-/* Sorts the inbox into the ring. -EPROTO: the peer sent a message twice, or more than the window. */
+/* Sorts the inbox into the ring. Fails with -EPROTO if the peer sent a message twice or exceeded the window. */
 static int sort_inbox(struct hw_peer *p)
 {
     int rc = 0;
@@ -223,7 +226,8 @@ static int sort_inbox(struct hw_peer *p)
     return rc;
 }
 
-/* Tells the peer what was read and taken here, if that is at least a quarter of a window. Under the lock. */
+/* Sends TAKEN if at least a quarter of a window was read, or of the notification buffer taken, since the last one.
+ * Called with the lock held. */
 static void tell_taken(struct hw_peer *p)
 {
     bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
@@ -242,7 +246,7 @@ static void read_control(struct hw_task *t)
         if (!c)
             break;
         rc = hw_peer_control(p, c);
-        if (rc == -ENOMEM) { /* no effect so far: try again */
+        if (rc == -ENOMEM) { /* the message had no effect yet, so it can be processed again */
             hw_loop_post(p->session.home, t);
             rc = 0;
             break;
@@ -291,7 +295,7 @@ void hw_taken_done(struct hw_peer *p)
     hw_taken_tell(p);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------ */
+/* ---- starting and stopping ------------------------------------------------------------------------------ */
 
 void hw_control_init(struct hw_peer *p)
 {

@@ -1,54 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control messages: small, and read in the order in which they were sent, over a session that does not keep the order.
- * Up to HW_CONTROL_WINDOW of them are sent and unread; later ones wait. TAKEN frames tell the peer how many were read,
- * and how many bytes of notifications the application has taken.
+ * Control messages are small and are read in the order in which they were sent, although the session below does not
+ * keep the order. Up to HW_CONTROL_WINDOW messages may be sent and unread; later messages wait. TAKEN frames tell the
+ * peer how many messages were read, and how many bytes of notifications the application has taken.
  */
 #ifndef HW_CONTROL_H
 #define HW_CONTROL_H
 
 #include "message/peer.h"
 
-/* A received message until it is read in order. */
+/* A received message that waits to be read in order. */
 struct hw_control_in {
-    struct hw_control_in *next; /* in the inbox: newest first */
+    struct hw_control_in *next; /* list of the inbox, newest first */
     struct hw_control_head head;
-    struct hw_note *note; /* NOTE, EAGER: the payload */
+    struct hw_note *note; /* NOTE and EAGER: the payload */
 };
 
-/* Sends a copy of c: kind, a to d, op. 0, -ENOMEM, or the error with which the peer died. From any thread. */
+/* Sends a copy of c, of which the caller sets kind, a to d, and op. Fails with -ENOMEM or the error that the peer died
+ * with. May be called from any thread. */
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);
-/* The same; the caller holds the peer's lock. */
+/* Does the same with the peer's lock held. */
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
-/* Sends c, which is at the start of allocated memory and is freed with it. Cannot fail; if the peer is dead, c is freed
- * at once. Under the lock. */
+/* Sends c, which is at the start of allocated memory and is freed with this memory. Cannot fail: if the peer is dead, c
+ * is freed at once. Called with the lock held. */
 void hw_control_send_own(struct hw_peer *p, struct hw_control *c);
-/* The same in op->last, so that memory is available: once for each operation. Does nothing if the peer is dead. Under
- * the lock. */
+/* Sends c from op->last, so that no memory is needed. May be called once for each operation. Does nothing if the peer
+ * is dead. Called with the lock held. */
 void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
-/* The same in the peer's spare message, for STOP. False: the spare message is in use. Under the lock. */
+/* Sends a STOP from the peer's spare message, so that no memory is needed. Returns false if the spare message is in
+ * use. Called with the lock held. */
 bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c);
-/* Tells the peer that its request is refused: a is an operation (FAIL) or a landing (UNREAD) of the peer. On the loop
- * of the rail that refuses, before the refused frame is counted. 0, or -errno: the rail must end. */
+/* Tells the peer that its request is refused. a is the peer's operation (FAIL) or the peer's landing (UNREAD). Called
+ * on the loop of the rail that refuses, before the refused frame is counted. Returns 0, or a negative errno if the rail
+ * must end. */
 int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error);
-/* The mark of hw_session_ops. */
+/* Returns the mark for struct hw_session_ops. */
 uint32_t hw_control_mark(const struct hw_peer *p);
 
-/* A rail's side. */
+/* Fills the frame that carries the control message. */
 void hw_control_fill(const struct hw_control *c, struct hw_link_out *out);
-/* The peer has received it, or the session is dead. */
+/* Ends a control message that the peer has received or that is lost with the session. */
 void hw_control_done(struct hw_peer *p, struct hw_control *c);
-/* One arrived. The inbox takes ownership. */
+/* Adds a received message to the inbox, which takes ownership. */
 void hw_control_arrived(struct hw_peer *p, struct hw_control_in *c);
 void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out);
 void hw_taken_done(struct hw_peer *p);
-/* The peer has read and taken this much. -EPROTO: more than was sent. */
+/* Processes a TAKEN frame: the peer has read the messages before `sequence`, and its application has taken `notes`
+ * bytes. Fails with -EPROTO if this is more than was sent. */
 int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes);
 
-/* Tells the peer how much was read and taken, if it is enough for a frame. */
+/* Sends TAKEN if enough was read and taken since the last one. */
 void hw_taken_tell(struct hw_peer *p);
 void hw_control_init(struct hw_peer *p);
-/* The peer is dead: drops all messages that wait. On the home loop. */
+/* Drops all waiting messages of a dead peer. Called on the home loop. */
 void hw_control_die(struct hw_peer *p);
 void hw_control_free(struct hw_peer *p);
 

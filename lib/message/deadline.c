@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The deadlines of operations, and the time by which the peer must answer for those that were cancelled. */
+/* The deadlines of operations, and the time limits for the peer's answers about cancelled operations. */
 #include "message/op.h"
 
 void hw_op_time(struct hw_peer *p, struct hw_op *op)
@@ -13,7 +13,7 @@ void hw_op_time(struct hw_peer *p, struct hw_op *op)
         hw_loop_post(p->session.home, &p->deadlines.arm);
 }
 
-/* When the home loop must check again: at the end of the next tick that has an operation. */
+/* Returns the time of the home loop's next check: the end of the next tick that has an operation. */
 static uint64_t find_next_look(const struct hw_peer *p)
 {
     for (uint64_t k = 0; k < HW_TICKS && p->deadlines.n; k++)
@@ -30,7 +30,7 @@ void hw_op_untime(struct hw_op *op)
     op->peer->deadlines.n--;
 }
 
-/* True if the kernel may read the operation's memory until the peer has confirmed the bytes sent from it. On the home
+/* Returns true if the kernel may read the operation's memory until the peer has confirmed the bytes. Called on the home
  * loop. */
 static bool is_read_by_kernel(const struct hw_op *op)
 {
@@ -38,8 +38,8 @@ static bool is_read_by_kernel(const struct hw_op *op)
     return sends && op->peer->by_reference && !op->cut_off && hw_session_has_rails(&op->peer->session);
 }
 
-/* The caller has its memory back and does not wait for the peer's answer any more. Frames of a write may still land:
- * later writes wait until that is settled. */
+/* Returns a write's or send's memory to the caller without waiting for the peer's answer. Frames of a write may still
+ * change the peer's memory, so later writes wait until the peer has answered. */
 static void desert_op(struct hw_op *op)
 {
     op->deserted = true;
@@ -48,8 +48,8 @@ static void desert_op(struct hw_op *op)
     atomic_store(&op->peer->unflushed, true);
 }
 
-/* Handles a cancelled operation that is due. The first call is immediate, so that this loop's clock sets the time by
- * which the peer must answer. True: that time has passed. *cut: rails must end. */
+/* Handles a cancelled operation that is due. The first call is made immediately, so that this loop's clock sets the
+ * time limit of the peer's answer. Returns true if this limit has passed. Sets *cut if rails must end. */
 static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
 {
     if (op->peer->dead)
@@ -61,14 +61,14 @@ static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
     else if (op->let_go_over && !op->deserted && op->kind != HW_OP_SERVE && !is_read_by_kernel(op))
         desert_op(op);
     else if (is_read_by_kernel(op) && now + op->peer->answer_in >= op->answer_by + HW_CUT_OFF * op->peer->patience)
-        *cut = op->cut_off = true; /* the next check finds that nothing reads its memory any more */
+        *cut = op->cut_off = true; /* the next check finds that the kernel no longer reads the memory */
     op->deadline = op->deserted ? op->answer_by : HW_MIN(now + op->peer->patience, op->answer_by);
     hw_op_time(op->peer, op);
     return false;
 }
 
-/* Moves the operations whose deadline has passed to the list `due`. Examines the ticks since the last check, or all of
- * them after more than HW_TICKS. */
+/* Moves the operations whose deadline has passed to the list `due`. Examines the ticks since the last check, or all
+ * ticks if more than HW_TICKS have passed. */
 static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
 {
     uint64_t tick = now / HW_TICK;
@@ -93,7 +93,7 @@ static int say_late(const struct hw_op *op)
                    op->kind == HW_OP_READ || op->kind == HW_OP_RECV ? "received" : "confirmed");
 }
 
-/* Ends what is due. */
+/* Ends the operations that are due. */
 static void look_at_deadlines(struct hw_peer *p)
 {
     uint64_t now = p->session.home->now;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Incoming frames: finds the memory for them, counts and answers them. On the loop of the rail, except for control
- * messages. */
+/* Incoming frames: finds memory for their payload, counts the bytes and answers. Runs on the rail's loop, except for
+ * control messages. */
 #include "message/op.h"
 
 #include "message/queue.h"
@@ -32,7 +32,7 @@ static struct hw_count *find_count(struct hw_peer *p, uint64_t id)
     return &block[place % HW_COUNT_BLOCK];
 }
 
-/* Drops an unwanted notification and returns its room to the peer. Under the lock. */
+/* Drops an unwanted notification and returns its buffer space to the peer. Called with the lock held. */
 static void drop_note(struct hw_peer *p, struct hw_note *note)
 {
     uint64_t cost = hw_note_cost(note);
@@ -41,7 +41,7 @@ static void drop_note(struct hw_peer *p, struct hw_note *note)
     free(note);
 }
 
-/* Adds bytes that landed, or subtracts the total. True: all of it has landed, and the notification has arrived. */
+/* Adds bytes that have arrived, or subtracts the total. Returns true if all bytes and the notification have arrived. */
 static bool add_to_count(struct hw_count *c, uint64_t id, int64_t bytes)
 {
     uint64_t generation = id >> 32 & (UINT64_MAX >> COUNT_BITS), state = atomic_load(&c->state), next;
@@ -52,7 +52,7 @@ static bool add_to_count(struct hw_count *c, uint64_t id, int64_t bytes)
     return (next & COUNT_MASK) == 0;
 }
 
-/* All bytes of a write have landed: passes its notification to the application. */
+/* Passes a write's notification to the application after all bytes of the write have arrived. */
 static void deliver_note(struct hw_peer *p, struct hw_count *c, uint64_t id)
 {
     pthread_mutex_lock(&p->lock);
@@ -66,10 +66,10 @@ static void deliver_note(struct hw_peer *p, struct hw_count *c, uint64_t id)
 
 static void take_noted(struct hw_peer *p, struct hw_note *note, uint64_t total)
 {
-    struct hw_count *c = find_count(p, note->op); /* place_noted() has made it */
+    struct hw_count *c = find_count(p, note->op); /* place_noted() has allocated the count */
     uint64_t id = note->op;
     pthread_mutex_lock(&p->lock);
-    if (c->note) /* of a cancelled operation */
+    if (c->note) /* the notification of a cancelled operation */
         drop_note(p, c->note);
     c->note = note;
     pthread_mutex_unlock(&p->lock);
@@ -89,13 +89,14 @@ static void cancel_noted(struct hw_peer *p, uint64_t id)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Allocates a notification that arrives, if the peer has room for it. NULL: *rc has the error. */
+/* Allocates memory for an incoming notification, if the limit for the peer allows it. Returns NULL and sets *rc on
+ * failure. */
 static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     struct hw_note *note = hw_note_new(len);
     if (!note) {
         *rc = len > HW_NOTE_MAX ? hw_fail(-EPROTO, "invalid notification length: %u bytes", len)
-                                : hw_no_memory("invalid notification length: %u bytes", len);
+                                : hw_no_memory("a notification of %u bytes", len);
         return NULL;
     }
     uint64_t cost = hw_note_cost(note);
@@ -107,7 +108,7 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
     return NULL;
 }
 
-/* The same for a message without a receive. */
+/* Does the same for a message that has no receive yet. */
 static struct hw_note *take_message_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     if (!hw_eager_take(p, len)) {
@@ -148,9 +149,9 @@ static int place_noted(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     return place_note(note, piece, n);
 }
 
-/* ---- writes of the peer ----------------------------------------------------------------------------- */
+/* ---- the peer's writes ------------------------------------------------------------------------------------ */
 
-/* Finds the memory of each descriptor. A descriptor without write access is refused and its bytes are discarded. */
+/* Finds the memory of each descriptor. A descriptor without write access is refused, and its bytes are discarded. */
 static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
 {
     uint64_t id, sum = 0;
@@ -179,9 +180,9 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     return in->cookie ? 0 : hw_no_memory("the byte count of write %llx", (unsigned long long)id);
 }
 
-/* ---- data for reads of this side --------------------------------------------------------------------- */
+/* ---- data for this side's reads and receives --------------------------------------------------------------- */
 
-/* Ends the landing if these were the last bytes for which it waited. */
+/* Ends the landing if these were its last bytes. */
 static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_end end)
 {
     if (end == HW_LANDING_GOES_ON)
@@ -214,8 +215,8 @@ int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t 
 {
     const struct hw_landing *g = in->cookie;
     (void)up, (void)rail;
-    /* only data has a continuation. Its operation stays until this loop has released it, which is after this
-     * function */
+    /* only data frames have a continuation. The operation lives until this loop has released it, which happens after
+     * this function */
     if (!g || !hw_landing_is_live(g))
         place_nowhere(in, at, piece, n);
     else
@@ -247,7 +248,7 @@ static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, s
     return hw_flow_more(p, rail, in, 0, piece, n);
 }
 
-/* ---- requests of the peer ---------------------------------------------------------------------------- */
+/* ---- the peer's read requests ------------------------------------------------------------------------------ */
 
 static void end_serve(struct hw_op *op)
 {
@@ -261,14 +262,15 @@ static void drop_serve(struct hw_op *op)
     hw_op_put(op);
 }
 
-/* The maximal number of answers of a peer that respects HW_READS: these, and answers that have arrived there before
- * their confirmation arrives here. */
+/* Returns the number of answers that a peer that respects HW_READS can cause at most: HW_READS, plus answers that have
+ * arrived at the peer but whose confirmation is still in flight. */
 static unsigned count_most_answers(const struct hw_peer *p)
 {
     return HW_READS + p->session.rails * HW_RAIL_LINKS * HW_LINK_FLIGHT;
 }
 
-/* True if the CPU cannot use the memory that the peer asks for. It may have been taken back: the answer finds out. */
+/* Returns true if the CPU cannot access the requested memory. If the region was revoked, the error is found when the
+ * answer is sent. */
 static bool is_staged(const struct hw_peer *p, const struct hw_msg_vec *v)
 {
     struct hw_piece piece;
@@ -341,7 +343,7 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     return c->note ? place_note(c->note, piece, n) : 0;
 }
 
-/* The peer refuses a request of this side. */
+/* Fails the operation whose request the peer refused. */
 static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
 {
     pthread_mutex_lock(&p->lock);
@@ -356,7 +358,7 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
     hw_ops_unlock(p);
 }
 
-/* The peer cancels this landing. */
+/* Stops the answer to a landing that the peer has cancelled. */
 static int take_stop(struct hw_peer *p, uint64_t landing)
 {
     pthread_mutex_lock(&p->lock);
@@ -374,13 +376,13 @@ static int take_stop(struct hw_peer *p, uint64_t landing)
 static int take_stopped(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
-    bool any = p->n_stopping > 0; /* another request would be counted as ended although its landing still exists */
+    bool any = p->n_stopping > 0; /* ending another request here would be wrong, because its landing still exists */
     if (any) {
         p->n_stopping--;
         hw_request_ended(p);
     }
     hw_ops_unlock(p);
-    return any ? 0 : hw_fail(-EPROTO, "the peer cancels a request that it was not asked to cancel");
+    return any ? 0 : hw_fail(-EPROTO, "the peer confirms the cancellation of a request that was not cancelled");
 }
 
 int hw_peer_control(struct hw_peer *p, struct hw_control_in *c)
@@ -529,7 +531,7 @@ int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in)
     struct hw_peer *p = up;
     (void)rail;
     if (in->type == HW_MSG_WRITE) {
-        in->cookie = NULL; /* its notification will never arrive */
+        in->cookie = NULL; /* the write's notification will never be delivered */
         return hw_control_refuse(p, HW_CONTROL_FAIL, in->number, -EIO);
     }
     if (in->type != HW_MSG_DATA || !in->cookie)
@@ -537,7 +539,7 @@ int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in)
     pthread_mutex_lock(&p->lock);
     const struct hw_landing *g = in->cookie;
     if (hw_landing_is_live(g))
-        hw_op_cancel_locked(g->op, -EIO); /* hw_error() is the device's */
+        hw_op_cancel_locked(g->op, -EIO); /* hw_error() has the device's error text */
     hw_ops_unlock(p);
     return 0;
 }

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outgoing frames: cuts operations into chunks and requests, makes frames of chunks, and handles the end of frames. */
+/* Outgoing frames: cuts operations into chunks and requests, fills frames, and handles frames that were confirmed. */
 #include "core/stripe.h"
 #include "message/op.h"
 
 #include <stdlib.h>
 
-#define LATELY     (20 * HW_MS) /* small messages count as present for this time after the last one, .. */
-#define OFTEN      (2 * HW_MS)  /* .. if the one before it was this close: a single one waits for at most one chunk */
-#define FEW_CHUNKS 2            /* too few to wake another loop's thread */
-/* large operations in flight: the posting thread has more to post and copies none itself, .. */
+#define LATELY (20 * HW_MS) /* Time after a small message during which more small messages are expected .. */
+/* .. if the message before it was at most this much older. A single small message waits for at most one chunk. */
+#define OFTEN      (2 * HW_MS)
+#define FEW_CHUNKS 2 /* number of chunks that is too small to wake another loop's thread */
+/* large operations in flight from which on the posting thread does not send data itself, because it has more to post ..
+ */
 #define MANY_OPS   4
-#define MANY_LOOPS 4 /* .. if this many other loops can copy */
+#define MANY_LOOPS 4 /* .. if rails on this many other loops can send the data */
 
 /* ---- spans ---------------------------------------------------------------------------------------- */
 
-/* The span that contains byte `at`. */
+/* Returns the index of the span that contains byte `at`. */
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at)
 {
-    uint32_t low = 0, high = op->n; /* the last span that begins at or before `at` */
+    uint32_t low = 0, high = op->n; /* search for the last span that begins at or before `at` */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         if (op->span[middle].start <= at)
@@ -42,7 +44,7 @@ uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, st
     return n;
 }
 
-/* How many of the n bytes from `from` on are in the first `most` spans. */
+/* Returns how many of the n bytes at `from` are in the next `most` spans. */
 static uint64_t fit_into_spans(const struct hw_op *op, uint64_t from, uint64_t n, uint32_t most)
 {
     uint64_t end = from;
@@ -56,7 +58,8 @@ static uint64_t fit_into_spans(const struct hw_op *op, uint64_t from, uint64_t n
 
 /* ---- chunks --------------------------------------------------------------------------------------- */
 
-/* Allocates a chunk; without memory uses the operation's own, so that one chunk can always be in flight. */
+/* Allocates a chunk. Each operation has one embedded chunk, so one chunk can always be in flight even if no memory is
+ * available. */
 static struct hw_chunk *new_chunk(struct hw_op *op)
 {
     if (!atomic_exchange(&op->first_used, true))
@@ -78,8 +81,8 @@ void hw_serve_was_cut(struct hw_op *op)
         atomic_fetch_sub(&op->peer->serves, 1);
 }
 
-/* Cuts the next chunk of the size that the stripe assigns of the remaining bytes (which this function fills in). NULL:
- * everything is cut, the budget is too small, or there is no memory now (*wait). */
+/* Cuts the next chunk. The size follows from the stripe, in which this function sets the number of remaining bytes.
+ * Returns NULL if everything is cut, if the budget is too small, or, with *wait set, if no memory is available now. */
 static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_t budget, bool *wait)
 {
     struct hw_chunk *c = NULL;
@@ -112,7 +115,7 @@ static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_
     return c;
 }
 
-/* The first operation with bytes left to cut, with a reference. */
+/* Returns the first operation that has bytes left to cut, with a reference, or NULL. */
 static struct hw_op *get_uncut(struct hw_peer *p)
 {
     struct hw_op *op;
@@ -125,7 +128,7 @@ static struct hw_op *get_uncut(struct hw_peer *p)
     return op;
 }
 
-/* Advances a rail to that operation. Usually there is none, and all rails check. */
+/* Moves the rail to the next operation. The check before the lock is for the usual case of no such operation. */
 static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
 {
     struct hw_op *was = p->current[rail], *op = atomic_load(&p->uncut) ? get_uncut(p) : NULL;
@@ -135,16 +138,17 @@ static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
     return op;
 }
 
-/* True if many large operations are in flight, and rails on enough loops other than the home loop can carry them. */
+/* Returns true if many large operations are in flight and rails on enough loops other than the home loop can carry
+ * them. */
 static bool is_streaming(const struct hw_peer *p)
 {
     return p->relief_loops >= MANY_LOOPS && atomic_load_explicit(&p->large, memory_order_relaxed) >= MANY_OPS &&
            hw_session_is_sound(&p->session, p->relief);
 }
 
-/* Small messages use the first rail, and wait while its loop copies. While there are some, the rails of its path on
- * that loop leave large operations to rails on other loops. They also do so while a caller with many operations drives
- * that loop. */
+/* Returns true if this rail must leave the operation to rails on other loops. Small messages use the first rail and
+ * wait while its loop copies data. While small messages are frequent, the rails of the same path on this loop therefore
+ * leave large operations to other loops. They also do so while a caller with many operations drives this loop. */
 static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const struct hw_rail *r)
 {
     if (!hw_own_thread && is_streaming(p))
@@ -161,9 +165,9 @@ static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const s
            hw_session_is_sound(&p->session, p->relief);
 }
 
-/* The most bytes of a chunk. Memory that the CPU cannot use is copied to and from host memory, piece by piece, while
- * other pieces are on their way; but what does not belong to the same chunk waits until all of one is in its place. So
- * chunks are long there. */
+/* Returns the maximum size of a chunk. Memory that the CPU cannot access is staged through host memory in pieces.
+ * Pieces of one chunk are staged and sent in parallel, but the next chunk waits until the last piece is in place.
+ * Chunks are therefore larger for such memory. */
 static uint64_t choose_most(const struct hw_peer *p, const struct hw_op *op, uint64_t rate)
 {
     uint64_t left = op->total - atomic_load(&op->cursor);
@@ -180,7 +184,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     for (;;) {
         bool wait = false;
         if (op && p->relieved >> rail & 1 && is_left_to_others(p, op, r)) {
-            hw_pace_forget(&p->pace[rail]); /* slow rails must not leave operations to this one */
+            hw_pace_forget(&p->pace[rail]); /* slow rails must not leave operations to this rail */
             hw_session_wake(&p->session, p->relief);
             return NULL;
         }
@@ -192,8 +196,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
             return &c->parcel;
         }
         if (wait)
-            return NULL;    /* a chunk of the operation is in flight: its end wakes the rails */
-        if (op && s.left) { /* too little room, or other rails finish sooner: wake one of them */
+            return NULL;    /* a chunk of the operation is in flight, and its end wakes the rails */
+        if (op && s.left) { /* the budget is too small, or other rails finish sooner: wake one of them */
             unsigned best = hw_pace_best(p->pace, p->session.rails, rail);
             if (best != rail && budget >= HW_MIN(s.min_chunk, s.left))
                 hw_session_wake(&p->session, best);
@@ -205,7 +209,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes the next rail in turn. others: among those to which the home loop's rails leave operations. */
+/* Wakes the next rail in round-robin order. others: only rails that the home loop's rails leave operations to. */
 static void wake_in_turn(struct hw_peer *p, bool others)
 {
     for (unsigned k = 0; k < p->session.rails; k++) {
@@ -216,8 +220,9 @@ static void wake_in_turn(struct hw_peer *p, bool others)
     hw_session_wake(&p->session, p->turn);
 }
 
-/* Wakes as many rails as the operation has work for, the first one first: it is on the home loop, which posting and
- * waiting callers drive. more: earlier operations are still uncut, so that one rail is not enough. */
+/* Wakes as many rails as the operation has work for, beginning with the first rail, which is on the home loop that
+ * posting and waiting callers drive. more: earlier operations are not completely cut, so that one rail is not enough.
+ */
 static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
     unsigned n = (unsigned)HW_MIN((uint64_t)p->session.rails, bytes / HW_CHUNK + 1);
@@ -248,14 +253,14 @@ void hw_op_send(struct hw_op *op)
     if (op->total)
         c = cut_chunk(op, &whole, op->total, &wait);
     else
-        *c = (struct hw_chunk){.op = op, .parcel = {.type = HW_MSG_DATA}}; /* a message of no bytes */
+        *c = (struct hw_chunk){.op = op, .parcel = {.type = HW_MSG_DATA}}; /* a message without bytes */
     c->parcel.small = true;
     hw_session_send(&p->session, 0, &c->parcel);
 }
 
-/* ---- requests: under the lock ----------------------------------------------------------------------- */
+/* ---- read requests: with the lock held ---------------------------------------------------------------------- */
 
-/* Cuts the operation's next request. False: no memory. */
+/* Cuts the operation's next request. Returns false if out of memory. */
 static bool cut_request(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -297,7 +302,7 @@ void hw_requests_cut(struct hw_peer *p)
     }
 }
 
-/* The request has reached the peer, or never will. */
+/* Ends a request that the peer has received, or that will never be sent. */
 static void end_request(struct hw_chunk *c, bool sent)
 {
     struct hw_op *op = c->op;
@@ -320,7 +325,7 @@ static void end_request(struct hw_chunk *c, bool sent)
 
 /* ---- frames --------------------------------------------------------------------------------------- */
 
-/* Writes the chunk's spans as descriptors, and as pieces. Returns their number. */
+/* Writes the chunk's spans to the frame as descriptors and as pieces. Returns their number. */
 static uint32_t encode_spans(const struct hw_chunk *c, struct hw_link_out *out)
 {
     const struct hw_op *op = c->op;
@@ -392,7 +397,7 @@ static void end_chunk(struct hw_chunk *c)
     bool only = c == &op->first && atomic_load(&op->cursor) < op->total;
     free_chunk(c);
     for (unsigned i = 0; only && i < p->session.rails; i++)
-        hw_session_wake(&p->session, i); /* they may have waited for memory */
+        hw_session_wake(&p->session, i); /* the rails may have waited for memory */
     hw_op_sub(op, op->total ? len : 1);
 }
 
@@ -409,7 +414,7 @@ static void end_noted(struct hw_op *op, bool sent)
     hw_ops_unlock(p);
 }
 
-/* Ends a parcel. sent: the peer has received it. */
+/* Ends a parcel. sent is true if the peer has received it. */
 static void end_parcel(struct hw_peer *p, struct hw_parcel *parcel, bool sent)
 {
     switch (parcel->type) {
@@ -430,7 +435,7 @@ static void end_parcel(struct hw_peer *p, struct hw_parcel *parcel, bool sent)
     }
 }
 
-/* The operation of the parcel. For a control message: under the lock. NULL: none. */
+/* Returns the operation of the parcel, or NULL if it has none. For a control message the lock must be held. */
 static struct hw_op *get_op(const struct hw_parcel *parcel)
 {
     switch (parcel->type) {
@@ -445,13 +450,13 @@ static struct hw_op *get_op(const struct hw_parcel *parcel)
     }
 }
 
-/* True if the parcel's operation was cancelled, so that the parcel must not be sent. */
+/* Returns true if the parcel's operation was cancelled, so that the parcel must not be sent. */
 static bool is_off(const struct hw_parcel *parcel)
 {
     return parcel->type != HW_MSG_CONTROL && parcel->type != HW_MSG_TAKEN && atomic_load(&get_op(parcel)->off);
 }
 
-/* The region of a serve's chunk was revoked: tells the peer, and ends the serve. */
+/* Tells the peer that its read fails because the region was revoked, and ends the answer. */
 static void refuse_serve(struct hw_chunk *chunk, int why)
 {
     struct hw_op *op = chunk->op;
@@ -465,10 +470,11 @@ static void refuse_serve(struct hw_chunk *chunk, int why)
     if (told)
         end_chunk(chunk);
     else
-        hw_session_send(&p->session, 0, &chunk->parcel); /* no memory now: the parcel calls this again */
+        hw_session_send(&p->session, 0,
+                        &chunk->parcel); /* out of memory: the parcel is sent again and calls this function again */
 }
 
-/* Reading the memory of the parcel failed: hw_error() has the reason. */
+/* Handles a failed access to the parcel's memory. hw_error() has the reason. */
 static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
 {
     struct hw_peer *p = up;
@@ -479,7 +485,7 @@ static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
     struct hw_control c = {.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = EIO};
     HW_KEEP_ERROR();
     pthread_mutex_lock(&p->lock);
-    /* without memory for the message, the chunk is sent again and meets the fault again */
+    /* if there is no memory for the message, the chunk is sent again and fails again */
     if (op->kind != HW_OP_SERVE || atomic_load(&op->off) || p->dead || hw_control_send_locked(p, &c) == 0)
         hw_op_cancel_locked(op, -EIO);
     hw_ops_unlock(p);
@@ -537,7 +543,7 @@ static void finish_parcel(void *up, unsigned rail, struct hw_parcel *parcel)
     end_parcel(up, parcel, true);
 }
 
-/* The session is dead. */
+/* Ends a parcel that is lost because the session is dead. */
 static void lose_parcel(void *up, struct hw_parcel *parcel)
 {
     struct hw_peer *p = up;
@@ -549,7 +555,8 @@ static void lose_parcel(void *up, struct hw_parcel *parcel)
     end_parcel(p, parcel, false);
 }
 
-/* For a parcel that waits for a rail. False: it must not be sent, and belongs to the message layer again. */
+/* Called for a parcel that waits for a rail. Returns false if the parcel must not be sent; the message layer has ended
+ * it then. */
 static bool keep_unsent_parcel(void *up, struct hw_parcel *parcel)
 {
     bool keep = !is_off(parcel);
@@ -571,7 +578,7 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-/* The rail sends nothing for now: slow rails may have left all work to it. */
+/* Handles a rail that sends nothing for now: other rails may have left all work to it. */
 static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The number on the wire is generation << 32 | index in the table. A landing that ends or is given up advances to the
- * next generation at once, with no bytes to reserve. */
+/* A landing's number on the wire is generation << 32 | index in the table. A landing that ends or is given up moves to
+ * the next generation at once, with 0 bytes to reserve. */
 #define ROOM_BITS  44
 #define ROOM_MASK  ((1ull << ROOM_BITS) - 1)
 #define GENERATION ((1u << 20) - 1)
@@ -33,7 +33,7 @@ void hw_landings_free(struct hw_landings *t)
     t->free = NULL;
 }
 
-/* The number of landings in the blocks before this one: 0, 64, 128, 256, ... */
+/* Returns the number of landings in the blocks before this block: 0, 64, 128, 256, ... */
 static uint32_t count_before(uint32_t block)
 {
     return block ? HW_LANDING_FIRST << (block - 1) : 0;
@@ -82,13 +82,13 @@ void hw_landing_give(struct hw_landings *t, struct hw_landing *g)
     t->free = g;
 }
 
-/* The landing at the index in the number. */
+/* Returns the landing at the index that the number contains, of any generation. */
 static struct hw_landing *find_place(const struct hw_landings *t, uint64_t id)
 {
     uint32_t place = (uint32_t)id, first = place / HW_LANDING_FIRST;
     if (place >= HW_LANDINGS)
         return NULL;
-    uint32_t at = first ? 32 - (uint32_t)__builtin_clz(first) : 0; /* its block */
+    uint32_t at = first ? 32 - (uint32_t)__builtin_clz(first) : 0; /* number of its block */
     struct hw_landing *block = atomic_load(&t->block[at]);
     return block ? &block[place - count_before(at)] : NULL;
 }
@@ -124,7 +124,7 @@ bool hw_landing_take_back(struct hw_landing *g)
     return atomic_compare_exchange_strong(&g->state, &whole, make_state(get_own_generation(g) + 1, 0));
 }
 
-/* Advances to the next generation. True if no other thread has. */
+/* Moves the landing to the next generation. Returns true if no other thread has done so. */
 static bool end_generation(struct hw_landing *g, uint64_t *state)
 {
     *state = atomic_exchange(&g->state, make_state(get_own_generation(g) + 1, 0));

@@ -43,7 +43,7 @@ void hw_op_put(struct hw_op *op)
     free(op);
 }
 
-/* ---- numbers: under the lock --------------------------------------------------------------------- */
+/* ---- numbers: with the lock held ------------------------------------------------------------------------- */
 
 static int take_op_slot(struct hw_peer *p, struct hw_op *op)
 {
@@ -73,7 +73,7 @@ static void give_op_slot(struct hw_peer *p, const struct hw_op *op)
 {
     uint32_t place = (uint32_t)op->id;
     if (op->kind == HW_OP_SERVE)
-        return; /* has the peer's number, and no slot */
+        return; /* the operation has the peer's number and no slot */
     p->slot[place].op = NULL;
     p->slot[place].next_free = p->slot_free;
     p->slot_free = place;
@@ -92,23 +92,23 @@ void hw_op_set_result(struct hw_op *op, int why)
         op->text = strdup(hw_error());
 }
 
-/* ---- the end ------------------------------------------------------------------------------------- */
+/* ---- end of an operation ----------------------------------------------------------------------------------- */
 
-/* True if a refusal may be in flight. Data that arrives here is checked on arrival. */
+/* Returns true if a refusal may be in flight. Data that arrives on this side is checked on arrival. */
 static bool is_fenced(const struct hw_op *op)
 {
     return (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&
            (int32_t)((uint32_t)atomic_load(&op->peer->in.next) - op->fence) < 0;
 }
 
-/* Retires an operation that is over. Under the lock. */
+/* Retires an operation that is over. Called with the lock held. */
 static void retire_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
     if (is_fenced(op)) /* the peer is dead */
         hw_op_set_result(op, p->dead);
     hw_op_untime(op);
-    if (op->noted_sent && atomic_load(&op->result)) /* the peer may hold the notification and wait */
+    if (op->noted_sent && atomic_load(&op->result)) /* the peer may hold the notification and wait for the rest */
         hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});
     give_op_slot(p, op);
     op->pending = false;
@@ -121,7 +121,7 @@ static void retire_op(struct hw_op *op)
         hw_ops_resume(p, &p->held);
 }
 
-/* Nothing is left of the operation. Under the lock. */
+/* Ends an operation whose remaining count is 0. Called with the lock held. */
 static void end_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -129,7 +129,7 @@ static void end_op(struct hw_op *op)
     hw_list_remove(&op->queued);
     if (op->queued_upto)
         atomic_fetch_sub_explicit(&p->large, 1, memory_order_relaxed);
-    op->is_fenced = is_fenced(op) && !p->dead && !atomic_load(&op->off); /* off: a refusal would change nothing */
+    op->is_fenced = is_fenced(op) && !p->dead && !atomic_load(&op->off); /* off: the result is set already */
     if (op->is_fenced)
         hw_list_append(&p->fenced, &op->queued);
     else
@@ -152,7 +152,7 @@ void hw_op_sub(struct hw_op *op, uint64_t n)
     hw_ops_unlock(p);
 }
 
-/* Under the lock. */
+/* Called with the lock held. */
 static void count_end(struct hw_peer *p, const struct hw_op *op)
 {
     if (op->kind >= HW_OP_BYE)
@@ -165,10 +165,11 @@ static void count_end(struct hw_peer *p, const struct hw_op *op)
         c->bytes += op->kind == HW_OP_RECV ? atomic_load_explicit(&op->got, memory_order_relaxed) : op->total;
 }
 
-/* Calls over() of an operation that has ended, or copies a receive's message. Under the lock, which it releases. */
+/* Calls over() of one operation that has ended, or copies a receive's message. Called with the lock held; releases the
+ * lock. */
 static void flush_one(struct hw_peer *p)
 {
-    hw_notes_resume(p); /* the first one may have been cancelled */
+    hw_notes_resume(p); /* the first of them may have been cancelled */
     struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
     struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
     bool tell = op && !op->told, last = op && !op->pending;
@@ -214,7 +215,7 @@ void hw_ops_unfence(struct hw_peer *p)
 {
     struct hw_op *op;
     while ((op = hw_list_first(&p->fenced, struct hw_op, queued)) && (!is_fenced(op) || p->dead))
-        retire_op(op); /* those behind it wait for as many messages, or more */
+        retire_op(op); /* operations further back in the list wait for at least as many messages */
 }
 
 static bool is_two_sided(const struct hw_op *op)
@@ -222,9 +223,9 @@ static bool is_two_sided(const struct hw_op *op)
     return op->kind == HW_OP_SEND || op->kind == HW_OP_RECV;
 }
 
-/* ---- the start: under the lock ------------------------------------------------------------------- */
+/* ---- start of an operation: with the lock held --------------------------------------------------------------- */
 
-/* Checks a span against its region. */
+/* Checks a span against the bounds and rights of its region. */
 static int check_span(const struct hw_op *op, const struct hw_span *s)
 {
     const struct hw_import *i = s->import;
@@ -245,7 +246,7 @@ static bool has_note_room(const struct hw_peer *p, const struct hw_note *note)
     return p->noted - p->taken + hw_note_cost(note) <= HW_NOTES;
 }
 
-/* Sends a control message; the operation ends once the peer has it. */
+/* Sends the operation's control message. The step ends once the peer has received the message. */
 static int send_control_of(struct hw_op *op, struct hw_control *c)
 {
     c->op = op;
@@ -257,7 +258,7 @@ static int send_control_of(struct hw_op *op, struct hw_control *c)
     return rc;
 }
 
-/* Sends the notification: after all control messages so far, or, for a write, so that it waits at the peer for the
+/* Sends the notification after all control messages so far, or, for a write, in a frame that waits at the peer for the
  * write's bytes. */
 static void send_note(struct hw_op *op)
 {
@@ -276,7 +277,7 @@ static void send_note(struct hw_op *op)
         p->noted -= cost;
 }
 
-/* Launches an operation whose regions are known and whose notification has room. */
+/* Starts an operation whose regions are known and whose notification fits the peer's buffer. */
 static void launch_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -291,17 +292,17 @@ static void launch_op(struct hw_op *op)
     } else if (op->total) {
         hw_op_send(op);
     }
-    hw_op_sub_locked(op, 1); /* it is started */
+    hw_op_sub_locked(op, 1); /* the start itself is counted as one step */
 }
 
-/* Advances an operation until it must wait, or is started. */
+/* Advances an operation until it must wait or is started. */
 static int advance_op(struct hw_op *op)
 {
     if (is_two_sided(op)) {
         op->started = true;
         int rc = hw_queue_post(op);
         if (rc == 0)
-            hw_op_sub_locked(op, 1); /* it is started */
+            hw_op_sub_locked(op, 1); /* the start itself is counted as one step */
         return rc;
     }
     if (op->kind == HW_OP_WRITE && op->total && op->peer->deserted) {
@@ -311,7 +312,7 @@ static int advance_op(struct hw_op *op)
     for (; op->ready < op->n && op->kind != HW_OP_SERVE; op->ready++) {
         struct hw_import *i = op->span[op->ready].import;
         if (!i)
-            continue; /* of no bytes */
+            continue; /* the span has no bytes */
         if (i->state == HW_IMPORT_ASKED) {
             hw_list_append(&i->ops, &op->queued);
             return 0;
@@ -366,8 +367,8 @@ static int count_bytes(struct hw_op *op)
     return 0;
 }
 
-/* The remaining count of an operation that has not started: its start, its notification, and its bytes or its
- * message. */
+/* Returns the remaining count of an operation before its start: one for the start, one for a notification, and its
+ * bytes or its message. */
 static uint64_t count_left(const struct hw_op *op)
 {
     return 1 + (op->has_note || op->kind == HW_OP_BYE) +
@@ -415,7 +416,7 @@ int hw_op_post(struct hw_op *op)
     return rc;
 }
 
-/* ---- calling off ----------------------------------------------------------------------------------- */
+/* ---- cancelling ------------------------------------------------------------------------------------------------ */
 
 void hw_op_end_landing(struct hw_op *op, struct hw_landing *g)
 {
@@ -433,7 +434,7 @@ void hw_request_ended(struct hw_peer *p)
     hw_requests_cut(p);
 }
 
-/* Gives up the landings. Returns the number of bytes that will not arrive. */
+/* Gives up the operation's landings. Returns the number of bytes that will not arrive. */
 static uint64_t give_up_landings(struct hw_op *op)
 {
     uint64_t bytes = 0;
@@ -450,7 +451,7 @@ static uint64_t give_up_landings(struct hw_op *op)
             request->stop = true;
         else
             p->stop[p->n_stop++] = id;
-        /* the list is detached: frames that have reserved bytes return their landing themselves */
+        /* the landing leaves the operation's list: the last frame that has reserved bytes returns it to the table */
         struct hw_landing **at = &op->landing;
         while (*at != g)
             at = &(*at)->next;
@@ -483,19 +484,19 @@ static void end_let_go(struct hw_let_go *g)
 void hw_op_cancel_locked(struct hw_op *op, int why)
 {
     uint64_t left = atomic_load(&op->left);
-    if (!op->pending || atomic_load(&op->off) || op->message /* it is about to end */)
+    if (!op->pending || atomic_load(&op->off) || op->message /* the receive is about to end */)
         return;
     hw_op_set_result(op, why);
-    if (op->is_fenced) { /* the refusals that the peer has announced may never arrive */
+    if (op->is_fenced) { /* refusals that the peer has announced may never arrive */
         retire_op(op);
         return;
     }
     do
         if (left == 0)
-            return; /* it ends */
+            return; /* the operation is ending */
     while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
     atomic_store(&op->off, true);
-    atomic_store(&op->peer->unflushed, true); /* others may have waited behind it */
+    atomic_store(&op->peer->unflushed, true); /* other notifications may have waited behind this operation's */
     hw_op_untime(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
@@ -506,7 +507,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     over += is_two_sided(op) ? hw_queue_drop(op) : give_up_landings(op);
     if (!op->started)
         over += 1 + (op->has_note || op->kind == HW_OP_BYE);
-    if (op->control) { /* which continues independently */
+    if (op->control) { /* the message continues without the operation */
         op->control->op = NULL;
         op->control = NULL;
         over++;
@@ -527,7 +528,8 @@ void hw_op_cancel(struct hw_op *op, int why)
     hw_ops_unlock(op->peer);
 }
 
-/* ---- the end of a peer ------------------------------------------------------------------------------ */
+/* ---- end of a peer ------------------------------------------------------------------------------------------------
+ */
 
 void hw_ops_die(struct hw_peer *p)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/pace.h"
 
-/* After this time a rail that was too slow is tried again: its NIC may be faster now, or a thread had no CPU when the
- * rate was measured. */
+/* Time after which a rail that was too slow is tried again. Its NIC may be faster now, or its thread may have had no
+ * CPU during the measurement. */
 #define STALE (500 * HW_MS)
 
 static uint64_t count_in_flight(const struct hw_rail *r)
@@ -24,7 +24,7 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
     s->rate = mine->rate.value;
     s->rails = 1;
     if (hw_stripe_is_soon(s->rate, s->in_flight + s->min_chunk))
-        return; /* no read of the others' state: it is in their caches */
+        return; /* avoid reading the other rails' state, which is in their CPUs' caches */
     atomic_store_explicit(&mine->in_flight, s->in_flight, memory_order_relaxed);
     s->rails = s->rate == 0;
     s->all_rates = s->all_in_flight = s->best_rate = 0;
@@ -40,7 +40,7 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
     if (s->rate >= s->best_rate / 2)
         return;
     if (mine->rate.provisional) {
-        s->rate = 0; /* it is tried on */
+        s->rate = 0; /* a rail with a provisional rate stays on trial */
     } else if (s->in_flight == 0 && r->loop->now - mine->seen >= STALE) {
         mine->rate = (struct hw_rate){0};
         mine->seen = r->loop->now;

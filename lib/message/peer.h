@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The message layer of one peer: operations over regions of memory, and notifications, on top of a session.
+ * The message layer of one peer: operations on memory regions, and notifications, on top of a session.
  *
- * A write is cut into chunks that name remote memory by handles of the peer's regions. A read is cut into requests;
- * each names a landing of this side, which the peer fills with data. Small messages that must arrive in order are
- * control messages (control.c): they announce regions, refusals and notifications.
+ * A write is cut into chunks, which address remote memory by handles of the peer's regions. A read is cut into
+ * requests. Each request carries the number of a landing of this side, which the peer fills with data. Small messages
+ * that must arrive in order are control messages (control.c): they announce regions, refusals and notifications.
  *
  * The count of an operation is the number of its bytes that are not confirmed or have not arrived, plus one for each
- * other user of it. It ends when the count is zero and all refusals that the peer gave before its last confirmation
- * have arrived (the session's marks). After its end nothing reads or writes its memory.
+ * other step that has not ended. The operation ends when the count is zero and all refusals that the peer sent before
+ * its last confirmation have arrived (see the marks of struct hw_session_ops). After the end nothing reads or writes
+ * the operation's memory.
  *
- * One mutex protects the lists of a peer. The path of a chunk takes it only when a rail advances to another operation.
- * Lock order: domain, then peer. No function of the layer above is called with a lock held.
+ * One mutex protects the lists of a peer. The path of a chunk takes the mutex only when a rail moves to another
+ * operation. Lock order: domain, then peer. Callbacks into the layer above are made without a lock.
  */
 #ifndef HW_PEER_H
 #define HW_PEER_H
@@ -24,27 +25,30 @@
 
 #include <pthread.h>
 
-#define HW_CONTROL_WINDOW 1024           /* control messages that the peer has not read */
-#define HW_READS          256            /* requests of reads that the peer has not answered completely */
-#define HW_OPS            65536          /* under way */
-#define HW_CONTROLS       (4 * HW_OPS)   /* control messages that wait to be sent: more than a correct peer can cause */
-#define HW_NOTES          (1u << 20)     /* bytes of notifications that the application has not taken */
-#define HW_NOTE_COST      128            /* of these, the overhead of one besides its own bytes */
-#define HW_NOTE_MAX       (HW_NOTES / 4) /* the longest one */
-#define HW_NOTED_BYTES    (1ull << 38)   /* the longest write with a notification */
-#define HW_QUEUES         65536          /* in use, in either direction */
-#define HW_QUEUE_CHAINS   128
-#define HW_EAGER_ROOM     (1u << 20) /* bytes of eager messages without a receive, plus HW_NOTE_COST for each */
-#define HW_SMALL_OP       8192u      /* bytes of an operation that is sent as one small parcel .. */
-#define HW_SMALL_SPANS    64         /* .. and the number of its spans, at most */
-#define HW_CHUNK          (256u << 10)
-#define HW_STAGED_CHUNK   (4u << 20)  /* likewise the most, where memory is not for the CPU */
-#define HW_REQUEST        (64u << 20) /* bytes of one request of a read */
-#define HW_COUNT_BLOCK    256
-#define HW_TICK           (4 * HW_MS)   /* interval at which deadlines are checked */
-#define HW_PATIENCE       (100 * HW_MS) /* as hw_peer.patience */
-#define HW_CUT_OFF        10 /* times hw_peer.patience: then rails that may read a cancelled operation's memory end */
-#define HW_TICKS          256
+#define HW_CONTROL_WINDOW 1024  /* maximum number of control messages that the peer has not read */
+#define HW_READS          256   /* maximum number of read requests that the peer has not answered completely */
+#define HW_OPS            65536 /* maximum number of operations in flight */
+/* Limit of control messages that wait to be sent; a correct peer cannot cause as many. */
+#define HW_CONTROLS     (4 * HW_OPS)
+#define HW_NOTES        (1u << 20)     /* limit of bytes of notifications that the application has not taken */
+#define HW_NOTE_COST    128            /* overhead of one notification, counted in addition to its bytes */
+#define HW_NOTE_MAX     (HW_NOTES / 4) /* maximum length of a notification in bytes */
+#define HW_NOTED_BYTES  (1ull << 38)   /* maximum length of a write with a notification in bytes */
+#define HW_QUEUES       65536          /* maximum number of queues in use, including both directions */
+#define HW_QUEUE_CHAINS 128
+/* Limit of bytes of eager messages without a receive, including HW_NOTE_COST for each. */
+#define HW_EAGER_ROOM   (1u << 20)
+#define HW_SMALL_OP     8192u /* maximum size in bytes of an operation that is sent as one small parcel .. */
+#define HW_SMALL_SPANS  64    /* .. and maximum number of its spans */
+#define HW_CHUNK        (256u << 10)
+#define HW_STAGED_CHUNK (4u << 20)  /* maximum chunk size for memory that the CPU cannot access */
+#define HW_REQUEST      (64u << 20) /* maximum size of one read request in bytes */
+#define HW_COUNT_BLOCK  256
+#define HW_TICK         (4 * HW_MS)   /* interval of the deadline checks */
+#define HW_PATIENCE     (100 * HW_MS) /* default of hw_peer.patience */
+/* Multiple of hw_peer.patience after which rails that may read a cancelled operation's memory end. */
+#define HW_CUT_OFF 10
+#define HW_TICKS   256
 
 struct hw_peer;
 
@@ -54,173 +58,182 @@ enum hw_op_kind {
     HW_OP_WRITE,
     HW_OP_READ,
     HW_OP_NOTIFY,
-    HW_OP_SEND, /* a message to a queue, queue.h */
+    HW_OP_SEND, /* sends a message to a queue (queue.h) */
     HW_OP_RECV,
-    HW_OP_BYE,  /* tells the peer that this side closes; ends when the peer has received that */
-    HW_OP_SERVE /* the answer to a request of the peer */
+    HW_OP_BYE,  /* tells the peer that this side closes; ends when the peer has received it */
+    HW_OP_SERVE /* answers a read request of the peer */
 };
 
-/* The state of the message of a send or receive. */
+/* State of the message of a send or receive. */
 enum hw_match {
     HW_MATCH_NONE,
-    HW_MATCH_WAITS, /* send: in its queue */
-    HW_MATCH_EAGER, /* send: in flight without a grant; receive: it has an eager message */
-    HW_MATCH_DIRECT /* in flight to a landing, or may arrive in one */
+    HW_MATCH_WAITS, /* send: waits in its queue */
+    HW_MATCH_EAGER, /* send: in flight without a grant; receive: has an eager message */
+    HW_MATCH_DIRECT /* the message is in flight to a landing, or may arrive in a landing */
 };
 
-/* A run of local memory and its position in the peer's region. */
+/* A contiguous piece of local memory and its position in the peer's region. */
 struct hw_span {
     const struct hw_space *space;
     uint8_t *ptr;
     uint64_t len;
-    uint64_t start;           /* bytes of the operation before it; hw_op_post() sets it */
-    struct hw_import *import; /* NULL: no bytes, or no region is needed */
-    uint64_t remote;          /* offset in the region; serve: in this side's region */
-    uint32_t handle;          /* serve: of this side's region, instead of space and ptr */
+    uint64_t start;           /* offset in the operation; set by hw_op_post() */
+    struct hw_import *import; /* NULL if the span has no bytes or needs no region */
+    uint64_t remote;          /* offset in the peer's region; SERVE: in this side's region */
+    uint32_t handle;          /* SERVE: handle of this side's region, used in place of space and ptr */
 };
 
 /* An outgoing control message. */
 struct hw_control {
-    struct hw_parcel parcel; /* type: HW_MSG_CONTROL */
-    struct hw_control *next; /* waits for room in the window */
+    struct hw_parcel parcel; /* its type is HW_MSG_CONTROL */
+    struct hw_control *next; /* next message that waits for the window */
     uint32_t sequence;
     enum hw_control_kind kind;
     uint64_t a, b, c, d;
     struct hw_note *note; /* HW_CONTROL_NOTE: the payload */
-    struct hw_op *op;     /* the operation whose note it carries, under the lock; NULL: that has ended */
-    struct hw_op *within; /* it is embedded in this operation, and has a reference to it; NULL: it is allocated */
+    struct hw_op
+        *op; /* operation that the note belongs to, or NULL if the operation has ended; protected by the lock */
+    struct hw_op
+        *within; /* operation that contains this message and is referenced by it, or NULL if the message is allocated */
 };
 
-/* A part of an operation that fits one frame. */
+/* A part of an operation that fits into one frame. */
 struct hw_chunk {
-    struct hw_parcel parcel; /* type: HW_MSG_WRITE, HW_MSG_READ, HW_MSG_DATA */
+    struct hw_parcel parcel; /* its type is HW_MSG_WRITE, HW_MSG_READ or HW_MSG_DATA */
     struct hw_op *op;
     uint64_t from, len;
-    uint64_t landing; /* read: its number */
-    bool stop;        /* read: the landing was given up */
+    uint64_t landing; /* READ: number of the landing */
+    bool stop;        /* READ: the landing was given up */
 };
 
 struct hw_op {
     struct hw_peer *peer;
     enum hw_op_kind kind;
-    void (*over)(struct hw_op *op); /* called once, from any thread: result is set, the caller owns the memory again */
-    void *user;                     /* the caller's */
-    /* ns of the home loop's clock, HW_NEVER: none; after a cancel, the time of the next check */
+    void (*over)(
+        struct hw_op *op); /* called once, on any thread, when result is set and the caller owns the memory again */
+    void *user;            /* for the caller's use */
+    /* In ns of the home loop's clock, or HW_NEVER. After a cancellation: time of the next check. */
     uint64_t deadline;
-    struct hw_note *note; /* write, notify: for the peer's application; NULL: none. Owned by the operation */
-    atomic_int result;    /* 0, or the first error */
-    char *text;           /* the error text; NULL: none. Owned by the operation */
-    uint64_t total;       /* bytes; hw_op_post() sets it */
-    uint64_t queued_upto; /* value of hw_peer.queued that includes this operation; 0: it is not large */
-    uint64_t queue;       /* send, receive: which one */
-    _Atomic uint64_t got; /* receive: the message's bytes, once it has ended successfully */
+    struct hw_note *note; /* write and notify: for the peer's application, or NULL; owned by the operation */
+    atomic_int result;    /* 0 or the first error */
+    char *text;           /* error text or NULL; owned by the operation */
+    uint64_t total;       /* bytes; set by hw_op_post() */
+    uint64_t queued_upto; /* value of hw_peer.queued that includes this operation; 0 if the operation is small */
+    uint64_t queue;       /* send and receive: name of the queue */
+    _Atomic uint64_t got; /* receive: length of the message, once the receive has succeeded */
     uint32_t n;
 
-    /* the message layer's */
+    /* for the message layer's use */
     uint64_t id;
     atomic_uint refs;
-    _Atomic uint64_t cursor; /* bytes that were cut */
-    _Atomic uint64_t left;   /* bytes, and one for each other step that has not ended */
-    atomic_bool off;         /* cancelled: nothing more is sent */
-    atomic_bool first_used;  /* first is */
-    atomic_bool was_cut;     /* serve: not counted any more among the serves of the peer */
+    _Atomic uint64_t cursor; /* bytes that were cut into chunks */
+    _Atomic uint64_t left;   /* bytes, plus one for each other step, that have not ended */
+    atomic_bool off;         /* the operation is cancelled and sends nothing more */
+    atomic_bool first_used;  /* `first` is in use */
+    atomic_bool was_cut;     /* SERVE: no longer counted in hw_peer.serves */
     struct hw_chunk first;
-    struct hw_parcel noted; /* HW_MSG_NOTED, of a write */
-    struct hw_control last; /* ends something at the peer, so it must not fail for lack of memory */
+    struct hw_parcel noted; /* frame HW_MSG_NOTED of a write */
+    struct hw_control last; /* message that ends a state at the peer and must not fail for lack of memory */
     struct hw_let_go let_go;
-    bool let_go_over; /* no rail touches its memory any more; used on the home loop */
-    bool told;        /* over() was called; under the lock, as .. */
-    bool cut_off;     /* rails were ended so that nothing reads its memory; likewise, as .. */
-    /* .. this: over() was, or is about to be, called before the peer has confirmed the end */
+    bool let_go_over; /* no rail accesses the memory; used on the home loop */
+    bool told;        /* over() was called; protected by the lock */
+    bool cut_off;     /* rails were ended so that nothing reads the memory; protected by the lock */
+    /* over() was called, or is about to be, before the peer has confirmed the end; protected by the lock */
     bool deserted;
-    uint64_t answer_by;         /* after a cancel: the peer dies if it has not confirmed the end by then */
-    bool is_fenced;             /* it waits in the peer's list; under the lock */
-    uint32_t fence;             /* this many control messages must be read before it ends */
-    struct hw_landing *landing; /* read: those that have not ended, under the lock */
-    uint64_t serves;            /* serve, send: the peer's landing */
-    uint64_t rest;              /* send: the bytes of the landing that the message does not fill */
-    enum hw_match match;        /* send, receive */
-    uint64_t granted;           /* receive: number of the control message that told the peer */
-    bool foreign;               /* the CPU cannot use some of its memory, here or, but for a receive, at the peer */
-    struct hw_note *message;    /* receive: an eager one, to be copied */
-    uint32_t ready;             /* spans, from the first one on, whose region is known */
-    bool pending, started;      /* is in the peer's list; waits for nothing */
-    bool has_note, noted_sent;  /* note is, or was, set; its NOTED frame was passed to a rail */
-    struct hw_control *control; /* notify, and a write of no bytes: the message with the note */
-    struct hw_list all;         /* of the peer's operations */
-    struct hw_list queued;      /* in bulk, reads, notes, filling, fenced, over, an import's or a queue's list */
-    struct hw_list timed;       /* among those with a deadline */
-    struct hw_list serve_at;    /* serve, send: among those of landings with the same remainder, or hash */
+    uint64_t answer_by;         /* time after a cancellation by which the peer must confirm the end, or else dies */
+    bool is_fenced;             /* the operation is in hw_peer.fenced; protected by the lock */
+    uint32_t fence;             /* number of control messages that must be read before the operation ends */
+    struct hw_landing *landing; /* read: landings that have not ended; protected by the lock */
+    uint64_t serves;            /* SERVE and send: the peer's landing */
+    uint64_t rest;              /* send: bytes of the landing that the message does not fill */
+    enum hw_match match;        /* send and receive */
+    uint64_t granted;           /* receive: number of the control message that announced the receive */
+    bool foreign;            /* the CPU cannot access some of the memory, here or (except for a receive) at the peer */
+    struct hw_note *message; /* receive: an eager message that must be copied */
+    uint32_t ready;          /* number of leading spans whose region is known */
+    bool pending, started;   /* the operation is in the peer's list; it waits for nothing */
+    bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to a rail */
+    struct hw_control *control; /* notify, and write of no bytes: the message that carries the note */
+    struct hw_list all;         /* entry in hw_peer.all */
+    struct hw_list
+        queued;           /* entry in bulk, reads, notes, filling, fenced or over, or in a list of an import or queue */
+    struct hw_list timed; /* entry in the list of a tick of hw_peer.deadlines */
+    struct hw_list serve_at; /* SERVE and send: entry in the list of landings with the same remainder or hash */
     struct hw_span span[];
 };
 
-/* Makes an operation of n spans. The caller fills in over, user, deadline, note, and of each span space, ptr, len,
- * import, remote; the imports must remain valid until over(). The caller owns the reference. NULL: no memory. */
+/* Creates an operation of n spans. The caller sets over, user, deadline and note, and space, ptr, len, import and
+ * remote of each span. The imports must remain valid until over() is called. The caller owns the reference. Returns
+ * NULL if out of memory. */
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
 /* Drops a reference. */
 void hw_op_put(struct hw_op *op);
-/* Starts it: over() will be called, possibly before this returns. An operation of no bytes and without a note ends at
- * once. After a failure over() is not called: -EAGAIN HW_OPS operations are in flight, -EFAULT outside a region,
- * -EACCES its rights, -ESTALE it was revoked, -E2BIG too many bytes, -ENOMEM, or the error with which the peer died. */
+/* Starts an operation. over() will be called, possibly before this function returns. An operation without bytes and
+ * without a note ends at once. After a failure over() is not called. Fails with -EAGAIN if HW_OPS operations are in
+ * flight, -EFAULT for a range outside a region, -EACCES if the region's rights do not allow the operation, -ESTALE if
+ * the region was revoked, -E2BIG for too many bytes, -ENOMEM, or the error that the peer died with. */
 int hw_op_post(struct hw_op *op);
-/* Cancels an operation with this error. It ends soon, with this error or with the result that it was about to have. */
+/* Cancels an operation with this error. The operation ends soon, with this error or with the result that was already
+ * known. */
 void hw_op_cancel(struct hw_op *op, int why);
 
 /* ---- notifications ------------------------------------------------------------------------------- */
 
 struct hw_note {
-    struct hw_note *next; /* the holder's */
-    uint64_t op;          /* of a write of the peer, until that has landed */
+    struct hw_note *next; /* for the holder's use */
+    uint64_t op;          /* write of the peer that the notification belongs to, until all its bytes have arrived */
     uint32_t len;
     uint8_t data[];
 };
-/* A notification with room for len bytes, up to HW_NOTE_MAX. NULL: no memory, or too long. */
+/* Allocates a notification of len bytes, up to HW_NOTE_MAX. Returns NULL if out of memory or if len is too large. */
 struct hw_note *hw_note_new(uint32_t len);
 
 /* ---- a peer -------------------------------------------------------------------------------------- */
 
-/* The callbacks into the layer above. */
+/* Callbacks into the layer above. */
 struct hw_peer_ops {
-    /* On any loop: a notification has arrived. The callee owns it: it calls hw_peer_took() when the application has it,
-     * and frees it. */
+    /* Passes a notification that has arrived, on any loop. The callee owns the notification. It must call
+     * hw_peer_took() when the application has taken the notification, and free it. */
     void (*noted)(void *up, struct hw_note *note);
-    /* On the home loop, like those of struct hw_session_ops; why < 0. */
+    /* Called on the home loop, like the members of the same name in struct hw_session_ops. why is negative. */
     void (*ended)(void *up, unsigned rail, int why);
     void (*down)(void *up, unsigned rail);
     void (*died)(void *up, int why);
-    /* On a rail's loop, like that of struct hw_session_ops. */
+    /* Called on a rail's loop, like the member of the same name in struct hw_session_ops. */
     void (*doubted)(void *up, unsigned rail);
-    /* On the home loop: the peer closes. Data that it has confirmed may still arrive, by another rail. */
+    /* Called on the home loop when the peer closes. Data that the peer has confirmed may still arrive over another
+     * rail. */
     void (*bye)(void *up);
 };
 
-/* How much of a write of the peer with a notification has landed. */
+/* Progress of a peer's write that has a notification. */
 struct hw_count {
-    _Atomic uint64_t state; /* low bits of the operation's generation << 40 | bytes that landed - total bytes */
-    struct hw_note *note;   /* under the lock */
+    _Atomic uint64_t state; /* low bits of the operation's generation << 40 | (bytes that arrived - total bytes) */
+    struct hw_note *note;   /* protected by the lock */
 };
 
-/* Operations of one kind that have ended: their number, the number that failed, and the bytes of the others. */
+/* Operations of one kind that have ended: their number, the number that failed, and the bytes of those that succeeded.
+ */
 struct hw_op_counts {
     uint64_t ended, failed, bytes;
 };
 
-/* Queues: under the peer's lock, except for held. */
+/* The queues of a peer, protected by the peer's lock except for held. */
 struct hw_queues {
-    /* .. queues, by name */
-    struct hw_list queues[HW_QUEUE_CHAINS];   /* .. queues, by name */
-    struct hw_list grants[HW_QUEUE_CHAINS];   /* .. receives of the peer that are not used, by landing */
-    struct hw_list directs[HW_QUEUE_CHAINS];  /* .. sends to a landing, by that */
-    struct hw_list messages[HW_QUEUE_CHAINS]; /* .. eager messages that are held, by operation */
-    struct hw_list closed[HW_QUEUE_CHAINS];   /* .. streams that one side has closed, by number */
-    struct hw_queue *recent;                  /* the one that was found last; NULL: none, or it was freed */
-    struct hw_queue *spare;                   /* memory for the next one; NULL: none */
-    uint8_t secret[16];                       /* of the hash */
+    /* Each of the following arrays is a hash table. */
+    struct hw_list queues[HW_QUEUE_CHAINS];   /* queues by name */
+    struct hw_list grants[HW_QUEUE_CHAINS];   /* unused receives of the peer, by landing */
+    struct hw_list directs[HW_QUEUE_CHAINS];  /* sends to a landing, by landing */
+    struct hw_list messages[HW_QUEUE_CHAINS]; /* eager messages that are held, by operation */
+    struct hw_list closed[HW_QUEUE_CHAINS];   /* streams that one side has closed, by number */
+    struct hw_queue *recent;                  /* queue that was found last; NULL if none, or if it was freed */
+    struct hw_queue *spare;                   /* memory for the next queue, or NULL */
+    uint8_t secret[16];                       /* key of the hash function */
     uint32_t n, n_grants, n_closed;
-    uint32_t n_closed_first; /* of closed, those that this side closed first */
-    uint64_t sent;           /* room that eager messages take at the peer */
+    uint32_t n_closed_first; /* number of records in closed of streams that this side closed first */
+    uint64_t sent;           /* buffer space that eager messages take at the peer */
     uint64_t seen;           /* one more than the number of the last control message about a receive of the peer */
-    _Atomic uint64_t held;   /* room that the peer's eager messages take here, of HW_EAGER_ROOM */
+    _Atomic uint64_t held;   /* buffer space that the peer's eager messages take here, up to HW_EAGER_ROOM */
 };
 
 struct hw_peer {
@@ -228,112 +241,113 @@ struct hw_peer {
     struct hw_domain *domain;
     const struct hw_peer_ops *ops;
     void *up;
-    struct hw_op *current[HW_SESSION_RAILS]; /* for each rail: the operation that it cuts */
+    struct hw_op *current[HW_SESSION_RAILS]; /* operation that each rail cuts */
     struct hw_pace pace[HW_SESSION_RAILS];
     _Atomic uint64_t queued; /* total bytes of all operations that rails were ever given to cut */
-    _Atomic uint64_t uncut;  /* of these bytes, those not yet cut */
-    atomic_uint large;       /* of these operations, those that have not ended */
-    uint32_t relieved;       /* bits: rails of the first one's path on the home loop, which leave large operations .. */
-    unsigned relief;         /* .. to this one and others on other loops; 0: none */
-    unsigned relief_loops;   /* how many those are */
-    atomic_bool small_seen;  /* a small operation was sent or received since the first rail last checked */
-    uint64_t small_until;    /* home loop: until then its rails leave large operations to others .. */
-    uint64_t small_last;     /* .. because a small operation was seen at this time, after others */
+    _Atomic uint64_t uncut;  /* bytes of these that are not cut yet */
+    atomic_uint large;       /* number of these operations that have not ended */
+    uint32_t
+        relieved; /* bit mask of rails on the first rail's path and on the home loop, which leave large operations .. */
+    unsigned relief;        /* .. to this rail and to other rails on other loops; 0 if there is no such rail */
+    unsigned relief_loops;  /* number of other loops with such rails */
+    atomic_bool small_seen; /* a small operation was sent or received since the first rail last checked */
+    uint64_t small_until;   /* time until which the home loop's rails leave large operations to other rails .. */
+    uint64_t small_last;    /* .. because a small operation was seen at this time, soon after another */
 
-    pthread_mutex_t lock; /* protects all fields below, except for atomics */
-    int dead;             /* 0, or why */
-    uint64_t answer_in;   /* ns: the peer dies if it has not ended a cancelled operation by then */
+    pthread_mutex_t lock; /* protects all following members except atomics */
+    int dead;             /* 0, or the error that the peer died with */
+    uint64_t answer_in;   /* ns: time limit for the peer to end a cancelled operation; the peer dies if it passes */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
-    /* memory may be sent by reference: it is read until the peer has confirmed it, or the rail has ended */
+    /* Memory may be sent by reference: it is read until the peer has confirmed the bytes or the rail has ended. */
     bool by_reference;
-    uint64_t started; /* operations below HW_OP_BYE */
+    uint64_t started; /* number of started operations of kinds below HW_OP_BYE */
     struct hw_op_counts counts[HW_OP_BYE];
-    uint32_t deserted;                /* writes that have ended for the caller, but whose frames may still land */
-    struct hw_list held;              /* writes that wait until there is none of those */
-    struct hw_list all;               /* operations */
-    struct hw_list bulk;              /* rails cut chunks of these */
-    struct hw_list reads;             /* are cut into requests */
-    struct hw_list notes;             /* wait for room for their notifications at the peer */
-    struct hw_list fenced;            /* wait until control messages are read */
-    struct hw_list filling;           /* receives with a message to be copied */
-    struct hw_list over;              /* over() must be called */
-    atomic_bool unflushed;            /* an operation has ended, or a receive has its message; set under the lock */
-    struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
+    uint32_t deserted;                /* writes that have ended for the caller, but whose frames may still arrive */
+    struct hw_list held;              /* writes that wait until no such write exists */
+    struct hw_list all;               /* all operations */
+    struct hw_list bulk;              /* operations that rails cut into chunks */
+    struct hw_list reads;             /* operations that are cut into requests */
+    struct hw_list notes;             /* operations that wait for buffer space for their notification at the peer */
+    struct hw_list fenced;            /* operations that wait until control messages are read */
+    struct hw_list filling;           /* receives with a message that must be copied */
+    struct hw_list over;              /* operations whose over() must be called */
+    atomic_bool unflushed;            /* an operation has ended, or a receive has its message; set with the lock held */
+    struct hw_list serving[HW_READS]; /* answers to the peer's requests, by the peer's landing */
     struct op_slot {
         struct hw_op *op;
         uint32_t generation, next_free;
-    } * slot; /* operations by number */
+    } * slot; /* table of operations by number */
     uint32_t slots, slot_room, slot_free;
-    uint32_t requests;       /* of HW_READS */
-    unsigned turn;           /* the rail that was woken last for operations that wait */
-    uint64_t stop[HW_READS]; /* landings of requests for which a STOP is still to be sent */
+    uint32_t requests;       /* number of requests in flight, up to HW_READS */
+    unsigned turn;           /* rail that was last woken for waiting operations */
+    uint64_t stop[HW_READS]; /* landings of requests that still need a STOP */
     uint32_t n_stop;
-    uint32_t n_stopping;     /* requests that the peer was told to stop, and has not confirmed */
-    struct hw_control spare; /* sends one of them if there is no memory */
+    uint32_t n_stopping;     /* requests that the peer was told to stop and has not confirmed */
+    struct hw_control spare; /* message for a STOP if no memory is available */
     bool spare_is_out;
-    atomic_uint serves;    /* operations for the peer's requests that are not completely cut, of HW_READS */
-    atomic_uint answers;   /* those that the peer has not confirmed completely; the limit: flow_in.c */
-    uint64_t noted, taken; /* bytes of notifications: sent; and taken by the peer's application */
+    atomic_uint serves;  /* answers to the peer's requests that are not completely cut, up to HW_READS */
+    atomic_uint answers; /* answers that the peer has not confirmed completely; see count_most_answers() in flow_in.c */
+    uint64_t noted, taken; /* bytes of notifications that were sent, and that the peer's application has taken */
     struct hw_queues queues;
     struct hw_landings landings;
     struct hw_imports imports;
-    struct hw_handles handles; /* under the domain's lock */
+    struct hw_handles handles; /* protected by the domain's lock */
 
     struct {
         struct hw_list at[HW_TICKS]; /* operations with a deadline, by tick */
         uint32_t n;
         uint64_t looked; /* tick of the last check */
-        uint64_t next;   /* time of the home loop's next check; HW_NEVER: none */
+        uint64_t next;   /* time of the home loop's next check, or HW_NEVER */
         struct hw_timer timer;
-        struct hw_task arm; /* sets it, on the home loop */
+        struct hw_task arm; /* sets timer on the home loop */
     } deadlines;
 
-    _Atomic uint64_t notes_held; /* bytes of received notifications, of HW_NOTES */
-    uint64_t took, took_told;    /* taken by the application, in total; as the peer knows */
+    _Atomic uint64_t notes_held; /* bytes of received notifications, up to HW_NOTES */
+    uint64_t took, took_told;    /* total bytes that the application has taken, and the value that the peer knows */
     _Atomic(struct hw_count *) count[HW_OPS / HW_COUNT_BLOCK];
 
     struct {
-        uint64_t next;                    /* number of the next control message; the low half is its sequence */
-        _Atomic uint32_t acked;           /* one more than the last one that the peer has read */
-        _Atomic uint32_t refused;         /* behind the newest refusal */
-        struct hw_control *first, **last; /* wait */
+        uint64_t next;            /* number of the next control message; the low half is its sequence number */
+        _Atomic uint32_t acked;   /* one more than the sequence number of the last message that the peer has read */
+        _Atomic uint32_t refused; /* sequence number after the newest refusal */
+        struct hw_control *first, **last; /* messages that wait to be sent */
         uint32_t waiting;
     } out;
     struct {
-        _Atomic uint64_t next;                         /* number of the next one to be read: home loop only */
-        _Atomic uint32_t told;                         /* the peer's newest mark */
-        uint32_t acked;                                /* next, as the peer knows */
-        bool telling;                                  /* taken is in flight */
-        struct hw_parcel taken;                        /* HW_MSG_TAKEN */
-        struct hw_control_in *ring[HW_CONTROL_WINDOW]; /* the home loop's */
+        _Atomic uint64_t next;  /* number of the next message to be read; changed only on the home loop */
+        _Atomic uint32_t told;  /* newest mark that the peer has sent */
+        uint32_t acked;         /* value of next that the peer knows */
+        bool telling;           /* `taken` is in flight */
+        struct hw_parcel taken; /* frame HW_MSG_TAKEN */
+        struct hw_control_in *ring[HW_CONTROL_WINDOW]; /* used only by the home loop */
         _Atomic(struct hw_control_in *) inbox;
         struct hw_task read;
     } in;
 };
 
-/* Makes a peer over n rails that are down; the arguments are those of hw_session_init(). binding: bytes that both sides
- * share and that no other session has. -ENOMEM. */
+/* Initializes a peer with n rails that are down. The arguments are those of hw_session_init(). binding is a value that
+ * both sides share and that no other session has. Fails with -ENOMEM. */
 int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
-/* Ends the peer: every operation ends, unfinished ones with this error. On the home loop. */
+/* Ends the peer. All operations end, unfinished operations with this error. Called on the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
-/* Cancels the operations that read this side's memory, before the peer dies, so that memory that was sent by reference
- * is not read any more by then. On the home loop. */
+/* Cancels the operations that read this side's memory before the peer dies, so that memory sent by reference is no
+ * longer read when the peer is closed. Called on the home loop. */
 void hw_peer_call_off(struct hw_peer *p);
-/* True if no operation reads this side's memory. */
+/* Returns true if no operation reads this side's memory. */
 bool hw_peer_is_quiet(struct hw_peer *p);
-/* Notes that data of a small operation is sent or received. On a rail's loop. */
+/* Records that a small operation's data is sent or received. Called on a rail's loop. */
 static inline void hw_peer_note_small(struct hw_peer *p)
 {
     if (!atomic_load_explicit(&p->small_seen, memory_order_relaxed))
         atomic_store_explicit(&p->small_seen, true, memory_order_relaxed);
 }
-/* True once a dead peer holds no more resources. On the home loop. */
+/* Returns true once a dead peer holds no more resources. Called on the home loop. */
 bool hw_peer_is_gone(struct hw_peer *p);
-/* Frees the memory of a peer that is gone. On the home loop, once all pending tasks on other loops have run. */
+/* Frees the memory of a peer that is gone. Called on the home loop, after all pending tasks on other loops have run. */
 void hw_peer_free(struct hw_peer *p);
-/* The application took a notification of len bytes. From any thread. */
+/* Counts a notification of len bytes that the application has taken. May be called from any thread. */
 void hw_peer_took(struct hw_peer *p, uint32_t len);
 
 #endif

@@ -13,15 +13,17 @@ static uint64_t cost_message(uint64_t len)
     return len + HW_NOTE_COST;
 }
 
-/* The remaining count of a send until its message is with a receive: it may have no bytes. */
+/* Returns the part of a send's remaining count that ends with the message's arrival. It is at least 1, because a
+ * message may have no bytes. */
 static uint64_t count_message(const struct hw_op *op)
 {
     return HW_MAX(op->total, 1);
 }
 
-/* ---- sending: under the lock ------------------------------------------------------------------------ */
+/* ---- sending: with the lock held ----------------------------------------------------------------------------- */
 
-/* True if the message may be copied: that happens under a lock, so it must be short and in host memory. */
+/* Returns true if the message may be copied. The copy is made with the lock held, so the message must be short and in
+ * host memory. */
 static bool is_short(const struct hw_op *op)
 {
     bool is = op->total == 0 || (op->total <= HW_MSG_EAGER_MAX && op->n <= HW_SMALL_SPANS);
@@ -30,7 +32,7 @@ static bool is_short(const struct hw_op *op)
     return is;
 }
 
-/* Sends the message to this receive. */
+/* Sends the message to the receive that the grant announced. */
 static void send_direct(struct hw_op *op, const struct hw_grant *g)
 {
     struct hw_queues *t = &op->peer->queues;
@@ -46,7 +48,7 @@ static void send_direct(struct hw_op *op, const struct hw_grant *g)
     hw_op_send(op);
 }
 
-/* A copy of the message, which is short. NULL: no memory. */
+/* Returns a copy of a short message, or NULL if out of memory. */
 static struct hw_note *copy_message(const struct hw_op *op)
 {
     struct hw_note *note = hw_note_new((uint32_t)op->total);
@@ -56,7 +58,7 @@ static struct hw_note *copy_message(const struct hw_op *op)
     return note;
 }
 
-/* Sends the message without a grant. The existing grants must not be used from here on. */
+/* Sends the message without a grant. The grants that exist must not be used from now on. */
 static int send_eager(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_queues *t = &op->peer->queues;
@@ -77,7 +79,7 @@ static int send_eager(struct hw_queue *q, struct hw_op *op)
     return 0;
 }
 
-/* Sends what can be sent, in order. */
+/* Sends the messages that can be sent, in order. */
 static void advance_sends(struct hw_peer *p, struct hw_queue *q)
 {
     struct hw_queues *t = &p->queues;
@@ -86,7 +88,7 @@ static void advance_sends(struct hw_peer *p, struct hw_queue *q)
         struct hw_grant *g = hw_list_first(&q->grants, struct hw_grant, of_queue);
         bool direct = g && !q->unanswered;
         if (!direct && (!is_short(op) || t->sent + cost_message(op->total) > HW_EAGER_ROOM))
-            return; /* it waits for a grant */
+            return; /* the message waits for a grant */
         hw_list_remove(&op->queued);
         op->match = HW_MATCH_NONE;
         int rc = direct ? (send_direct(op, g), 0) : send_eager(q, op);
@@ -97,9 +99,9 @@ static void advance_sends(struct hw_peer *p, struct hw_queue *q)
     }
 }
 
-/* ---- receiving: under the lock ----------------------------------------------------------------------- */
+/* ---- receiving: with the lock held --------------------------------------------------------------------------- */
 
-/* Gives the receive this message: hw_queue_copy() is called next. */
+/* Assigns the message to the receive. hw_queue_copy() copies it afterwards. */
 static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landing)
 {
     struct hw_peer *p = op->peer;
@@ -120,7 +122,7 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
     atomic_store(&p->unflushed, true);
 }
 
-/* Returns the message of h and frees h. */
+/* Returns the message of h, which is removed from its lists. The caller frees h. */
 static struct hw_note *unlist_held(struct hw_held *h)
 {
     hw_list_remove(&h->of_queue);
@@ -154,7 +156,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
     return 0;
 }
 
-/* Announces a receive without a message to the peer. */
+/* Announces a receive that has no message yet to the peer. */
 static int grant_receive(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -177,8 +179,8 @@ static int grant_receive(struct hw_queue *q, struct hw_op *op)
     return 0;
 }
 
-/* Answers the peer's message of this operation, which has no receive yet. error EAGAIN: the peer must send it again, to
- * this landing; otherwise no receive will take it. */
+/* Answers the peer's eager message `op` without a receive that takes it. With error EAGAIN the peer must send the
+ * message again, to this landing. With other errors no receive will take the message. */
 static int answer_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32_t len, int error, uint64_t landing)
 {
     return hw_control_send_locked(
@@ -187,7 +189,7 @@ static int answer_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32
             .kind = HW_CONTROL_MATCHED, .a = op, .b = (uint64_t)len << 32 | (uint32_t)error, .c = queue, .d = landing});
 }
 
-/* A receive in memory that the CPU cannot access meets a held message. */
+/* Requests a held message again, because the receive's memory is not accessible to the CPU. */
 static int ask_for_message(struct hw_queue *q, struct hw_op *op, struct hw_held *h)
 {
     struct hw_peer *p = op->peer;
@@ -196,7 +198,7 @@ static int ask_for_message(struct hw_queue *q, struct hw_op *op, struct hw_held 
         return rc;
     hw_list_remove(&op->queued); /* it is taken */
     rc = answer_message(p, q->name, h->note->op, h->note->len, EAGAIN, op->landing->id);
-    if (rc < 0) { /* the receive ends, and leaves the message to the next one */
+    if (rc < 0) { /* the receive ends and leaves the message to the next receive */
         hw_op_cancel_locked(op, rc);
         return 0;
     }
@@ -204,7 +206,7 @@ static int ask_for_message(struct hw_queue *q, struct hw_op *op, struct hw_held 
     return 0;
 }
 
-/* ---- the operation's life: under the lock ------------------------------------------------------------ */
+/* ---- lifetime of an operation: with the lock held ------------------------------------------------------------ */
 
 int hw_queue_post(struct hw_op *op)
 {
@@ -235,8 +237,8 @@ int hw_queue_post(struct hw_op *op)
     return rc;
 }
 
-/* Withdraws a receive. The peer's sends whose data was in flight to it must learn of that before they end: so the
- * message is a refusal, announced before the landing refuses anything. */
+/* Withdraws a receive. Sends of the peer with data in flight to the receive must learn of the withdrawal before they
+ * end. The control message is therefore a refusal, and it is announced before the landing refuses data. */
 static uint64_t withdraw_receive(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -244,7 +246,7 @@ static uint64_t withdraw_receive(struct hw_op *op)
     uint64_t id = g->id;
     atomic_store(&p->out.refused, (uint32_t)p->out.next + 1);
     enum hw_landing_end end = hw_landing_give_up(g);
-    bool late = end == HW_LANDING_FULL; /* a rail is about to end it */
+    bool late = end == HW_LANDING_FULL; /* a rail is about to end the landing */
     if (!late)
         op->landing = NULL;
     if (end == HW_LANDING_FREE)
@@ -261,14 +263,15 @@ uint64_t hw_queue_drop(struct hw_op *op)
     if (op->kind == HW_OP_RECV)
         return op->landing ? withdraw_receive(op) : 0;
     int error = atomic_load(&op->result) == -EMSGSIZE ? EMSGSIZE : ECANCELED;
-    uint64_t over = op->total == 0 && op->match != HW_MATCH_DIRECT; /* if it has bytes, the caller counts them */
+    uint64_t over =
+        op->total == 0 && op->match != HW_MATCH_DIRECT; /* if the message has bytes, the caller counts them */
     struct hw_queue *q = op->match == HW_MATCH_WAITS ? hw_queue_find(&p->queues, op->queue) : NULL;
     if (op->match == HW_MATCH_EAGER)
         hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNSEND, .a = op->id, .c = op->queue});
     if (op->match == HW_MATCH_DIRECT)
         hw_control_send_within(op,
                                &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)error});
-    op->match = HW_MATCH_NONE; /* an answer in flight ends nothing more */
+    op->match = HW_MATCH_NONE; /* an answer that is still in flight must end nothing else */
     hw_queue_put(&p->queues, q);
     return over;
 }
@@ -294,7 +297,7 @@ void hw_queue_copy(struct hw_op *op)
     hw_op_sub(op, 1);
 }
 
-/* ---- what comes ---------------------------------------------------------------------------------------- */
+/* ---- control messages from the peer ---------------------------------------------------------------------------- */
 
 bool hw_eager_take(struct hw_peer *p, uint32_t len)
 {
@@ -311,13 +314,13 @@ void hw_eager_give(struct hw_peer *p, uint32_t len)
     atomic_fetch_sub(&p->queues.held, cost_message(len));
 }
 
-/* Notes that a control message about the peer's receives is being read. */
+/* Records that a control message about the peer's receives is being read. */
 static void note_seen(struct hw_peer *p)
 {
     p->queues.seen = atomic_load(&p->in.next) + 1;
 }
 
-/* Refuses the peer's receive: the stream is closed. */
+/* Refuses the peer's receive because the stream is closed. */
 static int refuse_receive(struct hw_peer *p, uint64_t landing)
 {
     return hw_control_send_locked(
@@ -384,7 +387,8 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
     return 0;
 }
 
-/* Gives the message to the oldest receive to which no data can be in flight; keeps it if there is none. */
+/* Assigns the message to the oldest receive that cannot have data in flight, or keeps the message if there is no such
+ * receive. */
 static int place_message(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note)
 {
     struct hw_queue *q;
@@ -435,8 +439,8 @@ int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw
     return rc;
 }
 
-/* The peer's receive requests the message again, directly to its landing: EAGAIN. op: the send; NULL: it was
- * cancelled. */
+/* Sends the message again, directly to the landing of the peer's receive, which answered EAGAIN. op is the send, or
+ * NULL if it was cancelled. */
 static int send_again(struct hw_peer *p, struct hw_op *op, const struct hw_grant *g)
 {
     if (op) {
@@ -454,7 +458,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_queue *q = hw_queue_find(t, h->c);
     struct hw_grant *g = q ? hw_list_first(&q->grants, struct hw_grant, of_queue) : NULL;
     uint64_t cost = cost_message(h->b >> 32);
-    bool closed = hw_stream_is_closed(t, h->c, true); /* no receive of the peer is known any more */
+    bool closed = hw_stream_is_closed(t, h->c, true); /* the peer's receives are not known any more */
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
         return hw_fail(-EPROTO, "the peer confirms a message that was not sent");
@@ -463,10 +467,10 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     if (op && (op->kind != HW_OP_SEND || op->match != HW_MATCH_EAGER || op->queue != h->c))
         op = NULL;
     if (error == EAGAIN && h->d == HW_MSG_NO_LANDING)
-        return hw_fail(-EPROTO, "the peer asks for a message again, but names no memory for it");
+        return hw_fail(-EPROTO, "the peer requests a message again, but gives no memory for it");
     int rc = error == EAGAIN && !closed ? send_again(p, op, g) : 0;
     if (rc < 0)
-        return rc; /* nothing was done */
+        return rc; /* nothing was changed */
     note_seen(p);
     q->unanswered--;
     t->sent -= cost;
@@ -541,7 +545,7 @@ static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t o
     return NULL;
 }
 
-/* The peer has cancelled a message: answers it as if it had been received, unless it was. */
+/* Answers a message that the peer has cancelled and that no receive has taken yet, as if it had been received. */
 static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_held *held = find_held(&p->queues, h->c, h->a);
@@ -562,7 +566,7 @@ int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h)
     return rc;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------ */
+/* ---- starting and stopping --------------------------------------------------------------------------------------- */
 
 void hw_queues_init(struct hw_queues *t)
 {

@@ -6,7 +6,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-/* A keyed hash, because the peer chooses the numbers and must not be able to choose the chains. */
+/* Hashes with a key, because the peer chooses the numbers and must not be able to choose the chains. */
 static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
 {
     uint64_t hash;
@@ -20,7 +20,7 @@ struct hw_list *hw_queues_find_chain(struct hw_queues *t, struct hw_list *chains
     return &chains[hash_number(t, number) % HW_QUEUE_CHAINS];
 }
 
-/* NULL: there is none. *chain: the chain of the queue, NULL if nobody has searched it. */
+/* Returns the queue or NULL. *chain is the queue's chain, or NULL if the chain was not searched. */
 static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct hw_list **chain)
 {
     *chain = NULL;
@@ -65,7 +65,7 @@ int hw_queue_get(struct hw_queues *t, uint64_t name, struct hw_queue **out)
     return 0;
 }
 
-/* Keeps the memory of the last one for the next one. */
+/* Keeps the memory of the freed queue for the next queue. */
 void hw_queue_put(struct hw_queues *t, struct hw_queue *q)
 {
     if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||

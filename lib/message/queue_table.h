@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queues of a peer by name, and the grants in them. All under the peer's lock. */
+/* The queues of a peer by name, and their grants. Everything is protected by the peer's lock. */
 #ifndef HW_QUEUE_TABLE_H
 #define HW_QUEUE_TABLE_H
 
 #include "message/control.h"
 #include "message/queue.h"
 
-/* A receive of the peer to which nothing was sent yet. */
+/* A receive of the peer that no message was sent to yet. */
 struct hw_grant {
-    struct hw_control refusal; /* replaces the grant if its stream is closed: needs no memory */
-    struct hw_list of_queue;   /* oldest first */
+    struct hw_control refusal; /* replaces the grant if its stream is closed, so that no memory is needed */
+    struct hw_list of_queue;   /* entry in the queue's list, oldest first */
     struct hw_list in_chain;
     uint64_t landing, room;
-    uint64_t number; /* of the control message */
+    uint64_t number; /* number of its control message */
 };
 
-/* An eager message of the peer without a receive so far. */
+/* An eager message of the peer that no receive has taken yet. */
 struct hw_held {
-    struct hw_control refusal; /* likewise */
-    struct hw_list of_queue;   /* oldest first */
+    struct hw_control refusal; /* replaces the message if its stream is closed, so that no memory is needed */
+    struct hw_list of_queue;   /* entry in the queue's list, oldest first */
     struct hw_list in_chain;
     uint64_t queue;
     struct hw_note *note;
@@ -29,22 +29,22 @@ struct hw_queue {
     struct hw_list in_chain;
     /* sending */
     struct hw_list sends;  /* operations that wait */
-    struct hw_list grants; /* that are not used */
-    uint32_t unanswered;   /* eager messages whose receive is not known yet */
-    /* what the peer sends */
-    struct hw_list receives; /* operations with a landing; data may be in flight to some */
-    struct hw_list held;     /* eager messages */
+    struct hw_list grants; /* unused grants */
+    uint32_t unanswered;   /* number of eager messages whose receive is not known yet */
+    /* receiving */
+    struct hw_list receives; /* operations with a landing; data may be in flight to some of them */
+    struct hw_list held;     /* eager messages without a receive */
 };
 
-/* The chain for a number, among the HW_QUEUE_CHAINS chains of a table. */
+/* Returns the chain for a number among a table's HW_QUEUE_CHAINS chains. */
 struct hw_list *hw_queues_find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number);
-/* The queue with this name. NULL: there is none. */
+/* Returns the queue with this name, or NULL. */
 struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name);
-/* Finds the queue with this name, or makes it. -EAGAIN: HW_QUEUES are in use, -ENOMEM. */
+/* Finds or creates the queue with this name. Fails with -EAGAIN if HW_QUEUES queues are in use, or with -ENOMEM. */
 int hw_queue_get(struct hw_queues *t, uint64_t name, struct hw_queue **out);
-/* Frees a queue without operations. NULL is allowed. */
+/* Frees a queue if it has no operations. q may be NULL. */
 void hw_queue_put(struct hw_queues *t, struct hw_queue *q);
-/* Removes a grant from its queue and its chain, and frees it as well. */
+/* Remove a grant from its queue and its chain. hw_grant_drop() also frees the grant. */
 void hw_grant_unlist(struct hw_queues *t, struct hw_grant *g);
 void hw_grant_drop(struct hw_queues *t, struct hw_grant *g);
 

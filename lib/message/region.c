@@ -13,7 +13,7 @@
 
 #define NO_SLOT UINT32_MAX
 
-/* ---- exports: under the domain's lock ------------------------------------------------------------- */
+/* ---- exports: with the domain's lock held ------------------------------------------------------------------ */
 
 void hw_domain_init(struct hw_domain *d)
 {
@@ -99,7 +99,7 @@ int hw_handle_find(const struct hw_handles *t, uint32_t number, uint64_t offset,
     return 0;
 }
 
-/* Makes room for a handle; *number is its number. Also reserves room to free it. */
+/* Reserves a number for a handle, and the space to return the number when the handle is freed. */
 static int take_handle_number(struct hw_handles *t, uint32_t *number)
 {
     if (t->n_unused) {
@@ -138,7 +138,7 @@ void hw_import_proof(uint8_t proof[HW_IMPORT_PROOF], uint64_t id, uint64_t secre
     crypto_generichash_final(&st, proof, HW_IMPORT_PROOF);
 }
 
-/* Gives the peer a handle to x. Under the domain's lock. */
+/* Gives the peer a handle to x. Called with the domain's lock held. */
 static int add_handle(struct hw_peer *p, struct hw_export *x, uint32_t *number)
 {
     struct hw_handle *h = calloc(1, sizeof *h);
@@ -155,7 +155,7 @@ static int add_handle(struct hw_peer *p, struct hw_export *x, uint32_t *number)
     return 0;
 }
 
-/* This peer's handle to x, if it has one. */
+/* Returns this peer's handle to x, or NULL. */
 static struct hw_handle *find_own_handle(const struct hw_peer *p, struct hw_export *x)
 {
     hw_list_each(it, tmp, &x->handles)
@@ -177,7 +177,7 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
     int rc = x ? 0 : -ESTALE;
     if (rc == 0) {
         hw_import_proof(right, id, x->secret, p->imports.binding);
-        /* a peer without access does not learn whether the region exists */
+        /* a peer without access must not learn whether the region exists */
         if (sodium_memcmp(right, proof, sizeof right) != 0 || (x->only && x->only != p))
             rc = -ESTALE;
     }
@@ -193,7 +193,7 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
     return rc == -ENOMEM ? hw_no_memory("a handle of a region") : hw_control_send(p, &answer);
 }
 
-/* No rail of the peer holds the handle any more. */
+/* Frees a handle that no rail of the peer uses any more. */
 static void end_handle(struct hw_let_go *g)
 {
     struct hw_handle *h = hw_container_of(g, struct hw_handle, let_go);
@@ -217,7 +217,7 @@ void hw_export_revoke(struct hw_export *x)
     d->slot[place].generation++;
     d->slot[place].next_free = d->free;
     d->free = place;
-    x->left = 1; /* this call's */
+    x->left = 1; /* counts this call, so that the last handle cannot end the export early */
     hw_list_each(it, tmp, &x->handles)
     {
         struct hw_handle *h = hw_container_of(it, struct hw_handle, of_export);
@@ -226,7 +226,7 @@ void hw_export_revoke(struct hw_export *x)
         h->let_go = (struct hw_let_go){.owner = x, .over = end_handle};
         x->left++;
         hw_session_let_go(&h->peer->session, &h->let_go);
-        /* without memory for the message, the peer learns of it when it uses the region */
+        /* if there is no memory for the message, the peer learns of the revocation when it uses the region */
         (void)hw_control_send(h->peer, &(struct hw_control){.kind = HW_CONTROL_REVOKED, .a = x->id});
     }
     bool last = --x->left == 0;
@@ -251,7 +251,7 @@ void hw_handles_free(struct hw_peer *p)
     free(t->unused);
 }
 
-/* ---- imports: under the peer's lock --------------------------------------------------------------- */
+/* ---- imports: with the peer's lock held ------------------------------------------------------------------------ */
 
 static struct hw_import **find_import(struct hw_imports *t, uint64_t id, uint64_t secret)
 {
@@ -307,7 +307,7 @@ struct hw_import *hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret)
     return i;
 }
 
-/* Forgets a region that the peer refused or revoked, once it has no users: the next user asks again. */
+/* Frees an import that the peer refused or revoked, once it has no users. The next user asks the peer again. */
 static void forget_import(struct hw_imports *t, struct hw_import *i)
 {
     if (i->refs || i->state != HW_IMPORT_REFUSED)
@@ -325,7 +325,7 @@ void hw_import_put(struct hw_peer *p, struct hw_import *i)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* The import that waits for an answer about this region. */
+/* Returns the import of this region that waits for an answer, or NULL. */
 static struct hw_import *find_asked(struct hw_imports *t, uint64_t id)
 {
     struct hw_import *i = t->chain[hw_hash(HW_HASH_START, &id, sizeof id) % HW_IMPORT_CHAINS];

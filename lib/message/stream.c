@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams that one side has closed: the queues whose names have the stream's number in their upper half. */
+/* Streams that one side has closed. A stream consists of the queues whose names have its number in the upper half. */
 #include "message/op.h"
 #include "message/queue.h"
 
@@ -8,13 +8,13 @@
 struct hw_closed {
     struct hw_list in_chain;
     uint32_t stream;
-    bool here, there; /* which sides have closed it; after both have, the record is freed */
-    bool first;       /* this side closed it first, as far as it knew */
+    bool here, there; /* sides that have closed the stream; the record is freed once both have */
+    bool first;       /* this side closed the stream before it knew of the peer's close */
 };
 
 static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
 {
-    /* chains stay short: streams without a close have no record, and the number of records is limited */
+    /* chains stay short because only closed streams have records, and their number is limited */
     return &t->closed[stream % HW_QUEUE_CHAINS];
 }
 
@@ -36,8 +36,8 @@ bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here)
     return c && (here ? c->here : c->there);
 }
 
-/* Finds or makes the record of a stream; first: this side closes it. Each side has a limit of its own: with a common
- * one, two correct sides could both close the last stream and treat each other as misbehaving. */
+/* Finds or creates the record of a stream. first: this side closes it. Each side has a separate limit. With a common
+ * limit, two correct sides could both close the last stream and each consider the other one faulty. */
 static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool first, int *rc)
 {
     struct hw_closed *c = find_closed(t, stream);
@@ -70,7 +70,7 @@ static void put_closed(struct hw_queues *t, struct hw_closed *c)
     free(c);
 }
 
-/* Cancels the operations of a stream: all, or only the sends that wait. */
+/* Cancels the operations of a stream: all of them, or only the waiting sends. */
 static void cancel_stream(struct hw_peer *p, uint32_t stream, bool all, int why)
 {
     hw_list_each(it, tmp, &p->all)
@@ -98,7 +98,7 @@ static int close_here(struct hw_peer *p, uint32_t stream)
     }
     *say = (struct hw_control){.kind = HW_CONTROL_CLOSE, .a = stream};
     (void)hw_fail(-ECANCELED, "the stream is closed");
-    c->here = true; /* cannot fail from here on: the peer never sees a stream that is half closed */
+    c->here = true; /* nothing can fail from here on, so the peer never sees a half-closed stream */
     cancel_stream(p, stream, true, -ECANCELED);
     hw_queues_refuse(p, stream);
     hw_control_send_own(p, say);
