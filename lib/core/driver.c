@@ -13,37 +13,42 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TASKS  64 /* per turn, before descriptors are checked again */
-#define EVENTS 64 /* likewise */
+#define TASKS  64 /* tasks in a turn before descriptors are checked again */
+#define EVENTS 64 /* events taken from epoll at a time */
 
-#define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller who arrived */
-#define BUSY_PART  10          /* a thread polls for at least busy divided by this */
-#define BURST_TURN HW_MS       /* approximate length of a turn that copies much */
-#define NAP        (HW_MS / 4) /* minimal interval at which the napping thread checks for work that callers left */
-/* and after callers have kept arriving for long: each check takes a CPU from a polling caller */
-#define NAP_MOST  (2 * HW_MS)
-#define NAP_SHARE 16           /* the time for which they have, in naps */
+#define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
+#define BUSY_PART  10          /* the thread polls for at least hw_driver.busy divided by this number */
+#define BURST_TURN HW_MS       /* approximate length of a turn that copies many bytes */
+/* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
+#define NAP (HW_MS / 4)
+/* Interval after callers have kept arriving for a long time, because each check takes a CPU from a polling caller. */
+#define NAP_MOST (2 * HW_MS)
+/* The interval is the time for which callers have kept arriving, divided by this number, within the two limits
+ * above. */
+#define NAP_SHARE 16
 #define LAZY      (HW_MS / 50) /* how long a polling caller delays tasks that are not urgent */
 
-/* With at least this many bytes in a turn, each loop's own thread is faster than one caller who polls them all, .. */
+/* After a turn with at least this many bytes, each loop's own thread is faster than one caller that polls all loops ..
+ */
 #define BULK      (32u << 10)
-#define BULK_TIME (1 * HW_MS) /* .. and more are likely for this time */
+#define BULK_TIME (1 * HW_MS) /* .. and further bytes are likely for this time */
 
-#define QUICK_LOOKS 16 /* checks of one source before all sources are checked */
-#define LOOK_AT_ALL 16 /* likewise of one driver by a polling caller */
-#define MISSES      4  /* unsuccessful polls in a row, after which polling is skipped at times */
+#define QUICK_LOOKS 16 /* every so many checks of one source, all sources are checked */
+#define LOOK_AT_ALL 16 /* every so many polls of one driver, a caller checks all drivers */
+#define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
-#define NO_WATCH UINT64_MAX /* the driver's own descriptors */
+#define NO_WATCH UINT64_MAX /* marks the driver's own descriptors in events */
 
-static __thread const struct hw_driver *begun; /* this thread has the role: it runs the tasks that it posts */
-/* the driver that this thread last visited as a caller; may have been freed */
+static __thread const struct hw_driver
+    *begun; /* driver whose role this thread has; the thread runs the tasks that it posts itself */
+/* Driver that this thread last visited as a caller. The driver may have been freed. */
 static __thread struct hw_driver *visited;
-static __thread enum hw_urgency deferring; /* hw_driver_defer() */
+static __thread enum hw_urgency deferring; /* set by hw_driver_defer() */
 
 static void write_wake(struct hw_driver *d)
 {
     uint64_t one = 1;
-    (void)!write(d->wake, &one, sizeof one); /* it fails only after 2^64 writes */
+    (void)!write(d->wake, &one, sizeof one); /* fails only after 2^64 writes */
 }
 
 static void end_nap(struct hw_driver *d)
@@ -58,8 +63,8 @@ static void end_nap(struct hw_driver *d)
 static void wake_driver(void *arg)
 {
     struct hw_driver *d = arg;
-    /* a lower bound of the urgency of the tasks in the mailbox; HW_NOW if none was deferred, and usually if it is
-     * empty */
+    /* A lower bound of the urgency of the tasks in the mailbox. HW_NOW if a task was not deferred, and usually if the
+     * mailbox is empty. */
     unsigned slow = atomic_load(&d->loop.slow);
     atomic_store(&d->loop.slow, begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring);
     if (begun == d)
@@ -67,7 +72,7 @@ static void wake_driver(void *arg)
     if (atomic_load(&d->asleep) || atomic_load(&d->polled))
         write_wake(d);
     else if (atomic_load(&d->away) && !atomic_load(&d->callers) && !deferring)
-        /* a caller checks the driver himself before he leaves */
+        /* a caller checks the driver before it leaves */
         end_nap(d);
 }
 
@@ -78,7 +83,7 @@ int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all)
                             .epoll = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC)),
                             .wake = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                             .alarm = hw_fork_guard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};
-    /* edge-triggered, so that nobody must read it */
+    /* edge-triggered, so that no thread needs to read it */
     struct epoll_event wake = {.events = EPOLLIN | EPOLLET, .data.u64 = NO_WATCH};
     struct epoll_event alarm = {.events = EPOLLIN, .data.u64 = NO_WATCH};
     atomic_store(&d->armed, HW_NEVER);
@@ -110,7 +115,7 @@ void hw_driver_free(struct hw_driver *d)
 
 /* ---- turns ------------------------------------------------------------------------------------------ */
 
-/* Rounded up, so that a timer is due when the wait ends. */
+/* Returns the time to wait in ms, rounded up so that a timer is due when the wait ends. */
 static int get_wait_ms(uint64_t until)
 {
     if (until == 0)
@@ -121,10 +126,10 @@ static int get_wait_ms(uint64_t until)
     return until == HW_NEVER ? -1 : (int)HW_MIN((until - now + HW_MS - 1) / HW_MS, (uint64_t)INT32_MAX);
 }
 
-/* Sets the time at which the alarm descriptor ends every epoll_wait(). With the role. */
+/* Sets the time at which the alarm descriptor ends every epoll_wait(). Called with the role. */
 static void set_alarm(struct hw_driver *d, uint64_t at)
 {
-    /* a zero time disables it */
+    /* a zero time disables the alarm */
     struct itimerspec t = {0};
     if (at != HW_NEVER) {
         t.it_value.tv_sec = (time_t)(at / 1000000000u);
@@ -134,9 +139,9 @@ static void set_alarm(struct hw_driver *d, uint64_t at)
     atomic_store(&d->armed, at);
 }
 
-/* Releases the role. now: the alarm is moved to a later time only if it has expired by then; otherwise only to an
- * earlier one. stays: a caller has what he waited for, and will most likely do the remaining work with his next
- * call. */
+/* Releases the role. The alarm is moved to a later time only if it has expired at `now`, and otherwise only to an
+ * earlier time. stays: a caller has got the result that it waited for, and its next call will probably do the remaining
+ * work. */
 static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
 {
     uint64_t due = hw_loop_due(&d->loop);
@@ -149,11 +154,11 @@ static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
     if (due == 0 && !(stays && atomic_load(&d->away)))
         wake_driver(d);
     else if (rang && atomic_load(&d->asleep))
-        write_wake(d); /* others relied on the alarm, see take_turn() */
+        write_wake(d); /* other threads relied on the alarm, see take_turn() */
 }
 
-/* The source of the event. NULL: the driver's own descriptor, or one that was forgotten after the kernel reported
- * it. */
+/* Returns the source of the event. Returns NULL for the driver's own descriptors, and for a source that was removed
+ * after the kernel reported the event. */
 static struct hw_source *find_source(const struct hw_driver *d, const struct epoll_event *e)
 {
     uint32_t place = (uint32_t)e->data.u64, generation = (uint32_t)(e->data.u64 >> 32);
@@ -173,9 +178,9 @@ static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n
     }
 }
 
-/* Handles these events, and whatever is due at `now`, the current time. With the role, which it releases. If done(arg)
- * is then true, the caller continues at once: his next call sends what the turn left to send, or the thread does. True:
- * there was something to do. */
+/* Handles these events and everything that is due at `now`, the current time. Called with the role, which is released.
+ * If done(arg) is true after the turn, the caller continues at once, and its next call or the thread sends what the
+ * turn left unsent. Returns true if there was work. */
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {
@@ -191,7 +196,7 @@ static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e,
     return any;
 }
 
-/* True if one of these events belongs to the driver's own descriptors. */
+/* Returns true if one of these events belongs to the driver's own descriptors. */
 static bool has_own_event(const struct epoll_event *e, int n)
 {
     for (int i = 0; i < n; i++)
@@ -204,7 +209,7 @@ static int take_events(struct hw_driver *d, struct epoll_event *e, int ms, bool 
 {
     int n = epoll_wait(d->epoll, e, EVENTS, ms);
     if (!leads && n > 0 && atomic_load(&d->leader_waits) && has_own_event(e, n))
-        write_wake(d); /* an event wakes one thread, and this one may have consumed the leader's */
+        write_wake(d); /* an event wakes only one thread, and this thread may have consumed the leader's event */
     return n;
 }
 
@@ -218,8 +223,8 @@ static bool is_urgent(const struct hw_driver *d)
     return atomic_load(&d->stop) || atomic_load(&d->left) || has_urgent_task(d);
 }
 
-/* True if the remaining work may wait for the next call of a caller, or for the next arrival, so that one message to
- * the kernel carries everything. The thread does it after the callers have left. With the role. */
+/* Returns true if the remaining work may wait for a caller's next call or for the next event, so that one system call
+ * sends everything. The thread does the work after the callers have left. Called with the role. */
 static bool can_wait(struct hw_driver *d, uint64_t now)
 {
     const struct hw_loop *l = &d->loop;
@@ -230,9 +235,9 @@ static bool can_wait(struct hw_driver *d, uint64_t now)
     return now - d->held_since < LAZY;
 }
 
-/* Checks for events without waiting, and handles them. The next bytes usually arrive on the connection of the last
- * ones. Reading that one takes a single system call and none of epoll's locks, which the kernel takes for every packet
- * as well. With the role, which it releases. True: there was something to do. */
+/* Checks for events without waiting, and handles them. The next bytes usually arrive on the same connection as the last
+ * bytes. Reading this connection directly takes one system call and none of epoll's locks, which the kernel also takes
+ * for every packet. Called with the role, which is released. Returns true if there was work. */
 static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
@@ -240,9 +245,9 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
     int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
-        write_wake(d); /* the sleeping thread was woken for this event and may not find it any more */
+        write_wake(d); /* the sleeping thread was woken for this event and may not find it */
     d->loop.now = now;
-    bool same = n == 1 && quick && find_source(d, e) == quick; /* usually its bytes have been read already */
+    bool same = n == 1 && quick && find_source(d, e) == quick; /* its bytes have usually been read already */
     begun = d;
     bool found = (same || !all) && quick->look(quick, same ? e->events : 0);
     begun = NULL;
@@ -255,8 +260,8 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     return false;
 }
 
-/* Polls until that time: events that arrive meanwhile need no wake-up, and tasks that are not urgent run with them.
- * True: there was an event. */
+/* Polls until the given time. Events that arrive in this time need no wake-up, and tasks that are not urgent run
+ * together with them. Returns true if an event arrived. */
 static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), lazy_until = now + LAZY;
@@ -271,8 +276,8 @@ static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(vo
     return false;
 }
 
-/* The same for the leading caller. After several unsuccessful polls in a row (the other side is slow, or needs this
- * CPU) the next waits do not poll, more of them each time. */
+/* Polls as the leading caller. After several unsuccessful polls in a row (the other side is slow, or needs this CPU)
+ * the next waits do not poll, and their number grows. */
 static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     if (d->skips) {
@@ -285,7 +290,7 @@ static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(voi
     return came;
 }
 
-/* done: the caller leads the waiting callers. */
+/* Waits for work and does it. done is not NULL if the caller leads the waiting callers. */
 static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
@@ -293,7 +298,7 @@ static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (
         return true;
     if (done)
         atomic_store(&d->leader_waits, true);
-    /* from here on threads that post or call hw_driver_notify() write to the descriptor */
+    /* from here on, threads that post tasks or call hw_driver_notify() write to the descriptor */
     atomic_fetch_add(&d->asleep, 1);
     if (is_urgent(d) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
         until = 0;
@@ -312,7 +317,7 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until)
     return take_turn(d, until, 0, NULL, NULL);
 }
 
-/* Tells the thread that it need not stay away for the calling thread. */
+/* Tells the thread that it need not leave the loop to the calling thread. */
 static void call_thread(struct hw_driver *d)
 {
     atomic_store(&d->wanted, true);
@@ -320,7 +325,7 @@ static void call_thread(struct hw_driver *d)
         end_nap(d);
 }
 
-/* True if a polling caller should leave the work to the thread, which is then busy with it. */
+/* Returns true if a polling caller should leave the work to the thread, which is busy with it. */
 static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
 {
     if (!atomic_load(&d->has_thread) || (!d->busy && now >= atomic_load(&d->bulk_until)))
@@ -331,7 +336,7 @@ static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
     return true;
 }
 
-/* Does the work that is ready, if no other thread is doing it. */
+/* Does the work that is ready, unless another thread is doing it. */
 static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     if (begun || pthread_mutex_trylock(&d->role) != 0)
@@ -342,7 +347,8 @@ static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg)
         (void)look(d, now, done, arg);
 }
 
-/* Records that a caller arrived. Returns the driver that he visited before; NULL: this one, or none. */
+/* Records that a caller has arrived. Returns the driver that the caller visited before, or NULL if this is the same
+ * driver or there is none. */
 static struct hw_driver *note_visit(struct hw_driver *d)
 {
     struct hw_driver *was = visited;
@@ -354,7 +360,7 @@ static struct hw_driver *note_visit(struct hw_driver *d)
     return NULL;
 }
 
-/* Finishes what a caller left undone at the driver that he visited before. */
+/* Finishes the work that a caller left at the driver that it visited before. */
 static void finish_visit(struct hw_driver *was, uint64_t now)
 {
     if (atomic_load(&was->left))
@@ -408,7 +414,7 @@ void hw_driver_end(struct hw_driver *d)
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency)
 {
     if (urgency && !atomic_load(&d->loop.slow))
-        atomic_store(&d->loop.slow, urgency); /* before the post: the next thread that posts wakes the driver */
+        atomic_store(&d->loop.slow, urgency); /* before the post, so that the next thread that posts wakes the driver */
     deferring = urgency;
 }
 
@@ -436,7 +442,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     }
     pthread_mutex_lock(&d->lead);
     while (d->leading && !done(arg) && hw_now() < until) {
-        atomic_fetch_add(&d->followers, 1); /* from here on threads that make it true signal it */
+        atomic_fetch_add(&d->followers, 1); /* from here on, a thread that makes done() true signals this thread */
         struct timespec t = hw_timespec(until);
         if (!done(arg))
             pthread_cond_timedwait(&d->led, &d->lead, &t);
@@ -451,15 +457,15 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         d->leading = false;
     }
     is = is || done(arg);
-    /* the thread that was chosen to lead next may leave instead: chooses another one */
+    /* the thread that was signalled before may leave instead of leading: signals another one */
     if (!d->leading && atomic_load(&d->followers))
         pthread_cond_signal(&d->led);
     bool last = atomic_fetch_sub(&d->callers, 1) == 1;
-    /* the thread does not expect this caller to leave any more, or somebody has relied on the caller */
+    /* the thread does not expect this caller to leave, or another thread has relied on the caller */
     if (last && d->napping && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox)))
         pthread_cond_signal(&d->nap);
     pthread_mutex_unlock(&d->lead);
-    atomic_fetch_sub(&d->inside, 1); /* the last access to it */
+    atomic_fetch_sub(&d->inside, 1); /* the last access to d */
     return is;
 }
 
@@ -478,8 +484,8 @@ void hw_driver_notify(struct hw_driver *d)
 
 /* ---- the thread ---------------------------------------------------------------------------------------- */
 
-/* Leaves the loop to callers until that time, or, if the same callers have been present all the time (HW_NEVER), until
- * they leave. */
+/* Leaves the loop to callers until the given time. With HW_NEVER, which is used if the same callers have been waiting
+ * all the time, leaves the loop until they return. */
 static void nap(struct hw_driver *d, uint64_t until)
 {
     struct timespec t = hw_timespec(until);
@@ -495,14 +501,14 @@ static void nap(struct hw_driver *d, uint64_t until)
     pthread_mutex_unlock(&d->lead);
 }
 
-/* True if there is work and no caller to do it. */
+/* Returns true if there is work and no caller that could do it. */
 static bool has_work_left(const struct hw_driver *d)
 {
     return !atomic_load(&d->callers) && (atomic_load(&d->left) || atomic_load(&d->loop.mailbox));
 }
 
-/* How long to poll after work: as long as the burst of work has lasted, so that unsuccessful polling costs no more CPU
- * time than the work did, but at least a part of busy. */
+/* Returns how long to poll after work: as long as the burst of work has lasted, so that unsuccessful polling costs no
+ * more CPU time than the work, but at least a fraction of hw_driver.busy. */
 static uint64_t choose_polling(const struct hw_driver *d, uint64_t burst)
 {
     return HW_MIN(HW_MAX(burst, d->busy / BUSY_PART), d->busy);
@@ -512,9 +518,10 @@ static void *drive(void *arg)
 {
     struct hw_driver *d = arg;
     unsigned seen = 0;
-    uint64_t last = 0, since = 0; /* when a caller was last seen to arrive, and since when, without a break */
-    uint64_t began = 0,
-             burst = 0; /* when the last turn began; since when work arrives without a break longer than busy */
+    uint64_t last = 0, since = 0; /* time of the last arrival of a caller, and start of the period in which callers have
+                                     kept arriving */
+    uint64_t began = 0, burst = 0; /* start of the last turn, and start of the period in which work has arrived without
+                                      a break longer than `busy` */
     bool worked = false;
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
@@ -530,7 +537,7 @@ static void *drive(void *arg)
         if (here || (now - last < STAY_AWAY && !wanted)) {
             uint64_t length = HW_MAX(NAP, HW_MIN((last - since) / NAP_SHARE, NAP_MOST));
             nap(d, here && now - last >= STAY_AWAY ? HW_NEVER : now + length);
-            /* a caller who arrived meanwhile most likely calls again, and would have to wait for the role */
+            /* a caller that has just arrived will probably call again, and would have to wait for the role */
             if (has_work_left(d) && atomic_load(&d->visits) == visits)
                 (void)hw_driver_turn(d, 0);
         } else {
@@ -557,7 +564,7 @@ int hw_driver_start(struct hw_driver *d, const char *name)
 void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus)
 {
     if (atomic_load(&d->has_thread) && !atomic_exchange(&d->pinned, true))
-        /* if it is not permitted, the thread keeps its CPUs */
+        /* without permission the thread keeps its CPUs */
         (void)pthread_setaffinity_np(d->thread, sizeof *cpus, cpus);
 }
 
@@ -577,7 +584,7 @@ void hw_driver_stop(struct hw_driver *d)
 
 /* ---- descriptors -------------------------------------------------------------------------------------- */
 
-/* Takes a slot for a watch. -ENOMEM. */
+/* Takes a slot for a watch. Fails with -ENOMEM. */
 static int take_watch(struct hw_driver *d, struct hw_source *s)
 {
     if (d->watch_free == d->watches) {
@@ -628,7 +635,7 @@ void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
     s->watched = false;
     if (d->quick == s)
         d->quick = NULL;
-    /* close() alone is not enough if another process has a copy of the descriptor */
+    /* close() alone is not sufficient if another process has a copy of the descriptor */
     (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
     give_watch(d, s);
 }

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_RING    16           /* frames in flight */
-#define BATCH_BYTES   (256u << 10) /* of payloads that wait to be sent: no further frame is pulled .. */
-#define BEHIND_MUCH   512          /* bytes that are read behind a payload longer than the buffer */
-#define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames are sent in one piece */
+#define FIRST_RING 16 /* initial limit of frames in flight */
+/* Bytes of payload waiting to be sent from which on no further frame is pulled. */
+#define BATCH_BYTES (256u << 10)
+#define BEHIND_MUCH 512 /* bytes that are read after a payload that is longer than the buffer */
+/* Bytes of a payload that are copied after the frame's head, so that small frames are sent in one piece. */
+#define SMALL_PAYLOAD 1024
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
 {
@@ -23,7 +25,7 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     return hw_no_memory("a connection's buffers");
 }
 
-/* Frees the copies that end in the first n bytes of the other stream, of a list with the newest first. */
+/* Frees the copies that end in the first n bytes of the second stream. The list has the newest copy first. */
 static void free_copies(struct hw_link_copy **list, uint64_t n)
 {
     while (*list && (*list)->until > n)
@@ -48,7 +50,7 @@ void hw_link_free(struct hw_link *l)
 
 /* ---- sending ---------------------------------------------------------------------------------- */
 
-/* True if the last piece to be sent ends where the next frame's head begins. */
+/* Returns true if the last piece to be sent ends where the next frame's head begins. */
 static bool ends_at_head(const struct hw_link *l, const uint8_t *head)
 {
     if (l->tx.piece_at == l->tx.n_pieces)
@@ -57,7 +59,7 @@ static bool ends_at_head(const struct hw_link *l, const uint8_t *head)
     return last->ptr + last->len == head;
 }
 
-/* Copies a small payload behind its head, if the CPU can access it. */
+/* Copies a small payload behind its head, if the CPU can access the payload. Returns true if it was copied. */
 static bool copy_small_payload(struct hw_link *l, const struct hw_piece *piece, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -71,12 +73,12 @@ static bool copy_small_payload(struct hw_link *l, const struct hw_piece *piece, 
     return true;
 }
 
-/* Appends a frame to the pieces to be sent. False: there was none. */
+/* Appends a frame to the pieces to be sent. Returns false if there was no frame. */
 static bool append_link_frame(struct hw_link *l, uint64_t budget)
 {
     uint8_t *head = l->tx.buf + l->tx.end;
     bool follows = ends_at_head(l, head);
-    /* the piece of the head, before those of its payload */
+    /* the piece of the head, before the pieces of the payload */
     struct hw_piece *run = &l->tx.piece[follows ? l->tx.n_pieces - 1 : l->tx.n_pieces];
     struct hw_link_out out = {.ext = head + HW_LINK_HEAD, .piece = run + 1};
     if (!l->ops->pull(l->up, l, budget, &out))
@@ -122,7 +124,7 @@ static bool has_room_for_frame(const struct hw_link *l)
            HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
 }
 
-/* True if one more frame may be in flight: enlarges the ring if it must and can. */
+/* Returns true if one more frame may be in flight. Enlarges the ring if necessary and possible. */
 static bool has_place_in_flight(struct hw_link *l)
 {
     uint64_t n = l->started - l->confirmed;
@@ -132,7 +134,7 @@ static bool has_place_in_flight(struct hw_link *l)
         return false;
     struct hw_link_flight *to = malloc(2ull * l->tx.ring * sizeof *to);
     if (!to)
-        return false; /* the confirmation of frames makes room */
+        return false; /* the ring has free entries again when frames are confirmed */
     for (uint64_t i = l->confirmed; i < l->started; i++)
         to[i % (2ull * l->tx.ring)] = l->tx.flight[i % l->tx.ring];
     free(l->tx.flight);
@@ -153,7 +155,8 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         return 0;
     while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
         ;
-    bool heads = l->tx.apart && l->tx.piece_at < l->tx.apart_at; /* by themselves */
+    bool heads =
+        l->tx.apart && l->tx.piece_at < l->tx.apart_at; /* heads must be sent separately from the second stream */
     uint32_t end = heads ? l->tx.apart_at : l->tx.n_pieces;
     for (uint32_t i = l->tx.piece_at; i < end && n < cap; i++)
         out[n++] = l->tx.piece[i];
@@ -169,7 +172,7 @@ bool hw_link_sends_apart(const struct hw_link *l)
 static void finish_batch(struct hw_link *l)
 {
     struct hw_link_copy *copy;
-    while (l->gone > l->released && (copy = l->tx.copies)) { /* they are read still */
+    while (l->gone > l->released && (copy = l->tx.copies)) { /* the transport still reads the copies */
         l->tx.copies = copy->next;
         copy->until = l->gone;
         copy->next = l->tx.held;
@@ -205,7 +208,7 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
         finish_batch(l);
 }
 
-/* The number of unsent bytes in memory of this owner. */
+/* Returns the number of unsent bytes in memory of this owner. */
 static uint64_t count_unsent(const struct hw_link *l, const void *owner)
 {
     uint64_t left = 0;
@@ -214,7 +217,7 @@ static uint64_t count_unsent(const struct hw_link *l, const void *owner)
     return left;
 }
 
-/* Copies them. */
+/* Copies the unsent bytes in memory of this owner and replaces the pieces. */
 static int copy_unsent(struct hw_link *l, const void *owner, uint64_t left)
 {
     struct hw_link_copy *copy = malloc(sizeof *copy + left);
@@ -260,7 +263,8 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     uint32_t n = 0;
     bool much = false, apart = hw_link_reads_apart(l);
     assert(cap >= 2 && !l->ended);
-    /* while the payload after a head is read directly, the buffer is empty: parse_buffer() has moved its bytes */
+    /* while the payload after a head is read directly, the buffer is empty, because parse_buffer() has consumed its
+     * bytes */
     skip_full_pieces(l);
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++) {
         const struct hw_piece *p = &l->rx.piece[i];
@@ -268,7 +272,7 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
             continue;
         if (!p->ptr && n && !apart)
             return n;
-        if (!p->ptr && !apart) { /* read into the buffer and discarded */
+        if (!p->ptr && !apart) { /* read into the buffer and discard */
             out[0] = (struct hw_piece){&hw_host, l->rx.buf, HW_MIN(p->len, HW_LINK_BUF), NULL};
             return 1;
         }
@@ -284,8 +288,9 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         l->rx.end -= l->rx.at;
         l->rx.at = 0;
     }
-    /* After a large payload more of it follows, and would have to be copied from the buffer. A transport does not read
-     * a head together with a payload for a device, so such a payload ends before this is called. */
+    /* A large payload is usually followed by another, whose bytes would have to be copied from the buffer, so read
+     * little. A transport does not read a head together with a payload for a device, so such a payload has ended when
+     * this code runs. */
     if (l->rx.state == HW_LINK_AT_HEAD && l->rx.end == 0 && l->rx.n_pieces && l->rx.in.pay > HW_LINK_BUF)
         much |= !l->rx.piece[l->rx.n_pieces - 1].space->direct;
     uint64_t room = HW_LINK_BUF - l->rx.end;
@@ -321,7 +326,7 @@ static int parse_head(struct hw_link *l)
     return 0;
 }
 
-/* Checks and counts the pieces from the upper layer. */
+/* Checks and counts the pieces that the layer above has provided. */
 static void take_pieces(struct hw_link *l)
 {
     uint64_t room = 0;
@@ -352,7 +357,7 @@ static int place_link_payload(struct hw_link *l)
     return 0;
 }
 
-/* Asks for the next pieces of the payload, once its pieces are full. */
+/* Requests memory for the next bytes of the payload after all pieces are full. */
 static int place_rest(struct hw_link *l)
 {
     uint64_t before = l->rx.placed;
@@ -365,14 +370,14 @@ static int place_rest(struct hw_link *l)
     return 0;
 }
 
-/* True if the CPU cannot write the next bytes of the payload to their place. */
+/* Returns true if the CPU cannot write the next bytes of the payload to their memory. */
 static bool is_next_piece_foreign(const struct hw_link *l)
 {
     const struct hw_piece *p = &l->rx.piece[l->rx.piece_at];
     return l->rx.piece_at < l->rx.n_pieces && p->ptr && !p->space->direct;
 }
 
-/* Copies payload bytes that arrived with the head to their place, up to memory that the CPU cannot access. */
+/* Copies payload bytes that arrived with the head to their memory, up to memory that the CPU cannot access. */
 static void store_payload(struct hw_link *l)
 {
     for (skip_full_pieces(l); l->rx.at < l->rx.end && l->rx.piece_at < l->rx.n_pieces; skip_full_pieces(l)) {
@@ -498,9 +503,9 @@ int hw_link_let_go(struct hw_link *l, const void *owner)
     return left ? copy_unsent(l, owner, left) : 0;
 }
 
-/* ---- confirmation, and the end ------------------------------------------------------------------ */
+/* ---- confirmation and end ------------------------------------------------------------------------ */
 
-/* Confirms the first count frames, up to one whose memory is still being read. */
+/* Confirms the first count frames, but stops at a frame whose memory is still being read. */
 static void confirm_upto(struct hw_link *l, uint64_t count)
 {
     l->said = count;
@@ -511,7 +516,8 @@ static void confirm_upto(struct hw_link *l, uint64_t count)
     }
 }
 
-/* True if the last byte of the first count frames, some of which are not confirmed, was handed to the transport. */
+/* Returns true if the last byte of the first count frames, some of which are not confirmed, was handed to the
+ * transport. */
 static bool was_written(const struct hw_link *l, uint64_t count)
 {
     return count <= l->started && l->tx.flight[(count - 1) % l->tx.ring].end <= l->tx.written;
@@ -520,9 +526,9 @@ static bool was_written(const struct hw_link *l, uint64_t count)
 int hw_link_confirm(struct hw_link *l, uint64_t count)
 {
     if (l->ended)
-        return 0; /* the last word includes it */
+        return 0; /* the last word includes this confirmation */
     if (count <= l->said)
-        return 0; /* said before */
+        return 0; /* confirmed before */
     if (!was_written(l, count))
         return hw_fail(-EPROTO, "the peer confirms %llu frames, more than were sent", (unsigned long long)count);
     confirm_upto(l, count);
@@ -545,7 +551,7 @@ void hw_link_end(struct hw_link *l, int why)
     if (l->ended)
         return;
     l->ended = why;
-    l->released = UINT64_MAX; /* all of it */
+    l->released = UINT64_MAX; /* no memory is read any more */
     free_copies(&l->tx.copies, UINT64_MAX);
     free_copies(&l->tx.held, UINT64_MAX);
     if (l->rx.state == HW_LINK_AT_PAYLOAD)

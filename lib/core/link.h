@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A link: one connection as a state machine. It makes and parses frames, keeps a window in bytes, counts frames that
- * arrived completely, and settles the rest when the connection dies. It does no I/O: a transport asks for the memory of
- * the next bytes to send or receive, transfers some, and reports how many. A link does not know operations and regions:
- * the layer above provides frames (pull) and memory for payloads (place), and is told what arrived, was confirmed or
- * was lost.
+ * A link is one connection as a state machine. It creates and parses frames, keeps a window in bytes, counts frames
+ * that have arrived completely, and settles the other frames when the connection dies. A link does no I/O: a transport
+ * requests the memory of the next bytes to send or receive, transfers some of them, and reports their number. A link
+ * does not know operations or regions: the layer above provides frames (pull) and memory for payloads (place), and is
+ * told which frames arrived, were confirmed or were lost.
  *
- * The counts make failover exact. Both directions number their counted frames 1, 2, 3... A receiver's count is a fact
- * about a prefix: the first `received` frames are in place. While the link is up the count is a confirmation; once the
- * receiver has closed the link the count is its last word, and the sender knows exactly which frames to send again on
- * another link. No frame arrives twice, and none arrives late: the receiver reads nothing after its last word.
+ * The counts make failover exact. Both directions number their counted frames 1, 2, 3, and so on. A receiver's count
+ * states that the first `received` frames are in place. While the link is up, the count is a confirmation. Once the
+ * receiver has closed the link, the count is its last word, and the sender knows exactly which frames it must send
+ * again on another link. No frame arrives twice or late, because the receiver reads nothing after its last word.
  *
- * A connection may have a second stream, which carries large payloads apart from their heads, in the order of the
- * heads. The link reports for which stream the bytes are; a transport with one stream never sees the other.
+ * A connection may have a second stream, which carries large payloads separately from their heads, in the order of the
+ * heads. The link reports which stream the bytes belong to. A transport with one stream never sees the second stream.
  *
- * All functions of a link are called by one thread at a time: by the loop that owns the link.
+ * All functions of a link are called by one thread at a time, on the loop that owns the link.
  */
 #ifndef HW_LINK_H
 #define HW_LINK_H
@@ -23,30 +23,32 @@
 #include "mem/space.h"
 #include "wire/link.h"
 
-/* A run of payload bytes in a space. ptr NULL (incoming only): the bytes are discarded. The length may be 0. */
+/* A contiguous part of a payload in memory of one kind. If ptr is NULL (incoming only), the bytes are discarded. The
+ * length may be 0. */
 struct hw_piece {
     const struct hw_space *space;
     uint8_t *ptr;
     uint64_t len;
-    const void *owner; /* the owner of the memory: for hw_link_let_go(), never dereferenced */
+    const void *owner; /* owner of the memory, for hw_link_let_go(); never dereferenced */
 };
 
-#define HW_LINK_PIECES 256    /* of an outgoing frame; of an incoming one, at a time */
-#define HW_LINK_BATCH  32     /* with at most this many pieces waiting to be sent, one more frame is pulled */
-#define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads in transit, each direction */
-#define HW_LINK_FLIGHT 1024   /* counted frames in flight */
+/* Maximum number of pieces of an outgoing frame, and of an incoming frame at a time. */
+#define HW_LINK_PIECES 256
+#define HW_LINK_BATCH  32     /* number of pieces waiting to be sent up to which one more frame is pulled */
+#define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads in transit, in each direction */
+#define HW_LINK_FLIGHT 1024   /* maximum number of counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
 struct hw_link_out {
     uint8_t type;
-    bool uncounted; /* soft state, like confirmations: dropped if the link dies */
-    bool patient;   /* nobody waits for its confirmation */
+    bool uncounted; /* temporary state, such as a confirmation, which is dropped if the link dies */
+    bool patient;   /* the layer above does not wait for the confirmation */
     bool bulk;      /* see HW_LINK_BULK */
     uint32_t ext_len;
-    uint8_t *ext; /* room of HW_LINK_EXT_MAX bytes for the extension */
+    uint8_t *ext; /* buffer of HW_LINK_EXT_MAX bytes for the extension */
     uint32_t n_pieces;
-    struct hw_piece *piece; /* room for HW_LINK_PIECES */
-    void *token;            /* counted: passed to confirmed() or lost(), once */
+    struct hw_piece *piece; /* array of HW_LINK_PIECES pieces */
+    void *token;            /* counted frames: passed once to confirmed() or lost() */
 };
 
 /* An incoming frame. */
@@ -55,100 +57,103 @@ struct hw_link_in {
     bool uncounted;
     const uint8_t *ext; /* valid until place() returns */
     uint32_t ext_len;
-    uint32_t pay;    /* bytes */
+    uint32_t pay;    /* length of the payload in bytes */
     bool bulk;       /* see HW_LINK_BULK */
     bool dropped;    /* some bytes were discarded, because hw_link_let_go() released their memory */
     void *cookie;    /* set by place() for the callbacks that follow */
-    uint64_t number; /* likewise */
-    uint64_t share;  /* likewise */
+    uint64_t number; /* set by place() for the callbacks that follow */
+    uint64_t share;  /* set by place() for the callbacks that follow */
 };
 
 struct hw_link;
 
-/* Capabilities of a connection beyond one stream each way whose bytes are copied when they are handed over. */
+/* Capabilities of a connection beyond one stream in each direction whose bytes are copied when they are written. */
 struct hw_link_apart {
-    bool tx, rx; /* in this direction large payloads use the other stream */
-    bool held;   /* tx: their memory is read after the write, until hw_link_released() */
+    bool tx, rx; /* large payloads of this direction use the second stream */
+    bool held;   /* tx: the memory is read after the write, until hw_link_released() */
 };
 
-/* The callbacks into the layer above. A callback must not free the link or call into it, except for hw_link_confirm()
+/* Callbacks into the layer above. A callback must not free the link or call its functions, except for hw_link_confirm()
  * in place() and arrived(). */
 struct hw_link_ops {
-    /* Fills in the next frame, whose payload is at most budget bytes; budget 0: the window is full, and only an
-     * uncounted frame may be sent. False: there is none now. */
+    /* Fills in the next frame, with a payload of at most budget bytes. If budget is 0, the window is full, and only an
+     * uncounted frame may be sent. Returns false if there is no frame now. */
     bool (*pull)(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out);
-    /* A frame's head and extension have arrived: fills piece[0, *n) with the memory for the payload, or its first bytes
-     * (a piece without ptr discards its share). 0, or -errno, which ends the link. Afterwards arrived() or abandoned()
-     * is called, once. */
+    /* Called when a frame's head and extension have arrived. Fills piece[0, *n) with memory for the payload or its
+     * first bytes; a piece without ptr discards its bytes. Returns 0, or a negative errno that ends the link. After
+     * success arrived() or abandoned() is called once. */
     int (*place)(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
-    /* The pieces so far have `at` bytes of a longer payload: returns the next ones, of at least one byte. */
+    /* Called when the pieces so far hold the first `at` bytes of a longer payload. Returns the next pieces, with at
+     * least one byte. */
     int (*more)(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                 uint32_t *n);
-    /* The payload is in place. 0, or -errno, which ends the link; the frame then does not count. */
+    /* Called when the payload is in place. Returns 0, or a negative errno that ends the link; the frame is not counted
+     * then. */
     int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
-    /* The link ended before the payload was in place. */
+    /* Called if the link ended before the payload was in place. */
     void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
-    /* The peer has the frame of this token, with its payload of this many bytes in place. */
+    /* Called when the peer has received the frame of this token and its payload of `pay` bytes is in place. */
     void (*confirmed)(void *up, struct hw_link *l, void *token, uint32_t pay);
-    /* The peer does not have the frame of this token, with a payload of this many bytes, and will never get it by this
-     * link (hw_link_settle). In order. */
+    /* Called if the peer has not received the frame of this token, with a payload of `pay` bytes, and will never
+     * receive it over this link (hw_link_settle()). The calls are in the order of the frames. */
     void (*lost)(void *up, struct hw_link *l, void *token, uint32_t pay);
-    /* Copies a piece that the CPU cannot access to host memory. -errno. */
+    /* Copies a piece that the CPU cannot access to host memory. Fails with a negative errno. */
     int (*load)(void *up, struct hw_link *l, const struct hw_piece *piece, uint8_t *to);
 };
 
 /* A counted frame in flight. */
 struct hw_link_flight {
     void *token;
-    uint64_t bytes; /* of the frame */
-    uint32_t pay;   /* of these, payload */
-    uint64_t end;   /* of tx.framed, after its last byte */
-    uint64_t apart; /* of tx.apart_framed, likewise */
+    uint64_t bytes; /* bytes of the whole frame */
+    uint32_t pay;   /* bytes of the payload */
+    uint64_t end;   /* value of tx.framed after the frame's last byte */
+    uint64_t apart; /* value of tx.apart_framed after the frame's last byte */
 };
 
 struct hw_link {
     /* read by the layer above */
-    /* counted frames that arrived completely: the confirmation, and after hw_link_end() the last word */
+    /* Counted frames that arrived completely. This is the confirmation, and after hw_link_end() the last word. */
     uint64_t received;
-    uint64_t awaited; /* of these, up to the last one for whose confirmation the peer waits */
+    uint64_t awaited; /* number of these up to the last frame whose confirmation the peer waits for */
     uint64_t started; /* counted frames from pull() */
-    uint64_t said;    /* of these, the number that the peer has confirmed */
-    /* of these, the number for which confirmed() was called: the memory of the others is still being read */
+    uint64_t said;    /* frames that the peer has confirmed */
+    /* Frames for which confirmed() was called. The memory of the other frames that the peer has confirmed is still
+     * being read. */
     uint64_t confirmed;
-    uint64_t in_flight; /* bytes of those that are not confirmed */
-    uint64_t gone;      /* bytes of payload that were handed to the other stream */
-    uint64_t released;  /* of these, the first bytes whose memory is not read any more */
-    uint64_t window;    /* bytes that may be in flight; a single frame may exceed it */
-    int ended;          /* 0, or the error with which the link ended */
+    uint64_t in_flight; /* bytes of the frames that are not confirmed */
+    uint64_t gone;      /* payload bytes that were handed to the second stream */
+    uint64_t released;  /* number of the first of these bytes whose memory is no longer read */
+    uint64_t window;    /* bytes that may be in flight; a single frame may exceed the window */
+    int ended;          /* 0, or the error that the link ended with */
 
     struct hw_link_apart apart; /* set by the layer above after hw_link_init() */
 
-    /* the link's own */
+    /* for the link's use */
     const struct hw_link_ops *ops;
     void *up;
     struct {
-        uint8_t *buf; /* HW_LINK_BUF bytes, of which the first `end` contain heads, extensions, small payloads */
+        uint8_t *buf; /* HW_LINK_BUF bytes; the first `end` bytes contain heads, extensions and small payloads */
         uint32_t end;
-        /* [piece_at, n_pieces) remain to be sent, including those in buf */
+        /* pieces [piece_at, n_pieces) remain to be sent, including those in buf */
         struct hw_piece piece[HW_LINK_BATCH + HW_LINK_PIECES + 1];
         uint32_t piece_at, n_pieces;
-        uint64_t payload; /* bytes of these that are not in buf, including those already sent */
-        bool apart;       /* the pieces from apart_at on are for the other stream, and none follow them */
+        uint64_t payload; /* bytes of the pieces that are not in buf, including bytes already sent */
+        bool apart;       /* the pieces from apart_at on are for the second stream, and no pieces follow them */
         uint32_t apart_at;
         struct hw_link_copy {
             struct hw_link_copy *next;
-            uint64_t until; /* of gone, after its last byte */
+            uint64_t until; /* value of gone after its last byte */
             uint8_t data[];
-        } * copies;                    /* of the unsent bytes of some of them, see hw_link_let_go() */
-        struct hw_link_copy *held;     /* such copies that are still being read, newest first */
-        uint64_t apart_framed;         /* bytes of all payloads that use the other stream */
-        uint64_t framed;               /* bytes of all frames from pull(), including uncounted ones */
-        uint64_t written;              /* of these, handed to the transport */
-        struct hw_link_flight *flight; /* ring: frame n is at n % ring */
-        uint32_t ring;                 /* a power of two, up to HW_LINK_FLIGHT; grows with use */
+        } * copies;                    /* copies of unsent bytes of some pieces, see hw_link_let_go() */
+        struct hw_link_copy *held;     /* copies that are still being read, newest first */
+        uint64_t apart_framed;         /* bytes of all payloads that use the second stream */
+        uint64_t framed;               /* bytes of all frames from pull(), including uncounted frames */
+        uint64_t written;              /* number of these bytes that were handed to the transport */
+        struct hw_link_flight *flight; /* ring buffer: frame n is at n % ring */
+        uint32_t ring;                 /* a power of two up to HW_LINK_FLIGHT; grows with use */
     } tx;
     struct {
-        uint8_t *buf; /* HW_LINK_BUF bytes: [at, end) is read and not parsed */
+        uint8_t *buf; /* HW_LINK_BUF bytes; [at, end) is read and not parsed */
         uint32_t at, end;
         enum { HW_LINK_AT_HEAD, HW_LINK_AT_EXT, HW_LINK_AT_PAYLOAD } state;
         struct hw_link_head head;
@@ -159,63 +164,68 @@ struct hw_link {
     } rx;
 };
 
-/* Makes a link with this window. -ENOMEM. Lack of memory later only reduces the number of frames in flight. */
+/* Initializes a link with this window. Fails with -ENOMEM. Lack of memory later only reduces the number of frames in
+ * flight. */
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window);
-/* Frees the buffers. The link must have ended and be settled, or its session is gone: remaining tokens get no
- * callback. */
+/* Frees the buffers. The link must have ended and be settled, unless its session is gone; remaining tokens get no
+ * callback then. */
 void hw_link_free(struct hw_link *l);
 
 /* ---- for the transport ------------------------------------------------------------------------ */
 
-/* Returns the next bytes to send, up to cap pieces, and pulls frames if there is room. Returns their number; 0: nothing
- * now. */
+/* Returns the next bytes to send in up to cap pieces, and pulls frames if possible. Returns the number of pieces, or 0
+ * if there is nothing to send now. */
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
-/* True if the pieces from hw_link_tx() are for the other stream. */
+/* Returns true if the pieces from hw_link_tx() are for the second stream. */
 bool hw_link_sends_apart(const struct hw_link *l);
-/* The first n bytes from hw_link_tx() are written. */
+/* Reports that the first n bytes from hw_link_tx() are written. */
 void hw_link_sent(struct hw_link *l, uint64_t n);
-/* apart.held: the memory of the first n bytes of the other stream is not read any more. */
+/* Reports for apart.held that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
-/* Returns the memory for the next bytes to read: up to cap pieces (cap is at least 2). Returns their number, at least
- * 1; a piece without ptr is for the other stream only. The link returns the same memory again for bytes that the caller
- * did not read before it called another function. */
+/* Returns the memory for the next bytes to read, in up to cap pieces; cap is at least 2. Returns the number of pieces,
+ * which is at least 1. A piece without ptr is for the second stream only. If the caller does not read all of the bytes
+ * before it calls another function, the link returns the same memory again. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
-/* True if that memory is for bytes of the other stream. */
+/* Returns true if the memory from hw_link_rx() is for bytes of the second stream. */
 bool hw_link_reads_apart(const struct hw_link *l);
-/* n bytes were read to that memory. 0, or the error with which the link must end: the caller then calls
- * hw_link_end(). */
+/* Reports that n bytes were read into the memory from hw_link_rx(). Returns 0, or the error that the caller must end
+ * the link with, by hw_link_end(). */
 int hw_link_got(struct hw_link *l, uint64_t n);
-/* After hw_link_got(): bytes that were read and belong to memory that the CPU cannot access. Returns their number;
- * *data is valid until the link is used again: the transport reads them again, before all others. */
+/* Returns, after hw_link_got(), the bytes that were read but belong to memory that the CPU cannot access. The result is
+ * their number. *data is valid until the link is used again. The transport must read these bytes again, before all
+ * others. */
 uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data);
 
 /* ---- for the layer above ---------------------------------------------------------------------- */
 
-/* The peer has confirmed the first count frames: calls confirmed() for those whose memory is not read any more.
- * -EPROTO: the last byte of one of them was never handed to the transport, so that the peer cannot have it. */
+/* Processes the peer's confirmation of the first count frames. Calls confirmed() for the frames whose memory is no
+ * longer read. Fails with -EPROTO if the last byte of one of them was never handed to the transport, because the peer
+ * cannot have received it. */
 int hw_link_confirm(struct hw_link *l, uint64_t count);
-/* After this call the link neither reads nor writes memory of this owner; the transport may read what it has until
- * l->released reaches the present l->gone. Copies unsent bytes of the frame that is being sent if some are in the
- * owner's memory; discards further bytes for the owner's memory, and the frame still arrives, as `dropped`. -ENOMEM, or
- * the memory cannot be read: only hw_link_end() releases it. */
+/* Releases memory: after this call the link neither reads nor writes memory of this owner. The transport may read bytes
+ * that it already has until l->released reaches the present l->gone. If unsent bytes of the current frame are in the
+ * owner's memory, they are copied. Further received bytes for the owner's memory are discarded, and the frame still
+ * arrives, marked as `dropped`. Fails with -ENOMEM, or with another negative errno if the memory cannot be read. In
+ * these cases only hw_link_end() releases the memory. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
-/* Discards the remaining payload of the incoming frame, and the frame arrives like any other. Returns that frame; NULL:
- * no payload had a destination. */
+/* Discards the remaining payload of the incoming frame; the frame arrives like any other. Returns this frame, or NULL
+ * if no payload had a destination. */
 struct hw_link_in *hw_link_drop(struct hw_link *l);
-/* The token of the frame whose bytes are sent next. NULL: none counts. */
+/* Returns the token of the frame whose bytes are sent next, or NULL if no counted frame is being sent. */
 void *hw_link_get_sending(const struct hw_link *l);
-/* True if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not sent or filled. */
+/* Returns true if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not sent or filled. */
 bool hw_link_uses(const struct hw_link *l, const void *owner);
-/* True if the next bytes of the other stream are for memory of this owner: before hw_link_let_go() the transport stops
- * its transfer there. */
+/* Returns true if the next bytes of the second stream are for memory of this owner. The transport must then stop its
+ * transfer before hw_link_let_go(). */
 bool hw_link_fills_apart(const struct hw_link *l, const void *owner);
-/* The connection is closed, for this reason (not 0): nothing is sent or received any more, no memory is read, and
- * `received` is final. */
+/* Ends the link because the connection is closed, for this reason (not 0). Afterwards nothing is sent or received, no
+ * memory is read, and `received` is final. */
 void hw_link_end(struct hw_link *l, int why);
-/* True if the peer's last word is possible. After the end. */
+/* Returns true if the peer's last word is possible. Called after the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);
-/* After the end, with the peer's last word: calls confirmed() for the first count frames, lost() for the others, in
- * order. -EPROTO without a call: the count contradicts what was sent or confirmed. */
+/* Processes the peer's last word, after the end. Calls confirmed() for the first count frames and lost() for the
+ * others, in order. Fails with -EPROTO and without a call if the count contradicts the frames that were sent or
+ * confirmed. */
 int hw_link_settle(struct hw_link *l, uint64_t count);
 
 #endif

@@ -22,7 +22,7 @@ void hw_loop_post(struct hw_loop *l, struct hw_task *t)
         l->wake(l->wake_arg);
 }
 
-/* Appends the mailbox to the queue, oldest first. */
+/* Appends the mailbox to the queue, oldest task first. */
 static void empty_mailbox(struct hw_loop *l)
 {
     struct hw_task *t = atomic_exchange(&l->mailbox, NULL), *oldest = NULL, **end = t ? &t->next : NULL;
@@ -60,7 +60,7 @@ static bool run_task(struct hw_loop *l)
     return true;
 }
 
-/* ---- timers: a pairing heap ---------------------------------------------------------------------- */
+/* ---- timers: a pairing heap --------------------------------------------------------------------------- */
 
 static void link_timer(struct hw_timer **at, struct hw_timer *t)
 {
@@ -69,7 +69,7 @@ static void link_timer(struct hw_timer **at, struct hw_timer *t)
         t->link = at;
 }
 
-/* Merges two heaps, neither of which has siblings. */
+/* Merges two heaps that have no siblings. */
 static struct hw_timer *merge_heaps(struct hw_timer *a, struct hw_timer *b)
 {
     if (!a || !b)
@@ -80,7 +80,7 @@ static struct hw_timer *merge_heaps(struct hw_timer *a, struct hw_timer *b)
     return first;
 }
 
-/* Merges t and its siblings: in pairs, then the pairs from the last to the first. */
+/* Merges t and its siblings, first in pairs, then the pairs from the last to the first. */
 static struct hw_timer *merge_siblings(struct hw_timer *t)
 {
     struct hw_timer *pairs = NULL, *all = NULL;
@@ -135,7 +135,7 @@ static bool fire_timer(struct hw_loop *l)
 
 /* ---- turns -------------------------------------------------------------------------------------- */
 
-/* Runs the tasks posted for the end of the turn. */
+/* Runs the tasks that were posted for the end of the turn. */
 static void run_late(struct hw_loop *l)
 {
     struct hw_task *t = l->late;

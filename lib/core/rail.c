@@ -7,11 +7,12 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-/* a transport does not declare a path dead, without a live one for comparison, in less than this time */
+/* Minimum time before a transport declares a path dead if no other path is known to work. */
 #define DOUBT (120 * HW_MS)
-/* reads and writes of one link in a turn, so that other rails of the loop do not wait longer */
-#define TURN_STEPS  8
-#define PATIENT_MAX (HW_LINK_FLIGHT / 4) /* frames of a link that may remain unconfirmed until then */
+/* Maximum number of reads and writes of one link in a turn, so that other rails of the loop need not wait longer. */
+#define TURN_STEPS 8
+/* Frames of a link that may remain unconfirmed until limits.patience has passed. */
+#define PATIENT_MAX (HW_LINK_FLIGHT / 4)
 
 /* ---- queues of parcels -------------------------------------------------------------------------- */
 
@@ -83,7 +84,7 @@ void hw_rail_ask(struct hw_rail *r)
     hw_loop_post(r->loop, &r->work);
 }
 
-/* ---- what the rail has heard ---------------------------------------------------------------------- */
+/* ---- time of the peer's last sign of life ----------------------------------------------------------- */
 
 static uint64_t get_heard(const struct hw_rail *r)
 {
@@ -95,9 +96,10 @@ static void note_heard(struct hw_rail *r)
     atomic_store_explicit(&r->heard, r->loop->now, memory_order_relaxed);
 }
 
-/* ---- what links ask ----------------------------------------------------------------------------- */
+/* ---- callbacks of links ----------------------------------------------------------------------------- */
 
-/* True if frames have arrived of which the peer does not know. all: including those for which it does not wait. */
+/* Returns true if frames have arrived that the peer does not know of. all includes frames whose confirmation the peer
+ * does not wait for. */
 static bool has_news(const struct hw_rail *r, bool all)
 {
     for (unsigned i = 0; i < r->links; i++) {
@@ -108,7 +110,7 @@ static bool has_news(const struct hw_rail *r, bool all)
     return false;
 }
 
-/* Fills a frame with the counts of each link that the peer does not know yet. */
+/* Fills a frame with the counts of all links that the peer does not know yet. */
 static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
 {
     uint32_t at = 4;
@@ -132,7 +134,7 @@ static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
     return true;
 }
 
-/* Fills a frame without a body of the rail itself, if one is due. */
+/* Fills a keepalive frame, if one is due. */
 static bool fill_sign(struct hw_rail *r, struct hw_link_out *out)
 {
     if (!r->ping_due && !r->answer_due)
@@ -152,7 +154,7 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
     struct hw_parcel *p = NULL;
     struct rail_link *rl = hw_container_of(l, struct rail_link, link);
     bool express = rl == r->link;
-    if (l->in_flight == 0) /* it was idle until now */
+    if (l->in_flight == 0) /* the link was idle until now */
         rl->since = rl->began = r->loop->now;
     if (express && (fill_confirm(r, out) || fill_sign(r, out)))
         return true;
@@ -165,11 +167,11 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
         if (!p)
             return false;
         out->token = p;
-        out->n_pieces = out->ext_len = 0; /* an earlier frame may have been given up half-way */
+        out->n_pieces = out->ext_len = 0; /* an earlier frame may have been abandoned half-way */
         out->patient = false;
         out->bulk = !p->small;
         if (r->ops->fill(r->up, p, out)) {
-            r->confirm_due |= express; /* that goes along */
+            r->confirm_due |= express; /* the confirmation is sent along with the frame */
             return true;
         }
     }
@@ -230,7 +232,7 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
         r->ops->abandoned(r->up, r, in);
 }
 
-/* One thread writes the counters, any thread may read them. */
+/* One thread writes the counters, and any thread may read them. */
 static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
 {
     atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
@@ -310,7 +312,7 @@ bool hw_rail_is_reading(struct hw_rail *r, struct hw_task *t)
     return reads;
 }
 
-/* Asks the transport which memory it does not read any more. */
+/* Asks the transport which memory it no longer reads. */
 static void note_released(struct hw_rail *r, struct rail_link *rl)
 {
     uint64_t was = rl->link.released;
@@ -323,7 +325,7 @@ static void note_released(struct hw_rail *r, struct rail_link *rl)
 
 /* ---- states -------------------------------------------------------------------------------------- */
 
-/* Writes pending data on link i. True: more can be written at once. */
+/* Writes pending data on link i. Returns true if more can be written at once. */
 static bool write_link(struct hw_rail *r, unsigned i)
 {
     struct hw_piece piece[TURN_PIECES];
@@ -351,14 +353,14 @@ static bool write_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* The device that was to receive a payload has failed. */
+/* Discards a payload whose destination device has failed. */
 static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
 {
     struct hw_link_in *in = hw_link_drop(&rl->link);
     return in ? r->ops->refused(r->up, r, in) : -ENXIO;
 }
 
-/* Gives the link n more bytes. */
+/* Passes n more bytes to the link. */
 static int take_bytes(const struct hw_rail *r, struct rail_link *rl, uint64_t n)
 {
     const uint8_t *data;
@@ -390,7 +392,7 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* True if something is in flight in the network, so that the path must be checked. */
+/* Returns true if data is in flight in the network, so that the path must be checked. */
 static bool is_busy(const struct hw_rail *r)
 {
     for (unsigned i = 0; i < r->links && r->limits.check; i++)
@@ -399,14 +401,14 @@ static bool is_busy(const struct hw_rail *r)
     return false;
 }
 
-/* Something is in flight now: checks the network sooner than for an idle rail. */
+/* Schedules an earlier check of the path, because data is in flight now. */
 static void watch_closely(struct hw_rail *r)
 {
     if (r->watch.at > r->loop->now + r->limits.check && is_busy(r))
         hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.check);
 }
 
-/* Confirms in time the frames for which the peer does not wait. */
+/* Schedules the confirmation of frames whose confirmation the peer does not wait for. */
 static void watch_patience(struct hw_rail *r)
 {
     if (r->watch.at > r->loop->now + r->limits.patience && has_news(r, true))
@@ -459,7 +461,7 @@ static void work_rail(struct hw_task *t)
     hw_loop_post_late(r->loop, &r->flush);
 }
 
-/* -ETIMEDOUT: the connection has made no progress for long, although the peer is alive. */
+/* Fails with -ETIMEDOUT if the connection has made no progress for a long time although the peer is alive. */
 static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
 {
     uint64_t progress = rl->link.tx.written + rl->link.said;
@@ -486,7 +488,7 @@ static void set_suspect(struct hw_rail *r, bool is)
     hw_loop_post(r->loop, &r->work);
 }
 
-/* Asks the transport about the path of each connection. False: the rail has ended. */
+/* Asks the transport about the path of each connection. Returns false if the rail has ended. */
 static bool watch_path(struct hw_rail *r, uint64_t silent)
 {
     bool suspect = false, doubt = false;
@@ -602,7 +604,7 @@ void hw_rail_end(struct hw_rail *r, int why)
 {
     if (r->state != HW_RAIL_UP)
         return;
-    const struct hw_error_kept text = hw_error_take(); /* for ended() */
+    const struct hw_error_kept text = hw_error_take(); /* kept for the callback ended() */
     r->state = HW_RAIL_ENDED;
     r->why = why;
     atomic_store(&r->suspect, false);
@@ -619,7 +621,7 @@ void hw_rail_end(struct hw_rail *r, int why)
     r->ops->ended(r->up, r);
 }
 
-/* Checks whether the peer's counts are possible, for each link. */
+/* Checks for each link whether the peer's count is possible. */
 static int check_peer_counts(const struct hw_rail *r, const uint64_t *count, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)

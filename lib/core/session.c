@@ -58,12 +58,12 @@ static void let_go_by_rail(struct hw_task *t)
         hw_rail_let_go(&sr->rail, g->owner);
     sr->has_let_go = hw_rail_is_reading(&sr->rail, t);
     if (sr->has_let_go)
-        return; /* t runs again once it is not read any more */
+        return; /* t runs again when the memory is no longer read */
     if (atomic_fetch_sub(&s->let_go.left, 1) == 1)
         hw_loop_post(s->home, &s->let_go.next);
 }
 
-/* On the home loop. */
+/* Ends a round of memory releases and starts the next one, on the home loop. */
 static void step_let_go(struct hw_task *t)
 {
     struct hw_session *s = hw_container_of(t, struct hw_session, let_go.next);
@@ -253,7 +253,7 @@ static void post_report(struct session_rail *sr, unsigned what)
     hw_loop_post(sr->session->home, &sr->report);
 }
 
-/* Passes the thread's error text to the home loop. */
+/* Stores the calling thread's error text for the home loop. */
 static void note_why(struct session_rail *sr, int why)
 {
     const char *text = why == -ECONNABORTED ? "ended by this side" : hw_error();
@@ -287,7 +287,7 @@ static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
                                             .give_back = return_list,
                                             .ended = report_end};
 
-/* Executes the home's order on the rail. */
+/* Executes the home loop's order on the rail. */
 static void act_on_order(struct hw_task *t)
 {
     struct session_rail *sr = hw_container_of(t, struct session_rail, act);
@@ -312,7 +312,8 @@ static void act_on_order(struct hw_task *t)
 
 /* ---- the home loop -------------------------------------------------------------------------------- */
 
-/* The next rail in turn that is sound, or, if none is, one that is suspect. NULL: none is up. */
+/* Returns the next sound rail in round-robin order. If no rail is sound, returns a suspect rail, or NULL if no rail is
+ * up. */
 static struct session_rail *choose_rail(struct hw_session *s)
 {
     struct session_rail *suspect = NULL;
@@ -384,16 +385,16 @@ static void order_start(struct session_rail *sr)
     sr->state = RAIL_IS_UP;
     atomic_store(&sr->live, true);
     hw_loop_post(sr->rail.loop, &sr->act);
-    if (sr->ahead.gen == sr->gen) /* the peer has already ended it */
+    if (sr->ahead.gen == sr->gen) /* the peer has already ended this generation */
         sr->peers = sr->ahead;
 }
 
-/* The peer's last word on a generation has arrived. */
+/* Stores the peer's last word on a generation. */
 static void note_word(struct session_rail *sr, const struct hw_word *word)
 {
     if (word->gen == sr->gen)
         sr->peers = *word;
-    else if (word->gen > sr->gen && word->gen > sr->ahead.gen) /* they arrive in any order */
+    else if (word->gen > sr->gen && word->gen > sr->ahead.gen) /* last words may arrive in any order */
         sr->ahead = *word;
 }
 
@@ -447,26 +448,26 @@ bool hw_session_is_gone(const struct hw_session *s)
     return gone;
 }
 
-/* Sends one of this side's last words on a rail to the peer by another rail. */
+/* Sends one of this side's last words on a rail to the peer, over another rail. */
 static void send_word(struct hw_session *s, const struct session_rail *sr, const struct hw_word *word)
 {
     struct session_note *note = word->gen ? calloc(1, sizeof *note) : NULL;
     if (!note)
-        return; /* the handshake of the rail's next connection also carries it */
+        return; /* the handshake of the rail's next connection also carries the last word */
     note->parcel.small = note->parcel.session = true;
     note->rail = sr->index;
     note->word = *word;
     route_parcel(s, &note->parcel);
 }
 
-/* The last word on a generation in which nothing arrived. */
+/* Returns the last word on a generation in which nothing arrived. */
 static struct hw_word make_empty_word(struct session_rail *sr, uint32_t gen)
 {
     return (struct hw_word){.gen = gen, .mark = get_mark(sr)};
 }
 
-/* Sends all last words on ended generations. They are sent again whenever a rail ends: the earlier ones may have been
- * in flight on that rail, and the peer's word that settles it may wait for the same reason. A duplicate has no
+/* Sends all last words on ended generations. They are sent again whenever a rail ends. Earlier copies may have been in
+ * flight on this rail, and the peer's last word that settles it may wait for the same reason. Duplicates have no
  * effect. */
 static void send_words(struct hw_session *s)
 {
@@ -581,7 +582,7 @@ void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen)
         return;
     const struct hw_word none = make_empty_word(sr, gen);
     sr->given_up = gen;
-    if (!s->client) { /* the client may have had it up: treat it as started and ended */
+    if (!s->client) { /* the client may have had the rail up: treat the generation as started and ended */
         sr->gen = gen;
         sr->mine = none;
     }
@@ -604,7 +605,7 @@ int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct 
     struct session_rail *sr = &s->rail[i];
     assert(!s->client);
     if (gen <= sr->asked)
-        return hw_fail(-ESTALE, "connection %u of rail %u is out of date: connection %u was already asked for", gen, i,
+        return hw_fail(-ESTALE, "connection %u of rail %u is out of date: connection %u was already requested", gen, i,
                        sr->asked);
     if (client->gen >= gen || client->gen > sr->gen)
         return hw_fail(-EPROTO,
@@ -621,7 +622,7 @@ int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_
 {
     struct session_rail *sr = &s->rail[i];
     if (gen != sr->asked || s->dead)
-        return hw_fail(-ESTALE, "another connection of rail %u was asked for since", i);
+        return hw_fail(-ESTALE, "another connection of rail %u was requested since", i);
     if (sr->state != RAIL_IS_DOWN)
         return -EAGAIN;
     if (sr->mine.gen == sr->client.gen)
@@ -636,7 +637,7 @@ int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_c
     struct session_rail *sr = &s->rail[i];
     assert(n >= 1 && n <= HW_RAIL_LINKS);
     if (gen != sr->asked || gen <= sr->gen || sr->start.is || s->dead)
-        return hw_fail(-ESTALE, "another connection of rail %u was asked for since", i);
+        return hw_fail(-ESTALE, "another connection of rail %u was requested since", i);
     if (peer)
         note_word(sr, peer);
     sr->start.is = true;

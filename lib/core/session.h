@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session: one peer, over all its rails. It carries parcels, each exactly once and in no order, for as long as it
- * exists: parcels that a failed rail did not deliver are sent by another one, or wait until a rail is up again. It does
- * not interpret parcels.
+ * A session connects to one peer over all its rails. It delivers each parcel exactly once and in no order, as long as
+ * the session exists. Parcels that a failed rail did not deliver are sent by another rail, or wait until a rail is up
+ * again. The session does not interpret parcels.
  *
- * The session itself runs on one loop, its home; each rail runs on a loop of its own. They communicate by mailbox: the
- * home orders (start, end, settle), a rail reports that it has ended. A rail's last word is sent to the peer as a
+ * The session itself runs on one loop, its home; each rail runs on its own loop. They communicate by mailbox: the home
+ * gives orders (start, end, settle), and a rail reports that it has ended. A rail's last word is sent to the peer as a
  * parcel over another rail, or in the handshake of the rail's next connection, whichever is first.
  *
- * One side is the client: it connects and reconnects rails. A handshake of a rail carries:
+ * One side is the client, which connects and reconnects rails. A handshake of a rail carries:
  *
- *     client: the next generation, the last one that it had up, its last word on that one
- *     server: its own last word on that one; or a refusal
+ *   client: the next generation, the number of the last generation that was up, and its last word on that generation
+ *   server: its own last word on that generation, or a refusal
  */
 #ifndef HW_SESSION_H
 #define HW_SESSION_H
@@ -20,13 +20,13 @@
 
 #define HW_SESSION_RAILS 16
 
-/* The callbacks into the layer above. */
+/* Callbacks into the layer above. */
 struct hw_session_ops {
-    /* On a rail's loop, like those of struct hw_rail_ops. */
+    /* On a rail's loop, like the members of the same name in struct hw_rail_ops. */
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     struct hw_parcel *(*cut)(void *up, unsigned rail, uint64_t budget);
-    /* On the home loop, at the end of each round of hw_session_let_go(): a parcel waits for a rail. False: it must not
-     * be sent any more, and belongs to the upper layer again. */
+    /* Called on the home loop for a parcel that waits for a rail, at the end of each round of hw_session_let_go().
+     * Returns false if the parcel must not be sent any more; it belongs to the layer above again then. */
     bool (*keep)(void *up, struct hw_parcel *p);
     int (*place)(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
     int (*more)(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n);
@@ -36,31 +36,32 @@ struct hw_session_ops {
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
-    /* On the rail's loop: other rails must take the work that this one does not. */
+    /* Called on the rail's loop: other rails must take the work that this rail does not do. */
     void (*suspected)(void *up, unsigned rail);
-    /* On the rail's loop, if hw_session_spare() was called: the rail's path may be dead, and no other rail is up. */
+    /* Called on the rail's loop if hw_session_spare() was called: the rail's path may be dead, and no other rail hears
+     * the peer. */
     void (*doubted)(void *up, unsigned rail);
-    /* On a rail's loop or the home loop. */
+    /* Called on a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
-    /* On the home loop: a rail is not up any more, hw_error() has the reason: the client connects it again when it
-     * chooses. */
+    /* Called on the home loop when a rail is no longer up; hw_error() has the reason. The client decides when to
+     * reconnect it. */
     void (*ended)(void *up, unsigned rail, int why);
-    /* On the home loop: a rail is down: the server answers the waiting client. */
+    /* Called on the home loop when a rail is down: the server may answer a client that waits. */
     void (*down)(void *up, unsigned rail);
-    /* On the home loop: the session has died with this error because of the peer. */
+    /* Called on the home loop when the session has died with this error because of the peer. */
     void (*died)(void *up, int why);
-    /* On the home loop: the session is dead, and the peer may not have this parcel. */
+    /* Called on the home loop if the session is dead and the peer may not have received this parcel. */
     void (*lost)(void *up, struct hw_parcel *p);
 };
 
 /* A request that all rails release memory. Provided by the caller; must stay valid until over() runs. */
 struct hw_let_go {
     const void *owner;
-    void (*over)(struct hw_let_go *g); /* on the home loop */
-    struct hw_let_go *next;            /* the session's */
+    void (*over)(struct hw_let_go *g); /* called on the home loop */
+    struct hw_let_go *next;            /* for the session's use */
 };
 
-/* A last word in transit: to the peer as a parcel, or from the peer to the home loop. */
+/* A last word in transit, to the peer as a parcel or from the peer to the home loop. */
 struct session_note {
     struct hw_parcel parcel;
     unsigned rail;
@@ -71,17 +72,17 @@ struct session_rail {
     struct hw_rail rail;
     struct hw_session *session;
     unsigned index;
-    atomic_bool live; /* it accepts parcels; set by the home */
+    atomic_bool live; /* the rail accepts parcels; set by the home loop */
 
-    /* the home's */
+    /* used by the home loop */
     enum { RAIL_IS_DOWN, RAIL_IS_UP, RAIL_IS_ENDED, RAIL_IS_SETTLING } state;
-    uint32_t gen, asked;   /* newest generation that was started; newest that was asked for */
-    struct hw_word mine;   /* last word on gen, once that has ended */
-    struct hw_word kept;   /* server: on the last generation that the client had up */
-    struct hw_word peers;  /* the peer's on gen, once it has arrived */
-    struct hw_word ahead;  /* the peer's on the newest generation that this side has not started */
+    uint32_t gen, asked;   /* newest generation that was started, and newest that was requested */
+    struct hw_word mine;   /* last word on gen, once this generation has ended */
+    struct hw_word kept;   /* server: last word on the last generation that the client had up */
+    struct hw_word peers;  /* the peer's last word on gen, once it has arrived */
+    struct hw_word ahead;  /* the peer's last word on the newest generation that this side has not started */
     uint32_t given_up;     /* newest generation that this side gave up before it started */
-    struct hw_word client; /* server: from the client's request */
+    struct hw_word client; /* server: last word from the client's request */
     struct {
         bool is;
         uint32_t gen;
@@ -89,8 +90,8 @@ struct session_rail {
         unsigned n;
     } start; /* connections that wait until the rail is down */
 
-    /* orders: written by the home if none is pending, read by the rail */
-    atomic_int order; /* ORDER_NONE: the home owns the fields below */
+    /* orders: written by the home loop if none is pending, and read by the rail */
+    atomic_int order; /* if ORDER_NONE, the home loop owns the members below */
     uint32_t order_gen;
     struct hw_conn *order_conn[HW_RAIL_LINKS];
     unsigned order_n;
@@ -99,89 +100,96 @@ struct session_rail {
     struct hw_task act;
 
     /* reports: written by the rail, once for each order */
-    atomic_uint reported; /* bits */
+    atomic_uint reported; /* bits of REPORT_* */
     int report_why;
     char report_text[HW_ERR_TEXT];
     struct hw_word report_word;
     struct hw_task report;
 
-    struct hw_task let_go; /* takes part in the session's round */
-    bool has_let_go;       /* in this round, and memory that was sent by reference is still being read */
+    struct hw_task let_go; /* takes part in a round of hw_session_let_go() */
+    bool has_let_go; /* released its memory in this round, except for memory sent by reference that is still being read
+                      */
 };
 
 struct hw_session {
     bool client;
     unsigned rails;
-    int dead; /* 0, or why */
+    int dead; /* 0, or the error that the session died with */
     struct hw_loop *home;
     const struct hw_session_ops *ops;
     void *up;
-    struct session_rail *rail; /* [rails] */
+    struct session_rail *rail; /* array of `rails` elements */
 
-    _Atomic(struct hw_parcel *) returned; /* by rails that are down */
+    _Atomic(struct hw_parcel *) returned; /* parcels returned by rails that are down */
     _Atomic(struct hw_parcel *) notes;    /* the peer's last words */
-    struct hw_task sort;                  /* looks at both */
+    struct hw_task sort;                  /* processes returned and notes */
     struct hw_parcel *waiting;            /* parcels that no rail can take now */
-    unsigned turn;                        /* the rail that takes the next one */
+    unsigned turn;                        /* rail that takes the next parcel */
 
     struct {
-        _Atomic(struct hw_let_go *) asked; /* newest first */
-        struct hw_let_go *round;           /* all rails handle these; written by the home between rounds */
-        atomic_uint left;                  /* rails that have not */
-        struct hw_task next;               /* ends a round, starts the next one */
+        _Atomic(struct hw_let_go *) asked; /* newest request first */
+        struct hw_let_go *round;           /* requests that all rails handle; written by the home loop between rounds */
+        atomic_uint left;                  /* number of rails that have not finished the round */
+        struct hw_task next;               /* ends a round and starts the next one */
     } let_go;
 };
 
-/* Types of frames of the session itself; those of the layer above are smaller. */
+/* First type of frames of the session itself. Types of the layer above are smaller. */
 #define HW_SESSION_TYPES 0xe0
-#define HW_SESSION_WORD  0xe0 /* u32 rail, u32 generation, u32 mark; then u64 frames received, of each link */
+#define HW_SESSION_WORD  0xe0 /* u32 rail, u32 generation, u32 mark; then for each link: u64 frames received */
 
-/* Makes a session over n rails that are down; rail i runs on loop[i]. -ENOMEM. */
+/* Initializes a session with n rails that are down. Rail i runs on loop[i]. Fails with -ENOMEM. */
 int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
                     const struct hw_rail_limits *limits);
-/* Frees its memory. No rail may be up; its loops do not run any more, or this is their thread. */
+/* Frees the session's memory. No rail may be up. The loops must not run any more, or this must be their thread. */
 void hw_session_free(struct hw_session *s);
-/* Ends the session: all rails end, and lost() is called for undelivered parcels, from tasks of the home. */
+/* Ends the session: all rails end, and lost() is called for undelivered parcels, from tasks of the home loop. */
 void hw_session_die(struct hw_session *s, int why);
-/* True once a dead session has released everything: none of its tasks runs any more. */
+/* Returns true once a dead session has released everything and none of its tasks will run again. */
 bool hw_session_is_gone(const struct hw_session *s);
 
-/* Declares that the caller can start rails that are down when the others look dead: ops.doubted() requests that. Before
- * any rail starts. */
+/* Declares that the caller can start rails that are down when the others seem dead; ops.doubted() then requests this.
+ * Must be called before any rail starts. */
 void hw_session_spare(struct hw_session *s);
 
-/* Passes a parcel to rail i (another one takes it if that is down), from any thread. */
+/* Passes a parcel to rail i, or to another rail if rail i is down. May be called from any thread. */
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
-/* Has all rails release the memory of g->owner, from any thread: once g->over() runs, no rail reads or writes it
- * (hw_rail_let_go()). From before this call on, fill() and place() must not return that memory. */
+/* Makes all rails release the memory of g->owner, see hw_rail_let_go(). Once g->over() runs, no rail reads or writes
+ * this memory. Already before this call, fill() and place() must not return this memory. May be called from any thread.
+ */
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
-/* True if rail i is up and not suspect: it will probably deliver soon. From any thread. */
+/* Returns true if rail i is up and not suspect, so that it will probably deliver soon. May be called from any thread.
+ */
 bool hw_session_is_sound(const struct hw_session *s, unsigned i);
-/* There may be work to cut for rail i, or, if that takes nothing now, for another one. From any thread. */
+/* Reports that there may be work to cut for rail i, or for another rail if rail i is not sound. May be called from any
+ * thread. */
 void hw_session_wake(struct hw_session *s, unsigned i);
 
 /* ---- handshakes: on the home loop ------------------------------------------------------------- */
 
-/* Client, for the handshake of rail i: returns the generation to ask for, and invalidates all older attempts; *mine is
- * the last word on the previous generation that this side had up. 0: the rail is up, or about to be. */
+/* Client: prepares a handshake of rail i. Returns the generation to request and invalidates all older attempts. *mine
+ * receives the last word on the previous generation that was up on this side. Returns 0 if the rail is up or about to
+ * be. */
 uint32_t hw_session_hello(struct hw_session *s, unsigned i, struct hw_word *mine);
-/* Server: a client asks for generation gen of rail i, with its last word. 0; -ESTALE: a newer one was asked for;
- * -EPROTO: its last word is about a generation that never existed. */
+/* Server: processes a client's request for generation gen of rail i, with the client's last word. Fails with -ESTALE if
+ * a newer generation was requested, and with -EPROTO if the last word is about a generation that never existed. */
 int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct hw_word *client);
-/* Server, after hw_session_ask(): 0 with its last word in *mine: the connections may be started; -EAGAIN: an older
- * connection has not ended yet, ask again after ops.down(); -ESTALE: a newer one was asked for. */
+/* Server: prepares the answer after hw_session_ask(). Returns 0 and this side's last word in *mine if the connections
+ * may be started. Fails with -EAGAIN if an older connection has not ended yet (call again after ops.down()), and with
+ * -ESTALE if a newer generation was requested. */
 int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine);
-/* The connections of generation gen of rail i are established, conn[0, n): the session owns them from here on. peer: on
- * the client, the server's last word. -ESTALE: too late; the caller keeps them. */
+/* Starts generation gen of rail i on the established connections conn[0, n), which the session owns afterwards. On the
+ * client, peer is the server's last word. Fails with -ESTALE if it is too late; the caller keeps the connections then.
+ */
 int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
                      const struct hw_word *peer);
-/* Generation gen of rail i, which this side has asked for or answered, will not start here, while the peer may have
- * started it: tells the peer, by the other rails, that nothing of it arrived. */
+/* Gives up generation gen of rail i, which this side has requested or answered but will not start. Because the peer may
+ * have started the generation, this function tells the peer over the other rails that nothing of it arrived. */
 void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen);
-/* Ends rail i, if it is up: its path is dead. On the home loop. */
+/* Ends rail i, if it is up, because its path is dead. Called on the home loop. */
 void hw_session_end_rail(struct hw_session *s, unsigned i);
-/* True if a rail's connections may exist. On the home loop. */
+/* Returns true if a rail's connections may exist. Called on the home loop. */
 bool hw_session_has_rails(const struct hw_session *s);
 
 #endif

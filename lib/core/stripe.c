@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/stripe.h"
 
-#define INTERVAL (2 * HW_MS) /* a rate is measured over at least this time */
-#define EARLY    0.85        /* a slow rail must end by this fraction of the others' time: all wait for a delay of it */
-#define SOON     0.0005      /* s: too short to matter, and the rates of rails with little to do are too low */
+#define INTERVAL (2 * HW_MS) /* minimum time over which a rate is measured */
+/* Fraction of the time of all rails within which a slow rail must finish. The rest is a reserve, because a delay of
+ * one rail delays the whole operation. */
+#define EARLY 0.85
+/* In seconds; a shorter time does not matter, and rails with little data have rates that are too low. */
+#define SOON 0.0005
 
 static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
 {
@@ -50,7 +53,7 @@ bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
     return (double)bytes <= (double)rate * SOON;
 }
 
-/* True if the rail, with bytes more, finishes soon, or no later than all rails together finish everything. */
+/* Returns true if the rail, with `bytes` more bytes, finishes soon, or before all rails together finish everything. */
 static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
 {
     double mine = (double)(s->in_flight + bytes) / (double)s->rate;
@@ -58,12 +61,12 @@ static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
     return hw_stripe_is_soon(s->rate, s->in_flight + bytes) || mine <= all * EARLY;
 }
 
-/* The share of this rail in [least, most]; 0: nothing. */
+/* Returns this rail's share in [least, most], or 0. */
 static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
     if (s->rails <= 1 || (s->rate && is_fast(s)))
         return most;
-    if (s->rate == 0) /* measure its rate with a small share */
+    if (s->rate == 0) /* measure the rate with a small share */
         return s->in_flight < 2 * s->min_chunk ? least : 0;
     if (!ends_in_time(s, least))
         return 0;
@@ -82,7 +85,7 @@ uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsign
 uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
 {
     uint64_t least = HW_MIN(s->min_chunk, s->left);
-    if (budget < least || budget == 0) /* one chunk once there is room is better than many small ones */
+    if (budget < least || budget == 0) /* waiting for the space of one chunk is better than sending many small chunks */
         return 0;
     uint64_t take = get_share(s, least, HW_MIN(HW_MIN(s->max_chunk, s->left), budget));
     uint64_t rest = s->left - take;
