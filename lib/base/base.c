@@ -12,7 +12,8 @@
 __thread bool hw_own_thread;
 static __thread char err_text[HW_ERR_TEXT];
 
-/* Replaces control characters: text from a peer must not break the one-line format of logs, nor reach a terminal. */
+/* Replaces control characters, because text from a peer must neither break the one-line format of logs nor reach a
+ * terminal. */
 static void one_line(void)
 {
     for (char *c = err_text; *c; c++)
@@ -49,7 +50,7 @@ int hw_wrap(int rc, const char *fmt, ...)
     va_end(ap);
     size_t at = n < 0 ? 0 : HW_MIN((size_t)n, (size_t)HW_ERR_TEXT - 1);
     snprintf(whole + at, sizeof(whole) - at, ": %s", err_text);
-    memcpy(err_text, whole, HW_ERR_TEXT - 1); /* the tail may be cut; the buffer's last byte is a NUL already */
+    memcpy(err_text, whole, HW_ERR_TEXT - 1); /* the end may be cut off; the buffer's last byte is already a NUL */
     one_line();
     return rc;
 }
@@ -116,7 +117,7 @@ void hw_close(int *fd)
     if (*fd < 0)
         return;
     int saved = errno;
-    close(*fd); /* no retry on EINTR: Linux has closed the descriptor in any case */
+    close(*fd); /* not repeated after EINTR, because Linux has closed the descriptor in any case */
     *fd = -1;
     errno = saved;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Base helpers: the error contract, logging, clocks and small functions. */
+/* Base helpers: error handling, logging, clocks and small functions. */
 #ifndef HW_BASE_H
 #define HW_BASE_H
 
@@ -17,17 +17,17 @@
 #define HW_PRINTF(a, b) __attribute__((format(printf, a, b)))
 #define HW_ERR_TEXT     256
 
-/* Records "what was tried, on what, what to do" for the calling thread and returns rc (0 or -errno), so that one line
- * both records and returns a failure. Only the function that detects the fault calls this; its callers pass rc on. */
+/* Records an error line for the calling thread (the failed action, its object and a remedy) and returns rc, which is 0
+ * or a negative errno. One statement can therefore both record and return a failure. Only the function that detects the
+ * fault calls this function, and its callers pass rc on. */
 int hw_fail(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
-/* Records that memory is missing for the thing that the text names: "a list of NICs", "%zu workers". Returns
- * -ENOMEM. */
+/* Records that there is no memory for an object, such as "a list of NICs" or "%zu workers". Returns -ENOMEM. */
 int hw_no_memory(const char *fmt, ...) HW_PRINTF(1, 2);
-/* Prefixes the recorded line with more context: "connecting to 1.2.3.4:20000: <old>". Returns rc. */
+/* Prefixes the recorded line with more context, as in "connecting to 1.2.3.4:20000: <old>". Returns rc. */
 int hw_wrap(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
-/* Returns the calling thread's error line; never NULL. */
+/* Returns the calling thread's error line, which is never NULL. */
 const char *hw_error(void);
-/* Copies a line recorded by another thread (a progress thread, for example) to the calling thread. Returns rc. */
+/* Copies a line that another thread has recorded (a progress thread, for example) to the calling thread. Returns rc. */
 int hw_fail_copy(int rc, const char *line);
 /* Saves the calling thread's error line and restores it when the block ends, so that failures during cleanup do not
  * replace it. */
@@ -38,20 +38,21 @@ struct hw_error_kept {
 };
 struct hw_error_kept hw_error_take(void);
 void hw_error_put(const struct hw_error_kept *k);
-/* Returns the name of an errno value, "ETIMEDOUT"; for JSON and logs. */
+/* Returns the name of an errno value, such as "ETIMEDOUT", for JSON and logs. */
 const char *hw_errno_name(int err);
-/* Returns the description of an errno value, "Connection timed out"; for messages to people. */
+/* Returns the description of an errno value, such as "Connection timed out", for messages to users. */
 const char *hw_errno_text(int err);
 
 struct hw_logger {
     hawser_log_fn fn;
     void *arg;
-    int level; /* the logger drops lines above this level */
+    int level; /* lines above this level are dropped */
 };
-/* Formats one line and passes it to the callback; does nothing without one. Preserves errno. */
+/* Formats one line and passes it to the callback, if there is one. Preserves errno. */
 void hw_log(const struct hw_logger *l, int level, const char *fmt, ...) HW_PRINTF(3, 4);
 
-/* FNV-1a, 64 bits, to tell texts apart; not cryptographic. h: HW_HASH_START, or the hash of the bytes before data. */
+/* Hashes data with 64-bit FNV-1a, to distinguish texts; not cryptographic. h is HW_HASH_START, or the hash of the bytes
+ * before data. */
 #define HW_HASH_START 14695981039346656037u
 static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
 {
@@ -60,19 +61,19 @@ static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* Returns n zeroed bytes, which the caller frees; NULL: no memory. Faster than calloc(), which does not use the thread
- * cache in glibc before 2.41. */
+/* Returns n zeroed bytes, which the caller frees, or NULL if out of memory. Faster than calloc(), which does not use
+ * the thread cache in glibc before 2.41. */
 static inline void *hw_zalloc(size_t n)
 {
-    enum { CACHED = 1032 }; /* largest block that glibc's thread cache holds */
+    enum { CACHED = 1032 }; /* the largest block in glibc's thread cache */
     if (n > CACHED)
         return calloc(1, n);
     void *p = malloc(n);
-    __asm__("" : "+r"(p)); /* keeps the compiler from merging malloc() and memset() into calloc() */
+    __asm__("" : "+r"(p)); /* prevents the compiler from merging malloc() and memset() into calloc() */
     return p ? memset(p, 0, n) : NULL;
 }
 
-/* Monotonic nanoseconds. */
+/* Returns the monotonic time in nanoseconds. */
 static inline uint64_t hw_now(void)
 {
     struct timespec t;
@@ -80,7 +81,7 @@ static inline uint64_t hw_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Like hw_now(), but up to some milliseconds behind and five times as cheap: for deadlines of a second or more. */
+/* Works like hw_now(), but may be some milliseconds behind and costs a fifth. For deadlines of a second or more. */
 static inline uint64_t hw_now_coarse(void)
 {
     struct timespec t;
@@ -88,33 +89,33 @@ static inline uint64_t hw_now_coarse(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-#define HW_MS    1000000ull /* nanoseconds */
+#define HW_MS    1000000ull /* one millisecond in nanoseconds */
 #define HW_NEVER UINT64_MAX
 
-/* Returns the deadline timeout_ms from now, in hw_now() time; -1: HW_NEVER. */
+/* Returns the time, as hw_now() counts, that is timeout_ms from now, or HW_NEVER for -1. */
 static inline uint64_t hw_deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? HW_NEVER : hw_now() + (uint64_t)timeout_ms * HW_MS;
 }
 
-/* True in the library's own threads, which block all signals. */
+/* true in the library's own threads, which block all signals */
 extern __thread bool hw_own_thread;
 
-/* openat2(2) with O_CLOEXEC. Returns a descriptor, or -1 with errno. Retries on EAGAIN: for a path with "..", also
- * within a symbolic link, the kernel returns EAGAIN whenever something on the machine is mounted or renamed at the same
- * time (fs/namei.c, handle_dots()). */
+/* Calls openat2(2) with O_CLOEXEC. Returns a descriptor, or -1 with errno set. Retries after EAGAIN: for a path with
+ * "..", including one within a symbolic link, the kernel returns EAGAIN if something on the machine is mounted or
+ * renamed at the same time (fs/namei.c, handle_dots()). */
 int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 
-/* close() that keeps errno, ignores -1 and sets *fd to -1. */
+/* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */
 void hw_close(int *fd);
 
-/* Free or close a variable when its block ends: HW_AUTO_FREE char *text = NULL; HW_AUTO_CLOSE int fd = -1. To keep the
- * value for longer, set the variable to NULL or -1. Cleanup runs in reverse order of declaration. */
+/* Free or close a variable when its block ends, as in HW_AUTO_FREE char *text = NULL; or HW_AUTO_CLOSE int fd = -1; To
+ * keep the value for longer, set the variable to NULL or -1. Cleanup runs in the reverse order of declaration. */
 #define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
 #define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))
 /* Frees the memory that the pointer at p points to and sets that pointer to NULL. */
 void hw_free(void *p);
-/* Takes the descriptor out of a variable declared with HW_AUTO_CLOSE. */
+/* Returns the descriptor in *fd and sets *fd to -1, so that HW_AUTO_CLOSE does not close the descriptor. */
 static inline int hw_take_fd(int *fd)
 {
     int taken = *fd;
@@ -122,7 +123,7 @@ static inline int hw_take_fd(int *fd)
     return taken;
 }
 
-/* Each argument is evaluated once. __COUNTER__ keeps the variable names of nested uses apart. */
+/* Evaluate each argument once. __COUNTER__ gives nested uses different variable names. */
 #define HW_MIN(a, b)               HW_PICK(<, a, b, __COUNTER__)
 #define HW_MAX(a, b)               HW_PICK(>, a, b, __COUNTER__)
 #define HW_PICK(is, a, b, n)       HW_PICK_NAMED(is, a, b, n)

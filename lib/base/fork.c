@@ -5,11 +5,11 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define MOST (1u << 20) /* the usual limit fs.nr_open; higher descriptor numbers are not guarded */
+#define MOST (1u << 20) /* the usual value of fs.nr_open; descriptors with higher numbers are not guarded */
 #define BITS 64
 
-/* One bit for each descriptor. Static, so that untouched pages cost no memory and the child can read the bits whatever
- * its parent's other threads were doing at fork(). */
+/* One bit for each descriptor. The array is static, so that untouched pages use no memory and a child can read the bits
+ * regardless of what its parent's other threads did during fork(). */
 static _Atomic uint64_t guarded[MOST / BITS];
 static _Atomic unsigned end; /* number of words used so far */
 
@@ -24,7 +24,8 @@ static void close_in_child(void)
 
 static void install(void)
 {
-    (void)pthread_atfork(NULL, NULL, close_in_child); /* no memory for the handler: children keep copies */
+    (void)pthread_atfork(NULL, NULL,
+                         close_in_child); /* if there is no memory for the handler, children keep their copies */
 }
 
 int hw_fork_guard(int fd)

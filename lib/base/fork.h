@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that a child of fork() must not keep: the connection of a dead process ends only when no other process
- * holds a copy. O_CLOEXEC covers children that call exec(), this file covers children that do not. */
+/* Handles descriptors that a child of fork() must not keep, because the connection of a dead process ends only when no
+ * other process holds a copy. O_CLOEXEC covers children that call exec(). This file covers children that do not. */
 #ifndef HW_FORK_H
 #define HW_FORK_H
 
 #include "base/base.h"
 
-/* Makes future children close their copy of fd. Returns fd; does nothing if fd is negative. */
+/* Makes future children close their copy of fd. Returns fd. Does nothing if fd is negative. */
 int hw_fork_guard(int fd);
-/* Stops guarding fd; call it before fd is closed. */
+/* Stops guarding fd. Must be called before fd is closed. */
 void hw_fork_release(int fd);
-/* close() of a guarded descriptor; keeps errno, ignores -1 and sets *fd to -1. */
+/* Closes a guarded descriptor, unless it is negative, and sets *fd to -1. Preserves errno. */
 void hw_fork_close(int *fd);
 
 #endif

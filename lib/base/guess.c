@@ -7,9 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#define LONGEST 48 /* longer words match nothing */
+#define LONGEST 48 /* longer words match no name */
 #define MOST    3u
-#define BEGUN   3 /* fewest letters of a word that count as the beginning of a name */
+#define BEGUN   3 /* minimum number of letters of a word that counts as the beginning of a name */
 
 static char fold_letter(char c)
 {
@@ -20,7 +20,7 @@ static char fold_letter(char c)
 static size_t count_edits(const char *a, const char *b)
 {
     const size_t la = strlen(a), lb = strlen(b);
-    size_t row[3][LONGEST + 1]; /* rows for the letter before the previous one, the previous one and the current one */
+    size_t row[3][LONGEST + 1]; /* rows for the last letter but one, the last letter and the current letter */
     if (la > LONGEST || lb > LONGEST)
         return SIZE_MAX;
     for (size_t j = 0; j <= lb; j++)

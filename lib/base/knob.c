@@ -11,13 +11,13 @@
 
 enum knob_type { COUNT, SIZE, BOOL, TEXT };
 
-/* One row of the table of knobs. Defaults are text, which the same parser reads as values that users set. */
+/* One row of the table of knobs. Defaults are texts, which are parsed like values that users set. */
 struct knob {
     const char *name;
-    size_t offset; /* in struct hw_knobs */
+    size_t offset; /* offset in struct hw_knobs */
     enum knob_type type;
     const char *def;
-    uint64_t min, max; /* TEXT: max is the length */
+    uint64_t min, max; /* for TEXT, max is the maximum length */
     const char *unit;
     const char *doc;
 };
@@ -43,7 +43,7 @@ static const struct knob table[] = {
      "how long a waiting caller polls before it sleeps"},
     {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
      "the longest time a progress thread polls for more work before it sleeps: it polls as long as the last busy period lasted, at least a tenth of this; each polling thread uses a whole CPU"},
-    /* The kernel takes an int and cuts it to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf), and to net.core.*mem_max. */
+    /* The kernel limits the value to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf) and to net.core.*mem_max. */
     {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_SNDBUF of a connection; 0: the kernel's autotuning"},
     {"rcvbuf", AT(rcvbuf), SIZE, "0", 0, GIB, "bytes",
@@ -113,15 +113,15 @@ static const struct knob table[] = {
 };
 /* clang-format on */
 
-/* Text for messages: NULL becomes "". */
+/* Text for messages, with "" in place of NULL. */
 #define SHOW(s) ((s) ? (s) : "")
 
-/* Old names of knobs, which still work. */
+/* Former names of knobs, which still work. */
 static const struct {
     const char *old, *name;
 } renamed[] = {{"require_devmem", "require_direct"}};
 
-/* Knobs that were removed, and what to do instead. The bounds of the chunk sizes are constants of lib/message. */
+/* Removed knobs, and what to do instead. The limits of the chunk sizes are now constants in lib/message. */
 static const struct {
     const char *name, *instead;
 } gone[] = {
@@ -179,7 +179,7 @@ static bool parse_bool(const char *s, bool *out)
     return false;
 }
 
-/* as: where the value came from, for messages: "knob window" or "HAWSER_WINDOW". */
+/* Sets a knob. as is the source of the value for messages, such as "knob window" or "HAWSER_WINDOW". */
 static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
 {
     char *field = (char *)k + d->offset;
@@ -231,7 +231,7 @@ int hw_knob_set(struct hw_knobs *k, const char *name, const char *value)
     return set_knob_value(k, d, as, SHOW(value));
 }
 
-/* Makes "HAWSER_WINDOW" from "window". */
+/* Builds the name of the environment variable, such as "HAWSER_WINDOW" for "window". */
 static void env_name(const char *name, char *buf, size_t cap)
 {
     int n = snprintf(buf, cap, "HAWSER_%s", name);
@@ -241,8 +241,7 @@ static void env_name(const char *name, char *buf, size_t cap)
             buf[i] = (char)(buf[i] - 'a' + 'A');
 }
 
-/* Refuses removed knobs in the environment: the program would run, but not as the person who set the variable
- * expects. */
+/* Rejects removed knobs in the environment, because the program would run without the effect that the user expects. */
 static int reject_gone_in_environment(void)
 {
     char env[48];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one table of the library's knobs: name, type, default, bounds, unit, documentation. The environment
+ * The single table of the library's knobs, with name, type, default, bounds, unit and documentation. The environment
  * (HAWSER_<NAME>), the tool's --knob NAME=VALUE, hawser_options.knobs and the man page use this table.
  */
 #ifndef HW_KNOB_H
@@ -8,65 +8,66 @@
 
 #include "base/base.h"
 
-#define HW_CHANNELS_LEAST 4 /* connections per pair of NICs if knob channels is 0 */
+#define HW_CHANNELS_LEAST 4 /* minimum number of connections per pair of NICs if knob channels is 0 */
 
 struct hw_knobs {
-    uint64_t channels; /* connections per pair of NICs, without those for small messages; 0: the library chooses */
-    uint64_t window;   /* most unconfirmed bytes in flight on a connection */
-    uint64_t threads;  /* progress threads; 0: the library chooses by the number of CPUs */
-    bool pin;          /* pin progress threads near their NIC */
-    uint64_t spin_us;  /* how long a waiting caller polls before it sleeps */
-    uint64_t busy_us;  /* how long a progress thread polls after it had work */
-    uint64_t sndbuf, rcvbuf;  /* bytes per connection; 0: the kernel's autotuning */
-    char transport[256];      /* "tcp", "devmem", "netplugin:PLUGIN" */
-    char congestion[16];      /* "auto", "system", or an algorithm's name */
-    bool splice;              /* send host memory by reference (vmsplice) where that is faster */
-    uint64_t stage;           /* bytes of pinned staging memory per connection and direction for GPU memory */
-    uint64_t stall_ms;        /* a connection without acknowledgement for this long is dead */
-    uint64_t peer_timeout_ms; /* a peer without traffic on any rail for this long is dead */
+    uint64_t channels; /* connections per pair of NICs, without those for small messages; 0 if the library chooses */
+    uint64_t window;   /* maximum number of unconfirmed bytes in flight on a connection */
+    uint64_t threads;  /* progress threads; 0 if the library chooses by the number of CPUs */
+    bool pin;          /* pin progress threads to CPUs near their NIC */
+    uint64_t spin_us;  /* us that a waiting caller polls before it sleeps */
+    uint64_t busy_us;  /* maximum us that a progress thread polls after it had work */
+    uint64_t sndbuf, rcvbuf;  /* bytes per connection; 0 for the kernel's autotuning */
+    char transport[256];      /* "tcp", "devmem" or "netplugin:PLUGIN" */
+    char congestion[16];      /* "auto", "system", or the name of an algorithm */
+    bool splice;              /* send host memory by reference (vmsplice) where this is faster */
+    uint64_t stage;           /* bytes of pinned staging memory for GPU memory, per connection and direction */
+    uint64_t stall_ms;        /* time without acknowledgement after which a connection is dead */
+    uint64_t peer_timeout_ms; /* time without traffic on any rail after which a peer is dead */
     uint64_t handshake_ms;    /* deadline of a handshake and of each of its messages */
-    uint64_t op_timeout_ms;   /* deadline of operations that set none; 0: none */
-    uint64_t keepalive_ms;    /* idle time after which a peer is probed */
-    uint64_t max_peers;       /* most peers at a time; further ones are refused */
-    char devmem_socket[108];  /* hawserd's socket; empty: the default path */
-    char devmem_memory[16];   /* "auto", "host", "cuda:N" */
-    uint64_t devmem_pool;     /* bytes of devmem memory per NIC */
-    uint64_t devmem_queues;   /* per NIC */
-    uint64_t devmem_piece;    /* bytes; 0: the kernel's page size */
+    uint64_t op_timeout_ms;   /* deadline of operations that specify none; 0 for no deadline */
+    uint64_t keepalive_ms;    /* idle time after which a peer is sent a keepalive */
+    uint64_t max_peers;       /* maximum number of peers at a time; further peers are refused */
+    char devmem_socket[108];  /* path of hawserd's socket; "" for the default path */
+    char devmem_memory[16];   /* "auto", "host" or "cuda:N" */
+    uint64_t devmem_pool;     /* bytes of devmem memory per NIC and GPU */
+    uint64_t devmem_queues;   /* receive queues per NIC and GPU */
+    uint64_t devmem_piece;    /* bytes; 0 for the kernel's page size */
     bool require_direct;      /* fail instead of falling back from the device path */
-    char nics[256];           /* NICs to use, comma-separated; empty: by routes */
-    char rails[1024];         /* which NICs may be paired: the text, or @FILE; empty: all with all */
-    char advertise[512];   /* [NIC=]ADDRESS[:PORT], comma-separated: addresses told to peers instead of the NICs' own */
-    uint64_t require_nics; /* pairs of NICs that must work for a connection to succeed; 0: one */
-    uint64_t path_ms;      /* how long a connect waits for one path */
-    char same_machine[8];  /* "auto", "yes", "no": may transports be used that need two machines */
-    char plugin_devices[256]; /* "eth1=0,eth2=1": the plugin's device number of each NIC */
-    char plugin_trace[256];   /* file that receives every call into the plugin; empty: none */
-    bool plugin_trace_polls;  /* trace polls without a result too */
-    char plugin_unpack[8];    /* "kernel", "d2d", "host" */
-    uint64_t plugin_spin_us;  /* how long the plugin's process polls before it sleeps */
-    bool plugin_threads;      /* make each connection of a plugin in its own thread */
+    char nics[256];           /* NICs to use, comma-separated; "" for all NICs with a route */
+    char rails[1024];         /* NICs that may be paired, as text or @FILE; "" for no restriction */
+    char advertise[512];   /* [NIC=]ADDRESS[:PORT], comma-separated: addresses for peers that replace the NICs' own */
+    uint64_t require_nics; /* minimum number of pairs of NICs that must work for a connection to succeed; 0 for one */
+    uint64_t path_ms;      /* maximum time that a connect waits for a path */
+    char same_machine[8];  /* "auto", "yes" or "no": whether transports that need two machines may be used on one */
+    char plugin_devices[256]; /* the plugin's device number for each NIC, such as "eth1=0,eth2=1" */
+    char plugin_trace[256];   /* file that receives every call into the plugin; "" for none */
+    bool plugin_trace_polls;  /* also trace polls without a result */
+    char plugin_unpack[8];    /* "kernel", "d2d" or "host" */
+    uint64_t plugin_spin_us;  /* us that the plugin's process polls before it sleeps */
+    bool plugin_threads;      /* make each connection of a plugin in a separate thread */
     bool metrics;             /* serve the counters on a local socket */
-    char metrics_dir[200];    /* folder of that socket; empty: the first of hw_rundir_path() */
-    char metrics_kind[16];    /* purpose of the context, shown in metrics */
+    char metrics_dir[200];    /* folder of the metrics socket; "" for the first usable folder of hw_rundir_path() */
+    char metrics_kind[16];    /* purpose of the context, shown in the metrics */
 };
 
-/* Returns knob channels, or its least value if the knob is 0. */
+/* Returns the value of knob channels, or the minimum if the knob is 0. */
 static inline uint64_t hw_knob_channels(const struct hw_knobs *k)
 {
     return k->channels ? k->channels : HW_CHANNELS_LEAST;
 }
 
-/* Fills k from the defaults, then the environment, then list ("name=value", NULL-terminated, or NULL). -EINVAL with the
- * bad name or value, its bounds and unit in the text; *k is unchanged then. Ignores HAWSER_* variables that are no
- * knobs (HAWSER_NCCL_*), but refuses those of removed knobs, because the setting would have no effect; the text says
- * what to do instead. */
+/* Fills k from the defaults, then from the environment, then from list (NULL-terminated "name=value" strings, or NULL).
+ * Fails with -EINVAL if a name or value is bad; the text then gives the bounds and the unit, and *k is unchanged.
+ * Ignores HAWSER_* variables that are not knobs (HAWSER_NCCL_*), but rejects the variables of removed knobs, because
+ * they would have no effect; the text then says what to do instead. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 
-/* Sets one knob from text. Errors as hw_knobs_load(). */
+/* Sets one knob from text. Fails like hw_knobs_load(). */
 int hw_knob_set(struct hw_knobs *k, const char *name, const char *value);
 
-/* Writes the value of knob i as text into buf, for tables of the values in force. Returns false past the last knob. */
+/* Writes the value of knob i as text into buf, for tables of the current values. Returns false if there is no knob i.
+ */
 bool hw_knob_text(const struct hw_knobs *k, size_t i, const char **name, char *buf, size_t cap);
 
 #endif

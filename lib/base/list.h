@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Intrusive circular doubly linked list with a head; an unlinked node points to itself. */
+/* An intrusive circular doubly linked list with a head. A node that is in no list points to itself. */
 #ifndef HW_LIST_H
 #define HW_LIST_H
 
@@ -27,7 +27,7 @@ static inline void hw_list_append(struct hw_list *head, struct hw_list *n)
     head->prev = n;
 }
 
-/* Removes n from its list; harmless on an unlinked (initialised) node. */
+/* Removes n from its list. Has no effect on an initialised node that is in no list. */
 static inline void hw_list_remove(struct hw_list *n)
 {
     n->prev->next = n->next;
@@ -37,7 +37,7 @@ static inline void hw_list_remove(struct hw_list *n)
 
 #define hw_list_first(head, type, member) (hw_list_empty(head) ? NULL : hw_container_of((head)->next, type, member))
 
-/* The body may remove and free it. */
+/* The body may remove and free `it`. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): the macro declares it and tmp */
 #define hw_list_each(it, tmp, head) \
     for (struct hw_list *it = (head)->next, *tmp = it->next; it != (head); it = tmp, tmp = it->next)

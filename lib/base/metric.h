@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of metrics: contexts write them to their local socket, `hawser metrics` passes them on, and
- * docs/metrics.md lists them. Names follow Prometheus's conventions: base units, counters end in _total. */
+/* The single table of metrics. Contexts write the metrics to their local socket, `hawser metrics` forwards them, and
+ * docs/metrics.md lists them. Names follow Prometheus's conventions: base units are used, and counters end in _total.
+ */
 #ifndef HW_METRIC_H
 #define HW_METRIC_H
 
@@ -34,12 +35,12 @@ enum hw_metric {
 
 struct hw_metric_info {
     const char *name;
-    bool counter;       /* false: a gauge */
-    const char *labels; /* comma-separated, in the order in which a context writes them; "": none */
+    bool counter;       /* false for a gauge */
+    const char *labels; /* comma-separated, in the order in which a context writes them; "" for none */
     const char *help;   /* one sentence without quotes and backslashes */
 };
 extern const struct hw_metric_info hw_metrics[HW_METRICS];
 
-#define HW_METRICS_END "# EOF\n" /* the last line; a text without it was truncated */
+#define HW_METRICS_END "# EOF\n" /* the last line; a text without this line was truncated */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replacements for functions of glibc 2.32, for builds that must run with an older glibc: the Python wheel supports
- * 2.28. Not compiled if the C library has the functions. */
+/* Replacements for functions of glibc 2.32, for builds that must run with an older glibc. The Python wheel supports
+ * 2.28. This file is not compiled if the C library has these functions. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The pattern is a sequence of little-endian 64-bit words, one for each 8 bytes of position. A word is a bijective mix
- * of (key + word number * odd constant), so no two positions of a seed hold the same word. The mix is made of the
- * operations that SSE2 and AVX2 have on 64-bit lanes: add, xor, shift (neither has a 64-bit multiplication).
+ * of (key + word number * odd constant), so no two positions under one seed have the same word. The mix uses only
+ * operations that SSE2 and AVX2 have for 64-bit lanes: addition, xor and shift. Neither has a 64-bit multiplication.
  */
 #include "base/pattern.h"
 
 #include <endian.h>
 #include <string.h>
 
-#define WEYL  0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd: the step of splitmix64 */
+#define WEYL  0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd: the increment of splitmix64 */
 #define LANES 4
 #define BLOCK 256 /* bytes written or checked per step */
 
-/* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed: with this mix
- * about as many as by chance; each shorter mix that was tried gave more or fewer. */
+/* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed. With this mix the
+ * number is about as by chance. Each shorter mix that was tried gave more or fewer matches. */
 #define MIX(x)            \
     do {                  \
         (x) ^= (x) >> 30; \
@@ -26,11 +26,11 @@
         (x) ^= (x) >> 29; \
     } while (0)
 
-/* Four words; without AVX2 the compiler uses two SSE2 or NEON registers. */
+/* Four words. Without AVX2 the compiler uses two SSE2 or NEON registers. */
 typedef uint64_t vec __attribute__((vector_size(LANES * 8)));
 
-/* splitmix64's finaliser (Steele, Lea, Flood 2014): similar seeds give distant keys, so that one seed's pattern is not
- * a shifted copy of another's. */
+/* Computes the key of a seed with splitmix64's finaliser (Steele, Lea, Flood 2014). Similar seeds give distant keys, so
+ * that the pattern of one seed is not a shifted copy of another's. */
 static uint64_t key_of(uint64_t seed)
 {
     uint64_t z = seed + WEYL;
@@ -46,13 +46,13 @@ static inline uint64_t word_at(uint64_t key, uint64_t n)
     return x;
 }
 
-/* Returns word n in memory byte order. */
+/* Returns word n in the byte order of memory. */
 static inline uint64_t stored_word_at(uint64_t key, uint64_t n)
 {
     return htole64(word_at(key, n));
 }
 
-/* Returns the byte at pos: for the ends of a range and for counting wrong bytes. */
+/* Returns the byte at pos. Used for the ends of a range and for counting wrong bytes. */
 static inline uint8_t byte_at(uint64_t key, uint64_t pos)
 {
     return (uint8_t)(word_at(key, pos / 8) >> (pos % 8 * 8));
@@ -101,8 +101,8 @@ static inline __attribute__((always_inline)) size_t check_body(const unsigned ch
     return blocks;
 }
 
-/* Each function has an AVX2 version, chosen at run time by hand: target_clones needs ifuncs, whose resolvers run before
- * the sanitizers' runtimes are ready. */
+/* Each function has an AVX2 version, which is selected explicitly at run time. target_clones would need ifuncs, whose
+ * resolvers run before the sanitizers' runtimes are ready. */
 static void fill_any(unsigned char *p, size_t blocks, uint64_t key, uint64_t n)
 {
     fill_body(p, blocks, key, n);
@@ -113,7 +113,7 @@ static size_t check_any(const unsigned char *p, size_t blocks, uint64_t key, uin
     return check_body(p, blocks, key, n);
 }
 
-/* HW_PATTERN_PLAIN lets a test run the code for machines without AVX2. */
+/* HW_PATTERN_PLAIN allows a test to run the code for machines without AVX2. */
 #if defined(__x86_64__) && !defined(HW_PATTERN_PLAIN)
 __attribute__((target("avx2"))) static void fill_avx2(unsigned char *p, size_t blocks, uint64_t key, uint64_t n)
 {
@@ -131,7 +131,7 @@ __attribute__((target("avx2"))) static size_t check_avx2(const unsigned char *p,
 #define BEST(name) name##_any
 #endif
 
-/* Vectors are stored in native byte order, so a big-endian machine makes every word singly. */
+/* Vectors are stored in native byte order, so a big-endian machine computes every word separately. */
 #define WHOLE_BLOCKS(len) (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? (len) / BLOCK : 0)
 
 void hw_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t pos)

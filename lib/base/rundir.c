@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define SOCKETS_PER_PROCESS 4096
-#define YOUNG_SECONDS       10 /* a younger socket that refuses may be about to listen */
+#define YOUNG_SECONDS       10 /* a younger socket that refuses connections may be about to listen */
 
 bool hw_rundir_path(unsigned i, const char *knob, char path[HW_RUNDIR_PATH])
 {
@@ -27,7 +27,7 @@ bool hw_rundir_path(unsigned i, const char *knob, char path[HW_RUNDIR_PATH])
         n = snprintf(path, HW_RUNDIR_PATH, "%s/hawser-metrics", session);
     else if (i == 2)
         n = snprintf(path, HW_RUNDIR_PATH, "/tmp/hawser-metrics-%u", geteuid());
-    if (n >= HW_RUNDIR_PATH) /* hw_rundir_open() refuses an empty path */
+    if (n >= HW_RUNDIR_PATH) /* hw_rundir_open() rejects an empty path */
         *path = 0;
     return i < (chosen ? 1 : 3);
 }
@@ -49,8 +49,8 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
     return hw_take_fd(&fd);
 }
 
-/* Fills a with the name of an entry in an open folder: always short enough for a socket address, however long the
- * folder's path is. */
+/* Fills a with the address of an entry in an open folder. The address is short enough for a socket, even if the
+ * folder's path is long. */
 static void fill_address(struct sockaddr_un *a, int dir, const char *name)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -62,8 +62,8 @@ int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME])
     struct sockaddr_un a;
     int rc = -1;
     HW_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    /* The kernel gives the new name the mode of the socket (net/unix/af_unix.c, unix_bind_bsd()): others can never
-     * connect, and the umask, which all threads of the process share, stays unchanged. */
+    /* The kernel gives the new file the mode of the socket (net/unix/af_unix.c, unix_bind_bsd()). Other users can
+     * therefore never connect, and the umask, which all threads of the process share, need not be changed. */
     if (fd < 0 || fchmod(fd, 0600) < 0)
         return hw_fail(-errno, "creating a local socket: %s", strerror(errno));
     for (unsigned i = 0; i < SOCKETS_PER_PROCESS && rc < 0; i++) {
@@ -108,7 +108,7 @@ int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid)
     return hw_take_fd(&fd);
 }
 
-/* Parses "123.4" into pid and number. Returns false for other names. */
+/* Parses a name such as "123.4" into pid and number. Returns false for other names. */
 static bool read_name(const char *name, pid_t *pid, unsigned *number)
 {
     unsigned long part[2] = {0, 0};
@@ -164,8 +164,8 @@ void hw_rundir_remove_stale(int dir, const char *name)
         hw_rundir_remove(dir, name, st.st_ino);
 }
 
-/* Removes the socket of a process that is gone. A process in another PID namespace may still be alive:
- * hw_rundir_remove_stale() checks that. */
+/* Removes the socket of a process that is gone. A process in another PID namespace may still be alive;
+ * hw_rundir_remove_stale() checks this. */
 static void sweep_one(void *arg, const char *name, pid_t pid, unsigned number)
 {
     const int *dir = arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HW_ASAN, HW_TSAN: 1 in a build with that sanitizer, else 0. gcc defines macros, clang 14 has __has_feature. */
+/* HW_ASAN and HW_TSAN are 1 in a build with the sanitizer and 0 otherwise. gcc defines macros; clang 14 has
+ * __has_feature. */
 #ifndef HW_SANITIZERS_H
 #define HW_SANITIZERS_H
 

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* Limits how much of a bad value a message repeats. */
+/* Limits the length of a bad value that a message repeats. */
 #define ECHO "%.80s"
 
-/* Reads the digits at *text and moves *text past them. Returns false if there are none or they overflow. */
+/* Reads the digits at *text and moves *text past them. Returns false if there are no digits or if they overflow. */
 static bool parse_decimal_digits(const char **text, uint64_t *out)
 {
     const char *p = *text;
@@ -79,8 +79,8 @@ int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
     return 0;
 }
 
-/* Reads ".5" of "0.5s" into *num / *den; without a point 0 / 1. Returns false if no digits follow the point, or more
- * than nine significant ones: no duration in whole milliseconds needs more. */
+/* Reads a fraction such as the ".5" of "0.5s" into *num / *den, which is 0 / 1 without a point. Returns false if no
+ * digits follow the point, or more than nine significant digits, which no duration in whole milliseconds needs. */
 static bool parse_decimal_fraction(const char **text, uint64_t *num, uint64_t *den)
 {
     const char *p = *text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library's own threads, and waiting with a deadline in hw_now() time. */
+/* The library's threads, and waiting with a deadline in the time of hw_now(). */
 #ifndef HW_THREAD_H
 #define HW_THREAD_H
 
@@ -7,15 +7,16 @@
 
 #include <pthread.h>
 
-/* Starts a thread that blocks all signals, because signals belong to the application. what: "a progress thread", for
- * the error text. 0 or -errno. */
+/* Starts a thread that blocks all signals, because signals belong to the application. what describes the thread in the
+ * error text, such as "a progress thread". Returns 0 or a negative errno. */
 int hw_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg, const char *what);
-/* Makes a lock that is held for less time than a system call takes: a thread that finds it taken spins before it
- * sleeps. */
+/* Initializes a lock that is held for less time than a system call takes. A thread that finds the lock taken spins
+ * before it sleeps. */
 void hw_lock_init(pthread_mutex_t *lock);
-/* Makes a condition for pthread_cond_timedwait() with times from hw_timespec(). */
+/* Initializes a condition for pthread_cond_timedwait() with times from hw_timespec(). */
 void hw_cond_init(pthread_cond_t *cond);
-/* Converts the hw_now() time `at`, limited to one hour from now: the kernel rejects absurd times. */
+/* Converts the time `at`, as hw_now() counts, to a timespec. The result is limited to one hour from now, because the
+ * kernel rejects times in the far future. */
 struct timespec hw_timespec(uint64_t at);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a memory space of each CUDA context. */
+/* Creates a memory space for each CUDA context. */
 #include "mem/cuda.h"
 #include "mem/dmabuf.h"
 
@@ -15,13 +15,13 @@ struct cuda_space {
     struct hw_space s;
     const struct hw_cuda *cu;
     CUcontext ctx;
-    bool primary; /* ctx is the device's primary context, and retained */
+    bool primary; /* ctx is the device's primary context, which is retained */
     char name[16];
     struct cuda_space *next;
 
-    pthread_mutex_t small; /* allows one load or store at a time; guards the two below */
+    pthread_mutex_t small; /* allows one load or store at a time; protects stream and bounce */
     CUstream stream;
-    void *bounce; /* BOUNCE bytes, pinned; NULL before the first use */
+    void *bounce; /* BOUNCE bytes of pinned memory, or NULL before the first use */
 };
 
 struct hw_copyq {
@@ -76,7 +76,7 @@ static int cuda_alloc(const struct hw_space *s, size_t len, void **out)
         return rc;
     CUdeviceptr p = 0;
     CUresult e = cu->MemAlloc(&p, whole);
-    if (!e && p % page) { /* CUDA guarantees an alignment of 256 bytes only; free() finds the true start again */
+    if (!e && p % page) { /* CUDA guarantees only an alignment of 256 bytes; cuda_free() looks up the true start */
         (void)cu->MemFree(p);
         e = cu->MemAlloc(&p, whole + page);
         p = (p + page - 1) / page * page;
@@ -118,7 +118,7 @@ static void cuda_unpin(const struct hw_space *s, void *ptr)
     hw_cuda_leave();
 }
 
-/* Needs the CUDA context current and c->small locked. */
+/* Allocates the bounce buffer and its stream. The CUDA context must be current and c->small locked. */
 static int open_bounce(struct cuda_space *c)
 {
     const struct hw_cuda *cu = c->cu;
@@ -139,8 +139,8 @@ static int open_bounce(struct cuda_space *c)
     return 0;
 }
 
-/* Uses a stream of its own: cuMemcpyDtoH and HtoD wait for all work of the application in this context, and that work
- * may be waiting for this very message. */
+/* Copies in pieces on a separate stream. cuMemcpyDtoH and cuMemcpyHtoD would wait for all work of the application in
+ * this context, which may be waiting for this very message. */
 static int small_copy(const struct hw_space *s, bool in, void *dev, void *host, size_t len)
 {
     struct cuda_space *c = cuda_of(s);
@@ -181,7 +181,7 @@ static int cuda_store(const struct hw_space *s, void *to, const void *host, size
 
 /* ---- copy queues ---------------------------------------------------------------------------- */
 
-/* Needs the CUDA context current. */
+/* Frees the queue's events and stream. The CUDA context must be current. */
 static void destroy_queue(struct hw_copyq *q)
 {
     const struct hw_cuda *cu = q->space->cu;
@@ -249,9 +249,9 @@ static int cuda_done(struct hw_copyq *q, uint64_t *upto)
     return 0;
 }
 
-/* Uses cuMemcpyDtoHAsync and its siblings, which refuse addresses that are not device memory. cuMemcpyAsync takes an
- * address unknown to CUDA, such as one freed meanwhile, for pageable host memory and reads it with the CPU: the process
- * dies (seen on CUDA 13). */
+/* Starts a copy with cuMemcpyDtoHAsync and related functions, which reject addresses that are not device memory.
+ * cuMemcpyAsync assumes that an address unknown to CUDA, such as freed memory, is pageable host memory and reads it
+ * with the CPU, which kills the process (seen with CUDA 13). */
 static CUresult start_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
 {
     const struct hw_cuda *cu = q->space->cu;
@@ -285,7 +285,7 @@ static int cuda_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
     CUresult e = start_copy(q, to, from, len);
     if (!e) {
         e = c->cu->EventRecord(q->events[(q->started + 1) % q->depth], q->stream);
-        if (e) /* without an event nothing would report this copy's end */
+        if (e) /* without an event nothing would report the end of this copy */
             (void)c->cu->StreamSynchronize(q->stream);
         else
             q->started++;
@@ -311,14 +311,14 @@ static const struct hw_space_ops cuda_ops = {
     .dmabuf_id = hw_cuda_dmabuf_id,
 };
 
-/* ---- which space ---------------------------------------------------------------------------- */
+/* ---- finding a space ----------------------------------------------------------------------------- */
 
-/* Returns the NUMA node nearest to the GPU; -1: unknown. */
+/* Returns the NUMA node nearest to the GPU, or -1 if unknown. */
 static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
 {
     int node = -1;
     if (cu->DeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, dev) == CUDA_SUCCESS && node >= 0)
-        return node; /* CUDA 12.3 and later; works in sandboxes whose sysfs does not show the GPU */
+        return node; /* CUDA 12.3 and later; works in sandboxes that hide the GPU's sysfs entries */
     struct hw_gpu_info info;
     char path[64];
     if (hw_cuda_info(dev, &info) < 0)
@@ -333,7 +333,8 @@ static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
     return node;
 }
 
-/* Finds the space of a context; with ctx NULL that of the device's primary context. Needs spaces_lock. */
+/* Finds the space of a context, or with ctx NULL the space of the device's primary context. spaces_lock must be held.
+ */
 static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const struct hw_space **out)
 {
     for (struct cuda_space *c = spaces; c; c = c->next)
@@ -349,7 +350,7 @@ static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const s
         e = cu->DevicePrimaryCtxRetain(&primary, dev);
     if (e)
         return hw_cuda_fail(e, "opening GPU %d", device);
-    /* The context may be known already from a pointer of the application. */
+    /* The context may already be known from one of the application's pointers. */
     for (struct cuda_space *c = spaces; primary && c; c = c->next)
         if (c->s.device == device && c->ctx == primary) {
             c->primary = true;
@@ -393,8 +394,8 @@ struct place {
     unsigned type; /* CU_MEMORYTYPE_* */
     unsigned managed;
     int device;
-    CUcontext ctx;   /* NULL: in no context (cuMemMap, cudaMallocAsync) */
-    CUdeviceptr end; /* end of the allocation; at least at + 1 */
+    CUcontext ctx;   /* NULL if the memory belongs to no context (cuMemMap, cudaMallocAsync) */
+    CUdeviceptr end; /* end of the allocation, at least `at` + 1 */
 };
 
 static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct place *p)
@@ -410,11 +411,11 @@ static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct p
     if (!e)
         e = cu->PointerGetAttribute(&p->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
     if (e)
-        return hw_cuda_fail(e, "asking CUDA for the owner of memory 0x%llx", at);
+        return hw_cuda_fail(e, "querying the owner of memory 0x%llx from CUDA", at);
     if (cu->PointerGetAttribute(&p->ctx, CU_POINTER_ATTRIBUTE_CONTEXT, at) != CUDA_SUCCESS)
         p->ctx = NULL;
-    /* For memory of cuMemMap the range is the whole reservation, with its holes, and the mapping is the memory that
-     * exists; for cuMemAlloc the mapping is the block from which the driver cut it (seen on CUDA 13). Old drivers
+    /* For memory of cuMemMap the range is the whole reservation, including holes, and the mapping is the part that has
+     * memory. For cuMemAlloc the mapping is the block that the driver allocated from (seen with CUDA 13). Old drivers
      * report no mappings. */
     static const int bounds[][2] = {{CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE},
                                     {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE}};
@@ -452,7 +453,7 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
     if (a.type != CU_MEMORYTYPE_DEVICE && a.type != CU_MEMORYTYPE_HOST)
         return hw_fail(-EINVAL, "%p is neither device memory nor pinned host memory (CUDA memory type %u)", ptr,
                        a.type);
-    /* Several allocations are allowed if they are adjacent and on one device: PyTorch's expandable segments are many
+    /* Several adjacent allocations on one device are allowed, because PyTorch's expandable segments consist of many
      * adjacent mappings. */
     for (b = a; b.end <= last;) {
         rc = query_cuda_pointer(cu, b.end, &b);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA driver: loads libcuda.so.1 with dlopen (environment HAWSER_CUDA_LIBRARY: another file) at the first use, so
- * a process that uses no GPU memory never loads it. Loads it once and never unloads it; a failure is final, and its
- * reason is kept. The prototypes were written from the documentation of the driver API; the versioned names
- * (cuMemAlloc_v2...) are those of CUDA 11 and later.
+ * The CUDA driver. libcuda.so.1, or the file in environment variable HAWSER_CUDA_LIBRARY, is loaded with dlopen() at
+ * the first use, so a process that uses no GPU memory never loads it. It is loaded once and never unloaded. A failure
+ * is final, and its reason is kept. The prototypes were written from the documentation of the driver API. The versioned
+ * names (cuMemAlloc_v2...) are those of CUDA 11 and later.
  */
 #ifndef HW_CUDA_H
 #define HW_CUDA_H
@@ -22,7 +22,8 @@ typedef struct {
     char reserved[64]; /* CU_IPC_HANDLE_SIZE */
 } CUipcMemHandle;
 
-/* Values of the driver API's enums that are used here ("Data types used by CUDA driver" in its reference manual). */
+/* Values of the driver API's enums that are used here (section "Data types used by CUDA driver" of its reference
+ * manual). */
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_INVALID_VALUE = 1,
@@ -62,7 +63,7 @@ enum {
     CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1, /* CUDA 12.8 and later */
 };
 
-/* The entry points in use: X(name, symbol, parameters). */
+/* The entry points in use, as X(name, symbol, parameters). */
 #define HW_CUDA_CALLS(X)                                                                                             \
     X(Init, "cuInit", (unsigned flags))                                                                              \
     X(DriverGetVersion, "cuDriverGetVersion", (int *version))                                                        \
@@ -115,54 +116,56 @@ struct hw_cuda {
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* Returns the initialised driver. -ENODEV if there is no driver or it finds no GPU; the text names the library and the
- * reason. */
+/* Returns the initialised driver in *out. Fails with -ENODEV if there is no driver or the driver finds no GPU; the text
+ * gives the library and the reason. */
 int hw_cuda(const struct hw_cuda **out);
 
-/* Sets the text to "WHAT: CUDA_ERROR_X (the driver's description)" and returns the matching errno. */
+/* Sets the error text to "WHAT: CUDA_ERROR_X (the driver's description)" and returns the matching negative errno. */
 int hw_cuda_fail(CUresult rc, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* Properties of a GPU, by the driver's ordinal. */
+/* Properties of a GPU, which is selected by the driver's ordinal. */
 struct hw_gpu_info {
     char name[64];
-    char pci[16];     /* "0000:19:00.0", lower case as in sysfs */
+    char pci[16];     /* such as "0000:19:00.0", in lower case as in sysfs */
     uint64_t memory;  /* bytes */
     int major, minor; /* compute capability */
     bool dmabuf;      /* CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED */
     bool gpudirect;   /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED */
 };
-int hw_cuda_count(void); /* number of GPUs, or -errno */
+int hw_cuda_count(void); /* returns the number of GPUs or a negative errno */
 int hw_cuda_info(int device, struct hw_gpu_info *out);
-int hw_cuda_driver_version(void); /* 12040 for 12.4, or -errno */
+int hw_cuda_driver_version(void); /* returns 12040 for 12.4, or a negative errno */
 
-/* Makes the space's context current in the calling thread until hw_cuda_leave(). All other functions here do that
- * themselves. */
+/* Makes the space's context current in the calling thread until hw_cuda_leave(). All other functions in this file do
+ * this themselves. */
 int hw_cuda_enter(const struct hw_space *s);
 void hw_cuda_leave(void);
 
-/* Returns the alignment in bytes that dma-bufs of a GPU, and their mapping by a NIC, need. */
+/* Returns the alignment in bytes that a GPU's dma-buf, and its mapping by a NIC, requires. */
 size_t hw_cuda_page(void);
 
-/* Exports [ptr, ptr+len) of a GPU's memory as a dma-buf; the caller closes it. ptr and len must be multiples of the
- * page size (-EINVAL); the GPU and its driver must support it (-EOPNOTSUPP; the text says what is missing). pcie: map
- * through BAR1 (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. Returns the descriptor
- * or -errno. */
+/* Exports [ptr, ptr+len) of a GPU's memory as a dma-buf. Returns the descriptor, which the caller closes, or a negative
+ * errno. Fails with -EINVAL if ptr or len is not a multiple of the page size, and with -EOPNOTSUPP if the GPU or its
+ * driver does not support dma-bufs; the text then says what is missing. pcie requests a mapping through BAR1 (flag
+ * CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
 int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie);
 
-/* Sets *len to the bytes from ptr to the end of its allocation. -EINVAL: ptr is not memory of this GPU. */
+/* Sets *len to the number of bytes from ptr to the end of its allocation. Fails with -EINVAL if ptr is not memory of
+ * this GPU. */
 int hw_cuda_rest(const struct hw_space *s, const void *ptr, size_t *len);
 
-/* Fills out with the handle by which another process can open the cuMemAlloc allocation around ptr, and *offset with
- * the position of ptr in it. Free the allocation only after the other process has closed it. If this process ends, the
- * other's addresses stay valid (seen on an H100, driver 580). The other process cannot export the opened memory as a
- * dma-buf (CUDA_ERROR_INVALID_VALUE, likewise). -EOPNOTSUPP and others: the memory cannot be shared. */
+/* Sets *out to a handle that another process can use to open the cuMemAlloc allocation around ptr, and *offset to the
+ * position of ptr in the allocation. The allocation must not be freed before the other process has closed it. If this
+ * process ends, the other process's addresses stay valid (seen on an H100 with driver 580). The other process cannot
+ * export the opened memory as a dma-buf (CUDA_ERROR_INVALID_VALUE on the same machine). Fails with -EOPNOTSUPP or
+ * another negative errno if the memory cannot be shared. */
 int hw_cuda_ipc_share(const struct hw_space *s, const void *ptr, CUipcMemHandle *out, uint64_t *offset);
-/* Opens len bytes at offset of a shared allocation, in another process than the one that shared it. -EPROTO: the
- * allocation is smaller. */
+/* Opens len bytes at offset of an allocation that another process shares. Fails with -EPROTO if the allocation is
+ * smaller. */
 int hw_cuda_ipc_open(const struct hw_space *s, const CUipcMemHandle *handle, uint64_t offset, size_t len, void **out);
 void hw_cuda_ipc_close(const struct hw_space *s, void *ptr, uint64_t offset);
 
-/* hw_space_find() and hw_space_device() for HAWSER_MEM_CUDA. */
+/* Implement hw_space_find() and hw_space_device() for HAWSER_MEM_CUDA. */
 int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out);
 int hw_cuda_device(int device, const struct hw_space **out);
 

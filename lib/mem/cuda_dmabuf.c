@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory as dma-bufs, which NICs can write to and read from. */
+/* GPU memory as dma-bufs, which NICs can read and write. */
 #include "mem/cuda.h"
 #include "mem/dmabuf.h"
 
@@ -54,7 +54,7 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
     return fd;
 }
 
-/* Exports through BAR1, as NICs see the memory, if the driver supports that flag. */
+/* Exports the pages through BAR1, which is the NICs' view of the memory, if the driver supports this flag. */
 static int export_pages(const struct hw_space *s, uint8_t *base, size_t size, struct hw_dmabuf *out)
 {
     int fd = hw_cuda_export(s, base, size, true);
@@ -82,7 +82,7 @@ void hw_cuda_dmabuf_free(const struct hw_space *s, struct hw_dmabuf *b)
     s->ops->free(s, b->base, b->size);
 }
 
-/* Exports no more than requested: for each page bound for sending the kernel allocates memory. */
+/* Exports no more than was requested, because the kernel allocates memory for each page that is bound for sending. */
 int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, size_t window, struct hw_dmabuf *out)
 {
     const struct hw_cuda *cu;
@@ -96,7 +96,7 @@ int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, si
     if (!e)
         e = cu->PointerGetAttribute(&len, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (CUdeviceptr)(uintptr_t)ptr);
     if (e)
-        return hw_cuda_fail(e, "asking CUDA for the allocation around %p of %s", ptr, s->name);
+        return hw_cuda_fail(e, "querying the allocation around %p of %s from CUDA", ptr, s->name);
     CUdeviceptr from = (start + page - 1) / page * page, to = (start + len) / page * page;
     CUdeviceptr low = (uintptr_t)ptr & ~(CUdeviceptr)(window - 1);
     CUdeviceptr high = ((uintptr_t)ptr + near + window - 1) & ~(CUdeviceptr)(window - 1);

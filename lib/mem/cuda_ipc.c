@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory of another process: cuIpcGetMemHandle() and related calls. */
+/* GPU memory that another process shares, by cuIpcGetMemHandle() and related calls. */
 #include "mem/cuda.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ int hw_cuda_rest(const struct hw_space *s, const void *ptr, size_t *len)
     if (!e)
         e = cu->PointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at);
     if (e)
-        return hw_cuda_fail(e, "asking CUDA what is at %p of %s", ptr, s->name);
+        return hw_cuda_fail(e, "querying the memory at %p of %s from CUDA", ptr, s->name);
     if (device != s->device || at < start || at - start >= size)
         return hw_fail(-EINVAL, "%p is not memory of %s", ptr, s->name);
     *len = (size_t)(start + size - at);
@@ -69,7 +69,7 @@ int hw_cuda_ipc_open(const struct hw_space *s, const CUipcMemHandle *handle, uin
         return hw_cuda_fail(e, "opening memory of %s that another process shares", s->name);
     rc = hw_cuda_rest(s, (void *)(uintptr_t)base, &there);
     if (rc == 0 && (offset > there || len > there - offset))
-        rc = hw_fail(-EPROTO, "another process shares %zu bytes of %s, but asked for %zu at %llu", there, s->name, len,
+        rc = hw_fail(-EPROTO, "another process shares %zu bytes of %s, but requested %zu at %llu", there, s->name, len,
                      (unsigned long long)offset);
     if (rc < 0) {
         HW_KEEP_ERROR();

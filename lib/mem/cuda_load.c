@@ -13,10 +13,11 @@
 
 static struct hw_cuda driver;
 static int gpus;
-static atomic_int state; /* 0: not tried; 1: driver is valid; -errno: failed, with the text in reason */
+static atomic_int
+    state; /* 0 before the first attempt, 1 if driver is valid, or a negative errno with the text in reason */
 static char reason[HW_ERR_TEXT];
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic pid_t owner; /* the process that loaded the driver: cuInit's state does not survive fork() */
+static _Atomic pid_t owner; /* process that loaded the driver; the state of cuInit() does not survive fork() */
 
 static int errno_of(CUresult rc)
 {
@@ -52,8 +53,8 @@ int hw_cuda_fail(CUresult rc, const char *fmt, ...)
     return hw_fail(errno_of(rc), "%s: %s (%s)", what, name, text);
 }
 
-/* Entry points that old drivers lack. Added in CUDA 11.7; only the export of dma-bufs needs it, and reports its
- * absence. */
+/* Returns true for entry points that old drivers lack. This one was added in CUDA 11.7; only the export of dma-bufs
+ * needs it and reports its absence. */
 static bool may_lack(const char *symbol)
 {
     return strcmp(symbol, "cuMemGetHandleForAddressRange") == 0;
@@ -77,7 +78,7 @@ static int load_cuda_driver(void)
             -ENODEV,
             "no CUDA driver: %s; install NVIDIA's driver or set HAWSER_CUDA_LIBRARY to the path of libcuda.so.1",
             dlerror());
-    /* Never unloaded: an initialised driver has running threads. */
+    /* The library is never unloaded, because an initialised driver has running threads. */
     struct hw_cuda found;
     for (size_t i = 0; i < HW_ARRAY_LEN(symbols); i++) {
         void *entry = dlsym(lib, symbols[i]);
@@ -141,7 +142,7 @@ int hw_cuda_driver_version(void)
     if (rc < 0)
         return rc;
     CUresult e = cu->DriverGetVersion(&version);
-    return e ? hw_cuda_fail(e, "asking for the CUDA driver's version") : version;
+    return e ? hw_cuda_fail(e, "reading the CUDA driver's version") : version;
 }
 
 int hw_cuda_info(int device, struct hw_gpu_info *out)
@@ -170,7 +171,7 @@ int hw_cuda_info(int device, struct hw_gpu_info *out)
         e = cu->DeviceGetAttribute(&out->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
     if (e)
         return hw_cuda_fail(e, "reading the properties of GPU %d", device);
-    /* A driver older than an attribute reports it as invalid, and lacks the feature too. */
+    /* A driver that is older than an attribute reports the attribute as invalid, and lacks the feature too. */
     (void)cu->DeviceGetAttribute(&dmabuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, dev);
     (void)cu->DeviceGetAttribute(&gpudirect, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, dev);
     for (char *c = out->pci; *c; c++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host memory as a dma-buf: a sealed memfd passed to /dev/udmabuf (Documentation/userspace-api, linux/udmabuf.h). It
+ * Host memory as a dma-buf, made from a sealed memfd by /dev/udmabuf (Documentation/userspace-api, linux/udmabuf.h). It
  * replaces GPU memory on machines without a GPU.
  */
 #include "mem/dmabuf.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dma-buf operations of spaces (space.h): the host's through udmabuf, a GPU's through its driver. */
+/* The dma-buf operations of spaces (space.h): for host memory through udmabuf, for GPU memory through the CUDA driver.
+ */
 #ifndef HW_DMABUF_H
 #define HW_DMABUF_H
 

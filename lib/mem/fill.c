@@ -4,13 +4,13 @@
 #include "base/pattern.h"
 #include "mem/kernels.h"
 
-/* Returns the number of blocks for 16 bytes per thread and round, limited to what fills any GPU. */
+/* Returns the number of blocks at 16 bytes per thread and round, limited to a number that fills any GPU. */
 static unsigned grid_of(size_t len)
 {
     return (unsigned)HW_MIN(len / 16 / HW_KERNEL_THREADS + 1, (size_t)2048);
 }
 
-/* Uses a stream of its own, so that it does not wait for the application's streams. */
+/* Runs a kernel on a separate stream, so that it does not wait for the application's streams. */
 static int run_pattern_kernel(const struct hw_space *s, CUfunction fn, size_t len, void **args, const char *what)
 {
     const struct hw_cuda *cu;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and checks the pattern of base/pattern.h in memory of any space, in place. Both functions are complete on
- * return; the caller ensures that nothing else accesses the memory at the time. */
+/* Write and check the pattern of base/pattern.h in place, in memory of any space. Both functions have finished on
+ * return. The caller must ensure that nothing else accesses the memory at the same time. */
 #ifndef HW_FILL_H
 #define HW_FILL_H
 
@@ -8,7 +8,8 @@
 
 int hw_fill(const struct hw_space *s, void *ptr, size_t len, uint64_t seed, uint64_t pos);
 
-/* Sets *bad to the number of bytes that differ; if there are any, *first (may be NULL) to the offset of the first. */
+/* Sets *bad to the number of bytes that differ. If there are any, sets *first (if not NULL) to the offset of the first
+ * of them. */
 int hw_check(const struct hw_space *s, const void *ptr, size_t len, uint64_t seed, uint64_t pos, uint64_t *bad,
              uint64_t *first);
 

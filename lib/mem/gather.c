@@ -6,15 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GIB        ((uint64_t)1 << 30)
-#define RING_MIN   1024
-#define RING_MAX   (1u << 24)        /* entries: 256 MiB of pinned memory */
-#define RING_SPARE 4096              /* room after the ring: a small launch takes HW_FEW entries from any position */
-#define SLICE_MIN  4096              /* bytes; with fewer bytes per warp, overhead dominates */
-#define SLICE_MAX  GIB               /* entries have 32-bit lengths, and slices are up to twice as long */
-#define SLICES     8192              /* most slices of a large batch: two for each warp that the largest GPUs run */
+#define GIB      ((uint64_t)1 << 30)
+#define RING_MIN 1024
+#define RING_MAX (1u << 24) /* entries, which take 256 MiB of pinned memory */
+/* Spare entries after the ring, because a small launch reads HW_FEW entries from any position. */
+#define RING_SPARE 4096
+#define SLICE_MIN  4096 /* bytes; overhead dominates if a warp copies less */
+#define SLICE_MAX  GIB  /* entries have 32-bit lengths, and slices are up to twice as long as this */
+#define SLICES     8192 /* maximum number of slices of a large batch: two for each warp of the largest GPUs */
 #define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
-#define EACH_MAX   8                 /* entries that a warp reads at once: one cache line */
+#define EACH_MAX   8                 /* entries that a warp reads in one access, which is one cache line */
 #define WARP_BYTES 6144              /* see each_of() */
 #define STREAMS    4                 /* for the kernel's batches; see hw_gather_stream() */
 
@@ -22,7 +23,7 @@ const char *const hw_gather_way_names[HW_GATHER_WAYS] = {"kernel", "d2d", "host"
 
 struct flight {
     CUevent event;
-    uint32_t entries; /* entries of the ring that the batch uses */
+    uint32_t entries; /* number of ring entries that the batch uses */
 };
 
 struct hw_gather {
@@ -31,20 +32,20 @@ struct hw_gather {
     unsigned depth;
     uint64_t started, over;
 
-    /* A GPU's: */
+    /* only used on a GPU */
     const struct hw_cuda *cu;
     CUstream stream[STREAMS]; /* batch n runs on stream[n % streams] */
     unsigned streams;
-    void *pinned; /* the ring or the stage */
+    void *pinned; /* memory of the ring or the stage */
     size_t pinned_len;
 
     const struct hw_kernels *kernels;
     struct hw_gather_entry *ring;
-    CUdeviceptr ring_at; /* the ring's address on the GPU */
-    uint32_t size;       /* entries, a power of two */
-    uint32_t head, used; /* head: the next entry, modulo size; used: entries in flight */
+    CUdeviceptr ring_at; /* address of the ring on the GPU */
+    uint32_t size;       /* number of entries, a power of two */
+    uint32_t head, used; /* head: the next entry, modulo size; used: number of entries in flight */
 
-    struct flight flight[]; /* batch n is flight[n % depth] */
+    struct flight flight[]; /* batch n uses flight[n % depth] */
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -64,7 +65,7 @@ static int open_pinned(struct hw_gather *g, size_t len)
     return 0;
 }
 
-/* Needs the CUDA context current. */
+/* Creates the stream, events and pinned memory. The CUDA context must be current. */
 static int open_gpu_gather(struct hw_gather *g)
 {
     CUresult e = CUDA_SUCCESS;
@@ -157,14 +158,14 @@ static CUstream stream_of_next(const struct hw_gather *g)
 /* Consecutive ring entries for one launch. */
 struct launch {
     const struct hw_gather_bufs *b;
-    uint64_t base; /* address from which the entries' source offsets count */
+    uint64_t base; /* address that the entries' source offsets are relative to */
     uint64_t bytes;
     uint32_t first, n;
 };
 
-/* Returns how many entries a warp takes, so that it copies about WARP_BYTES. Measured on an H200: 4 KiB entries one by
- * one reach 97 % of a copy, eight by eight 94 %; 1448-byte entries four by four reach 81 %, one by one 69 %, because
- * each read of the list goes to the host and back. */
+/* Returns the number of entries that a warp takes, so that it copies about WARP_BYTES. On an H200, 4 KiB entries reach
+ * 97 % of a plain copy's rate with one entry per warp and 94 % with eight. Entries of 1448 bytes reach 81 % with four
+ * per warp and 69 % with one, because each read of the list is a round trip to the host. */
 static uint32_t each_of(const struct launch *l)
 {
     return (uint32_t)HW_MAX((uint64_t)1, HW_MIN(l->n * (uint64_t)WARP_BYTES / l->bytes, (uint64_t)EACH_MAX));
@@ -192,13 +193,14 @@ static CUresult launch_gather(struct hw_gather *g, struct launch *l)
     return e;
 }
 
-/* Offsets have 32 bits; in a larger source they count from 2 GiB before the first one. */
+/* Returns true if the entry's 32-bit source offset can express src_off. In a larger source, offsets are relative to an
+ * address 2 GiB before the first fragment. */
 static bool can_reach(const struct launch *l, uint64_t src_off)
 {
     return src_off >= l->base && src_off - l->base <= UINT32_MAX;
 }
 
-/* Adds an entry; first launches the entries before it if the new one cannot be in the same launch. */
+/* Adds an entry. First launches the previous entries if the new entry cannot be in the same launch. */
 static CUresult add_gather_entry(struct hw_gather *g, struct launch *l, uint64_t src_off, uint64_t dst_off,
                                  uint64_t len)
 {
@@ -214,7 +216,7 @@ static CUresult add_gather_entry(struct hw_gather *g, struct launch *l, uint64_t
     return e;
 }
 
-/* Adds one entry for each warp: cuts a long fragment into slices that end at cache lines of the destination. */
+/* Cuts a long fragment into slices, one entry for each warp, that end at cache lines of the destination. */
 static CUresult add_slices(struct hw_gather *g, struct launch *l, const struct hw_frag *f, uint64_t n)
 {
     const uint64_t slice = f->len / n;
@@ -267,7 +269,7 @@ static int start_kernel(struct hw_gather *g, const struct hw_gather_bufs *b, con
     return 0;
 }
 
-/* ---- the other ways ------------------------------------------------------------------------- */
+/* ---- the other methods --------------------------------------------------------------------------- */
 
 static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n)
 {
@@ -283,14 +285,14 @@ static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const 
     return 0;
 }
 
-/* Copies as much as fits the stage to the host, then back; the order of the stream keeps the next round from
- * overwriting it. */
+/* Copies to the host as much as fits into the stage, then back, and repeats. The order of the stream ensures that the
+ * next round does not overwrite the stage too early. */
 static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n)
 {
     const CUdeviceptr dst = (uintptr_t)b->dst, src = (uintptr_t)b->src;
     uint8_t *stage = g->pinned;
     size_t i = 0, next;
-    uint64_t at = 0, next_at; /* bytes of fragment i that were copied */
+    uint64_t at = 0, next_at; /* number of bytes of fragment i that were copied */
 
     while (i < n) {
         for (int up = 0; up < 2; up++) {
@@ -320,10 +322,10 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
     return 0;
 }
 
-/* ---- start and done ------------------------------------------------------------------------- */
+/* ---- starting and finishing --------------------------------------------------------------------- */
 
-/* Checks the bounds and adds the bytes of all fragments to *bytes, limited to UINT64_MAX: fragments may overlap, so the
- * sum may exceed the address space. */
+/* Checks the bounds of all fragments and adds their bytes to *bytes, limited to UINT64_MAX. Fragments may overlap, so
+ * the sum may exceed the address space. */
 static int check_frags(const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n, uint64_t *bytes)
 {
     const uintptr_t d = (uintptr_t)b->dst, s = (uintptr_t)b->src;
@@ -364,7 +366,7 @@ static int start_gpu(struct hw_gather *g, const struct hw_gather_bufs *b, const 
             rc = hw_cuda_fail(e, "gathering %zu fragments on %s", *taken, g->s->name);
     }
     if (rc < 0 && rc != -EAGAIN)
-        /* waits for copies that were started but whose end nothing would report */
+        /* wait for copies that were started but whose end nothing would report */
         (void)g->cu->StreamSynchronize(stream_of_next(g));
     return rc;
 }

@@ -10,13 +10,13 @@
 
 #include "mem/space.h"
 
-/* Any alignment and any length; empty fragments do nothing. Fragments may overlap in the source; if they overlap in the
- * destination, the result there is undefined. */
+/* A fragment of any alignment and any length. Empty fragments have no effect. Fragments may overlap in the source. If
+ * they overlap in the destination, the result there is undefined. */
 struct hw_frag {
     uint64_t src_off, dst_off, len;
 };
 
-/* The two buffers, which must not overlap. */
+/* The two buffers of a gather, which must not overlap. */
 struct hw_gather_bufs {
     void *dst;
     size_t dst_size;
@@ -24,50 +24,55 @@ struct hw_gather_bufs {
     size_t src_size;
 };
 
-/* How a GPU gathers. In a direct space the CPU copies with memcpy(), and the gather is complete on return. */
+/* Method of a gather on a GPU. In a direct space the CPU copies with memcpy(), and the gather is complete on return. */
 enum hw_gather_way {
-    /* our kernel; one batch needs several launches only at the end of the ring, or if sources are over 2 GiB apart */
+    /* hawser's GPU kernel; a batch needs more than one launch only at the end of the ring, or if sources are more than
+     * 2 GiB apart */
     HW_GATHER_KERNEL,
-    /* one driver copy for each fragment; with more than about a thousand in flight, starting blocks */
+    /* one copy by the driver for each fragment; starting a batch blocks with more than about a thousand copies in
+     * flight */
     HW_GATHER_D2D,
-    HW_GATHER_HOST, /* to pinned host memory and back, for comparison; starting may block too */
+    HW_GATHER_HOST, /* through pinned host memory, for comparison; starting a batch may block too */
     HW_GATHER_WAYS
 };
 extern const char *const hw_gather_way_names[HW_GATHER_WAYS]; /* "kernel", "d2d", "host" */
 
 struct hw_gather;
 
-/* depth: batches in flight; frags: fragments in flight over all batches (the size of the kernel's ring, which is
- * rounded up to a power of two of at least 1024). */
+/* Opens a gather. depth is the maximum number of batches in flight. frags is the maximum number of fragments in flight
+ * over all batches; it is the size of the kernel's ring, which is rounded up to a power of two of at least 1024. */
 int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned depth, unsigned frags,
                    struct hw_gather **out);
-/* Waits until all batches in flight are complete, or the device is lost. */
+/* Waits until all batches in flight are complete or the device is lost, and frees the gather. */
 void hw_gather_close(struct hw_gather *g);
 
 /*
- * Starts the first *taken of n fragments: all, or as many as there is room for (call again with the rest). Batches are
- * numbered 1, 2, 3... in the order in which they were started. The caller may reuse frags on return.
+ * Starts the first *taken of n fragments: all of them, or as many as the ring has space for. In the second case, call
+ * again for the others. Batches are numbered 1, 2, 3, and so on, in the order in which they were started. The caller
+ * may reuse frags on return.
  *
- * -EAGAIN: none was taken; room becomes free when a batch ends. -EFAULT: a fragment (the text says which) is outside
- * its buffer; none was started. -EINVAL: the buffers overlap. Other errors: the device has failed.
+ * Fails with -EAGAIN if no fragment could be started; the ring has space again when a batch ends. Fails with -EFAULT if
+ * a fragment, which the text names, is outside its buffer; no fragment is started then. Fails with -EINVAL if the
+ * buffers overlap. Other errors mean that the device has failed.
  */
 int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
                     size_t *taken);
 
-/* Sets *upto to the number of the last batch of those that are all complete. -errno: the device has failed, and no
- * further batch will complete. */
+/* Sets *upto to the number of the last batch that is complete together with all earlier batches. Fails with a negative
+ * errno if the device has failed; no further batch will complete then. */
 int hw_gather_done(struct hw_gather *g, uint64_t *upto);
 
-/* Returns the i-th CUstream of the gather, for measurements, or NULL past the last stream and in a direct space. The
- * kernel's batches run on the streams in turn, so that the GPU can overlap the start of one batch with the copies of
- * the batches before. */
+/* Returns the i-th CUstream of the gather, for measurements. Returns NULL past the last stream and in a direct space.
+ * The kernel's batches run on the streams in turn, so that the GPU can overlap the start of a batch with the copies of
+ * earlier batches. */
 void *hw_gather_stream(const struct hw_gather *g, unsigned i);
 
 /*
- * The list that the kernel reads, in host memory (or, up to 64 entries, in the launch parameters): 16 bytes per
- * fragment, the layout that the plugin of GPUDirect-TCPX leaves for a kernel (its loadMeta), so that the same kernel
- * can read that list. Offsets count from the addresses of the launch: hw_gather_start() passes one near the fragments
- * if the source is larger than 4 GiB, and splits long fragments, because a warp copies one entry.
+ * An entry of the list that the kernel reads. The list is in host memory or, up to 64 entries, in the launch
+ * parameters. The layout, 16 bytes per fragment, is that of the list that the plugin of GPUDirect-TCPX leaves for a
+ * kernel (its loadMeta), so that the same kernel can read this list. Offsets are relative to the addresses of the
+ * launch. If the source is larger than 4 GiB, hw_gather_start() passes an address near the fragments. It also splits
+ * long fragments, because a warp copies one entry.
  */
 struct hw_gather_entry {
     uint32_t src_off, len;

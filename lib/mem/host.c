@@ -46,7 +46,7 @@ static void host_unpin(const struct hw_space *s, void *ptr)
     (void)s, (void)ptr;
 }
 
-/* A direct space needs no queues. */
+/* Fails, because a direct space needs no queues. */
 static int no_queue(const struct hw_space *s, unsigned depth, struct hw_copyq **out)
 {
     (void)depth, (void)out;
@@ -134,14 +134,15 @@ void *hw_pages_alloc(size_t len, int numa)
     void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
-    /* After fork() a write would move the pages away from the device: copy on write may give the copy to the parent. */
+    /* After fork() a write would move the pages away from the device, because copy-on-write may give the copy to the
+     * parent. */
     (void)madvise(p, len, MADV_DONTFORK);
     unsigned long nodes[16] = {0};
     const int bits = sizeof(nodes[0]) * CHAR_BIT;
     if (numa >= 0 && numa < (int)HW_ARRAY_LEN(nodes) * bits) {
         nodes[numa / bits] = 1ul << (numa % bits);
-        /* A hint only: kernels without NUMA and sandboxes refuse it, and the pages work without it. maxnode is one more
-         * than the number of bits (mm/mempolicy.c, get_nodes). */
+        /* This is only a hint. Kernels without NUMA and sandboxes reject the call, and the pages work without it.
+         * maxnode is one more than the number of bits (mm/mempolicy.c, get_nodes). */
         (void)syscall(SYS_mbind, p, len, MPOL_PREFERRED, nodes, sizeof(nodes) * CHAR_BIT + 1, 0);
     }
     return p;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of kernels/gather.cu in a GPU's context. */
+/* The functions of kernels/gather.cu, loaded into a GPU's context. */
 #ifndef HW_KERNELS_H
 #define HW_KERNELS_H
 
 #include "mem/cuda.h"
 
-/* Most threads in a block, threads in a warp, entries in a launch of gather_few. */
+/* Maximum threads in a block, threads in a warp, and maximum entries in a launch of gather_few. */
 enum { HW_KERNEL_THREADS = 256, HW_WARP = 32, HW_FEW = 64 };
 
 struct hw_kernels {
@@ -15,7 +15,7 @@ struct hw_kernels {
     CUfunction check;      /* (src, u64 len, u64 seed, u64 pos, u64 found[2]) */
 };
 
-/* Returns the functions for a GPU's space; the driver compiles them at the first call. They live as long as the
+/* Returns the functions for a GPU's space in *out. The driver compiles them at the first call. They live as long as the
  * process. */
 int hw_kernels(const struct hw_space *s, const struct hw_kernels **out);
 

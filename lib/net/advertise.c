@@ -5,8 +5,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-/* Parses "203.0.113.5", "203.0.113.5:7000", "2001:db8::1" or "[2001:db8::1]:7000". The port is 0 if the text has
- * none. */
+/* Parses "203.0.113.5", "203.0.113.5:7000", "2001:db8::1" or "[2001:db8::1]:7000". Without a port in the text the port
+ * is 0. */
 static bool parse_address(const char *text, union hw_addr *out)
 {
     char buf[HAWSER_ADDR_TEXT + 8], *port = NULL, *host = buf;
@@ -39,7 +39,7 @@ static bool parse_address(const char *text, union hw_addr *out)
     return true;
 }
 
-/* Parses one part. nic becomes "" if the part names none. */
+/* Parses one part. nic becomes "" if the part has no NIC name. */
 static bool read_part(const char *part, char nic[HAWSER_NIC_NAME], union hw_addr *a)
 {
     const char *eq = strchr(part, '=');
@@ -51,8 +51,8 @@ static bool read_part(const char *part, char nic[HAWSER_NIC_NAME], union hw_addr
     return true;
 }
 
-/* Reads the part at *p and moves *p past it. nic becomes "" if the part names none. Returns 1; 0 at the end;
- * -EINVAL. */
+/* Reads the part at *p and moves *p past the part. nic becomes "" if the part has no NIC name. Returns 1, 0 at the end,
+ * or -EINVAL. */
 static int next_part(const char **p, char nic[HAWSER_NIC_NAME], union hw_addr *a)
 {
     char part[HAWSER_NIC_NAME + HAWSER_ADDR_TEXT + 16];

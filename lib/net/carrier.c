@@ -7,14 +7,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define MESSAGES_MAX 32768 /* bytes of one read from the kernel; one message is a few KiB (net/core/rtnetlink.c) */
+/* Bytes of one read from the kernel; a message has a few KiB (net/core/rtnetlink.c). */
+#define MESSAGES_MAX 32768
 
 int hw_carrier_open(void)
 {
     struct sockaddr_nl me = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK};
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&me, sizeof(me)) < 0) {
-        int rc = hw_fail(-errno, "asking the kernel for link events: %s", strerror(errno));
+        int rc = hw_fail(-errno, "subscribing to the kernel's link events: %s", strerror(errno));
         hw_close(&fd);
         return rc;
     }

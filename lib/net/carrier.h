@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports NICs that lose or regain their link: rtnetlink(7), the link group. */
+/* Reports NICs that lose or regain their link, from the link group of rtnetlink(7). */
 #ifndef HW_CARRIER_H
 #define HW_CARRIER_H
 
 #include "base/base.h"
 
-/* Opens a nonblocking socket that becomes readable when a NIC of this network namespace changes. Returns a descriptor
- * or -errno (in a sandbox without netlink). */
+/* Opens a nonblocking socket that becomes readable when a NIC of this network namespace changes. Returns a descriptor,
+ * or a negative errno in a sandbox without netlink. */
 int hw_carrier_open(void);
 
-/* Calls tell for each NIC that has changed since the last call. up: the NIC is up and has a link; false also for a
- * removed NIC. nic NULL: the kernel dropped messages, so the state of every NIC is unknown. */
+/* Calls tell for each NIC that has changed since the last call. up is true if the NIC is up and has a link, and false
+ * also for a removed NIC. If nic is NULL, the kernel has dropped messages, and the state of every NIC is unknown. */
 void hw_carrier_read(int fd, void (*tell)(void *arg, const char *nic, bool up), void *arg);
 
 #endif

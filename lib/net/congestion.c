@@ -9,7 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define NEAR_US 2000u /* round trips within a site are much shorter, those over a wide area network longer */
+/* Round trips within a site are much shorter, and round trips over a wide area network are longer. */
+#define NEAR_US 2000u
 
 static bool set_congestion(int fd, const char *name)
 {
@@ -35,8 +36,8 @@ static bool on_link(const union hw_addr *addr)
     return false;
 }
 
-/* Returns true if only switches and routers of one site are between the ends. On Google's cloud and in layer-3 fabrics
- * no two NICs share a subnet (facts/clusters.md), but round trips are short. */
+/* Returns true if only switches and routers of one site are between the two ends. Subnets are not sufficient: on
+ * Google's cloud and in layer-3 fabrics no two NICs share a subnet (facts/clusters.md), but round trips are short. */
 bool hw_path_is_near(int fd)
 {
     union hw_addr peer;
@@ -55,27 +56,30 @@ bool hw_path_is_near(int fd)
 }
 
 /*
- * Knob congestion. BBR paces every burst with a timer (net/ipv4/tcp_output.c, tcp_pacing_check); without an fq qdisc
- * that costs more than everything else together: docs/performance.md. BBR is meant for long paths; within a site the
- * classic algorithms do as well. BBR must never have run on the socket: once it has requested pacing, no other
- * algorithm turns pacing off (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). So call this before connect() and, for
- * accepted sockets, on the listener; hw_congestion_settle() restores the system's BBR on a connection to another site.
+ * Chooses the algorithm of knob congestion. BBR paces every burst with a timer (net/ipv4/tcp_output.c,
+ * tcp_pacing_check). Without an fq qdisc the timers cost more than everything else together (docs/performance.md). BBR
+ * is meant for long paths; within a site the classic algorithms perform as well.
+ *
+ * BBR must never have run on the socket: once BBR has requested pacing, no other algorithm turns pacing off
+ * (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). This function must therefore be called before connect() and, for
+ * accepted sockets, on the listener. hw_congestion_settle() restores the system's BBR on a connection to another site.
  */
 void hw_congestion_choose(int fd, const struct hw_knobs *k)
 {
     if (strcmp(k->congestion, "system") == 0)
         return;
     if (strcmp(k->congestion, "auto") != 0)
-        (void)set_congestion(fd, k->congestion); /* if the algorithm is missing or not allowed, the system's stays */
+        (void)set_congestion(
+            fd, k->congestion); /* if the algorithm does not exist or is not permitted, the system's default stays */
     else if (is_bbr(fd) && !set_congestion(fd, "cubic"))
-        (void)set_congestion(fd, "reno"); /* always present, and allowed to every user */
+        (void)set_congestion(fd, "reno"); /* always available, and permitted for every user */
 }
 
 void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k)
 {
     if (near || strcmp(k->congestion, "auto") != 0)
         return;
-    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* a fresh socket has the system's default */
+    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* a new socket has the system's default */
     if (plain >= 0 && is_bbr(plain))
         (void)set_congestion(fd, "bbr");
     hw_close(&plain);

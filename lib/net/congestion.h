@@ -5,11 +5,11 @@
 
 #include "base/knob.h"
 
-/* Chooses the algorithm of fd; call it before connect() or listen(). */
+/* Chooses the algorithm of fd. Must be called before connect() or listen(). */
 void hw_congestion_choose(int fd, const struct hw_knobs *k);
-/* Returns true if only switches and routers of one site are between the ends of a connection. */
+/* Returns true if only switches and routers of one site are between the two ends of a connection. */
 bool hw_path_is_near(int fd);
-/* Finishes the choice after connect(). near: the result of hw_path_is_near(). */
+/* Completes the choice after connect(). near is the result of hw_path_is_near(). */
 void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k);
 
 #endif

@@ -12,7 +12,7 @@
 static const char *const mounts_v2[] = {"sys/fs/cgroup", "sys/fs/cgroup/unified"};
 static const char *const mounts_v1[] = {"sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"};
 
-/* Reads a quota and its period in microseconds. Returns false if there is none. */
+/* Reads a quota and its period, both in microseconds. Returns false if the group has no quota. */
 typedef bool (*read_fn)(int root, const char *group, uint64_t *quota, uint64_t *period);
 
 static bool read_v2(int root, const char *group, uint64_t *quota, uint64_t *period)
@@ -24,18 +24,18 @@ static bool read_v2(int root, const char *group, uint64_t *quota, uint64_t *peri
     if (!blank)
         return false;
     *blank = 0;
-    return hw_text_u64(text, quota) == 0 && hw_text_u64(blank + 1, period) == 0; /* "max" is no quota */
+    return hw_text_u64(text, quota) == 0 && hw_text_u64(blank + 1, period) == 0; /* "max" means no quota */
 }
 
 static bool read_v1(int root, const char *group, uint64_t *quota, uint64_t *period)
 {
-    /* -1 is no quota */
+    /* -1 means no quota */
     return hw_root_u64(root, quota, "%s/cpu.cfs_quota_us", group) == 0 &&
            hw_root_u64(root, period, "%s/cpu.cfs_period_us", group) == 0;
 }
 
-/* Lowers *least to the smallest quota of a group and all groups above it. In a container the path is often the host's
- * and the mount shows only its end, so missing groups are skipped. */
+/* Lowers *least to the smallest quota of a group and its parent groups. In a container, the path is often the host's,
+ * of which the mount shows only the last part. Missing groups are therefore skipped. */
 static void look_at_groups(int root, const char *mount, const char *path, read_fn read, uint64_t *least)
 {
     char group[4096];
@@ -70,7 +70,7 @@ unsigned hw_cpu_quota(int root)
     uint64_t least = UINT64_MAX;
     if (hw_root_text(root, text, sizeof text, "proc/self/cgroup") < 0)
         return 0;
-    while ((line = strsep(&rest, "\n"))) { /* ID:CONTROLLERS:PATH; version 2 is "0::PATH" */
+    while ((line = strsep(&rest, "\n"))) { /* ID:CONTROLLERS:PATH, or in version 2 "0::PATH" */
         char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!path)
             continue;
@@ -84,7 +84,8 @@ unsigned hw_cpu_quota(int root)
     return least == UINT64_MAX ? 0 : (unsigned)HW_MIN(least, (uint64_t)UINT32_MAX);
 }
 
-/* Hashes the control groups of this process, with the namespace: their paths mean something only within it. */
+/* Hashes the control groups of this process together with the cgroup namespace, because the paths are meaningful only
+ * within the namespace. */
 static uint64_t hash_groups(uint64_t h, int root)
 {
     char text[HW_ATTR_MAX];
@@ -102,7 +103,7 @@ struct hw_cpus hw_cpus_read(pid_t thread)
     if (sched_getaffinity(thread, sizeof set, &set) == 0) {
         c.n = (unsigned)CPU_COUNT(&set);
         c.shared = hw_hash(c.shared, &set, sizeof set);
-    } else { /* more CPUs than cpu_set_t holds */
+    } else { /* the machine has more CPUs than cpu_set_t can hold */
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         c.n = online > 0 ? (unsigned)online : 1;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many CPUs a process can keep busy under its affinity and the quotas of its control groups. */
+/* Determines how many CPUs a process can use under its affinity and the quotas of its control groups. */
 #ifndef HW_CPUS_H
 #define HW_CPUS_H
 
@@ -9,16 +9,17 @@
 
 struct hw_cpus {
     unsigned n;      /* at least 1 */
-    uint64_t shared; /* the same for processes that share these CPUs: those with the same affinity and, if a quota
-                        applies, in the same control group */
+    uint64_t shared; /* equal for processes that share these CPUs, that is, which have the same affinity and, if a quota
+                        applies, the same control group */
 };
 
-/* Reads the CPUs of a thread (0: the calling one; a process id: its main thread). */
+/* Reads the CPUs of a thread. 0 is the calling thread; a process ID is the main thread of the process. */
 struct hw_cpus hw_cpus_read(pid_t thread);
 
-/* Returns the whole CPUs that the quota of this process's control groups allows, at least 1: the smallest quota of its
- * groups and the groups above them. 0: no quota. root: see net/sysfs.h. Reads control groups version 2 (cpu.max) and
- * version 1 (cpu.cfs_quota_us; Documentation/admin-guide/cgroup-v2.rst and cgroup-v1, scheduler/sched-bwc.rst). */
+/* Returns the number of whole CPUs that the quota of this process's control groups allows, at least 1, or 0 if there is
+ * no quota. The smallest quota of the groups and their parents applies. root: see net/sysfs.h. Supports control groups
+ * version 2 (cpu.max) and version 1 (cpu.cfs_quota_us); see Documentation/admin-guide/cgroup-v2.rst and cgroup-v1,
+ * scheduler/sched-bwc.rst. */
 unsigned hw_cpu_quota(int root);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells whether two processes are on one machine, as sockets see it. For C++ too. */
+/* Determines whether two processes are on the same machine from the point of view of sockets. Also usable from C++. */
 #ifndef HW_HOST_H
 #define HW_HOST_H
 
@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* Returns a number for this kernel and network namespace: two processes with the same number reach each other over
- * loopback. Random, so that it matches no other process, if the kernel does not provide the facts. */
+/* Returns a number for this kernel and network namespace. Two processes with the same number reach each other over
+ * loopback. If the kernel does not provide the necessary information, the number is random and matches no other
+ * process. */
 uint64_t hw_host_id(void);
 
 #ifdef __cplusplus

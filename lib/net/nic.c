@@ -47,8 +47,8 @@ int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6)
             continue;
         if (nic.addr.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&nic.addr.in6.sin6_addr))
             continue;
-        memcpy(nic.name, i->ifa_name, strlen(i->ifa_name) + 1); /* fits: checked above */
-        /* an alias "eth0:1" is the same NIC */
+        memcpy(nic.name, i->ifa_name, strlen(i->ifa_name) + 1); /* the length was checked above */
+        /* an alias such as "eth0:1" is the same NIC */
         nic.name[strcspn(nic.name, ":")] = 0;
         out[n++] = nic;
     }
@@ -117,7 +117,7 @@ uint64_t hw_nic_mbps(const char *name)
 {
     int64_t mbps = 0;
     int root = hw_root_open("/");
-    if (root < 0 || hw_root_i64(root, &mbps, "sys/class/net/%s/speed", name) < 0 || mbps < 0) /* -1: unknown */
+    if (root < 0 || hw_root_i64(root, &mbps, "sys/class/net/%s/speed", name) < 0 || mbps < 0) /* -1 means unknown */
         mbps = 0;
     hw_close(&root);
     return (uint64_t)mbps;

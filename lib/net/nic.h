@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's NICs, as far as sockets need them. */
+/* The properties of the machine's NICs that sockets need. */
 #ifndef HW_NIC_H
 #define HW_NIC_H
 
@@ -17,47 +17,51 @@ union hw_addr {
 
 struct hw_nic {
     char name[HAWSER_NIC_NAME];
-    union hw_addr addr; /* port 0 */
-    unsigned prefix;    /* bits of the subnet */
+    union hw_addr addr; /* with port 0 */
+    unsigned prefix;    /* prefix length of the subnet in bits */
     bool loopback;
 };
 
 #define HW_NIC_MAX 64
 
-/* Lists the interfaces that are up and have an IP address (IPv4; with want_v6 also IPv6 other than link-local), one
- * entry per address, in the kernel's order. Returns the count (at most max) or -errno. */
+/* Lists the interfaces that are up and have an IP address, with one entry per address, in the kernel's order. Includes
+ * IPv4 addresses and, with want_v6, IPv6 addresses except link-local addresses. Returns the number of entries (at most
+ * max) or a negative errno. */
 int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6);
 
 /* Returns true if name is in the comma-separated list. */
 bool hw_nic_listed(const char *list, const char *name);
 
-/* Returns true if a is in n's subnet; false across address families. */
+/* Returns true if a is in n's subnet. Returns false if the address families differ. */
 bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 
-/* Writes the name of the NIC that has fd's local address; "" if there is none. */
+/* Writes the name of the NIC that has fd's local address, or "" if there is none. */
 void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME]);
 
-/* Returns true if the NIC has lost its carrier or is set down; false also if there is no NIC of that name. fd: any
- * socket of its network namespace. */
+/* Returns true if the NIC has lost its carrier or is administratively down. Returns false also if no NIC has this name.
+ * fd is any socket of the NIC's network namespace. */
 bool hw_nic_is_down(int fd, const char *name);
 
-/* Returns the speed of the NIC in Mb/s, as its driver reports it; 0: not reported (loopback), or no link. */
+/* Returns the NIC's speed in Mb/s as its driver reports it, or 0 if there is no link or the speed is not reported
+ * (loopback). */
 uint64_t hw_nic_mbps(const char *name);
 
-/* Returns the CPUs near the NIC (sysfs local_cpulist) that this process may use. -ENOENT if the machine does not report
- * them (virtual devices, one NUMA node): pinning gains nothing then. */
+/* Returns the CPUs near the NIC (sysfs local_cpulist) that this process may use. Fails with -ENOENT if the machine does
+ * not report them (virtual devices, a single NUMA node), or if they are all CPUs of the process: pinning has no
+ * advantage then. */
 int hw_nic_cpus(const char *name, cpu_set_t *out);
 
-/* Writes "198.18.0.1:20000", "[fd00::1]:20000"; without the port if it is 0. buf holds HAWSER_ADDR_TEXT + 8 bytes.
- * Returns buf. */
+/* Writes the address as text, such as "198.18.0.1:20000" or "[fd00::1]:20000", without the port if it is 0. buf should
+ * hold HAWSER_ADDR_TEXT + 8 bytes. Returns buf. */
 char *hw_addr_text(const union hw_addr *a, char *buf, size_t cap);
 socklen_t hw_addr_len(const union hw_addr *a);
 uint16_t hw_addr_port(const union hw_addr *a);
 void hw_addr_set_port(union hw_addr *a, uint16_t port);
-/* Turns an IPv4-mapped IPv6 address into IPv4, so that comparisons work. */
+/* Converts an IPv4-mapped IPv6 address to IPv4, so that comparisons work. */
 void hw_addr_unmap(union hw_addr *a);
 bool hw_addr_same_host(const union hw_addr *a, const union hw_addr *b);
-/* Loopback (127/8, ::1), and the lab's addresses (198.18.0.0/15, RFC 2544: reserved for tests, never routed). */
+/* Return true for loopback addresses (127/8, ::1). The second function also returns true for lab addresses
+ * (198.18.0.0/15, which RFC 2544 reserves for tests; they are never routed). */
 bool hw_addr_is_loopback(const union hw_addr *a);
 bool hw_addr_is_private_ground(const union hw_addr *a);
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Weights, strongest first: the number of pairs; how the address is reached; the address that the user dialled; equal
- * names; equal positions in the two lists. */
+/* Weights, strongest first: the number of pairs, how the address is reached, the address that the user dialled, equal
+ * names, and equal positions in the two lists. */
 #define W_PAIR    (1u << 20)
 #define W_LINK    4000u
 #define W_GATEWAY 1000u
@@ -18,7 +18,7 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the k-th name of a comma-separated list and its length in *len; NULL past the last. */
+/* Returns the k-th name of a comma-separated list and its length in *len, or NULL after the last name. */
 static const char *nth_name(const char *list, unsigned k, size_t *len)
 {
     for (const char *p = list; p && *p;) {
@@ -59,7 +59,7 @@ int hw_paths_check_names(const char *list, const char *whose, const struct hw_pa
     return 0;
 }
 
-/* ---- ways ------------------------------------------------------------------------------------------------------- */
+/* ---- routes ------------------------------------------------------------------------------------------------------ */
 
 static unsigned get_path_way(const struct hw_paths_in *in, unsigned i, unsigned j)
 {
@@ -74,7 +74,8 @@ static bool leads_there(const struct hw_paths_in *in, unsigned i, unsigned j)
     return way != HW_WAY_NONE && way != HW_WAY_NEVER;
 }
 
-/* ---- what can be used once -------------------------------------------------------------------------------------- */
+/* ---- units that can be used only once ------------------------------------------------------------------------------
+ */
 
 static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 {
@@ -82,8 +83,8 @@ static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 }
 
 /*
- * Counts a unit's place among the units with a usable way only: interfaces that lead nowhere (lo, a bridge of one
- * machine) would shift all others relative to the peer's list.
+ * Numbers the units that have a usable route. Interfaces without a route to the peer (lo, a bridge of one machine) are
+ * not numbered, because they would shift all others relative to the peer's list.
  */
 static struct hw_path_unit *list_units(const struct hw_paths_in *in, bool ours)
 {
@@ -123,7 +124,7 @@ static uint32_t weigh_path(const struct hw_paths_in *in, const struct hw_paths *
     return w + W_ORDER - HW_MIN(a > b ? a - b : b - a, W_ORDER);
 }
 
-/* Sorts by descending weight, then by the order of the lists. */
+/* Sorts by descending weight, then by the order of the two lists. */
 static int by_weight(const void *a, const void *b)
 {
     const struct hw_path *x = a, *y = b;
@@ -132,7 +133,7 @@ static int by_weight(const void *a, const void *b)
     return x->mine != y->mine ? (int)x->mine - (int)y->mine : (int)x->theirs - (int)y->theirs;
 }
 
-/* Adds the best candidate between the two names whose address families agree. -1: none. */
+/* Adds the best candidate between the two names whose address families match. Returns -1 if there is none. */
 static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, const char *mine, size_t n_mine,
                           const char *theirs, size_t n_theirs)
 {
@@ -143,7 +144,7 @@ static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, co
             if (!is_named(&in->mine[i], mine, n_mine) || !is_named(&in->theirs[j], theirs, n_theirs) ||
                 get_path_way(in, i, j) == HW_WAY_NEVER)
                 continue;
-            /* tried even if the kernel knows no way, because the user named the pair */
+            /* a pair that the user named is tried even if the kernel knows no route */
             uint32_t w = leads_there(in, i, j) ? weigh_path(in, out, i, j) : 1;
             if (w > best.weight)
                 best = (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = w};
@@ -183,7 +184,7 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
         rc = hw_rails_check(in->rails);
     if (rc)
         return rc;
-    /* the user may name more pairs than there are NICs: a NIC may be in several */
+    /* the user may name more pairs than there are NICs, because a NIC may be in several pairs */
     size_t most = (size_t)in->n_mine * in->n_theirs, named = in->nics ? strlen(in->nics) / 2 + 1 : 0;
     out->list = calloc(HW_MAX(most, named) + 1, sizeof(*out->list));
     out->mine = list_units(in, true);
@@ -219,12 +220,12 @@ void hw_paths_free(struct hw_paths *p)
 /* ---- the best assignment ---------------------------------------------------------------------------------------- */
 
 /*
- * The Hungarian method with potentials (Kuhn 1955, Munkres 1957), rows by columns. Each row also has a column of its
- * own with weight 0, for "unused". Indices start at 1; 0 is the row being assigned.
+ * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). Each row also has its own
+ * additional column with weight 0, which means "unused". Indices start at 1; 0 is the row that is being assigned.
  */
 struct match {
-    unsigned rows, columns; /* columns: including the rows' own */
-    int32_t *cost;          /* rows x columns: the negated weight */
+    unsigned rows, columns; /* columns includes the rows' own columns */
+    int32_t *cost;          /* rows x columns: the negated weights */
     int64_t *u, *v, *least;
     unsigned *row, *from; /* indexed by column */
     bool *done;
@@ -303,13 +304,13 @@ static int new_match(struct match *m, unsigned rows, unsigned columns)
     return hw_no_memory("the pairs of NICs");
 }
 
-/* Returns true if the user restricted the local NICs. */
+/* Returns true if the user has restricted the choice of local NICs. */
 static bool has_chosen(const struct hw_paths_in *in)
 {
     return (in->nics && *in->nics) || (in->rails && *in->rails) || in->only_dialled;
 }
 
-/* overlays: also consider NICs without hardware below them, with equal weight. */
+/* Computes the best assignment. overlays: also considers NICs without underlying hardware, with equal weight. */
 static int assign_nics(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool overlays,
                        bool *pick)
 {
@@ -331,7 +332,7 @@ static int assign_nics(const struct hw_paths_in *in, const struct hw_paths *p, c
         unsigned i = m.row[j];
         if (!i || cost_at(&m, i, j) == 0)
             continue;
-        for (unsigned k = 0; k < p->n; k++) { /* the first one of that weight */
+        for (unsigned k = 0; k < p->n; k++) { /* the first candidate of this weight */
             const struct hw_path *c = &p->list[k];
             if ((out && out[k]) || p->mine[c->mine].first != i - 1 || p->theirs[c->theirs].first != j - 1 ||
                 -(int32_t)(W_PAIR + c->weight) != cost_at(&m, i, j))
@@ -353,7 +354,7 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
             n += pick[k] = !out || !out[k];
         return n;
     }
-    /* An overlay runs over other NICs and adds no bandwidth: use it only if nothing else leads to the peer. */
+    /* An overlay runs over other NICs and adds no bandwidth, so it is used only if nothing else leads to the peer. */
     n = assign_nics(in, p, out, has_chosen(in), pick);
     return n ? n : assign_nics(in, p, out, true, pick);
 }

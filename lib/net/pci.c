@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses min to max hexadecimal digits. Returns the end, or NULL. */
+/* Parses min to max hexadecimal digits. Returns the end, or NULL on error. */
 static const char *parse_hex(const char *p, int min, int max, uint32_t *out)
 {
     uint32_t v = 0;
@@ -17,7 +17,7 @@ static const char *parse_hex(const char *p, int min, int max, uint32_t *out)
     return n < min ? NULL : p;
 }
 
-/* Parses the address at p. Returns its end, or NULL. */
+/* Parses the PCI address at p. Returns its end, or NULL on error. */
 static const char *bdf_at(const char *p, struct hw_bdf *out)
 {
     uint32_t domain, bus, slot, fn;
@@ -53,7 +53,7 @@ int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b)
     return x < y ? -1 : x > y;
 }
 
-/* Skips "pci0000:00" at p. Returns its end, or NULL. */
+/* Skips a root such as "pci0000:00" at p. Returns its end, or NULL if there is none. */
 static const char *root_at(const char *p)
 {
     uint32_t x;
@@ -69,22 +69,22 @@ int hw_pci_path_parse(const char *link, struct hw_pci_path *out)
         struct hw_bdf b;
         const char *end = root_at(p);
         if (end) {
-            /* the first is the root; another one below a device is a separate domain behind it (Intel VMD) */
+            /* the first root is used; another root below a device is a separate domain (Intel VMD) */
             if (!way.root[0])
                 memcpy(way.root, p, (size_t)(end - p));
             continue;
         }
         if (!way.root[0])
-            continue; /* "..", "devices", and what virtual machines have above their roots */
+            continue; /* "..", "devices", and directories that virtual machines have above their roots */
         end = bdf_at(p, &b);
         if (!end || (*end && *end != '/'))
-            break; /* a part that is no PCI device is attached to one */
+            break; /* a part that is not a PCI device is attached to the last device */
         if (way.depth == HW_PCI_DEPTH)
             return hw_fail(-E2BIG, "'%.80s': more than %d PCI bridges", link, HW_PCI_DEPTH);
         way.at[way.depth++] = b;
     }
     if (way.depth == 0)
-        return hw_fail(-ENOENT, "'%.120s' names no PCI device", link);
+        return hw_fail(-ENOENT, "'%.120s' contains no PCI device", link);
     *out = way;
     return 0;
 }
@@ -128,7 +128,7 @@ enum hw_dist hw_pci_distance(const struct hw_pci_path *a, int numa_a, const stru
         return HW_DIST_X;
     if (c == 0)
         return HW_DIST_PHB;
-    /* one of the two may be a bridge above the other: its path then ends within the common part */
+    /* one of the two may be a bridge above the other, whose path then ends within the common part */
     unsigned below_a = a->depth > c ? a->depth - c - 1 : 0, below_b = b->depth > c ? b->depth - c - 1 : 0;
     return HW_MAX(below_a, below_b) <= 1 ? HW_DIST_PIX : HW_DIST_PXB;
 }

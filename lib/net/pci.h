@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PCI addresses, the path of a device up to its root complex, and the distance between two devices. Pure functions. */
+/* PCI addresses, the path from a device up to its root complex, and the distance between two devices. All functions are
+ * pure. */
 #ifndef HW_PCI_H
 #define HW_PCI_H
 
@@ -11,30 +12,31 @@ struct hw_bdf {
 };
 #define HW_BDF_TEXT 20
 
-/* Parses "0000:19:00.0" in either case, with a domain of 4 to 8 digits: sysfs has 4 or more, NVML 8. -EINVAL echoes the
- * text. */
+/* Parses an address such as "0000:19:00.0", in upper or lower case, with a domain of 4 to 8 digits (sysfs uses 4 or
+ * more, NVML 8). Fails with -EINVAL and echoes the text. */
 int hw_bdf_parse(const char *text, struct hw_bdf *out);
-/* Writes the address as sysfs does. buf holds HW_BDF_TEXT bytes. Returns buf. */
+/* Writes the address in the format of sysfs. buf must hold HW_BDF_TEXT bytes. Returns buf. */
 char *hw_bdf_text(struct hw_bdf b, char *buf);
 int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b);
 
-#define HW_PCI_DEPTH 32 /* twice as many as a rack of cascaded switches has */
+#define HW_PCI_DEPTH 32 /* twice the depth of a rack of cascaded switches */
 
-/* The bridges from the host bridge down, the device itself last. */
+/* The bridges from the host bridge down. The device itself is last. */
 struct hw_pci_path {
-    char root[20]; /* "pci0000:00"; "": none */
+    char root[20]; /* such as "pci0000:00", or "" if there is none */
     unsigned depth;
     struct hw_bdf at[HW_PCI_DEPTH];
 };
-/* Parses a sysfs link, "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0": everything from the root
- * to the last PCI device. -ENOENT if there is none (a virtual device); -E2BIG. */
+/* Parses a sysfs link such as "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0", from the root to
+ * the last PCI device. Fails with -ENOENT if there is no PCI device (a virtual device), and with -E2BIG. */
 int hw_pci_path_parse(const char *link, struct hw_pci_path *out);
 
-/* Parses "16.0 GT/s PCIe" to MT/s; "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). -EINVAL echoes the
- * text. */
+/* Parses a speed such as "16.0 GT/s PCIe" to MT/s. "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). Fails
+ * with -EINVAL and echoes the text. */
 int hw_pci_speed_parse(const char *text, unsigned *out);
-/* Returns the MB/s that a link of that many lanes carries one way, before packet overhead: 8b/10b coding up to 5 GT/s,
- * 128b/130b up to 32, 242 bytes of each flit of 256 at 64 (PCI Express Base Specification 6.0, 4.2). 0: unknown. */
+/* Returns the rate in MB/s of a link with this number of lanes in one direction, before packet overhead, or 0 if
+ * unknown. The coding is 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and 242 bytes of each 256-byte flit at 64 GT/s
+ * (PCI Express Base Specification 6.0, 4.2). */
 unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
 
 /*

@@ -16,7 +16,7 @@ struct word {
     size_t len;
 };
 
-/* Reads the next word of the rail at *p and moves *p past it. Returns false at the end of the rail. */
+/* Reads the next word of the rail at *p and moves *p past the word. Returns false at the end of the rail. */
 static bool next_word(const char **p, struct word *w)
 {
     *p += strspn(*p, BETWEEN_WORDS);
@@ -25,7 +25,7 @@ static bool next_word(const char **p, struct word *w)
     return w->len > 0;
 }
 
-/* Moves *p past the end of its rail and past a comment. */
+/* Moves *p past the end of the rail and past a comment. Returns false at the end of the map. */
 static bool next_rail(const char **p)
 {
     if (**p == '#')
@@ -35,7 +35,7 @@ static bool next_rail(const char **p)
     return **p != 0;
 }
 
-/* Parses "10.0.1.0/24" or "fd00::1". Returns false if the word is neither a subnet nor an address. */
+/* Parses a subnet or address such as "10.0.1.0/24" or "fd00::1". Returns false if the word is neither. */
 static bool parse_subnet(const struct word *w, struct hw_nic *out)
 {
     char text[HAWSER_ADDR_TEXT + 8], *slash, *end;

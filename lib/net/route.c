@@ -10,7 +10,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define ANSWER_MAX 32768 /* bytes of one message of a dump; the kernel makes none larger (net/netlink/af_netlink.c) */
+/* Bytes of one message of a dump; the kernel makes no larger messages (net/netlink/af_netlink.c). */
+#define ANSWER_MAX 32768
 #define LINKS_MAX  4096
 
 int hw_route_open(void)
@@ -18,7 +19,7 @@ int hw_route_open(void)
     const struct timeval patience = {.tv_sec = 1};
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (fd < 0)
-        return hw_fail(-errno, "asking the kernel for routes: %s", strerror(errno));
+        return hw_fail(-errno, "opening a netlink socket for routes: %s", strerror(errno));
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     return fd;
 }
@@ -28,7 +29,7 @@ int hw_route_open(void)
 struct link {
     unsigned index, lower, master;
     bool far;      /* lower is an index in another network namespace */
-    bool hardware; /* has no link kind: not made by software */
+    bool hardware; /* the link has no kind, so it was not made by software */
     char kind[16];
 };
 
@@ -64,7 +65,7 @@ static void take_link(const struct nlmsghdr *h, struct links *all)
     l->hardware = !kind && !(m->ifi_flags & IFF_LOOPBACK);
 }
 
-/* Sends q and calls take() for each message of the answer. 0, or -errno without a text. */
+/* Sends q and calls take() for each message of the answer. Returns 0, or a negative errno without an error text. */
 static int query_kernel(int fd, struct nlmsghdr *q, void (*take)(const struct nlmsghdr *h, void *arg), void *arg)
 {
     static _Atomic uint32_t next;
@@ -144,7 +145,7 @@ static uint64_t device_of(const struct links *all, unsigned index)
         }
         if (!is_kind(l, on_one) || !l->lower)
             return 0;
-        if (l->far) /* this is a container, and its NIC is the host's */
+        if (l->far) /* this is a container, and the underlying NIC is the host's */
             return (uint64_t)1 << 32 | l->lower;
         l = link_at(all, l->lower);
     }
@@ -163,7 +164,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
         device[i] = good ? device_of(&all, if_nametoindex(nics[i].name)) : 0;
         any |= device[i] != 0;
     }
-    for (size_t i = 0; i < n && !any; i++) { /* one number for each name, none equal to an interface index */
+    for (size_t i = 0; i < n && !any; i++) { /* use one number for each name that cannot be an interface index */
         device[i] = (uint64_t)1 << 40 | i;
         for (size_t k = 0; k < i; k++)
             if (strcmp(nics[k].name, nics[i].name) == 0)
@@ -176,7 +177,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
 
 struct answer {
     bool found, link;
-    bool many; /* a route with several next hops: the requested interface is one of them */
+    bool many; /* the route has several next hops, including the requested interface */
     unsigned oif;
 };
 
@@ -221,9 +222,9 @@ static void add_route_addr(struct query *q, unsigned short type, const union hw_
 }
 
 /*
- * Asks for the route to `to`, from address `from` and through interface oif if they are given. match: ask for the entry
- * of the table (RTM_F_FIB_MATCH, Linux 4.13): if an interface is given and no route uses it, the kernel otherwise
- * answers that the address is on its link (net/ipv4/route.c, ip_route_output_key_hash_rcu).
+ * Queries the route to `to`, optionally from address `from` and through interface oif. match requests the entry of the
+ * routing table (RTM_F_FIB_MATCH, Linux 4.13). Without match, if an interface is given and no route uses it, the kernel
+ * answers that the address is on the interface's link (net/ipv4/route.c, ip_route_output_key_hash_rcu).
  */
 static struct answer ask_route(int fd, const union hw_addr *to, const union hw_addr *from, uint32_t oif, bool match)
 {
@@ -256,7 +257,7 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
         return hw_nic_reaches(nic, to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_GATEWAY;
     /* IPv6 restricts the lookup to the interface only if no source address is given (net/ipv6/route.c) */
     struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
-    struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* by the policy rules for its address */
+    struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* according to the policy rules for its address */
     if (!a.found || (!a.many && a.oif != index))
         a = own;
     if (!a.found || (!a.many && a.oif != index))

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel knows of the route to an address and of the hardware below a NIC: rtnetlink(7). */
+/* Queries the kernel for the route to an address and for the hardware below a NIC, by rtnetlink(7). */
 #ifndef HW_ROUTE_H
 #define HW_ROUTE_H
 
 #include "net/nic.h"
 
-/* Opens a socket for the functions below. Returns a descriptor or -errno; without a socket (in a sandbox without
- * netlink) they guess. */
+/* Opens a socket for the functions below. Returns a descriptor or a negative errno. Without a socket (in a sandbox
+ * without netlink) the functions guess. */
 int hw_route_open(void);
 
 /*
- * Sets device[i] to a number for the hardware below nics[i]: equal for a NIC and its VLANs and macvlans; 0 if there is
- * none (a veth, a tunnel, a bridge without hardware ports). If fd < 0, or no NIC has hardware, each NIC counts as
- * separate hardware.
+ * Sets device[i] to a number for the hardware below nics[i]. The number is equal for a NIC and its VLANs and macvlans,
+ * and 0 if there is no hardware (a veth, a tunnel, a bridge without hardware ports). If fd is negative, or if no NIC
+ * has hardware, each NIC counts as separate hardware.
  */
 void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *device);
 
-/* Returns how `to` is reached from nic with nic's address as source: HW_WAY_* (net/paths.h). If fd < 0: an address in
- * nic's subnet is on the link, every other one may be behind a gateway. */
+/* Returns how `to` is reached from nic with the address of nic as source, as HW_WAY_* (net/paths.h). If fd is negative,
+ * an address in the subnet of nic counts as on the link, and every other address as behind a gateway. */
 uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to);
 
 #endif

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_ENTRIES 65536 /* entries of one directory; a sysfs has fewer */
+#define MAX_ENTRIES 65536 /* limit for the entries of one directory; a sysfs has fewer */
 
-/* Formats the path, or returns -ENAMETOOLONG from the calling function. */
+/* Formats the path, or makes the calling function return -ENAMETOOLONG. */
 #define MAKE_PATH(path, fmt)                                                       \
     do {                                                                           \
         va_list ap_;                                                               \
@@ -28,7 +28,7 @@
 int hw_root_open(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? hw_fail(-errno, "%s cannot be the root of a machine's files: %s", dir, strerror(errno)) : fd;
+    return fd < 0 ? hw_fail(-errno, "cannot use %s as the root of a machine's files: %s", dir, strerror(errno)) : fd;
 }
 
 static bool is_slash(int root)
@@ -37,11 +37,11 @@ static bool is_slash(int root)
     return fstat(root, &a) == 0 && stat("/", &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Opens path within root. Returns a descriptor, or -errno without a text. */
+/* Opens path within root. Returns a descriptor, or a negative errno without an error text. */
 static int open_in(int root, const char *path, int flags)
 {
     int fd = hw_openat2(root, *path ? path : ".", flags, RESOLVE_IN_ROOT);
-    /* before Linux 5.6, and in sandboxes that block the call: without it, for "/" only */
+    /* without openat2() (before Linux 5.6, and in sandboxes that block the call) only "/" can be read */
     if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_slash(root))
         fd = openat(root, *path ? path : ".", flags | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
@@ -56,7 +56,7 @@ static int open_failed(int rc, const char *path)
 
 static int read_text(int root, const char *path, char *buf, size_t cap)
 {
-    /* nonblocking: a FIFO in a snapshot must not block the reader */
+    /* nonblocking, because a FIFO in a snapshot must not block the reader */
     int fd = open_in(root, path, O_RDONLY | O_NONBLOCK);
     if (fd < 0)
         return open_failed(fd, path);
@@ -114,7 +114,7 @@ int hw_text_u64(const char *text, uint64_t *out)
     char *end;
     errno = 0;
     unsigned long long v = strtoull(digits, &end, base);
-    /* strtoull() also accepts blanks, signs and a second 0x */
+    /* strtoull() would also accept blanks, signs and a second 0x */
     if (!isxdigit((unsigned char)*digits) || end == digits || *end || errno || (base == 16 && strchr(digits, 'x')))
         return hw_fail(-EINVAL, "'%.40s' is not a whole number", text);
     *out = v;
@@ -132,7 +132,7 @@ int hw_text_i64(const char *text, int64_t *out)
     return 0;
 }
 
-/* Parses digits at *p, at most 8: no machine has more CPUs. */
+/* Parses at most 8 digits at *p; no machine has more CPUs. */
 static bool cpu_at(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
@@ -201,7 +201,7 @@ static int read_root_link(int root, const char *path, char *buf, size_t cap)
     ssize_t n = readlinkat(fd, "", buf, cap);
     int err = n < 0 ? errno : 0;
     hw_close(&fd);
-    if (n < 0) /* readlink(2) of an empty path reports ENOENT if the object is no link */
+    if (n < 0) /* readlink(2) of an empty path fails with ENOENT if the object is not a link */
         return hw_fail(-EINVAL, "%s: %s", path, err == ENOENT ? "not a symbolic link" : strerror(err));
     if (n == 0 || (size_t)n >= cap)
         return hw_fail(n ? -E2BIG : -ENODATA, "%s: a symbolic link of %zd bytes: too long", path, n);

@@ -78,7 +78,7 @@ int hw_hello_sniff(const uint8_t *in, size_t n)
     for (size_t i = 0; i < HW_ARRAY_LEN(http); i++)
         if (memcmp(in, http[i], 4) == 0)
             return hw_fail(-EPROTO, "an HTTP request, not hawser's protocol");
-    if (in[0] == 0x16 && in[1] == 0x03) /* RFC 8446, 5.1: handshake record, legacy version */
+    if (in[0] == 0x16 && in[1] == 0x03) /* RFC 8446, section 5.1: a handshake record with the legacy version */
         return hw_fail(-EPROTO, "a TLS handshake, not hawser's protocol");
     if (memcmp(in, "SSH-", 4) == 0)
         return hw_fail(-EPROTO, "an SSH client, not hawser's protocol");
@@ -144,7 +144,7 @@ static void keyed_hash(uint8_t out[32], const char *label, const uint8_t key[HW_
 void hw_boot_prove_server(uint8_t out[HW_PROOF_SIZE], const uint8_t key[HW_SECRET], const uint8_t hello[HW_HELLO_SIZE],
                           const uint8_t challenge[HW_CHALLENGE_SIZE])
 {
-    /* without the field of the proof, which the caller fills next */
+    /* without the proof field, which the caller fills in next */
     keyed_hash(out, "hawser 1 server", key, hello, challenge, HW_CHALLENGE_SIZE - HW_PROOF_SIZE);
 }
 

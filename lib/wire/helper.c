@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/helper.h"
 
-/* Both messages begin: u32 magic, u16 version, u16 type (the top bit set in replies), u32 seq. */
+/* Both messages begin with u32 magic, u16 version, u16 type (with the top bit set in replies) and u32 seq. */
 #define REPLY_BIT 0x8000u
 
 unsigned hw_helper_fds(uint16_t type)
@@ -47,7 +47,7 @@ static bool all_zero(const void *p, size_t n)
     return true;
 }
 
-/* Returns true if the field holds a text with a NUL, and only zeros after it. */
+/* Returns true if the field holds a NUL-terminated text followed only by zeros. */
 static bool text_field(const char *s, size_t cap)
 {
     size_t n = strnlen(s, cap);
@@ -97,7 +97,7 @@ int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_reque
     if (q->type == HW_H_BIND_RX ? q->count < 1 || q->count > HW_HELPER_QUEUES : q->count != 0)
         return hw_fail(-EPROTO, "a request of type %u for %u queues", q->type, q->count);
     if (q->type == HW_H_BIND_RX ? !hw_helper_page(q->page) : q->page != 0)
-        return hw_fail(-EPROTO, "a request of type %u for pieces of %u bytes", q->type, q->page);
+        return hw_fail(-EPROTO, "a request of type %u for buffers of %u bytes", q->type, q->page);
     return 0;
 }
 
@@ -150,7 +150,7 @@ int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *
     bool id = bind || queues;
     uint32_t max = !queues ? 0 : r->type == HW_H_STEER ? 1 : HW_HELPER_QUEUES;
     if (err == 0 && r->type == HW_H_BIND_RX ? !hw_helper_page(r->page) : r->page != 0)
-        return hw_fail(-EPROTO, "an answer of type %u for pieces of %u bytes", r->type, r->page);
+        return hw_fail(-EPROTO, "an answer of type %u for buffers of %u bytes", r->type, r->page);
     if (id != (r->id != 0) || (!bind && r->dmabuf_id) || r->count > max || (queues && r->count == 0) ||
         !all_zero(&r->queues[r->count], (HW_HELPER_QUEUES - r->count) * sizeof(r->queues[0])))
         return hw_fail(-EPROTO, "an answer of type %u with inconsistent fields", r->type);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The extensions of the message layer's frames (lib/message/peer.h): they precede the payload and define its meaning.
+ * The extensions of the message layer's frames (lib/message/peer.h). They precede the payload and define its meaning.
  * Integers are little-endian.
  *
  *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: of NOTE and EAGER, else none
  *   WRITE    u64 operation, u32 flags, u32 descriptors; for each: u32 handle, u32 bytes, u64 offset
- *   READ     u64 landing, u32 0, u32 descriptors; as in WRITE
- *   DATA     u64 landing, u64 offset in it, u64 bytes of the whole message, u64 rest: bytes of the landing that this
- *            frame covers beyond its payload
- *   NOTED    u64 operation, u64 bytes that it writes                 payload: the notification
+ *   READ     u64 landing, u32 flags, u32 descriptors; as in WRITE
+ *   DATA     u64 landing, u64 offset in the message, u64 bytes of the whole message, u64 rest: bytes of the landing
+ *            that this frame covers beyond its payload
+ *   NOTED    u64 operation, u64 bytes that the operation writes      payload: the notification
  *   TAKEN    u32 sequence number after the last control message read, u32 0, u64 bytes of notifications that the
  *            application has taken so far
  */
@@ -20,25 +20,25 @@
 
 enum hw_message_type { HW_MSG_CONTROL = 1, HW_MSG_WRITE, HW_MSG_READ, HW_MSG_DATA, HW_MSG_NOTED, HW_MSG_TAKEN };
 
-/* Kinds of control messages, and the meaning of a to d. Errors are positive Linux errno values below
- * HW_MSG_ERRNO_MAX. */
+/* Kinds of control messages, and the meaning of a to d. Errors are positive Linux errno values below HW_MSG_ERRNO_MAX.
+ */
 enum hw_control_kind {
-    HW_CONTROL_IMPORT = 1, /* a region; b to d: the proof, 24 bytes */
-    HW_CONTROL_HANDLE,     /* a region; b handle; c error, 0: none; d bytes << 3 | HW_REGION_STAGED | rights */
-    HW_CONTROL_FAIL,       /* a operation; b error: its data was not written */
-    HW_CONTROL_UNREAD,     /* a landing; b error: the data will not arrive */
-    HW_CONTROL_STOP,       /* a landing: its reader no longer wants it */
-    HW_CONTROL_STOPPED,    /* a landing: the answer to STOP, always */
+    HW_CONTROL_IMPORT = 1, /* a region; b to d: the proof (24 bytes) */
+    HW_CONTROL_HANDLE,     /* a region; b handle; c error or 0; d bytes << 3 | HW_REGION_STAGED | rights */
+    HW_CONTROL_FAIL,       /* a operation: its data was not written; b error */
+    HW_CONTROL_UNREAD,     /* a landing: the data will not arrive; b error */
+    HW_CONTROL_STOP,       /* a landing: the reader no longer wants the data */
+    HW_CONTROL_STOPPED,    /* a landing: the answer to STOP, which is always sent */
     HW_CONTROL_NOTE,       /* payload: a notification */
     HW_CONTROL_UNNOTE,     /* a operation: its notification is cancelled */
-    HW_CONTROL_REVOKED,    /* a region for which the peer has a handle */
-    HW_CONTROL_GRANT,    /* a landing; b its capacity in bytes; c queue: a receive was posted. The landing has b + 1 */
-    HW_CONTROL_WITHDRAW, /* a landing, or HW_MSG_NO_LANDING; c queue: the receive was cancelled */
+    HW_CONTROL_REVOKED,    /* a region that the peer has a handle for */
+    HW_CONTROL_GRANT, /* a landing; b capacity in bytes, where the landing has b + 1; c queue: a receive was posted */
+    HW_CONTROL_WITHDRAW, /* a landing or HW_MSG_NO_LANDING; c queue: the receive was cancelled */
     HW_CONTROL_EAGER,    /* a operation; b see lib/message/queue.h; c queue; payload: a message */
-    HW_CONTROL_MATCHED,  /* a operation; b bytes << 32 | error, 0: none; c queue; d landing, or HW_MSG_NO_LANDING */
-    HW_CONTROL_UNSEND,   /* a operation; c queue: cancels the message, which must not be received any more */
-    HW_CONTROL_BYE,      /* this side closes */
-    HW_CONTROL_CLOSE,    /* a stream: this side no longer sends or receives on it */
+    HW_CONTROL_MATCHED,  /* a operation; b bytes << 32 | error or 0; c queue; d landing or HW_MSG_NO_LANDING */
+    HW_CONTROL_UNSEND,   /* a operation; c queue: the message is cancelled and must not be received any more */
+    HW_CONTROL_BYE,      /* this side is closing */
+    HW_CONTROL_CLOSE,    /* a stream: this side no longer sends or receives on the stream */
     HW_CONTROL_KINDS
 };
 
@@ -49,14 +49,14 @@ enum hw_control_kind {
 #define HW_MSG_DATA_SIZE   32
 #define HW_MSG_NOTED_SIZE  16
 #define HW_MSG_TAKEN_SIZE  16
-#define HW_MSG_VECS_MAX    255 /* most descriptors in a frame */
+#define HW_MSG_VECS_MAX    255 /* maximum number of descriptors in a frame */
 #define HW_IMPORT_PROOF    24
-#define HW_MSG_COUNTED     1u /* WRITE: a NOTED frame follows for the operation */
-#define HW_MSG_STAGED      2u /* READ: the CPU cannot use the memory that the bytes are for: long payloads suit it */
-#define HW_REGION_STAGED   4u /* beside a region's rights: likewise the memory of the region */
+#define HW_MSG_COUNTED     1u /* WRITE: a NOTED frame for the operation follows */
+#define HW_MSG_STAGED      2u /* READ: the CPU cannot access the destination memory, so long payloads are better */
+#define HW_REGION_STAGED   4u /* set with a region's rights if the CPU cannot access the region's memory */
 #define HW_MSG_LANDING_MAX (1ull << 44)
 #define HW_MSG_NO_LANDING  UINT64_MAX
-#define HW_MSG_EAGER_MAX   8192u /* most bytes of an eager message, which the receiver has not requested */
+#define HW_MSG_EAGER_MAX   8192u /* maximum bytes of an eager message, which the receiver has not requested */
 
 struct hw_control_head {
     uint32_t sequence;
@@ -75,27 +75,27 @@ struct hw_data_head {
 };
 
 void hw_control_encode(uint8_t out[HW_CONTROL_SIZE], const struct hw_control_head *h);
-/* -EPROTO: wrong size, unknown kind, or an invalid error value. */
+/* Fails with -EPROTO for a wrong size, an unknown kind or an invalid error value. */
 int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *h);
 
 /* Encode the head of a list of n descriptors, and the k-th descriptor. */
 void hw_msg_vecs_encode(uint8_t *out, uint64_t id, uint32_t flags, uint32_t n);
 void hw_msg_vec_encode(uint8_t *out, uint32_t k, const struct hw_msg_vec *v);
-/* -EPROTO: the size does not match the count, too many descriptors, or unknown flags. */
+/* Fails with -EPROTO if the size does not match the count, for too many descriptors, and for unknown flags. */
 int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t *flags, uint32_t *n);
 struct hw_msg_vec hw_msg_vec_decode(const uint8_t *in, uint32_t k);
 
 void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h);
-/* pay: bytes of the payload. -EPROTO: wrong size, no data for a message that has bytes, no part of the landing, bytes
- * outside the message, or too large a rest. */
+/* pay is the payload size in bytes. Fails with -EPROTO for a wrong size, for no data although the message has bytes,
+ * for a frame that covers no part of the landing, for bytes outside the message, and for a rest that is too large. */
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h);
 
 void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total);
-/* -EPROTO: wrong size, or a total above HW_MSG_LANDING_MAX. */
+/* Fails with -EPROTO for a wrong size or a total above HW_MSG_LANDING_MAX. */
 int hw_noted_decode(const uint8_t *in, uint32_t size, uint64_t *op, uint64_t *total);
 
 void hw_taken_encode(uint8_t out[HW_MSG_TAKEN_SIZE], uint32_t sequence, uint64_t notes);
-/* -EPROTO: wrong size. */
+/* Fails with -EPROTO for a wrong size. */
 int hw_taken_decode(const uint8_t *in, uint32_t size, uint32_t *sequence, uint64_t *notes);
 
 #endif

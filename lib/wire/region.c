@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/wire.h"
 
-/* The remote key: magic, rights, id, secret, length, then zeros, reserved for later transports. */
+/* The remote key: magic, rights, id, secret, length, then zeros that are reserved for later transports. */
 #define REGION_MAGIC 0x4b525748u /* "HWRK" */
 
 void hw_region_encode(uint8_t out[HAWSER_KEY_SIZE], const struct hawser_region *r)

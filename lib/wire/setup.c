@@ -40,7 +40,7 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
     e->handle_len = hw_get16(p + HAWSER_NIC_NAME + 2);
     if (e->handle_len > HW_HANDLE_MAX || len - *at - head < e->handle_len)
         return hw_fail(-EPROTO, "a SETUP with a handle of %u bytes: invalid length", e->handle_len);
-    /* the name is shown to people: it must be printable and terminated */
+    /* users see the name, so it must be printable and terminated */
     if (!memchr(e->nic, 0, sizeof(e->nic)))
         return hw_fail(-EPROTO, "a SETUP with an unterminated NIC name");
     for (const char *c = e->nic; *c; c++)
@@ -64,7 +64,7 @@ size_t hw_setup_transport_encode(uint8_t *out, const char *text)
     return 4 + n;
 }
 
-/* Copies text that is shown to people; replaces characters that no terminal should receive. */
+/* Copies text that users see, and replaces characters that must not reach a terminal. */
 static void copy_text(char *out, size_t cap, const uint8_t *in, size_t n)
 {
     n = HW_MIN(n, cap - 1);
@@ -73,7 +73,8 @@ static void copy_text(char *out, size_t cap, const uint8_t *in, size_t n)
     out[n] = 0;
 }
 
-/* Finds the last item of this type in a whole body: its bytes and size; NULL and 0 if there is none. -EPROTO. */
+/* Finds the last item of this type in a whole body. Returns its bytes and size in *item and *n, or NULL and 0 if there
+ * is none. Fails with -EPROTO. */
 static int find_item(const uint8_t *body, size_t len, unsigned wanted, const uint8_t **item, size_t *n)
 {
     struct hw_setup s = {0};

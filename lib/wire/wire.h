@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Encoding and decoding of every message that crosses the network. Pure functions over byte ranges: they allocate
- * nothing, touch no descriptor and trust no input. Integers are little-endian. docs/wire.md shows the messages.
+ * Encoding and decoding of every message that crosses the network. All functions are pure functions of byte ranges:
+ * they allocate nothing, use no descriptor and trust no input. Integers are little-endian. docs/wire.md shows the
+ * messages.
  */
 #ifndef HW_WIRE_H
 #define HW_WIRE_H
@@ -66,29 +67,29 @@ static inline uint64_t hw_get64(const uint8_t *p)
 #define HW_WELCOME_SIZE   16
 
 enum hw_boot_kind {
-    HW_BOOT_CONTROL = 1, /* the first connection of a new session */
-    HW_BOOT_DATA = 2,    /* a link of a rail */
-    HW_BOOT_SIDE = 3,    /* a second connection of a link, for transports that need one */
+    HW_BOOT_CONTROL = 1, /* first connection of a new session */
+    HW_BOOT_DATA = 2,    /* link of a rail */
+    HW_BOOT_SIDE = 3,    /* second connection of a link, for transports that need one */
     HW_BOOT_PROBE = 4    /* tests whether a path leads to the session's server; ends with WELCOME */
 };
 
 enum hw_refusal {
     HW_OK = 0,
-    HW_REFUSE_VERSION,      /* another version of the protocol */
-    HW_REFUSE_KEY_NEEDED,   /* the server has a key, the client none */
-    HW_REFUSE_KEY_UNWANTED, /* the client has a key, the server none */
-    HW_REFUSE_ADDRESS,      /* no key, and the address is neither loopback nor a lab's */
-    HW_REFUSE_FULL,         /* max_peers reached */
-    HW_REFUSE_SESSION,      /* no such session here */
-    HW_REFUSE_PROOF,        /* wrong key */
-    HW_REFUSE_STALE,        /* an older generation of a channel, or one that is still in use */
+    HW_REFUSE_VERSION,      /* the sides have different versions of the protocol */
+    HW_REFUSE_KEY_NEEDED,   /* the server has a key and the client has none */
+    HW_REFUSE_KEY_UNWANTED, /* the client has a key and the server has none */
+    HW_REFUSE_ADDRESS,      /* no key is set, and the address is neither a loopback nor a lab address */
+    HW_REFUSE_FULL,         /* the limit max_peers is reached */
+    HW_REFUSE_SESSION,      /* the server does not know the session */
+    HW_REFUSE_PROOF,        /* the key is wrong */
+    HW_REFUSE_STALE,        /* the generation of a channel is out of date or still in use */
     HW_REFUSE_COUNT
 };
 
 struct hw_hello {
     uint8_t kind;     /* enum hw_boot_kind */
     bool keyed;       /* the client uses a job key */
-    uint64_t session; /* 0 for a new one */
+    uint64_t session; /* 0 for a new session */
     uint32_t channel, gen;
     uint8_t nonce[HW_NONCE];
 };
@@ -103,22 +104,22 @@ struct hw_challenge {
 
 struct hw_welcome {
     uint8_t refusal;
-    uint16_t via; /* PROBE: 1 + the entry of the server's SETUP on which it arrived; 0: none of them */
+    uint16_t via; /* PROBE: 1 + the entry of the server's SETUP that the probe arrived on, or 0 if it is none of them */
 };
 
-/* Decoders return 0, or -EPROTO with the reason. hw_hello_decode() returns -EPROTONOSUPPORT for another version. */
+/* Decoders return 0 or -EPROTO with the reason. hw_hello_decode() returns -EPROTONOSUPPORT for another version. */
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h);
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h);
-/* Checks the first n (>= 4) bytes of a connection: 0 if they begin a HELLO, else -EPROTO with a guess at the
- * protocol. */
+/* Checks the first n (at least 4) bytes of a connection. Returns 0 if a HELLO begins with these bytes, or -EPROTO with
+ * a guess of the other protocol. */
 int hw_hello_sniff(const uint8_t *in, size_t n);
-/* Encodes everything except the proof, which hw_challenge_sign() adds. */
+/* Encodes everything except the proof, which the caller adds (hw_boot_prove_server()). */
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c);
 int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge *c);
 void hw_welcome_encode(uint8_t out[HW_WELCOME_SIZE], const struct hw_welcome *w);
 int hw_welcome_decode(const uint8_t in[HW_WELCOME_SIZE], struct hw_welcome *w);
 
-/* Proofs: BLAKE2b keyed with key over label, HELLO and CHALLENGE (libsodium's crypto_generichash). */
+/* Compute the proofs: BLAKE2b keyed with key over a label, HELLO and CHALLENGE (libsodium's crypto_generichash). */
 void hw_boot_prove_server(uint8_t out[HW_PROOF_SIZE], const uint8_t key[HW_SECRET], const uint8_t hello[HW_HELLO_SIZE],
                           const uint8_t challenge[HW_CHALLENGE_SIZE]);
 void hw_boot_prove_client(uint8_t out[HW_PROOF_SIZE], const uint8_t key[HW_SECRET], const uint8_t hello[HW_HELLO_SIZE],
@@ -126,22 +127,22 @@ void hw_boot_prove_client(uint8_t out[HW_PROOF_SIZE], const uint8_t key[HW_SECRE
 /* Derives the secret of the session that this HELLO and CHALLENGE start. */
 void hw_boot_secret(uint8_t out[HW_SECRET], const uint8_t key[HW_SECRET], const uint8_t hello[HW_HELLO_SIZE],
                     const uint8_t challenge[HW_CHALLENGE_SIZE]);
-/* Constant-time comparison. */
+/* Compares two proofs in constant time. */
 bool hw_boot_same(const uint8_t a[HW_PROOF_SIZE], const uint8_t b[HW_PROOF_SIZE]);
 /* Hashes a job key of any length to the fixed size. */
 void hw_boot_key(uint8_t out[HW_SECRET], const void *job_key, size_t len);
-/* Unpredictable bytes. */
+/* Fills out with unpredictable bytes. */
 void hw_random(void *out, size_t len);
-/* Initialises libsodium once; -EIO if that fails. */
+/* Initialises libsodium once. Fails with -EIO. */
 int hw_crypto_init(void);
 const char *hw_refusal_text(unsigned refusal);
 
 /* ---- SETUP: exchanged by the two sides of a new session over its first connection ---------------- */
 
-/* A SETUP: u16 n, u16 via, then n entries, then items {u16 type, u16 size, bytes}. A receiver skips items of unknown
- * types, so later builds can add items. */
+/* A SETUP consists of u16 n, u16 via, n entries, and items {u16 type, u16 size, bytes}. A receiver skips items of
+ * unknown types, so that later builds can add items. */
 #define HW_HANDLE_MAX 128
-#define HW_SETUP_MAX  256 /* entries */
+#define HW_SETUP_MAX  256 /* maximum number of entries */
 #define HW_SETUP_HEAD 4
 
 struct hw_setup_entry {
@@ -153,55 +154,55 @@ struct hw_setup_entry {
 
 struct hw_setup {
     uint16_t n;
-    uint16_t via; /* from the server: 1 + the entry on which the first connection arrived; 0: none of them */
+    uint16_t via; /* from the server: 1 + the entry that the first connection arrived on, or 0 if it is none of them */
 };
 
-/* Appends entry e at out (HW_SETUP_ENTRY_MAX bytes). Returns its size. */
+/* Maximum size of an entry in bytes. */
 #define HW_SETUP_ENTRY_MAX (HAWSER_NIC_NAME + 4 + HW_HANDLE_MAX)
 void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s);
 size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
-/* -EPROTO. */
+/* Decodes the head of a SETUP. Fails with -EPROTO. */
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
-/* The transport of the chunks: "tcp", "devmem", "netplugin Plain". */
-#define HW_TRANSPORT_TEXT 96                          /* including its NUL */
-#define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT + 8) /* of all items together */
+/* The transport of the chunks, such as "tcp", "devmem" or "netplugin Plain". */
+#define HW_TRANSPORT_TEXT 96                          /* including the final NUL */
+#define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT + 8) /* maximum size of all items together */
 size_t hw_setup_transport_encode(uint8_t *out, const char *text);
-/* Searches a whole body; text becomes "" if it has no such item. -EPROTO. */
+/* Searches a whole body for the transport. text becomes "" if there is no such item. Fails with -EPROTO. */
 int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT]);
-/* The range of versions that the sender supports; in the client's choice both are the same. */
+/* The range of versions that the sender supports. In the client's choice both ends of the range are equal. */
 size_t hw_setup_versions_encode(uint8_t *out, uint16_t least, uint16_t most);
-/* Searches a whole body; 1 and 1 if it has no such item. -EPROTO. */
+/* Searches a whole body for the range of versions, which is 1 to 1 if there is no such item. Fails with -EPROTO. */
 int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, uint16_t *most);
-/* Reads the entry at *at and moves *at past it. -EPROTO. */
+/* Reads the entry at *at and moves *at past the entry. Fails with -EPROTO. */
 int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e);
 
-/* ---- the netplugin transport's greeting: the first bytes each way on a channel's connection ----- */
+/* ---- greeting of transport netplugin: the first bytes in each direction on a channel's connection ---- */
 
 #define HW_PLUGIN_MAGIC      0x504e5748u /* "HWNP" */
 #define HW_PLUGIN_VERSION    2
 #define HW_PLUGIN_HANDLE     128
-#define HW_PLUGIN_HEAD       8   /* magic, version, size of the greeting */
-#define HW_PLUGIN_GREET      148 /* size in this version */
-#define HW_PLUGIN_GREET_MOST 512 /* largest size in later versions, which only append */
+#define HW_PLUGIN_HEAD       8   /* magic, version and size of the greeting */
+#define HW_PLUGIN_GREET      148 /* size of the greeting in this version */
+#define HW_PLUGIN_GREET_MOST 512 /* maximum size in later versions, which only append members */
 #define HW_GPU_MOST          4096
 
 struct hw_plugin_greet {
-    uint32_t longest;  /* message, bytes */
-    int gpu, peer_gpu; /* GPU of the connection's memory at the sender and at the receiver; -1: not specified */
-    uint32_t wait_ms;  /* how long the sender's accept() is known to sleep */
+    uint32_t longest;  /* longest message in bytes */
+    int gpu, peer_gpu; /* GPU of the connection's memory at the sender and at the receiver, or -1 if not specified */
+    uint32_t wait_ms;  /* ms that the sender's accept() is known to sleep */
     uint8_t handle[HW_PLUGIN_HANDLE];
 };
 
 void hw_plugin_greet_encode(uint8_t out[HW_PLUGIN_GREET], const struct hw_plugin_greet *g);
-/* Reads the first HW_PLUGIN_HEAD bytes. Returns the size of the greeting, HW_PLUGIN_GREET to HW_PLUGIN_GREET_MOST, or
- * -EPROTO. */
+/* Reads the first HW_PLUGIN_HEAD bytes. Returns the size of the greeting, from HW_PLUGIN_GREET to HW_PLUGIN_GREET_MOST.
+ * Fails with -EPROTO. */
 int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD]);
-/* Decodes a greeting of len bytes. -EPROTO. */
+/* Decodes a greeting of len bytes. Fails with -EPROTO. */
 int hw_plugin_greet_decode(const uint8_t *in, size_t len, struct hw_plugin_greet *g);
 
 /* ---- the remote key of an exported region --------------------------------------------------------------- */
 
 void hw_region_encode(uint8_t out[HAWSER_KEY_SIZE], const struct hawser_region *r);
-int hw_region_decode(const uint8_t in[HAWSER_KEY_SIZE], struct hawser_region *r); /* -EINVAL */
+int hw_region_decode(const uint8_t in[HAWSER_KEY_SIZE], struct hawser_region *r); /* fails with -EINVAL */
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A final count: how many frames arrived on each link of a rail's connection until the connection ended.
+ * A last word: the number of frames that arrived on each link of a rail's connection until the connection ended.
  *
  *   u32 generation   u32 mark   u32 n   n times u64 frames
  *
- * It travels after the rail's number (u32) in a frame of another rail, and in an ASK, the first message of a rail's new
- * connection: u32 links, a final count, zeros.
+ * A last word travels after the rail's number (u32) in a frame of another rail, and in an ASK, the first message of a
+ * rail's new connection, which consists of u32 links, a last word and zeros.
  */
 #ifndef HW_WIRE_WORD_H
 #define HW_WIRE_WORD_H
@@ -17,20 +17,20 @@
 #define HW_ASK_SIZE   (4 + HW_WORD_MAX)
 
 struct hw_word {
-    uint32_t gen; /* 0: there was none */
+    uint32_t gen; /* 0 if there was no generation before */
     uint32_t mark;
     uint32_t n;
     uint64_t count[HW_RAIL_LINKS];
 };
 
-/* Encodes w, whose n is at most HW_RAIL_LINKS. Returns its size. */
+/* Encodes w, whose n is at most HW_RAIL_LINKS. Returns the size. */
 uint32_t hw_word_encode(uint8_t out[HW_WORD_MAX], const struct hw_word *w);
-/* -EPROTO: too many links, or they do not fit into len bytes. */
+/* Fails with -EPROTO if there are too many links, or if they do not fit into len bytes. */
 int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w);
 
-/* links: number of links of the connection that is being made, or was made. */
+/* Encodes an ASK. links is the number of links of the new connection. */
 void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w);
-/* -EPROTO: no link, or more than HW_RAIL_LINKS. */
+/* Fails with -EPROTO if links is 0 or above HW_RAIL_LINKS. */
 int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w);
 
 #endif

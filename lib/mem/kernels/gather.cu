@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs on a GPU: the gather of fragments, and the pattern of lib/base/pattern.c made and checked.
+ * The code that runs on a GPU: the gather of fragments, and the writing and checking of the pattern of
+ * lib/base/pattern.c.
  *
- * gather.ptx, made of this by scripts/ptx.sh, is what the library carries; the driver compiles it for the GPU at hand.
- * CUDA C without any header of CUDA, so that clang's NVPTX back end takes it as nvcc does; what the headers would name,
- * special registers and the few odd instructions, is inline PTX.
+ * The library contains gather.ptx, which scripts/ptx.sh makes from this file; the driver compiles it for the GPU. The
+ * code is CUDA C that uses no CUDA header, so that both clang's NVPTX back end and nvcc accept it. Special registers
+ * and the few special instructions, which the headers would declare, are inline PTX.
  */
-#ifdef __clang__ /* what nvcc brings by itself */
+#ifdef __clang__ /* nvcc has these built in */
 #define __global__            __attribute__((global))
 #define __device__            __attribute__((device))
 #define __forceinline__       __inline__ __attribute__((always_inline))
@@ -14,10 +15,10 @@
 typedef unsigned int uint4 __attribute__((ext_vector_type(4)));
 #endif
 
-#define THREADS 256u /* in a block, at most (lib/mem/kernels.h) */
+#define THREADS 256u /* maximum threads in a block (lib/mem/kernels.h) */
 #define WARP    32u
-#define FEW     64u /* (there too) */
-/* 16-byte vectors in flight in each thread; where two are loaded to make one */
+#define FEW     64u /* (lib/mem/kernels.h) */
+/* 16-byte vectors that each thread has in flight, and the same if each result is made from two loaded vectors. */
 #define BATCH       8u
 #define SHIFT_BATCH 4u
 
@@ -60,7 +61,7 @@ static __device__ __forceinline__ u32 from_lane(u32 v, u32 lane)
     return r;
 }
 
-/* The low word of (high:low) >> bits. */
+/* Returns the low word of (high:low) >> bits. */
 static __device__ __forceinline__ u32 funnel(u32 low, u32 high, u32 bits)
 {
     u32 v;
@@ -68,7 +69,7 @@ static __device__ __forceinline__ u32 funnel(u32 low, u32 high, u32 bits)
     return v;
 }
 
-/* The 16 bytes that start WORDS words and bits / 8 bytes into two vectors that lie side by side. */
+/* Returns the 16 bytes that begin WORDS words and bits / 8 bytes into two adjacent vectors. */
 template <u32 WORDS>
 static __device__ __forceinline__ uint4 shifted(uint4 a, uint4 b, u32 bits)
 {
@@ -81,8 +82,9 @@ static __device__ __forceinline__ uint4 shifted(uint4 a, uint4 b, u32 bits)
     return v;
 }
 
-/* n vectors from this thread's place on, by one warp. Where fewer are left than fit, the first is loaded again rather than
- * branched around: loads without branches stay together, and it is in the cache. */
+/* Copies n vectors with one warp, beginning at this thread's position. If fewer vectors are left than fit, the first
+ * vector is loaded again, which avoids a branch: loads without branches stay together, and the vector is in the cache.
+ */
 static __device__ __forceinline__ void copy_aligned(uint4 *dst, const uint4 *src, u32 n, u32 lane)
 {
     uint4 v[BATCH];
@@ -107,8 +109,8 @@ static __device__ __forceinline__ void copy_aligned(uint4 *dst, const uint4 *src
             dst[j * WARP] = v[j];
 }
 
-/* The same where the bytes begin 4 * WORDS + bits / 8 bytes into *src: of n + 1 vectors n are made. Each is loaded by two
- * threads; the first level cache has it for the second. */
+/* Copies n vectors if the bytes begin 4 * WORDS + bits / 8 bytes into *src, so that n + 1 vectors are read. Two threads
+ * load each vector; the second finds it in the first-level cache. */
 template <u32 WORDS>
 static __device__ __forceinline__ void copy_shifted(uint4 *dst, const uint4 *src, u32 n, u32 lane, u32 bits)
 {
@@ -127,14 +129,14 @@ static __device__ __forceinline__ void copy_shifted(uint4 *dst, const uint4 *src
     }
 }
 
-/* One fragment, or one slice of one, by one warp. Nothing outside [src, src+len) is read, and nothing outside
- * [dst, dst+len) written. */
+/* Copies one fragment, or one slice of a fragment, with one warp. Reads nothing outside [src, src+len) and writes
+ * nothing outside [dst, dst+len). */
 static __device__ __forceinline__ void copy(u8 *dst, const u8 *src, u32 len, u32 lane)
 {
     u32 head, tail, n, shift, bits;
     u8 edge, edge2;
 
-    if (len < 4 * 16) { /* maybe no body */
+    if (len < 4 * 16) { /* there may be no body */
         if (lane < len)
             edge = src[lane];
         if (lane + WARP < len)
@@ -145,8 +147,9 @@ static __device__ __forceinline__ void copy(u8 *dst, const u8 *src, u32 len, u32
             dst[lane + WARP] = edge2;
         return;
     }
-    /* The head ends where dst is a multiple of 16. Where src is none there, the aligned vectors that hold the body's
-     * bytes must not begin before src nor end after it: head and tail grow by a vector where they would. */
+    /* The head ends where dst is a multiple of 16. If src is not a multiple of 16 there, the aligned vectors that
+     * contain the body's bytes must neither begin before src nor end after it. Head and tail therefore grow by a vector
+     * where necessary. */
     head = (u32)(0 - (u64)dst) & 15;
     shift = (u32)((u64)src - (u64)dst) & 15;
     if (shift > head)
@@ -158,7 +161,7 @@ static __device__ __forceinline__ void copy(u8 *dst, const u8 *src, u32 len, u32
         tail += 16;
     }
 
-    /* head and tail are below 32 */
+    /* head and tail are shorter than 32 bytes */
     if (lane < head)
         edge = src[lane];
     if (lane < tail)
@@ -183,9 +186,10 @@ static __device__ __forceinline__ void copy(u8 *dst, const u8 *src, u32 len, u32
         copy_shifted<3>(to, from, n, lane, bits);
 }
 
-/* The n fragments of list (struct hw_gather_entry: u32 source offset, u32 length, u64 destination offset; it lies in
- * the host's memory), each from src to dst. A warp takes `each` of them at a time, 1 to 32: it reads their entries in one
- * access, since each goes to the host and back. Any grid of whole warps is right, while warps * each + n < 2^32. */
+/* Copies the n fragments of list from src to dst. The list (struct hw_gather_entry: u32 source offset, u32 length, u64
+ * destination offset) is in host memory. A warp takes `each` entries (1 to 32) at a time and reads them in one access,
+ * because each access is a round trip to the host. Any grid of whole warps is correct as long as warps * each + n <
+ * 2^32. */
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     hw_gather(u8 *dst, const u8 *src, const uint4 *list, u32 n, u32 each)
 {
@@ -207,8 +211,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-/* The same for up to FEW fragments, whose list comes with the launch: reading the host's memory takes longer than copying
- * them. A warp each. */
+/* Copies up to FEW fragments, whose list is passed with the launch, because reading host memory takes longer than
+ * copying them. Each warp copies one fragment. */
 struct few {
     uint4 list[FEW];
 };
@@ -223,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) hw_gather_few(u8 *dst, 
     }
 }
 
-/* lib/base/pattern.c explains the pattern; these are its constants. */
+/* lib/base/pattern.c explains the pattern. These are its constants. */
 #define WEYL 0x9e3779b97f4a7c15ull
 
 static __device__ __forceinline__ u64 key_of(u64 seed)
@@ -252,7 +256,7 @@ static __device__ __forceinline__ u8 byte_at(u64 key, u64 pos)
     return (u8)(word_at(key, pos / 8) >> (pos % 8 * 8));
 }
 
-/* The 16 bytes from pos on. */
+/* Returns the 16 bytes at pos. */
 static __device__ __forceinline__ uint4 vec_at(u64 key, u64 pos)
 {
     u32 bits = (u32)(pos % 8) * 8;
@@ -270,7 +274,8 @@ static __device__ __forceinline__ uint4 vec_at(u64 key, u64 pos)
     return v;
 }
 
-/* A range in bytes: [0, head), [head, head + 16 n), the tail. head ends where the address is a multiple of 16. */
+/* A byte range in three parts: the head [0, head), the body [head, head + 16 n), and the tail. The head ends where the
+ * address is a multiple of 16. */
 struct parts {
     u64 head, n;
     u32 tail;
@@ -302,7 +307,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) hw_pattern_fill(u8 *dst, u
         body[i] = vec_at(key, pos + p.head + i * 16);
 }
 
-/* Adds to found[0] the number of bytes that differ from the pattern, and lowers found[1] to the offset of the first. */
+/* Adds the number of bytes that differ from the pattern to found[0], and lowers found[1] to the offset of the first of
+ * them. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     hw_pattern_check(const u8 *src, u64 len, u64 seed, u64 pos, u64 *found)
 {
@@ -328,7 +334,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 at = p.head + (i + j * all) * 16;
                 uint4 want = vec_at(key, pos + at);
                 if ((v[j].x ^ want.x) | (v[j].y ^ want.y) | (v[j].z ^ want.z) | (v[j].w ^ want.w))
-                    for (u32 b = 0; b < 16; b++) /* rare, and may be slow */
+                    for (u32 b = 0; b < 16; b++) /* rare, so it may be slow */
                         if (src[at + b] != byte_at(key, pos + at + b)) {
                             bad++;
                             first = at + b < first ? at + b : first;
