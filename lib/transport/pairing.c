@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a candidate may take compared with those that answered. After that other candidates are tried in parallel;
- * if there are none, the channels of the slow candidate come up later or never. */
+/* How long a candidate may take, relative to the candidates that have answered. After this time other candidates are
+ * tried in parallel. If there are none, the channels of the slow candidate come up later or never. */
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
-#define FIRST_MS       250 /* as long as no candidate has answered */
-#define TRIES_MAX      4   /* per local NIC: a server may name any number of addresses */
+#define FIRST_MS       250 /* time for a candidate while no candidate has answered */
+#define TRIES_MAX      4   /* limit per local NIC, because a server may announce any number of addresses */
 
-/* ---- what there is ---------------------------------------------------------------------------------------------- */
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
 
 static int read_entries(struct hw_pairing *g, const uint8_t *body, size_t len)
 {
@@ -36,7 +36,7 @@ static int read_entries(struct hw_pairing *g, const uint8_t *body, size_t len)
 int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, const struct hw_setup *s,
                    struct hw_pairing **out)
 {
-    size_t n = (size_t)s->n + 1; /* the last one may be the address that the user dialled */
+    size_t n = (size_t)s->n + 1; /* the last entry may be the address that the user dialled */
     struct hw_pairing *g = *out = calloc(1, sizeof(*g));
     if (g) {
         *g = (struct hw_pairing){.dial = d, .setup = *s};
@@ -78,7 +78,7 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* The address that the user gave is the one to dial, whatever the server's SETUP says. */
+/* Adds the address that the user dialled. It is used even if the server's SETUP has another address for this NIC. */
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -105,8 +105,8 @@ static bool is_ours(const struct hw_pairing *g, const union hw_addr *a)
     return false;
 }
 
-/* A bridge such as docker0 has the same address on every machine and is no path. This side does not use a route only
- * because a server's SETUP suggests it. */
+/* Determines how each address is reached from each NIC. A bridge such as docker0 has the same address on every machine
+ * and is not a path. A route is never used only because a server's SETUP suggests it. */
 static void find_ways(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -127,13 +127,13 @@ static void find_ways(struct hw_pairing *g)
             uint8_t *way = &g->way[(size_t)i * g->in.n_theirs + j];
             *way = dial && nic->loopback == loop ? hw_route_way(fd, nic, to) : HW_WAY_NEVER;
             if (*way != HW_WAY_NEVER && (int)j == g->in.dialled && hw_addr_same_host(&nic->addr, &d->local))
-                *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the first connection uses it */
+                *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the first connection uses this NIC */
         }
     }
     hw_close(&fd);
 }
 
-/* Refuses transports that carry nothing between two ends on one machine. */
+/* Fails if the transport carries no data between two ends on one machine. */
 static int refuse_self(const struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -175,7 +175,7 @@ static int list_candidates(struct hw_pairing *g)
     g->in.only_dialled = d->only_dialled;
     rc = hw_paths_find(&g->in, &g->paths);
     if (rc == 0 && d->only_dialled && g->paths.n == 0) {
-        /* no route leads to the dialled address from the named NICs: it only served to find the server */
+        /* no route leads from the selected NICs to the dialled address, which was only needed to find the server */
         hw_paths_free(&g->paths);
         g->in.only_dialled = false;
         rc = hw_paths_find(&g->in, &g->paths);
@@ -191,7 +191,8 @@ static int list_candidates(struct hw_pairing *g)
     return g->possible < 0 ? hw_fail(-ENOMEM, "no memory to set up a peer") : 0;
 }
 
-/* ---- trying ----------------------------------------------------------------------------------------------------- */
+/* ---- probing ------------------------------------------------------------------------------------------------------
+ */
 
 static void fail_try(struct hw_try *t, int rc)
 {
@@ -234,15 +235,15 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
         return;
     }
     t->reached = t->hs->welcome.via <= g->setup.n ? t->hs->welcome.via : 0;
-    /* Close in order. After a reset the kernel answers the server's FIN with a reset of its own, which leaves by the
-     * first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs to the first
-     * NIC, and packets to this NIC are lost. */
+    /* Close the connection in order. After a reset the kernel answers the server's FIN with another reset, which leaves
+     * by the first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs to the
+     * first NIC, and packets to this NIC are lost. */
     hw_close(&t->fd);
     end_try(t);
     t->state = HW_TRY_WORKS;
 }
 
-/* Waits for an event of a try, until `until` at most. */
+/* Waits for an event of a probe, at most until the given time. */
 static int wait_for_tries(struct hw_pairing *g, uint64_t until)
 {
     const struct hw_dial *d = g->dial;
@@ -266,12 +267,12 @@ static int wait_for_tries(struct hw_pairing *g, uint64_t until)
 
 struct round {
     bool *out, *pick;
-    uint64_t patience; /* ns */
+    uint64_t patience; /* in ns */
 };
 
-/* Chooses the best assignment without the candidates that failed, and with silent also without those that have not
- * answered within the patience. Starts the tries that it needs. Returns 1 if all of the assignment works, 0 if not yet,
- * or -ENOMEM. */
+/* Chooses the best assignment without the candidates that failed and, if silent is set, without the candidates that
+ * have not answered in time. Starts the necessary probes. Returns 1 if all candidates of the assignment work, 0 if not
+ * all work yet, or -ENOMEM. */
 static int try_best(struct hw_pairing *g, struct round *r, bool silent, uint64_t deadline)
 {
     uint64_t now = hw_now();
@@ -332,7 +333,8 @@ static int run_rounds(struct hw_pairing *g, struct round *r, uint64_t deadline)
     }
 }
 
-/* ---- the result ------------------------------------------------------------------------------------------------- */
+/* ---- result
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static void add_pair(struct hw_pairing *g, unsigned k, bool sure)
 {
@@ -343,7 +345,7 @@ static void add_pair(struct hw_pairing *g, unsigned k, bool sure)
     if (c->theirs >= g->setup.n)
         pr->entry = 0;
     memcpy(pr->handle, e->handle, sizeof(pr->handle));
-    /* the peer's NIC on which the bytes arrive */
+    /* the peer's NIC that receives the bytes */
     memcpy(pr->peer_nic, g->tries[k].reached ? g->entry[g->tries[k].reached - 1].nic : e->nic, HAWSER_NIC_NAME);
 }
 
@@ -355,7 +357,8 @@ static bool has_pair(const struct hw_pairing *g, const char *nic)
     return false;
 }
 
-/* Adds unproved pairs: all that the user named exactly; otherwise silent ones of NICs that would be idle. */
+/* Adds pairs that were not shown to work: all pairs that the user specified exactly, or else unanswered pairs of NICs
+ * that would be idle otherwise. */
 static void add_unproved(struct hw_pairing *g, const bool *pick)
 {
     for (unsigned k = 0; k < g->paths.n; k++) {
@@ -368,8 +371,8 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
     }
 }
 
-/* Used if nothing that could be bound to a NIC leads to the peer (the same machine, an address translator that knows
- * one route): adds the path of the first connection, which works. */
+/* Adds the path of the first connection, which works. Used if nothing that can be bound to a NIC leads to the peer (the
+ * same machine, or an address translator that knows only one route). */
 static void add_control_path(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -380,7 +383,7 @@ static void add_control_path(struct hw_pairing *g)
     for (int i = 0; i < g->n_nics; i++)
         if (hw_addr_same_host(&g->nics[i].addr, &d->local))
             memcpy(pr->nic.name, g->nics[i].name, HAWSER_NIC_NAME);
-    pr->nic.loopback = true; /* bind to its address only */
+    pr->nic.loopback = true; /* bind only to the NIC's address */
     bool named = !*d->nics || hw_nic_listed(d->nics, pr->nic.name);
     if ((!named && !hw_addr_is_loopback(&d->remote)) || g->paths.exact || d->only_dialled || *d->peer_nics || *g->rails)
         return; /* excluded by the user's options */
@@ -455,9 +458,11 @@ int hw_pairing_run(struct hw_pairing *g, uint64_t deadline)
     return rc;
 }
 
-/* ---- the report ------------------------------------------------------------------------------------------------- */
+/* ---- report
+ * ---------------------------------------------------------------------------------------------------------- */
 
-/* Reports why NIC i has no pair: the result of its best candidate that was tried, or why it has no candidate. */
+/* Reports why NIC i has no pair: the result of its best candidate that was tried, or the reason why it has no
+ * candidate. */
 static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct hawser_path *out)
 {
     const char *why = hw_paths_why(&g->in, &g->paths, ours, i);
@@ -483,7 +488,7 @@ static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct ha
     }
 }
 
-/* Returns true if this address, or another one of the same NIC or hardware, is in a pair. */
+/* Returns true if this address, or another address of the same NIC or hardware, is in a pair. */
 static bool is_used(const struct hw_pairing *g, bool ours, unsigned i)
 {
     for (uint32_t k = 0; k < g->n_pairs; k++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's choice of NIC pairs: tries the candidates of net/paths.h and uses those that work. */
+/* The client's choice of NIC pairs. Probes the candidates of net/paths.h and uses those that work. */
 #ifndef HW_PAIRING_H
 #define HW_PAIRING_H
 
@@ -8,19 +8,19 @@
 #include "transport/transport.h"
 
 enum hw_try_state {
-    HW_TRY_NOT,    /* not tried, because better ones worked */
-    HW_TRY_WAITS,  /* under way */
+    HW_TRY_NOT,    /* not tried, because better candidates worked */
+    HW_TRY_WAITS,  /* in progress */
     HW_TRY_WORKS,  /* leads to the session's server */
-    HW_TRY_FAILED, /* see why */
+    HW_TRY_FAILED, /* failed; `why` has the reason */
 };
 
-/* A candidate and the connection that tries it. */
+/* A candidate and the connection that probes it. */
 struct hw_try {
     enum hw_try_state state;
     int fd;
     struct hw_hs *hs;
     uint64_t began;
-    uint16_t reached; /* 1 + the server's entry on which the connection arrived; 0: none of them */
+    uint16_t reached; /* 1 + the server's entry that the connection arrived on, or 0 if it is none of them */
     int rc;
     char why[160];
 };
@@ -28,22 +28,23 @@ struct hw_try {
 struct hw_pair {
     struct hw_nic nic;
     char peer_nic[HAWSER_NIC_NAME];
-    uint16_t entry; /* the server's */
+    uint16_t entry; /* index of the server's entry */
     uint8_t handle[HW_HANDLE_MAX];
     uint16_t handle_len;
     bool sure; /* the pair was shown to work; otherwise the library keeps trying its channels */
 };
 
-/* What the client knows of the server that its first connection has reached. Everything here outlives the pairing. */
+/* Properties of the server that the client's first connection has reached. All pointers must stay valid until the
+ * pairing is freed. */
 struct hw_dial {
     const struct hw_tp_env *env;
-    union hw_addr local, remote; /* ends of that connection */
+    union hw_addr local, remote; /* ends of the first connection */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     bool keyed, insecure;         /* insecure: any address may be dialled without a key */
-    const char *nics, *peer_nics; /* see struct hawser_connect_options; "": not specified */
+    const char *nics, *peer_nics; /* see struct hawser_connect_options; "" if not specified */
     bool only_dialled;
-    /* called while the pairing waits, because this process may also be the one that must answer; NULL: none */
+    /* Called while the pairing waits, because this process may also be the server. May be NULL. */
     void (*progress)(void *arg);
     void *arg;
 };
@@ -52,37 +53,39 @@ struct hw_pairing {
     const struct hw_dial *dial;
     struct hw_nic nics[HW_NIC_MAX];
     int n_nics;
-    struct hw_setup setup;        /* the server's */
-    struct hw_setup_entry *entry; /* the entries of setup */
+    struct hw_setup setup;        /* head of the server's SETUP */
+    struct hw_setup_entry *entry; /* entries of the server's SETUP */
     struct hw_path_end *mine, *theirs;
     uint8_t *way;
     char *rails;
     struct hw_paths_in in;
     struct hw_paths paths;
-    struct hw_try *tries; /* one for each of paths.list */
+    struct hw_try *tries; /* one element for each of paths.list */
     struct hw_pair pair[HW_NIC_MAX];
     uint32_t n_pairs;
     unsigned n_tries;
-    int possible; /* pairs if every candidate worked */
+    int possible; /* number of pairs if every candidate worked */
 };
 
-/* Reads the server's SETUP, len bytes, whose head is s. The caller frees *out; NULL on errors. -EPROTO, -ENOMEM. */
+/* Reads the server's SETUP of len bytes, whose head is s. The caller frees *out, which is NULL on failure. Fails with
+ * -EPROTO or -ENOMEM. */
 int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, const struct hw_setup *s,
                    struct hw_pairing **out);
 void hw_pairing_free(struct hw_pairing *g);
 
-/* Finds the pairs, in the caller's thread and without locks. 0 with at least one pair, or -errno: no path works, a name
- * that is no NIC, fewer pairs than knob require_nics. */
+/* Finds the pairs, in the caller's thread and without locks. Returns 0 with at least one pair. Fails with a negative
+ * errno if no path works, if a NIC name is unknown, or if there are fewer pairs than knob require_nics. */
 int hw_pairing_run(struct hw_pairing *g, uint64_t deadline);
 
-/* Moves the pairs of these local NICs (comma-separated) to the front. Returns the number of other pairs; 0 also if no
- * pair is of these NICs. -ENODEV: a name that is no NIC. */
+/* Moves the pairs of these local NICs (comma-separated) to the front. Returns the number of the other pairs, or 0 if no
+ * pair uses these NICs. Fails with -ENODEV for an unknown NIC name. */
 int hw_pairing_prefer(struct hw_pairing *g, const char *nics);
 
-/* Returns the entries for hawser_paths(), allocated, *n of them. NULL: no memory. */
+/* Returns an allocated array of *n entries for hawser_paths(), or NULL if out of memory. */
 struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n);
 
-/* Without a key only loopback and lab addresses are allowed, unless the user insists. */
+/* Returns true if the address may be used. Without a key only loopback and lab addresses are allowed, unless insecure
+ * is set. */
 static inline bool hw_address_allowed(bool keyed, bool insecure, const union hw_addr *a)
 {
     return keyed || insecure || hw_addr_is_private_ground(a);

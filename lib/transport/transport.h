@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport: how to make a rail's connections from sockets on which both sides have proved the session's secret, and
- * how the connections carry bytes (struct hw_rail_io). One const table each. The two ends of a connection may first
- * negotiate on its socket (meet) before a rail uses it; until then one thread at a time drives it, any thread.
+ * A transport defines how a rail's connections are made from sockets on which both sides have proved the session's
+ * secret, and how the connections carry bytes (struct hw_rail_io). Each transport is one const table. The two ends of a
+ * connection may first negotiate on its socket (meet) before a rail uses the connection. During the negotiation any
+ * thread may drive the connection, but only one at a time.
  *
  * Differences between transports are data in struct hw_caps, not branches in the engine.
  */
@@ -18,24 +19,24 @@
 #include <stdatomic.h>
 
 struct hw_caps {
-    uint32_t setup_ms; /* how long making a connection is known to sleep; waits add it to their deadline */
+    uint32_t setup_ms; /* ms that making a connection is known to sleep; added to the deadlines of waits */
     bool device_path;  /* the NIC can place received data in GPU memory */
-    bool nodev_final;  /* -ENODEV from make() is final: the transport has no device for that NIC */
+    bool nodev_final;  /* -ENODEV from make() is final: the transport has no device for this NIC */
     enum {
-        HW_SELF_WORKS,      /* works with a peer on the same machine too */
-        HW_SELF_FALLS_BACK, /* on the same machine uses another path, which is not the one it is for */
-        HW_SELF_NEVER,      /* carries nothing on the same machine */
+        HW_SELF_WORKS,      /* also works with a peer on the same machine */
+        HW_SELF_FALLS_BACK, /* falls back to another path with a peer on the same machine */
+        HW_SELF_NEVER,      /* carries no data with a peer on the same machine */
     } self;
 };
 
-/* The environment of a transport: one for each context. */
+/* The environment of a transport. There is one for each context. */
 struct hw_tp_env {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
     void *state;                          /* private to the transport */
-    struct hw_caps caps;                  /* from the transport's table, or as open() found them */
-    _Atomic(const struct hw_space *) gpu; /* space of the first GPU memory that was registered; NULL: none yet */
-    char ident[HW_TRANSPORT_TEXT];        /* must equal the peer's: the name of the transport and its plugin */
+    struct hw_caps caps;                  /* from the transport's table, or set by open() */
+    _Atomic(const struct hw_space *) gpu; /* space of the first registered GPU memory, or NULL if there is none yet */
+    char ident[HW_TRANSPORT_TEXT];        /* name of the transport and its plugin, which must be equal on both sides */
 };
 
 /* Identifies a connection within a session to the other side. */
@@ -43,20 +44,21 @@ struct hw_conn_ident {
     uint64_t session;
     uint32_t channel, gen;
     bool keyed;
-    int gpu, peer_gpu;     /* client: CUDA devices whose memory it carries here and at the peer; -1: not specified */
-    const uint8_t *secret; /* HW_SECRET bytes: the session's secret */
+    int gpu, peer_gpu;     /* client: CUDA devices whose memory the connection carries, here and at the peer; -1 if not
+                              specified */
+    const uint8_t *secret; /* the session's secret, HW_SECRET bytes */
 };
 
-/* Payload bytes of all connections of a rail, over all its generations. Any thread may read them. */
+/* Payload bytes of all connections of a rail, over all its generations. Any thread may read the counters. */
 struct hw_tp_counts {
     _Atomic uint64_t rx_device; /* placed in device memory by the NIC */
-    _Atomic uint64_t rx_copied; /* copied by a CPU of this side although the NIC could have placed them */
+    _Atomic uint64_t rx_copied; /* copied by this side's CPU although the NIC could have placed them */
     _Atomic uint64_t tx_device; /* read from device memory by the NIC */
-    /* Only the rail's loop writes these. */
-    _Atomic uint64_t rx_staged, tx_staged; /* through host memory, for memory that the CPU cannot use */
+    /* Only the rail's loop writes the following counters. */
+    _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory */
     _Atomic uint64_t tx_referenced;        /* sent without a copy */
-    _Atomic uint64_t retransmits;          /* not payload: TCP segments that the kernel retransmitted */
-    _Atomic uint64_t rtt_us;               /* not payload: round trip of the connection sampled last; 0: none sampled */
+    _Atomic uint64_t retransmits;          /* TCP segments that the kernel retransmitted, not payload bytes */
+    _Atomic uint64_t rtt_us; /* round-trip time of the last sampled connection, or 0 if none was sampled */
 };
 
 /* Adds to a counter that only the rail's loop writes. */
@@ -65,12 +67,12 @@ static inline void hw_tp_add(_Atomic uint64_t *count, uint64_t n)
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-/* The counts of one connection that were added to the rail's. */
+/* The counts of one connection that were already added to the rail's counts. */
 struct hw_conn_counts {
     uint64_t rx_device, rx_copied, tx_device;
 };
 
-/* Adds to the rail's counts what a connection has counted since the last call. Call it on the rail's loop. */
+/* Adds the counts of a connection since the last call to the rail's counts. Called on the rail's loop. */
 static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *told, struct hw_conn_counts now)
 {
     atomic_fetch_add_explicit(&to->rx_device, now.rx_device - told->rx_device, memory_order_relaxed);
@@ -79,14 +81,14 @@ static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *t
     *told = now;
 }
 
-/* Arguments for making a connection. Everything pointed to outlives the connection. */
+/* Arguments for making a connection. All pointers must stay valid as long as the connection. */
 struct hw_conn_args {
     const struct hw_tp_env *env;
     bool client;
-    bool small_only; /* carries only small frames, and needs only the socket */
+    bool small_only; /* the connection carries only small frames and needs only the socket */
     struct hw_conn_ident id;
-    const struct hw_nic *from; /* client */
-    const union hw_addr *to;   /* client: the peer's listener */
+    const struct hw_nic *from; /* client: the local NIC */
+    const union hw_addr *to;   /* client: address of the peer's listener */
     struct hw_tp_counts *counts;
 };
 
@@ -95,31 +97,32 @@ struct hw_transport {
     struct hw_caps caps;
     const struct hw_rail_io *io;
 
-    /* Sets env->state, and changes env->caps and env->ident if they depend on the machine. arg: the text after the name
-     * in knob transport. 0, or the reason why such a context is impossible. NULL: nothing to do. */
+    /* Sets env->state, and changes env->caps and env->ident if they depend on the machine. arg is the text after the
+     * transport's name in knob transport. Returns 0, or the reason why the context cannot be opened. NULL if there is
+     * nothing to do. */
     int (*open)(const char *arg, struct hw_tp_env *env);
-    /* Frees env->state; no connection is left. NULL if open is NULL. */
+    /* Frees env->state after all connections are closed. NULL if open is NULL. */
     void (*close)(struct hw_tp_env *env);
-    /* Returns 0, or the reason why no connection of this context will ever work again. NULL: that cannot happen. */
+    /* Returns 0, or the reason why no connection of this context will ever work again. NULL if this cannot happen. */
     int (*alive)(const struct hw_tp_env *env);
-    /* [ptr, ptr+len) is no longer registered. NULL: not needed. */
+    /* Called when [ptr, ptr+len) is no longer registered. NULL if not needed. */
     void (*forget)(const struct hw_tp_env *env, const struct hw_space *space, const void *ptr, size_t len);
 
-    /* Announces connections over nic: called for the NICs of a session in the order on which both sides have agreed. A
-     * transport with fewer devices than NICs that cannot tell which NIC has which device assigns its devices in this
-     * order; connections come up in any order. NULL: not needed. */
+    /* Announces connections over nic. Called for the NICs of a session in the order that both sides have agreed on. A
+     * transport that has fewer devices than NICs, and that cannot find out which device belongs to which NIC, assigns
+     * its devices in this order, because connections may come up in any order. NULL if not needed. */
     void (*expect)(const struct hw_tp_env *env, const char *nic);
-    /* Makes a connection over fd and takes ownership of fd in any case. -errno. */
+    /* Makes a connection over fd and takes ownership of fd in any case. Fails with a negative errno. */
     int (*make)(int fd, const struct hw_conn_args *a, struct hw_conn **out);
 
-    /* The rest is NULL if a connection is ready at once. */
+    /* The following members are NULL if a connection is ready at once. */
 
-    /* Continues the negotiation: 0 once a rail may use the connection; -EAGAIN: call again when meeting_fd() is
-     * readable (edge-triggered), and every 100 ms; else the error it died of. */
+    /* Continues the negotiation. Returns 0 once a rail may use the connection, or the error that ended the connection.
+     * Returns -EAGAIN if it must be called again when meeting_fd() is readable (edge-triggered), and every 100 ms. */
     int (*meet)(struct hw_conn *c);
     int (*meeting_fd)(const struct hw_conn *c);
-    /* Receives a second authenticated connection that the peer's transport made for this one (HW_BOOT_SIDE). Takes fd.
-     * NULL: no second connections. */
+    /* Receives a second authenticated connection that the peer's transport made for this connection (HW_BOOT_SIDE), and
+     * takes ownership of fd. NULL if the transport has no second connections. */
     void (*side)(struct hw_conn *c, int fd);
 };
 

@@ -12,9 +12,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define CALL_MS 5000 /* of one request to hawserd: binding restarts a queue of the NIC */
+#define CALL_MS 5000 /* time limit of one request to hawserd, in ms; binding restarts a queue of the NIC */
 
-/* ---- the thread ------------------------------------------------------------------------------------- */
+/* ---- the thread ----------------------------------------------------------------------------------------- */
 
 int dm_ctx_helper(struct dm_ctx *x)
 {
@@ -24,7 +24,7 @@ int dm_ctx_helper(struct dm_ctx *x)
     return dm_helper_open(*path ? path : NULL, CALL_MS, &x->helper);
 }
 
-/* Handles the loss of hawserd, which removes its bindings and rules. */
+/* Handles the loss of hawserd, which removes all its bindings and rules. */
 static void helper_lost(struct dm_ctx *x, const char *why)
 {
     dm_helper_close(x->helper);
@@ -52,7 +52,8 @@ int dm_ctx_asked(struct dm_ctx *x, int rc)
     return rc;
 }
 
-/* Returns how many folders of the device tree two devices have in common: bridges, switches, roots. */
+/* Returns the number of folders in the device tree (bridges, switches, roots) that the paths of two devices have in
+ * common. */
 static unsigned in_common(const char *a, const char *b)
 {
     char x[PATH_MAX], y[PATH_MAX];
@@ -64,7 +65,8 @@ static unsigned in_common(const char *a, const char *b)
     return n;
 }
 
-/* Finds the GPU nearest to the NIC by PCI; without a GPU the host. Makes a CUDA context only on the chosen GPU. */
+/* Finds the GPU nearest to the NIC by PCI path, or the host if there is no GPU. Creates a CUDA context only on the
+ * chosen GPU. */
 static int find_space_near_nic(const char *nic, const struct hw_space **out)
 {
     char here[64 + HAWSER_NIC_NAME], there[64];
@@ -99,7 +101,7 @@ int dm_memory_device(const char *where)
     return (int)n;
 }
 
-/* Chooses the memory for payload of this GPU (-1: not specified); knob devmem_memory has precedence. */
+/* Chooses the memory for the payload of this GPU (-1 if not specified). Knob devmem_memory has precedence. */
 static int choose_space(struct dm_ctx *x, const struct dm_nic *n, int gpu, const struct hw_space **out)
 {
     const struct hw_space *seen = atomic_load(&x->env->gpu);
@@ -117,7 +119,7 @@ static int choose_space(struct dm_ctx *x, const struct dm_nic *n, int gpu, const
     return 0;
 }
 
-/* Finds or makes the landing for this GPU and NIC. */
+/* Finds or creates the landing for this GPU and NIC. */
 static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landing **out)
 {
     const struct hw_space *space;
@@ -159,7 +161,7 @@ static bool release_idle(struct dm_ctx *x, unsigned nic)
         l->bound = false;
         any |= dm_ctx_asked(x, dm_helper_release(x->helper, l->binding.id)) == 0;
     }
-    return any && x->helper; /* releasing may have found that hawserd is gone */
+    return any && x->helper; /* the release may have detected the loss of hawserd */
 }
 
 static int bind_queues(struct dm_ctx *x, struct dm_landing *l)
@@ -188,7 +190,7 @@ static int receive_here(struct dm_ctx *x, struct dm_claim *c)
         return rc;
     if (!l->bound) {
         rc = bind_queues(x, l);
-        /* Each GPU has its own queues: queues of an idle GPU can be reassigned. */
+        /* Each GPU has its own queues, so the queues of an idle GPU can be reassigned. */
         if ((rc == -EBUSY || rc == -EDQUOT || rc == -ENOSPC) && release_idle(x, c->nic))
             rc = bind_queues(x, l);
         if (rc)
@@ -386,7 +388,7 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event
     c->ctx = x;
     c->event = event;
     c->gpu = gpu;
-    c->sock = fcntl(sock, F_DUPFD_CLOEXEC, 0); /* the connection may be closed before the thread gets to it */
+    c->sock = fcntl(sock, F_DUPFD_CLOEXEC, 0); /* the connection may be closed before the thread processes the claim */
     int rc = c->sock < 0 ? hw_fail(-errno, "duplicating the descriptor of a connection: %s", strerror(errno)) : 0;
     if (rc == 0) {
         pthread_mutex_lock(&x->mu);

@@ -9,41 +9,41 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define DM_SOURCES  64  /* ranges of memory bound for sending, per context */
-#define DM_LANDINGS 256 /* over all NICs and GPUs, per context */
+#define DM_SOURCES  64  /* maximum number of memory ranges that a context binds for sending */
+#define DM_LANDINGS 256 /* maximum number of landings of a context, over all NICs and GPUs */
 #define DM_WARNINGS 16
 
 struct dm_nic {
     char name[HAWSER_NIC_NAME];
-    struct dm_landing *unsaid; /* landing of payload without a specified GPU; NULL: not chosen yet */
-    bool no_sending;           /* kernel or driver cannot send from device memory */
+    struct dm_landing *unsaid; /* landing of payload without a specified GPU, or NULL if not chosen yet */
+    bool no_sending;           /* the kernel or the driver cannot send from device memory */
 };
 
-/* Where payload arrives: memory of one GPU, bound to queues of one NIC that are reserved for it (a queue has one
- * dma-buf). It lives as long as the context. mu guards only claims; the other fields belong to the thread. */
+/* The destination of payload: memory of one GPU that is bound to reserved queues of one NIC (a queue has one dma-buf).
+ * A landing lives as long as the context. mu protects only claims; the other members belong to the thread. */
 struct dm_landing {
     unsigned nic;
     bool bound;
     struct dm_pool pool;
     struct dm_binding binding;
-    unsigned claims; /* that stand */
+    unsigned claims; /* number of valid claims */
 };
 
 struct dm_range {
     enum { FREE, WANTED, BOUND, BAD, LEAVING } state;
     unsigned nic;
     const struct hw_space *space;
-    struct dm_source is; /* size 0: not bound yet, or never */
-    size_t len, window;  /* WANTED: size of the data to send, and of the range to bind around it */
+    struct dm_source is; /* size 0 if the range is not bound yet or never will be */
+    size_t len, window;  /* WANTED: size of the data to send, and size of the range to bind around it */
     uint32_t binding;
 };
 
 struct dm_claim {
     struct dm_ctx *ctx;
-    struct dm_claim *next; /* in the queue */
+    struct dm_claim *next; /* next claim in the queue */
     unsigned nic;
-    int gpu;                    /* GPU whose memory the payload is for; -1: not specified */
-    struct dm_landing *landing; /* once decided */
+    int gpu;                    /* GPU whose memory the payload is for, or -1 if not specified */
+    struct dm_landing *landing; /* valid after the decision */
     int sock, event;
     bool decided, abandoned;
     bool leaving; /* queued to release its rule */
@@ -58,7 +58,7 @@ struct dm_ctx {
     pthread_mutex_t mu;
     pthread_t thread;
     bool running, stop;
-    int wake; /* eventfd */
+    int wake; /* an eventfd */
     struct dm_claim *queue;
     struct dm_nic nics[HW_NIC_MAX];
     unsigned nnics;
@@ -66,27 +66,27 @@ struct dm_ctx {
     unsigned nlandings;
     struct dm_range sources[DM_SOURCES];
     bool sources_wanted;
-    uint64_t swept;           /* when a sweep was last requested */
-    _Atomic uint64_t epoch;   /* grows when hawserd is lost: grants of earlier epochs are void */
-    struct dm_helper *helper; /* the thread's */
+    uint64_t swept;           /* time at which a sweep was last requested */
+    _Atomic uint64_t epoch;   /* incremented when hawserd is lost; grants of earlier epochs are invalid */
+    struct dm_helper *helper; /* used by the thread */
     atomic_int dead;
     char why[HW_ERR_TEXT];
-    uint64_t warned[DM_WARNINGS]; /* hashes */
+    uint64_t warned[DM_WARNINGS]; /* hashes of the warnings that were logged */
     unsigned nwarned;
 };
 
-/* On the thread: ensures the connection to hawserd. 0 or -errno. */
+/* Connects to hawserd unless connected. Called on the thread. Returns 0 or a negative errno. */
 int dm_ctx_helper(struct dm_ctx *x);
-/* On the thread: records that hawserd is gone if rc, the result of a call, says so; returns rc. */
+/* Records the loss of hawserd if rc, the result of a call, indicates it. Returns rc. Called on the thread. */
 int dm_ctx_asked(struct dm_ctx *x, int rc);
-/* Under mu: ensures that the thread runs, because there is work. */
+/* Starts the thread unless it runs, because there is work. Called with mu held. */
 int dm_ctx_start(struct dm_ctx *x);
 /* Wakes the thread to look for work. */
 void dm_ctx_ring(struct dm_ctx *x);
-/* Under mu: returns the number of a NIC; HW_NIC_MAX: there are too many. */
+/* Returns the number of a NIC, or HW_NIC_MAX if there are too many. Called with mu held. */
 unsigned dm_ctx_nic(struct dm_ctx *x, const char *name);
 
-/* On the thread: releases send bindings that are no longer wanted, and binds wanted ones. */
+/* Releases send bindings that are no longer wanted, and makes the wanted bindings. Called on the thread. */
 void dm_sources_run(struct dm_ctx *x);
 
 #endif

@@ -14,33 +14,33 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SENDS 1024u /* sends from device memory that the kernel has not completed */
+#define SENDS 1024u /* maximum number of sends from device memory that the kernel has not completed */
 
-/* One call of dm_send(). The kernel numbers the calls 0, 1, 2... */
+/* One call of dm_send(). The kernel numbers the calls 0, 1, 2, and so on. */
 struct send {
-    uint64_t from; /* position of its first byte in the second socket's stream */
+    uint64_t from; /* position of the first byte in the stream of the second socket */
     bool over;
 };
 
 struct hw_conn {
     struct hw_conn_args args;
     char nic[HAWSER_NIC_NAME];
-    struct hw_conn *heads; /* the connection for heads: of transport tcp, opaque here */
-    struct hw_conn *side;  /* likewise, to send payload; NULL: payload follows its head */
-    int fd, side_fd;       /* their descriptors; side_fd -1: there is none */
-    struct dm_meet *meet;  /* the negotiation; NULL once it has ended */
-    int set, event;        /* for the negotiation: epoll and eventfd */
+    struct hw_conn *heads; /* connection for heads, of transport tcp; struct hw_conn has another type there */
+    struct hw_conn *side;  /* connection of transport tcp for sending payload, or NULL if payload follows its head */
+    int fd, side_fd;       /* descriptors of the two connections; side_fd is -1 if there is no second connection */
+    struct dm_meet *meet;  /* the negotiation; NULL after its end */
+    int set, event;        /* epoll and eventfd for the negotiation */
     struct dm_claim *claim;
-    struct dm_rx *rx;        /* NULL: payload follows its head */
-    bool posted;             /* rx has a receive posted */
-    struct hw_source source; /* of the second socket, if nothing is sent on it */
+    struct dm_rx *rx;        /* NULL if payload follows its head */
+    bool posted;             /* rx has a posted receive */
+    struct hw_source source; /* events of the second socket, if nothing is sent on it */
     struct hw_rail *rail;
 
-    uint64_t gone;           /* bytes that the second socket accepted */
-    uint64_t begun, over;    /* sends started, and how many of the first ones are complete */
-    struct send send[SENDS]; /* a ring */
+    uint64_t gone;           /* bytes that the second socket has accepted */
+    uint64_t begun, over;    /* number of sends that were started, and number of the first of them that are complete */
+    struct send send[SENDS]; /* ring buffer */
     uint64_t tx_device;
-    struct hw_conn_counts told; /* reported to the rail */
+    struct hw_conn_counts told; /* counts that were added to the rail's */
 };
 
 /* ---- the context ----------------------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ static void forget_devmem_memory(const struct hw_tp_env *env, const struct hw_sp
     dm_source_forget(env->state, space, ptr, len);
 }
 
-/* ---- making and meeting --------------------------------------------------------------------------------- */
+/* ---- making and negotiating -------------------------------------------------------------------------------- */
 
 static struct hw_driver *get_driver(const struct hw_rail *r)
 {
@@ -88,12 +88,12 @@ static void close_devmem(struct hw_conn *c)
                atomic_load(&n->held_most));
     }
     dm_meet_free(c->meet);
-    dm_rx_free(c->rx); /* the gathers end before the socket returns its pages */
+    dm_rx_free(c->rx); /* the gathers must end before the socket returns its pages */
     dm_claim_free(c->claim);
     if (c->rail)
         hw_driver_forget(get_driver(c->rail), c->side_fd, &c->source);
     if (c->side)
-        hw_tcp_io.close(c->side); /* with a reset, so that the kernel releases the memory */
+        hw_tcp_io.close(c->side); /* closes with a reset, so that the kernel releases the memory */
     else
         hw_fork_close(&c->side_fd);
     hw_tcp_io.close(c->heads);
@@ -167,7 +167,7 @@ static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
         (void)hw_fork_guard(c->side_fd);
         return 0;
     }
-    /* Sending from device memory needs both; if they are refused, data is sent through the host. */
+    /* Sending from device memory requires both options. Without them data is sent through the host. */
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_BINDTODEVICE, c->nic, (socklen_t)strlen(c->nic));
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
     c->side = hw_tcp_new(c->side_fd, c->args.env->knobs, c->args.env->log);
@@ -247,7 +247,7 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
     return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Marks sends [first, last] complete, by the lower 32 bits of their numbers. */
+/* Marks sends [first, last] as complete. Both are the lower 32 bits of the numbers. */
 static void note_over(void *arg, uint32_t first, uint32_t last)
 {
     struct hw_conn *c = arg;
@@ -268,7 +268,7 @@ static int reap_sends(struct hw_conn *c)
 
 static uint64_t get_devmem_released(struct hw_conn *c)
 {
-    (void)reap_sends(c); /* an error of the connection shows at its next use */
+    (void)reap_sends(c); /* an error of the connection is reported at its next use */
     return c->over < c->begun ? c->send[c->over % SENDS].from : c->gone;
 }
 
@@ -279,13 +279,13 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     for (int round = 0; round < 2 && n == -EAGAIN; round++) {
         if (c->begun - c->over < SENDS)
             n = dm_send(c->side_fd, from->dmabuf_id, (uint64_t)(piece->ptr - from->base), piece->len, false);
-        int rc = n == -EAGAIN ? reap_sends(c) : 0; /* completions that were not reaped may be the cause */
+        int rc = n == -EAGAIN ? reap_sends(c) : 0; /* completions that were not read may be the cause */
         if (rc < 0)
             return rc;
     }
     if (n == -EAGAIN)
         return n;
-    if (n < 0) { /* whatever the error, the next connection sends this memory through the host */
+    if (n < 0) { /* after any error the next connection sends this memory through the host */
         dm_source_bad(c->args.env->state, c->nic, from);
         return n;
     }
@@ -294,8 +294,8 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     return n;
 }
 
-/* Returns how many pieces are sent through the host if the first one is: up to the next one that the kernel might send
- * from device memory. */
+/* Returns the number of pieces that are sent through the host if the first piece is: up to the next piece that the
+ * kernel might send from device memory. */
 static uint32_t count_for_host(const struct hw_piece *piece, uint32_t n)
 {
     uint32_t k = 1;
@@ -311,7 +311,8 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
         piece++, n--;
     bool device = !piece->space->direct &&
                   dm_source_find(c->args.env->state, c->nic, piece->space, piece->ptr, piece->len, &from);
-    /* Bytes staged before the memory was bound would be stale when the host path sends this address again. */
+    /* Bytes that were staged before the memory was bound would be out of date when the host path sends this address
+     * again. */
     int64_t done = device ? hw_tcp_drop_staged(c->side) : 0;
     if (done == 0)
         done = device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, count_for_host(piece, n));
@@ -327,7 +328,7 @@ static int64_t read_heads(struct hw_conn *c, const struct hw_piece *piece, uint3
     return hw_tcp_io.read(c->heads, piece, n);
 }
 
-/* Counts whole pieces only: nothing of a piece that is not in place yet. */
+/* Counts only whole pieces; a piece that is not completely in place counts as 0 bytes. */
 static int64_t read_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     int64_t sum = 0;
@@ -371,7 +372,8 @@ static int settle_devmem(struct hw_conn *c)
     return rc == 0 && c->side ? hw_tcp_io.settle(c->side) : rc;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+/* ---- other functions ------------------------------------------------------------------------------------------------
+ */
 
 static int check_devmem(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {

@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 struct dm_helper {
-    int fd; /* -1: broken, see helper.h on -EPIPE */
+    int fd; /* -1 if the connection is broken, see -EPIPE in helper.h */
     int timeout_ms;
     uint32_t seq;
 };
 
-/* Ends the connection: the daemon sees that and revokes its grants. */
+/* Ends the connection, after which hawserd revokes its grants. */
 static int fail_helper_conn(struct dm_helper *h, int rc)
 {
-    /* not closed: a caller may poll dm_helper_fd(), and its number must not become another file's */
+    /* not closed, because a caller may poll dm_helper_fd(), and its number must not be reused for another file */
     if (h->fd >= 0)
         shutdown(h->fd, SHUT_RDWR);
     h->timeout_ms = -1;
@@ -67,10 +67,10 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
             return 0;
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
-        if (n < 0 && errno == EBADF) /* the caller's descriptor is bad: nothing was sent */
+        if (n < 0 && errno == EBADF) /* the caller's descriptor is bad, and nothing was sent */
             return hw_fail(-EBADF, "descriptor %d to send to hawserd is not open", fd);
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
-            return 0; /* its last reply, with the reason, may still be readable */
+            return 0; /* hawserd's last reply, with the reason, may still be readable */
         return fail_helper_conn(
             h, hw_fail(n < 0 ? -errno : -EIO, "sending to hawserd: %s", hw_errno_name(n < 0 ? errno : EIO)));
     }
@@ -78,7 +78,7 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
 
 static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t deadline)
 {
-    uint8_t buf[HW_HELPER_REPLY + 1]; /* one byte more, to detect longer packets */
+    uint8_t buf[HW_HELPER_REPLY + 1]; /* one more byte, to detect longer packets */
     bool reset = false;
     for (;;) {
         int rc = wait_helper_socket(h, POLLIN, deadline);
@@ -87,8 +87,8 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
         ssize_t n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
-        /* The kernel reports this once, before queued data, if the daemon closed without reading the request
-         * (net/unix/af_unix.c, unix_release_sock()): the daemon's refusal may be queued. */
+        /* The kernel reports this once, before queued data, if hawserd has closed the socket without reading the
+         * request (net/unix/af_unix.c, unix_release_sock()). hawserd's refusal may be queued. */
         if (n < 0 && errno == ECONNRESET && !reset) {
             reset = true;
             continue;
@@ -104,7 +104,7 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
     }
 }
 
-/* Sends one request and receives the reply. A refusal is the result, with the daemon's text. */
+/* Sends one request and receives the reply. A refusal is returned as the error, with hawserd's text. */
 static int call_helper(struct dm_helper *h, struct hw_helper_request *q, int fd, struct hw_helper_reply *r)
 {
     if (h->timeout_ms < 0)
@@ -149,7 +149,7 @@ static int connect_hawserd(const char *path)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return hw_fail(-errno, "creating a UNIX socket for hawserd: %s", hw_errno_name(errno));
-    /* does not block: with a full queue the daemon is so far behind that EAGAIN is the right answer */
+    /* the connect does not block: if the queue is full, hawserd is so far behind that EAGAIN is the right result */
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         int err = errno;
         hw_close(&fd);
@@ -208,7 +208,7 @@ static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, 
         return rc;
     if (r.count != count)
         return fail_helper_conn(
-            h, hw_fail(-EPROTO, "hawserd bound %u queues of %s, but %u were asked for", r.count, nic, count));
+            h, hw_fail(-EPROTO, "hawserd bound %u queues of %s, but %u were requested", r.count, nic, count));
     *out = (struct dm_binding){.id = r.id, .dmabuf_id = r.dmabuf_id, .nqueues = r.count, .page = r.page};
     memcpy(out->queues, r.queues, sizeof(out->queues));
     return 0;

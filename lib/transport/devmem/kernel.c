@@ -21,7 +21,7 @@ static bool to_self(int fd)
 
 struct dm_sys dm_sys = {.recvmsg = recvmsg, .sendmsg = sendmsg, .setsockopt = setsockopt, .to_self = to_self};
 
-/* Parses one control message of a receive. Returns 0; 1: not a devmem message; -EPROTO. */
+/* Parses one control message of a receive. Returns 0, or 1 if it is not a devmem message. Fails with -EPROTO. */
 static int parse_devmem_cmsg(const struct cmsghdr *c, struct dm_received *out)
 {
     struct dm_dmabuf_cmsg d;

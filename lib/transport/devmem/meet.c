@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define WORD       16
-#define HEAD       8 /* bytes of a message that all versions have in common */
+#define HEAD       8 /* bytes of a message that are equal in all versions */
 #define VERSION    2
 #define NO_GPU     0xffff
 #define MAGIC      0x4d445748u /* "HWDM" */
@@ -27,9 +27,9 @@ struct dm_meet {
     uint64_t deadline;
     uint8_t out[3 * WORD], in[WORD];
     unsigned out_len, out_done, in_have;
-    int mine[4], theirs[4]; /* by message: -1 not yet, 0 no, 1 yes */
-    int side;               /* descriptor of the second connection; -1: none */
-    struct hw_hs *hs;       /* client: handshake on the second connection, until that is up */
+    int mine[4], theirs[4]; /* one element for each message: -1 not sent yet, 0 no, 1 yes */
+    int side;               /* descriptor of the second connection, or -1 */
+    struct hw_hs *hs;       /* client: handshake on the second connection, until this connection is up */
     bool side_up, side_lost;
     struct dm_claim *claim;
     struct dm_rx *rx;
@@ -87,7 +87,7 @@ static void queue_meet_message(struct dm_meet *m, int word, bool yes)
     m->out_len += WORD;
 }
 
-/* Records why this end receives through the host. */
+/* Records the reason why this end receives through the host. */
 static void set_fallback_reason(struct dm_meet *m, const char *why)
 {
     if (*m->why)
@@ -117,7 +117,7 @@ static int said_gpu(const uint8_t *at)
     return gpu == NO_GPU ? -1 : gpu;
 }
 
-/* Receives the peer's next message: 1, 0 if there is none yet, or -errno. */
+/* Receives the peer's next message. Returns 1, 0 if no message has arrived yet, or a negative errno. */
 static int receive_meet_message(struct dm_meet *m)
 {
     int next = OFFER;
@@ -142,8 +142,8 @@ static int receive_meet_message(struct dm_meet *m)
                 hw_get16(m->in + 6), VERSION);
     }
     if (m->in[4] != next || m->in[5] > 1)
-        return hw_fail(-EPROTO, "devmem negotiation: word %u (%u) where %d was expected", m->in[4], m->in[5], next);
-    if (next == OFFER && !m->a.client) { /* the client decides for which GPUs the connection is */
+        return hw_fail(-EPROTO, "devmem negotiation: message %u (%u) where %d was expected", m->in[4], m->in[5], next);
+    if (next == OFFER && !m->a.client) { /* the client specifies the GPUs of the connection */
         m->a.gpu = said_gpu(m->in + 10);
         m->a.peer_gpu = said_gpu(m->in + 8);
     }
@@ -171,7 +171,7 @@ static int side_watch(struct dm_meet *m)
 
 void dm_meet_side(struct dm_meet *m, int fd)
 {
-    if (m->side >= 0 || m->side_lost) { /* only one is needed */
+    if (m->side >= 0 || m->side_lost) { /* only one second connection is needed */
         hw_close(&fd);
         return;
     }
@@ -206,7 +206,7 @@ static void side_step(struct dm_meet *m)
     if (m->side_up || m->side_lost)
         return;
     if (!m->a.client) {
-        if (m->theirs[READY] >= 0) /* the client sends READY once it has the connection or has given up */
+        if (m->theirs[READY] >= 0) /* the client sends READY once it has made the connection or has given up */
             side_lost(m, "the peer could not open the second connection");
         return;
     }
@@ -221,9 +221,9 @@ static void side_step(struct dm_meet *m)
     }
 }
 
-/* ---- steering, and the probe ---------------------------------------------------------------------------- */
+/* ---- steering and probe ------------------------------------------------------------------------------------ */
 
-/* Returns how far the kernel lets a receive buffer grow by itself: the last of the three numbers of
+/* Returns the limit of the kernel's autotuning of receive buffers, which is the last of the three numbers in
  * net.ipv4.tcp_rmem. */
 static uint64_t autotuned_most(void)
 {
@@ -237,10 +237,10 @@ static uint64_t autotuned_most(void)
 }
 
 /*
- * Bounds the receive buffer. The data waiting in the sockets of all connections that share the pool must leave pages
- * free: a pool whose pages all hold out-of-order data, with no page for the missing data, never recovers. The bound is
- * in pages, because the kernel accounts a piece as a page. If autotuning could take half the pool, a fixed buffer size
- * replaces it. (The window clamp alone is not enough: autotuning undoes it.)
+ * Limits the receive buffer. The data that waits in the sockets of all connections that share the pool must leave some
+ * pages free: a pool whose pages all hold out-of-order data, with no page for the missing data, never recovers. The
+ * limit is in pages, because the kernel accounts a piece as a page. If autotuning could use half of the pool, a fixed
+ * buffer size replaces it. A limit on the window alone is not sufficient, because autotuning removes it.
  */
 static void bound_buffer(const struct dm_meet *m)
 {
@@ -267,7 +267,8 @@ static int claim_landing(struct dm_meet *m)
     return dm_rx_new(m->side, m->pool, m->dmabuf_id, &m->rx);
 }
 
-/* Requests steering. Returns 1: steered; 0: impossible (why has the reason); -EAGAIN. */
+/* Requests steering. Returns 1 if the connection is steered, 0 if this is impossible (with the reason in why), or
+ * -EAGAIN. */
 static int request_steering(struct dm_meet *m)
 {
     int rc = claim_landing(m);
@@ -342,7 +343,7 @@ static int probe_receive(struct dm_meet *m)
     return 0;
 }
 
-/* Judges the complete probe. */
+/* Evaluates the complete probe. */
 static bool probe_good(struct dm_meet *m)
 {
     if (m->probe_wrong)
@@ -357,9 +358,9 @@ static bool probe_good(struct dm_meet *m)
     return !*m->why;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------- */
+/* ---- the whole negotiation ---------------------------------------------------------------------------------- */
 
-/* Runs one round: sends every message that can be decided by now. */
+/* Runs one round: sends every message that can be decided now. */
 static int round_of(struct dm_meet *m)
 {
     int rc = 0;

@@ -8,15 +8,15 @@
 #include <string.h>
 #include <time.h>
 
-#define SCRATCH    (256u << 10) /* bytes of one recvmsg(): all of them may be ordinary data */
-#define HELD       8192u        /* most pages taken and not returned */
-#define GIVE_BACK  64u          /* pages returned together while more data arrives */
-#define DEPTH      64u          /* gathers in flight */
-#define DISCARD_MS 500          /* limit for gathers in flight */
+#define SCRATCH    (256u << 10) /* bytes of one recvmsg(), all of which may be ordinary data */
+#define HELD       8192u        /* maximum number of pages that are held at a time */
+#define GIVE_BACK  64u          /* pages that are returned together while more data arrives */
+#define DEPTH      64u          /* maximum number of gathers in flight */
+#define DISCARD_MS 500          /* time limit for gathers in flight */
 
 struct held {
     uint32_t token;
-    uint64_t batch; /* number of the gather that reads it */
+    uint64_t batch; /* number of the gather that reads the page */
 };
 
 struct dm_rx {
@@ -31,12 +31,12 @@ struct dm_rx {
     uint8_t *to;
     uint32_t len, have;
 
-    struct hw_gather *gather;       /* within the pool's space */
+    struct hw_gather *gather;       /* gathers within the pool's space */
     uint64_t started, over;         /* batches */
     struct hw_frag wait[DM_PIECES]; /* fragments whose gather could not start yet */
     unsigned nwait, started_of;
 
-    struct held *held;   /* ring */
+    struct held *held;   /* ring buffer */
     uint64_t head, tail; /* tail <= next to start <= head */
     bool strayed;
     struct dm_rx_counts n;
@@ -116,7 +116,7 @@ static int poll_rx_gather(struct dm_rx *rx)
     return hw_gather_done(rx->gather, &rx->over) ? fail_rx_device("gathering") : 0;
 }
 
-/* Starts the gather of the waiting fragments. 0, -EBUSY, -ENXIO. */
+/* Starts the gather of the waiting fragments. Returns 0, -EBUSY or -ENXIO. */
 static int start_rx_gather(struct dm_rx *rx)
 {
     const struct hw_gather_bufs b = {
@@ -129,7 +129,7 @@ static int start_rx_gather(struct dm_rx *rx)
         if (rc)
             return fail_rx_device("gathering");
         rx->started++;
-        /* the waiting fragments are the last pages held */
+        /* the waiting fragments are in the last pages that are held */
         uint64_t first = rx->head - (rx->nwait - rx->started_of);
         for (size_t i = 0; i < taken; i++)
             rx->held[(first + i) % HELD].batch = rx->started;
@@ -139,7 +139,7 @@ static int start_rx_gather(struct dm_rx *rx)
     return poll_rx_gather(rx);
 }
 
-/* Copies a piece synchronously, by CPU or driver. */
+/* Copies a piece synchronously, with the CPU or the driver. */
 static int copy_rx_piece(struct dm_rx *rx, const struct hw_space *from_space, const uint8_t *from, uint32_t len)
 {
     uint8_t *to = rx->to + rx->have;
@@ -148,7 +148,7 @@ static int copy_rx_piece(struct dm_rx *rx, const struct hw_space *from_space, co
         rc = from_space->direct ? (memcpy(to, from, len), 0) : hw_load(from_space, to, from, len);
     else if (from_space->direct)
         rc = hw_store(rx->space, to, from, len);
-    else /* two GPUs; no piece is larger than a receive */
+    else /* between two GPUs; no piece is larger than a receive */
         rc = hw_load(from_space, rx->scratch + SCRATCH, from, len) ||
              hw_store(rx->space, to, rx->scratch + SCRATCH, len);
     dm_count(&rx->n.copied, len);
@@ -162,7 +162,7 @@ static int place_received_pieces(struct dm_rx *rx, const struct dm_received *r, 
     for (unsigned i = 0; i < r->n; i++) {
         const struct dm_piece *p = &r->piece[i];
         if (p->len > rx->len - rx->have)
-            return hw_fail(-EPROTO, "devmem receive: more bytes than were asked for");
+            return hw_fail(-EPROTO, "devmem receive: more bytes than were requested");
         if (p->device && (p->dmabuf_id != rx->dmabuf_id || p->offset > rx->pool->buf.size ||
                           p->len > rx->pool->buf.size - p->offset))
             return hw_fail(-EPROTO, "devmem receive: %u bytes at %llu of dma-buf %u, which is not this connection's",
@@ -210,7 +210,7 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
         if (n == -EAGAIN) {
             if ((rc = poll_rx_gather(rx)) || (rc = return_rx_pages(rx, 1)))
                 return rc;
-            return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* the sender may be waiting for the pages held here */
+            return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* the sender may be waiting for pages that are held here */
         }
         if (n < 0)
             return (int)n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receives on one steered connection: the payload is scattered over the pool; lib/mem's gather copies it in order to
- * its destination. Then the pages return to the NIC, early and steadily, because an empty pool stops the NIC.
+ * Receives on one steered connection. The payload is scattered over the pool, and lib/mem's gather copies it in order
+ * to its destination. Then the pages return to the NIC, early and steadily, because an empty pool stops the NIC.
  */
 #ifndef HW_DEVMEM_RX_H
 #define HW_DEVMEM_RX_H
@@ -17,24 +17,25 @@ static inline void dm_count(_Atomic uint64_t *at, uint64_t n)
 }
 
 struct dm_rx_counts {
-    _Atomic uint64_t device, copied, calls; /* payload bytes placed by the NIC, and copied; number of recvmsg() calls */
-    _Atomic uint32_t held_most;             /* most pages held at a time */
+    _Atomic uint64_t device, copied,
+        calls; /* payload bytes placed by the NIC, payload bytes copied, and number of recvmsg() calls */
+    _Atomic uint32_t held_most; /* maximum number of pages that were held at a time */
 };
 
-/* The caller keeps fd, which must stay open. */
+/* Creates a receiver. The caller keeps fd, which must stay open. */
 int dm_rx_new(int fd, const struct dm_pool *pool, uint32_t dmabuf_id, struct dm_rx **out);
 void dm_rx_free(struct dm_rx *rx);
 
-/* Posts the next len bytes to ptr in the space; NULL: discard them. */
+/* Posts a receive of the next len bytes to ptr in the space, or discards them if ptr is NULL. */
 void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint32_t len);
 
-/* Moves bytes. 0: the posted receive is complete; -EAGAIN: wait for an event; -EBUSY: the device is not done yet, or
- * pages must still be returned: ask again soon; -ENXIO: the device failed; -EPIPE: the peer has closed; else the
- * connection is dead. */
+/* Moves bytes. Returns 0 if the posted receive is complete, -EAGAIN to wait for an event, and -EBUSY if the device has
+ * not finished, or pages must still be returned, and the function must be called again soon. Fails with -ENXIO if the
+ * device has failed and with -EPIPE if the peer has closed. After other errors the connection is dead. */
 int dm_rx_run(struct dm_rx *rx, uint64_t *moved);
 
-/* Discards the rest of the posted receive; after return the memory is not accessed any more. -ENXIO: the device does
- * not finish and may still write there. */
+/* Discards the rest of the posted receive. Afterwards the memory is not accessed any more. Fails with -ENXIO if the
+ * device does not finish and may still write to the memory. */
 int dm_rx_discard(struct dm_rx *rx);
 
 /* Returns true if ordinary data arrived where none is expected. */

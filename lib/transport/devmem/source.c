@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The application's own memory, bound to NICs for sending. */
+/* The application's memory that is bound to NICs for sending. */
 #include "transport/devmem/ctx.h"
 
 /* The kernel keeps 72 bytes for each page that is bound for sending (net_devmem_bind_dmabuf(), net/core/devmem.c), so
  * only the used part of a framework's allocation of many GB is bound. The first range of an allocation has at most
- * WINDOW bytes, each further one twice as many as the one before. */
+ * WINDOW bytes, and each further range twice as many as the previous range. */
 #define WINDOW      ((size_t)64 << 20)
 #define WINDOWS_MAX 16u
 
-/* Releases bindings of memory that the application has freed; the memory is not really free before. */
+/* Releases bindings of memory that the application has freed. The memory is not really freed before the release. */
 static void sources_sweep(struct dm_ctx *x)
 {
     for (unsigned i = 0; i < DM_SOURCES; i++) {
@@ -53,7 +53,7 @@ void dm_sources_run(struct dm_ctx *x)
                    "%s: %s memory is sent through the host: %s", n->name, space->name, hw_error());
         pthread_mutex_lock(&x->mu);
         n->no_sending |= rc == -EOPNOTSUPP;
-        if (s->state == WANTED) { /* not dropped meanwhile with the loss of hawserd */
+        if (s->state == WANTED) { /* the range was not dropped in the meantime because hawserd was lost */
             s->state = rc ? BAD : BOUND;
             if (rc == 0) {
                 s->binding = bound.id;
@@ -92,7 +92,7 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
             found = settled = true;
             *out = t->is;
         } else if (t->is.size == 0 || t->state == LEAVING || is_in_source_range(t, ptr, len)) {
-            settled = true; /* WANTED or leaving: soon; BAD: never */
+            settled = true; /* WANTED or LEAVING: available soon; BAD: never */
         } else {
             ranges++;
         }
@@ -106,7 +106,7 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
                                       .len = len,
                                       .window = WINDOW << HW_MIN(ranges, WINDOWS_MAX)};
         uint64_t now = hw_now();
-        if (room || now - x->swept > 1000 * HW_MS) { /* no slot is free: a sweep may free one */
+        if (room || now - x->swept > 1000 * HW_MS) { /* if no slot is free, a sweep may free one */
             x->swept = now;
             x->sources_wanted = wake = true;
         }

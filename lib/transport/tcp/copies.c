@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define STALL_NS (2 * HW_MS)  /* spinning does not pay for a copy that takes longer */
-#define NAP_NS   (20 * 1000l) /* sleep between checks after that */
+#define STALL_NS (2 * HW_MS)  /* after this time a copy is so slow that spinning is no longer useful */
+#define NAP_NS   (20 * 1000l) /* sleep between checks after this time */
 
 /* ---- one queue ---------------------------------------------------------------------------------- */
 
-/* Sleeps only if a device is stuck, because a copy takes about 20 us. Logs a stuck device once. */
+/* Handles a copy that is not complete. Sleeps only if the device is stuck, because a copy takes about 20 us. Logs a
+ * stuck device once. */
 static int not_yet(const struct hw_copies *c, struct hw_copy_queue *q)
 {
     uint64_t now = hw_now();
@@ -68,7 +69,7 @@ int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, 
     return 0;
 }
 
-/* Returns true if all copies of a queue are complete, or failed. */
+/* Returns true if all copies of a queue are complete or have failed. */
 static bool is_queue_idle(struct hw_copy_queue *q)
 {
     return q->over >= q->started || q->space->ops->done(q->q, &q->over) || q->over >= q->started;
@@ -133,9 +134,9 @@ static void free_way(struct hw_copy_way *w)
         hw_pages_free(w->base, w->size);
 }
 
-/* ---- both ------------------------------------------------------------------------------------------- */
+/* ---- both directions ------------------------------------------------------------------------------- */
 
-/* Copies whose device was stuck when their connection ended. They are freed once the device answers. */
+/* Copies whose device was stuck when their connection ended. They are freed once the device responds. */
 static pthread_mutex_t left_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_copies *left;
 
@@ -182,7 +183,7 @@ struct hw_copies *hw_copies_new(const struct hw_knobs *k, const struct hw_logger
     return c;
 }
 
-/* Waits for all copies of a direction; returns the first queue that does not finish in time. */
+/* Waits for all copies of a direction. Returns the first queue that does not finish in time, or NULL. */
 static const struct hw_copy_queue *find_stuck(const struct hw_copies *c, const struct hw_copy_way *w)
 {
     struct hw_copy_queue *q = w->queues;

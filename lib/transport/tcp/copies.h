@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies between pinned host memory and memory that the CPU cannot use (a GPU's), for one connection: a block of host
- * memory for each direction, and a copy queue for each space in use. Only hw_copies_wait(), hw_copies_find_stuck() and
- * hw_copies_free() block.
+ * Copies between pinned host memory and memory that the CPU cannot access (a GPU's), for one connection: a block of
+ * host memory for each direction, and a copy queue for each space in use. Only hw_copies_wait(), hw_copies_find_stuck()
+ * and hw_copies_free() block.
  *
- * Errors: -EBUSY: the device is not done yet, ask again soon; -ENXIO: the device failed, see the text.
+ * Functions return -EBUSY if the device has not finished and must be asked again soon, and -ENXIO if the device has
+ * failed, with the reason in the error text.
  */
 #ifndef HW_TCP_COPIES_H
 #define HW_TCP_COPIES_H
@@ -13,51 +14,53 @@
 #include "base/knob.h"
 #include "mem/space.h"
 
-#define HW_COPIES_DEPTH   64u /* copies in flight in one queue */
+#define HW_COPIES_DEPTH   64u /* maximum number of copies in flight in one queue */
 #define HW_COPIES_WAIT_MS 500
 
 /* The copies of one space. */
 struct hw_copy_queue {
     struct hw_copy_queue *next;
     const struct hw_space *space;
-    struct hw_copyq *q; /* NULL: the space has no queue, see hw_copies_queue() */
+    struct hw_copyq *q; /* NULL if the space has no queue, see hw_copies_queue() */
     uint64_t started, over;
-    uint64_t waiting_since; /* start of the wait for the oldest copy; 0: none */
+    uint64_t waiting_since; /* start of the wait for the oldest copy, or 0 */
     bool named;             /* the stall was logged */
 };
 
-/* One direction. */
+/* The copies of one direction. */
 struct hw_copy_way {
-    struct hw_copy_queue *queues; /* most connections see one space only, but any number may occur */
-    uint8_t *base;                /* NULL: no memory was allocated yet */
+    struct hw_copy_queue *queues; /* most connections use only one space, but there may be any number */
+    uint8_t *base;                /* NULL before the memory is allocated */
     size_t size;
-    const struct hw_space *pinned_by; /* NULL: the memory is not pinned */
+    const struct hw_space *pinned_by; /* space that the memory is pinned for, or NULL */
 };
 
 struct hw_copies {
     struct hw_copies *next;
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
-    struct hw_copy_way out, in; /* separate, because a GPU copies in both directions at once */
+    struct hw_copy_way out, in; /* separate, because a GPU copies in both directions at the same time */
 };
 
-/* Returns NULL if there is no memory. k (stall_ms) and log must outlive the copies. */
+/* Returns NULL if out of memory. k (stall_ms) and log must outlive the copies. */
 struct hw_copies *hw_copies_new(const struct hw_knobs *k, const struct hw_logger *log);
-/* Waits for all copies up to HW_COPIES_WAIT_MS. If a device is stuck for longer, memory and queues stay allocated until
- * it answers. NULL is allowed. */
+/* Waits for all copies up to HW_COPIES_WAIT_MS and frees c. If a device is stuck for longer, memory and queues stay
+ * allocated until the device responds. c may be NULL. */
 void hw_copies_free(struct hw_copies *c);
 
-/* Allocates size bytes of host memory near the space, once, and pins them. -ENOMEM: no memory; another -errno:
- * allocated, but cannot be pinned. */
+/* Allocates size bytes of host memory near the space and pins them. Has no effect if the memory is pinned already.
+ * Fails with -ENOMEM if out of memory, and with another negative errno if the memory was allocated but cannot be
+ * pinned. */
 int hw_copies_pin(struct hw_copy_way *w, const struct hw_space *space, size_t size);
-/* Returns the queue of a space. -errno if the space opens none; with may_lack an entry without a queue is made then.
- * -ENOMEM. */
+/* Returns the queue of a space in *out. If the space cannot open a queue, fails with a negative errno or, with
+ * may_lack, returns an entry without a queue. Fails with -ENOMEM. */
 int hw_copies_queue(struct hw_copy_way *w, const struct hw_space *space, bool may_lack, struct hw_copy_queue **out);
-/* Starts a copy; q->started is then its number. -EBUSY if HW_COPIES_DEPTH copies are in flight, -ENXIO. */
+/* Starts a copy; q->started is its number afterwards. Fails with -EBUSY if HW_COPIES_DEPTH copies are in flight, or
+ * with -ENXIO. */
 int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, const void *from, size_t len);
-/* Tests whether the copy of that number is complete: 0, -EBUSY, -ENXIO. */
+/* Returns 0 if the copy with this number is complete, -EBUSY or -ENXIO. */
 int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t number);
-/* Waits for all copies of a queue. Returns false after HW_COPIES_WAIT_MS. */
+/* Waits for all copies of a queue. Returns false if they are not complete after HW_COPIES_WAIT_MS. */
 bool hw_copies_wait(const struct hw_copies *c, struct hw_copy_queue *q);
 /* Waits for all copies, up to HW_COPIES_WAIT_MS for each queue. Returns the first queue that did not finish in time, or
  * NULL. */

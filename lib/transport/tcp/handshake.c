@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bootstrap handshake (wire.h) as a state machine on a nonblocking socket. Its whole state is one fixed struct: a
- * server allocates nothing else for a connection before the client has proved the key. */
+/* The bootstrap handshake (wire.h) as a state machine on a nonblocking socket. Its whole state is one struct of fixed
+ * size, so a server allocates nothing else for a connection before the client has proved the key. */
 #include "transport/tcp/sock.h"
 
 #include <string.h>
@@ -39,28 +39,29 @@ void hw_hs_server(struct hw_hs *hs, bool keyed,
     enter_stage(hs, S_HELLO, HW_HELLO_SIZE);
 }
 
-/* Sends a message, which is small enough for the empty send buffer of a new connection. */
+/* Sends a message, which always fits into the empty send buffer of a new connection. */
 static int send_bytes(int fd, const void *p, size_t n)
 {
     ssize_t r;
     do {
         r = send(fd, p, n, MSG_NOSIGNAL);
     } while (r < 0 && errno == EINTR);
-    if (r < 0) /* not -EAGAIN, which tells callers to wait */
+    if (r < 0) /* not -EAGAIN, which would make callers wait */
         return hw_fail(errno == EAGAIN ? -ENOBUFS : -errno, "sending a bootstrap message: %s", strerror(errno));
     if ((size_t)r != n)
         return hw_fail(-EIO, "a bootstrap message did not fit into an empty send buffer");
     return 0;
 }
 
-/* Reads until hs->want bytes are there, and returns 0 then. Never reads past that: the following bytes belong to the
- * connection's user. */
+/* Reads until hs->want bytes have arrived, and returns 0 then. Never reads more, because the following bytes belong to
+ * the user of the connection. */
 static int receive_bytes(struct hw_hs *hs, int fd)
 {
     while (hs->have < hs->want) {
         ssize_t r = recv(fd, hs->in + hs->have, hs->want - hs->have, MSG_DONTWAIT);
         if ((r == 0 || (r < 0 && errno == ECONNRESET)) && hs->stage == S_PROOF &&
-            hs->have == 0) /* the client checks our proof first, and closes without a message if it is wrong */
+            hs->have == 0) /* the client checks the server's proof first, and closes the connection without a message if
+                              the proof is wrong */
             return hw_fail(-EACCES,
                            "the client closed the connection without proving the job key: it probably has another key");
         if (r == 0)
@@ -80,7 +81,7 @@ static int receive_bytes(struct hw_hs *hs, int fd)
         if (hs->stage == S_HELLO && hs->have >= 4) {
             int rc = hw_hello_sniff(hs->in, hs->have);
             if (rc)
-                return rc; /* the first four bytes identify clients that do not speak hawser */
+                return rc; /* the first four bytes identify clients that use another protocol */
         }
     }
     return 0;

@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIPE_SIZE (1 << 20) /* the default of /proc/sys/fs/pipe-max-size */
-#define PIPE_LEAST \
-    (256 << 10) /* with a smaller pipe, which the kernel gives a user above pipe-user-pages-soft, a copy is cheaper */
+#define PIPE_SIZE (1 << 20) /* default of /proc/sys/fs/pipe-max-size */
+/* A copy is cheaper than a smaller pipe, which users above pipe-user-pages-soft get from the kernel. */
+#define PIPE_LEAST (256 << 10)
 
 void hw_refer_init(struct hw_refer *r)
 {
@@ -55,7 +55,7 @@ int64_t hw_refer_fill(struct hw_refer *r, const struct iovec *iov, size_t n)
     }
     if (done < 0 && errno == EAGAIN)
         return -EAGAIN;
-    r->off = true; /* memory that cannot be referenced: a device mapping, for example */
+    r->off = true; /* the memory cannot be referenced, for example because it is a device mapping */
     return 0;
 }
 
@@ -75,9 +75,10 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
     return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice() moved nothing");
 }
 
-/* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process,
- * even if the call moved some bytes before the reset. The library's own threads block SIGPIPE always; in a caller's
- * thread block it for the duration and discard the signal that the call caused. */
+/* Moves bytes from the pipe to the socket. splice(2) to a socket has no MSG_NOSIGNAL, and a connection that the peer
+ * has reset must not kill the caller's process, even if the call moved some bytes before the reset. The library's own
+ * threads always block SIGPIPE. A caller's thread blocks the signal during the call and discards a signal that the call
+ * caused. */
 int64_t hw_refer_drain(struct hw_refer *r, int fd, bool more)
 {
     if (hw_own_thread)

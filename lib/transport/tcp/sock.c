@@ -11,19 +11,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define NEAR_RTO_US 100000 /* earliest retransmission by the kernel on connections within a site */
+#define NEAR_RTO_US 100000 /* earliest retransmission by the kernel on connections within a site, in us */
 
 #ifndef TCP_RTO_MIN_US /* Linux 6.15, include/uapi/linux/tcp.h */
 #define TCP_RTO_MIN_US 45
 #endif
 
-/* An acknowledgement usually arrives within this many round trips, and at the latest after the time for which a
- * receiver delays one to send it with data (TCP_ATO_MIN in Linux's include/net/tcp.h). */
+/* An acknowledgement usually arrives within this many round trips, or else after the time for which a receiver may
+ * delay it (TCP_ATO_MIN in Linux's include/net/tcp.h). */
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
 #define LOOK_MS   100u /* a connection that was not checked for longer counts as acknowledged now */
-/* Time without an acknowledgement after which a connection is dead if the peer answers on other connections, provided
- * that a retransmission, which comes after 100 ms, was not answered either. */
+/* Time without an acknowledgement after which a connection is dead if the peer answers on other connections and a
+ * retransmission, which follows after 100 ms, was not answered either. */
 #define ALONE_MS 130u
 
 #if HW_ASAN || HW_TSAN /* their checks are in the C library's functions */
@@ -50,7 +50,7 @@ ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags)
 
 static void set_int(int fd, int level, int name, int value)
 {
-    /* Tuning only: without the option the connection still works. */
+    /* These options only tune the connection, which works without them too. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -68,7 +68,7 @@ void hw_sock_tune(int fd, const struct hw_knobs *k)
 void hw_sock_settled(int fd, const struct hw_knobs *k)
 {
     bool near = hw_path_is_near(fd);
-    if (near) /* within a site no receiver delays an acknowledgement for the 200 ms that Linux waits by default */
+    if (near) /* within a site no receiver delays an acknowledgement by the 200 ms that Linux waits by default */
         set_int(fd, IPPROTO_TCP, TCP_RTO_MIN_US, NEAR_RTO_US);
     hw_congestion_settle(fd, near, k);
 }
@@ -97,7 +97,7 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
     hw_congestion_choose(fd, k);
     int rc;
     if (nic) {
-        /* Allowed without privilege since Linux 5.7 on a socket that is not bound yet; failure is no error. */
+        /* Permitted without privilege since Linux 5.7 on a socket that is not bound yet. A failure is not an error. */
         if (!nic->loopback)
             (void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic->name, (socklen_t)strlen(nic->name));
         union hw_addr from = nic->addr;
@@ -138,7 +138,7 @@ int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k)
     return fd;
 }
 
-/* Reads before it sets: setting takes the socket's lock. */
+/* Sets TCP_USER_TIMEOUT if it differs. Reads the value first, because setting it takes the socket's lock. */
 static void want_user_timeout(int fd, uint64_t ms)
 {
     int have = -1;
@@ -147,7 +147,7 @@ static void want_user_timeout(int fd, uint64_t ms)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)ms);
 }
 
-/* Returns for how many ms the peer's TCP has acknowledged nothing new of the data in flight. */
+/* Returns the time in ms for which the peer's TCP has acknowledged no more of the data in flight. */
 static uint64_t watch_acks(struct hw_sock_watch *w, const struct tcp_info *ti)
 {
     uint64_t acked = ti->tcpi_bytes_acked + ti->tcpi_delivered, now = hw_now();
@@ -182,10 +182,10 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     if (!read_tcp_info(fd, &ti, w))
         return 0;
     w->path = ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
-    /* Bytes wait and none is in flight: the receiver's window is closed (the receiver may be stopped), or this side's
-     * own queue drops everything; the kernel sends probes. TCP_USER_TIMEOUT would end such a connection although every
-     * probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so suspend it. Unanswered probes count here:
-     * tcpi_probes is their number since the last answer. */
+    /* If bytes wait and none are in flight, the receiver's window is closed (the receiver may be stopped), or this
+     * side's own queue drops everything; the kernel sends probes. TCP_USER_TIMEOUT would end such a connection although
+     * every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended. Unanswered probes count
+     * instead: tcpi_probes is their number since the last answer. */
     bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
     want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
     uint64_t usual = HW_MAX(ACK_MS, ACK_TRIPS * (uint64_t)ti.tcpi_rtt / 1000);

@@ -10,49 +10,51 @@
 
 #include <sys/types.h>
 
-/* Starts a nonblocking connect from nic (NULL: the kernel chooses) to addr. Returns the descriptor or -errno. Binds to
- * the NIC's address and, if permitted, to its device: with several NICs on one subnet only the device binding separates
- * flows. */
+/* Starts a nonblocking connect to addr from nic, or from the NIC that the kernel chooses if nic is NULL. Returns the
+ * descriptor or a negative errno. Binds to the NIC's address and, if permitted, to its device, because with several
+ * NICs on one subnet only the binding to the device separates the flows. */
 int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const struct hw_knobs *k);
 
-/* Sets the options of every connection: TCP_NODELAY, keepalive, TCP_USER_TIMEOUT. Buffer sizes are for data connections
- * only: hw_sock_buffers(). */
+/* Sets the options of every connection: TCP_NODELAY, keepalive and TCP_USER_TIMEOUT. hw_sock_buffers() sets the buffer
+ * sizes, which are only for data connections. */
 void hw_sock_tune(int fd, const struct hw_knobs *k);
-/* Sets all options of an accepted socket, those of hw_sock_tune() included. */
+/* Sets all options of an accepted socket, including those of hw_sock_tune(). */
 void hw_sock_accepted(int fd, const struct hw_knobs *k);
-/* Sets the remaining options of a socket of hw_sock_connect() once it is connected. */
+/* Sets the remaining options of a socket from hw_sock_connect() once it is connected. */
 void hw_sock_settled(int fd, const struct hw_knobs *k);
 void hw_sock_buffers(int fd, const struct hw_knobs *k);
 
-/* Opens a nonblocking listener on addr. Returns the descriptor or -errno. */
+/* Opens a nonblocking listener on addr. Returns the descriptor or a negative errno. */
 int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k);
 
-/* What hw_sock_health() last saw of a connection. All zero at first. */
+/* State of hw_sock_health() between its calls for one connection. All zero at first. */
 struct hw_sock_watch {
-    uint64_t path;   /* bandwidth-delay product of its path, as TCP measures it, bytes; 0: unknown */
-    uint64_t looked; /* when, ns */
-    uint64_t acked;  /* what the peer had acknowledged, in bytes and segments */
-    uint64_t since;  /* the last time when acked had grown or nothing was in flight; ns */
-    uint64_t rtt_us; /* the round trip that TCP measured */
-    uint64_t again;  /* retransmitted segments in all */
+    uint64_t path;   /* bandwidth-delay product of the path in bytes, as TCP measures it, or 0 if unknown */
+    uint64_t looked; /* time of the last check in ns */
+    uint64_t acked;  /* data that the peer had acknowledged, as a sum of bytes and segments */
+    uint64_t since;  /* last time in ns at which acked had grown or nothing was in flight */
+    uint64_t rtt_us; /* round-trip time that TCP measured */
+    uint64_t again;  /* total number of retransmitted segments */
 };
 
-/* Sets w->rtt_us and w->again, as hw_sock_health() does too. */
+/* Sets w->rtt_us and w->again. hw_sock_health() sets them too. */
 void hw_sock_look(int fd, struct hw_sock_watch *w);
 
-/* Checks a connection with data in flight; call it every 20 ms. Returns 0; 1: no acknowledgement for longer than usual
- * although the peer answers on other connections; or -ETIMEDOUT if the path looks dead: data was retransmitted and
- * nothing new was acknowledged for stall_ms, or for about 130 ms if the peer answers on other connections. alone_ms:
- * for how long data has been in flight here while the peer answers elsewhere; 0: it does not. A receiver that merely
- * does not read (zero window) is neither suspect nor dead. */
+/* Checks a connection with data in flight. Should be called every 20 ms. alone_ms is the time for which data has been
+ * in flight here while the peer answers on other connections, or 0 if it does not. Returns 0, or 1 if no
+ * acknowledgement has arrived for longer than usual although the peer answers on other connections. Fails with
+ * -ETIMEDOUT if the path seems dead: data was retransmitted, and no more was acknowledged for stall_ms, or for about
+ * 130 ms if the peer answers on other connections. A receiver that merely does not read (zero window) is neither
+ * suspect nor dead. */
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
 
-/* recv(2) without waiting, and send(2), but not cancellation points: the C library's cost two locked instructions a
- * call, and an application's thread that is cancelled inside would leave the library's locks taken. */
+/* Like recv(2) with MSG_DONTWAIT, and like send(2), but without cancellation points. Those of the C library cost two
+ * locked instructions per call, and a thread of the application that is cancelled there would never release the
+ * library's locks. */
 ssize_t hw_sock_recv(int fd, void *to, size_t len);
 ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags);
 
-/* Makes close() reset the connection: the kernel drops queued data and releases pages held by reference. */
+/* Makes close() reset the connection, so that the kernel drops queued data and releases pages held by reference. */
 void hw_sock_reset_at_close(int fd);
 /* Closes the connection with a reset. */
 void hw_sock_abort(int *fd);
@@ -62,7 +64,7 @@ void hw_sock_abort(int *fd);
 struct hw_hs {
     bool client;
     uint8_t stage;
-    uint64_t deadline; /* deadline of the current message, hw_now() */
+    uint64_t deadline; /* deadline of the current message, as hw_now() counts */
     uint64_t step_ms;
     uint32_t have, want;
     struct hw_hello hello;
@@ -71,27 +73,28 @@ struct hw_hs {
     uint8_t key[HW_SECRET];
     uint8_t hello_raw[HW_HELLO_SIZE], challenge_raw[HW_CHALLENGE_SIZE];
     uint8_t in[HW_CHALLENGE_SIZE];
-    /* Server: called once a well-formed HELLO has arrived. Fills key and challenge->session; returns enum
-     * hw_refusal. */
+    /* Server: called when a well-formed HELLO has arrived. Fills key and challenge->session. Returns enum hw_refusal.
+     */
     unsigned (*admit)(void *arg, const struct hw_hello *hello, struct hw_challenge *challenge, uint8_t key[HW_SECRET]);
     void *admit_arg;
-    const uint8_t *after; /* client: after_len bytes sent directly after the proof; they outlive the handshake */
+    const uint8_t
+        *after; /* client: after_len bytes that are sent directly after the proof; they must outlive the handshake */
     uint32_t after_len;
 };
 
-/* Start a handshake. Client: hello without its nonce; key: see wire.h. */
+/* Start a handshake. The client passes hello without its nonce; for key see wire.h. */
 void hw_hs_client(struct hw_hs *hs, const struct hw_hello *hello, const uint8_t key[HW_SECRET], uint64_t step_ms);
 void hw_hs_server(struct hw_hs *hs, bool keyed,
                   unsigned (*admit)(void *, const struct hw_hello *, struct hw_challenge *, uint8_t[HW_SECRET]),
                   void *arg, uint64_t step_ms);
 
-/* Continues as far as the socket allows. 0: done (a server then sends WELCOME with hw_hs_welcome(), once the context
- * has taken the connection). -EAGAIN: wait for the descriptor or hs->deadline. -ETIMEDOUT, -EACCES, -EPERM, -EPROTO,
- * -ECONNRESET ...: failed, with the reason; the caller closes. */
+/* Advances the handshake. Returns 0 when it is complete; a server then sends WELCOME with hw_hs_welcome(), once the
+ * context has taken the connection. Returns -EAGAIN to wait for the descriptor or for hs->deadline. Otherwise fails
+ * with -ETIMEDOUT, -EACCES, -EPERM, -EPROTO, -ECONNRESET or another error, and the caller closes the socket. */
 int hw_hs_step(struct hw_hs *hs, int fd);
 int hw_hs_welcome(int fd, unsigned refusal, uint16_t via);
 
-/* Copies the secret of the new session; valid after hw_hs_step() returned 0 for HW_BOOT_CONTROL. */
+/* Copies the secret of the new session. Valid after hw_hs_step() has returned 0 for HW_BOOT_CONTROL. */
 void hw_hs_secret(const struct hw_hs *hs, uint8_t out[HW_SECRET]);
 
 #endif

@@ -7,24 +7,24 @@
 #include <string.h>
 
 #define PAGE       4096u
-#define ALIGN      64u             /* of parts */
-#define PARTS      HW_COPIES_DEPTH /* parts of a ring */
+#define ALIGN      64u             /* alignment of parts */
+#define PARTS      HW_COPIES_DEPTH /* maximum number of parts in a ring */
 #define PART_LEAST (64u << 10)
-#define PART_SHARE 16u /* a part is at most this share of the ring */
+#define PART_SHARE 16u /* a part is at most 1/16 of the ring */
 
-/* Bytes of the ring that one copy moves. */
+/* The bytes of the ring that one copy moves. */
 struct part {
     struct hw_copy_queue *queue;
     uint64_t ticket;
     const uint8_t *from; /* out: source address of the part's first byte */
-    uint64_t at;         /* position in bytes since the beginning */
+    uint64_t at;         /* position, counted in bytes since the beginning */
     uint32_t len;
 };
 
 /* One direction: the parts in its ring, oldest first. */
 struct way {
     struct hw_copy_way *copies;
-    uint64_t head, tail; /* in bytes since the beginning; tail <= head <= tail + size */
+    uint64_t head, tail; /* positions, counted in bytes since the beginning; tail <= head <= tail + size */
     struct part part[PARTS];
     uint64_t first, next; /* part numbers; part n is part[n % PARTS] */
     uint64_t bytes;       /* bytes of all parts, without `taken` */
@@ -34,12 +34,12 @@ struct way {
 struct hw_staging {
     const struct hw_logger *log;
     struct hw_copies *copies;
-    size_t size; /* of each ring */
+    size_t size; /* size of each ring */
     struct way out, in;
-    /* in: */
+    /* only for receiving */
     struct part filling; /* bytes from the socket whose copy has not started */
-    uint8_t *to;         /* their destination */
-    uint32_t room;       /* most bytes of that part; 0: no part is begun */
+    uint8_t *to;         /* destination of these bytes */
+    uint32_t room;       /* maximum bytes of this part, or 0 if no part has begun */
     uint64_t placed;     /* bytes whose copy is complete and that were not reported to the caller */
 };
 
@@ -80,14 +80,14 @@ void hw_staging_free(struct hw_staging *s)
 
 /* ---- rings ---------------------------------------------------------------------------------------- */
 
-/* Returns how many bytes the next part may have, and in *at its position; 0: none now. */
+/* Returns the maximum size of the next part and its position in *at, or 0 if there is no space now. */
 static uint32_t find_room(const struct hw_staging *s, const struct way *w, uint64_t *at)
 {
     uint64_t space = s->size - (w->head - w->tail), to_end = s->size - w->head % s->size;
     *at = w->head;
     if (w->next - w->first == PARTS)
         return 0;
-    /* too little is left before the end of the ring: start over at the beginning */
+    /* too little space is left before the end of the ring, so continue at the beginning */
     if (to_end < get_part_most(s) && to_end < space) {
         *at += to_end;
         space -= to_end;
@@ -137,7 +137,8 @@ static void drop_first_part(struct way *w)
     w->taken = 0;
 }
 
-/* If memory cannot be pinned or the space has no queue, each copy is synchronous. */
+/* Prepares the memory and the queue for copies. If the memory cannot be pinned or the space has no queue, each copy is
+ * synchronous. */
 static int prepare_copies(const struct hw_staging *s, const struct way *w, const struct hw_space *space,
                           struct hw_copy_queue **q)
 {
@@ -150,9 +151,9 @@ static int prepare_copies(const struct hw_staging *s, const struct way *w, const
     return hw_copies_queue(w->copies, space, true, q);
 }
 
-/* ---- out -------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------------ */
 
-/* Copies len bytes at `from` in as many parts as needed. -EBUSY: the ring is full. */
+/* Copies len bytes at `from` in as many parts as needed. Fails with -EBUSY if the ring is full. */
 static int stage_bytes(struct hw_staging *s, const struct hw_space *space, const uint8_t *from, uint64_t len)
 {
     struct way *w = &s->out;
@@ -170,7 +171,7 @@ static int stage_bytes(struct hw_staging *s, const struct hw_space *space, const
     return rc;
 }
 
-/* Returns true if the ring starts with the first bytes of these pieces, or is empty. */
+/* Returns true if the ring begins with the first bytes of these pieces, or is empty. */
 static bool is_staged(const struct way *w, const struct hw_piece *piece, uint32_t n)
 {
     while (n && piece->space->direct)
@@ -180,7 +181,7 @@ static bool is_staged(const struct way *w, const struct hw_piece *piece, uint32_
 
 int hw_staging_ahead(struct hw_staging *s, const struct hw_piece *piece, uint32_t n)
 {
-    if (!is_staged(&s->out, piece, n)) { /* the pieces in the ring were sent another way */
+    if (!is_staged(&s->out, piece, n)) { /* the pieces in the ring were sent in another way */
         int rc = hw_staging_settle(s);
         if (rc < 0)
             return rc;
@@ -192,7 +193,7 @@ int hw_staging_ahead(struct hw_staging *s, const struct hw_piece *piece, uint32_
         uint64_t skip = HW_MIN(done, piece->len);
         done -= skip;
         int rc = skip < piece->len ? stage_bytes(s, piece->space, piece->ptr + skip, piece->len - skip) : 0;
-        if (rc < 0) /* a later piece may be on a failing device: report that when it is the first */
+        if (rc < 0) /* a later piece may be on a failing device, which is reported when this piece is the first */
             return rc == -EBUSY || !first || skip ? 0 : rc;
     }
     return 0;
@@ -218,7 +219,7 @@ int hw_staging_list(struct hw_staging *s, const struct hw_piece *piece, uint32_t
             uint64_t some = HW_MIN(rest, (uint64_t)(p->len - taken));
             iov[k++] = (struct iovec){get_host(s, w, p) + taken, some};
             rest -= some;
-            number++; /* no part has bytes of two pieces */
+            number++; /* no part contains bytes of two pieces */
         }
     }
     return (int)k;
@@ -242,10 +243,10 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
     }
 }
 
-/* ---- in --------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------------------ */
 
-/* Starts the copy of the bytes that the socket has put into the part. On failure the bytes stay in the part, because
- * the socket no longer has them. */
+/* Starts the copy of the bytes that the socket has put into the part. After a failure the bytes stay in the part,
+ * because the socket no longer has them. */
 static int copy_filled(struct hw_staging *s)
 {
     int rc = s->filling.len ? append_part(s, &s->in, &s->filling, s->to, get_host(s, &s->in, &s->filling)) : 0;
@@ -317,7 +318,7 @@ void hw_staging_in_drop(struct hw_staging *s)
     s->room = s->filling.len = 0;
 }
 
-/* Waits for the oldest part's copy. */
+/* Waits for the copy of the oldest part. */
 static int wait_for_part(struct hw_staging *s, const struct part *p)
 {
     uint64_t until = hw_now() + HW_COPIES_WAIT_MS * HW_MS;

@@ -16,25 +16,26 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define IOVECS          64
-#define LEAST_WINDOW    (2ull << 20)
-#define PATHS_IN_FLIGHT 4 /* the receiver confirms later than TCP acknowledges */
-#define STAGED_READS    8 /* consecutive reads of one connection into its staging ring */
+#define IOVECS       64
+#define LEAST_WINDOW (2ull << 20)
+/* Multiple of the path's capacity that may be in flight, because the receiver confirms later than TCP acknowledges. */
+#define PATHS_IN_FLIGHT 4
+#define STAGED_READS    8 /* maximum number of consecutive reads of one connection into its staging ring */
 
 struct hw_conn {
     int fd;
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
-    struct hw_rail *rail; /* NULL: not on a rail yet */
+    struct hw_rail *rail; /* NULL before the connection is on a rail */
     struct hw_source source;
-    bool drained, full; /* nothing to read, no room to write, until an event */
-    bool ends;          /* the peer has closed its side or TCP has failed: the next read reports which */
+    bool drained, full; /* nothing to read, and no space to write, until the next event */
+    bool ends;          /* the peer has closed its side or TCP has failed; the next read reports which */
     struct hw_refer refer;
     struct hw_sock_watch watch;
-    struct hw_tp_counts *counts; /* NULL: not counted */
-    uint64_t again_told;         /* of watch.again */
-    uint64_t sent, referred;     /* bytes so far; end of the last bytes sent by reference */
-    struct hw_staging *stage;    /* for memory that the CPU cannot use; allocated at the first use */
+    struct hw_tp_counts *counts; /* NULL if the connection is not counted */
+    uint64_t again_told;         /* value of watch.again that was added to counts */
+    uint64_t sent, referred;     /* bytes sent so far; end of the last bytes that were sent by reference */
+    struct hw_staging *stage;    /* for memory that the CPU cannot access; allocated at the first use */
     uint8_t *back;               /* bytes [back_at, back_end) will be read again; allocated at the first use */
     uint32_t back_at, back_end;
 };
@@ -60,7 +61,7 @@ void hw_tcp_count(struct hw_conn *c, struct hw_tp_counts *counts)
     c->counts = counts;
 }
 
-/* Adds the values of hw_sock_look() to the counts. */
+/* Adds the values from hw_sock_look() to the counts. */
 static void count_path(struct hw_conn *c)
 {
     if (!c->counts)
@@ -120,7 +121,7 @@ static void close_socket(struct hw_conn *c)
         hw_sock_look(c->fd, &c->watch);
         count_path(c);
     }
-    if (is_memory_in_flight(c)) /* the owner is about to reuse that memory: the kernel must not send it later */
+    if (is_memory_in_flight(c)) /* the owner may reuse this memory, so the kernel must not send it later */
         hw_sock_reset_at_close(c->fd);
     hw_fork_close(&c->fd);
     hw_refer_free(&c->refer);
@@ -139,14 +140,15 @@ static int64_t explain_error(const char *what)
 
 /* ---- bytes -------------------------------------------------------------------------------------------- */
 
-/* Returns true if the piece is sent by reference. A piece without an owner is in the link's own buffers, which the link
- * reuses once they are written. */
+/* Returns true if the piece is sent by reference. A piece without an owner is in the link's buffers, which the link
+ * reuses after the write. */
 static bool is_referred(const struct hw_conn *c, const struct hw_piece *piece)
 {
     return !c->refer.off && piece->owner && piece->len >= HW_REFER_MIN && piece->space->direct;
 }
 
-/* Lists the pieces up to the first that the CPU cannot use, or whose use of references differs from `refer`. */
+/* Lists the pieces up to the first piece that the CPU cannot access, or that is not sent in the same way (by reference
+ * or by copy). */
 static size_t list_iovecs(const struct hw_conn *c, bool refer, const struct hw_piece *piece, uint32_t n,
                           struct iovec *iov)
 {
@@ -163,7 +165,7 @@ static int prepare_stage(struct hw_conn *c)
     return c->stage ? 0 : -ENOMEM;
 }
 
-/* Lists the host addresses of the first pieces, of any kind. Returns how many, or -errno. */
+/* Lists the host addresses of the first pieces, of any kind. Returns the number of entries or a negative errno. */
 static int list_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, struct iovec *iov)
 {
     int rc = prepare_stage(c);
@@ -188,7 +190,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     int k = staged ? list_staged(c, piece, n, iov) : (int)list_iovecs(c, false, piece, n, iov);
     if (k < 0)
         return k;
-    if (k == 0) /* the piece is sent by reference, but the pipe had no room */
+    if (k == 0) /* the piece would be sent by reference, but the pipe had no space */
         iov[k++] = (struct iovec){piece->ptr, piece->len};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)k};
     int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen < n ? MSG_MORE : 0);
@@ -206,7 +208,8 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     return done;
 }
 
-/* The pipe holds the first bytes of the pieces: they count as written once they have left it. */
+/* Writes the first pieces. Bytes in the pipe, which belong to the first pieces, count as written once they have left
+ * the pipe. */
 static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     struct iovec iov[IOVECS];
@@ -227,7 +230,7 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
     return done;
 }
 
-/* Lists the first pieces that the CPU may write: at least one. */
+/* Lists the first piece and the following pieces that the CPU may write. */
 static size_t list_readable(const struct hw_piece *piece, uint32_t n, struct iovec *iov)
 {
     size_t k = 0;
@@ -251,7 +254,7 @@ static int unread_bytes(struct hw_conn *c, const uint8_t *data, uint32_t n)
         c->back = malloc(HW_LINK_BUF);
     if (!c->back)
         return hw_no_memory("bytes of a payload");
-    uint32_t left = c->back_end - c->back_at; /* the bytes all come from this buffer, or none */
+    uint32_t left = c->back_end - c->back_at; /* either all or none of the bytes come from this buffer */
     memmove(c->back + n, c->back + c->back_at, left);
     memcpy(c->back, data, n);
     c->back_at = 0;
@@ -267,8 +270,8 @@ static int64_t read_again(struct hw_conn *c, const struct iovec *iov)
     return n;
 }
 
-/* Reads once. A read that returns less than requested has emptied the socket, and epoll reports later data; but epoll
- * does not report the end of the stream twice. */
+/* Reads once. A read that returns less than requested has emptied the socket, and epoll reports later data. However,
+ * epoll does not report the end of the stream twice. */
 static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = k};
@@ -286,7 +289,7 @@ static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k
     return done ? done : hw_fail(-ECONNRESET, "the peer closed the connection");
 }
 
-/* Reads for pieces that the CPU cannot use. Returns how many of their bytes are in place. */
+/* Reads for pieces that the CPU cannot access. Returns the number of their bytes that are in place. */
 static int64_t move_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     uint64_t most = piece->space->direct ? piece->len : 0;
@@ -346,7 +349,8 @@ static int load_staged(struct hw_conn *c, const struct hw_piece *piece, uint8_t 
     return rc < 0 ? rc : hw_staging_load(c->stage, piece, to);
 }
 
-/* Limits the window: data in flight beyond the path's capacity waits in buffers and leaves the CPU's caches. */
+/* Checks the path and limits the window, because data in flight beyond the path's capacity waits in buffers and leaves
+ * the CPU's caches. */
 static int check_socket(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     int rc = hw_sock_health(c->fd, &c->watch, alone / HW_MS, c->knobs->stall_ms, c->knobs->peer_timeout_ms);

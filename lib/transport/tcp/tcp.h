@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TCP connections for a rail: any stream socket works. A rail with such connections must be on the loop of a driver.
- * Memory that the CPU cannot use passes through rings of pinned memory (staging.h).
+ * TCP connections for a rail. Any stream socket works. A rail with such connections must be on the loop of a driver.
+ * Data in memory that the CPU cannot access passes through rings of pinned memory (staging.h).
  */
 #ifndef HW_TCP_H
 #define HW_TCP_H
@@ -13,10 +13,11 @@
 extern const struct hw_rail_io hw_tcp_io;
 extern const struct hw_transport hw_tcp;
 
-/* Drops staged bytes that were not sent: the caller sends them another way. 0, or -errno, which ends the connection. */
+/* Drops staged bytes that were not sent, because the caller sends them in another way. Returns 0, or a negative errno
+ * that ends the connection. */
 int hw_tcp_drop_staged(struct hw_conn *c);
-/* Makes a connection for hw_session_start() from a connected socket and takes ownership of it. NULL: no memory; the
- * descriptor is closed. k and log must outlive the connection. */
+/* Makes a connection for hw_session_start() from a connected socket, and takes ownership of the socket. Returns NULL if
+ * out of memory; the descriptor is closed then. k and log must outlive the connection. */
 struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k, const struct hw_logger *log);
 /* Makes the connection add to these counts from now on. */
 void hw_tcp_count(struct hw_conn *c, struct hw_tp_counts *counts);
