@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection over a plugin in any state: how it is made, the life of its slots, its end. */
+/* A connection over a plugin: setup, the lifecycle of its slots, and teardown. */
 #include "transport/netplugin/conn.h"
 
 #include "transport/netplugin/host/device.h"
@@ -55,7 +55,7 @@ int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_
     struct np_props p = {0};
     int rc = c->set < 0 || c->event < 0 || watch_plugin_fd(c->set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) ||
                      watch_plugin_fd(c->set, c->event, EPOLLIN)
-                 ? hw_fail(-errno, "watching a connection: %s", strerror(errno))
+                 ? hw_fail(-errno, "watching a connection for events: %s", strerror(errno))
                  : np_props(c->host, c->dev, &p);
     if (rc) {
         np_conn_free(c);
@@ -74,7 +74,7 @@ int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_
     return 0;
 }
 
-/* Checks whether the peer has closed the socket. The bytes after the greetings are heads of frames, which are not read
+/* Checks whether the peer has closed the socket. The bytes after the greetings are frame heads, which are not read
  * here. */
 static int socket_word(struct np_conn *c)
 {

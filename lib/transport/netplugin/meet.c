@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connects two plugins: greetings on the channel's socket, with the GPUs of the connection, then connections of the
- * plugin. */
+/* Connects two plugins. The sides first exchange greetings, with the GPUs of the connection, on the channel's socket,
+ * and then make the plugin's connections. */
 #include "transport/netplugin/conn.h"
 
 #include <string.h>
 #include <sys/socket.h>
 
-/* Chooses the GPU of the connection. A plugin that unpacks places received data in memory of the GPU that was set when
- * the connection was made. If no GPU is specified, use the one whose memory was registered first, or the nearest. */
+/* Chooses the GPU of the connection. A plugin that unpacks places received data in the memory of the GPU that was
+ * current when the connection was made. If no GPU is specified, uses the GPU for which memory was registered first, or
+ * else the nearest GPU. */
 static void choose_gpu(struct np_conn *c)
 {
     const struct hw_space *seen = atomic_load(&c->env->gpu);
@@ -22,16 +23,16 @@ static void choose_gpu(struct np_conn *c)
 }
 
 /* Returns 0, or an error if the GPU's memory would be staged through host memory and knob require_direct forbids
- * that. */
+ * staging. */
 static int refuse_staging(const struct np_conn *c, bool direct)
 {
     if (!c->env->knobs->require_direct || c->gpu < 0 || direct)
         return 0;
-    return hw_fail(-EOPNOTSUPP, "knob require_direct: plugin %s places no data in memory of GPU %d",
+    return hw_fail(-EOPNOTSUPP, "knob require_direct: plugin %s cannot place data in memory of GPU %d",
                    np_info(c->host)->table, c->gpu);
 }
 
-/* Chooses the GPU, listens, and prepares this side's greeting. */
+/* Chooses the GPU, creates the listener, and prepares this side's greeting. */
 static int begin_greeting(struct np_conn *c)
 {
     struct hw_plugin_greet g = {
@@ -51,13 +52,13 @@ static int send_greeting(struct np_conn *c)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "plugin greeting: %s", strerror(errno));
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "sending the plugin greeting: %s", strerror(errno));
         c->out_done += (unsigned)n;
     }
     return 0;
 }
 
-/* Reads the available part of the greeting, and no byte beyond it. */
+/* Reads the available part of the greeting, but no byte beyond its end. */
 static int read_greeting(struct np_conn *c)
 {
     int want = c->in_have >= HW_PLUGIN_HEAD ? hw_plugin_greet_size(c->in) : HW_PLUGIN_HEAD;
@@ -66,7 +67,7 @@ static int read_greeting(struct np_conn *c)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "plugin greeting: %s", strerror(errno));
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "receiving the plugin greeting: %s", strerror(errno));
         if (n == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection during the plugin greeting");
         c->in_have += (unsigned)n;
@@ -82,16 +83,17 @@ static int take_greeting(struct np_conn *c)
     if (rc || (rc = hw_plugin_greet_decode(c->in, c->in_have, &c->peer)))
         return rc;
     if (c->peer.longest != c->slot)
-        return hw_fail(-EPROTO,
-                       "the peer's plugin takes %u bytes at a time, this one %u: use the same version, settings and "
-                       "MTU on both sides",
-                       c->peer.longest, c->slot);
+        return hw_fail(
+            -EPROTO,
+            "the peer's plugin uses messages of %u bytes, but this side uses %u: use the same version, settings and "
+            "MTU on both sides",
+            c->peer.longest, c->slot);
     c->greeted = true;
     if (c->server) {
         c->gpu = c->peer.peer_gpu;
         c->peer_gpu = c->peer.gpu;
     }
-    /* The slower of the two accept()s decides. */
+    /* The slower accept() of the two sides determines the deadline. */
     if (c->peer.wait_ms > np_info(c->host)->wait_ms)
         c->deadline += (c->peer.wait_ms - np_info(c->host)->wait_ms) * HW_MS;
     return 0;

@@ -14,17 +14,17 @@
 #include <string.h>
 
 #define MAGIC 0x4c50574eu /* "NWPL" */
-#define PARTS 64          /* of one message */
+#define PARTS 64          /* maximum number of parts of a message */
 
-/* A connection on a rail. `np` is the plugin's part, NULL if the connection carries small frames only. */
+/* A connection of a rail. `np` is the plugin's part, or NULL if the connection carries only small frames. */
 struct hw_conn {
     struct hw_conn *heads; /* connection of transport tcp, opaque here */
     struct np_conn *np;
-    int fd;                  /* the heads' */
-    struct hw_source source; /* for the plugin's event */
+    int fd;                  /* socket of heads */
+    struct hw_source source; /* source of the plugin's event */
     struct hw_rail *rail;
-    uint32_t pending; /* bytes of a message in a slot that the plugin has not accepted yet; not counted */
-    uint32_t len, at; /* of the oldest received message: payload bytes, and how many were read */
+    uint32_t pending; /* uncounted bytes of a message in a slot that the plugin has not accepted yet */
+    uint32_t len, at; /* payload bytes of the oldest received message, and how many of them were read */
     bool has_message;
     struct hw_tp_counts *counts;
     struct hw_conn_counts told;
@@ -35,7 +35,7 @@ struct hw_conn {
 #define CALL_LEAST_MS 1000ull
 #define CALL_MOST_MS  15000ull
 
-/* Checks that the plugin can carry payloads at all. *p: the properties of its first device. */
+/* Checks that the plugin can carry payloads. Returns the properties of the first device in *p. */
 static int check_first_device(struct np_host *h, struct np_props *p)
 {
     if (np_info(h)->devices == 0)
@@ -44,7 +44,8 @@ static int check_first_device(struct np_host *h, struct np_props *p)
     if (rc)
         return rc;
     if (p->max_size < 2 * 4096)
-        return hw_fail(-EOPNOTSUPP, "plugin %s takes only %u bytes at a time: too few", np_info(h)->table, p->max_size);
+        return hw_fail(-EOPNOTSUPP, "plugin %s accepts only %u bytes per request, which is too small",
+                       np_info(h)->table, p->max_size);
     return p->ptr_support & NCCL_PTR_HOST
                ? 0
                : hw_fail(-EOPNOTSUPP, "plugin %s does not support host memory", np_info(h)->table);
@@ -53,7 +54,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
 static int open_netplugin(const char *plugin, struct hw_tp_env *env)
 {
     struct np_pool *pool;
-    /* Reports a hanging call before the peer's timeout. */
+    /* A hung call is reported before the peer's timeout. */
     const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
     struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
     o.trace = env->knobs->plugin_trace;
@@ -64,9 +65,9 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     if (o.unpack == HW_GATHER_WAYS)
         return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is not one of kernel, d2d, host",
                        env->knobs->plugin_unpack);
-    /* A connect or accept that sleeps blocks the loop that calls it. So without threads each connection has its own
-     * process: enough for four NICs or peers, because their number is unknown. The processes are started before CUDA is
-     * used here. */
+    /* A connect or accept that sleeps blocks the loop that calls it. Therefore, without threads, each connection has a
+     * separate process. The number of NICs and peers is unknown here, so there are enough processes for four. The
+     * processes are started before this process uses CUDA. */
     const unsigned processes =
         o.one_thread ? 4 * (unsigned)HW_MIN(hw_knob_channels(env->knobs), (uint64_t)NP_POOL_MOST) : 1;
     int rc = np_pool_open(plugin, &o, processes, &pool);
@@ -100,7 +101,7 @@ static int is_netplugin_alive(const struct hw_tp_env *env)
     return np_pool_health(env->state);
 }
 
-/* The peer may have made up the name. */
+/* The peer may have sent an invalid name. */
 static void expect_nic(const struct hw_tp_env *env, const char *nic)
 {
     if (if_nametoindex(nic))
@@ -211,8 +212,9 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
     return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Starts to put the pieces, from byte `at` of the first one, into the next slot: as many as are in one space and fit. 0
- * with c->pending set; -EAGAIN: no slot is free; the event is signalled once one is. */
+/* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes as many pieces as fit and are
+ * in one space. Returns 0 with c->pending set, or -EAGAIN if no slot is free. The event is signalled once a slot is
+ * free. */
 static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, uint64_t at)
 {
     struct np_conn *np = c->np;
@@ -244,7 +246,7 @@ static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n
     return 0;
 }
 
-/* Passes the message in its slot to the plugin. -EBUSY: the device has not copied all of it. */
+/* Passes the message in its slot to the plugin. Returns -EBUSY while the device is still copying the message. */
 static int send_slot(struct hw_conn *c)
 {
     struct np_conn *np = c->np;
@@ -265,7 +267,7 @@ static int send_slot(struct hw_conn *c)
 static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     int64_t sum = 0;
-    uint64_t at = 0; /* bytes of the first piece that were counted */
+    uint64_t at = 0; /* counted bytes of the first piece */
     while (n) {
         if (at == piece->len) {
             piece++, n--;
@@ -287,7 +289,7 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
     return sum;
 }
 
-/* The slot keeps the bytes that were not counted, whatever source supplies them next. */
+/* The slot keeps the bytes that were not counted, even if another source supplies them next. */
 static int stop_reading(struct hw_conn *c)
 {
     return c->pending ? np_slots_settle(&c->np->slots) : 0;
@@ -300,7 +302,8 @@ static int64_t read_heads(struct hw_conn *c, const struct hw_piece *piece, uint3
     return hw_tcp_io.read(c->heads, piece, n);
 }
 
-/* Finds the next message and its length. -EAGAIN: the event is signalled once there is one; -EBUSY. */
+/* Finds the next message and its length. Returns -EAGAIN if there is no message (the event is signalled once one
+ * arrives), or -EBUSY while the message's header is being copied. */
 static int get_message(struct hw_conn *c)
 {
     struct np_conn *np = c->np;
@@ -309,7 +312,8 @@ static int get_message(struct hw_conn *c)
     while ((rc = np_conn_collect(np)) == -EAGAIN) {
         rc = np_arm(np->rx);
         struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
-        if (rc == -EAGAIN && poll(&p, 1, 0) > 0) /* nothing else would report it: heads are not read now */
+        if (rc == -EAGAIN &&
+            poll(&p, 1, 0) > 0) /* only this check reports a closed connection, because heads are not read now */
             return hw_fail(-ECONNRESET, "the peer closed the connection");
         if (rc < 0)
             return rc;
@@ -321,12 +325,13 @@ static int get_message(struct hw_conn *c)
     c->at = 0;
     if (hw_get32(head) != MAGIC || c->len == 0 || c->len > np->slot - NP_ROOM ||
         (r->known && r->size != (size_t)NP_ROOM + c->len))
-        return hw_fail(-EPROTO, "the plugin received a message of %zu bytes for %u of payload", r->size, c->len);
+        return hw_fail(-EPROTO, "the plugin received a message of %zu bytes, but the header has a payload length of %u",
+                       r->size, c->len);
     c->has_message = true;
     return 0;
 }
 
-/* Returns the slot, to be filled again. */
+/* Returns the slot to the plugin for another receive. */
 static int end_message(struct hw_conn *c)
 {
     struct np_conn *np = c->np;
@@ -342,7 +347,7 @@ static int64_t read_payload(struct hw_conn *c, const struct hw_piece *piece, uin
 {
     struct np_conn *np = c->np;
     int64_t sum = 0;
-    uint64_t at = 0; /* of the first piece */
+    uint64_t at = 0; /* offset in the first piece */
     while (n) {
         if (at == piece->len) {
             piece++, n--;
@@ -392,7 +397,7 @@ static int settle_heads(struct hw_conn *c)
 static int check_carried(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     int rc = c->np ? np_health(c->np->host) : 0;
-    /* a failure after everything was passed to the plugin signals no event */
+    /* a failure after all messages were passed to the plugin signals no event */
     if (rc == 0 && c->np)
         rc = np_conn_reclaim(c->np);
     uint64_t heads = UINT64_MAX;

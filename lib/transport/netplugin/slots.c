@@ -9,9 +9,9 @@
 #include <time.h>
 
 enum {
-    STALL_MS = 2,             /* spinning does not pay for a copy that takes longer */
-    NAP_US = 20,              /* sleep between checks after that */
-    SETTLE_MS = 500,          /* a device that has not copied for so long is stuck */
+    STALL_MS = 2,             /* time in ms after which the wait for a copy sleeps instead of spinning */
+    NAP_US = 20,              /* sleep in us between checks after that */
+    SETTLE_MS = 500,          /* time in ms after which a device that has not copied is considered stuck */
     DEPTH = 2 * NP_SLOTS + 2, /* copies in flight: a header and a payload for each slot */
 };
 
@@ -30,7 +30,7 @@ static uint8_t *head_of(const struct np_slots *s, bool receives, uint64_t i)
     return s->heads + ((receives ? s->n : 0) + i % s->n) * NP_ROOM;
 }
 
-/* Adds to a counter with one writer thread. */
+/* Adds to a counter that only one thread writes. */
 static void add_to(_Atomic uint64_t *count, uint64_t n)
 {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
@@ -132,7 +132,7 @@ static int open_gpu_slots(struct np_slots *s, const struct hw_space *space)
     return rc ? rc : space->ops->queue_open(space, DEPTH, &s->in.q);
 }
 
-/* Returns true if there are slots in this GPU's memory; makes them when the first such memory is used. */
+/* Returns true if there are slots in the memory of this GPU. Creates them when memory of a GPU is first used. */
 static bool has_gpu_slots(struct np_slots *s, const struct hw_space *space)
 {
     if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {
@@ -267,7 +267,7 @@ int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head)
     return rc;
 }
 
-/* Copies a payload from a GPU slot to ptr in the same GPU's memory, by the GPU. */
+/* Copies a payload from a GPU slot to ptr in the memory of the same GPU, with a copy by the GPU. */
 static int take_gpu_slot(struct np_slots *s, const uint8_t *from, void *ptr, uint32_t len)
 {
     int rc;
@@ -305,7 +305,8 @@ int np_slots_cut(struct np_slots *s)
 {
     int rc = 0;
     if (s->taking && !wait_slot_copies(s, &s->in)) {
-        rc = hw_fail(-ENXIO, "%s hangs in a copy, and may still write to memory that is to be freed", s->gpu->name);
+        rc = hw_fail(-ENXIO, "%s hangs in a copy, and may still write to memory that is about to be freed",
+                     s->gpu->name);
         hw_log(s->log, HAWSER_LOG_ERROR, "%s", hw_error());
     }
     s->taking = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks everything that comes from the child before the parent uses it; fuzz_netplugin tests these checks. */
+/* Checks all data from the child before the parent uses it. fuzz_netplugin tests these checks. */
 #include "transport/netplugin/child/ring.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ static void replace_control_chars(char *text)
             *text = '?';
 }
 
-/* Replaces impossible numbers by the values for "not reported". */
+/* Replaces impossible values by those that mean "not reported". */
 static void check_device(struct np_device *d)
 {
     END(d->name);
@@ -45,7 +45,7 @@ static void check_device(struct np_device *d)
     d->speed = HW_MAX(d->speed, 0);
     d->port = HW_MAX(d->port, 0);
     d->max_comms = HW_MAX(d->max_comms, 0);
-    if (!(d->latency >= 0 && d->latency < 1e9f)) /* NaN too */
+    if (!(d->latency >= 0 && d->latency < 1e9f)) /* also true for NaN */
         d->latency = 0;
     if (d->max_bytes > NCCL_MAX_NET_SIZE_BYTES)
         d->max_bytes = 0;
@@ -70,7 +70,7 @@ int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, str
     if (op == NP_OP_INIT && (out->u.hello.devices == 0 || out->u.hello.devices > NP_DEVICES))
         return hw_fail(-EPROTO, "invalid number of devices: %u", out->u.hello.devices);
     if (op == NP_OP_GPU && (out->u.gpu.device < 0 || out->u.gpu.device > 4095))
-        return hw_fail(-EPROTO, "GPU %d", out->u.gpu.device);
+        return hw_fail(-EPROTO, "invalid GPU number %d in a reply", out->u.gpu.device);
     if (op == NP_OP_PROPERTIES)
         check_device(&out->u.device);
     return 0;
@@ -79,7 +79,7 @@ int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, str
 int np_check_counter(const char *what, uint64_t value, uint64_t least, uint64_t most)
 {
     if (value < least || value > most)
-        return hw_fail(-EPROTO, "its counter of requests %s is %llu, but must be from %llu to %llu", what,
+        return hw_fail(-EPROTO, "its counter of %s requests is %llu, but must be between %llu and %llu", what,
                        (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
     return 0;
 }
@@ -88,12 +88,12 @@ int np_check_frags(const struct loadMeta *list, uint32_t n, uint64_t len, struct
 {
     *size = 0;
     if (n > NP_FRAGS)
-        return hw_fail(-EPROTO, "a list of %u fragments; at most %d are possible", n, NP_FRAGS);
-    memcpy(out, list, n * sizeof(*out)); /* copied once, because the child may still be writing */
+        return hw_fail(-EPROTO, "a list of %u fragments is too long: at most %d are possible", n, NP_FRAGS);
+    memcpy(out, list, n * sizeof(*out)); /* copied once, because the child may change the list at any time */
     for (uint32_t i = 0; i < n; i++) {
         if (out[i].dst_off > len || out[i].len > len - out[i].dst_off)
-            return hw_fail(-EMSGSIZE, "fragment %u, %u bytes to %llu, exceeds the %llu bytes posted", i, out[i].len,
-                           (unsigned long long)out[i].dst_off, (unsigned long long)len);
+            return hw_fail(-EMSGSIZE, "fragment %u, %u bytes to offset %llu, exceeds the %llu bytes of the receive", i,
+                           out[i].len, (unsigned long long)out[i].dst_off, (unsigned long long)len);
         *size += out[i].len;
     }
     if (*size > len)
@@ -107,7 +107,7 @@ char *np_log_line(const char *text, size_t n, char *buf, size_t cap)
     size_t at = 0, from, lines = 0;
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == 0))
         n--;
-    /* Whole lines from the end, as many as fit; of a last line that is too long, its beginning. */
+    /* Selects as many whole lines from the end as fit. If the last line alone is too long, selects its beginning. */
     for (from = n; from > 0; lines++) {
         const char *nl = memrchr(text, '\n', from - 1);
         const size_t begin = nl ? (size_t)(nl - text) + 1 : 0;
@@ -121,7 +121,7 @@ char *np_log_line(const char *text, size_t n, char *buf, size_t cap)
             at += 3;
         } else {
             buf[at++] = text[i];
-            if (!text[i]) /* a NUL would end the text */
+            if (!text[i]) /* replaced, because a NUL would end the string */
                 buf[at - 1] = '?';
         }
     }

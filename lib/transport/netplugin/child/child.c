@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child: one loop that answers the parent's messages, advances requests, and sleeps when there is nothing to do. It
- * is a fork of the parent without an exec, because a library in another program has no executable of its own to run. So
- * the child first drops everything that belongs to the parent: descriptors, signals, atexit handlers.
+ * The child process: one loop that answers the parent's messages, advances requests, and sleeps when it has no work.
+ * The child is a fork of the parent without an exec, because a library inside another program has no executable of its
+ * own. Therefore the child first drops everything that belongs to the parent: descriptors, signal handlers and atexit
+ * handlers.
  */
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -26,10 +27,10 @@ enum {
     FD_SOCKET = 3,
     FD_LOG = 4,
     FD_WARN = 5,
-    FD_TRACE = 6,        /* if there is one */
-    FD_FREE = 7,         /* descriptors from here on belong to the plugin and the connections */
-    YIELD_AFTER_US = 50, /* of spinning; then the child yields its CPU */
-    NAP_MIN_US = 20,     /* between two checks while nothing moves */
+    FD_TRACE = 6,        /* open only if tracing is enabled */
+    FD_FREE = 7,         /* first descriptor for the plugin and the connections */
+    YIELD_AFTER_US = 50, /* spin time before the loop starts to yield its CPU */
+    NAP_MIN_US = 20,     /* shortest sleep between two checks while requests are pending */
     NAP_MAX_US = 500,
     IDLE_MS = 1000,
 };
@@ -37,7 +38,7 @@ enum {
 static int log_fd = FD_LOG;
 __thread enum np_call kid_here;
 
-/* Exits at once: a sanitizer's _exit() would wait. */
+/* Exits at once. A sanitizer's _exit() would wait. */
 static void exit_child_process(int status) __attribute__((noreturn));
 static void exit_child_process(int status)
 {
@@ -83,7 +84,8 @@ static ncclResult_t ignore_plugin_events(void **handle, int type, void *phandle,
     return ncclSuccess;
 }
 
-/* Ends the process: exit() would run the exit handlers of the parent's program, which remove its files, for example. */
+/* Ends the process without running exit handlers, because the parent's program registered them, for example to remove
+ * its files. */
 static void leave_at_once(int status, void *arg)
 {
     const struct kid *k = arg;
@@ -118,8 +120,8 @@ int kid_result(enum np_call call, ncclResult_t rc)
 void kid_ring(struct kid_comm *c)
 {
     const uint64_t one = 1;
-    /* The parent arms the eventfd with an exchange and then reads the counters again, so one of the two sides sees the
-     * other's change. */
+    /* The parent sets `armed` by an exchange and then reads the counters again, so at least one side sees the change of
+     * the other. */
     if (atomic_exchange(&c->ring->armed, 0))
         (void)!write(c->bell, &one, sizeof(one));
 }
@@ -140,7 +142,7 @@ static int load_plugin_library(struct kid *k, struct np_hello *out)
 {
     const char *name = k->c->plugin;
     kid_enter(k, NP_DLOPEN);
-    /* Looks the library up as NCCL does: the name itself, then libnccl-net-NAME.so. */
+    /* Searches for the library as NCCL does: first by the given name, then as libnccl-net-NAME.so. */
     k->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!k->library && !strchr(name, '/') && (strncmp(name, "lib", 3) != 0 || !strstr(name, ".so"))) {
         char file[256];
@@ -149,7 +151,7 @@ static int load_plugin_library(struct kid *k, struct np_hello *out)
     }
     kid_leave(k);
     if (!k->library)
-        return hw_fail(-ENOENT, "loading it: %s", dlerror());
+        return hw_fail(-ENOENT, "dlopen() failed: %s", dlerror());
     if (!np_table_find(k->library, k->c->newest, &k->t))
         return hw_fail(-ENOEXEC, "it exports none of ncclNetPlugin_v%d to v%u: not a net plugin of NCCL 2.19 or later",
                        NP_OLDEST, k->c->newest);
@@ -189,7 +191,7 @@ static int query_plugin_device(struct kid *k, int dev, struct np_device *out)
     ncclNetProperties_v12_t p;
     kid_enter(k, NP_PROPERTIES);
     ncclResult_t rc = np_table_properties(&k->t, dev, &p);
-    if (rc == ncclSuccess) { /* its strings may be anywhere in memory */
+    if (rc == ncclSuccess) { /* copied here, because the plugin's strings may be anywhere in memory */
         snprintf(out->name, sizeof(out->name), "%s", p.name ? p.name : "");
         snprintf(out->pci, sizeof(out->pci), "%s", p.pciPath ? p.pciPath : "");
     }
@@ -217,7 +219,7 @@ static void finalize_plugin(struct kid *k)
     kid_enter(k, NP_FINALIZE);
     (void)np_table_finalize(&k->t);
     kid_enter(k, NP_DLCLOSE);
-    (void)dlclose(k->library); /* NCCL closes it too */
+    (void)dlclose(k->library); /* NCCL also closes the library */
     kid_leave(k);
 }
 
@@ -260,7 +262,7 @@ static int handle_child_request(struct kid *k, const struct np_message *m, int f
     return hw_fail(-EINVAL, "unknown message %u", m->op);
 }
 
-/* Receives a message and up to two descriptors; *lost: more arrived than RLIMIT_NOFILE allows. */
+/* Receives a message with up to two descriptors. Sets *lost if descriptors were dropped because of RLIMIT_NOFILE. */
 static bool receive_parent_message(struct np_message *m, int fd[2], bool *lost)
 {
     union {
@@ -286,7 +288,7 @@ static bool take_messages(struct kid *k)
     int fd[2];
     bool lost;
     if (!receive_parent_message(&m, fd, &lost))
-        exit_child_process(0); /* the parent is gone, or the plugin has closed our socket: nobody listens */
+        exit_child_process(0); /* the parent is gone, or the plugin has closed this socket */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
     r.rc = lost ? hw_fail(-EMFILE, "the plugin's process may not open enough files: raise RLIMIT_NOFILE (ulimit -n)")
@@ -314,8 +316,8 @@ static unsigned look_round(struct kid *k)
         if (state == NP_OPENING && !c->threaded && (tried || i < k->turn))
             found |= KID_PENDING;
         else if (state == NP_OPENING) {
-            /* Makes at most one such call per round, because it may sleep and the parent's messages must not wait for
-             * several. */
+            /* Makes at most one blocking call per round, because the call may sleep and would delay the parent's
+             * messages. */
             tried |= !c->threaded;
             k->turn = c->threaded ? k->turn : i + 1;
             found |= kid_setup(k, c);
@@ -338,7 +340,7 @@ static unsigned wait_for_wakeup(struct kid *k, uint64_t us)
 {
     const uint32_t bell = atomic_load(&k->s->bell);
     (void)atomic_exchange(&k->s->asleep, 1);
-    unsigned found = look_round(k); /* finds work that arrived before the parent could see this process asleep */
+    unsigned found = look_round(k); /* finds work that arrived before the parent could see that this process sleeps */
     if (!(found & KID_MOVED)) {
         struct timespec t = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
         (void)syscall(SYS_futex, &k->s->bell, FUTEX_WAIT, bell, &t, NULL, 0);
@@ -368,7 +370,7 @@ static void run_child_loop(struct kid *k)
         if (!since)
             since = now;
         if (now - since <
-            k->c->spin_us * 1000ull) { /* also with nothing in flight: waking up costs more than this wait */
+            k->c->spin_us * 1000ull) { /* also without requests in flight, because a wakeup costs more than this wait */
             yield_after_spin(since, now);
             continue;
         }
@@ -379,14 +381,14 @@ static void run_child_loop(struct kid *k)
         } else if (found & KID_PENDING)
             nap_us = HW_MIN(nap_us * 2, (uint64_t)NAP_MAX_US);
         else
-            since = 0; /* the waker wants a quick answer */
+            since = 0; /* spins again, because the parent usually needs a fast answer after a wakeup */
     }
 }
 
 /* ---- the beginning -------------------------------------------------------------------------- */
 
-/* Ends this process when the parent ends, whatever the plugin is doing, and bounds the memory of the log.
- * PR_SET_PDEATHSIG does not work here: the kernel sends it when the thread that forked ends. */
+/* Ends this process when the parent ends, even while the plugin is in a call, and limits the memory of the log files.
+ * PR_SET_PDEATHSIG does not work here, because the kernel sends that signal when the thread that forked ends. */
 static void bound_file(int fd, off_t *punched)
 {
     const off_t end = lseek(fd, 0, SEEK_END);
@@ -400,7 +402,7 @@ static void *watch_parent_process(void *arg)
 {
     const struct kid *k = arg;
     struct pollfd p[2] = {{.fd = (int)syscall(SYS_pidfd_open, k->c->parent, 0), .events = POLLIN},
-                          {.fd = FD_SOCKET}}; /* POLLHUP */
+                          {.fd = FD_SOCKET}}; /* reports POLLHUP */
     off_t punched[2] = {0};
     for (;;) {
         if (poll(p, 2, IDLE_MS) > 0 || getppid() != k->c->parent)
@@ -424,7 +426,7 @@ static void move_descriptors(const struct np_child *c)
     const int trace = c->trace >= 0 ? fcntl(c->trace, F_DUPFD, FD_FREE) : -1;
     const int null = open("/dev/null", O_RDWR);
     if (sock < 0 || log < 0 || warnings < 0 || null < 0)
-        fail_child_start(c->log, "its descriptors");
+        fail_child_start(c->log, "duplicating descriptors");
     dup2(null, 0);
     dup2(log, 1);
     dup2(log, 2);
@@ -435,14 +437,14 @@ static void move_descriptors(const struct np_child *c)
         dup2(trace, FD_TRACE);
     else
         close(FD_TRACE);
-    if (syscall(SYS_close_range, FD_FREE, ~0u, 0) < 0) /* Linux 5.9 */
+    if (syscall(SYS_close_range, FD_FREE, ~0u, 0) < 0) /* fails before Linux 5.9 */
         for (long fd = FD_FREE, n = HW_MIN(sysconf(_SC_OPEN_MAX), 65536L); fd < n; fd++)
             close((int)fd);
 }
 
 void np_child_main(const struct np_child *c)
 {
-    static struct kid kid; /* one for each process */
+    static struct kid kid; /* static, because each process runs only one child */
     struct kid *k = &kid;
     struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
     sigset_t none;
@@ -450,15 +452,15 @@ void np_child_main(const struct np_child *c)
 
     for (int sig = 1; sig < NSIG; sig++)
         (void)sigaction(sig, sig == SIGPIPE ? &ignore : &standard, NULL);
-    (void)setpgid(0, 0); /* the parent handles Ctrl-C */
+    (void)setpgid(0, 0); /* Ctrl-C then reaches only the parent */
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     move_descriptors(c);
-    __fpurge(stdout); /* buffered output of the parent, which the parent writes itself */
+    __fpurge(stdout); /* drops the parent's buffered output, which the parent writes */
     __fpurge(stderr);
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     (void)prctl(PR_SET_NAME, "hawser-plugin");
-    (void)prctl(PR_SET_TIMERSLACK, 1000); /* ns, for short sleeps */
+    (void)prctl(PR_SET_TIMERSLACK, 1000); /* in ns, for short sleeps */
 
     if (c->trace >= 0)
         np_trace_open(FD_TRACE, c->trace_polls);
@@ -466,7 +468,7 @@ void np_child_main(const struct np_child *c)
     k->s = c->shared;
     (void)on_exit(leave_at_once, k);
     errno = pthread_create(&thread, NULL, watch_parent_process, k);
-    if (errno) /* without the watching thread nothing would end this process */
-        fail_child_start(FD_LOG, "its thread");
+    if (errno) /* without this thread, the child would survive its parent */
+        fail_child_start(FD_LOG, "creating a thread");
     run_child_loop(k);
 }

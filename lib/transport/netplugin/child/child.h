@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private definitions of the child: child.c runs the loop, child_comm.c makes and closes connections, child_flow.c
- * advances requests, child_unpack.c reorders scattered receives, child_gpu.c has GPUs and their memory. */
+/* Private definitions of the child. child.c runs the loop, child_comm.c opens and closes connections, child_flow.c
+ * advances requests, child_unpack.c reorders scattered receives, and child_gpu.c manages GPUs and their memory. */
 #ifndef HW_NETPLUGIN_CHILD_H
 #define HW_NETPLUGIN_CHILD_H
 
@@ -19,46 +19,49 @@ struct kid_comm {
     struct kid *k;
     enum kid_kind kind;
     struct np_ring *ring;
-    void *comm; /* the plugin's comm; NULL until it is made */
-    int bell;   /* eventfd; -1 for listeners */
+    void *comm; /* the plugin's comm, or NULL until the connection is made */
+    int bell;   /* eventfd, or -1 for listeners */
 
     /* Used until the connection is made. */
     struct kid_comm *listener;
     int dev;
-    _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]; /* kept between calls, as connect() left it */
+    _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]; /* kept between calls, because connect() may change it */
     _Atomic uint64_t deadline;
     uint64_t tries;
     ncclNetDeviceHandle_t dh_room, *dh;
     bool threaded;
     pthread_t thread;
-    _Atomic uint64_t calling; /* when its thread entered the plugin, hw_now(); 0: not in the plugin */
+    _Atomic uint64_t calling; /* hw_now() when the connection's thread entered the plugin, or 0 outside the plugin */
     ncclResult_t result;
     _Atomic bool over; /* the thread has written comm and result, and has ended */
     struct kid_comm *next_orphan;
 
     unsigned window;
-    uint64_t started, come, done, given; /* started; reported complete by test; in place; passed to irecvConsumed */
+    uint64_t started, come, done,
+        given; /* numbers of requests: started, reported complete by test(), in place, and passed to irecvConsumed() */
     void *req[NP_RING];
-    void *flush[NP_RING];       /* requests of iflush(), for data received into GPU memory */
-    const struct hw_space *gpu; /* the GPU that is set during calls for this connection; NULL: none */
-    bool unpacks;               /* receives stay held until irecvConsumed */
-    /* For a receiving connection whose data arrive scattered. */
-    bool scatters; /* one did */
+    void *flush[NP_RING];       /* requests of iflush() for data received into GPU memory */
+    const struct hw_space *gpu; /* GPU that is current during calls for this connection, or NULL for none */
+    bool unpacks;               /* receives stay held until irecvConsumed() */
+    /* For a receiving connection that gets scattered data. */
+    bool scatters; /* a scattered receive has arrived */
     const struct netUnpackMeta *meta;
     const uint8_t *bounce;
-    /* in gpu's memory, if the bounce buffer and the destinations are there; otherwise both are in host memory */
+    /* Set if the bounce buffer and the destinations are in gpu's memory. Otherwise both are in host memory. */
     struct hw_gather *gather;
     size_t bounce_len;
-    uint64_t batches, batch[NP_RING]; /* of the gather: batches started so far; last batch of each receive, 0: none */
-    struct np_frag_area *frags;       /* the parent reads the fragments here and reports when they are consumed */
+    uint64_t batches,
+        batch[NP_RING]; /* number of the last batch started, and of the last batch of each receive, or 0 for none */
+    struct np_frag_area
+        *frags; /* area where the parent reads the fragments; the parent then reports them as consumed */
 };
 
 struct kid_mr {
-    struct kid_comm *comm; /* NULL: no registration */
+    struct kid_comm *comm; /* NULL if the entry is unused */
     void *mh;
     uint8_t *at;
     size_t len;
-    bool cuda; /* GPU memory */
+    bool cuda; /* the registration is of GPU memory */
 };
 
 struct kid {
@@ -67,26 +70,26 @@ struct kid {
     void *library;
     struct np_table t;
     const struct np_quirk *q;
-    uint32_t taken; /* messages */
-    unsigned top;   /* all slots in use are below this one */
-    unsigned turn;  /* the connection that the loop tries next */
+    uint32_t taken; /* number of messages received from the parent */
+    unsigned top;   /* one more than the highest slot in use */
+    unsigned turn;  /* slot that the loop tries next */
     struct kid_comm *comm[NP_COMMS];
     struct {
         uint8_t *at;
         size_t len;
-        const struct hw_space *gpu; /* GPU of the memory; NULL: host memory */
+        const struct hw_space *gpu; /* GPU of the memory, or NULL for host memory */
     } mem[NP_MEMS];
-    const struct hw_space *set; /* the GPU that this thread has set */
+    const struct hw_space *set; /* GPU that is current in this thread */
     struct kid_mr mr[NP_MRS];
     struct kid_comm *orphans;
-    unsigned joining; /* connections that are made by a thread of their own */
-    unsigned hang_ms; /* longest time for a connect or an accept */
+    unsigned joining; /* number of connections that are being made by a separate thread */
+    unsigned hang_ms; /* time limit of a connect or an accept, in ms */
 };
 
-/* The plugin call that this thread is in. */
+/* Plugin call that this thread is in. */
 extern __thread enum np_call kid_here;
 
-/* Enters and leaves a call of the plugin on the loop's thread. */
+/* Records that the loop's thread enters or leaves a call of the plugin. */
 static inline void kid_enter(struct kid *k, enum np_call call)
 {
     kid_here = call;
@@ -98,17 +101,18 @@ static inline void kid_leave(struct kid *k)
     atomic_store_explicit(&k->s->doing, NP_NOTHING, memory_order_relaxed);
 }
 
-/* Returns the errno of the plugin's result and sets the text; 0 for ncclSuccess. */
+/* Converts a plugin result to 0 or -errno, and sets hw_error() on failure. */
 int kid_result(enum np_call call, ncclResult_t rc);
 
-/* Signals the connection's eventfd if the parent sleeps on it. */
+/* Signals the connection's eventfd if the parent waits for a signal. */
 void kid_ring(struct kid_comm *c);
-/* Sets the connection's state to failed, finally; the text is hw_error(). */
+/* Marks the connection as permanently failed, with the text of hw_error(). */
 void kid_fail(struct kid_comm *c, int rc);
 
-/* ---- child_comm.c: the answers to messages; 0 or -errno with hw_error(). They own descriptors only where stated. */
+/* ---- child_comm.c: handlers of messages. They return 0 or -errno with hw_error(). The caller closes the descriptors
+ * unless stated otherwise. */
 int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]);
-/* Takes ownership of fd[0], the eventfd, and fd[1] if there is one, in any case. */
+/* Always takes ownership of fd[0], the eventfd, and of fd[1] if present. */
 int kid_connect(struct kid *k, const struct np_message *m, int *fd);
 int kid_accept(struct kid *k, const struct np_message *m, int *fd);
 int kid_close(struct kid *k, const struct np_message *m);
@@ -116,36 +120,36 @@ int kid_map(struct kid *k, const struct np_message *m, int fd);
 int kid_unmap(struct kid *k, const struct np_message *m);
 int kid_reg(struct kid *k, const struct np_message *m);
 int kid_dereg(struct kid *k, const struct np_message *m);
-/* Frees connections that were closed while their thread was making them, and listeners that were closed during an
+/* Frees connections that were closed while their thread was still connecting, and listeners that were closed during an
  * accept. */
 void kid_orphans(struct kid *k);
-/* Closes everything. Returns false if threads are still in the plugin. */
+/* Closes all connections and listeners. Returns false if threads are still in the plugin. */
 bool kid_close_all(struct kid *k);
 
-/* Results of a round. */
+/* Flags that a round of the loop returns. */
 enum { KID_MOVED = 1, KID_PENDING = 2 };
 unsigned kid_setup(struct kid *k, struct kid_comm *c);
-/* Tells the parent if a thread has been in one connect or accept for too long. */
+/* Reports to the parent if a thread exceeds the time limit of a connect or an accept. */
 void kid_watch(struct kid *k);
 
 /* ---- child_flow.c */
 unsigned kid_progress(struct kid *k, struct kid_comm *c);
 
 /* ---- child_unpack.c */
-/* Finds where scattered data will arrive, from the device's handle. */
+/* Finds the buffers of scattered data from the device's handle. */
 int kid_unpack_open(struct kid *k, struct kid_comm *c);
 void kid_unpack_close(struct kid_comm *c);
-/* A receive has arrived: starts to reorder it, or shows its fragments to the parent. */
+/* Handles an arrived receive: starts to reorder the data, or publishes the fragments to the parent. */
 int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e);
-/* Returns 1 if receive n is in place, 0 if not, or -errno. */
+/* Returns 1 if receive n is in place, 0 if not yet, or -errno. */
 int kid_unpacked(struct kid_comm *c, uint64_t n);
 
 /* ---- child_gpu.c */
 int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out);
 int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out);
-/* Reads the GPU in a message to listen or connect; NULL: none. */
+/* Returns in *out the GPU of a message to listen or connect, or NULL if the message has none. */
 int kid_gpu_of(const struct np_message *m, const struct hw_space **out);
-/* Sets the current GPU, because plugins ask CUDA for it. NULL: no matter. */
+/* Makes the GPU current, because plugins query CUDA for the current device. NULL changes nothing. */
 void kid_set_gpu(struct kid *k, const struct hw_space *gpu);
 
 #endif

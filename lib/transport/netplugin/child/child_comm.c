@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listeners, connections, memory and registrations of the child. */
+/* The child's listeners, connections, memory and registrations. */
 #include "base/sanitizers.h"
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -11,7 +11,7 @@
 
 #define GUARD ((size_t)64 << 10)
 
-enum { PAUSE_MIN_US = 50, PAUSE_MAX_US = 2000 }; /* between two calls of connect or accept */
+enum { PAUSE_MIN_US = 50, PAUSE_MAX_US = 2000 }; /* pause between two calls of connect or accept */
 #define TSAN_STACK ((size_t)64 << 20)            /* larger than any stack that glibc has cached from the parent */
 
 static unsigned window_of(const struct kid *k)
@@ -20,7 +20,7 @@ static unsigned window_of(const struct kid *k)
     return k->q->max_requests ? HW_MIN(k->q->max_requests, most) : most;
 }
 
-/* Makes a connection in an empty slot. */
+/* Creates a connection in an empty slot. */
 static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
@@ -33,7 +33,7 @@ static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, s
     c->ring = &k->s->ring[slot];
     c->bell = -1;
     c->window = window_of(k);
-    c->dh = &c->dh_room; /* 32 bytes, to which accept() may write */
+    c->dh = &c->dh_room; /* 32 bytes that accept() may write */
     k->comm[slot] = c;
     k->top = HW_MAX(k->top, slot + 1);
     *out = c;
@@ -74,8 +74,8 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
     pthread_attr_t attr;
     pthread_attr_init(&attr);
 #if HW_TSAN
-    /* TSan assumes that the parent's threads still live after the fork, and takes a thread on one of their stacks for
-     * the old one. */
+    /* TSan assumes that the parent's threads still exist after the fork. If a new thread reused the stack of an old
+     * one, TSan would mistake it for the old thread. */
     (void)pthread_attr_setstacksize(&attr, TSAN_STACK);
 #endif
     int e = pthread_create(out, &attr, fn, arg);
@@ -83,8 +83,9 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
     return e ? hw_fail(-e, "starting a thread to %s in: %s", why, strerror(e)) : 0;
 }
 
-/* Calls listen in a thread of its own and waits for it: aws-ofi-nccl gives all listeners of one thread one endpoint,
- * and aborts that endpoint with all its connections when one of them is closed with receives posted. */
+/* Calls listen in a separate thread and waits for it. aws-ofi-nccl assigns one endpoint to all listeners of a thread.
+ * When one of the listeners is closed with receives posted, aws-ofi-nccl aborts the endpoint with all its connections.
+ */
 static int call_listen(struct kid *k, struct kid_comm *c, uint8_t *handle)
 {
     struct listening l = {.k = k, .c = c, .handle = handle};
@@ -105,7 +106,7 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
     static _Alignas(16) uint8_t room[1024];
     struct kid_comm *c;
     if (m->number >= NP_DEVICES)
-        return hw_fail(-EINVAL, "device %u", m->number);
+        return hw_fail(-EINVAL, "invalid device number %u", m->number);
     const struct hw_space *gpu;
     int rc = kid_gpu_of(m, &gpu);
     if (rc == 0)
@@ -143,8 +144,8 @@ static enum np_call get_setup_call(const struct kid_comm *c)
     return c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
 }
 
-/* The thread of one connection: its connect or accept may sleep (GPUDirect-TCPX's accept() does, for 5 s), or wait for
- * the other side. NCCL too calls these from several threads if a process has several communicators. */
+/* The thread of one connection. connect or accept may sleep (accept() of GPUDirect-TCPX sleeps for 5 s) or wait for the
+ * peer. NCCL also makes these calls from several threads if a process has several communicators. */
 static void *setup_thread(void *arg)
 {
     struct kid_comm *c = arg;
@@ -211,14 +212,14 @@ static int open_child_comm(struct kid *k, const struct np_message *m, enum kid_k
 {
     struct kid_comm *c = NULL, *listener = NULL;
     if (fd[0] < 0)
-        return hw_fail(-EINVAL, "a connection without its eventfd");
+        return hw_fail(-EINVAL, "a connection message has no eventfd");
     if (kind == KID_RECV) {
         listener = comm_at(k, m->number);
         if (!listener || listener->kind != KID_LISTENER)
             return hw_fail(-EINVAL, "slot %u has no listener", m->number);
     }
     if (kind == KID_SEND && m->number >= NP_DEVICES)
-        return hw_fail(-EINVAL, "device %u", m->number);
+        return hw_fail(-EINVAL, "invalid device number %u", m->number);
     const struct hw_space *gpu = NULL;
     int rc = listener ? 0 : kid_gpu_of(m, &gpu);
     if (rc == 0)
@@ -296,7 +297,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
         kid_fail(c, rc);
         return KID_MOVED;
     }
-    if (!c->meta && c->frags) { /* this connection never receives scattered data */
+    if (!c->meta && c->frags) { /* the connection never receives scattered data */
         munmap(c->frags, sizeof(*c->frags));
         c->frags = NULL;
     }
@@ -321,7 +322,7 @@ static int close_comm(struct kid *k, struct kid_comm *c)
 {
     ncclResult_t result = ncclSuccess;
     int rc = 0;
-    kid_unpack_close(c); /* before the plugin frees the memory that is read */
+    kid_unpack_close(c); /* before the plugin frees the memory that the gather reads */
     kid_set_gpu(k, c->gpu);
     for (size_t i = 0; i < NP_MRS; i++)
         if (k->mr[i].comm == c)
@@ -410,7 +411,7 @@ int kid_map(struct kid *k, const struct np_message *m, int fd)
 {
     if (m->number >= NP_MEMS || k->mem[m->number].at || fd < 0)
         return hw_fail(-EINVAL, "memory %u is in use", m->number);
-    /* Guard areas on both sides stop a plugin that writes beyond the memory. */
+    /* Guard areas before and after the memory stop a plugin that writes out of bounds. */
     uint8_t *room = mmap(NULL, m->len + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED ||
         mmap(room + GUARD, m->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)m->offset) == MAP_FAILED)
@@ -434,7 +435,7 @@ int kid_unmap(struct kid *k, const struct np_message *m)
     return 0;
 }
 
-/* Registers GPU memory as NCCL does: as a dma-buf if plugin and driver support that. */
+/* Registers GPU memory as NCCL does, as a dma-buf if the plugin and the driver support it. */
 static ncclResult_t reg_cuda(struct kid *k, struct kid_comm *c, const struct hw_space *gpu, struct kid_mr *mr)
 {
     ncclNetProperties_v12_t p;

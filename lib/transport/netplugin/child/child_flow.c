@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests in the child: starts as many as the window allows, tests the oldest, and reorders finished ones. */
+/* Requests in the child: starts as many as the window allows, tests the oldest, and reorders completed receives. */
 #include "transport/netplugin/child/child.h"
 
 #include <limits.h>
@@ -12,9 +12,9 @@ static int start_child_request(struct kid *k, struct kid_comm *c, struct np_entr
     ncclResult_t rc;
 
     if (!mr || mr->comm != c || e->offset > mr->len || e->len > mr->len - e->offset)
-        return hw_fail(-EINVAL, "request %llu: its memory is not within a registration of this connection",
+        return hw_fail(-EINVAL, "request %llu: the memory is not within a registration of this connection",
                        (unsigned long long)c->started);
-    *req = NULL; /* NCCL passes a stale value or 0x1: plugins must rely on neither */
+    *req = NULL; /* NCCL passes a stale value or 0x1, so plugins cannot rely on NULL either */
     kid_enter(k, c->kind == KID_SEND ? NP_ISEND : NP_IRECV);
     if (c->kind == KID_SEND)
         rc = np_table_isend(&k->t, c->comm, mr->at + e->offset, e->len, e->tag, mr->mh, req);
@@ -35,7 +35,7 @@ static int mark_request_consumed(struct kid *k, struct kid_comm *c)
 
 /* ---- the two queues of a connection --------------------------------------------------------- */
 
-/* Starts a flush: the GPU may not see yet what a NIC has put into its memory. */
+/* Starts a flush, because the GPU may not yet see data that a NIC has written to its memory. */
 static int start_child_flush(struct kid *k, struct kid_comm *c, const struct np_entry *e)
 {
     const struct kid_mr *mr = &k->mr[e->mr];
@@ -64,7 +64,7 @@ static int record_test_result(struct kid *k, struct kid_comm *c, struct np_entry
 
 static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bool *over)
 {
-    int done = 0, size = UNSAID; /* some plugins never write it */
+    int done = 0, size = UNSAID; /* some plugins never write the size */
     kid_enter(k, NP_TEST);
     ncclResult_t result = np_table_test(&k->t, c->req[c->come % NP_RING], &done, &size);
     kid_leave(k);
@@ -73,7 +73,7 @@ static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bo
     return rc == 0 && *over ? record_test_result(k, c, e, size) : rc;
 }
 
-/* Returns 1 if the oldest arrived receive is in place, 0 if not yet. */
+/* Returns 1 if the oldest arrived receive is in place, or 0 if not yet. */
 static int test_child_delivery(struct kid *k, struct kid_comm *c)
 {
     void **req = &c->flush[c->done % NP_RING];
@@ -89,11 +89,12 @@ static int test_child_delivery(struct kid *k, struct kid_comm *c)
     return rc < 0 ? rc : done != 0;
 }
 
-/* Advances each request as far as possible. Sets KID_MOVED in *found if one moved. */
+/* Advances all requests as far as possible. Sets KID_MOVED in *found if a request advanced. */
 static int advance_requests(struct kid *k, struct kid_comm *c, uint64_t posted, unsigned *found)
 {
     struct np_ring *r = c->ring;
-    /* A receive that unpacks is held until it is consumed, any other request until it is done. */
+    /* A receive that unpacks occupies the window until it is consumed. Any other request occupies it until it is done.
+     */
     const uint64_t *free_at = c->unpacks ? &c->given : &c->done;
     int rc;
     while (c->started < posted && c->started - *free_at < c->window) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUs in the child: which one is set, and memory of a GPU. The child allocates the memory and the parent opens it by
- * CUDA IPC, not the other way round: a plugin that exports a dma-buf of the memory that it registers, as GPUDirect-TCPX
- * does, cannot export memory that was opened by IPC (lib/mem/cuda.h, hw_cuda_ipc_share()).
+ * GPUs in the child: the current GPU, and GPU memory. The child allocates the memory and the parent opens it by CUDA
+ * IPC. The opposite does not work: a plugin such as GPUDirect-TCPX exports registered memory as a dma-buf, which is
+ * impossible for memory that was opened by IPC (see hw_cuda_ipc_share() in lib/mem/cuda.h).
  */
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -33,7 +33,7 @@ static bool read_gpu_pci_path(const char *pci, struct hw_pci_path *out)
     return n > 0 && hw_pci_path_parse(link, out) == 0;
 }
 
-/* Returns the GPU nearest to the plugin's device by PCI path; 0 if the paths are unknown. */
+/* Returns the GPU nearest to the plugin's device by PCI path, or 0 if the paths are unknown. */
 static int find_gpu_near_device(struct kid *k, int dev)
 {
     ncclNetProperties_v12_t p;
@@ -60,7 +60,7 @@ int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out)
 {
     const struct hw_space *s;
     if (m->number >= NP_DEVICES)
-        return hw_fail(-EINVAL, "device %u", m->number);
+        return hw_fail(-EINVAL, "invalid device number %u", m->number);
     int gpu = m->memory == UINT32_MAX ? find_gpu_near_device(k, (int)m->number) : (int)m->memory;
     int rc = gpu < 0 ? gpu : hw_space_device(HAWSER_MEM_CUDA, gpu, &s);
     if (rc < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scattered receives in the child (GPUDirect-TCPX, abi.h's netUnpackMeta): the fragments are in the plugin's bounce
- * buffer and their list in the metadata queue; the connection's public handle leads to both. In GPU memory our gather
- * reorders them on that GPU; the receive holds its slot and its pages until the gather is complete.
+ * Scattered receives in the child (GPUDirect-TCPX, netUnpackMeta in abi.h). The fragments are in the plugin's bounce
+ * buffer and their list is in the metadata queue. The connection's public handle points to both. In GPU memory, a
+ * gather on that GPU reorders the fragments. The receive keeps its slot and its pages until the gather is complete.
  */
 #include "transport/netplugin/child/child.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns true if the CPU can read the memory; a GPU's addresses give EFAULT. */
+/* Returns true if the CPU can read the memory. The kernel reports EFAULT for a GPU address. */
 static bool is_cpu_readable(const void *p, size_t len)
 {
     int fd[2];
@@ -23,8 +23,8 @@ static bool is_cpu_readable(const void *p, size_t len)
     return yes;
 }
 
-/* Reads what the handle points to. Returns 1 and leaves *u unchanged if that is not readable: it is on a GPU that was
- * not set, so no data for us will arrive scattered. */
+/* Reads the structure at the handle. Returns 1 and leaves *u unchanged if it is not readable. It is then on a GPU that
+ * was not current, and no data will arrive scattered on this connection. */
 static int read_handle(const struct kid_comm *c, const void *handle, struct unpackNetDeviceHandle *u)
 {
     size_t len;
@@ -76,7 +76,7 @@ void kid_unpack_close(struct kid_comm *c)
     c->gather = NULL;
 }
 
-/* Starts the gather of n checked fragments; it is complete when its last batch is. */
+/* Starts the gather of n checked fragments. The gather is complete when its last batch is complete. */
 static int start_gather(struct kid_comm *c, uint8_t *to, size_t len, const struct loadMeta *list, uint32_t n)
 {
     static struct hw_frag frags[NP_FRAGS];
@@ -87,7 +87,7 @@ static int start_gather(struct kid_comm *c, uint8_t *to, size_t len, const struc
         frags[i] = (struct hw_frag){.src_off = list[i].src_off, .dst_off = list[i].dst_off, .len = list[i].len};
     for (size_t at = 0; at < n; at += taken) {
         int rc = hw_gather_start(c->gather, &b, frags + at, n - at, &taken);
-        while (rc == -EAGAIN) { /* never for long: there is room for the whole window */
+        while (rc == -EAGAIN) { /* does not last long, because the gather holds the whole window */
             rc = hw_gather_done(c->gather, &upto);
             if (rc == 0)
                 rc = hw_gather_start(c->gather, &b, frags + at, n - at, &taken);
@@ -109,7 +109,7 @@ int kid_unpacked(struct kid_comm *c, uint64_t n)
     return rc < 0 ? rc : upto >= c->batch[n % NP_RING];
 }
 
-/* The receive's slot in the metadata queue is its number modulo the queue's depth. */
+/* A receive's slot in the metadata queue is its number modulo the queue's depth. */
 int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
 {
     static struct loadMeta mine[NP_FRAGS];
@@ -127,7 +127,7 @@ int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     int rc = np_check_frags(c->meta->mem[slot], (uint32_t)n, e->len, mine, &e->size);
     if (rc < 0)
         return rc;
-    /* A plugin may place receives into host memory itself. */
+    /* A plugin may copy receives into host memory itself. */
     c->scatters |= n > 0;
     if (!c->scatters)
         return 0;

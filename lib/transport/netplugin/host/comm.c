@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections on the parent's side: messages make them, afterwards only the ring is used. */
+/* The parent's side of connections. Messages set up a connection, and afterwards only the ring is used. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include <poll.h>
@@ -13,17 +13,18 @@
 #include <unistd.h>
 
 enum {
-    /* np_wait() polls for so long, and then for so long while yielding its CPU, before it sleeps: waking the child
-     * costs tens of microseconds on a virtual machine. */
+    /* np_wait() polls for WAIT_SPIN_US, then yields its CPU between polls until WAIT_YIELD_US, and then sleeps. Waking
+     * the child takes tens of microseconds on a virtual machine. */
     WAIT_SPIN_US = 25,
     WAIT_YIELD_US = 400,
-    WAIT_SLICE_MS = 100, /* longest sleep, then it checks the child's health */
-    GRACE_MS = 1000,     /* the child's own deadline fires first, with its reason */
+    WAIT_SLICE_MS = 100, /* longest sleep before the child's health is checked */
+    GRACE_MS = 1000,     /* allows the child's own deadline to fire first, because the child reports the reason */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
 
-/* Returns the MTU of a NIC by the plugin's name for it; Ethernet's if that is no NIC of this machine. */
+/* Returns the MTU of the NIC that has the plugin's device name, or 1500 (Ethernet) if no NIC of this machine has that
+ * name. */
 static uint32_t read_plugin_nic_mtu(const char *name)
 {
     char path[128];
@@ -40,8 +41,8 @@ static uint32_t read_plugin_nic_mtu(const char *name)
     return mtu ? mtu : 1500;
 }
 
-/* Asks once and keeps the answer: later the loop may be in a call that sleeps, and a new connection needs the answer at
- * once. */
+/* Queries the properties once and caches them. Later the child's loop may be in a call that sleeps, while a new
+ * connection needs the properties at once. */
 static int ask_device(struct np_host *h, unsigned dev, struct np_device *out)
 {
     struct np_message m = {.op = NP_OP_PROPERTIES, .number = dev};
@@ -70,7 +71,7 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: there are %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
     rc = ask_device(h, dev, d);
     if (rc < 0)
         return rc;
@@ -85,7 +86,7 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
     };
     memcpy(out->name, d->name, sizeof(out->name));
     memcpy(out->pci, d->pci, sizeof(out->pci));
-    uint64_t most = (uint64_t)NCCL_MAX_NET_SIZE; /* test() reports an int size in all versions */
+    uint64_t most = (uint64_t)NCCL_MAX_NET_SIZE; /* test() reports the size as an int in all versions */
     if (d->max_bytes)
         most = HW_MIN(most, d->max_bytes);
     if (out->unpacks)
@@ -111,7 +112,7 @@ int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: there are %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
     struct np_listener *l = calloc(1, sizeof(*l));
     const int slot = l ? np_number(h, h->slot, NP_COMMS) : -1;
     if (slot < 0) {
@@ -162,7 +163,7 @@ void np_comm_drop(struct np_comm *c)
     free(c);
 }
 
-/* fds[0] is the eventfd; fds[1] the list of fragments, or -1. */
+/* fds[0] is the eventfd. fds[1] is the list of fragments, or -1. */
 static int open_comm_in_child(struct np_comm *c, struct np_message *m, unsigned dev, int event, int fds[2])
 {
     struct np_props props;
@@ -263,7 +264,7 @@ static int kill_comm(struct np_comm *c, int rc)
     return rc;
 }
 
-/* Takes over the error that the child reports for a connection. */
+/* Copies the error that the child reports for a connection. */
 static int adopt_child_error(struct np_comm *c)
 {
     char text[NP_TEXT];
@@ -275,11 +276,11 @@ static int adopt_child_error(struct np_comm *c)
     return kill_comm(c, np_blame(c->h, rc, text));
 }
 
-/* Decides whether it is fine that nothing is new. */
+/* Returns -EAGAIN if the connection and the child are healthy, or else the error. */
 static int nothing_yet(struct np_comm *c)
 {
     if (atomic_load_explicit(&c->ring->state, memory_order_acquire) == NP_FAILED) {
-        /* Report requests that completed before the failure first. */
+        /* Requests that completed before the failure are reported first. */
         if (!c->open || atomic_load_explicit(&c->ring->done, memory_order_acquire) == c->tested)
             return adopt_child_error(c);
         return -EAGAIN;
@@ -335,7 +336,8 @@ static int post_plugin_request(struct np_comm *c, struct np_mr *mr, size_t offse
         return rc;
     if (!c->open || mr->c != c)
         return hw_fail(-EINVAL,
-                       "plugin %s: a request on a connection that is not established, or with memory of another one",
+                       "plugin %s: the request's connection is not established, or its memory is registered with "
+                       "another connection",
                        h->name);
     if (len > c->max_size)
         return hw_fail(-EMSGSIZE, "plugin %s: a request of %zu bytes; at most %u are allowed", h->name, len,
@@ -419,7 +421,7 @@ int np_test(struct np_comm *c, struct np_result *out)
         return hw_fail(-EINVAL, "plugin %s: no request is posted", c->h->name);
     const uint64_t done = atomic_load_explicit(&c->ring->done, memory_order_acquire);
     if (done != c->tested) {
-        if (np_check_counter("over", done, c->tested, c->posted) < 0)
+        if (np_check_counter("completed", done, c->tested, c->posted) < 0)
             return kill_comm(c, np_distrust(c->h));
         return read_comm_result(c, out);
     }
@@ -447,7 +449,8 @@ int np_wait(struct np_comm *c, uint64_t deadline, struct np_result *out)
         }
         if (np_arm(c) == 0)
             continue;
-        struct pollfd p[2] = {{.fd = c->event, .events = POLLIN}, {.fd = c->h->socket}}; /* POLLHUP: the child died */
+        struct pollfd p[2] = {{.fd = c->event, .events = POLLIN},
+                              {.fd = c->h->socket}}; /* reports POLLHUP when the child dies */
         const uint64_t ms = (HW_MIN(deadline, now + WAIT_SLICE_MS * HW_MS) - now) / HW_MS;
         uint64_t rung;
         if (poll(p, 2, (int)ms + 1) > 0 && (p[0].revents & POLLIN))
@@ -467,7 +470,7 @@ int np_fragments(struct np_comm *c, struct hw_frag *frags, size_t room, size_t *
         return hw_fail(-EINVAL, "plugin %s: no receive to unpack", c->h->name);
     *n = c->frags ? c->req[at].frags : 0;
     if (*n > room)
-        return hw_fail(-ENOSPC, "plugin %s: %zu fragments, but room for %zu only", c->h->name, *n, room);
+        return hw_fail(-ENOSPC, "plugin %s: %zu fragments do not fit into a list of %zu", c->h->name, *n, room);
     if (*n > 0 && np_check_frags(c->frags->list[at], (uint32_t)*n, c->req[at].len, list, &size) < 0)
         return kill_comm(c, np_distrust(c->h));
     for (size_t i = 0; i < *n; i++)

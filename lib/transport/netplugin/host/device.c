@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the number that map assigns to nic; -1: none; -EINVAL. */
+/* Returns the device number that map assigns to nic, -1 if there is none, or -EINVAL for an invalid map. */
 static int find_mapped_device(const char *map, const char *nic, unsigned devices)
 {
     const size_t n = strlen(nic);
@@ -28,7 +28,7 @@ static int find_mapped_device(const char *map, const char *nic, unsigned devices
     return -1;
 }
 
-/* Writes the last component of the resolved path of a /sys link or folder: a PCI address. */
+/* Resolves a link or folder in /sys and writes the last component of its path, which is a PCI address. */
 static bool last_part(const char *path, char out[64])
 {
     char real[PATH_MAX];
@@ -39,7 +39,7 @@ static bool last_part(const char *path, char out[64])
 struct list {
     char names[160];
     int by_name, by_pci;
-    bool nics; /* at least one is a NIC's name */
+    bool nics; /* at least one name is the name of a NIC */
 };
 
 static int read_devices(struct np_host *h, const char *nic, struct list *l)
@@ -65,7 +65,8 @@ static int read_devices(struct np_host *h, const char *nic, struct list *l)
     return 0;
 }
 
-/* Without any information: assigns the first device to the first NIC that is asked for, and to no other. */
+/* Used if no device matches. Assigns the first device to the first NIC that is requested, and no device to other NICs.
+ */
 static int guess_plugin_device(struct np_host *h, const char *nic, const struct list *l, const struct hw_logger *log)
 {
     pthread_mutex_lock(&h->devices_lock);
@@ -75,10 +76,11 @@ static int guess_plugin_device(struct np_host *h, const char *nic, const struct 
     const bool same = strcmp(h->guessed, nic) == 0;
     pthread_mutex_unlock(&h->devices_lock);
     if (!same)
-        return hw_fail(-ENODEV,
-                       "plugin %s names its devices (%s), and none matches NIC %s; its first device already belongs to "
-                       "%s: assign them by knob (plugin_devices=%s=0,%s=1)",
-                       h->info.table, l->names, nic, h->guessed, h->guessed, nic);
+        return hw_fail(
+            -ENODEV,
+            "plugin %s names its devices (%s), and none matches NIC %s; its first device is already assigned to "
+            "%s: assign the devices with knob plugin_devices (plugin_devices=%s=0,%s=1)",
+            h->info.table, l->names, nic, h->guessed, h->guessed, nic);
     if (first && log)
         hw_log(log, h->info.devices > 1 ? HAWSER_LOG_WARN : HAWSER_LOG_INFO,
                "plugin %s names its devices (%s), and none matches NIC %s: using the first device; knob plugin_devices "
@@ -99,9 +101,10 @@ int np_device_of(struct np_host *h, const char *nic, const char *map, const stru
     if (l.by_name >= 0 || l.by_pci >= 0)
         return l.by_name >= 0 ? l.by_name : l.by_pci;
     if (l.nics && if_nametoindex(nic))
-        return hw_fail(-ENODEV,
-                       "plugin %s has no device for NIC %s; it has: %s (check the plugin's own variables, or set knob "
-                       "plugin_devices)",
-                       h->info.table, nic, l.names);
+        return hw_fail(
+            -ENODEV,
+            "plugin %s has no device for NIC %s; its devices are %s (check its environment variables, or set knob "
+            "plugin_devices)",
+            h->info.table, nic, l.names);
     return guess_plugin_device(h, nic, &l, log);
 }

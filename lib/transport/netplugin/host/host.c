@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child on the parent's side: health checks, messages, end. host_open.c makes it. */
+/* The parent's side of the child: health checks, messages, and termination. host_open.c starts the child. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include <linux/futex.h>
@@ -15,15 +15,17 @@
 
 enum {
     CLOSE_MS = 2000,
-    LOOK_MS = 10, /* between two checks of the child's health */
+    LOOK_MS = 10, /* interval of the child's health checks */
     SLICE_MS = 100,
-    WARN_MOST = 20, /* warnings of a plugin logged per second */
+    WARN_MOST = 20, /* maximum number of logged plugin warnings per second */
 };
 
 int np_usable(struct np_host *h)
 {
     if (!*h->mine)
-        return hw_fail(-EPERM, "plugin %s was opened by another process, of which this one is a fork", h->name);
+        return hw_fail(-EPERM,
+                       "plugin %s was opened before this process was forked, and cannot be used in the forked process",
+                       h->name);
     const int dead = atomic_load_explicit(&h->dead, memory_order_acquire);
     return dead ? hw_fail_copy(dead, h->why) : 0;
 }
@@ -69,7 +71,7 @@ size_t np_output(struct np_host *h, char *buf, size_t cap)
     return (size_t)HW_MAX(got, 0);
 }
 
-/* Describes how the child ended; needs the lock. Returns false if it has not. */
+/* Describes how the child ended. Returns false if the child is still running. Called with the lock held. */
 static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
@@ -84,7 +86,7 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     if (rc == 0 && info.si_pid == 0)
         return false;
-    /* The group may contain processes that the plugin left behind; its number stays reserved until the child is
+    /* The group may contain processes that the plugin left behind. The group's number is not reused until the child is
      * reaped. */
     if (rc == 0)
         (void)kill(-h->pid, SIGKILL);
@@ -92,7 +94,7 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     h->pid = 0;
     if (got < 0)
-        snprintf(how, cap, "ended; another wait() of this process took its exit status");
+        snprintf(how, cap, "ended; another wait() in this process collected its exit status");
     else if (WIFSIGNALED(status))
         snprintf(how, cap, "was killed by SIG%s",
                  sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
@@ -101,7 +103,7 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
     return true;
 }
 
-/* Joins its last output lines into one. */
+/* Returns the child's last output lines, joined into one line. */
 static const char *get_last_plugin_output(struct np_host *h, char *buf, size_t cap)
 {
     char text[1024];
@@ -117,7 +119,8 @@ int np_blame(struct np_host *h, int rc, const char *what)
 
 static void pass_warnings(struct np_host *h, uint64_t now);
 
-/* Returns the plugin call that the child is in: one that hangs, else the loop's, else one of a connection's thread. */
+/* Returns the plugin call that the child is in. A hung call takes precedence over the loop's call, and that over a call
+ * of a connection's thread. */
 static uint32_t doing_now(struct np_host *h)
 {
     const uint32_t hung = atomic_load_explicit(&h->s->hung, memory_order_relaxed);
@@ -125,8 +128,8 @@ static uint32_t doing_now(struct np_host *h)
     return hung ? hung : doing ? doing : atomic_load_explicit(&h->s->joining, memory_order_relaxed);
 }
 
-/* Needs the lock. Sets the host's error, once: how the child ended, in which plugin call, and the consequence (NULL:
- * the call is unrelated). */
+/* Sets the host's error on the first call: how the child ended, in which plugin call, and the consequence `then`. If
+ * `then` is NULL, the plugin call is unrelated and is omitted. Called with the lock held. */
 static int record_child_death(struct np_host *h, int rc, const char *how, const char *then)
 {
     const uint32_t doing = doing_now(h);
@@ -145,7 +148,7 @@ static int record_child_death(struct np_host *h, int rc, const char *how, const 
     return hw_fail_copy(h->dead, h->why);
 }
 
-/* Kills the child; needs the lock. */
+/* Kills the child. Called with the lock held. */
 static int end_it(struct np_host *h, int rc, const char *how, const char *then)
 {
     char ignored[80];
@@ -170,15 +173,15 @@ int np_distrust(struct np_host *h)
 
 /* ---- the plugin's own warnings --------------------------------------------------------------- */
 
-/* Needs the lock: logs how often the last line was repeated. */
+/* Logs how many warnings were suppressed. Called with the lock held. */
 static void tell_again(struct np_host *h)
 {
     if (h->warning.again)
-        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more lines of this kind", h->name, h->warning.again);
+        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more warnings were suppressed", h->name, h->warning.again);
     h->warning.again = 0;
 }
 
-/* Needs the lock. Logs at most WARN_MOST lines per second, and a repeated line once. */
+/* Logs at most WARN_MOST lines per second, and a repeated line once. Called with the lock held. */
 static void log_plugin_warning(struct np_host *h, const char *text, size_t n, uint64_t now)
 {
     char line[sizeof(h->warning.last)];
@@ -199,19 +202,19 @@ static void log_plugin_warning(struct np_host *h, const char *text, size_t n, ui
     hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %s", h->name, line);
 }
 
-/* Needs the lock: logs the plugin's new warnings. */
+/* Logs new warnings of the plugin. Called with the lock held. */
 static void pass_warnings(struct np_host *h, uint64_t now)
 {
     char text[4096];
     struct stat st;
     if (!h->o.log || h->warnings < 0 || fstat(h->warnings, &st) < 0 || st.st_size <= h->warning.at)
         return;
-    /* after a flood of warnings only the end is read */
+    /* After a flood of warnings, only the end of the file is read. */
     h->warning.at = HW_MAX(h->warning.at, st.st_size - (off_t)NP_LOG / 2);
     for (;;) {
         const ssize_t got = pread(h->warnings, text, sizeof(text), h->warning.at);
         const char *end = got > 0 ? memrchr(text, '\n', (size_t)got) : NULL;
-        if (!end) /* longer than the buffer: the child writes no such line */
+        if (!end) /* longer than the buffer, which the child never writes */
             break;
         for (const char *p = text; p <= end;) {
             const char *nl = memchr(p, '\n', (size_t)(end - p) + 1);
@@ -222,8 +225,8 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     }
 }
 
-/* Returns how long a call on the loop may take. A connect or accept may be known to sleep; calls that open or register
- * something wait for the plugin's locks meanwhile. */
+/* Returns the time limit in ms of a call on the loop. A connect or accept may be known to sleep. During that time,
+ * calls that open or register an object wait for the plugin's locks. */
 static int patience_ms(const struct np_host *h, uint32_t call)
 {
     const bool opens = call == NP_LISTEN || call == NP_CONNECT || call == NP_ACCEPT || call == NP_REGMR ||
@@ -231,7 +234,7 @@ static int patience_ms(const struct np_host *h, uint32_t call)
     return h->o.call_ms + (opens ? (int)h->info.wait_ms : 0);
 }
 
-/* Needs the lock. */
+/* Called with the lock held. */
 static int check_child_health(struct np_host *h, uint64_t now)
 {
     char how[96];
@@ -264,7 +267,7 @@ int np_health(struct np_host *h)
         return rc;
     if (pthread_mutex_trylock(&h->lock) != 0) /* the holder waits for a reply and checks the health itself */
         return 0;
-    /* If nobody checked for long, the child need not have hung for long. */
+    /* After a long time without checks, the previous beat does not show that the child hangs. */
     if (now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) > 1000 * HW_MS)
         h->beat_at = now;
     atomic_store_explicit(&h->looked_at, now, memory_order_relaxed);
@@ -277,8 +280,8 @@ int np_health(struct np_host *h)
 
 void np_wake(struct np_host *h)
 {
-    /* Either this finds the child asleep, or the child's own exchange comes after this one, and in the round before it
-     * sleeps the child sees everything written before. */
+    /* Either this operation finds the child asleep, or the child's exchange comes later. In the latter case the child
+     * sees all earlier writes in the round that precedes its sleep. */
     if (!atomic_fetch_or(&h->s->asleep, 0))
         return;
     atomic_fetch_add(&h->s->bell, 1);
@@ -303,10 +306,10 @@ static int send_message(struct np_host *h, const struct np_message *m, const int
     return sendmsg(h->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*m) ? 0 : -errno;
 }
 
-/* Needs the lock. Returns the bytes of the reply; 0: the child is dead, see hw_error(). */
+/* Returns the size of the reply in bytes, or 0 with hw_error() if the child is dead. Called with the lock held. */
 static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, struct np_reply *r)
 {
-    /* Whatever the message, the loop may be in another call first. */
+    /* For any message, the loop may first have to finish another call. */
     const int ms = m->op == NP_OP_LOAD || m->op == NP_OP_INIT ? h->o.open_ms
                    : m->op == NP_OP_QUIT                      ? CLOSE_MS
                                                               : patience_ms(h, NP_LISTEN);
@@ -320,7 +323,7 @@ static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, 
             ssize_t got = recv(h->socket, r, sizeof(*r), MSG_DONTWAIT);
             if (got > 0)
                 return got;
-            if (got == 0 || errno != EAGAIN) { /* the child closed its end: it is exiting */
+            if (got == 0 || errno != EAGAIN) { /* the child closed its socket and is exiting */
                 bool over = false;
                 for (int ms_left = 1000; ms_left > 0 && !(over = has_child_ended(h, false, how, sizeof(how)));
                      ms_left--)
@@ -332,7 +335,8 @@ static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, 
                 return 0;
             }
         }
-        if (n <= 0 && has_child_ended(h, false, how, sizeof(how))) { /* another process may still hold its socket */
+        if (n <= 0 &&
+            has_child_ended(h, false, how, sizeof(how))) { /* another process may still have the child's socket open */
             record_child_death(h, -EIO, how, "");
             return 0;
         }
@@ -344,10 +348,10 @@ static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, 
     }
 }
 
-/* Needs the lock. Returns the bytes of the reply, or -errno. */
+/* Returns the size of the reply in bytes, or -errno. Called with the lock held. */
 static ssize_t ask_child(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *r)
 {
-    int rc = np_usable(h); /* checked again: it may have died while another thread waited for it */
+    int rc = np_usable(h); /* checked again, because the child may have died while another thread held the lock */
     if (rc < 0)
         return rc;
     m->seq = ++h->seq;
@@ -389,6 +393,6 @@ void np_stop_child(struct np_host *h)
     (void)np_ask(h, &m, NULL, 0, NULL);
     pthread_mutex_lock(&h->lock);
     if (h->pid > 0 && !has_child_ended(h, h->dead == 0, ignored, sizeof(ignored)))
-        end_it(h, -EIO, "did not end", " and was killed");
+        end_it(h, -EIO, "did not exit", " and was killed");
     pthread_mutex_unlock(&h->lock);
 }

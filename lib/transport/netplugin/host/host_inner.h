@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private definitions of the parent: host_open.c makes the child, host.c checks it and exchanges messages with it,
- * comm.c has connections and requests, host_mem.c memory. */
+/* Private definitions of the parent. host_open.c starts the child, host.c checks the child and exchanges messages with
+ * it, comm.c has connections and requests, and host_mem.c has memory. */
 #ifndef HW_NETPLUGIN_HOST_INNER_H
 #define HW_NETPLUGIN_HOST_INNER_H
 
@@ -13,37 +13,37 @@
 
 struct np_host {
     char plugin[256];
-    const char *name; /* last part of the path, for messages */
+    const char *name; /* last component of the path, for messages */
     struct np_options o;
     struct np_info info;
     char table[64];
-    const uint32_t *mine; /* 1; reads as 0 in a forked process */
+    const uint32_t *mine; /* value is 1, and reads as 0 in a forked process */
 
     struct np_shared *s;
     int pid, socket, log, warnings, trace;
     struct {
         off_t at;
-        char last[200]; /* told */
-        unsigned again; /* repetitions since */
-        unsigned told;  /* lines logged in this window */
+        char last[200]; /* last logged line */
+        unsigned again; /* number of warnings suppressed since */
+        unsigned told;  /* number of lines logged in this window */
         uint64_t window;
     } warning; /* guarded by the lock */
 
-    pthread_mutex_t lock; /* guards everything below */
+    pthread_mutex_t lock; /* guards all fields below */
     uint32_t seq;
-    struct hw_list comms, listeners, mems;         /* np_close() frees what is left */
-    bool slot[NP_COMMS], mem[NP_MEMS], mr[NP_MRS]; /* in use */
+    struct hw_list comms, listeners, mems;         /* remaining objects, which np_close() frees */
+    bool slot[NP_COMMS], mem[NP_MEMS], mr[NP_MRS]; /* true for numbers in use */
     uint64_t beat, beat_at;
 
     pthread_mutex_t devices_lock; /* guards the next fields; never held while waiting */
     bool known[NP_DEVICES];
     struct np_device device[NP_DEVICES];
-    char guessed[16]; /* the NIC to which the first device was assigned */
+    char guessed[16]; /* NIC to which the first device was assigned */
 
     _Atomic uint64_t looked_at; /* time of np_health()'s last check */
     _Atomic bool warned;
-    _Atomic int dead;      /* -errno, final */
-    char why[HW_ERR_TEXT]; /* written before */
+    _Atomic int dead;      /* -errno, never reset */
+    char why[HW_ERR_TEXT]; /* reason, written before dead */
 };
 
 struct np_mem {
@@ -53,8 +53,8 @@ struct np_mem {
     uint8_t *at;
     size_t len;
     bool ours;                  /* must be unmapped */
-    const struct hw_space *gpu; /* GPU of the memory; NULL: host memory */
-    uint64_t gpu_offset;        /* in the child's allocation */
+    const struct hw_space *gpu; /* GPU of the memory, or NULL for host memory */
+    uint64_t gpu_offset;        /* offset in the child's allocation */
     _Atomic unsigned regs;
 };
 
@@ -81,11 +81,11 @@ struct np_comm {
     uint32_t slot;
     bool sends, open, own_event;
     int event;
-    int rc; /* -errno: the connection is dead; why has the reason */
+    int rc; /* -errno if the connection is dead, with the reason in why */
     char why[HW_ERR_TEXT];
-    uint64_t deadline; /* for establishing the connection */
+    uint64_t deadline; /* time limit for establishing the connection */
     uint32_t max_size;
-    const struct np_frag_area *frags; /* NULL: np_options.list is not set, or the device does not unpack */
+    const struct np_frag_area *frags; /* NULL if np_options.list is not set or the device does not unpack */
     uint64_t posted, tested, consumed;
     struct {
         size_t len;
@@ -94,7 +94,7 @@ struct np_comm {
     } req[NP_RING];
 };
 
-/* Encodes a GPU in a message. */
+/* Encodes a GPU number for a message. */
 static inline uint32_t np_gpu_word(int gpu)
 {
     return gpu < 0 ? UINT32_MAX : (uint32_t)gpu;
@@ -102,27 +102,27 @@ static inline uint32_t np_gpu_word(int gpu)
 
 /* Returns 0, or an error if the host is dead or belongs to another process. */
 int np_usable(struct np_host *h);
-/* Sends the message with up to two descriptors, and waits for the reply. Wraps the reply's own error with the plugin's
- * name. out may be NULL. */
+/* Sends the message with up to two descriptors, and waits for the reply. If the reply is an error, adds the plugin's
+ * name to hw_error(). out may be NULL. */
 int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out);
-/* Kills the child because it sent impossible values. hw_error() says which; returns the host's error from now on. */
+/* Kills the child because it sent impossible values, which hw_error() describes. Returns the host's error. */
 int np_distrust(struct np_host *h);
 /* Adds the plugin's last output line to an error of the plugin. Returns rc. */
 int np_blame(struct np_host *h, int rc, const char *what);
-/* Wakes the child if it sleeps; call it after a counter of the parent has changed. */
+/* Wakes the child if it sleeps. Call this function after a change of one of the parent's counters. */
 void np_wake(struct np_host *h);
 
-/* Lets the child close everything, or kills it. */
+/* Asks the child to close all objects and exit. Kills the child if it does not exit. */
 void np_stop_child(struct np_host *h);
 
-/* Returns a free number, or -1. */
+/* Returns a free number, or -1 if there is none. */
 int np_number(struct np_host *h, bool *used, size_t n);
 void np_number_free(struct np_host *h, bool *used, uint32_t number);
 
-/* Makes a sealed memfd, which cannot be truncated, and maps it. -errno. */
+/* Creates a memfd that is sealed against truncation, and maps it. Returns 0 or -errno. */
 int np_shared_memory(const char *name, size_t len, int *fd, void **at);
 
-/* Free what is left at np_close(), when the child is gone. */
+/* Free an object that remained at np_close(), after the child is gone. */
 void np_comm_drop(struct np_comm *c);
 void np_mem_drop(struct np_mem *m);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that parent and child share, and its registrations. */
+/* Memory that the parent and the child share, and its registrations. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include "transport/netplugin/table/table.h"
@@ -23,7 +23,7 @@ static int new_mem(struct np_host *h, size_t len, struct np_mem **out)
     const int id = m ? np_number(h, h->mem, NP_MEMS) : -1;
     if (id < 0) {
         free(m);
-        return hw_fail(-ENOMEM, "plugin %s: too many memories: at most %d", h->name, NP_MEMS);
+        return hw_fail(-ENOMEM, "plugin %s: too many blocks of memory: at most %d", h->name, NP_MEMS);
     }
     m->h = h;
     m->id = (uint32_t)id;
@@ -101,10 +101,12 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
                        "them through memory of np_mem_alloc()",
                        h->name, len, ptr);
     if (len == 0 || offset % page || (uintptr_t)ptr % page)
-        return hw_fail(-EINVAL, "plugin %s: %zu bytes at %p, offset %llu: must be whole pages", h->name, len, ptr,
-                       (unsigned long long)offset);
+        return hw_fail(-EINVAL,
+                       "plugin %s: cannot share %zu bytes at %p, offset %llu: address and offset must be multiples of "
+                       "the page size",
+                       h->name, len, ptr, (unsigned long long)offset);
     if (fstat(fd, &st) < 0 || offset > (uint64_t)st.st_size || len > (uint64_t)st.st_size - offset)
-        return hw_fail(-EINVAL, "plugin %s: the file ends before %zu bytes from %llu", h->name, len,
+        return hw_fail(-EINVAL, "plugin %s: the file is too short for %zu bytes at offset %llu", h->name, len,
                        (unsigned long long)offset);
     rc = new_mem(h, len, &m);
     if (rc < 0)
@@ -127,7 +129,7 @@ int np_gpu(struct np_host *h, unsigned dev, int gpu)
     if (rc)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: there are %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
     rc = np_ask(h, &q, NULL, 0, &r);
     return rc ? rc : r.u.gpu.device;
 }
@@ -139,7 +141,7 @@ bool np_warn_once(struct np_host *h)
 
 int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len, struct np_mem **out)
 {
-    /* the driver shares whole pieces of this size: nothing else must be in them */
+    /* The driver shares whole pieces of this size, so nothing else may be in them. */
     const size_t piece = (size_t)2 << 20;
     struct np_mem *m = NULL;
     struct np_reply r;
@@ -181,9 +183,10 @@ int np_mem_free(struct np_mem *m)
     struct np_message q = {.op = NP_OP_UNMAP, .number = m->id};
     if (m->regs > 0)
         return hw_fail(-EBUSY, "plugin %s: the memory still has %u registrations", m->h->name, m->regs);
-    if (m->gpu) /* the parent unmaps first, then the child frees */
+    if (m->gpu) /* the parent unmaps the memory before the child frees it */
         unmap_plugin_mem(m);
-    (void)np_ask(m->h, &q, NULL, 0, NULL); /* removed whether the child is alive or not */
+    (void)np_ask(m->h, &q, NULL, 0,
+                 NULL); /* the result is ignored, because the memory is freed even if the child is dead */
     remove_plugin_mem(m);
     return 0;
 }
@@ -200,14 +203,17 @@ int np_reg(struct np_comm *c, struct np_mem *m, size_t offset, size_t len, struc
         return rc;
     if (!c->open || m->h != h)
         return hw_fail(-EINVAL,
-                       "plugin %s: registering for a connection that is not established, or memory of another host",
+                       "plugin %s: cannot register memory: the connection is not established, or the memory belongs to "
+                       "another plugin process",
                        h->name);
     if (len == 0 || offset > m->len || len > m->len - offset)
-        return hw_fail(-EINVAL, "plugin %s: cannot register %zu bytes at %zu of a memory of %zu bytes", h->name, len,
-                       offset, m->len);
+        return hw_fail(-EINVAL, "plugin %s: cannot register %zu bytes at offset %zu of a block of %zu bytes", h->name,
+                       len, offset, m->len);
     if (len > most)
-        return hw_fail(-EMSGSIZE, "plugin %s: its table v%u registers at most %zu bytes, not %zu: register in pieces",
-                       h->name, h->info.version, most, len);
+        return hw_fail(
+            -EMSGSIZE,
+            "plugin %s: its table v%u registers at most %zu bytes at a time, not %zu: register the memory in pieces",
+            h->name, h->info.version, most, len);
     if (align && offset % align)
         return hw_fail(-EINVAL, "plugin %s: cannot register at %zu: the offset must be a multiple of %u", h->name,
                        offset, align);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a host: the memory shared with the child, the fork, and loading the plugin in the child. */
+/* Opens a host: creates the memory shared with the child, forks, and loads the plugin in the child. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include "transport/netplugin/table/abi.h"
@@ -30,7 +30,7 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
         return hw_fail(-errno, "creating a memfd: %s", strerror(errno));
-    /* Sealed: if the child truncated it, the parent would die of SIGBUS. */
+    /* Sealed, because a truncation by the child would kill the parent with SIGBUS. */
     if (ftruncate(*fd, (off_t)len) == 0 && fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 &&
         (*at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0)) != MAP_FAILED)
         return 0;
@@ -41,7 +41,8 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
 
 extern char **environ;
 
-/* Returns the environment with the options' variables added: an array that the caller frees. */
+/* Returns the environment with the options' variables added. The caller frees the array. Returns NULL if out of memory.
+ */
 static char **merge_plugin_env(const char *const *more)
 {
     size_t n = 0, at = 0;
@@ -84,12 +85,12 @@ static int fork_plugin_child(struct np_host *h, char **env)
         .trace_polls = h->o.trace_polls,
         .unpack = h->o.unpack,
     };
-    /* No handler of the application may run in the child. */
+    /* No signal handler of the application may run in the child. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     h->pid = fork();
     if (h->pid == 0) {
-        environ = env; /* not setenv(): another thread may have held its lock at the fork */
+        environ = env; /* not setenv(), because another thread may have held its lock during the fork */
         np_child_main(&child);
     }
     int rc = h->pid < 0 ? hw_fail(-errno, "forking a process for plugin %s: %s", h->name, strerror(errno)) : 0;
@@ -151,7 +152,7 @@ static int create_host_memory(struct np_host *h)
     if (page == MAP_FAILED)
         return hw_fail(-errno, "allocating a page of memory: %s", strerror(errno));
     h->mine = page;
-    if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK) < 0) /* Linux 4.14 */
+    if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK) < 0) /* fails before Linux 4.14 */
         return hw_fail(-errno, "setting MADV_WIPEONFORK on a page: %s", strerror(errno));
     *(uint32_t *)page = 1;
     int rc = np_shared_memory("hawser-plugin", sizeof(struct np_shared), &fd, &at);
@@ -171,10 +172,10 @@ static int start_plugin_child(struct np_host *h, const struct np_options *o)
     if (o->trace && *o->trace) {
         h->trace = open(o->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
         if (h->trace < 0)
-            return hw_fail(-errno, "plugin %s: opening its trace %s: %s", h->name, o->trace, strerror(errno));
+            return hw_fail(-errno, "plugin %s: opening its trace file %s: %s", h->name, o->trace, strerror(errno));
     }
     rc = fork_plugin_child(h, env);
-    hw_close(&h->trace); /* the child's */
+    hw_close(&h->trace); /* used only by the child */
     return rc < 0 ? rc : load_plugin_in_child(h, env);
 }
 
@@ -185,7 +186,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
         return hw_no_memory("plugin %s", plugin);
     if ((size_t)snprintf(h->plugin, sizeof(h->plugin), "%s", plugin) >= sizeof(h->plugin) || !*plugin) {
         free(h);
-        return hw_fail(-EINVAL, "'%.60s' is not a path of a plugin", plugin);
+        return hw_fail(-EINVAL, "'%.60s' is not a valid plugin path or name", plugin);
     }
     h->name = strrchr(h->plugin, '/') ? strrchr(h->plugin, '/') + 1 : h->plugin;
     h->o = *o;

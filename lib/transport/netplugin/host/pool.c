@@ -9,7 +9,7 @@ struct np_pool {
     unsigned n;
     struct np_host *h[NP_POOL_MOST];
     pthread_mutex_t lock;
-    unsigned used[NP_POOL_MOST]; /* connections of each process; guarded by the lock */
+    unsigned used[NP_POOL_MOST]; /* number of connections of each process; guarded by the lock */
 };
 
 int np_pool_open(const char *plugin, const struct np_options *o, unsigned n, struct np_pool **out)

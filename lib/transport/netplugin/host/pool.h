@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of one plugin: one for a thread-safe plugin; for another plugin as many as connections are expected,
- * each with a loop that calls the plugin from one thread. */
+/* The processes of a plugin. A thread-safe plugin has one process. Any other plugin has as many processes as
+ * connections are expected, and each process calls the plugin from one thread. */
 #ifndef HW_NETPLUGIN_POOL_H
 #define HW_NETPLUGIN_POOL_H
 
@@ -10,15 +10,15 @@
 
 struct np_pool;
 
-/* Opens n processes, at most NP_POOL_MOST. Otherwise as np_open(). */
+/* Opens min(n, NP_POOL_MOST) processes. The other arguments and the errors are those of np_open(). */
 int np_pool_open(const char *plugin, const struct np_options *o, unsigned n, struct np_pool **out);
 void np_pool_close(struct np_pool *p);
-/* Returns the process that answers questions about devices. */
+/* Returns the process that is used for device queries. */
 struct np_host *np_pool_first(struct np_pool *p);
-/* Returns the process with the fewest connections, for one more connection. Return it with np_pool_give(). */
+/* Returns the process with the fewest connections, for a new connection. Release it with np_pool_give(). */
 struct np_host *np_pool_take(struct np_pool *p);
 void np_pool_give(struct np_pool *p, const struct np_host *h);
-/* Returns 0 while all processes live. */
+/* Returns 0 while all processes are alive. */
 int np_pool_health(struct np_pool *p);
 
 #endif

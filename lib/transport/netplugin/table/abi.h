@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's plugin ABI for a plugin and its loader: net tables v6 to v12, tuner tables v4 to v6, and the structures read
- * by the kernel of a device-unpacking plugin. Written from the facts of the ABI (names, order, types, sizes), for Linux
- * on 64-bit machines; tests/nccl/test_nccl_abi.c compares it with NCCL's own header if that is installed.
+ * NCCL's plugin ABI, for a plugin and for its loader: net tables v6 to v12, tuner tables v4 to v6, and the structures
+ * that the kernel of a device-unpacking plugin reads. Written from the facts of the ABI (names, order, types, sizes),
+ * for Linux on 64-bit machines. tests/nccl/test_nccl_abi.c compares this file with NCCL's own header if that is
+ * installed.
  *
- * A plugin exports one data object for each version, such as ncclNetPlugin_v11; NCCL uses the newest that it knows: v6
- * and v7 of NCCL 2.19, v8 of 2.20, v9 of 2.24, v10 of 2.26, v11 of 2.28, v12 of 2.30.3.
+ * A plugin exports one data object for each version, such as ncclNetPlugin_v11. NCCL uses the newest version that it
+ * supports: v6 and v7 since NCCL 2.19, v8 since 2.20, v9 since 2.24, v10 since 2.26, v11 since 2.28, v12 since 2.30.3.
  *
- * Threads of NCCL: the one that makes the communicator calls init, devices, getProperties, makeVDevice. "NCCL Service"
- * calls listen, connect, accept, regMr*, deregMr, close*. "NCCL Progress", one for each communicator, calls isend,
- * irecv, test, iflush, irecvConsumed. regMr can run concurrently with isend.
+ * NCCL calls a plugin from several threads. The thread that creates the communicator calls init, devices, getProperties
+ * and makeVDevice. "NCCL Service" calls listen, connect, accept, regMr*, deregMr and close*. "NCCL Progress", one
+ * thread for each communicator, calls isend, irecv, test, iflush and irecvConsumed. regMr can run concurrently with
+ * isend.
  */
 #ifndef HW_NETPLUGIN_ABI_H
 #define HW_NETPLUGIN_ABI_H
@@ -30,29 +32,31 @@ typedef enum {
 
 #define NCCL_NET_HANDLE_MAXSIZE 128
 
-/* Most requests in flight per connection; version 6 had fewer. */
+/* Maximum number of requests in flight per connection, and the lower maximum of version 6. */
 #define NCCL_NET_MAX_REQUESTS    32
 #define NCCL_NET_MAX_REQUESTS_V6 8
 
-/* Kinds of memory: ptrSupport is a set of them, regMr's type is one of them. */
+/* Kinds of memory: ptrSupport is a set of these flags, and regMr's type is one of them. */
 #define NCCL_PTR_HOST   0x1
 #define NCCL_PTR_CUDA   0x2
 #define NCCL_PTR_DMABUF 0x4
 
-/* Most bytes of one isend with int sizes (v6 to v8), and the bound of maxP2pBytes and maxCollBytes from v9. */
+/* Maximum bytes of one isend with int sizes (v6 to v8), and the upper limit of maxP2pBytes and maxCollBytes since v9.
+ */
 #define NCCL_MAX_NET_SIZE       (1024 * 1024 * 1024)
 #define NCCL_MAX_NET_SIZE_BYTES (1024ull * 1024 * 1024 * 1024)
 
-/* Value that irecv's *request may have on entry: NCCL will not read the result. Always overwrite it. */
+/* Possible value of irecv's *request on entry, which means that NCCL will not read the result. irecv must overwrite it.
+ */
 #define NCCL_NET_OPTIONAL_RECV_COMPLETION 0x1
 
 #define NCCL_NET_MAX_DEVS_PER_NIC_V9  4
 #define NCCL_NET_MAX_DEVS_PER_NIC_V12 8
 
-/* railId and planeId of a NIC without one. */
+/* Value of railId and planeId if a NIC has none. */
 #define NCCL_NET_ID_UNDEF (-1)
 
-/* NCCL's log callback: level, a set of NCCL_* subsystems, location, printf arguments. */
+/* NCCL's log callback. Its arguments are the level, a set of NCCL_* subsystems, the location, and printf arguments. */
 typedef enum {
     NCCL_LOG_NONE = 0,
     NCCL_LOG_VERSION = 1,
@@ -71,7 +75,8 @@ typedef enum {
 typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
                                   const char *fmt, ...);
 
-/* Callback for the plugin's own events to NCCL's profiler, from v10: phandle is the value passed to isend and irecv. */
+/* Callback that passes the plugin's own events to NCCL's profiler, since v10. phandle is the value passed to isend and
+ * irecv. */
 typedef enum {
     ncclProfilerNetEventStart = 0,
     ncclProfilerNetEventStop = 1,
@@ -79,12 +84,12 @@ typedef enum {
     ncclProfilerNetEventUpdateAndStop = 3,
 } ncclProfilerNetEventType;
 
-/* pluginId: one of these, ORed with the version of the plugin's own event descriptor. */
+/* Values of pluginId, to be ORed with the version of the plugin's event descriptor. */
 #define NCCL_PROFILER_NET_TYPE_IB   (1 << 16)
 #define NCCL_PROFILER_NET_TYPE_SOCK (2 << 16)
 
-/* What NET/Socket tells of a task, under the id NCCL_PROFILER_NET_TYPE_SOCK | 1, and what NCCL's example of a profiler
- * shows under it (plugins/profiler/example/nccl/net_socket_v1.h; op as in src/include/socket.h). */
+/* Event descriptor of NET/Socket, with the id NCCL_PROFILER_NET_TYPE_SOCK | 1. NCCL's example profiler prints it
+ * (plugins/profiler/example/nccl/net_socket_v1.h). op is as in src/include/socket.h. */
 #define ncclProfileSocket (1 << 0)
 #define NCCL_SOCKET_SEND  0
 #define NCCL_SOCKET_RECV  1
@@ -105,7 +110,7 @@ _Static_assert(offsetof(ncclProfilerNetSockDescr_v1_t, sock) == 8, "NCCL's ABI")
 typedef ncclResult_t (*ncclProfilerCallback_t)(void **eHandle, int type, void *pHandle, int64_t pluginId,
                                                void *extData);
 
-/* Kinds of a connection's GPU side (from v7). */
+/* Kinds of a connection's GPU side, since v7. */
 typedef enum {
     NCCL_NET_DEVICE_HOST = 0,
     NCCL_NET_DEVICE_UNPACK = 1,
@@ -137,12 +142,12 @@ _Static_assert(offsetof(ncclNetDeviceHandle_t, handle) == 8, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, size) == 16, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, needsProxyProgress) == 24, "NCCL's ABI");
 
-/* What the handle of an unpacking device, version 7, points to: for each irecv (its number since the connection was
- * made, modulo the queue's depth) the fragments of its payload: len bytes at bounce_buf + src_off belong at the irecv's
- * data + dst_off. (facts: GPUDirect-TCPX, "Handles and device handles") */
+/* Structure at the handle of an unpacking device, version 7. For each irecv (its number since the connection was made,
+ * modulo the queue's depth), it lists the fragments of the payload: len bytes at bounce_buf + src_off belong at the
+ * irecv's data + dst_off. (facts: GPUDirect-TCPX, "Handles and device handles") */
 #define NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH 16
 #define NET_UNPACK_MAX_SLICE_PAGES             2048
-#define NET_UNPACK_MAX_SLICE_SIZE              (4 * 1024 * 1024) /* one irecv */
+#define NET_UNPACK_MAX_SLICE_SIZE              (4 * 1024 * 1024) /* maximum size of one irecv */
 
 struct loadMeta {
     uint32_t src_off;
@@ -168,18 +173,18 @@ _Static_assert(offsetof(struct netUnpackMeta, cnt) == 524288, "NCCL's ABI");
 _Static_assert(sizeof(struct unpackNetDeviceHandle) == 24, "NCCL's ABI");
 _Static_assert(offsetof(struct unpackNetDeviceHandle, head) == 16, "NCCL's ABI");
 
-/* Properties of a device. NCCL does not zero them: the plugin writes every field. */
+/* Properties of a device. NCCL does not zero the structure, so the plugin must write every field. */
 
 typedef struct {
     char *name;
-    char *pciPath; /* in /sys; NULL: none */
+    char *pciPath; /* path in /sys, or NULL for none */
     uint64_t guid;
     int ptrSupport;
     int speed; /* Mbit/s */
     int port;
     float latency; /* us */
     int maxComms;
-    int maxRecvs; /* buffers of one irecv */
+    int maxRecvs; /* maximum number of buffers of one irecv */
 } ncclNetProperties_v6_t;
 
 typedef struct {
@@ -211,7 +216,7 @@ typedef struct {
     int netDeviceVersion;
 } ncclNetProperties_v8_t;
 
-/* The physical devices of a virtual one; of a physical device: itself. */
+/* Physical devices of a virtual device. A physical device contains only itself. */
 typedef struct {
     int ndevs;
     int devs[NCCL_NET_MAX_DEVS_PER_NIC_V9];
@@ -232,7 +237,7 @@ typedef struct {
     ncclNetDeviceType netDeviceType;
     int netDeviceVersion;
     ncclNetVDeviceProps_v9_t vProps;
-    size_t maxP2pBytes; /* of one isend */
+    size_t maxP2pBytes; /* maximum size of one isend */
     size_t maxCollBytes;
 } ncclNetProperties_v9_t;
 
@@ -283,7 +288,7 @@ typedef struct {
     size_t maxP2pBytes;
     size_t maxCollBytes;
     int maxMultiRequestSize;
-    int16_t railId; /* NCCL_NET_ID_UNDEF: none */
+    int16_t railId; /* NCCL_NET_ID_UNDEF if there is none */
     int16_t planeId;
 } ncclNetProperties_v12_t;
 
@@ -318,7 +323,7 @@ _Static_assert(offsetof(ncclNetProperties_v12_t, maxMultiRequestSize) == 120, "N
 _Static_assert(offsetof(ncclNetProperties_v12_t, railId) == 124, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetProperties_v12_t, planeId) == 126, "NCCL's ABI");
 
-/* Settings of a communicator: v10 passes them to connect, v11 to init. */
+/* Settings of a communicator. v10 passes them to connect, and v11 to init. */
 typedef struct {
     int trafficClass;
 } ncclNetCommConfig_v10_t;
@@ -326,7 +331,7 @@ typedef struct {
 typedef ncclNetCommConfig_v10_t ncclNetCommConfig_v11_t;
 typedef ncclNetCommConfig_v11_t ncclNetCommConfig_v12_t;
 
-/* setNetAttr's description of the coming traffic. */
+/* Description of the expected traffic for setNetAttr. */
 typedef struct {
     int32_t maxConcurrentPeers;
     int32_t minConcurrentPeers;
@@ -337,7 +342,7 @@ typedef struct {
 typedef struct {
     ncclNetCommAttr_v11_t sendCommAttr;
     ncclNetCommAttr_v11_t recvCommAttr;
-    uint32_t op; /* these are bit sets */
+    uint32_t op; /* op, algo and proto are bit sets */
     uint32_t algo;
     uint32_t proto;
 } ncclNetAttr_v11_t;
@@ -351,12 +356,12 @@ _Static_assert(offsetof(ncclNetAttr_v11_t, recvCommAttr) == 16, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetAttr_v11_t, op) == 32, "NCCL's ABI");
 
 /*
- * The tables. These may be NULL: regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice, setNetAttr; and iflush if all
- * memory is host memory. finalize may not.
+ * The tables. regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice and setNetAttr may be NULL. iflush may be NULL if
+ * all memory is host memory. finalize must not be NULL.
  *
- * connect and accept do not block: success with *comm NULL means "call again", with the same handle bytes, which keep
- * the plugin's changes. isend and irecv likewise with *request NULL. NCCL calls test only on a connection's oldest
- * request. irecv's sizes are maxima; sends of 0 bytes are legal.
+ * connect and accept do not block. Success with *comm NULL means that NCCL calls again with the same handle bytes,
+ * which keep the plugin's changes. In the same way, isend and irecv may return success with *request NULL. NCCL calls
+ * test only on a connection's oldest request. irecv's sizes are upper limits. Sends of 0 bytes are allowed.
  */
 
 typedef struct {
@@ -409,7 +414,7 @@ typedef struct {
     ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
     ncclResult_t (*connect)(int dev, void *handle, void **sendComm, ncclNetDeviceHandle_v8_t **sendDevComm);
     ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v8_t **recvDevComm);
-    /* size_t from this version on */
+    /* size is a size_t since this version */
     ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);
     ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
     ncclResult_t (*deregMr)(void *comm, void *mhandle);

@@ -12,7 +12,7 @@
 
 enum { WAIT_MOST_MS = 600000 };
 
-/* google/nccl-plugin-gpudirecttcpx, v3.1.9 */
+/* For google/nccl-plugin-gpudirecttcpx v3.1.9. */
 static const struct np_env tcpx_env[] = {
     {.name = "NCCL_DYNAMIC_CHUNK_SIZE",
      .rule = NP_ENV_IS,
@@ -21,25 +21,25 @@ static const struct np_env tcpx_env[] = {
     {.name = G "RECV_SYNC",
      .rule = NP_ENV_UNSET,
      .value = "0",
-     .why = "it adds 4 bytes from receiver to sender to each request: both sides must have the same value"},
+     .why = "if set, the receiver sends 4 bytes to the sender for each request, so both sides must use the same value"},
     {.name = G "UNIX_CLIENT_PREFIX",
      .rule = NP_ENV_MANAGER,
      .value = "rx_rule_manager",
      .fallback = "/tmp",
-     .why = "the receive datapath manager (RxDM) steers the plugin's flows and has its sockets in /run/tcpx"},
-    {.name = G "SOCKET_IFNAME", .rule = NP_ENV_NICS, .why = "the data NICs, those near the GPUs"},
+     .why = "the receive datapath manager (RxDM) steers the plugin's flows and creates its sockets in /run/tcpx"},
+    {.name = G "SOCKET_IFNAME", .rule = NP_ENV_NICS, .why = "the data NICs, which are the NICs near the GPUs"},
     {.name = G "CTRL_DEV", .rule = NP_ENV_NICS, .why = "the NIC of the control connections, which is not a data NIC"},
 };
 
 static const struct np_quirk quirks[] = {
     {
         /*
-         * GPUDirect-TCPX. Only its test() moves bytes; test() never writes *size, and returns 3 for a request that is
-         * not the oldest; it also returns 3 if 16 requests are held, and receives are held until irecvConsumed(). After
-         * the 80 bytes that the peer needs, its handle has a pointer of this process, which the peer would follow.
-         * Never call its iflush(): it reads through *request. accept() sleeps 5 s until its flow rules take effect
-         * (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Its users make connections in several threads at
-         * once, as NCCL does if a process has several communicators.
+         * GPUDirect-TCPX. Only its test() moves bytes. test() never writes *size. It returns 3 for a request that is
+         * not the oldest, and also if 16 requests are held. Receives are held until irecvConsumed(). After the 80 bytes
+         * that the peer needs, the handle contains a pointer of this process, which the peer would dereference.
+         * iflush() must not be called, because it reads through *request. accept() sleeps for 5 s until its flow rules
+         * take effect (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Its users make connections in several
+         * threads at the same time, as NCCL does if a process has several communicators.
          */
         .table = "GPUDirectTCPX",
         .max_requests = 16,
@@ -54,13 +54,14 @@ static const struct np_quirk quirks[] = {
         .n_env = HW_ARRAY_LEN(tcpx_env),
     },
     {
-        /* aws-ofi-nccl: a listen or connect that opens an endpoint took 0.1 to 1.7 s with libfabric 1.17's tcp provider
-         * on two busy cores, serially within a process, and regMr waits for the lock that they hold. */
+        /* aws-ofi-nccl. A listen or connect that opens an endpoint took 0.1 to 1.7 s with the tcp provider of libfabric
+         * 1.17 on two busy cores. Within a process these calls are serialized, and regMr waits for the lock that they
+         * hold. */
         .table = "Libfabric",
         .wait_ms = 15000,
     },
     {
-        /* google/nccl-fastsocket: its connect() and accept() each wait for the other side. */
+        /* google/nccl-fastsocket. Its connect() and accept() each wait for the peer. */
         .table = "FastSocket",
         .setup_threads = true,
     },
@@ -80,8 +81,8 @@ uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu)
     uint32_t size = q->max_size ? q->max_size : UINT32_MAX;
     if (!q->max_fragments)
         return size;
-    /* A packet's payload is one fragment, or two if a page ends in it; 52 bytes are IPv4 and TCP headers with
-     * timestamps. A power of two keeps the caller's chunks even. */
+    /* A packet's payload is one fragment, or two if a page ends within it. The 52 bytes are the IPv4 and TCP headers
+     * with timestamps. A power of two keeps the caller's chunks aligned. */
     const uint64_t most = (uint64_t)(mtu > 576 ? mtu - 52 : 524) * (q->max_fragments / 2);
     while (size > most)
         size = size & (size - 1) ? 1u << (31 - __builtin_clz(size)) : size / 2;
@@ -135,15 +136,15 @@ static void check_quirk_nics(struct report *r, const struct np_env *e, const cha
     struct stat st;
     char path[64];
     if (!v || !*v) {
-        report_quirk_finding(r, NP_WARN, "%s is not set, so the plugin chooses by itself: set it to %s", e->name,
+        report_quirk_finding(r, NP_WARN, "%s is not set, so the plugin chooses the NICs: set it to %s", e->name,
                              e->why);
         return;
     }
     for (const char *p = v; *p;) {
         const size_t n = strcspn(p, ",");
-        if (n > 0 && (n > 15 || memchr(p, '/', n) || /* IFNAMSIZ, with its NUL */
+        if (n > 0 && (n > 15 || memchr(p, '/', n) || /* IFNAMSIZ includes the NUL */
                       snprintf(path, sizeof(path), "/sys/class/net/%.*s", (int)n, p) < 0 || stat(path, &st) < 0)) {
-            report_quirk_finding(r, NP_BAD, "%s names '%.*s', but there is no such NIC; it must name %s", e->name,
+            report_quirk_finding(r, NP_BAD, "%s contains '%.*s', but there is no such NIC: set it to %s", e->name,
                                  (int)HW_MIN(n, 40u), p, e->why);
             return;
         }

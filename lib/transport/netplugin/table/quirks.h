@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts of a plugin beyond its ABI: one const row each, found by the name in its table. The last row is for all others:
- * what NCCL itself may rely on.
+ * Facts about plugins beyond the ABI, in one const row for each plugin. Rows are found by the name in the plugin's
+ * table. The last row is for all other plugins, and allows only what NCCL itself relies on.
  */
 #ifndef HW_NETPLUGIN_QUIRKS_H
 #define HW_NETPLUGIN_QUIRKS_H
@@ -12,10 +12,10 @@
 struct np_env {
     const char *name;
     enum np_env_rule {
-        NP_ENV_IS,      /* must be `value`; unset or 0 is an error, any other value gives a warning */
-        NP_ENV_UNSET,   /* should be unset: any value other than `value` gives a warning */
-        NP_ENV_NICS,    /* NICs by name, "eth1,eth2": each must exist; unset gives a warning */
-        NP_ENV_MANAGER, /* a folder with the socket `value` in it; unset means `fallback` */
+        NP_ENV_IS,      /* must be `value`; unset or 0 is an error, and any other value gives a warning */
+        NP_ENV_UNSET,   /* should be unset; any value other than `value` gives a warning */
+        NP_ENV_NICS,    /* list of NIC names, "eth1,eth2", which must exist; unset gives a warning */
+        NP_ENV_MANAGER, /* folder that must contain the socket `value`; `fallback` if unset */
     } rule;
     const char *value, *fallback;
     const char *why;
@@ -23,35 +23,36 @@ struct np_env {
 
 struct np_quirk {
     const char *table;      /* prefix of the table's name */
-    unsigned max_requests;  /* in flight on a connection and direction; 0: the ABI's */
-    uint32_t max_size;      /* bytes of one request; 0: the ABI's */
-    uint32_t max_fragments; /* of one request; more end the process */
-    uint32_t align;         /* of registered addresses; 0: any */
-    unsigned handle_bytes;  /* bytes of the handle that are for the peer; 0: all */
-    bool setup_threads;     /* connect and accept may each wait for the other: always use a thread for each */
-    bool remote_only;       /* carries nothing between two ends on one machine */
-    const char *wait_env;   /* variable with the microseconds that accept() sleeps; NULL: none */
-    unsigned wait_ms;       /* otherwise the longest known time of listen, connect or accept */
+    unsigned max_requests;  /* maximum in flight per connection and direction, or 0 for the ABI's limit */
+    uint32_t max_size;      /* maximum bytes of one request, or 0 for the ABI's limit */
+    uint32_t max_fragments; /* maximum per request, beyond which the plugin ends the process */
+    uint32_t align;         /* required alignment of registered addresses in bytes, or 0 for none */
+    unsigned handle_bytes;  /* number of handle bytes that the peer needs, or 0 for all */
+    bool setup_threads;     /* connect and accept may each wait for the peer, so each must have a thread */
+    bool remote_only;       /* cannot connect two endpoints on the same machine */
+    const char *wait_env;   /* variable with the time in us for which accept() sleeps, or NULL */
+    unsigned wait_ms;       /* default for wait_env, or the longest known time of listen, connect or accept, in ms */
     const struct np_env *env;
     size_t n_env;
 };
 
-/* Returns the row for the table's name; never NULL. */
+/* Returns the row for the table's name. Never returns NULL. */
 const struct np_quirk *np_quirk_of(const char *table_name);
 
-/* Returns how long accept() sleeps in this environment, in ms: a connection's deadline must allow for it. */
+/* Returns the time in ms for which accept() sleeps in this environment. A connection's deadline must allow for this
+ * time. */
 unsigned np_quirk_wait_ms(const struct np_quirk *q, const char *const *env);
 
 enum np_grade { NP_GOOD, NP_WARN, NP_BAD };
 typedef void (*np_report_fn)(void *arg, enum np_grade grade, const char *line);
 
-/* Checks the plugin's environment ("NAME=VALUE", NULL-terminated): reports a line for each variable of the row, with
- * its value, why it matters and what to do. fn may be NULL. Returns how many are bad; hw_error() then has the line of
- * the first. */
+/* Checks the plugin's environment (a NULL-terminated list of "NAME=VALUE"). Reports a line for each variable of the
+ * row, with its value, and for a problem also the reason and the remedy. fn may be NULL. Returns the number of errors.
+ * hw_error() then has the line of the first error. */
 int np_check_env(const struct np_quirk *q, const char *const *env, np_report_fn fn, void *arg);
 
-/* Returns how many bytes one request may have so that it gives no more fragments than the row allows on a NIC of that
- * MTU: the row's own limit if that is smaller, UINT32_MAX without limits. */
+/* Returns the maximum size in bytes of a request that gives no more fragments than the row allows, on a NIC of this
+ * MTU. Returns the row's own size limit if that is smaller, and UINT32_MAX if the row has no limits. */
 uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu);
 
 #endif

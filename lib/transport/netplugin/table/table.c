@@ -17,7 +17,7 @@
                        offsetof(ncclNet_v6_t, field) == offsetof(ncclNet_v9_t, field) &&  \
                        offsetof(ncclNet_v6_t, field) == offsetof(ncclNet_v10_t, field) && \
                        offsetof(ncclNet_v6_t, field) == offsetof(ncclNet_v12_t, field),   \
-                   "the same place in all tables")
+                   "same offset in all tables")
 SAME_PLACE(name);
 SAME_PLACE(devices);
 SAME_PLACE(regMrDmaBuf);
@@ -27,7 +27,8 @@ SAME_PLACE(test);
 SAME_PLACE(closeSend);
 SAME_PLACE(closeRecv);
 SAME_PLACE(closeListen);
-_Static_assert(offsetof(ncclNet_v7_t, irecvConsumed) == offsetof(ncclNet_v12_t, irecvConsumed), "likewise from v7");
+_Static_assert(offsetof(ncclNet_v7_t, irecvConsumed) == offsetof(ncclNet_v12_t, irecvConsumed),
+               "same offset in all tables since v7");
 
 bool np_table_find(void *library, unsigned newest, struct np_table *out)
 {
@@ -50,7 +51,7 @@ const char *np_table_name(const struct np_table *t)
 
 const char *np_table_lacks(const struct np_table *t)
 {
-    /* All are pointers, in this order (v10 and v11 change only parameters). */
+    /* All entries are pointers, in this order. v10 and v11 change only parameters. */
     static const char *const names[] = {"name",   "init",  "devices",   "getProperties", "listen",     "connect",
                                         "accept", "regMr", NULL,        "deregMr",       "isend",      "irecv",
                                         NULL,     "test",  "closeSend", "closeRecv",     "closeListen"};
@@ -63,7 +64,7 @@ const char *np_table_lacks(const struct np_table *t)
 
 ncclResult_t np_raw_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof)
 {
-    ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* none wished */
+    ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* no traffic class requested */
     if (t->version >= 11)
         return T(t, 11)->init(&t->ctx, 1, &config, log, prof);
     return t->version == 10 ? T(t, 10)->init(log, prof) : T(t, 6)->init(log);
@@ -103,7 +104,7 @@ ncclResult_t np_raw_devices(const struct np_table *t, int *n)
 
 ncclResult_t np_raw_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out)
 {
-    /* Zeroed, unlike in NCCL: a field that a plugin does not set is not garbage here. */
+    /* Zeroed, unlike in NCCL, so that a field that a plugin does not set has a defined value. */
     union {
         ncclNetProperties_v6_t v6;
         ncclNetProperties_v7_t v7;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain calls of a table; those of table.h add the trace. */
+/* Calls a table without tracing. The functions of table.h add the trace. */
 #ifndef HW_NETPLUGIN_TABLE_RAW_H
 #define HW_NETPLUGIN_TABLE_RAW_H
 

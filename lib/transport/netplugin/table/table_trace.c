@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the table and writes each call to the trace, if there is one. */
+/* Calls the table, and writes each call to the trace if tracing is enabled. */
 #include "transport/netplugin/table/table_raw.h"
 #include "transport/netplugin/table/trace.h"
 
@@ -40,7 +40,7 @@ ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetPrope
     return rc;
 }
 
-/* Formats the first bytes of a handle; most plugins have an address there. */
+/* Formats the first 48 bytes of a handle, where most plugins store an address. */
 static const char *show_handle(const void *handle, char text[2 * 48 + 1])
 {
     const uint8_t *p = handle;

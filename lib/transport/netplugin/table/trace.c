@@ -15,14 +15,14 @@ struct thing {
     struct thing *next;
     const void *at;
     char name[48];
-    uint64_t again;    /* calls without a result */
-    uint64_t requests; /* requests of a connection so far */
+    uint64_t again;    /* number of calls without a result */
+    uint64_t requests; /* number of requests of a connection */
 };
 
 static struct {
     int fd;
     bool on, polls;
-    pthread_mutex_t lock; /* guards everything below */
+    pthread_mutex_t lock; /* guards all fields below */
     struct thing *bucket[BUCKETS];
     unsigned made[KINDS];
 } trace = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -63,14 +63,14 @@ uint64_t np_trace_begin(void)
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-/* Writes "12.345678 PID.TID " for that time. */
+/* Writes the time ns and the process and thread ids: "12.345678 PID.TID ". */
 static int write_stamp(char *line, size_t cap, uint64_t ns)
 {
     return snprintf(line, cap, "%llu.%06llu %d.%ld ", (unsigned long long)(ns / 1000000000u),
                     (unsigned long long)(ns / 1000 % 1000000u), (int)getpid(), syscall(SYS_gettid));
 }
 
-/* Writes a line with one write(), so that lines of several threads and processes do not mix. */
+/* Writes a line with a single write(), so that lines of different threads and processes do not mix. */
 static void write_trace_line(char *line, size_t len)
 {
     len = HW_MIN(len, (size_t)LINE - 1);
@@ -127,7 +127,7 @@ static struct thing **find_trace_slot(const void *at)
     return t;
 }
 
-/* Returns a copy that stays valid after unlocking. */
+/* Copies a name to a buffer that stays valid after unlocking. */
 static const char *copy_trace_name(const char *name)
 {
     static __thread char room[NAMES][sizeof(((struct thing *)0)->name)];
@@ -137,7 +137,8 @@ static const char *copy_trace_name(const char *name)
     return room[at];
 }
 
-/* Needs the lock. Returns the entry of an address, and resets an old one. NULL: no memory. */
+/* Returns the entry of an address, and resets an existing entry. Returns NULL if out of memory. Called with the lock
+ * held. */
 static struct thing *add_thing(const void *at)
 {
     struct thing **t = find_trace_slot(at);
@@ -210,7 +211,7 @@ void np_trace_again(const void *at)
         return;
     pthread_mutex_lock(&trace.lock);
     struct thing **t = find_trace_slot(at);
-    if (!*t && (*t = calloc(1, sizeof(**t)))) /* a handle, before the connection exists */
+    if (!*t && (*t = calloc(1, sizeof(**t)))) /* a handle, because the connection does not exist yet */
         (*t)->at = at;
     if (*t)
         (*t)->again++;

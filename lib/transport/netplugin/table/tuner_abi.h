@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tuner's part of NCCL's plugin ABI, included by abi.h, which has the common types. */
+/* The tuner's part of NCCL's plugin ABI. Included by abi.h, which has the common types. */
 #ifndef HW_NETPLUGIN_TUNER_ABI_H
 #define HW_NETPLUGIN_TUNER_ABI_H
 
 #include "abi.h"
 
-/* The tuner: of a collective operation it chooses algorithm, protocol, channels and (v6) chunk size. NCCL looks for
- * ncclTunerPlugin_v5 and older, from 2.30 on for v6 first, in the net plugin's own library where it finds no
- * libnccl-tuner.so. */
+/* The tuner chooses the algorithm, the protocol, the channels and (v6) the chunk size of a collective operation. If
+ * NCCL finds no libnccl-tuner.so, it searches the net plugin's library for ncclTunerPlugin_v5 and older versions, and
+ * since 2.30 first for v6. */
 
 typedef enum {
     ncclFuncBroadcast = 0,
@@ -31,10 +31,10 @@ typedef enum {
 #define NCCL_PROTO_LL128   1
 #define NCCL_PROTO_SIMPLE  2
 
-/* In the cost table: the combination is not to be had. */
+/* Value in the cost table for a combination that is not available. */
 #define NCCL_ALGO_PROTO_IGNORE (-1.0f)
 
-/* collCostTable is a float[numAlgo][numProto] in truth, in microseconds, which NCCL passes as a float **. */
+/* collCostTable is actually a float[numAlgo][numProto], in microseconds, which NCCL passes as a float **. */
 typedef struct {
     const char *name;
     ncclResult_t (*init)(size_t nRanks, size_t nNodes, ncclDebugLogger_t logFunction, void **context);
@@ -49,7 +49,7 @@ typedef struct {
     int maxRanksPerNvlDomain;
 } ncclNvlDomainInfo_v5_t;
 
-/* NCCL's model of latencies and bandwidths, writable; of no use to us beyond its size. */
+/* NCCL's model of latencies and bandwidths, which is writable. Only its size matters here. */
 typedef struct {
     double value[144];
 } ncclTunerConstants_v5_t;
@@ -66,9 +66,9 @@ typedef struct {
 typedef ncclNvlDomainInfo_v5_t ncclNvlDomainInfo_v6_t;
 typedef ncclTunerConstants_v5_t ncclTunerConstants_v6_t;
 
-/* From NCCL 2.30 on (src/include/plugin/tuner/tuner_v6.h). *chunkSize is NCCL's choice on entry, in bytes of a
- * channel's buffer; what is larger than a chunk of the protocol's buffer is cut to that (calcCollChunking() in
- * src/enqueue.cc). It must be the same on all ranks. getChunkSize may be NULL. */
+/* Since NCCL 2.30 (src/include/plugin/tuner/tuner_v6.h). On entry, *chunkSize is NCCL's choice, in bytes of a channel's
+ * buffer. NCCL limits the result to a chunk of the protocol's buffer (calcCollChunking() in src/enqueue.cc). *chunkSize
+ * must be the same on all ranks. getChunkSize may be NULL. */
 typedef struct {
     const char *name;
     ncclResult_t (*init)(void **ctx, uint64_t commId, size_t nRanks, size_t nNodes, ncclDebugLogger_t logFunction,
