@@ -192,7 +192,8 @@ struct hawser_connect_options {
  * time is added to timeout_ms.
  *
  * Fails with:
- *   -ECONNREFUSED, -ETIMEDOUT
+ *   -ECONNREFUSED  no program listens on the port
+ *   -ETIMEDOUT     no channel was up when timeout_ms had passed
  *   -EHOSTUNREACH  the name is unknown, or there is no route
  *   -EACCES        the key is wrong
  *   -EPERM         no key is set, and the address is neither a loopback nor a lab address
@@ -382,7 +383,7 @@ HAWSER_API int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, 
 
 /* Takes the oldest notification of p: copies up to cap bytes to buf and sets *len to the full length. Fails with
  * -EAGAIN if no notification has arrived, with the peer's error if the peer has died, and with -EMSGSIZE if cap is too
- * small. In the last case the notification remains. */
+ * small. After -EMSGSIZE the notification remains available. */
 HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len);
 
 /* Returns 0 if the operation succeeded, -EAGAIN while the operation is in flight (without an error text), or the
@@ -419,8 +420,8 @@ struct hawser_channel_stats {
     uint32_t index;                                         /* number of the channel within its peer */
     uint32_t up;                                            /* 1 if the channel is connected */
     uint32_t lost;                                          /* number of times the channel died */
-    uint32_t
-        suspect; /* 1 if the peer's kernel has not acknowledged data for a while; a suspect channel gets no new work */
+    /* 1 if the peer's kernel has not acknowledged data for a while. A suspect channel gets no new work. */
+    uint32_t suspect;
     uint64_t tx_bytes; /* payload confirmed by the peer */
     uint64_t rx_bytes; /* payload that has arrived completely */
     uint64_t tx_chunks, rx_chunks;

@@ -23,9 +23,9 @@
 /* Writes the path of the i-th folder to try. If knob is not empty, it is the only folder. Otherwise the folders are the
  * system's, the folder of the user's session, and a folder in /tmp. Returns false if there is no i-th folder. */
 bool hw_rundir_path(unsigned i, const char *knob, char path[HW_RUNDIR_PATH]);
-/* Opens a folder. make: creates the folder first, with mode 0700. also: a third user who may own the folder, in
- * addition to root and the calling user; geteuid() for none. Returns a descriptor. Fails with -EPERM if other users
- * could replace its entries, -EINVAL if the path is not absolute, or another negative errno. */
+/* Opens a folder. With `make`, creates the folder first, with mode 0700. `also` is a third user who may own the folder,
+ * in addition to root and the calling user, or geteuid() for none. Returns a descriptor. Fails with -EPERM if other
+ * users could replace its entries, -EINVAL if the path is not absolute, or another negative errno. */
 int hw_rundir_open(const char *path, bool make, uid_t also);
 /* Creates a listening socket in the folder dir and writes its name. Returns the descriptor or a negative errno. */
 int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME]);
@@ -38,7 +38,7 @@ int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid);
 void hw_rundir_each(int dir, void (*fn)(void *arg, const char *name, pid_t pid, unsigned number), void *arg);
 /* Removes the socket with this name if its inode is still ino. */
 void hw_rundir_remove(int dir, const char *name, ino_t ino);
-/* Removes the socket with this name if no process listens on it any more and this user may remove it. */
+/* Removes the socket with this name if no process listens on it and this user may remove it. */
 void hw_rundir_remove_stale(int dir, const char *name);
 /* Removes the sockets of all processes that are gone. */
 void hw_rundir_sweep(int dir);

@@ -14,8 +14,8 @@
 #define STRAGGLERS_MS 200 /* additional time for the remaining rails of a NIC that has a rail up */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
 #define GREETINGS     16 /* attempts if the server closes the connection in the handshake, as an overloaded server does */
-#define PAUSE_MS      10  /* pause after the first attempt, on average; doubled after each further attempt .. */
-#define PAUSE_MOST_MS 320 /* .. up to this value */
+#define PAUSE_MS      10  /* average pause after the first attempt; doubled after each further attempt */
+#define PAUSE_MOST_MS 320 /* maximum average pause */
 
 int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
 {

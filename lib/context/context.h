@@ -64,7 +64,7 @@ struct hawser {
     unsigned next_home;
 
     pthread_mutex_t queue_lock; /* protects queue */
-    struct hw_list queue;       /* of struct hw_event */
+    struct hw_list queue;       /* list of struct hw_event to report */
     atomic_uint n_queued;
     int event_fd;
     atomic_bool event_wanted;
@@ -152,10 +152,10 @@ struct hw_way {
     unsigned index, pair; /* number of the rail, and of its pair of NICs */
     unsigned links;
     atomic_bool up;
-    atomic_uint lost;   /* number of times that the rail ended .. */
-    atomic_uint failed; /* .. and number of these while neither side was closing the peer */
+    atomic_uint lost;   /* number of times that the rail ended */
+    atomic_uint failed; /* number of times that the rail ended while neither side was closing the peer */
     atomic_int carrier; /* the kernel's report about the NIC since the last hw_nics_judge() */
-    int lost_level;     /* HAWSER_LOG_ level that the loss of the rail was logged at */
+    int lost_level;     /* HAWSER_LOG_ level at which the loss of the rail was logged */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     /* Addresses of the rail's first bulk link since it was first up. Protected by the context's lock. */
@@ -199,7 +199,7 @@ struct hawser_peer {
     struct hw_driver *home;
     bool client, keyed, known; /* known: the application has the peer or is about to get it */
     uint16_t version;          /* version of the session protocol that both sides agreed on */
-    int gpu, peer_gpu;         /* client: GPU number that the connections carry memory for, or -1 if not specified */
+    int gpu, peer_gpu; /* client: number of the GPU whose memory the connections carry, or -1 if not specified */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
@@ -207,8 +207,8 @@ struct hawser_peer {
     atomic_uint refs;     /* references of the application, operations and arrivals */
     atomic_int under_way; /* operations in flight, without receives */
     struct hw_list in_context, in_accept;
-    /* 0 if no reader has seen the peer; 1 to HW_METRICS_PEERS: the peer's number in the metrics plus 1; above that:
-     * one of the others. */
+    /* Place of the peer in the metrics. 0 means that no reader has seen the peer. Values from 1 to HW_METRICS_PEERS are
+     * the peer's number plus 1. A larger value means that the peer is one of the others. */
     unsigned metrics_place;
     struct hw_op_totals folded;
     pthread_mutex_t door; /* protects closed, because handles of operations may outlive parts of the peer */
@@ -224,7 +224,7 @@ struct hawser_peer {
     bool has_rails;
     unsigned n_ways, n_pairs,
         n_sure;       /* number of rails, of pairs of NICs, and of pairs that were shown to work and are not spare */
-    unsigned n_spare; /* client: number of spare rails, which are the last ones in way */
+    unsigned n_spare; /* client: number of spare rails, which are the last entries of way */
     struct hw_way *way;
     struct hw_peer peer;
     struct hawser_path *paths; /* client: result of the pairing for hawser_paths() */
@@ -272,7 +272,8 @@ struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 
 /* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */
 
-/* Ends rails at once from now on when their NIC loses its link. Has no effect if the kernel does not report this. */
+/* Starts to watch the NICs. From now on, a rail ends as soon as its NIC loses its link. Has no effect if the kernel
+ * does not report link changes. */
 void hw_nics_watch(struct hawser *h);
 /* Evaluates the kernel's reports about the NICs of the peer's rails. Runs on the peer's home. */
 void hw_nics_judge(struct hw_task *t);

@@ -120,7 +120,7 @@ struct row {
     struct hw_rail_totals t;
 };
 
-/* Reached if every rail is between different NICs. */
+/* Maximum number of rows. Reached if each rail connects a different pair of NICs. */
 #define ROWS_MAX (HW_METRICS_PEERS * HW_SESSION_RAILS + HW_METRICS_NICS)
 
 struct view {
@@ -241,7 +241,7 @@ static void look_at_peers(struct view *v, struct hawser *h)
                 struct hw_op_totals ops = hw_metrics_ops(p);
                 hw_metrics_add_ops(&v->ops, &ops, NULL);
                 v->peers += lives;
-                if (!is_listed(p)) /* enter its NICs among the others' before the others get their rows */
+                if (!is_listed(p)) /* adds its NICs to the others' before the rows of the others are made */
                     for (unsigned i = 0; i < p->n_ways; i++)
                         (void)hw_metrics_other(&h->metrics, p->way[i].nic);
             }

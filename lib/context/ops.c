@@ -234,7 +234,7 @@ static enum hw_urgency get_urgency(const struct hawser_op *op)
 struct visit {
     struct hw_driver *home;
     bool begun;
-    size_t posted; /* number of operations since the visit began */
+    size_t posted; /* number of operations posted in this visit */
 };
 
 static void begin_visit(struct visit *v)

@@ -103,8 +103,8 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 #define CHANNEL_MBPS 25000 /* approximate rate of one thread (docs/results.md) */
 #define FILES_SHARE  128   /* a peer uses at most 1/128 of the process's descriptor limit */
 
-/* Returns the default of knob channels. One connection can keep a thread busy with copying, so fast NICs get several.
- * Transports whose payload travels separately do not copy in this way. */
+/* Returns the default of knob channels. A single connection can keep a thread busy with copying, so fast NICs get
+ * several. Transports that carry payload on a separate connection do not copy in this way. */
 static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *g, unsigned pairs)
 {
     struct rlimit files = {0};
@@ -120,8 +120,8 @@ static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *
     return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(HW_MIN(n, needed), CHANNELS_MAX));
 }
 
-/* Divides the channels of a pair into rails with one or more links each. Each channel is a rail of its own as long as
- * the limit on rails allows. The first rail of a pair has one more link, for small messages. */
+/* Divides the channels of a pair into rails with one or more links each. Each channel becomes a separate rail as long
+ * as the limit on rails allows. The first rail of a pair has one more link, for small messages. */
 static void share_channels(unsigned pairs, unsigned most, uint64_t channels, unsigned *rails, unsigned *links)
 {
     *rails = (unsigned)HW_MAX(HW_MIN(channels, (uint64_t)most / pairs), 1ull);

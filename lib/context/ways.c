@@ -20,7 +20,7 @@
 #define BACKOFF_MAX (1000 * HW_MS)
 /* Minimum time that spare rails stay connected, so that a flapping NIC does not reconnect them each time. */
 #define REST (5000 * HW_MS)
-/* Time after which a server gives up a client that closed all connections and makes no new ones. */
+/* Time after which a server gives up a client that has closed all connections and opens no new ones. */
 #define GONE_MS 2000
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
@@ -84,7 +84,7 @@ static void dial_later(struct hw_way *w)
         hw_timer_set(&w->peer->home->loop, &w->timer, w->peer->home->loop.now + HW_MIN(wait, BACKOFF_MAX));
 }
 
-/* Returns true if the peer does not know the session any more, or if nothing listens on any path. */
+/* Returns true if the peer no longer knows the session, or if connections are refused on every path. */
 static bool is_peer_over(const struct hawser_peer *p)
 {
     bool all_refused = true;
@@ -101,7 +101,7 @@ static bool is_peer_over(const struct hawser_peer *p)
     return all_refused;
 }
 
-/* Kills the peer and returns true if the transport cannot open connections any more. */
+/* Kills the peer and returns true if the transport can no longer open connections. */
 static bool is_transport_dead(struct hawser_peer *p)
 {
     struct hawser *h = p->h;
@@ -448,7 +448,8 @@ void hw_ways_arrive(struct hw_task *t)
 
 /* ---- callbacks from the session --------------------------------------------------------------------------------- */
 
-/* Returns true for errors of the network path, which occur and heal. Other errors need a person's attention. */
+/* Returns true for an error of the network path, which may disappear without action. Other errors require an
+ * administrator's attention. */
 static bool is_of_the_path(int why)
 {
     return why == -ECONNRESET || why == -ECONNABORTED || why == -ETIMEDOUT || why == -EPIPE || why == -ENETDOWN ||

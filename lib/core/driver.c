@@ -28,13 +28,12 @@
 #define NAP_SHARE 16
 #define LAZY      (HW_MS / 50) /* how long a polling caller delays tasks that are not urgent */
 
-/* After a turn with at least this many bytes, each loop's own thread is faster than one caller that polls all loops ..
- */
+/* After a turn with at least this many bytes, each loop's own thread is faster than one caller that polls all loops. */
 #define BULK      (32u << 10)
-#define BULK_TIME (1 * HW_MS) /* .. and further bytes are likely for this time */
+#define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
-#define QUICK_LOOKS 16 /* every so many checks of one source, all sources are checked */
-#define LOOK_AT_ALL 16 /* every so many polls of one driver, a caller checks all drivers */
+#define QUICK_LOOKS 16 /* number of checks of one source after which all sources are checked */
+#define LOOK_AT_ALL 16 /* number of polls of one driver after which a caller checks all drivers */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
 #define NO_WATCH UINT64_MAX /* marks the driver's own descriptors in events */

@@ -54,8 +54,8 @@ struct hw_driver {
     /* Threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
     atomic_uint inside;
     atomic_bool away;   /* the thread leaves the loop to callers */
-    atomic_bool wanted; /* the thread need not do so, because callers have moved to another driver or leave the work to
-                           the thread */
+    atomic_bool wanted; /* the thread need not stay away, because callers have moved to another driver or leave the work
+                           to the thread */
     _Atomic uint64_t
         bulk_until; /* time until which callers leave the work to the thread, because many bytes are copied */
 
@@ -68,7 +68,7 @@ struct hw_driver {
 /* Initializes a driver and its loop. The driver is one of the n_all drivers at `all` that the same callers visit. The
  * others may be initialized later and must be zero until then. Fails with a negative errno. */
 int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all);
-/* Frees a driver that no thread uses any more. Posted tasks do not run. */
+/* Frees a driver that no thread uses. Posted tasks do not run. */
 void hw_driver_free(struct hw_driver *d);
 
 /* Starts a thread that runs the loop until hw_driver_stop(). The thread blocks all signals. name has up to 15 bytes.

@@ -551,7 +551,7 @@ void hw_link_end(struct hw_link *l, int why)
     if (l->ended)
         return;
     l->ended = why;
-    l->released = UINT64_MAX; /* no memory is read any more */
+    l->released = UINT64_MAX; /* no memory is read from here on */
     free_copies(&l->tx.copies, UINT64_MAX);
     free_copies(&l->tx.held, UINT64_MAX);
     if (l->rx.state == HW_LINK_AT_PAYLOAD)

@@ -114,7 +114,7 @@ struct hw_link {
     /* read by the layer above */
     /* Counted frames that arrived completely. This is the confirmation, and after hw_link_end() the last word. */
     uint64_t received;
-    uint64_t awaited; /* number of these up to the last frame whose confirmation the peer waits for */
+    uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
     uint64_t started; /* counted frames from pull() */
     uint64_t said;    /* frames that the peer has confirmed */
     /* Frames for which confirmed() was called. The memory of the other frames that the peer has confirmed is still
@@ -122,7 +122,7 @@ struct hw_link {
     uint64_t confirmed;
     uint64_t in_flight; /* bytes of the frames that are not confirmed */
     uint64_t gone;      /* payload bytes that were handed to the second stream */
-    uint64_t released;  /* number of the first of these bytes whose memory is no longer read */
+    uint64_t released;  /* number of leading bytes of `gone` that are no longer read from memory */
     uint64_t window;    /* bytes that may be in flight; a single frame may exceed the window */
     int ended;          /* 0, or the error that the link ended with */
 
@@ -148,7 +148,7 @@ struct hw_link {
         struct hw_link_copy *held;     /* copies that are still being read, newest first */
         uint64_t apart_framed;         /* bytes of all payloads that use the second stream */
         uint64_t framed;               /* bytes of all frames from pull(), including uncounted frames */
-        uint64_t written;              /* number of these bytes that were handed to the transport */
+        uint64_t written;              /* bytes of `framed` that were handed to the transport */
         struct hw_link_flight *flight; /* ring buffer: frame n is at n % ring */
         uint32_t ring;                 /* a power of two up to HW_LINK_FLIGHT; grows with use */
     } tx;

@@ -71,7 +71,7 @@ void hw_loop_post_late(struct hw_loop *l, struct hw_task *t);
 /* Runs up to budget tasks and due timers, then the tasks for the end of the turn. If hold is not NULL and hold(arg) is
  * true at this point, the tasks for the end of the turn wait for another turn. Returns true if more tasks are ready. */
 bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget, bool (*hold)(void *arg), void *arg);
-/* Returns the time at which hw_loop_turn() has work: 0 for at once, HW_NEVER for not before a task is posted. */
+/* Returns the time at which hw_loop_turn() has work. 0 means now, and HW_NEVER means not before a task is posted. */
 uint64_t hw_loop_due(const struct hw_loop *l);
 
 /* Sets t to fire once at the given time, even if t was set before. Called on the loop's own thread, like all functions

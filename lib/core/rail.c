@@ -98,8 +98,8 @@ static void note_heard(struct hw_rail *r)
 
 /* ---- callbacks of links ----------------------------------------------------------------------------- */
 
-/* Returns true if frames have arrived that the peer does not know of. all includes frames whose confirmation the peer
- * does not wait for. */
+/* Returns true if frames have arrived that the peer does not know of. With `all`, frames that the peer does not wait
+ * for are included. */
 static bool has_news(const struct hw_rail *r, bool all)
 {
     for (unsigned i = 0; i < r->links; i++) {
@@ -353,7 +353,7 @@ static bool write_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* Discards a payload whose destination device has failed. */
+/* Discards a payload because its destination device has failed. */
 static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
 {
     struct hw_link_in *in = hw_link_drop(&rl->link);
@@ -408,7 +408,7 @@ static void watch_closely(struct hw_rail *r)
         hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.check);
 }
 
-/* Schedules the confirmation of frames whose confirmation the peer does not wait for. */
+/* Schedules the confirmation of frames that the peer does not wait for. */
 static void watch_patience(struct hw_rail *r)
 {
     if (r->watch.at > r->loop->now + r->limits.patience && has_news(r, true))

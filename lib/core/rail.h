@@ -37,8 +37,8 @@ struct hw_conn;
 
 /* Callbacks into the layer above, on the rail's loop. */
 struct hw_rail_ops {
-    /* Writes the parcel's frame to *out, except for the token. Returns false if the parcel must not be sent any more;
-     * it belongs to the layer above again then. */
+    /* Writes the parcel's frame to *out, except for the token. Returns false if the parcel must not be sent. The parcel
+     * then belongs to the layer above again. */
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     /* Returns a new parcel with a payload of at most budget bytes, or NULL if there is none. */
     struct hw_parcel *(*cut)(void *up, struct hw_rail *r, uint64_t budget);
@@ -96,8 +96,8 @@ struct hw_rail_io {
      * bytes may be sent from, or received into, other memory. NULL if such memory is never accessed. If it fails with a
      * negative errno, the rail ends. */
     int (*settle)(struct hw_conn *c);
-    /* Closes the connection at once. Discards unread data and data that the network has not taken. No memory that was
-     * passed is accessed any more. */
+    /* Closes the connection at once. Discards unread data and data that the network has not accepted. Afterwards the
+     * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
     /* Checks a connection with data in flight, every limits.check. Returns 0, 1 if the path may be dead, or the error
      * if the path seems dead. alone is the time in ns for which data has been in flight while the peer was heard on
@@ -126,10 +126,10 @@ struct hw_rail_limits {
     uint64_t window; /* limit of bytes in flight on each link */
     /* ns: interval of the checks of the path while data is in flight; 0 disables the checks */
     uint64_t check;
-    uint64_t patience; /* ns: time after which frames are confirmed whose confirmation the peer does not wait for */
-    uint64_t ping;     /* ns: time of silence after which the peer is asked to answer .. */
-    /* .. and after which the rail ends with -ETIMEDOUT; greater than ping. The rail also ends if a link has frames in
-     * flight and none of their bytes is sent or confirmed for this time. */
+    uint64_t patience; /* ns: time after which frames that the peer does not wait for are confirmed */
+    uint64_t ping;     /* ns: time of silence after which the peer is asked to answer */
+    /* ns: time of silence after which the rail ends with -ETIMEDOUT; greater than ping. The rail also ends if a link
+     * has frames in flight and none of their bytes is sent or confirmed for this time. */
     uint64_t dead;
 };
 
@@ -166,16 +166,15 @@ struct hw_rail {
     atomic_bool asked;     /* set by hw_rail_ask() */
     struct hw_timer watch; /* separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
-    bool confirm_due; /* all frames that have arrived are confirmed, not only those whose confirmation the peer waits
-                         for */
+    bool confirm_due; /* all frames that have arrived are confirmed, including those that the peer does not wait for */
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
         uint64_t told;       /* value of link.received that was last sent to the peer */
         uint64_t let_go;     /* value of link.gone at the last hw_rail_let_go() */
         bool full;           /* the connection accepted no more bytes */
-        uint64_t progress;   /* bytes written plus frames confirmed at the last check .. */
-        uint64_t since;      /* .. and time at which a check first saw this value, in ns */
+        uint64_t progress;   /* bytes written plus frames confirmed, at the last check */
+        uint64_t since;      /* time at which a check first saw this value of progress, in ns */
         uint64_t began;      /* time at which the link last changed from idle to having data in flight, in ns */
     } * link;                /* links of this generation, or NULL if the rail is down */
     struct hw_task *reading; /* see hw_rail_is_reading() */
@@ -183,8 +182,8 @@ struct hw_rail {
         struct hw_parcel *first, **last;
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest parcel first */
-    struct hw_task work;               /* reads .. */
-    /* .. and writes in one batch, after all tasks that reading has posted have run */
+    struct hw_task work;               /* reads data */
+    /* Writes data in one batch, after all tasks that reading has posted have run. */
     struct hw_task flush;
 };
 
@@ -197,8 +196,8 @@ struct hw_rail {
 /* Initializes a rail that is down. */
 void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
                   void *up, const struct hw_rail_limits *limits);
-/* Gives back all parcels and frees the rail. The rail must not be up. Its loop must not run any more, or this must be
- * the loop's thread. */
+/* Gives back all parcels and frees the rail. The rail must not be up. Called on the loop's thread, or after the loop
+ * has stopped. */
 void hw_rail_free(struct hw_rail *r);
 
 /* Starts a rail that is down on established connections. The rail owns conn[0, n) and closes them. Fails with a

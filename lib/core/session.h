@@ -26,7 +26,7 @@ struct hw_session_ops {
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     struct hw_parcel *(*cut)(void *up, unsigned rail, uint64_t budget);
     /* Called on the home loop for a parcel that waits for a rail, at the end of each round of hw_session_let_go().
-     * Returns false if the parcel must not be sent any more; it belongs to the layer above again then. */
+     * Returns false if the parcel must not be sent. The parcel then belongs to the layer above again. */
     bool (*keep)(void *up, struct hw_parcel *p);
     int (*place)(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
     int (*more)(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n);
@@ -142,7 +142,7 @@ struct hw_session {
 int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
                     const struct hw_rail_limits *limits);
-/* Frees the session's memory. No rail may be up. The loops must not run any more, or this must be their thread. */
+/* Frees the session's memory. No rail may be up. Called on the thread of the loops, or after the loops have stopped. */
 void hw_session_free(struct hw_session *s);
 /* Ends the session: all rails end, and lost() is called for undelivered parcels, from tasks of the home loop. */
 void hw_session_die(struct hw_session *s, int why);

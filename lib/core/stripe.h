@@ -29,7 +29,7 @@ void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes);
 
 /* What a rail knows about itself and about the whole session. The latter may be some milliseconds old. */
 struct hw_stripe {
-    uint64_t rate, in_flight; /* of this rail: bytes per second (0 if unknown), and bytes */
+    uint64_t rate, in_flight; /* rate of this rail in bytes per second, or 0 if unknown, and its bytes in flight */
     uint64_t best_rate;       /* highest rate of all live rails */
     uint64_t all_rates;       /* sum of the rates */
     uint64_t all_in_flight;   /* sum of the bytes in flight */

@@ -366,7 +366,7 @@ static int start_gpu(struct hw_gather *g, const struct hw_gather_bufs *b, const 
             rc = hw_cuda_fail(e, "gathering %zu fragments on %s", *taken, g->s->name);
     }
     if (rc < 0 && rc != -EAGAIN)
-        /* wait for copies that were started but whose end nothing would report */
+        /* wait for copies that were started, because no event will report their end */
         (void)g->cu->StreamSynchronize(stream_of_next(g));
     return rc;
 }

@@ -226,8 +226,8 @@ static int sort_inbox(struct hw_peer *p)
     return rc;
 }
 
-/* Sends TAKEN if at least a quarter of a window was read, or of the notification buffer taken, since the last one.
- * Called with the lock held. */
+/* Sends TAKEN if, since the last TAKEN, at least a quarter of a window of messages was read, or a quarter of the
+ * notification buffer was freed. Called with the lock held. */
 static void tell_taken(struct hw_peer *p)
 {
     bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;

@@ -16,10 +16,10 @@ struct hw_control_in {
     struct hw_note *note; /* NOTE and EAGER: the payload */
 };
 
-/* Sends a copy of c, of which the caller sets kind, a to d, and op. Fails with -ENOMEM or the error that the peer died
- * with. May be called from any thread. */
+/* Sends a copy of c. The caller sets the members kind, a to d, and op. Fails with -ENOMEM or the error that the peer
+ * died with. May be called from any thread. */
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);
-/* Does the same with the peer's lock held. */
+/* Works like hw_control_send(), with the peer's lock held. */
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
 /* Sends c, which is at the start of allocated memory and is freed with this memory. Cannot fail: if the peer is dead, c
  * is freed at once. Called with the lock held. */

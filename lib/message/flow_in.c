@@ -108,7 +108,8 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
     return NULL;
 }
 
-/* Does the same for a message that has no receive yet. */
+/* Allocates memory for a message that has no receive yet, if the receive buffer has space for it. Returns NULL and sets
+ * *rc on failure. */
 static struct hw_note *take_message_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     if (!hw_eager_take(p, len)) {
@@ -262,8 +263,8 @@ static void drop_serve(struct hw_op *op)
     hw_op_put(op);
 }
 
-/* Returns the number of answers that a peer that respects HW_READS can cause at most: HW_READS, plus answers that have
- * arrived at the peer but whose confirmation is still in flight. */
+/* Returns the maximum number of answers that a peer that respects HW_READS can cause: HW_READS, plus the answers that
+ * have arrived at the peer while their confirmation is still in flight. */
 static unsigned count_most_answers(const struct hw_peer *p)
 {
     return HW_READS + p->session.rails * HW_RAIL_LINKS * HW_LINK_FLIGHT;

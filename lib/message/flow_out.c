@@ -5,14 +5,15 @@
 
 #include <stdlib.h>
 
-#define LATELY (20 * HW_MS) /* Time after a small message during which more small messages are expected .. */
-/* .. if the message before it was at most this much older. A single small message waits for at most one chunk. */
-#define OFTEN      (2 * HW_MS)
-#define FEW_CHUNKS 2 /* number of chunks that is too small to wake another loop's thread */
-/* large operations in flight from which on the posting thread does not send data itself, because it has more to post ..
- */
+/* After two small messages that are at most OFTEN apart, more small messages are expected for LATELY. A single small
+ * message waits for at most one chunk. */
+#define LATELY     (20 * HW_MS)
+#define OFTEN      (2 * HW_MS) /* see LATELY */
+#define FEW_CHUNKS 2           /* maximum number of chunks for which no other loop's thread is woken */
+/* A thread that posts an operation does not send data itself if this many large operations are in flight, because the
+ * thread has more to post, and if rails on MANY_LOOPS other loops can send the data. */
 #define MANY_OPS   4
-#define MANY_LOOPS 4 /* .. if rails on this many other loops can send the data */
+#define MANY_LOOPS 4 /* see MANY_OPS */
 
 /* ---- spans ---------------------------------------------------------------------------------------- */
 

@@ -152,7 +152,7 @@ void hw_op_sub(struct hw_op *op, uint64_t n)
     hw_ops_unlock(p);
 }
 
-/* Called with the lock held. */
+/* Counts an operation that has ended. Called with the lock held. */
 static void count_end(struct hw_peer *p, const struct hw_op *op)
 {
     if (op->kind >= HW_OP_BYE)

@@ -11,7 +11,7 @@
 void hw_op_set_result(struct hw_op *op, int why);
 /* Subtracts n from the remaining count of the operation. Called without the lock. */
 void hw_op_sub(struct hw_op *op, uint64_t n);
-/* Does the same with the lock held. */
+/* Works like hw_op_sub(), with the lock held. */
 void hw_op_sub_locked(struct hw_op *op, uint64_t n);
 /* Works like hw_op_cancel(), with the lock held. */
 void hw_op_cancel_locked(struct hw_op *op, int why);
@@ -52,12 +52,13 @@ static inline uint64_t hw_note_cost(const struct hw_note *note)
     return note->len + HW_NOTE_COST;
 }
 
-/* Callbacks of rails into the message layer, for outgoing frames (flow_out.c) .. */
+/* Callbacks of rails into the message layer (flow_out.c). */
 extern const struct hw_session_ops hw_peer_session_ops;
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at);
 /* Lists the memory of bytes [at, end) in up to HW_LINK_PIECES pieces. Returns the number of pieces. */
 uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece);
-/* .. and for incoming frames (flow_in.c). Each function implements the member of the same name. */
+/* Callbacks for incoming frames (flow_in.c). Each function implements the member of hw_peer_session_ops with the same
+ * name. */
 int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
 int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                  uint32_t *n);

@@ -9,9 +9,9 @@
 #include <stdatomic.h>
 
 struct hw_pace {
-    struct hw_rate rate; /* rate measured by the rail's loop .. */
-    uint32_t gen;        /* .. generation of the rail that the rate belongs to .. */
-    uint64_t seen; /* .. and the time at which the rate was last measured or given up, in ns of the loop's clock */
+    struct hw_rate rate; /* rate measured by the rail's loop */
+    uint32_t gen;        /* generation of the rail to which the rate belongs */
+    uint64_t seen;       /* time at which the rate was last measured or given up, in ns of the loop's clock */
     /* Values for other rails. shown is 0 if the rail is down or has no rate yet. */
     _Atomic uint64_t shown, in_flight;
     char apart[64]; /* prevents two entries from sharing a cache line */

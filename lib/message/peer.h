@@ -38,8 +38,8 @@
 #define HW_QUEUE_CHAINS 128
 /* Limit of bytes of eager messages without a receive, including HW_NOTE_COST for each. */
 #define HW_EAGER_ROOM   (1u << 20)
-#define HW_SMALL_OP     8192u /* maximum size in bytes of an operation that is sent as one small parcel .. */
-#define HW_SMALL_SPANS  64    /* .. and maximum number of its spans */
+#define HW_SMALL_OP     8192u /* maximum size in bytes of an operation that is sent as one small parcel */
+#define HW_SMALL_SPANS  64    /* maximum number of spans of an operation that is sent as one small parcel */
 #define HW_CHUNK        (256u << 10)
 #define HW_STAGED_CHUNK (4u << 20)  /* maximum chunk size for memory that the CPU cannot access */
 #define HW_REQUEST      (64u << 20) /* maximum size of one read request in bytes */
@@ -181,7 +181,7 @@ void hw_op_cancel(struct hw_op *op, int why);
 
 struct hw_note {
     struct hw_note *next; /* for the holder's use */
-    uint64_t op;          /* write of the peer that the notification belongs to, until all its bytes have arrived */
+    uint64_t op; /* write of the peer to which the notification belongs, until all bytes of the write have arrived */
     uint32_t len;
     uint8_t data[];
 };
@@ -244,15 +244,15 @@ struct hw_peer {
     struct hw_op *current[HW_SESSION_RAILS]; /* operation that each rail cuts */
     struct hw_pace pace[HW_SESSION_RAILS];
     _Atomic uint64_t queued; /* total bytes of all operations that rails were ever given to cut */
-    _Atomic uint64_t uncut;  /* bytes of these that are not cut yet */
-    atomic_uint large;       /* number of these operations that have not ended */
-    uint32_t
-        relieved; /* bit mask of rails on the first rail's path and on the home loop, which leave large operations .. */
-    unsigned relief;        /* .. to this rail and to other rails on other loops; 0 if there is no such rail */
-    unsigned relief_loops;  /* number of other loops with such rails */
-    atomic_bool small_seen; /* a small operation was sent or received since the first rail last checked */
-    uint64_t small_until;   /* time until which the home loop's rails leave large operations to other rails .. */
-    uint64_t small_last;    /* .. because a small operation was seen at this time, soon after another */
+    _Atomic uint64_t uncut;  /* bytes of `queued` that are not cut yet */
+    atomic_uint large;       /* number of operations in `queued` that have not ended */
+    uint32_t relieved;       /* bit mask of the rails on the home loop and on the first rail's path, which leave large
+                                operations to others */
+    unsigned relief;         /* a rail on another loop that takes these operations, or 0 if there is none */
+    unsigned relief_loops;   /* number of other loops with rails that take these operations */
+    atomic_bool small_seen;  /* a small operation was sent or received since the first rail last checked */
+    uint64_t small_until;    /* time until which the relieved rails leave large operations to others */
+    uint64_t small_last;     /* time at which a small operation was last seen */
 
     pthread_mutex_t lock; /* protects all following members except atomics */
     int dead;             /* 0, or the error that the peer died with */
@@ -263,7 +263,7 @@ struct hw_peer {
     uint64_t started; /* number of started operations of kinds below HW_OP_BYE */
     struct hw_op_counts counts[HW_OP_BYE];
     uint32_t deserted;                /* writes that have ended for the caller, but whose frames may still arrive */
-    struct hw_list held;              /* writes that wait until no such write exists */
+    struct hw_list held;              /* writes that wait until no write is deserted */
     struct hw_list all;               /* all operations */
     struct hw_list bulk;              /* operations that rails cut into chunks */
     struct hw_list reads;             /* operations that are cut into requests */

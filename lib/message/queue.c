@@ -458,7 +458,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_queue *q = hw_queue_find(t, h->c);
     struct hw_grant *g = q ? hw_list_first(&q->grants, struct hw_grant, of_queue) : NULL;
     uint64_t cost = cost_message(h->b >> 32);
-    bool closed = hw_stream_is_closed(t, h->c, true); /* the peer's receives are not known any more */
+    bool closed = hw_stream_is_closed(t, h->c, true); /* the peer's receives are no longer known */
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
         return hw_fail(-EPROTO, "the peer confirms a message that was not sent");

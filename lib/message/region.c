@@ -193,7 +193,7 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
     return rc == -ENOMEM ? hw_no_memory("a handle of a region") : hw_control_send(p, &answer);
 }
 
-/* Frees a handle that no rail of the peer uses any more. */
+/* Frees a handle that no rail of the peer uses. */
 static void end_handle(struct hw_let_go *g)
 {
     struct hw_handle *h = hw_container_of(g, struct hw_handle, let_go);

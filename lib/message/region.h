@@ -31,11 +31,10 @@ struct hw_export {
     const struct hw_space *space;
     uint8_t *ptr;
     uint64_t len;
-    uint32_t rights;            /* HAWSER_REMOTE_* */
-    const struct hw_peer *only; /* peer that has access, or NULL for any peer of the domain */
-    uint64_t secret;            /* random */
-    void (*revoked)(
-        struct hw_export *x); /* called when no peer accesses the memory any more; on any loop, with no lock held */
+    uint32_t rights;                      /* HAWSER_REMOTE_* */
+    const struct hw_peer *only;           /* peer that has access, or NULL for any peer of the domain */
+    uint64_t secret;                      /* random */
+    void (*revoked)(struct hw_export *x); /* called on any loop, with no lock held, once no peer accesses the memory */
 
     /* for the message layer's use */
     uint64_t id;
@@ -58,8 +57,8 @@ void hw_domain_init(struct hw_domain *d);
 void hw_domain_free(struct hw_domain *d);
 /* Registers x and sets its id. Fails with -ENOMEM. */
 int hw_export_add(struct hw_domain *d, struct hw_export *x);
-/* Revokes x: no peer gets a handle to x any more, and revoked() is called once nothing accesses the memory. May be
- * called only once for each export. */
+/* Revokes x. No peer gets a new handle to x, and revoked() is called once nothing accesses the memory. May be called
+ * only once for each export. */
 void hw_export_revoke(struct hw_export *x);
 
 /* A peer's right to access an export. */

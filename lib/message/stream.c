@@ -36,8 +36,9 @@ bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here)
     return c && (here ? c->here : c->there);
 }
 
-/* Finds or creates the record of a stream. first: this side closes it. Each side has a separate limit. With a common
- * limit, two correct sides could both close the last stream and each consider the other one faulty. */
+/* Finds or creates the record of a stream. first is true if this side closes the stream. Each side has a separate
+ * limit. With a common limit, two correct sides could both close the last stream and each consider the other one
+ * faulty. */
 static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool first, int *rc)
 {
     struct hw_closed *c = find_closed(t, stream);

@@ -17,7 +17,7 @@
 #define HW_RAILS_MAX 65536 /* maximum size of a map of rails in bytes */
 
 /* How an address is reached from a NIC: one of the first three values, plus NATURAL if the kernel would choose this NIC
- * by itself. NEVER means that the address must not be dialled even if the user requests it. */
+ * on its own. NEVER means that the address must not be dialled even if the user requests it. */
 enum { HW_WAY_NONE, HW_WAY_GATEWAY, HW_WAY_LINK, HW_WAY_NATURAL = 4, HW_WAY_NEVER = 8 };
 
 struct hw_path_end { /* an address of a NIC, which may have several */

@@ -20,25 +20,26 @@
 
 enum hw_message_type { HW_MSG_CONTROL = 1, HW_MSG_WRITE, HW_MSG_READ, HW_MSG_DATA, HW_MSG_NOTED, HW_MSG_TAKEN };
 
-/* Kinds of control messages, and the meaning of a to d. Errors are positive Linux errno values below HW_MSG_ERRNO_MAX.
- */
+/* Kinds of control messages, and the meaning of the fields a, b, c and d. Errors are positive Linux errno values below
+ * HW_MSG_ERRNO_MAX. */
 enum hw_control_kind {
-    HW_CONTROL_IMPORT = 1, /* a region; b to d: the proof (24 bytes) */
-    HW_CONTROL_HANDLE,     /* a region; b handle; c error or 0; d bytes << 3 | HW_REGION_STAGED | rights */
-    HW_CONTROL_FAIL,       /* a operation: its data was not written; b error */
-    HW_CONTROL_UNREAD,     /* a landing: the data will not arrive; b error */
-    HW_CONTROL_STOP,       /* a landing: the reader no longer wants the data */
-    HW_CONTROL_STOPPED,    /* a landing: the answer to STOP, which is always sent */
-    HW_CONTROL_NOTE,       /* payload: a notification */
-    HW_CONTROL_UNNOTE,     /* a operation: its notification is cancelled */
-    HW_CONTROL_REVOKED,    /* a region that the peer has a handle for */
-    HW_CONTROL_GRANT, /* a landing; b capacity in bytes, where the landing has b + 1; c queue: a receive was posted */
-    HW_CONTROL_WITHDRAW, /* a landing or HW_MSG_NO_LANDING; c queue: the receive was cancelled */
-    HW_CONTROL_EAGER,    /* a operation; b see lib/message/queue.h; c queue; payload: a message */
-    HW_CONTROL_MATCHED,  /* a operation; b bytes << 32 | error or 0; c queue; d landing or HW_MSG_NO_LANDING */
-    HW_CONTROL_UNSEND,   /* a operation; c queue: the message is cancelled and must not be received any more */
-    HW_CONTROL_BYE,      /* this side is closing */
-    HW_CONTROL_CLOSE,    /* a stream: this side no longer sends or receives on the stream */
+    HW_CONTROL_IMPORT = 1, /* requests access to a region. a: region; b to d: proof (24 bytes) */
+    HW_CONTROL_HANDLE,     /* a: region; b: handle; c: error or 0; d: bytes << 3 | HW_REGION_STAGED | rights */
+    HW_CONTROL_FAIL,       /* data was not written. a: operation; b: error */
+    HW_CONTROL_UNREAD,     /* data will not arrive. a: landing; b: error */
+    HW_CONTROL_STOP,       /* the reader no longer wants the data. a: landing */
+    HW_CONTROL_STOPPED,    /* answers STOP, always. a: landing */
+    HW_CONTROL_NOTE,       /* delivers a notification, which is the payload */
+    HW_CONTROL_UNNOTE,     /* cancels a notification. a: operation */
+    HW_CONTROL_REVOKED,    /* a region was revoked for which the peer has a handle. a: region */
+    HW_CONTROL_GRANT,      /* a receive was posted. a: landing of b + 1 bytes; b: capacity in bytes; c: queue */
+    HW_CONTROL_WITHDRAW,   /* a receive was cancelled. a: landing or HW_MSG_NO_LANDING; c: queue */
+    HW_CONTROL_EAGER, /* delivers a message, which is the payload. a: operation; b: see lib/message/queue.h; c: queue */
+    HW_CONTROL_MATCHED, /* answers EAGER. a: operation; b: bytes << 32 | error or 0; c: queue; d: landing or
+                           HW_MSG_NO_LANDING */
+    HW_CONTROL_UNSEND,  /* the message is cancelled and must not be received. a: operation; c: queue */
+    HW_CONTROL_BYE,     /* this side is closing */
+    HW_CONTROL_CLOSE,   /* this side no longer sends or receives on a stream. a: stream */
     HW_CONTROL_KINDS
 };
 

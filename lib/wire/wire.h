@@ -159,7 +159,9 @@ struct hw_setup {
 
 /* Maximum size of an entry in bytes. */
 #define HW_SETUP_ENTRY_MAX (HAWSER_NIC_NAME + 4 + HW_HANDLE_MAX)
+/* Encodes the head of a SETUP. */
 void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s);
+/* Encodes an entry. Returns its size, which is at most HW_SETUP_ENTRY_MAX. */
 size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
 /* Decodes the head of a SETUP. Fails with -EPROTO. */
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);

@@ -67,7 +67,7 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
 /* Releases the binding around [ptr, ptr+len), which is no longer registered. The binding would prevent the memory from
  * being freed. */
 void dm_source_forget(struct dm_ctx *x, const struct hw_space *space, const void *ptr, size_t len);
-/* Marks a range that the kernel could not send from. dm_source_find() does not return the range any more. */
+/* Marks a range that the kernel could not send from. Afterwards dm_source_find() does not return the range. */
 void dm_source_bad(struct dm_ctx *x, const char *nic, const struct dm_source *s);
 
 #endif

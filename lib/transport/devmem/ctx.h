@@ -42,7 +42,7 @@ struct dm_claim {
     struct dm_ctx *ctx;
     struct dm_claim *next; /* next claim in the queue */
     unsigned nic;
-    int gpu;                    /* GPU whose memory the payload is for, or -1 if not specified */
+    int gpu;                    /* GPU for which the payload is received, or -1 if not specified */
     struct dm_landing *landing; /* valid after the decision */
     int sock, event;
     bool decided, abandoned;

@@ -89,7 +89,7 @@ static int fail_rx_device(const char *doing)
     return hw_fail(-ENXIO, "%s: %s", doing, text);
 }
 
-/* Returns pages that no gather reads any more. */
+/* Returns pages that are no longer read by a gather. */
 static int return_rx_pages(struct dm_rx *rx, unsigned at_least)
 {
     uint32_t tokens[GIVE_BACK * 4];

@@ -34,8 +34,8 @@ void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint3
  * device has failed and with -EPIPE if the peer has closed. After other errors the connection is dead. */
 int dm_rx_run(struct dm_rx *rx, uint64_t *moved);
 
-/* Discards the rest of the posted receive. Afterwards the memory is not accessed any more. Fails with -ENXIO if the
- * device does not finish and may still write to the memory. */
+/* Discards the rest of the posted receive. Afterwards its memory is no longer accessed. Fails with -ENXIO if the device
+ * does not finish and may still write to the memory. */
 int dm_rx_discard(struct dm_rx *rx);
 
 /* Returns true if ordinary data arrived where none is expected. */

@@ -136,7 +136,8 @@ static void free_way(struct hw_copy_way *w)
 
 /* ---- both directions ------------------------------------------------------------------------------- */
 
-/* Copies whose device was stuck when their connection ended. They are freed once the device responds. */
+/* Copies that were left because the device was stuck when their connection ended. They are freed once the device
+ * responds. */
 static pthread_mutex_t left_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_copies *left;
 

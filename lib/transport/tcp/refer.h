@@ -24,8 +24,8 @@ void hw_refer_free(struct hw_refer *r);
 /* Puts memory into the pipe. Returns the number of bytes or -EAGAIN. Returns 0 if the data must be copied now and in
  * future (r->off), because no descriptor or no large pipe is available, or because the memory cannot be referenced. */
 int64_t hw_refer_fill(struct hw_refer *r, const struct iovec *iov, size_t n);
-/* Moves bytes from the pipe to the socket fd. more: further bytes follow at once. Returns the number of bytes, -EAGAIN,
- * or the error of the send. Raises no signal. */
+/* Moves bytes from the pipe to the socket fd. `more` means that further bytes follow at once. Returns the number of
+ * bytes, -EAGAIN, or the error of the send. Raises no signal. */
 int64_t hw_refer_drain(struct hw_refer *r, int fd, bool more);
 
 #endif

@@ -37,10 +37,10 @@ struct hw_staging {
     size_t size; /* size of each ring */
     struct way out, in;
     /* only for receiving */
-    struct part filling; /* bytes from the socket whose copy has not started */
+    struct part filling; /* bytes from the socket that no copy has been started for */
     uint8_t *to;         /* destination of these bytes */
     uint32_t room;       /* maximum bytes of this part, or 0 if no part has begun */
-    uint64_t placed;     /* bytes whose copy is complete and that were not reported to the caller */
+    uint64_t placed;     /* bytes that are in place and were not reported to the caller */
 };
 
 static uint64_t round_up(uint64_t n, uint64_t to)

@@ -29,7 +29,7 @@ void hw_staging_free(struct hw_staging *s); /* s may be NULL */
 
 /* ---- sending: piece[0, n) is the data to send next, none of which was sent yet */
 
-/* Starts to copy the pieces that the CPU cannot access, as far as the ring has space. */
+/* Starts to copy the pieces that the CPU cannot access, until the ring is full. */
 int hw_staging_ahead(struct hw_staging *s, const struct hw_piece *piece, uint32_t n);
 /* Fills iov with the host addresses of the first bytes. Returns the number of entries, which is at least 1, or -EBUSY
  * or -ENXIO. */

@@ -118,7 +118,7 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
     memset(room, 0, sizeof(room));
     rc = call_listen(k, c, room);
     if (rc == 0 && !c->comm)
-        rc = hw_fail(-EIO, "listen: success, but no listener");
+        rc = hw_fail(-EIO, "listen: the plugin returned success but no listener");
     for (size_t i = NCCL_NET_HANDLE_MAXSIZE; rc == 0 && i < sizeof(room); i++)
         if (room[i])
             rc = hw_fail(-EIO, "listen: the plugin wrote beyond the %d bytes of a handle", NCCL_NET_HANDLE_MAXSIZE);

@@ -76,15 +76,14 @@ static int guess_plugin_device(struct np_host *h, const char *nic, const struct 
     const bool same = strcmp(h->guessed, nic) == 0;
     pthread_mutex_unlock(&h->devices_lock);
     if (!same)
-        return hw_fail(
-            -ENODEV,
-            "plugin %s names its devices (%s), and none matches NIC %s; its first device is already assigned to "
-            "%s: assign the devices with knob plugin_devices (plugin_devices=%s=0,%s=1)",
-            h->info.table, l->names, nic, h->guessed, h->guessed, nic);
+        return hw_fail(-ENODEV,
+                       "none of the devices of plugin %s (%s) matches NIC %s; its first device is already assigned to "
+                       "%s: assign the devices with knob plugin_devices (plugin_devices=%s=0,%s=1)",
+                       h->info.table, l->names, nic, h->guessed, h->guessed, nic);
     if (first && log)
         hw_log(log, h->info.devices > 1 ? HAWSER_LOG_WARN : HAWSER_LOG_INFO,
-               "plugin %s names its devices (%s), and none matches NIC %s: using the first device; knob plugin_devices "
-               "chooses another",
+               "none of the devices of plugin %s (%s) matches NIC %s: using the first device; knob plugin_devices "
+               "selects another",
                h->info.table, l->names, nic);
     return 0;
 }
