@@ -125,7 +125,7 @@ static bool has_event(void *arg)
 int hawser_poll(hawser *h, struct hawser_completion *out, int n)
 {
     if (n < 1)
-        return hw_fail(-EINVAL, "%d completions", n);
+        return hw_fail(-EINVAL, "invalid number of completions: %d", n);
     if (!has_event(h))
         for (unsigned i = 0; i < h->n_drivers; i++)
             hw_driver_poll(&h->driver[i], has_event, h);
@@ -137,7 +137,7 @@ int hawser_poll_wait(hawser *h, struct hawser_completion *out, int n, int timeou
     uint64_t deadline = hw_deadline(timeout_ms);
     int have;
     if (n < 1)
-        return hw_fail(-EINVAL, "%d completions", n);
+        return hw_fail(-EINVAL, "invalid number of completions: %d", n);
     do
         (void)hw_driver_wait(&h->driver[0], has_event, h, deadline);
     while ((have = take_events(h, out, n)) == 0 && hw_now() < deadline);

@@ -301,7 +301,7 @@ static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, 
     uint64_t inlined = 0;
     int rc = read_op_options(r->opts, &o);
     if (rc == 0 && r->n_vecs && !r->vecs)
-        rc = hw_fail(-EINVAL, "%zu descriptors, but their pointer is NULL", r->n_vecs);
+        rc = hw_fail(-EINVAL, "the pointer to %zu descriptors is NULL", r->n_vecs);
     if (rc == 0 && r->n_vecs > HAWSER_MAX_VECS)
         rc = hw_fail(-E2BIG, "too many descriptors: %zu; at most %d are allowed", r->n_vecs, HAWSER_MAX_VECS);
     for (size_t i = 0; i < r->n_vecs && rc == 0; i++)
@@ -328,7 +328,7 @@ static int post_notification(struct hawser_peer *p, const struct hawser_request 
     struct hawser_op_options o;
     int rc = read_op_options(r->opts, &o);
     if (rc == 0 && r->len && !r->data)
-        rc = hw_fail(-EINVAL, "a notification of %zu bytes, but its pointer is NULL", r->len);
+        rc = hw_fail(-EINVAL, "the pointer to a notification of %zu bytes is NULL", r->len);
     if (rc == 0 && r->len > HAWSER_NOTIFY_MAX)
         rc = hw_fail(-EINVAL, "the notification is %zu bytes long; at most %d are allowed", r->len, HAWSER_NOTIFY_MAX);
     if (rc == 0)
@@ -401,7 +401,7 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
 {
     struct visit visit = {.home = p->home};
     size_t i;
-    int rc = n && !reqs ? hw_fail(-EINVAL, "%zu operations, but their pointer is NULL", n) : 0;
+    int rc = n && !reqs ? hw_fail(-EINVAL, "the pointer to %zu operations is NULL", n) : 0;
     for (i = 0; i < n && rc == 0; i++)
         if (reqs[i].op)
             *reqs[i].op = NULL;

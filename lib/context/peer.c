@@ -402,7 +402,7 @@ int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len)
         int state = atomic_load(&p->state);
         rc = state < 0 ? hw_fail_copy(state, p->why) : hw_fail(-EAGAIN, "no notification has arrived");
     } else if (*len = note->len, note->len > cap) {
-        rc = hw_fail(-EMSGSIZE, "the notification is %u bytes long, but the buffer only %zu", note->len, cap);
+        rc = hw_fail(-EMSGSIZE, "the notification has %u bytes, but the buffer has only %zu", note->len, cap);
         note = NULL;
     } else {
         p->note = note->next;

@@ -79,9 +79,10 @@ int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t
     int rc = hw_setup_transport_decode(body, len, theirs);
     if (rc < 0 || strcmp(h->env.ident, theirs) == 0)
         return rc;
-    return hw_fail(-EPROTONOSUPPORT,
-                   "this side uses transport %s, the peer %s: set knob transport to the same on both sides",
-                   h->env.ident, theirs);
+    return hw_fail(
+        -EPROTONOSUPPORT,
+        "this side uses transport %s, but the peer uses %s: set knob transport to the same value on both sides",
+        h->env.ident, theirs);
 }
 
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len)
@@ -92,10 +93,10 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
         return rc;
     p->version = HW_MIN(most, HW_SESSION_MOST);
     if (p->version < least || p->version < HW_SESSION_LEAST)
-        return hw_fail(
-            -EPROTONOSUPPORT,
-            "the peer speaks session protocol versions %u to %u, this side %u to %u: upgrade the older hawser", least,
-            most, HW_SESSION_LEAST, HW_SESSION_MOST);
+        return hw_fail(-EPROTONOSUPPORT,
+                       "the peer supports session protocol versions %u to %u, but this side supports %u to %u: upgrade "
+                       "the older hawser",
+                       least, most, HW_SESSION_LEAST, HW_SESSION_MOST);
     return 0;
 }
 

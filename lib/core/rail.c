@@ -209,7 +209,7 @@ static int place_rail_frame(void *up, struct hw_link *l, struct hw_link_in *in, 
     case HW_RAIL_PING:
     case HW_RAIL_ANSWER:
         r->answer_due |= in->type == HW_RAIL_PING;
-        return in->pay || in->ext_len ? hw_fail(-EPROTO, "a keepalive with a body") : 0;
+        return in->pay || in->ext_len ? hw_fail(-EPROTO, "the peer sent a keepalive with a body") : 0;
     default:
         return in->uncounted ? hw_fail(-EPROTO, "unknown frame type %u", in->type)
                              : r->ops->place(r->up, r, in, piece, n);
@@ -472,7 +472,7 @@ static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
     uint64_t still = r->loop->now - rl->since;
     return still < r->limits.dead
                ? 0
-               : hw_fail(-ETIMEDOUT, "%llu bytes in flight, but none was sent or confirmed for %llu ms",
+               : hw_fail(-ETIMEDOUT, "%llu bytes are in flight, but none was sent or confirmed for %llu ms",
                          (unsigned long long)rl->link.in_flight, (unsigned long long)(still / HW_MS));
 }
 

@@ -195,7 +195,7 @@ static int cuda_queue_open(const struct hw_space *s, unsigned depth, struct hw_c
 {
     const struct hw_cuda *cu = cuda_of(s)->cu;
     if (depth == 0)
-        return hw_fail(-EINVAL, "a copy queue of depth 0 on %s: the depth is at least 1", s->name);
+        return hw_fail(-EINVAL, "cannot open a copy queue of depth 0 on %s: the depth must be at least 1", s->name);
     struct hw_copyq *q = calloc(1, sizeof(*q) + depth * sizeof(q->events[0]));
     if (!q)
         return hw_no_memory("a copy queue of depth %u", depth);
@@ -403,9 +403,10 @@ static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct p
     *p = (struct place){.device = -1, .end = at + 1};
     CUresult e = cu->PointerGetAttribute(&p->type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
     if (e == CUDA_ERROR_INVALID_VALUE)
-        return hw_fail(
-            -EINVAL,
-            "0x%llx is not CUDA memory: not allocated by CUDA, or freed; register host memory as HAWSER_MEM_HOST", at);
+        return hw_fail(-EINVAL,
+                       "0x%llx is not CUDA memory: it was not allocated by CUDA, or was freed; register host memory as "
+                       "HAWSER_MEM_HOST",
+                       at);
     if (!e)
         e = cu->PointerGetAttribute(&p->managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at);
     if (!e)

@@ -19,11 +19,12 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
     if (version < 0)
         return version;
     if (s->device < 0)
-        return hw_fail(-EINVAL, "a dma-buf of %s memory: only GPU memory can be exported", s->name);
+        return hw_fail(-EINVAL, "cannot export %s memory as a dma-buf: only GPU memory can be exported", s->name);
     if (len == 0 || (uintptr_t)ptr % page || len % page)
-        return hw_fail(-EINVAL,
-                       "a dma-buf of %zu bytes at %p: length and address must be multiples of the page size, %zu", len,
-                       ptr, page);
+        return hw_fail(
+            -EINVAL,
+            "cannot export %zu bytes at %p as a dma-buf: length and address must be multiples of the page size, %zu",
+            len, ptr, page);
     int rc = hw_cuda_info(s->device, &info);
     if (rc < 0)
         return rc;
@@ -32,15 +33,16 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
         return rc;
     if (!cu->MemGetHandleForAddressRange)
         return hw_fail(-EOPNOTSUPP,
-                       "a dma-buf of %s: the driver (CUDA %d.%d) has no cuMemGetHandleForAddressRange: install a "
+                       "cannot export memory of %s as a dma-buf: the driver (CUDA %d.%d) has no "
+                       "cuMemGetHandleForAddressRange: install a "
                        "driver for CUDA 11.7 or later",
                        s->name, version / 1000, version % 1000 / 10);
     if (!info.dmabuf)
-        return hw_fail(
-            -EOPNOTSUPP,
-            "a dma-buf of %s (%s): the driver does not support it (DMA_BUF_SUPPORTED=0); this needs NVIDIA's open "
-            "kernel modules, Linux 5.12 or later, and a Turing or newer GPU",
-            s->name, info.name);
+        return hw_fail(-EOPNOTSUPP,
+                       "cannot export memory of %s (%s) as a dma-buf: the driver does not support it "
+                       "(DMA_BUF_SUPPORTED=0); this needs NVIDIA's open "
+                       "kernel modules, Linux 5.12 or later, and a Turing or newer GPU",
+                       s->name, info.name);
     rc = hw_cuda_enter(s);
     if (rc < 0)
         return rc;

@@ -21,10 +21,10 @@ int hw_udmabuf_alloc(const struct hw_space *s, size_t len, struct hw_dmabuf *out
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (len + page - 1) / page * page;
     int rc = 0, fd = -1, dev = open(UDMABUF, O_RDWR | O_CLOEXEC);
     if (dev < 0)
-        return hw_fail(
-            errno == ENOENT ? -EOPNOTSUPP : -errno,
-            "%s memory as a dma-buf: %s: %s; load the kernel module udmabuf, and check the permissions of the device",
-            s->name, UDMABUF, strerror(errno));
+        return hw_fail(errno == ENOENT ? -EOPNOTSUPP : -errno,
+                       "cannot make a dma-buf of %s memory: %s: %s; load the kernel module udmabuf, and check the "
+                       "permissions of the device",
+                       s->name, UDMABUF, strerror(errno));
     int mem = memfd_create("hawser-dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* drivers/dma-buf/udmabuf.c: F_SEAL_SHRINK must be set and F_SEAL_WRITE must not */
     if (mem < 0 || ftruncate(mem, (off_t)whole) || fcntl(mem, F_ADD_SEALS, F_SEAL_SHRINK)) {
@@ -34,7 +34,7 @@ int hw_udmabuf_alloc(const struct hw_space *s, size_t len, struct hw_dmabuf *out
     struct udmabuf_create create = {.memfd = (unsigned)mem, .flags = UDMABUF_FLAGS_CLOEXEC, .size = whole};
     fd = ioctl(dev, UDMABUF_CREATE, &create);
     if (fd < 0) {
-        rc = hw_fail(-errno, "a dma-buf of %zu bytes from %s: %s%s", whole, UDMABUF, strerror(errno),
+        rc = hw_fail(-errno, "creating a dma-buf of %zu bytes with %s: %s%s", whole, UDMABUF, strerror(errno),
                      errno == EINVAL ? "; the module parameter size_limit_mb of udmabuf may be too small" : "");
         goto close_fds;
     }

@@ -91,10 +91,10 @@ int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned de
                    struct hw_gather **out)
 {
     if (depth == 0 || frags > RING_MAX || (unsigned)way >= HW_GATHER_WAYS)
-        return hw_fail(
-            -EINVAL,
-            "a gather with method %d, depth %u and %u fragments: the depth is at least 1, the fragments at most %u",
-            (int)way, depth, frags, RING_MAX);
+        return hw_fail(-EINVAL,
+                       "cannot open a gather with method %d, depth %u and %u fragments: the depth must be at least 1, "
+                       "and at most %u fragments are allowed",
+                       (int)way, depth, frags, RING_MAX);
     struct hw_gather *g = calloc(1, sizeof(*g) + depth * sizeof(g->flight[0]));
     if (!g)
         return hw_no_memory("a gather of depth %u", depth);

@@ -51,7 +51,8 @@ static int take_op_slot(struct hw_peer *p, struct hw_op *op)
     if (place != NO_SLOT) {
         p->slot_free = p->slot[place].next_free;
     } else if (p->slots == HW_OPS) {
-        return hw_fail(-EAGAIN, "%d operations are in flight, the most per peer; wait for some", HW_OPS);
+        return hw_fail(-EAGAIN, "%d operations are in flight, which is the limit per peer: wait until some have ended",
+                       HW_OPS);
     } else {
         if (p->slots == p->slot_room) {
             uint32_t room = p->slot_room ? 2 * p->slot_room : 16;

@@ -45,12 +45,12 @@ static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool f
     if (c)
         return c;
     if ((first ? t->n_closed_first : t->n_closed - t->n_closed_first) == HW_QUEUES) {
-        *rc = hw_fail(-EAGAIN, "%d streams are closed by one side only, the most per peer", HW_QUEUES);
+        *rc = hw_fail(-EAGAIN, "%d streams are closed by one side only, which is the limit per peer", HW_QUEUES);
         return NULL;
     }
     c = calloc(1, sizeof *c);
     if (!c) {
-        *rc = hw_no_memory("a stream that is closed");
+        *rc = hw_no_memory("the record of a closed stream");
         return NULL;
     }
     c->stream = stream;

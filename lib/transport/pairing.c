@@ -142,11 +142,11 @@ static int refuse_self(const struct hw_pairing *g)
         strcmp(self, "no") == 0 ? d->env->caps.self != HW_SELF_WORKS : d->env->caps.self == HW_SELF_NEVER;
     if (!refuse || strcmp(self, "yes") == 0 || (!hw_addr_is_loopback(&d->remote) && !is_ours(g, &d->remote)))
         return 0;
-    return hw_fail(-EHOSTUNREACH,
-                   "the peer is on this same machine: traffic that passes no NIC never reaches GPU memory, and %s %s; "
-                   "run the other side on another machine (or set knob same_machine)",
-                   d->env->ident,
-                   d->env->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
+    return hw_fail(
+        -EHOSTUNREACH,
+        "the peer is on this same machine: traffic that passes through no NIC never reaches GPU memory, and %s %s; "
+        "run the other side on another machine (or set knob same_machine)",
+        d->env->ident, d->env->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
 }
 
 static int list_candidates(struct hw_pairing *g)
@@ -183,7 +183,7 @@ static int list_candidates(struct hw_pairing *g)
     if (rc)
         return rc;
     if (g->paths.exact && g->paths.n > HW_NIC_MAX)
-        return hw_fail(-E2BIG, "%u pairs of NICs; at most %d per peer", g->paths.n, HW_NIC_MAX);
+        return hw_fail(-E2BIG, "too many pairs of NICs: %u; at most %d per peer are allowed", g->paths.n, HW_NIC_MAX);
     g->tries = calloc((size_t)g->paths.n + 1, sizeof(*g->tries));
     for (unsigned k = 0; g->tries && k < g->paths.n; k++)
         g->tries[k].fd = -1;
@@ -403,7 +403,7 @@ static int no_path(const struct hw_pairing *g)
                            hw_addr_text(&g->theirs[c->theirs].addr, to, sizeof(to)), g->tries[k].why);
     }
     if (any_in(g, HW_TRY_WAITS))
-        return hw_fail(-ETIMEDOUT, "no usable path from the allowed NICs: none was answered before the deadline");
+        return hw_fail(-ETIMEDOUT, "no usable path from the allowed NICs: no probe was answered before the deadline");
     for (unsigned i = 0; i < g->in.n_mine; i++) {
         const char *why = hw_paths_why(&g->in, &g->paths, true, i);
         if (why && (!*g->dial->nics || hw_nic_listed(g->dial->nics, g->nics[i].name)))
@@ -474,7 +474,7 @@ static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct ha
         if (strcmp(ours ? g->mine[c->mine].name : g->theirs[c->theirs].name, name) != 0)
             continue;
         if (ours && !g->mine[c->mine].device && g->n_pairs) {
-            snprintf(out->why, sizeof(out->why), "it has no hardware of its own, and other NICs are used");
+            snprintf(out->why, sizeof(out->why), "it has no underlying hardware, and other NICs are used");
             return;
         }
         if (t->state != HW_TRY_FAILED && t->state != HW_TRY_WAITS)

@@ -49,7 +49,7 @@ int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
         return rc;
     if (hw_get16(in + 4) != HW_WIRE_VERSION)
         return hw_fail(-EPROTONOSUPPORT,
-                       "the peer speaks protocol version %u, this side version %u: upgrade the older hawser",
+                       "the peer uses protocol version %u, but this side uses version %u: upgrade the older hawser",
                        hw_get16(in + 4), HW_WIRE_VERSION);
     h->kind = in[6];
     h->keyed = in[7];
@@ -58,11 +58,11 @@ int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
     h->gen = hw_get32(in + 20);
     memcpy(h->nonce, in + 32, HW_NONCE);
     if (hw_get64(in + 24) != 0)
-        return hw_fail(-EPROTO, "a HELLO with reserved bytes other than 0");
+        return hw_fail(-EPROTO, "invalid HELLO: a reserved byte is not 0");
     if (h->kind < HW_BOOT_CONTROL || h->kind > HW_BOOT_PROBE)
-        return hw_fail(-EPROTO, "a HELLO of unknown kind %u", h->kind);
+        return hw_fail(-EPROTO, "invalid HELLO: unknown kind %u", h->kind);
     if ((h->kind == HW_BOOT_CONTROL) != (h->session == 0))
-        return hw_fail(-EPROTO, "a HELLO of kind %u with session %016llx", h->kind, (unsigned long long)h->session);
+        return hw_fail(-EPROTO, "invalid HELLO: kind %u with session %016llx", h->kind, (unsigned long long)h->session);
     return 0;
 }
 
@@ -77,11 +77,11 @@ int hw_hello_sniff(const uint8_t *in, size_t n)
     static const char *const http[] = {"GET ", "POST", "HEAD", "PUT ", "OPTI", "CONN", "PRI "};
     for (size_t i = 0; i < HW_ARRAY_LEN(http); i++)
         if (memcmp(in, http[i], 4) == 0)
-            return hw_fail(-EPROTO, "an HTTP request, not hawser's protocol");
+            return hw_fail(-EPROTO, "received an HTTP request, not hawser's protocol");
     if (in[0] == 0x16 && in[1] == 0x03) /* RFC 8446, section 5.1: a handshake record with the legacy version */
-        return hw_fail(-EPROTO, "a TLS handshake, not hawser's protocol");
+        return hw_fail(-EPROTO, "received a TLS handshake, not hawser's protocol");
     if (memcmp(in, "SSH-", 4) == 0)
-        return hw_fail(-EPROTO, "an SSH client, not hawser's protocol");
+        return hw_fail(-EPROTO, "received an SSH greeting, not hawser's protocol");
     return hw_fail(-EPROTO, "not hawser's protocol: its first bytes are %02x %02x %02x %02x", in[0], in[1], in[2],
                    in[3]);
 }
@@ -105,7 +105,8 @@ int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge
     memcpy(c->nonce, in + 32, HW_NONCE);
     memcpy(c->proof, in + 64, HW_PROOF_SIZE);
     if (hw_get16(in + 4) != HW_WIRE_VERSION)
-        return hw_fail(-EPROTO, "the peer speaks protocol version %u, this side version %u: upgrade the older hawser",
+        return hw_fail(-EPROTO,
+                       "the peer uses protocol version %u, but this side uses version %u: upgrade the older hawser",
                        hw_get16(in + 4), HW_WIRE_VERSION);
     if (c->refusal >= HW_REFUSE_COUNT)
         return hw_fail(-EPROTO, "the peer refused for unknown reason %u", c->refusal);

@@ -26,13 +26,14 @@ static void encode_helper_head(uint8_t *out, size_t size, uint16_t type, uint32_
 static int decode_helper_head(const uint8_t *in, size_t n, size_t size, const char *what, uint16_t *type, uint32_t *seq)
 {
     if (n < 12 || hw_get32(in) != HW_HELPER_MAGIC)
-        return hw_fail(-EPROTO, "%s of %zu bytes that does not begin with hawserd's magic number", what, n);
+        return hw_fail(-EPROTO, "%s of %zu bytes does not begin with hawserd's magic number", what, n);
     *type = hw_get16(in + 6);
     *seq = hw_get32(in + 8);
     if (hw_get16(in + 4) != HW_HELPER_VERSION)
-        return hw_fail(-EPROTONOSUPPORT,
-                       "%s in version %u of hawserd's protocol, this side has version %u: upgrade the older one", what,
-                       hw_get16(in + 4), HW_HELPER_VERSION);
+        return hw_fail(
+            -EPROTONOSUPPORT,
+            "%s has version %u of hawserd's protocol, but this side has version %u: upgrade the older program", what,
+            hw_get16(in + 4), HW_HELPER_VERSION);
     if (n != size)
         return hw_fail(-EPROTO, "%s of %zu bytes where %zu were expected", what, n, size);
     return 0;
@@ -87,17 +88,17 @@ int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_reque
     q->page = hw_get32(in + 36);
 
     if (q->type == 0 || q->type >= HW_H_COUNT)
-        return hw_fail(-EPROTO, "a request of unknown type %u", q->type);
+        return hw_fail(-EPROTO, "unknown request type %u", q->type);
     bool bind = q->type == HW_H_BIND_RX || q->type == HW_H_BIND_TX;
     bool id = q->type == HW_H_STEER || q->type == HW_H_RELEASE;
     if (bind ? !nic_name(q->nic) : !all_zero(q->nic, sizeof(q->nic)))
-        return hw_fail(-EPROTO, "a request of type %u with an invalid NIC name", q->type);
+        return hw_fail(-EPROTO, "a request of type %u has an invalid NIC name", q->type);
     if (id != (q->id != 0))
-        return hw_fail(-EPROTO, "a request of type %u with id %u", q->type, q->id);
+        return hw_fail(-EPROTO, "a request of type %u has an invalid id: %u", q->type, q->id);
     if (q->type == HW_H_BIND_RX ? q->count < 1 || q->count > HW_HELPER_QUEUES : q->count != 0)
-        return hw_fail(-EPROTO, "a request of type %u for %u queues", q->type, q->count);
+        return hw_fail(-EPROTO, "a request of type %u has an invalid number of queues: %u", q->type, q->count);
     if (q->type == HW_H_BIND_RX ? !hw_helper_page(q->page) : q->page != 0)
-        return hw_fail(-EPROTO, "a request of type %u for buffers of %u bytes", q->type, q->page);
+        return hw_fail(-EPROTO, "a request of type %u has an invalid buffer size: %u bytes", q->type, q->page);
     return 0;
 }
 
@@ -133,26 +134,26 @@ int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *
     memcpy(r->text, in + 104, HW_ERR_TEXT);
 
     if (!reply || r->type == 0 || r->type >= HW_H_COUNT)
-        return hw_fail(-EPROTO, "an answer of unknown type %u", r->type);
+        return hw_fail(-EPROTO, "unknown reply type %u", r->type);
     if (err > 4095) /* MAX_ERRNO, include/linux/err.h */
-        return hw_fail(-EPROTO, "an answer with invalid error number %u", err);
+        return hw_fail(-EPROTO, "a reply has an invalid error number: %u", err);
     r->status = -(int32_t)err;
     if (!text_field(r->text, sizeof(r->text)))
-        return hw_fail(-EPROTO, "an answer whose text is not terminated");
+        return hw_fail(-EPROTO, "a reply has an unterminated text");
     for (const char *c = r->text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return hw_fail(-EPROTO, "an answer whose text is not printable");
+            return hw_fail(-EPROTO, "a reply has an unprintable text");
     if ((err != 0) != (r->text[0] != 0) || !all_zero(in + 96, 8))
-        return hw_fail(-EPROTO, "an answer of type %u with inconsistent fields", r->type);
+        return hw_fail(-EPROTO, "a reply of type %u has inconsistent fields", r->type);
 
     bool bind = err == 0 && (r->type == HW_H_BIND_RX || r->type == HW_H_BIND_TX);
     bool queues = err == 0 && (r->type == HW_H_BIND_RX || r->type == HW_H_STEER);
     bool id = bind || queues;
     uint32_t max = !queues ? 0 : r->type == HW_H_STEER ? 1 : HW_HELPER_QUEUES;
     if (err == 0 && r->type == HW_H_BIND_RX ? !hw_helper_page(r->page) : r->page != 0)
-        return hw_fail(-EPROTO, "an answer of type %u for buffers of %u bytes", r->type, r->page);
+        return hw_fail(-EPROTO, "a reply of type %u has an invalid buffer size: %u bytes", r->type, r->page);
     if (id != (r->id != 0) || (!bind && r->dmabuf_id) || r->count > max || (queues && r->count == 0) ||
         !all_zero(&r->queues[r->count], (HW_HELPER_QUEUES - r->count) * sizeof(r->queues[0])))
-        return hw_fail(-EPROTO, "an answer of type %u with inconsistent fields", r->type);
+        return hw_fail(-EPROTO, "a reply of type %u has inconsistent fields", r->type);
     return 0;
 }

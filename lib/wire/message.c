@@ -28,10 +28,10 @@ int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *
     bool fails = h->kind == HW_CONTROL_FAIL || h->kind == HW_CONTROL_UNREAD;
     if ((fails && (h->b == 0 || h->b >= HW_MSG_ERRNO_MAX)) ||
         (h->kind == HW_CONTROL_HANDLE && (h->c >= HW_MSG_ERRNO_MAX || h->b > UINT32_MAX)))
-        return hw_fail(-EPROTO, "a control message of kind %u with an invalid error number", h->kind);
+        return hw_fail(-EPROTO, "a control message of kind %u has an invalid error number", h->kind);
     if ((h->kind == HW_CONTROL_GRANT && h->b >= HW_MSG_LANDING_MAX - 1) ||
         (h->kind == HW_CONTROL_MATCHED && ((uint32_t)h->b >= HW_MSG_ERRNO_MAX || h->b >> 32 > HW_MSG_EAGER_MAX)))
-        return hw_fail(-EPROTO, "a control message of kind %u for an invalid 0x%llx bytes", h->kind,
+        return hw_fail(-EPROTO, "a control message of kind %u has an invalid length: 0x%llx bytes", h->kind,
                        (unsigned long long)h->b);
     return 0;
 }
@@ -60,7 +60,7 @@ int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t 
     *n = hw_get32(in + 12);
     if (*n > HW_MSG_VECS_MAX || size != HW_MSG_VECS_HEAD + HW_MSG_VEC_SIZE * *n ||
         *flags & ~(HW_MSG_COUNTED | HW_MSG_STAGED))
-        return hw_fail(-EPROTO, "%u descriptors in %u bytes, flags 0x%x: invalid", *n, size, *flags);
+        return hw_fail(-EPROTO, "invalid list of %u descriptors in %u bytes, flags 0x%x", *n, size, *flags);
     return 0;
 }
 

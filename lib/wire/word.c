@@ -39,6 +39,6 @@ int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word
 {
     *links = hw_get32(in);
     if (*links < 1 || *links > HW_RAIL_LINKS)
-        return hw_fail(-EPROTO, "the peer asks for a rail of %u links: invalid number", *links);
+        return hw_fail(-EPROTO, "the peer requests a rail with an invalid number of links: %u", *links);
     return hw_word_decode(in + 4, HW_WORD_MAX, w);
 }

@@ -135,7 +135,7 @@ static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landi
     while (l < end && (l->nic != nic || l->pool.space != space))
         l++;
     if (l == end && x->nlandings == DM_LANDINGS)
-        return hw_fail(-E2BIG, "more than %d pairs of NIC and GPU", DM_LANDINGS);
+        return hw_fail(-E2BIG, "devmem supports at most %d pairs of NIC and GPU", DM_LANDINGS);
     if (l == end) {
         *l = (struct dm_landing){.nic = nic, .pool = {.space = space}};
         if ((rc = space->ops->dmabuf_alloc(space, x->env->knobs->devmem_pool, &l->pool.buf)))
@@ -393,7 +393,7 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event
     if (rc == 0) {
         pthread_mutex_lock(&x->mu);
         c->nic = dm_ctx_nic(x, nic);
-        rc = c->nic == HW_NIC_MAX ? hw_fail(-E2BIG, "more than %d NICs", HW_NIC_MAX) : dm_ctx_start(x);
+        rc = c->nic == HW_NIC_MAX ? hw_fail(-E2BIG, "devmem supports at most %d NICs", HW_NIC_MAX) : dm_ctx_start(x);
         if (rc == 0)
             enqueue_claim(x, c);
         pthread_mutex_unlock(&x->mu);
@@ -426,7 +426,7 @@ int dm_claim_health(const struct dm_claim *c)
 {
     return c->epoch == atomic_load(&c->ctx->epoch)
                ? 0
-               : hw_fail(-ENOLINK, "hawserd has ended, and with it the bindings of %s", c->ctx->nics[c->nic].name);
+               : hw_fail(-ENOLINK, "hawserd has ended, which released the bindings of %s", c->ctx->nics[c->nic].name);
 }
 
 unsigned dm_claim_sharers(const struct dm_claim *c)

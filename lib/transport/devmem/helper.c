@@ -133,7 +133,8 @@ static int no_way_in(int err, const char *path)
         return hw_fail(-err, "hawserd at %s has ended: restart it (systemctl restart hawserd)", path);
     case EACCES:
     case EPERM:
-        return hw_fail(-EACCES, "%s: this user may not connect to hawserd: check the socket's folder and mode", path);
+        return hw_fail(-EACCES,
+                       "%s: this user is not allowed to connect to hawserd: check the socket's folder and mode", path);
     default:
         return hw_fail(-err, "connecting to hawserd at %s: %s", path, hw_errno_name(err));
     }
@@ -153,7 +154,7 @@ static int connect_hawserd(const char *path)
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         int err = errno;
         hw_close(&fd);
-        return err == EAGAIN ? hw_fail(-EAGAIN, "hawserd at %s serves as many clients as it may: try again later", path)
+        return err == EAGAIN ? hw_fail(-EAGAIN, "hawserd at %s has reached its limit of clients: try again later", path)
                              : no_way_in(err, path);
     }
     return fd;

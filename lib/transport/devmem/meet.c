@@ -135,10 +135,12 @@ static int receive_meet_message(struct dm_meet *m)
             return hw_fail(-ECONNRESET, "the peer closed the connection during the devmem negotiation");
         m->in_have += (unsigned)n;
         if (m->in_have >= 4 && hw_get32(m->in) != MAGIC)
-            return hw_fail(-EPROTO, "the peer uses another transport: set knob transport to the same on both sides");
+            return hw_fail(-EPROTO,
+                           "the peer uses another transport: set knob transport to the same value on both sides");
         if (m->in_have >= HEAD && hw_get16(m->in + 6) != VERSION)
             return hw_fail(
-                -EPROTO, "the peer speaks version %u of the devmem negotiation, this side %u: upgrade the older hawser",
+                -EPROTO,
+                "the peer uses version %u of the devmem negotiation, but this side uses %u: upgrade the older hawser",
                 hw_get16(m->in + 6), VERSION);
     }
     if (m->in[4] != next || m->in[5] > 1)
@@ -311,7 +313,7 @@ static int probe_look(struct dm_meet *m, const struct dm_received *r, const uint
             tokens[n++] = p->token;
             m->probe_device += p->len;
             if (p->dmabuf_id != m->dmabuf_id || p->offset > m->pool->buf.size || p->len > m->pool->buf.size - p->offset)
-                return hw_fail(-EPROTO, "devmem receive: a piece outside the bound memory");
+                return hw_fail(-EPROTO, "devmem receive: a piece is outside the bound memory");
             if (hw_load(m->pool->space, bytes, m->pool->buf.base + p->offset, p->len))
                 return -ENXIO;
             at = bytes;
@@ -347,7 +349,8 @@ static int probe_receive(struct dm_meet *m)
 static bool probe_good(struct dm_meet *m)
 {
     if (m->probe_wrong)
-        set_fallback_reason(m, "the probe arrived with wrong bytes: the NIC writes to other memory than hawser reads");
+        set_fallback_reason(
+            m, "the probe arrived with wrong bytes: the NIC does not write to the memory that hawser reads");
     else if (m->probe_plain)
         set_fallback_reason(m, "payload arrives as ordinary data, not in device memory (rx no cmsg): the flow rule "
                                "does not match, another rule sends it to a queue that is not bound, or the path uses "
@@ -366,7 +369,8 @@ static int round_of(struct dm_meet *m)
     int rc = 0;
     if (m->mine[OFFER] < 0) {
         if (dm_sys.to_self(m->a.heads))
-            set_fallback_reason(m, "this node talks to itself: traffic that passes no NIC never reaches device memory");
+            set_fallback_reason(
+                m, "both ends are on this node: traffic that passes through no NIC never reaches device memory");
         queue_meet_message(m, OFFER, !*m->why);
     }
     while ((rc = receive_meet_message(m)) == 1)

@@ -62,8 +62,9 @@ static int receive_bytes(struct hw_hs *hs, int fd)
         if ((r == 0 || (r < 0 && errno == ECONNRESET)) && hs->stage == S_PROOF &&
             hs->have == 0) /* the client checks the server's proof first, and closes the connection without a message if
                               the proof is wrong */
-            return hw_fail(-EACCES,
-                           "the client closed the connection without proving the job key: it probably has another key");
+            return hw_fail(
+                -EACCES,
+                "the client closed the connection without proving the job key: it probably has a different key");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
                            hs->have, hs->want);

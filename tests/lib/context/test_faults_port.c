@@ -273,7 +273,7 @@ static void some_strays(void)
     hw_hello_encode(hello, &h);
     memcpy(b, hello, sizeof(b));
     hw_put16(b + 4, HW_WIRE_VERSION + 1);
-    stray("another version", b, sizeof(b), "the peer speaks protocol version 3");
+    stray("another version", b, sizeof(b), "the peer uses protocol version 3");
     memcpy(b, hello, sizeof(b));
     for (size_t i = 0; i < 4; i++)
         b[i] = hello[3 - i];
