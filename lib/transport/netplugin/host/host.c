@@ -119,8 +119,8 @@ int np_blame(struct np_host *h, int rc, const char *what)
 
 static void pass_warnings(struct np_host *h, uint64_t now);
 
-/* Returns the plugin call that the child is in. A hung call takes precedence over the loop's call, and that over a call
- * of a connection's thread. */
+/* Returns the plugin call that the child is in. A hung call takes precedence over the loop's call, which takes
+ * precedence over a call of a connection's thread. */
 static uint32_t doing_now(struct np_host *h)
 {
     const uint32_t hung = atomic_load_explicit(&h->s->hung, memory_order_relaxed);

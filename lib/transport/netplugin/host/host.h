@@ -15,8 +15,8 @@
  * of a single connection ends only that connection.
  *
  * Any number of threads may use a host at the same time. A connection, a listener or a block of memory may be used by
- * only one thread at a time. A process that was forked from the one that opened the host may close the host, and gets
- * -EPERM from all other functions.
+ * only one thread at a time. A process that was forked from the opening process may close the host, and gets -EPERM
+ * from all other functions.
  *
  * The child is a fork without an exec. Therefore open a host early:
  *  - The child keeps a copy of the parent's memory at the time of the fork.
