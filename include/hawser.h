@@ -92,8 +92,8 @@ struct hawser_options {
 HAWSER_API int hawser_open(const struct hawser_options *opts, hawser **out);
 
 /* Closes every peer, fails pending operations with -ESHUTDOWN, joins all threads, and frees the context with its peers
- * and registrations. The handles of these peers and registrations become invalid. Operations are not freed: free each
- * operation with hawser_op_free(), before or after this call. h may be NULL. */
+ * and registrations. The handles of these peers and registrations become invalid. This function does not free
+ * operations. Free each operation with hawser_op_free(), before or after this call. h may be NULL. */
 HAWSER_API void hawser_close(hawser *h);
 
 /* Returns the calling thread's last error line, never NULL. The string is valid until the next hawser call of this
@@ -166,8 +166,7 @@ struct hawser_connect_options {
     /* Local NICs to use, such as "eth1,eth2". NULL or "" selects the NICs of knob nics, which are all NICs by
      * default. */
     const char *nics;
-    /* The peer's NICs. If nics is set too, the two lists give pairs: the k-th NIC of nics with the k-th NIC of
-     * peer_nics. */
+    /* The peer's NICs. If nics is also set, the k-th NIC of nics is paired with the k-th NIC of peer_nics. */
     const char *peer_nics;
     uint32_t channels; /* data connections per NIC, or 0 for the value of knob channels */
     uint32_t flags;    /* HAWSER_ONLY_DIALLED or 0 */
@@ -294,7 +293,7 @@ struct hawser_vec {
 
 struct hawser_op_options {
     size_t size; /* sizeof(struct hawser_op_options) */
-    /* The operation's deadline. 0 means the value of knob op_timeout_ms (for a receive: no deadline), -1 means no
+    /* The operation's deadline. 0 means the value of knob op_timeout_ms, or no deadline for a receive. -1 means no
      * deadline. */
     int timeout_ms;
     /* Write only: a notification that the peer's application gets once all data is in the peer's memory, or NULL.

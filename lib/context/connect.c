@@ -28,9 +28,9 @@ static bool is_someone_there(void *arg)
     return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
 }
 
-/* Waits until a peer has connected or died. The caller drives the loop only if no library thread does so: a caller that
- * drives the loop takes the events that other callers wait for and must wake each of these callers, and a thread may
- * wait in hawser_accept() for hours. */
+/* Waits until a peer has connected or died. The caller drives the loop only if no library thread does so. A caller that
+ * drives the loop takes the events that other callers wait for, and must wake each of these callers. A thread may wait
+ * in hawser_accept() for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -264,7 +264,7 @@ struct waiting {
     bool all;
 };
 
-/* Returns true if each working pair has a rail (with w->all: if all rails are up), or if the peer is dead. */
+/* Returns true if each working pair has a rail, or if the peer is dead. With w->all, all rails must be up. */
 static bool are_rails_up(void *arg)
 {
     const struct waiting *w = arg;

@@ -53,8 +53,8 @@ struct hawser {
     struct hw_domain domain; /* regions that peers may access */
     struct hw_rail_limits limits;
 
-    pthread_mutex_t lock;   /* protects the following members */
-    struct hw_list peers;   /* all peers */
+    pthread_mutex_t lock; /* protects the following members */
+    struct hw_list peers;
     struct hw_list accepts; /* peers that wait for hawser_accept() */
     struct hw_list graves;  /* peers that died before the application knew them */
     struct hw_list mems;
@@ -70,7 +70,7 @@ struct hawser {
     atomic_bool event_wanted;
 
     struct hw_listener *listener; /* protected by the role of driver 0 */
-    struct hw_source carrier;     /* protected by the role of driver 0: reports NICs that lose their link */
+    struct hw_source carrier;     /* reports NICs that lose their link; protected by the role of driver 0 */
     int carrier_fd;               /* -1 if the kernel does not report link changes */
     struct hw_metrics metrics;
 };
@@ -264,7 +264,7 @@ void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
 /* Kills the peer with this error. Called with the role of the peer's home. */
 void hw_peer_kill(struct hawser_peer *p, int why);
-/* Handles the loss of the peer's last path: the peer dies with this error, or with -ESHUTDOWN if the peer had closed.
+/* Handles the loss of the peer's last path. The peer dies with this error, or with -ESHUTDOWN if the peer had closed.
  */
 void hw_peer_lose(struct hawser_peer *p, int why);
 /* Returns the session's peer or NULL. Called with the context's lock held. */

@@ -516,7 +516,7 @@ static int open_listener(struct hw_listener *l, const char *addr, uint16_t port)
         l->fd = -1;
         return rc;
     }
-    /* the client sends first: the kernel holds back the connection until then */
+    /* the client sends first, so the kernel holds back the connection until data arrives */
     (void)setsockopt(l->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
     (void)getsockname(l->fd, &l->bound.sa, &len);
     l->port = hw_addr_port(&l->bound);

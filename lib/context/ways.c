@@ -133,7 +133,7 @@ static bool has_sound_rail(struct hawser_peer *p)
 static void give_up(struct hw_way *w, int why)
 {
     struct hawser_peer *p = w->peer;
-    bool asked = true; /* true if all links sent their request: the server may have started the rail */
+    bool asked = true; /* true if all links sent their request, so that the server may have started the rail */
     for (unsigned k = 0; k < w->links; k++)
         asked &= w->attempt[k].greeted;
     if (asked)
@@ -309,8 +309,8 @@ void hw_ways_dial(struct hawser_peer *p)
 
 /* ---- client: spare rails -------------------------------------------------------------------------------------- */
 
-/* Connects the spare rails. The caller decides that they are needed: a doubtful rail is not suspect yet if the peer is
- * not heard on any other rail. */
+/* Connects the spare rails. The caller decides whether they are needed, because a doubtful rail is not suspect yet if
+ * the peer is not heard on any other rail. */
 void hw_ways_call_spares(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.call);

@@ -456,7 +456,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         d->leading = false;
     }
     is = is || done(arg);
-    /* the thread that was signalled before may leave instead of leading: signals another one */
+    /* the thread that was signalled to lead next may be leaving, so another thread is signalled */
     if (!d->leading && atomic_load(&d->followers))
         pthread_cond_signal(&d->led);
     bool last = atomic_fetch_sub(&d->callers, 1) == 1;

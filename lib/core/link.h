@@ -3,7 +3,7 @@
  * A link is one connection as a state machine. It creates and parses frames, keeps a window in bytes, counts frames
  * that have arrived completely, and settles the other frames when the connection dies. A link does no I/O: a transport
  * requests the memory of the next bytes to send or receive, transfers some of them, and reports their number. A link
- * does not know operations or regions: the layer above provides frames (pull) and memory for payloads (place), and is
+ * does not know operations or regions. The layer above provides frames (pull) and memory for payloads (place), and is
  * told which frames arrived, were confirmed or were lost.
  *
  * The counts make failover exact. Both directions number their counted frames 1, 2, 3, and so on. A receiver's count

@@ -71,7 +71,7 @@ struct hw_rail_ops {
     /* Called when a device has failed (hw_error() has the reason) and cannot take the rest of this frame's payload. The
      * payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
-    /* Called when a device has failed that holds this parcel's payload. The rail ends and gives the parcel back. */
+    /* Called when the device that holds this parcel's payload has failed. The rail ends and gives the parcel back. */
     void (*faulted)(void *up, struct hw_rail *r, struct hw_parcel *p);
 };
 
@@ -161,7 +161,7 @@ struct hw_rail {
     /* Time of the peer's last byte, or of progress on a full connection, which shows that the peer's kernel has
      * acknowledged data. In ns of the loop's clock; any thread may read it. */
     _Atomic uint64_t heard;
-    bool spared;           /* set before the rail starts: rails that are down can be started (ops.doubted) */
+    bool spared;           /* rails that are down can be started (ops.doubted); set before the rail starts */
     atomic_bool suspect;   /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
     atomic_bool asked;     /* set by hw_rail_ask() */
     struct hw_timer watch; /* separates the flags below from the atomics above, which other threads write */

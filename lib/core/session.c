@@ -582,7 +582,7 @@ void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen)
         return;
     const struct hw_word none = make_empty_word(sr, gen);
     sr->given_up = gen;
-    if (!s->client) { /* the client may have had the rail up: treat the generation as started and ended */
+    if (!s->client) { /* the client may have had the rail up, so treat the generation as started and ended */
         sr->gen = gen;
         sr->mine = none;
     }

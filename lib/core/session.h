@@ -36,17 +36,17 @@ struct hw_session_ops {
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
-    /* Called on the rail's loop: other rails must take the work that this rail does not do. */
+    /* Called on the rail's loop when other rails must take the work that this rail does not do. */
     void (*suspected)(void *up, unsigned rail);
-    /* Called on the rail's loop if hw_session_spare() was called: the rail's path may be dead, and no other rail hears
-     * the peer. */
+    /* Called on the rail's loop if hw_session_spare() was called, when the rail's path may be dead and no other rail
+     * hears the peer. */
     void (*doubted)(void *up, unsigned rail);
     /* Called on a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
     /* Called on the home loop when a rail is no longer up; hw_error() has the reason. The client decides when to
      * reconnect it. */
     void (*ended)(void *up, unsigned rail, int why);
-    /* Called on the home loop when a rail is down: the server may answer a client that waits. */
+    /* Called on the home loop when a rail is down, so that the server may answer a client that waits. */
     void (*down)(void *up, unsigned rail);
     /* Called on the home loop when the session has died with this error because of the peer. */
     void (*died)(void *up, int why);

@@ -21,7 +21,7 @@ struct hw_control_in {
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);
 /* Works like hw_control_send(), with the peer's lock held. */
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
-/* Sends c, which is at the start of allocated memory and is freed with this memory. Cannot fail: if the peer is dead, c
+/* Sends c, which is at the start of allocated memory and is freed with this memory. Cannot fail. If the peer is dead, c
  * is freed at once. Called with the lock held. */
 void hw_control_send_own(struct hw_peer *p, struct hw_control *c);
 /* Sends c from op->last, so that no memory is needed. May be called once for each operation. Does nothing if the peer

@@ -198,7 +198,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
         }
         if (wait)
             return NULL;    /* a chunk of the operation is in flight, and its end wakes the rails */
-        if (op && s.left) { /* the budget is too small, or other rails finish sooner: wake one of them */
+        if (op && s.left) { /* the budget is too small, or other rails finish sooner, so wake one of them */
             unsigned best = hw_pace_best(p->pace, p->session.rails, rail);
             if (best != rail && budget >= HW_MIN(s.min_chunk, s.left))
                 hw_session_wake(&p->session, best);
@@ -210,7 +210,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes the next rail in round-robin order. others: only rails that the home loop's rails leave operations to. */
+/* Wakes the next rail in round-robin order. With `others`, wakes only rails to which the home loop's rails leave
+ * operations. */
 static void wake_in_turn(struct hw_peer *p, bool others)
 {
     for (unsigned k = 0; k < p->session.rails; k++) {
@@ -222,7 +223,7 @@ static void wake_in_turn(struct hw_peer *p, bool others)
 }
 
 /* Wakes as many rails as the operation has work for, beginning with the first rail, which is on the home loop that
- * posting and waiting callers drive. more: earlier operations are not completely cut, so that one rail is not enough.
+ * posting and waiting callers drive. With `more`, earlier operations are not completely cut, so one rail is not enough.
  */
 static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
@@ -579,7 +580,7 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-/* Handles a rail that sends nothing for now: other rails may have left all work to it. */
+/* Handles a rail that sends nothing for now, because other rails may have left all work to it. */
 static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;

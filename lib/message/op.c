@@ -452,7 +452,8 @@ static uint64_t give_up_landings(struct hw_op *op)
             request->stop = true;
         else
             p->stop[p->n_stop++] = id;
-        /* the landing leaves the operation's list: the last frame that has reserved bytes returns it to the table */
+        /* the landing leaves the operation's list, because the last frame that has reserved bytes returns it to the
+         * table */
         struct hw_landing **at = &op->landing;
         while (*at != g)
             at = &(*at)->next;

@@ -112,7 +112,7 @@ struct hw_op {
     void (*over)(
         struct hw_op *op); /* called once, on any thread, when result is set and the caller owns the memory again */
     void *user;            /* for the caller's use */
-    /* In ns of the home loop's clock, or HW_NEVER. After a cancellation: time of the next check. */
+    /* In ns of the home loop's clock, or HW_NEVER. After a cancellation, the time of the next check. */
     uint64_t deadline;
     struct hw_note *note; /* write and notify: for the peer's application, or NULL; owned by the operation */
     atomic_int result;    /* 0 or the first error */
@@ -258,7 +258,7 @@ struct hw_peer {
     int dead;             /* 0, or the error that the peer died with */
     uint64_t answer_in;   /* ns: time limit for the peer to end a cancelled operation; the peer dies if it passes */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
-    /* Memory may be sent by reference: it is read until the peer has confirmed the bytes or the rail has ended. */
+    /* Memory may be sent by reference. It is then read until the peer has confirmed the bytes or the rail has ended. */
     bool by_reference;
     uint64_t started; /* number of started operations of kinds below HW_OP_BYE */
     struct hw_op_counts counts[HW_OP_BYE];

@@ -15,7 +15,7 @@ int hw_advertise_check(const char *text);
 bool hw_advertise_read(const char *part, union hw_addr *out);
 
 /* Finds the address to advertise for this NIC. Its port is `port` if the text has none. Returns false if the NIC's own
- * address applies. first: the first connection arrived on this NIC. */
+ * address applies. `first` means that the first connection arrived on this NIC. */
 bool hw_advertise_find(const char *text, const char *nic, bool first, uint16_t port, union hw_addr *out);
 
 #endif

@@ -36,8 +36,9 @@ static bool on_link(const union hw_addr *addr)
     return false;
 }
 
-/* Returns true if only switches and routers of one site are between the two ends. Subnets are not sufficient: on
- * Google's cloud and in layer-3 fabrics no two NICs share a subnet (facts/clusters.md), but round trips are short. */
+/* Returns true if only switches and routers of one site are between the two ends. Comparing subnets is not sufficient,
+ * because on Google's cloud and in layer-3 fabrics no two NICs share a subnet (facts/clusters.md). Round trips are
+ * short in both. */
 bool hw_path_is_near(int fd)
 {
     union hw_addr peer;
@@ -60,7 +61,7 @@ bool hw_path_is_near(int fd)
  * tcp_pacing_check). Without an fq qdisc the timers cost more than everything else together (docs/performance.md). BBR
  * is meant for long paths; within a site the classic algorithms perform as well.
  *
- * BBR must never have run on the socket: once BBR has requested pacing, no other algorithm turns pacing off
+ * BBR must never have run on the socket, because once BBR has requested pacing, no other algorithm turns pacing off
  * (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). This function must therefore be called before connect() and, for
  * accepted sockets, on the listener. hw_congestion_settle() restores the system's BBR on a connection to another site.
  */

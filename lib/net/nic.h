@@ -47,7 +47,7 @@ bool hw_nic_is_down(int fd, const char *name);
 uint64_t hw_nic_mbps(const char *name);
 
 /* Returns the CPUs near the NIC (sysfs local_cpulist) that this process may use. Fails with -ENOENT if the machine does
- * not report them (virtual devices, a single NUMA node), or if they are all CPUs of the process: pinning has no
+ * not report them (virtual devices, a single NUMA node), or if they are all CPUs of the process, because pinning has no
  * advantage then. */
 int hw_nic_cpus(const char *name, cpu_set_t *out);
 

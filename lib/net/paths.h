@@ -34,8 +34,8 @@ struct hw_paths_in {
     int dialled;           /* index in theirs of the address that the user dialled, or -1 if unknown */
     bool only_dialled;     /* use only the dialled address */
     const char *nics;      /* local NICs to use, comma-separated; NULL or "" for all */
-    const char *peer_nics; /* the peer's NICs to use; if nics is set too, the two lists give pairs: the k-th of nics
-                              with the k-th of peer_nics */
+    const char *peer_nics; /* the peer's NICs to use; if nics is also set, the k-th NIC of nics is paired with the k-th
+                              NIC of peer_nics */
     const char *rails;     /* NICs that may be paired, see hw_rails_check(); NULL or "" for no restriction */
 };
 

@@ -21,7 +21,7 @@
 struct hw_caps {
     uint32_t setup_ms; /* ms that making a connection is known to sleep; added to the deadlines of waits */
     bool device_path;  /* the NIC can place received data in GPU memory */
-    bool nodev_final;  /* -ENODEV from make() is final: the transport has no device for this NIC */
+    bool nodev_final;  /* -ENODEV from make() is final, because the transport has no device for this NIC */
     enum {
         HW_SELF_WORKS,      /* also works with a peer on the same machine */
         HW_SELF_FALLS_BACK, /* falls back to another path with a peer on the same machine */

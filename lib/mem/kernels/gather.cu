@@ -83,7 +83,7 @@ static __device__ __forceinline__ uint4 shifted(uint4 a, uint4 b, u32 bits)
 }
 
 /* Copies n vectors with one warp, beginning at this thread's position. If fewer vectors are left than fit, the first
- * vector is loaded again, which avoids a branch: loads without branches stay together, and the vector is in the cache.
+ * vector is loaded again, which avoids a branch. Loads without branches stay together, and the vector is in the cache.
  */
 static __device__ __forceinline__ void copy_aligned(uint4 *dst, const uint4 *src, u32 n, u32 lane)
 {

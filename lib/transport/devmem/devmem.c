@@ -294,8 +294,8 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     return n;
 }
 
-/* Returns the number of pieces that are sent through the host if the first piece is: up to the next piece that the
- * kernel might send from device memory. */
+/* Returns the number of pieces, beginning with the first, that are sent through the host. The next piece is one that
+ * the kernel might send from device memory. */
 static uint32_t count_for_host(const struct hw_piece *piece, uint32_t n)
 {
     uint32_t k = 1;

@@ -51,7 +51,7 @@ int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struc
 
 /*
  * Installs a flow rule for one connection. Data that arrives on the connected TCP socket sock goes to the queue with
- * the fewest rules in the receive binding. The socket proves that the connection is the caller's: hawserd reads both
+ * the fewest rules in the receive binding. The socket proves that the connection is the caller's. hawserd reads both
  * ends from the socket, so no user can steer another user's traffic. The caller keeps the socket.
  *
  * The rule exists until it or its binding is released. hawserd also removes the rule within a second after the

@@ -456,7 +456,7 @@ void np_child_main(const struct np_child *c)
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     move_descriptors(c);
-    __fpurge(stdout); /* drops the parent's buffered output, which the parent writes */
+    __fpurge(stdout); /* drops the parent's buffered output, which the parent writes itself */
     __fpurge(stderr);
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     (void)prctl(PR_SET_NAME, "hawser-plugin");

@@ -24,7 +24,7 @@ struct np_host {
     struct {
         off_t at;
         char last[200]; /* last logged line */
-        unsigned again; /* number of warnings suppressed since */
+        unsigned again; /* number of warnings suppressed since the last logged line */
         unsigned told;  /* number of lines logged in this window */
         uint64_t window;
     } warning; /* guarded by the lock */
