@@ -59,7 +59,7 @@ static void test_counters(void)
 
     start(&f, false);
     atomic_store(&f.p.recv->ring->done, 3);
-    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "must be from 0 to 2");
+    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "must be between 0 and 2");
     start(&f, false);
     atomic_store(&f.p.recv->ring->done, UINT64_MAX);
     check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "violated the protocol");
@@ -68,7 +68,7 @@ static void test_counters(void)
     atomic_store(&f.p.recv->ring->done, 1);
     is_int(np_test(f.p.recv, &r), 0, "one is over");
     atomic_store(&f.p.recv->ring->done, 0);
-    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "must be from 1 to 2");
+    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "must be between 1 and 2");
 }
 
 static void test_entries(void)
