@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The network of a lab: links, addresses, routes and rules of each fabric. See enum hw_lab_fabric in lab.h. */
+/* Builds the network of a lab: the links, addresses, routes and rules of each fabric. See enum hw_lab_fabric in
+ * lab.h. */
 #include "lab/lab_int.h"
 #include "sys/rtnl_route.h"
 
@@ -8,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TABLE 100u /* of the first rail; below 256 for all of HW_LAB_MAX_NICS */
+#define TABLE 100u /* table of the first rail; the tables of all HW_LAB_MAX_NICS rails stay below 256 */
 
 static struct in_addr make_addr(unsigned b, unsigned c, unsigned d)
 {
-    return (struct in_addr){htonl(198u << 24 | b << 16 | c << 8 | d)}; /* RFC 2544, 198.18.0.0/15 */
+    return (struct in_addr){htonl(198u << 24 | b << 16 | c << 8 | d)}; /* in 198.18.0.0/15 (RFC 2544) */
 }
 
 static struct in_addr node_addr(const struct hw_lab_spec *spec, unsigned node, unsigned nic)
@@ -20,7 +21,7 @@ static struct in_addr node_addr(const struct hw_lab_spec *spec, unsigned node, u
     return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node + 1 : node + 1);
 }
 
-/* Returns the router's address at that node's port. */
+/* Returns the router's address on the port of that node's NIC. */
 static struct in_addr gateway_addr(const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node : 254);
@@ -68,8 +69,8 @@ bool lab_is_relayed(const struct hw_lab_spec *spec, unsigned nic)
     return spec->delay_us[nic] || spec->loss_ppm[nic];
 }
 
-/* Returns the index of a link, unique in a lab: see hw_rtnl_veth_add(). Small indices are the kernel's, for lo and
- * others. */
+/* Returns an index for a link that is unique in the lab; see hw_rtnl_veth_add(). The kernel uses small indices for lo
+ * and others. */
 int lab_index(unsigned node, unsigned nic, enum lab_end end)
 {
     return 100 + (int)((4 * node + end) * HW_LAB_MAX_NICS + nic);
@@ -78,13 +79,14 @@ int lab_index(unsigned node, unsigned nic, enum lab_end end)
 int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate)
 {
     /*
-     * The bucket refills by the clock, but a softirq checks it, milliseconds late on a busy machine: a burst of 4 ms of
-     * the rate lets it catch up without losing rate. At least two of the largest packets (64 KiB before segmentation):
-     * sch_tbf splits packets above the burst in software, and TCP needs the next packet there while this one drains.
+     * The bucket refills by the clock, but a softirq checks it, which is milliseconds late on a busy machine. A burst
+     * of 4 ms of the rate lets the bucket catch up without losing rate. The burst has room for at least two of the
+     * largest packets (64 KiB before segmentation): sch_tbf splits packets above the burst in software, and TCP needs
+     * the next packet there while one drains.
      *
-     * The limit is the queue before the bucket: 10 ms of the rate is the delay that a full queue adds, long enough that
-     * TCP's halved window still fills it (a lab has no other delay), short enough to avoid bufferbloat. Below 100 mbit
-     * the minimum of two large packets makes it longer.
+     * The limit is the length of the queue before the bucket. 10 ms of the rate is the delay that a full queue adds. It
+     * is long enough that TCP's halved window still fills the link (a lab has no other delay), and short enough to
+     * avoid bufferbloat. Below 100 mbit the minimum of two large packets makes the queue longer.
      */
     uint64_t bytes = rate / 8, floor = 131072;
     uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
@@ -119,14 +121,15 @@ static int build_cable(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     return rc;
 }
 
-/* Writes "b3": the port of a node's NIC in the switch; end: "", or "n" and "r" for a relay's links. */
+/* Writes a name such as "b3" for the port of a node's NIC in the switch. end is "", or "n" or "r" for a relay's
+ * links. */
 static void name_port(char out[IFNAMSIZ], unsigned node, unsigned nic, const char *end)
 {
     char name[LAB_NODE_NAME];
     snprintf(out, IFNAMSIZ, "%.2s%u%.1s", lab_node_name(node, name), (unsigned)(uint8_t)nic, end);
 }
 
-/* Adds two links between the node's NIC and the switch's port, which relay.c connects. */
+/* Creates two veth pairs, one at the node's NIC and one at the switch's port. The process of relay.c connects them. */
 static int build_relayed(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic,
                          const struct hw_rtnl_end *here)
 {
@@ -150,7 +153,7 @@ static int build_relayed(struct lab *l, const struct hw_lab_spec *spec, unsigned
     return 0;
 }
 
-/* Makes a node's NIC and its port in the switch, a port of `bridge` (0: of the router). */
+/* Creates a node's NIC and its port in the switch. The port belongs to `bridge`, or to the router if bridge is 0. */
 static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic, int bridge)
 {
     char name[IFNAMSIZ], port[IFNAMSIZ];
@@ -171,7 +174,7 @@ static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned no
     return raise_node_nic(l, spec, node, nic);
 }
 
-/* Makes a bridge that is up. */
+/* Creates a bridge and sets it up. */
 static int add_bridge(struct hw_netlink *rt, const char *name, uint32_t mtu, int *index)
 {
     struct hw_rtnl_link bridge = {0};
@@ -210,8 +213,8 @@ static int add_routes(struct hw_netlink *rt, const struct hw_rtnl_route *routes,
     return rc;
 }
 
-/* A layer-3 fabric: a /31 for each port, a router that forwards everything, and in the node a table for each NIC,
- * selected by its address. */
+/* Sets up a layer-3 fabric: a /31 for each port, a router that forwards everything, and in the node a table for each
+ * NIC, which the NIC's address selects. */
 static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     struct hw_netlink *rt = &l->node[node].rt;
@@ -230,8 +233,9 @@ static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned 
     return hw_rtnl_rule_add(rt, &rule);
 }
 
-/* Google's cloud: a /32 address, the gateway on the link, the NIC's subnet behind it, everything else through the first
- * NIC. Rails are separate networks: the router uses a table of the rail on which a packet arrived. */
+/* Sets up a fabric like Google's cloud: a /32 address, the gateway on the link, the NIC's subnet behind the gateway,
+ * and everything else through the first NIC. Rails are separate networks: the router uses the table of the rail on
+ * which a packet arrived. */
 static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     char name[IFNAMSIZ];
@@ -244,7 +248,7 @@ static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     };
     const struct hw_rtnl_route back[] = {{.to = own, .prefix = 32, .index = port},
                                          {.to = own, .prefix = 32, .index = port, .table = TABLE + nic},
-                                         {.table = TABLE + nic}}; /* once a rail */
+                                         {.table = TABLE + nic}}; /* once per rail */
     const struct hw_rtnl_rule rule = {.priority = TABLE + nic, .table = TABLE + nic, .iif = name};
     bool first = true;
     for (unsigned k = 0; k < node; k++)
@@ -264,7 +268,8 @@ static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned n
 
 /* ---- container bridges ---------------------------------------------------------------------- */
 
-/* Makes a bridge with an address, and a port, so that it runs like one with a container. */
+/* Creates a bridge with an address and with one port, so that the bridge is running as if a container were
+ * connected. */
 static int add_node_bridge(struct hw_netlink *rt, const char *name, struct in_addr addr, unsigned prefix, uint32_t mtu)
 {
     char near[IFNAMSIZ], far[IFNAMSIZ];
@@ -288,7 +293,8 @@ static int add_node_bridge(struct hw_netlink *rt, const char *name, struct in_ad
     return hw_rtnl_link_up(rt, link.index, true);
 }
 
-/* docker0 has the same address on every node. cni0 has a subnet of all nodes, but no link to the others. */
+/* Adds docker0, which has the same address on every node, and cni0, which has a subnet of the lab but no link to other
+ * nodes. */
 static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 {
     const struct in_addr docker = {htonl(172u << 24 | 17u << 16 | 1)};
@@ -305,11 +311,12 @@ static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* Until the kernel's link watcher, a work queue, has seen the carrier, a NIC sends nothing, and a bridge's port
- * forwards nothing: without this wait the first connection would lose its SYN, and a second of time. */
+/* Waits until all links have a carrier. Until the kernel's link watcher, a work queue, has seen the carrier, a NIC
+ * sends nothing and a bridge's port forwards nothing. Without this wait the first connection would lose its SYN, and
+ * with it a second. */
 static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
 {
-    size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* links in the switch: ports, bridges, lo */
+    size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* links in the switch: ports, bridges and lo */
     HW_AUTO_FREE struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
     uint64_t give_up = hw_deadline(5000);
     if (!links)

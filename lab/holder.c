@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labs without root. A process in its own user namespace holds the nodes' network namespaces as descriptors, and passes
- * them (with the user namespace, and a route-netlink socket in each) to every process of the same user that connects to
- * the abstract socket "hawser-lab/<uid>/<lab>". The kernel removes that name with the process, and the namespaces with
- * the last process in them: no file can become stale.
+ * Labs without root. A process in its own user namespace holds file descriptors of the nodes' network namespaces. It
+ * passes them, together with the user namespace and a route-netlink socket in each network namespace, to every process
+ * of the same user that connects to the abstract socket "hawser-lab/<uid>/<lab>". The kernel removes the socket's name
+ * when the process exits, and the namespaces when the last process in them exits, so no file can become stale.
  *
- * The name also is the lock of `up` and `down`, for root's labs too: bound but not listening means "in progress".
+ * The name is also the lock of `up` and `down`, including root's labs. If it is bound but nobody listens, one of them
+ * is in progress.
  */
 #include "lab/lab_int.h"
 #include "sys/pass.h"
@@ -24,12 +25,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PREFIX    "hawser-lab"
-#define ANSWER_MS 5000 /* building the largest lab takes less; holder_open() may find one being built */
+#define PREFIX "hawser-lab"
+/* longer than building the largest lab takes, because holder_open() may find a lab that is being built */
+#define ANSWER_MS 5000
 #define MAX_FDS   (1 + 2 * (HW_LAB_MAX_NODES + 1))
 
-/* The only message of the protocol; fds: user, then ns of each node (and the switch), then the sockets in the same
- * order. */
+/* The only message of the protocol. The file descriptors are the user namespace, the network namespaces of all nodes
+ * and of the switch (if any), and then the sockets in the same order. */
 struct hello {
     char magic[8];
     uint32_t nodes, has_switch;
@@ -60,7 +62,7 @@ int holder_lock(const char *name, int *fd)
     return 0;
 }
 
-/* Connects to a lab's process, which must be this user's. *pid: its number in this namespace. */
+/* Connects to a lab's process, which must belong to this user. *pid is its PID in this namespace. */
 static int connect_lab_holder(const char *name, pid_t *pid)
 {
     struct sockaddr_un a;
@@ -72,10 +74,10 @@ static int connect_lab_holder(const char *name, pid_t *pid)
     struct ucred c = {0};
     socklen_t clen = sizeof(c);
     struct timeval wait = {.tv_sec = ANSWER_MS / 1000};
-    (void)setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* bounds connect() too */
+    (void)setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* also limits connect() */
     (void)setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     if (connect(s, (struct sockaddr *)&a, len) < 0)
-        rc = hw_fail(errno == ECONNREFUSED ? -ENOENT : -errno, "no lab '%s'; `hawser lab up` makes one", name);
+        rc = hw_fail(errno == ECONNREFUSED ? -ENOENT : -errno, "no lab '%s'; `hawser lab up` creates one", name);
     else if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &clen) < 0 || c.uid != geteuid() || c.pid <= 0)
         rc = hw_fail(-EACCES, "the name @%s belongs to another user (%u): choose another lab name", a.sun_path + 1,
                      c.uid);
@@ -101,7 +103,8 @@ static int enter_user_namespace(void)
 {
     char map[64];
     unsigned uid = geteuid(), gid = getegid();
-    /* With a network namespace of its own to return to, because it can never enter its original one again. */
+    /* The new network namespace is the one that threads return to, since this process can never enter its original
+     * namespace again. */
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
         return hw_fail(errno == ENOSPC ? -EPERM : -errno,
                        "a lab needs root or a user namespace, but creating one failed (%s); run it as root, or allow "
@@ -111,7 +114,8 @@ static int enter_user_namespace(void)
     int rc = write_userns_file("/proc/self/uid_map", map);
     if (rc < 0)
         return rc;
-    rc = write_userns_file("/proc/self/setgroups", "deny"); /* user_namespaces(7): otherwise gid_map is refused */
+    /* otherwise writing gid_map is refused (user_namespaces(7)) */
+    rc = write_userns_file("/proc/self/setgroups", "deny");
     if (rc < 0)
         return rc;
     snprintf(map, sizeof(map), "0 %u 1", gid);
@@ -158,7 +162,8 @@ static void hand_out(int to, const struct lab *l)
     size_t made = 0;
     for (; made < spaces; made++) {
         int ns = made < l->nodes ? l->node[made].ns : l->sw.ns;
-        if (hw_netns_rtnl(ns, &rt[made]) < 0) /* a new one for each client, because replies would mix */
+        /* a new socket for each client, because replies to several clients would mix */
+        if (hw_netns_rtnl(ns, &rt[made]) < 0)
             break;
         fds[1 + made] = ns;
         fds[1 + spaces + made] = rt[made].fd;
@@ -182,7 +187,7 @@ int holder_detach(const char *title, int *fd, unsigned n)
         if (fd[i] < 0)
             return -errno;
     }
-    for (unsigned from = 3;;) { /* the descriptors between those */
+    for (unsigned from = 3;;) { /* close the file descriptors between those in fd */
         unsigned next = ~0u;
         for (unsigned i = 0; i < n; i++)
             if ((unsigned)fd[i] >= from)
@@ -217,7 +222,7 @@ int holder_verdict_read(int fd, const char *what)
 
 static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int report)
 {
-    /* It outlives its starter. */
+    /* The process survives the one that started it. */
     struct holder_verdict v = {0};
     struct lab l;
     int fd[] = {lock, report};
@@ -227,7 +232,7 @@ static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int 
     lock = fd[0];
     report = fd[1];
 
-    /* Before anything is built, so that `down` can end this process from now on. */
+    /* Listen before anything is built, so that `down` can end this process from now on. */
     v.rc = listen(lock, 16) < 0 ? hw_fail(-errno, "listening for the lab's users: %s", strerror(errno))
                                 : holder_build(spec, &l);
     if (v.rc < 0)
@@ -240,7 +245,7 @@ static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int 
         int s = accept4(lock, NULL, NULL, SOCK_CLOEXEC);
         if (s < 0) {
             if (errno != EINTR && errno != ECONNABORTED)
-                (void)poll(NULL, 0, 100); /* out of descriptors or memory: neither spin nor exit */
+                (void)poll(NULL, 0, 100); /* out of file descriptors or memory: wait, rather than spin or exit */
             continue;
         }
         struct ucred c;
@@ -256,7 +261,7 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
     int p[2];
     if (pipe2(p, O_CLOEXEC) < 0)
         return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
-    /* Two forks: no program must wait for the holder. */
+    /* Fork twice, so that no program has to wait for the holder. */
     pid_t pid = fork();
     if (pid == 0) {
         pid_t again = fork();
@@ -317,7 +322,7 @@ int holder_end(const char *name)
 {
     pid_t pid = 0;
     HW_AUTO_CLOSE int s = connect_lab_holder(name, &pid);
-    if (s == -ENOENT) { /* nobody listens: is there nothing, or something in progress? */
+    if (s == -ENOENT) { /* nothing listens: either there is no lab, or an up or down is in progress */
         int fd;
         int rc = holder_lock(name, &fd);
         if (rc < 0)
@@ -330,7 +335,7 @@ int holder_end(const char *name)
     HW_AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
         return errno == ESRCH ? 0 : hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno));
-    /* It still listens now that the pidfd pins the process, so the number was not reused. */
+    /* The process still listens now that the pidfd pins it, so its PID was not reused. */
     pid_t same = 0;
     HW_AUTO_CLOSE int again = connect_lab_holder(name, &same);
     if (again < 0 || same != pid)
@@ -338,7 +343,7 @@ int holder_end(const char *name)
     if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
         return hw_fail(-errno, "ending the lab's process %d: %s", (int)pid, strerror(errno));
     struct pollfd gone = {.fd = fd, .events = POLLIN};
-    return poll(&gone, 1, ANSWER_MS) == 0 ? hw_fail(-EBUSY, "the lab's process %d does not end", (int)pid) : 0;
+    return poll(&gone, 1, ANSWER_MS) == 0 ? hw_fail(-EBUSY, "the lab's process %d has not exited", (int)pid) : 0;
 }
 
 int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)
@@ -347,11 +352,12 @@ int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)
     int len = snprintf(want, sizeof(want), " @%s/%u/", PREFIX, (unsigned)geteuid());
     FILE *f = fopen("/proc/net/unix", "re");
     if (!f)
-        return (int)n; /* without /proc there is no lab of ours either */
+        return (int)n; /* without /proc there is no lab of this kind either */
     while (fgets(line, sizeof(line), f)) {
         const char *at = strstr(line, want);
         char flags[16];
-        /* "address: refs protocol flags type state inode path"; 0x10000 is __SO_ACCEPTCON: listening */
+        /* a line has "address: refs protocol flags type state inode path"; flag 0x10000 is __SO_ACCEPTCON
+         * (listening) */
         if (!at || sscanf(line, "%*s %*s %*s %15s", flags) != 1 || !(strtoul(flags, NULL, 16) & 0x10000))
             continue;
         if (n < cap)

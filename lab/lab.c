@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #define PREFIX    "hawser-"
-#define LINKS_MAX (HW_LAB_MAX_NICS + 32) /* of a node: with some room for links that users add */
-#define WAIT_MS   15000 /* for an `up` in progress to end, before `down` gives up; the largest lab takes less */
+#define LINKS_MAX (HW_LAB_MAX_NICS + 32) /* links of a node, with some space for links that users add */
+#define WAIT_MS   15000 /* ms that `down` waits for another `up` or `down` to end; more than the largest lab takes */
 
 void lab_init(struct lab *l)
 {
@@ -58,7 +58,7 @@ static int check_name(const char **name)
                    *name, HW_LAB_NAME_MAX);
 }
 
-/* Splits hawser-<lab>-<node>; node names have no '-'. Returns false for other names. */
+/* Splits hawser-<lab>-<node>. Node names have no '-'. Returns false for other names. */
 static bool split_lab_ns_name(const char *file, char lab[HW_LAB_NAME_MAX + 1], const char **node)
 {
     if (strncmp(file, PREFIX, strlen(PREFIX)) != 0)
@@ -101,7 +101,7 @@ void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap)
         snprintf(out, cap, PREFIX "%s-%s", lab, lab_node_name(node, name));
 }
 
-/* The namespaces of a lab that have a file in HW_NETNS_DIR; the last one is the switch. */
+/* The namespaces of a lab that have a file in HW_NETNS_DIR. The last element is the switch. */
 struct kept {
     bool has[HW_LAB_MAX_NODES + 1];
     unsigned n;
@@ -146,7 +146,7 @@ static int check_spec(struct hw_lab_spec *s)
                            s->node_nics[k], s->nics);
     if (s->mtu == 0)
         s->mtu = 1500;
-    if (s->mtu < 576 || s->mtu > 65535) /* 65535: veth's maximum (ETH_MAX_MTU) */
+    if (s->mtu < 576 || s->mtu > 65535) /* 65535 is veth's maximum (ETH_MAX_MTU) */
         return hw_fail(-EINVAL, "an MTU is 576 to 65535, not %u", s->mtu);
     return 0;
 }
@@ -164,7 +164,7 @@ static int remove_kept(const char *name, const struct kept *which)
     return rc;
 }
 
-/* *made: the namespaces made so far, in the form of find_kept_namespaces(). */
+/* Creates a lab as root. *made records the namespaces created so far, in the form of find_kept_namespaces(). */
 static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, struct kept *made)
 {
     char ns[64];
@@ -211,18 +211,18 @@ int hw_lab_up(const struct hw_lab_spec *asked)
         return rc;
     rc = holder_lock(spec.name, &lock);
     if (rc == -EBUSY)
-        return hw_fail(-EEXIST, "lab '%s' exists already, or is being made; `hawser lab down --name %s` removes it",
+        return hw_fail(-EEXIST, "lab '%s' already exists or is being created; `hawser lab down --name %s` removes it",
                        spec.name, spec.name);
     if (rc < 0)
         return rc;
     if (find_kept_namespaces(spec.name).n)
-        return hw_fail(-EEXIST, "lab '%s', or a part of it, exists already; `hawser lab down --name %s` removes it",
+        return hw_fail(-EEXIST, "lab '%s', or a part of it, already exists; `hawser lab down --name %s` removes it",
                        spec.name, spec.name);
     rc = hw_netns_privileged() ? up_kept(&spec) : holder_start(&spec, lock);
-    return rc < 0 && rc != -EEXIST ? hw_wrap(rc, "making the lab '%s'", spec.name) : rc;
+    return rc < 0 && rc != -EEXIST ? hw_wrap(rc, "creating the lab '%s'", spec.name) : rc;
 }
 
-/* Opens the existing namespaces of root's lab; after a crash some may be missing. */
+/* Opens the namespaces of root's lab that exist. After a crash some may be missing. */
 static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 {
     const struct kept which = find_kept_namespaces(name);
@@ -251,7 +251,7 @@ static int is_inside(const char *name)
     return hw_fail(-EBUSY, "this process runs in the lab '%s': run `hawser lab down` outside of it", name);
 }
 
-/* Ends the processes in a lab. */
+/* Ends the processes in a lab. Fails if the caller is one of them. */
 static int kill_lab_processes(const char *name, const struct lab *l)
 {
     int ns[HW_LAB_MAX_NODES + 1];
@@ -274,7 +274,7 @@ static int kill_lab_processes(const char *name, const struct lab *l)
     return rc < 0 ? rc : 0;
 }
 
-/* Ends the lab's process; the caller then holds the lab's name, *lock. */
+/* Ends the lab's process. The caller then owns the lab's name through *lock. */
 static int end_lab_holder(const char *name, int *lock)
 {
     uint64_t give_up = hw_deadline(WAIT_MS);
@@ -287,7 +287,7 @@ static int end_lab_holder(const char *name, int *lock)
         lab_close(&l);
         if (rc == -EBUSY)
             return rc;
-        rc = holder_end(name); /* whether or not it answered */
+        rc = holder_end(name); /* whether or not the process answered */
         if (rc == 0)
             continue;
         if (rc == -ENOENT)
@@ -295,7 +295,7 @@ static int end_lab_holder(const char *name, int *lock)
         if (rc != -EAGAIN && rc != -EBUSY)
             return rc;
         if (hw_now() > give_up)
-            return hw_fail(-EBUSY, "another `hawser lab up` or `down` of '%s' is running and does not end", name);
+            return hw_fail(-EBUSY, "another `hawser lab up` or `down` of '%s' is still running", name);
         (void)poll(NULL, 0, 20);
     }
 }
@@ -313,7 +313,7 @@ static int remove_root_lab(const char *name, const struct kept *which)
     return rc < 0 ? rc : remove_kept(name, which);
 }
 
-/* If a lab's process was killed, its programs may live on, and keep its namespaces. */
+/* If a lab's process was killed, its programs may still run, and keep its namespaces. */
 static int kill_marked_programs(const char *name)
 {
     char mark[64];
@@ -348,8 +348,8 @@ static int lab_open(const char *name, struct lab *l)
     if (n == 0 || l->nodes == 0) {
         lab_close(l);
         return hw_fail(-ENOENT,
-                       "only the remains of a crash are left of lab '%s'; `hawser lab down --name %s` removes them",
-                       name, name);
+                       "only parts of lab '%s' are left, from a crash; `hawser lab down --name %s` removes them", name,
+                       name);
     }
     return 0;
 }
@@ -374,7 +374,7 @@ int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *
     return rc;
 }
 
-/* Returns true if the link is that NIC: by its name, or by its index if `up` renamed it. */
+/* Returns true if the link is that NIC, by its name or, if `up` renamed it, by its index. */
 static bool is_nic(const struct hw_rtnl_link *link, unsigned node, unsigned nic)
 {
     char eth[IFNAMSIZ];
@@ -397,7 +397,8 @@ static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct h
 
 int hw_lab_parse_nic(const char *text, unsigned *nic)
 {
-    const char *at = text + strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"); /* as --names takes */
+    /* the letters that --names accepts */
+    const char *at = text + strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
     unsigned v = 0;
     size_t len = strlen(at);
     bool good = len >= 1 && len <= 2 && !(len == 2 && at[0] == '0');
@@ -427,7 +428,7 @@ int hw_lab_link(const char *name, const char *node, unsigned nic, bool up)
     return rc < 0 ? hw_wrap(rc, "node %s of the lab '%s'", node, name) : 0;
 }
 
-/* Sets the rate at both ends of the NIC's link. k: the number of the node. */
+/* Sets the rate at both ends of the link of NIC `nic`. k is the number of the node. */
 static int set_end_rates(struct lab *l, const char *node, unsigned k, unsigned nic, uint64_t rate)
 {
     struct hw_netlink *near = &l->node[k].rt;
@@ -458,7 +459,7 @@ int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
     return rc < 0 ? hw_wrap(rc, "node %s of the lab '%s'", node, name) : 0;
 }
 
-/* Lists the NICs of a node in the order of their numbers. */
+/* Describes the NICs of a node in the order of their numbers. */
 static int node_info(struct hw_netlink *rt, unsigned node, struct hw_lab_node *out)
 {
     struct hw_rtnl_link links[LINKS_MAX];

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The node lab: a cluster on one machine. Nodes are network namespaces named a, b, c, ..., z, aa, ab, ... with n veth
- * NICs each, eth0 to eth<n-1>; the NICs with the same number are a rail. The fabric defines how they are connected: see
- * enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router; in the simplest lab, two nodes with
- * the same number of NICs, a rail is one veth pair, and there is no switch. All NIC addresses are in 198.18.0.0/15 (RFC
- * 2544's range for benchmarks, never routed).
+ * NICs each, eth0 to eth<n-1>. The NICs with the same number are a rail. The fabric defines how the NICs are connected:
+ * see enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router. In the simplest lab, two nodes
+ * with the same number of NICs, a rail is one veth pair, and there is no switch. All NIC addresses are in 198.18.0.0/15
+ * (RFC 2544's range for benchmarks, which is never routed).
  *
- * Nothing is stored: a lab is what the kernel has. If the caller may (CAP_SYS_ADMIN), its namespaces are kept like
+ * Nothing is stored outside the kernel. If the caller has the privilege (CAP_SYS_ADMIN), the namespaces are kept like
  * those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the caller
- * ("hawser-lab", see holder.c) keeps them inside a user namespace, until hw_lab_down() ends it; only the same user sees
- * such a lab. A name in the abstract socket namespace is the lock of both, and the way to find the second kind.
+ * ("hawser-lab", see holder.c) keeps them inside a user namespace until hw_lab_down() ends the process; only the same
+ * user sees such a lab. A name in the abstract socket namespace is the lock for both kinds, and the way to find labs of
+ * the second kind.
  */
 #ifndef HW_LAB_H
 #define HW_LAB_H
@@ -23,82 +24,89 @@
 #define HW_LAB_MIN_NODES 2
 #define HW_LAB_MAX_NODES 64 /* a to z, aa to bl */
 #define HW_LAB_MAX_NICS  32
-#define HW_LAB_PREFIX    12 /* of a NIC's name; shorter than IFNAMSIZ with the number */
+#define HW_LAB_PREFIX    12 /* limit for the prefix of a NIC's name; with the number, a name is shorter than IFNAMSIZ */
 
-/* Address of NIC i of the k-th node (from 0): */
+/* The addresses of NIC i of the k-th node (from 0). */
 enum hw_lab_fabric {
     HW_LAB_SUBNET, /* 198.18.<i>.<k+1>/24; each rail is a separate network */
-    /* 198.18.<i>.<2k+1>/31; a router connects everything; a table for each NIC, by its address (layer 3) */
+    /* 198.18.<i>.<2k+1>/31; a router connects everything, and each NIC's address selects its own routing table (layer
+     * 3) */
     HW_LAB_ROUTED,
-    /* 198.18.<i>.<k+1>/32; a router for each rail, at 198.18.<i>.254; the default route uses the first NIC */
+    /* 198.18.<i>.<k+1>/32; each rail has a router at 198.18.<i>.254, and the default route uses the first NIC */
     HW_LAB_GCP,
-    HW_LAB_SHARED, /* 198.18.<i>.<k+1>/16; all NICs on one bridge, no rules */
-    /* like SUBNET; and docker0 with 172.17.0.1/16 on every node, cni0 with 198.19.0.<k+1>/24, not connected */
+    HW_LAB_SHARED, /* 198.18.<i>.<k+1>/16; all NICs are on one bridge, without rules */
+    /* like SUBNET, with docker0 (172.17.0.1/16 on every node) and cni0 (198.19.0.<k+1>/24), which are not connected */
     HW_LAB_BRIDGE,
 };
 
 struct hw_lab_spec {
-    const char *name; /* letters, digits, '-' and '_', first a letter or digit; NULL: "lab" */
+    const char *name; /* letters, digits, '-' and '_', beginning with a letter or digit; NULL means "lab" */
     enum hw_lab_fabric fabric;
     unsigned nodes;                               /* HW_LAB_MIN_NODES to HW_LAB_MAX_NODES */
-    unsigned nics;                                /* of each node; 1 to HW_LAB_MAX_NICS */
-    unsigned node_nics[HW_LAB_MAX_NODES];         /* of each node, at most nics; 0: nics */
-    char prefix[HW_LAB_MAX_NODES][HW_LAB_PREFIX]; /* prefix of its NICs' names; "": "eth" */
-    uint32_t mtu;                                 /* 576 to 65535; 0: 1500 */
-    uint64_t rate[HW_LAB_MAX_NICS];               /* bits per second, for each rail, both ways; 0: no limit */
-    uint32_t delay_us[HW_LAB_MAX_NICS];           /* for each rail: delay of a packet from node to node */
-    uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* for each rail: packets lost from node to node, per 1,000,000 */
+    unsigned nics;                                /* NICs of each node, 1 to HW_LAB_MAX_NICS */
+    unsigned node_nics[HW_LAB_MAX_NODES];         /* NICs of single nodes, at most nics; 0 means nics */
+    char prefix[HW_LAB_MAX_NODES][HW_LAB_PREFIX]; /* prefix of the names of a node's NICs; "" means "eth" */
+    uint32_t mtu;                                 /* 576 to 65535; 0 means 1500 */
+    uint64_t rate[HW_LAB_MAX_NICS];               /* bits per second, for each rail and direction; 0 means no limit */
+    uint32_t delay_us[HW_LAB_MAX_NICS];           /* for each rail, the delay of a packet from node to node */
+    uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* for each rail, the packets lost from node to node, per 1,000,000 */
 };
 
-/* Makes a lab, all of it or (on an error) nothing. -EINVAL; -EEXIST: there is a lab of that name, or the rest of a
- * crashed one; -EPERM: neither root's way nor a user namespace is permitted; -EBUSY: another up or down of it is in
- * progress. */
+/* Creates a lab, or nothing on an error. Fails with -EINVAL for an invalid spec, -EEXIST if there is a lab of that name
+ * or a part of a crashed one, -EPERM if neither root's way nor a user namespace is permitted, and -EBUSY if another up
+ * or down of the lab is in progress. */
 int hw_lab_up(const struct hw_lab_spec *spec);
 
-/* Removes a lab: ends the processes in its nodes (SIGTERM, a second later SIGKILL), then the nodes. Also cleans up
- * after a crash; returns 0 if there is nothing. -EBUSY from inside that lab. */
+/* Removes a lab. Ends the processes in its nodes (SIGTERM, a second later SIGKILL), and then removes the nodes. Also
+ * cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that lab. */
 int hw_lab_down(const char *name);
 
-/* Starts argv (searched for in PATH) in a node, with the right /sys. stdout_fd: its stdout, -1: the caller's. Stdin and
- * stderr are the caller's, the signal mask is empty, descriptors without O_CLOEXEC are inherited. *pid is the command
- * itself, a child of the caller. -ENOENT: no such node or command. */
+/* Starts argv (searched for in PATH) in a node, with the node's /sys. stdout_fd is the command's stdout, or -1 for the
+ * caller's. Stdin and stderr are the caller's, the signal mask is empty, and file descriptors without O_CLOEXEC are
+ * inherited. *pid is the PID of the command itself, which is a child of the caller. Fails with -ENOENT if there is no
+ * such node or command. */
 int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid);
 
-/* Turns the calling process, which must have one thread, into argv in a node. Returns only on errors: *cannot_run is
- * true if the command and not the lab failed. warn (may be NULL) receives nonfatal faults before the command starts. */
+/* Replaces the calling process, which must have a single thread, with argv in a node. Returns only on errors.
+ * *cannot_run is true if the command and not the lab failed. warn, unless it is NULL, receives nonfatal faults before
+ * the command starts. */
 int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
                 bool *cannot_run);
 
-/* Sets a node's NIC up or down, at that node's end. The kernel keeps the address and restores its route on up. */
+/* Sets a node's NIC up or down. The kernel keeps the address, and restores its route when the NIC comes up. */
 int hw_lab_link(const char *name, const char *node, unsigned nic, bool up);
 
-/* Sets the rate of a NIC in bits per second, both ways; 0: no limit. */
+/* Sets the rate of a NIC in both directions, in bits per second; 0 means no limit. */
 int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate);
 
-/* Parses "250mbit", "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case ignored) to bits per second, 64 kbit to 1
- * Tbit; "none" and "" are 0, no limit. -EINVAL echoes the text. */
+/* Parses a rate such as "250mbit" or "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case is ignored) to bits per
+ * second, from 64 kbit to 1 Tbit. "none" and "" give 0, which means no limit. Fails with -EINVAL, and the error quotes
+ * the text. */
 int hw_lab_parse_rate(const char *text, uint64_t *out);
-/* Parses a list of rates into spec->rate: one for all of spec->nics, or one for each. -EINVAL. */
+/* Parses a list of rates into spec->rate: one rate for all of spec->nics, or one for each. Fails with -EINVAL. */
 int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec);
-/* Parses "10ms", "250us,1ms" into spec->delay_us, up to 10 s, like rates. -EINVAL. */
+/* Parses a list of delays such as "10ms" or "250us,1ms", up to 10 s each, into spec->delay_us. Fails with -EINVAL. */
 int hw_lab_parse_delays(const char *text, struct hw_lab_spec *spec);
-/* Parses "0.1%,0%" into spec->loss_ppm, below 100%, to one millionth. -EINVAL. */
+/* Parses a list of losses such as "0.1%,0%" into spec->loss_ppm. A loss is below 100% and has a resolution of one
+ * millionth. Fails with -EINVAL. */
 int hw_lab_parse_losses(const char *text, struct hw_lab_spec *spec);
-/* Parses "4" or "4,3" into spec->nics and spec->node_nics, one for all of spec->nodes or one for each. -EINVAL. */
+/* Parses "4" or "4,3" into spec->nics and spec->node_nics: one number for all of spec->nodes, or one for each. Fails
+ * with -EINVAL. */
 int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec);
-/* Parses "eth,enp" into spec->prefix, one for all of spec->nodes or one for each; letters. -EINVAL. */
+/* Parses a list of letters such as "eth,enp" into spec->prefix: one prefix for all of spec->nodes, or one for each.
+ * Fails with -EINVAL. */
 int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec);
-/* Parses "subnet", "routed", "gcp", "shared-subnet", "bridge". -EINVAL. */
+/* Parses "subnet", "routed", "gcp", "shared-subnet" or "bridge". Fails with -EINVAL. */
 int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out);
-/* Writes "1gbit", "1.5gbit", "none", as hw_lab_parse_rate() reads it. Returns buf. */
+/* Writes a rate such as "1gbit", "1.5gbit" or "none", in a form that hw_lab_parse_rate() reads. Returns buf. */
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap);
-/* Parses "eth2", "2", or with another prefix "enp2", to 2. -EINVAL. */
+/* Parses the name or number of a NIC, such as "eth2", "enp2" or "2", to its number. Fails with -EINVAL. */
 int hw_lab_parse_nic(const char *text, unsigned *nic);
 
 struct hw_lab_nic {
     struct hw_rtnl_link link;
-    struct in_addr addr; /* 0: none */
-    uint64_t rate;       /* of what it sends; bits per second, 0: no limit */
+    struct in_addr addr; /* 0 if none */
+    uint64_t rate;       /* limit for what the NIC sends, bits per second; 0 means no limit */
 };
 
 struct hw_lab_node {
@@ -109,15 +117,16 @@ struct hw_lab_node {
 
 struct hw_lab_info {
     char name[HW_LAB_NAME_MAX + 1];
-    bool user; /* in a user namespace, kept by a process */
+    bool user; /* in a user namespace that a process keeps */
     unsigned nodes;
     struct hw_lab_node node[HW_LAB_MAX_NODES];
 };
 
-/* Reads the current state of a lab from the kernel. Large: not for the stack. -ENOENT, -EPERM. */
+/* Reads the current state of a lab from the kernel. The struct is too large for the stack. Fails with -ENOENT or
+ * -EPERM. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
-/* Lists the names of existing labs, complete or not; up to cap, unordered. Returns how many there are (may exceed cap),
- * or -errno. */
+/* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
+ * which may exceed cap, or -errno. */
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsers for users' values: rates, delays, NICs, fabrics. All are strict and echo what they refuse. */
+/* Parsers for users' values: rates, delays, NICs and fabrics. All of them are strict and quote the text that they
+ * refuse. */
 #include "lab/lab.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#define RATE_MIN     64000ull         /* below it a packet of 64 KiB takes longer than TCP's timeout */
+#define RATE_MIN     64000ull         /* below this rate, a packet of 64 KiB takes longer than TCP's timeout */
 #define RATE_MAX     1000000000000ull /* 1 Tbit */
 #define DELAY_MAX_US 10000000ull
 
@@ -31,7 +32,7 @@ static bool parse_bits(const char *text, size_t len, uint64_t *out)
     if (i < len && text[i] == '.') {
         size_t start = ++i;
         for (; i < len && text[i] >= '0' && text[i] <= '9'; i++) {
-            if (i - start >= 6) /* finer than any rate needs, and keeps the product below 2^64 */
+            if (i - start >= 6) /* more decimals than any rate needs; the limit keeps the product below 2^64 */
                 return false;
             part = part * 10 + (uint64_t)(text[i] - '0');
             scale *= 10;
@@ -57,10 +58,10 @@ static int parse_rate(const char *text, size_t len, uint64_t *out)
         return 0;
     if (parse_bits(text, len, out))
         return 0;
-    return hw_fail(
-        -EINVAL,
-        "'%.*s' is not a rate: a number and kbit, mbit or gbit (as in 250mbit or 1.5gbit), 64kbit to 1tbit, or none",
-        (int)HW_MIN(len, (size_t)40), text);
+    return hw_fail(-EINVAL,
+                   "'%.*s' is not a rate: expected a number with kbit, mbit or gbit (as in 250mbit or 1.5gbit), from "
+                   "64kbit to 1tbit, or none",
+                   (int)HW_MIN(len, (size_t)40), text);
 }
 
 int hw_lab_parse_rate(const char *text, uint64_t *out)
@@ -68,8 +69,8 @@ int hw_lab_parse_rate(const char *text, uint64_t *out)
     return parse_rate(text, strlen(text), out);
 }
 
-/* Parses text's comma-separated parts, at most `max`, with read(); one for all `want`, or one for each. Returns the
- * number of parts or -EINVAL; what, of: for the error. */
+/* Parses text's comma-separated parts, at most `max`, with read(): one part for all `want` values, or one for each.
+ * Returns the number of parts, or -EINVAL. `what` and `of` name the values and their owners in errors. */
 static int parse_list(const char *text, unsigned want, unsigned max, const char *what, const char *of,
                       int (*read)(const char *text, size_t len, uint64_t *out), uint64_t *out)
 {
@@ -102,7 +103,7 @@ int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec)
     return HW_MIN(rc, 0);
 }
 
-/* Parses a number with up to four decimals, times 10000. Returns false if invalid, or above max. */
+/* Parses a number with up to four decimals and multiplies it by 10000. Returns false if it is invalid or above max. */
 static bool parse_decimal(const char *text, size_t len, uint64_t max, uint64_t *out)
 {
     uint64_t v = 0, scale = 0;
@@ -133,7 +134,8 @@ static int parse_delay(const char *text, size_t len, uint64_t *us)
     static const struct {
         const char *name;
         uint64_t us;
-    } units_us[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}}; /* "s" last, because the others end with it too */
+        /* "s" comes last, because the other units end with it too */
+    } units_us[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}};
     for (size_t u = 0; u < HW_ARRAY_LEN(units_us); u++) {
         size_t unit = strlen(units_us[u].name);
         if (len <= unit || memcmp(text + len - unit, units_us[u].name, unit) != 0)
@@ -149,7 +151,8 @@ static int parse_delay(const char *text, size_t len, uint64_t *us)
         *us = 0;
         return 0;
     }
-    return hw_fail(-EINVAL, "'%.*s' is not a delay: a number and us, ms or s (as in 250us or 10ms), up to 10s",
+    return hw_fail(-EINVAL,
+                   "'%.*s' is not a delay: expected a number with us, ms or s (as in 250us or 10ms), up to 10s",
                    (int)HW_MIN(len, (size_t)40), text);
 }
 
@@ -170,7 +173,8 @@ static int parse_loss(const char *text, size_t len, uint64_t *ppm)
         *ppm = 0;
         return 0;
     }
-    return hw_fail(-EINVAL, "'%.*s' is not a loss: below 100%%, with up to four decimals, as in 0.1%%",
+    return hw_fail(-EINVAL,
+                   "'%.*s' is not a loss: expected a percentage below 100%% with up to four decimals, as in 0.1%%",
                    (int)HW_MIN(len, (size_t)40), text);
 }
 
@@ -208,7 +212,7 @@ int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec)
     return 0;
 }
 
-/* The value is the part's position in the text. */
+/* Checks a prefix. Stores the address of the part in the text as the value. */
 static int parse_prefix(const char *text, size_t len, uint64_t *out)
 {
     bool good = len >= 1 && len < HW_LAB_PREFIX && !(len == 2 && memcmp(text, "lo", 2) == 0);
@@ -216,10 +220,10 @@ static int parse_prefix(const char *text, size_t len, uint64_t *out)
         good = text[i] >= 'a' && text[i] <= 'z';
     *out = (uintptr_t)text;
     return good ? 0
-                : hw_fail(
-                      -EINVAL,
-                      "'%.*s' is not a name of NICs: 1 to %d small letters, as in eth or enp, followed by the number",
-                      (int)HW_MIN(len, (size_t)40), text, HW_LAB_PREFIX - 1);
+                : hw_fail(-EINVAL,
+                          "'%.*s' is not a prefix for NIC names: expected 1 to %d lower-case letters, as in eth or "
+                          "enp, which the number follows",
+                          (int)HW_MIN(len, (size_t)40), text, HW_LAB_PREFIX - 1);
 }
 
 int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec)
@@ -246,7 +250,7 @@ int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out)
             return 0;
         }
     }
-    return hw_fail(-EINVAL, "'%.40s' is not a fabric: subnet, routed, gcp, shared-subnet or bridge", text);
+    return hw_fail(-EINVAL, "'%.40s' is not a fabric: expected subnet, routed, gcp, shared-subnet or bridge", text);
 }
 
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap)
@@ -257,7 +261,8 @@ char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap)
     }
     for (size_t u = 0; u < HW_ARRAY_LEN(units); u++) {
         uint64_t b = units[u].bits;
-        if (rate < b || (b > 1 && (rate * 1000) % b != 0)) /* at most three decimals, else the next smaller unit */
+        /* uses a smaller unit if this one needs more than three decimals */
+        if (rate < b || (b > 1 && (rate * 1000) % b != 0))
             continue;
         uint64_t part = b > 1 ? rate % b * 1000 / b : 0;
         int n = snprintf(buf, cap, "%llu.%03u", (unsigned long long)(rate / b), (unsigned)part);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Delay and loss for kernels without netem: a process in the lab's switch that carries packets between two links, the
- * veth end of a node's NIC ("a0n") and that of its port ("a0r"), with a packet socket on each. Packets from the node
- * pass at once; packets to the node wait for the rail's delay, or are lost. So a packet from node to node is delayed
- * once. All packets of a rail wait equally long: each rail has one queue, ordered by arrival.
+ * Delay and loss for kernels without netem. A process in the lab's switch carries packets between two links, the veth
+ * end of a node's NIC ("a0n") and that of its port ("a0r"), with a packet socket on each. Packets from the node pass at
+ * once. Packets to the node wait for the rail's delay or are lost, so a packet from node to node is delayed only once.
+ * All packets of a rail wait equally long, so each rail has one queue, ordered by arrival.
  *
  * Packets carry a virtio_net_hdr (PACKET_VNET_HDR), which preserves offloaded segmentation and checksums. The process
- * ends when all its links are gone, which end with the nodes.
+ * exits when all its links are gone; links disappear with their nodes.
  */
 #include "lab/lab_int.h"
 
@@ -29,10 +29,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUEUE_MAX  (64u << 20) /* queued bytes of a rail: 10 Gbit/s for 50 ms */
+#define QUEUE_MAX  (64u << 20) /* limit for the queued bytes of a rail: 10 Gbit/s for 50 ms */
 #define PACKET_MAX (sizeof(struct virtio_net_hdr) + ETH_HLEN + 4 + 65536)
-#define LOOK_MS    2000 /* time without a packet after which it checks whether its links exist */
-#define BATCH      64   /* packets from one link before the others are served */
+#define LOOK_MS    2000 /* ms without a packet after which the process checks whether its links exist */
+#define BATCH      64   /* packets from one link before other links are served */
 
 struct packet {
     struct packet *next;
@@ -44,27 +44,27 @@ struct packet {
 
 struct rail {
     uint64_t delay; /* ns */
-    uint32_t loss;  /* of 2^32 */
+    uint32_t loss;  /* probability of a loss, times 2^32 */
     size_t bytes;
     struct packet *first, **last;
 };
 
 struct end {
     int fd, index;
-    struct end *to;    /* destination of its packets */
-    struct rail *rail; /* their delay and loss; NULL: at once */
+    struct end *to;    /* the end to which its packets go */
+    struct rail *rail; /* delay and loss of its packets; NULL to send at once */
 };
 
 struct relay {
     struct rail rail[HW_LAB_MAX_NICS];
-    struct end *end; /* pairs */
+    struct end *end; /* two for each relayed NIC */
     unsigned n, alive;
     int poll, timer;
     uint64_t random;
     uint8_t buf[PACKET_MAX];
 };
 
-/* Marsaglia's xorshift64*: each run with the same packets has the same losses. */
+/* Marsaglia's xorshift64*. Runs with the same packets have the same losses. */
 static uint32_t draw_random(struct relay *r)
 {
     r->random ^= r->random >> 12;
@@ -77,7 +77,7 @@ static int open_end(struct relay *r, struct end *e)
 {
     int one = 1, room = 8 << 20;
     struct sockaddr_ll a = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = e->index};
-    /* protocol 0: receives nothing before the bind */
+    /* protocol 0 receives nothing before bind() */
     e->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (e->fd < 0)
         return hw_fail(-errno, "creating a packet socket for delay and loss: %s", strerror(errno));
@@ -109,7 +109,7 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
     if (r->poll < 0 || r->timer < 0 || epoll_ctl(r->poll, EPOLL_CTL_ADD, r->timer, &ev) < 0)
         return hw_fail(-errno, "creating a timer for delay and loss: %s", strerror(errno));
     if (setns(l->sw.ns, CLONE_NEWNET) < 0)
-        return hw_fail(-errno, "entering the switch: %s", strerror(errno));
+        return hw_fail(-errno, "entering the switch's namespace: %s", strerror(errno));
     for (unsigned nic = 0; nic < spec->nics; nic++) {
         struct rail *rail = &r->rail[nic];
         rail->delay = spec->delay_us[nic] * 1000ull;
@@ -129,7 +129,7 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
     return 0;
 }
 
-/* Closes an end whose link is gone, and the other end of the pair: that link is in the switch, like this process. */
+/* Closes an end whose link is gone, and the other end of its pair, which is in the switch like this process. */
 static void close_if_gone(struct relay *r, struct end *e)
 {
     struct ifreq q = {.ifr_ifindex = e->index};
@@ -140,7 +140,7 @@ static void close_if_gone(struct relay *r, struct end *e)
     r->alive -= 2;
 }
 
-/* A full kernel queue, or a link that is down, loses the packet, like a wire. */
+/* Like a wire, loses the packet if the kernel's queue is full or the link is down. */
 static void send_packet(const struct end *to, const void *data, size_t len)
 {
     if (to->fd >= 0)
@@ -168,8 +168,9 @@ static void put_word(uint8_t *at, uint32_t v)
 }
 
 /*
- * A packet of up to 64 KiB is several on the wire: each is lost or not, and the last ones take the place of the lost
- * ones. Returns the remaining length; 0: nothing, or not IPv4 TCP, which is lost or sent as a whole.
+ * A packet of up to 64 KiB is several packets on the wire, and each of them may be lost. The packets at the end take
+ * the place of lost ones. A packet that is not IPv4 TCP is lost or sent as a whole. Returns the remaining length, or 0
+ * if nothing remains.
  */
 static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
 {
@@ -181,7 +182,7 @@ static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
                  ip[0] != 0x45 || !(v.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM);
     uint8_t *tcp = ip + 20;
     head += whole ? 0 : (size_t)(tcp[12] >> 4) * 4;
-    whole = whole || len <= head || tcp[13] & 1; /* FIN belongs to the last one */
+    whole = whole || len <= head || tcp[13] & 1; /* FIN belongs to the last segment */
     size_t n = whole ? 1 : (len - head + each - 1) / each;
     for (size_t i = 0; i < n; i++)
         lost += draw_random(r) < rail->loss;
@@ -197,7 +198,7 @@ static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
     put_word(ip + 2, (uint32_t)datagram);
     put_word(ip + 10, 0);
     put_word(ip + 10, ~(uint32_t)fold_sum(add_words(ip, 20)));
-    /* the partial sum that the NIC completes: of the pseudo header, with protocol 6 (RFC 9293, 3.1) */
+    /* the partial sum over the pseudo header (RFC 9293, 3.1), with protocol 6, which the NIC completes */
     put_word(tcp + 16, fold_sum(add_words(ip + 12, 8) + 6 + (uint32_t)datagram - 20));
     return len;
 }
@@ -228,7 +229,7 @@ static void read_end(struct relay *r, struct end *e)
     for (unsigned i = 0; i < BATCH && e->fd >= 0; i++) {
         ssize_t n = recv(e->fd, r->buf, sizeof(r->buf), MSG_DONTWAIT | MSG_TRUNC);
         if (n < 0) {
-            if (errno != EAGAIN && errno != EINTR) /* ENETDOWN */
+            if (errno != EAGAIN && errno != EINTR) /* such as ENETDOWN */
                 close_if_gone(r, e);
             return;
         }
@@ -241,7 +242,7 @@ static void read_end(struct relay *r, struct end *e)
     }
 }
 
-/* Sends packets that are due, and sets the timer to the next one. */
+/* Sends the packets that are due, and sets the timer for the next packet. */
 static void send_due(struct relay *r)
 {
     uint64_t next = UINT64_MAX, now = hw_now();
@@ -289,7 +290,8 @@ static _Noreturn void run_relay(const struct lab *l, const struct hw_lab_spec *s
     while (r && v.rc == 0 && r->alive) {
         struct epoll_event ev[64];
         int n = epoll_wait(r->poll, ev, HW_ARRAY_LEN(ev), LOOK_MS);
-        for (unsigned i = 0; n == 0 && i < r->n; i++) /* ENETDOWN is reported once, perhaps before the link is gone */
+        /* ENETDOWN is reported only once, possibly before the link is gone */
+        for (unsigned i = 0; n == 0 && i < r->n; i++)
             close_if_gone(r, &r->end[i]);
         for (int i = 0; i < n; i++)
             if (ev[i].data.ptr)
@@ -307,7 +309,7 @@ int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool ch
         return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0) {
-        /* A second fork makes it independent, unless it is to be a child. */
+        /* Fork again to detach the process, unless it is supposed to be a child. */
         pid_t again = child ? 0 : fork();
         if (again == 0)
             run_relay(l, spec, p[1], child ? parent : 0);

@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Opens the two namespaces that a program in a node needs; mark is the node's name, unique among all labs. */
+/* Opens the two namespaces that a program in a node needs. mark receives the node's name, which is unique among all
+ * labs. */
 static int open_spaces(const char *name, const char *node, int *user, int *net, char mark[64])
 {
     struct lab l;
@@ -20,7 +21,7 @@ static int open_spaces(const char *name, const char *node, int *user, int *net, 
     lab_ns_name(name, k, mark, 64);
     *user = l.user;
     *net = l.node[k].ns;
-    l.user = l.node[k].ns = -1; /* theirs now */
+    l.user = l.node[k].ns = -1; /* the caller owns these now */
     lab_close(&l);
     return 0;
 }
@@ -43,7 +44,7 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     if (sysfs < 0 && warn) {
         char line[HW_ERR_TEXT];
         snprintf(line, sizeof(line),
-                 "the node has no /sys of its own (mounting it: %s): /sys/class/net shows another namespace",
+                 "the node does not have its own /sys (mounting it: %s), so /sys/class/net shows another namespace",
                  strerror(-sysfs));
         warn(line);
     }
@@ -52,10 +53,11 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     return hw_fail(-errno, "running %s: %s", argv[0], strerror(errno));
 }
 
-/* The error of a child that could not become the command; on success the pipe closes without one. */
+/* The error of a child that could not execute the command. On success the pipe closes without an error. */
 struct failure {
     int rc;
-    const char *step; /* a constant of this program, at the same address in the parent. NULL: the command itself */
+    /* a constant of this program, which has the same address in the parent; NULL if the command itself failed */
+    const char *step;
 };
 
 static _Noreturn void exec_node_command(char *const argv[], int user, int net, const char *mark, int stdout_fd,
@@ -63,17 +65,19 @@ static _Noreturn void exec_node_command(char *const argv[], int user, int net, c
 {
     struct failure f = {0};
     int sysfs;
-    f.rc = hw_netns_join(user, net, mark, &sysfs, &f.step); /* callers of this function can do without the right /sys */
+    /* sysfs is ignored: callers of this function can do without the node's /sys */
+    f.rc = hw_netns_join(user, net, mark, &sysfs, &f.step);
     if (f.rc == 0 && stdout_fd >= 0) {
-        if (stdout_fd == STDOUT_FILENO) /* dup2() would keep O_CLOEXEC */
+        if (stdout_fd == STDOUT_FILENO) /* dup2() would keep O_CLOEXEC in this case */
             (void)fcntl(stdout_fd, F_SETFD, 0);
         else if (dup2(stdout_fd, STDOUT_FILENO) < 0) {
             f.rc = -errno;
-            f.step = "taking its stdout";
+            f.step = "setting its stdout";
         }
     }
     if (f.rc == 0) {
-        (void)signal(SIGPIPE, SIG_DFL); /* execve() resets signals that the parent catches, but not those it ignores */
+        /* execve() resets signals that the parent catches, but not signals that it ignores */
+        (void)signal(SIGPIPE, SIG_DFL);
         sigset_t none;
         sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);

@@ -54,7 +54,7 @@ static struct hn_comm *create_nccl_comm(struct hn_link *l, uint32_t stream, bool
     return c;
 }
 
-/* Connections under way are few: those of the handles whose attempt is noted in them. */
+/* A connection that is being set up. The handle contains the attempt's ID. There are few attempts at a time. */
 struct attempt {
     struct hw_list all;
     uint32_t id;
@@ -109,7 +109,7 @@ void hn_attempts_move(struct hn_link *from, struct hn_link *to)
     }
 }
 
-/* 0: connected; -EAGAIN: not yet. */
+/* Continues a connection attempt. Returns 0 when connected, or -EAGAIN if not connected yet. */
 static int go_on(struct attempt *a, const struct hn_handle *h)
 {
     struct hn_comm *c = a->comm;
@@ -129,7 +129,7 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
             return rc;
     }
     int rc = hawser_test(c->hello);
-    if (rc == -ENOBUFS) { /* its queue is full of hellos: again */
+    if (rc == -ENOBUFS) { /* the peer's queue is full of hellos: send it again */
         hawser_op_free(c->hello);
         c->hello = NULL;
         rc = -EAGAIN;
@@ -137,7 +137,8 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
     return rc;
 }
 
-/* NCCL closes what it was told is sent: its peer receives it first. */
+/* Waits for the peer to receive the data that NCCL was told is sent, because NCCL may close the communicator at
+ * once. */
 static void linger(const struct hn_comm *c)
 {
     uint64_t until = hw_now() + HN_LINGER_MS * HW_MS;
@@ -150,7 +151,7 @@ static void linger(const struct hn_comm *c)
 
 static void free_comm(struct hn_comm *c)
 {
-    /* Its peer may be dead: then that has ended what is pending; or have never been. */
+    /* Without a peer, the link was never up. If the peer is dead, its pending operations have ended. */
     if (c->link->peer)
         (void)hawser_stream_close(c->link->peer, c->stream);
     for (unsigned i = 0; i < HN_REQUESTS; i++) {
@@ -211,8 +212,8 @@ bool hn_arrived(struct hn_link *l, const struct hn_hello *h)
         a = NULL;
     }
     if (!a) {
-        hn_say(NCCL_LOG_WARN, "from %s: a connection to %s: dropped", hawser_peer_name(l->peer),
-               to ? "out of memory" : "no listener for it, or a wrong secret");
+        hn_say(NCCL_LOG_WARN, "connection from %s dropped: %s", hawser_peer_name(l->peer),
+               to ? "out of memory" : "no listener has this ID and secret");
         (void)hawser_stream_close(l->peer, h->stream);
         return false;
     }
@@ -288,11 +289,11 @@ struct mem {
 
 ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
 {
-    (void)comm; /* memory is the context's, whichever connection it is registered for */
+    (void)comm; /* memory belongs to the context, whichever communicator it is registered for */
     *mh = NULL;
     if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && hn_g.gpu))
-        return hn_error(hw_fail(-EINVAL, "memory of type %d; this plugin supports only host memory %s", type,
-                                hn_g.gpu ? "and GPU memory" : "(GPU memory with HAWSER_TRANSPORT=devmem)"),
+        return hn_error(hw_fail(-EINVAL, "memory of type %d is not supported; this plugin supports only host memory %s",
+                                type, hn_g.gpu ? "and GPU memory" : "(GPU memory with HAWSER_TRANSPORT=devmem)"),
                         "regMr");
     enum hawser_mem_kind kind = type == NCCL_PTR_CUDA ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
     struct mem *m = calloc(1, sizeof(*m));
@@ -319,8 +320,8 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     return hn_error(hw_fail(-EINVAL, "dma-bufs are not supported"), "regMrDmaBuf");
 }
 
-/* Ends the connection's requests on m, and no other. NCCL may test others meanwhile, in another thread. -ETIMEDOUT: one
- * goes on, and may still touch the memory. */
+/* Cancels the communicator's requests on m, and no other requests. NCCL may test other requests meanwhile in another
+ * thread. Fails with -ETIMEDOUT if a request has not ended, and may still access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
 {
     int rc = 0;
@@ -332,7 +333,7 @@ static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
         if (c->req[i].op && c->req[i].mem == m)
             rc = hawser_wait(c->req[i].op, HN_CANCEL_MS);
     pthread_mutex_unlock(&c->mu);
-    return rc == -EAGAIN ? hw_fail(-ETIMEDOUT, "a request on the memory does not end within %d s", HN_CANCEL_MS / 1000)
+    return rc == -EAGAIN ? hw_fail(-ETIMEDOUT, "a request on the memory has not ended within %d s", HN_CANCEL_MS / 1000)
                          : 0;
 }
 
@@ -342,7 +343,7 @@ ncclResult_t hn_dereg(void *comm, void *mh)
     if (!m)
         return ncclSuccess;
     int rc = hawser_mem_deregister(m->mem);
-    if (rc == -EBUSY) { /* an abort: NCCL takes the memory back with requests in flight on it */
+    if (rc == -EBUSY) { /* an abort: NCCL deregisters memory while requests on it are in flight */
         rc = cancel_requests_on(comm, m);
         if (rc == 0)
             rc = hawser_mem_deregister(m->mem);
@@ -366,7 +367,7 @@ static ncclResult_t say_failed(struct hn_comm *c, int rc)
     return hn_error(rc, c->out ? "sending" : "receiving");
 }
 
-/* The operation is over. */
+/* Frees a request. Its operation must have ended. */
 static void free_request(struct hn_req *r)
 {
     hawser_op_free(r->op);
@@ -375,7 +376,7 @@ static void free_request(struct hn_req *r)
     r->copied = r->told = false;
 }
 
-/* A free request. *r NULL: none is, for now. */
+/* Sets *r to a free request, or to NULL if all requests are in use. */
 static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
 {
     *r = NULL;
@@ -398,9 +399,9 @@ static ncclResult_t start_request(struct hn_comm *c, post_fn fn, void *data, siz
     struct hn_req *r;
     ncclResult_t failed = find_free_request(c, &r);
     if (!r)
-        return failed; /* ncclSuccess: later */
+        return failed; /* ncclSuccess: NCCL tries again later */
     if (size && !m)
-        return hn_error(hw_fail(-EINVAL, "%zu bytes of memory that is not registered", size), what);
+        return hn_error(hw_fail(-EINVAL, "the memory of a message of %zu bytes is not registered", size), what);
     struct hawser_vec v = {.mem = size ? m->mem : NULL, .length = size};
     if (size)
         v.offset = (uint64_t)((uint8_t *)data - m->ptr);
@@ -432,7 +433,7 @@ static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data,
 
 ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req)
 {
-    (void)tag; /* one receive at a time: first in, first out */
+    (void)tag; /* not needed: each request is one receive, and messages are received in order */
     *req = NULL;
     return post_nccl_request(sc, hawser_send, data, size, mh, phandle, req, "isend");
 }
@@ -447,10 +448,10 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
     return post_nccl_request(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 
-/* NCCL asks for it after receives into GPU memory, lest a NIC's writes be on their way still when its kernel reads.
- * Ours have arrived, and nothing is left to do: a receive is not done before the GPU says that its own copy or gather
- * is (an event of its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c; small messages: hw_store(), which
- * waits). */
+/* NCCL calls this after receives into GPU memory, since a NIC's writes may still be on their way when a kernel reads
+ * the memory. Here nothing is left to do. A receive is complete only when the GPU has reported the end of its copy or
+ * gather (an event in its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c), and hw_store() waits in the
+ * same way for small messages. */
 ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mhs, void **req)
 {
     (void)rc;

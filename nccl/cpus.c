@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many CPUs there are for this process: those that it may keep busy, divided among the processes with this plugin
- * that share them. Each shows itself by an abstract UNIX socket with a name, which the kernel lists to
- * all of the network namespace, and takes away with the process. NCCL's ranks wait for each other between init and the
- * first connection, so that all of a node are there when they are counted. */
+/* Determines how many CPUs this process may keep busy: its usable CPUs, divided among the processes with this plugin
+ * that share them. Each process makes itself visible with a named abstract UNIX socket, which the kernel lists
+ * throughout the network namespace and removes when the process exits. NCCL's ranks wait for each other between init
+ * and the first connection, so all processes of a node exist when they are counted. */
 #include "net/cpus.h"
 #include "base/size.h"
 #include "inner.h"
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #define NAME      "hawser-nccl/"
-#define MANY_CPUS 16 /* from which on there is room for a thread for each link out and in */
+#define MANY_CPUS 16 /* CPUs per process from which every link, outgoing or incoming, gets its own thread */
 #define THREADS   12
-#define POLL_CPUS 8 /* from which on threads poll after they had work */
+#define POLL_CPUS 8 /* CPUs per process from which threads poll after they had work */
 
 void hn_cpus_begin(void)
 {
@@ -58,7 +58,7 @@ static unsigned count_names(const char *name)
     return HW_MAX(n, 1u);
 }
 
-/* Processes that may run on the same CPUs, this one too. */
+/* Counts the processes that may run on the same CPUs, this process included. */
 static unsigned count_sharing(void)
 {
     char name[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NCCL is shown of the NICs: where they are in the machine, how fast they are, and which belong together. */
+/* The NICs as NCCL sees them: their places in the machine, their speeds, and their groups. */
 #include "devices.h"
 #include "net/rails.h"
 #include "net/sysfs.h"
@@ -13,8 +13,8 @@
 #define NVIDIA       0x10de
 #define DISPLAY      0x03 /* the base class of GPUs (PCI Code and ID Assignment Specification) */
 #define GPUS_MAX     64
-#define VIRTUAL_MBPS 24000 /* of a device of a NIC that has no speed */
-#define LEAST_MBPS   1000  /* NCCL finds no path for much less (its search's table of speeds ends at 0.12 GB/s) */
+#define VIRTUAL_MBPS 24000 /* for a device of a NIC that reports no speed */
+#define LEAST_MBPS   1000  /* NCCL finds no path for much less: the table of speeds in its search ends at 0.12 GB/s */
 
 void hn_find_places(int root, struct hn_nic *nic, unsigned n)
 {
@@ -29,7 +29,7 @@ void hn_find_places(int root, struct hn_nic *nic, unsigned n)
             nic[i].pci.depth = 0;
         if (hw_root_i64(root, &value, "sys/class/net/%s/device/numa_node", nic[i].name) == 0)
             nic[i].numa = (int)value;
-        if (hw_root_i64(root, &value, "sys/class/net/%s/speed", nic[i].name) == 0 && value > 0) /* -1: unknown */
+        if (hw_root_i64(root, &value, "sys/class/net/%s/speed", nic[i].name) == 0 && value > 0) /* -1 means unknown */
             nic[i].mbps = (uint64_t)value;
     }
 }
@@ -63,7 +63,7 @@ static unsigned find_gpus(int root, struct gpu *gpu)
     return n;
 }
 
-/* True if both are below one root port, and so share its link to the CPU: a switch is there. */
+/* Returns true if both devices are below one root port, and thus share its link to the CPU through a switch. */
 static bool share_root_port(const struct hw_pci_path *a, const struct hw_pci_path *b)
 {
     return a->depth > 1 && b->depth > 1 && strcmp(a->root, b->root) == 0 && hw_bdf_cmp(a->at[0], b->at[0]) == 0;
@@ -101,7 +101,7 @@ unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *
     return switches ? switches : nodes;
 }
 
-/* The first NIC that is on the same rail, by the map; NCCL_NET_ID_UNDEF: it is on none. */
+/* Returns the index of the first NIC that the map puts on the same rail, or HN_NO_RAIL if there is none. */
 static int find_rail(const char *rails, const struct hn_nic *nic, unsigned n, unsigned i)
 {
     struct hw_path_end end[2] = {{.addr = nic[i].ip}};
@@ -115,7 +115,7 @@ static int find_rail(const char *rails, const struct hn_nic *nic, unsigned n, un
     return HN_NO_RAIL;
 }
 
-/* As the kernel names it, what NCCL takes for its topology. */
+/* Writes the NIC's PCI path in the kernel's form, which NCCL uses for its topology. */
 static void find_pci_path(const char *nic, char *out, size_t cap)
 {
     char path[64], real[PATH_MAX];
@@ -124,7 +124,7 @@ static void find_pci_path(const char *nic, char *out, size_t cap)
         memcpy(out, real, strlen(real) + 1);
 }
 
-/* Mb/s of one of so many devices that share n NICs. */
+/* Returns the speed in Mbit/s of one of `shared` devices that share n NICs. */
 static int share_speed(const struct hn_nic *nic, unsigned n, unsigned shared)
 {
     uint64_t sum = 0;
@@ -141,7 +141,7 @@ unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const
     unsigned devices = n == 0 ? 0 : apart ? HW_MAX(n, (unsigned)HN_DEVICES) : HN_DEVICES;
     for (unsigned d = 0; d < devices; d++) {
         const struct hn_nic *on = &nic[d % n];
-        unsigned shared = devices / n + (d % n < devices % n); /* devices of this NIC */
+        unsigned shared = devices / n + (d % n < devices % n); /* number of devices of this NIC */
         out[d] = (struct hn_device){.nic = d % n, .rail = HN_NO_RAIL};
         out[d].mbps = apart ? share_speed(on, 1, shared) : share_speed(nic, n, devices);
         if (apart || n == 1)

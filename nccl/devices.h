@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices that NCCL is shown. NCCL spreads its channels over devices, two for each, so that there are four at
- * least, dealt to the NICs in turn. Each has the place of its NIC in the machine, so that NCCL gives a GPU the devices
- * near it.
+ * The devices that the plugin presents to NCCL. NCCL spreads its channels over the devices, so there are always at
+ * least HN_DEVICES, assigned to the NICs in turn. Each device has its NIC's position in the PCI tree, so that NCCL
+ * gives a GPU the devices near it.
  *
- * NICs that are near the same GPUs are a group. Where each group has a GPU, and there are as many processes as groups,
- * what NCCL sends by a device goes by the NICs of its group, and by the others where none of these works
- * (hawser_connect_options.prefer). In all other cases every device sends by all NICs.
+ * NICs that are near the same GPUs form a group. If several groups have a GPU, and there are at least as many processes
+ * as groups with a GPU, data that NCCL sends on a device goes over the NICs of the device's group, and over other NICs
+ * only while none of the group's works (hawser_connect_options.prefer). In all other cases every device sends over all
+ * NICs.
  */
 #ifndef HN_DEVICES_H
 #define HN_DEVICES_H
@@ -16,36 +17,38 @@
 
 #define HN_DEVICES  5
 #define HN_NICS_MAX 32
-#define HN_NO_RAIL  (-1) /* NCCL_NET_ID_UNDEF */
+#define HN_NO_RAIL  (-1) /* same value as NCCL_NET_ID_UNDEF */
 
 struct hn_nic {
     char name[HAWSER_NIC_NAME];
     union hw_addr ip;
-    /* hn_find_places() */
-    struct hw_pci_path pci; /* depth 0: a virtual one */
-    int numa;               /* -1: not said */
-    uint64_t mbps;          /* 0: not said */
+    /* set by hn_find_places() */
+    struct hw_pci_path pci; /* depth is 0 for a virtual NIC */
+    int numa;               /* -1 if unknown */
+    uint64_t mbps;          /* 0 if unknown */
 };
 
 struct hn_device {
     unsigned nic;
-    int mbps; /* of the NIC's rate this device's part */
-    int rail; /* NICs of one number are on one rail; HN_NO_RAIL: not said */
+    int mbps; /* this device's share of its NIC's speed, or of the speed of all NICs */
+    int rail; /* equal for NICs on the same rail; HN_NO_RAIL if unknown */
     char name[32], pci[256];
 };
 
-/* Reads from sysfs below root (net/sysfs.h) where each NIC is and how fast; what is not said there stays unknown. */
+/* Reads the place and the speed of each NIC from sysfs below root (net/sysfs.h). Values that sysfs does not report
+ * remain unknown. */
 void hn_find_places(int root, struct hn_nic *nic, unsigned n);
 
-/* Fills group[i] for each of at most HN_NICS_MAX NICs, numbered from 0: those below one PCIe root port with a GPU of
- * NVIDIA's are a group; the others on one NUMA node; and those without a place. Returns how many groups have a GPU:
- * below the same root port, or, where there is none of these, on the same NUMA node. */
+/* Assigns each of at most HN_NICS_MAX NICs to a group, numbered from 0, in group[]. NICs below the same PCIe root port
+ * as an NVIDIA GPU form a group. The other NICs form one group per NUMA node, with virtual NICs apart. Returns how many
+ * groups have a GPU below the same root port or, if there is no such group, a GPU on the same NUMA node. */
 unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *group);
 
-/* Fills out (HN_NICS_MAX at least) and returns how many there are; 0 where n is. apart: there are several groups of
- * NICs: each NIC has a device at least, at its place and with its rate. Else there are HN_DEVICES, whatever the NICs,
- * that share the rate of all: NCCL before 2.29.2 hangs where ranks count devices differently. rails: a map of rails
- * (net/paths.h), "": none. */
+/* Fills out, which needs at least HN_NICS_MAX entries, and returns the number of devices, or 0 if n is 0. If apart is
+ * true, there are several groups of NICs: each NIC has at least one device, with the NIC's place and speed. Otherwise
+ * there are HN_DEVICES devices, which share the speed of all NICs. Their number must not depend on the NICs, because
+ * NCCL before 2.29.2 hangs if ranks have different numbers of devices. rails is a map of rails (net/paths.h), or "" for
+ * none. */
 unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const char *rails, struct hn_device *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting links. It takes round trips, and NCCL's thread may not wait: a few threads do it, which take links from a
- * queue and end where it is empty. A link gets one try at a time and then goes to the end of the queue, so that a
- * process that does not answer keeps nobody from the others. */
+/* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so a few threads do it. They
+ * take links from a queue and exit when the queue is empty. A link gets one attempt at a time and then moves to the end
+ * of the queue, so that a process that does not answer does not delay the others. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_MS    50    /* from one try to the next */
-#define TRY_MS      10000 /* of one try: on a machine where all others connect, too, an answer takes seconds */
+#define AGAIN_MS    50    /* ms between two attempts */
+#define TRY_MS      10000 /* ms for one attempt: an answer takes seconds on a machine where all peers connect at once */
 #define PATHS_SHOWN 64
 
-/* What joins the two nodes, and what does not, for who reads NCCL's log. */
+/* Logs the paths that join the two nodes, and why the other paths are not used. */
 static void say_paths(hawser_peer *peer)
 {
     struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));
@@ -33,7 +33,7 @@ static void say_paths(hawser_peer *peer)
     free(path);
 }
 
-/* The next address in turn; false: there is none. */
+/* Writes the next address to try to host. Returns false if the handle has no address. */
 static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
 {
     if (l->to.host == hn_g.host) {
@@ -54,7 +54,7 @@ static int try_once(struct hn_link *l)
     struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY, .prefer = prefer};
     hawser_peer *peer;
     if (!next_address(l, host))
-        return hw_fail(-EHOSTUNREACH, "the handle names no address");
+        return hw_fail(-EHOSTUNREACH, "the handle contains no address");
     hn_group_names(l->group, prefer);
     int rc = hawser_connect(hn_g.h, host, l->to.port, &o, TRY_MS, &peer);
     if (rc)
@@ -83,7 +83,8 @@ static void queue_link(struct hn_link *l)
     pthread_mutex_unlock(&hn_g.dial.mu);
 }
 
-/* NCCL's threads ask under g.mu whether it is up, again and again: who had to lock it to say so would wait for long. */
+/* NCCL's threads poll the link's state under g.mu. HN_UP is therefore set without locking g.mu, for which this thread
+ * might have to wait long. */
 static void try_link(struct hn_link *l)
 {
     if (!l->give_up)
@@ -106,7 +107,8 @@ static void try_link(struct hn_link *l)
     pthread_mutex_unlock(&hn_g.mu);
 }
 
-/* The first one whose time has come, out of the queue; else NULL, and when that of the first will come, ~0: never. */
+/* Removes and returns the first queued link that is due. If no link is due, returns NULL and sets *when to the time at
+ * which the first one is, or to UINT64_MAX if the queue is empty. */
 static struct hn_link *take_waiting(uint64_t *when)
 {
     uint64_t now = hw_now();
@@ -147,14 +149,14 @@ static void *run_dialler(void *arg)
     return NULL;
 }
 
-/* Under dial.mu, and not while hn_dial_end() joins them. */
+/* Call under dial.mu, but not while hn_dial_end() joins the threads. */
 static void join_ended_diallers(void)
 {
     for (size_t i = 0; i < HN_DIALLERS; i++) {
         struct hn_dialler *d = &hn_g.dial.thread[i];
         if (!d->started || !d->ended)
             continue;
-        (void)pthread_join(d->id, NULL); /* it has let go of the lock, or is about to */
+        (void)pthread_join(d->id, NULL); /* does not block: the thread has released dial.mu or is about to */
         d->started = d->ended = false;
     }
 }
@@ -168,7 +170,7 @@ void hn_dial_tidy(void)
     pthread_mutex_unlock(&hn_g.dial.mu);
 }
 
-/* One thread more, if there may be. -EAGAIN: none runs, and none could be started. */
+/* Starts another thread unless HN_DIALLERS run already. Fails with -EAGAIN if none runs and none could be started. */
 static int add_dialler(void)
 {
     int rc = 0;
@@ -235,6 +237,6 @@ void hn_dial_end(void)
         d->started = d->ended = false;
     }
     hn_g.dial.ending = false;
-    if (!hw_list_empty(&hn_g.dial.waiting) && add_dialler()) /* somebody came meanwhile */
+    if (!hw_list_empty(&hn_g.dial.waiting) && add_dialler()) /* links were queued meanwhile */
         hn_say(NCCL_LOG_WARN, "%s", hawser_error());
 }

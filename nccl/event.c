@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's profiler: each message begins and ends. Where no profiler is loaded NCCL's callback returns at once and makes
- * no handle; then there is no end to be told either. */
+/* Reports the start and the end of each message to NCCL's profiler. If no profiler is loaded, NCCL's callback returns
+ * at once and makes no handle, and no end is reported. */
 #include "event.h"
 #include "inner.h"
 
-/* fd: the number of the link, for a message travels by several sockets. */
+/* fd is the number of the link, because a message travels over several sockets. */
 static ncclProfilerNetSockDescr_v1_t make_message_event(const struct hn_comm *c, uint64_t length)
 {
     return (ncclProfilerNetSockDescr_v1_t){
@@ -18,8 +18,8 @@ void hn_event_start(struct hn_req *r, void *phandle, uint64_t room)
     (void)hn_g.profiler(&r->event, ncclProfilerNetEventStart, phandle, HN_EVENT_ID, &e);
 }
 
-/* "Update and stop" is a stop to NCCL 2.26, whose callback knows start and anything else; a plain update would end the
- * event there. (NCCL 2.26.2, src/plugin/profiler.cc) */
+/* NCCL 2.26 treats "update and stop" as a stop, because its callback distinguishes only a start from anything else. A
+ * plain update would end the event there (NCCL 2.26.2, src/plugin/profiler.cc). */
 void hn_event_done(struct hn_req *r, uint64_t length)
 {
     ncclProfilerNetSockDescr_v1_t e = make_message_event(r->comm, length);

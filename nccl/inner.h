@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the NCCL plugin: one context of the process, the links of that context, and the communicators on them.
+ * Internals of the NCCL plugin: the one context of the process, its links, and the communicators on these links.
  *
- * A *link* is a peer of libhawser, between two processes; documents call a link a session (docs/glossary.md). Each
- * communicator is a stream on one of them, whatever their numbers. A process that has few others connects up to `lanes`
- * links to each, and sends on them. One that has many connects fewer, and takes one that the other has connected where
- * there is such (hn_link_get()). A link has one connection per pair of NICs, of its group or of all (devices.h), and
- * what libhawser does about a slow NIC or a dead one.
+ * A *link* is a libhawser peer between two processes; the documents call a link a session (docs/glossary.md). Each
+ * communicator is a stream on one link, and a link carries any number of streams. A process that has few peers connects
+ * up to `lanes` links to each of them and sends on these links. A process that has many peers connects fewer links, and
+ * may send on a link that the peer has connected (hn_link_get()). A link has one connection per pair of NICs, over the
+ * NICs of its group or over all NICs (devices.h), and libhawser handles slow and failed NICs.
  *
- * g.mu guards all of it but what only one thread of NCCL's touches: a communicator's requests are its progress
- * thread's.
+ * g.mu guards everything except state that a single NCCL thread uses: the requests of a communicator belong to its
+ * progress thread.
  */
 #ifndef HN_INNER_H
 #define HN_INNER_H
@@ -24,115 +24,124 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define HN_LANES      6  /* links from one process to another: docs/performance.md has the measurement */
-#define HN_LINKS      48 /* that a process connects before it is sparing with them: HN_LANES to each of eight */
-#define HN_DIALLERS   8  /* threads that connect */
-#define HN_LANES_MAX  64
-#define HN_SPEED      24000 /* Mbit/s of each device, a constant, for an NCCL whose ranks do not agree on channels */
-#define HN_REQUESTS   64    /* of a communicator: twice what NCCL posts */
-#define HN_CONNECT_MS 30000 /* from the first try on, until a process that does not answer is given up */
-#define HN_REFUSED_MS 3000  /* likewise one that refuses: its handle says that it listened */
-#define HN_LINGER_MS  1000  /* at most until the peer has received what NCCL was told is sent, before it is closed */
-#define HN_ATTEND_MS  500   /* how often somebody looks for who has come, where NCCL does not ask */
-#define HN_SERVE_US   50    /* no more often than that where NCCL does: it asks for each of its connections */
+#define HN_LANES 6 /* links from one process to another; docs/performance.md has the measurement */
+/* outgoing links of a process, shared by its peers (at least one each): HN_LANES to each of eight */
+#define HN_LINKS     48
+#define HN_DIALLERS  8 /* threads that connect links */
+#define HN_LANES_MAX 64
+/* Mbit/s that each device reports; constant, for versions of NCCL whose ranks must not differ in it */
+#define HN_SPEED    24000
+#define HN_REQUESTS 64 /* per communicator: twice as many as NCCL posts */
+/* ms from the first attempt until the plugin gives up on a process that does not answer \ */
+#define HN_CONNECT_MS 30000
+/* ms from the first refusal until the plugin gives up; shorter, because the process was listening */
+#define HN_REFUSED_MS 3000
+#define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive data that NCCL was told is sent */
+#define HN_ATTEND_MS  500  /* ms between two checks for new connections while NCCL does not call accept */
+/* us; shortest interval between two checks while NCCL calls accept for each of its connections */
+#define HN_SERVE_US 50
 
 /* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
 
-#define HN_CANCEL_MS 10000 /* for requests that were called off to end */
+#define HN_CANCEL_MS 10000 /* ms in which canceled requests must end */
 
-#define HN_ADDRS 3 /* in a handle */
+#define HN_ADDRS 3 /* addresses in a handle */
 #define HN_KEY   32
 #define HN_HELLO 32 /* bytes */
 
 struct hn_addr {
-    uint8_t family; /* 4, 6; 0: none */
+    uint8_t family; /* 4 or 6; 0 if the entry is unused */
     uint8_t ip[16];
 };
 
 struct hn_handle {
     uint16_t port;
-    uint64_t host;    /* which kernel and network namespace */
-    uint64_t process; /* which context there */
+    uint64_t host;    /* ID of the kernel and network namespace */
+    uint64_t process; /* ID of the context on that host */
     uint8_t key[HN_KEY];
     uint32_t listen;
-    uint64_t secret; /* of that listen */
+    uint64_t secret; /* of the listener */
     struct hn_addr addr[HN_ADDRS];
-    uint32_t attempt; /* the connecting side's own note */
+    uint32_t attempt; /* number of the connecting side's attempt, or 0 */
 };
 
-/* The first word on a stream, as a notification: it belongs to that listen. */
+/* The first message on a stream, sent as a notification. The hello states to which listener the stream belongs. */
 struct hn_hello {
-    uint32_t listen, stream;  /* stream: odd where the process that connected the link opens it, else even */
-    uint64_t secret, process; /* of who says hello */
+    uint32_t listen, stream;  /* stream: odd if the side that connected the link opens it, else even */
+    uint64_t secret, process; /* secret: the listener's; process: the sender's */
 };
 
 void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_handle *h);
-int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle *h); /* -EPROTO */
+/* -EPROTO if malformed or of another version */
+int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle *h);
 void hn_handle_note(uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], uint32_t attempt);
 void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h);
-int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPROTO */
+int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPROTO if malformed */
 
 /* ---- links (links.c) ------------------------------------------------------------------------------------ */
 
 enum hn_link_state { HN_WAITING, HN_DIALLING, HN_UP, HN_DEAD };
 
-/* Another process, as long as there is a link to it. */
+/* Another process. The entry exists as long as there is a link to that process. */
 struct hn_process {
-    struct hw_list all; /* in g.processes */
+    struct hw_list all; /* entry in g.processes */
     uint64_t id;
     struct hw_list links;
 };
 
 struct hn_link {
-    struct hw_list all;         /* in g.links */
-    struct hw_list of;          /* in its process's */
-    struct hw_list wait;        /* in g.dial.waiting */
-    struct hn_process *process; /* NULL: nothing was heard of it yet */
-    bool out;                   /* this side connected */
-    unsigned group;             /* of NICs that it prefers, where out */
-    unsigned number;            /* of those that this process has made */
+    struct hw_list all;         /* entry in g.links */
+    struct hw_list of;          /* entry in process->links */
+    struct hw_list wait;        /* entry in g.dial.waiting */
+    struct hn_process *process; /* NULL on an incoming link before its first hello */
+    bool out;                   /* connected by this side */
+    unsigned group;             /* group of NICs that an outgoing link prefers */
+    unsigned number;            /* sequence number among the links of this process */
     hawser_peer *peer;
-    unsigned refs; /* communicators */
+    unsigned refs; /* number of communicators on this link */
     uint32_t next_stream;
     atomic_int state; /* enum hn_link_state */
-    int rc;           /* once dead before it was up */
+    int rc;           /* -errno if the link died before it was up */
     char err[256];
-    /* while it is being connected (dial.c) */
+    /* Used while the link is being connected (dial.c). */
     struct hn_handle to;
-    unsigned turn;                         /* tries so far */
-    uint64_t give_up, refused, not_before; /* times; 0: not tried yet; never refused */
+    unsigned turn; /* counts the addresses tried */
+    /* times in ns; give_up is 0 before the first attempt, refused is 0 before the first refusal */
+    uint64_t give_up, refused, not_before;
 };
 
-/* Under g.mu. The link that a new communicator to that process is to use, by NICs of that group, counted in its refs.
- * Where there is none it is being connected; -ENOMEM, -EAGAIN: no thread for that. */
+/* Sets *out to a link for a new communicator to the process in the handle, over the NICs of a group, and counts the
+ * communicator in the link's refs. If a new link is needed, starts to connect it. Fails with -ENOMEM, or with -EAGAIN
+ * if no thread could be started. Call under g.mu. */
 int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out);
 void hn_link_put(struct hn_link *l);
-uint32_t hn_link_stream(struct hn_link *l); /* one that nobody has used */
+uint32_t hn_link_stream(struct hn_link *l); /* returns a stream number that is not in use */
 bool hn_link_is_dead(struct hn_link *l);
-/* Under g.mu. Its communicators, none of which has said hello yet, go to another link of the same process, if there is
- * one. */
+/* Moves the communicators of a link, none of which has sent its hello yet, to another link to the same process that is
+ * up, if there is one. Call under g.mu. */
 void hn_link_yield(struct hn_link *l);
-/* Takes in who has connected and what they say; frees links that are dead and unused, and tidies the dialling threads.
- */
+/* Accepts new connections and hellos, frees links that are dead and unused, and joins dialling threads that have
+ * ended. */
 void hn_links_serve(void);
-void hn_links_close(void); /* all; they must be unused, and nobody connects any more */
-/* The thread that does hn_links_serve() now and then; it must be gone before the context is closed, and g.mu is let go
- * of meanwhile. */
+void hn_links_close(void); /* frees all links; no communicator may use them, and no dialling thread may run */
+/* hn_attend() starts the thread that calls hn_links_serve() periodically. hn_attend_no_more() stops the thread and must
+ * be called before the context is closed. It releases g.mu while it waits. */
 int hn_attend(void);
 void hn_attend_no_more(void);
 
 /* ---- connecting links (dial.c) ------------------------------------------------------------------------------ */
 
 void hn_dial_begin(void);
-/* Under g.mu. l will be HN_UP, or HN_DEAD with rc and err. -EAGAIN: no thread could be started. */
+/* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no thread
+ * could be started. Call under g.mu. */
 int hn_dial(struct hn_link *l);
-/* Under g.mu. False: it is too late. Else l is HN_DEAD. */
+/* Marks a queued link HN_DEAD. Returns false if a thread has already taken the link from the queue. Call under g.mu. */
 bool hn_dial_cancel(struct hn_link *l);
-/* Under g.mu. Joins the threads that have ended: before version 11 of the table NCCL never says that it is done, and
- * their stacks would stay until the process exits. */
+/* Joins the dialling threads that have ended. Before version 11 of its net table, NCCL never calls finalize, and the
+ * stacks of these threads would remain until the process exits. Call under g.mu. */
 void hn_dial_tidy(void);
-/* Under g.mu, which is let go of meanwhile. Links that nobody waits for are not connected any more, and the threads
- * end. */
+/* Cancels the queued links that no communicator uses, and joins the dialling threads. Call under g.mu, which is
+ * released during each join. */
 void hn_dial_end(void);
 
 /* ---- communicators (comm.c) -------------------------------------------------------------------------------- */
@@ -141,29 +150,29 @@ struct hn_comm;
 
 struct hn_req {
     struct hn_comm *comm;
-    hawser_op *op;   /* NULL: free */
-    const void *mem; /* the registration that it is on; NULL: none */
-    bool copied;     /* a send of which libhawser has a copy: NCCL has its memory back at once .. */
-    bool told;       /* .. and has been told; the operation goes on */
-    void *event;     /* the profiler's; NULL: it has none */
+    hawser_op *op;   /* NULL if the request is free */
+    const void *mem; /* registration that the operation uses, or NULL */
+    bool copied;     /* a send whose data libhawser has copied, so that NCCL may reuse its memory at once .. */
+    bool told;       /* .. and NCCL knows; the operation is still in flight */
+    void *event;     /* the profiler's handle, or NULL */
 };
 
 struct hn_comm {
     struct hn_link *link;
     uint32_t stream;
     bool out;
-    bool failed;        /* told once */
-    unsigned at;        /* where to look for a free request first */
-    hawser_op *hello;   /* out: under way */
-    pthread_mutex_t mu; /* of the requests: NCCL deregisters memory in another thread than it posts and tests */
+    bool failed;        /* an error was reported to NCCL */
+    unsigned at;        /* index of the request to try first */
+    hawser_op *hello;   /* outgoing only: the operation that sends the hello */
+    pthread_mutex_t mu; /* guards req: NCCL deregisters memory in another thread than it posts and tests */
     struct hn_req req[HN_REQUESTS];
 };
 
 struct hn_listen {
-    struct hw_list all; /* in g.listens */
+    struct hw_list all; /* entry in g.listens */
     uint32_t id;
     uint64_t secret;
-    struct hw_list arrived; /* hn_arrival: those who have shown the secret */
+    struct hw_list arrived; /* struct hn_arrival: communicators of peers that have presented the secret */
 };
 
 struct hn_arrival {
@@ -171,33 +180,33 @@ struct hn_arrival {
     struct hn_comm *comm;
 };
 
-/* Under g.mu: a hello has come by l. False: nobody waits for it, or it does not show the secret. */
+/* Hands a hello that arrived on link l to its listener. Returns false, and closes the stream, if no listener has that
+ * number and secret, or if memory runs out. Call under g.mu. */
 bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
-/* Under g.mu. The communicators of a link that is not up go to another. */
+/* Moves the communicators that are being connected from a link that is not up to another link. Call under g.mu. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
-/* ---- the profiler (event.c): only where there is one to be told, hn_g.profiler or r->event ------------------------
- */
+/* ---- the profiler (event.c): call only if hn_g.profiler or r->event is set ------------------------------------ */
 
 void hn_event_start(struct hn_req *r, void *phandle, uint64_t room);
 void hn_event_done(struct hn_req *r, uint64_t length);
-void hn_event_lost(struct hn_req *r); /* it failed, or was given up */
+void hn_event_lost(struct hn_req *r); /* the request failed or was given up */
 
 /* ---- CPUs (cpus.c) -------------------------------------------------------------------------------------------- */
 
 struct hn_threads {
     unsigned loops;
-    bool poll; /* for a while after they had work */
+    bool poll; /* the threads poll for a while after they had work */
 };
 
-/* Under g.mu. Shows other processes that this one is there, or not any more. */
+/* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
 void hn_cpus_begin(void);
 void hn_cpus_end(void);
-/* For so many CPUs and processes that share them. */
+/* Returns the threads for a process that shares a number of CPUs with a number of processes, itself included. */
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes);
-/* Under g.mu. Processes with this plugin in this network namespace, this one too. */
+/* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */
 unsigned hn_count_processes(void);
-/* Under g.mu. For those that there are now. */
+/* Returns the threads for the CPUs and processes that there are now. Call under g.mu. */
 struct hn_threads hn_threads_wanted(void);
 
 /* ---- the context (net.c) -------------------------------------------------------------------------------------- */
@@ -205,57 +214,59 @@ struct hn_threads hn_threads_wanted(void);
 struct hn_global {
     pthread_mutex_t mu;
     ncclDebugLogger_t logger;
-    ncclProfilerCallback_t profiler; /* NULL: a table of before v10 */
-    unsigned inits, comms;           /* finalizes wanted; communicators and listens alive */
-    hawser *h;                       /* NULL: not open */
+    ncclProfilerCallback_t profiler; /* NULL for tables before v10 */
+    unsigned inits, comms;           /* inits not yet finalized; communicators and listeners that are open */
+    hawser *h;                       /* NULL if the context is not open */
     uint16_t port;
     uint8_t key[HN_KEY];
     uint64_t host, process;
     unsigned lanes;
-    int presence; /* the socket that shows this process to others; -1: none */
+    int presence; /* file descriptor of the socket that makes this process visible to others, or -1 */
     struct hw_cpus cpus;
-    bool surveyed; /* the next group is known */
-    bool gpu;      /* GPU memory is taken, too */
+    bool surveyed; /* the fields from gpu to groups are set */
+    bool gpu;      /* GPU memory can be registered */
     unsigned nnics, ndevices;
     struct hn_nic nic[HN_NICS_MAX];
-    char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* "eth0,eth1" */
+    char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* comma-separated names, such as "eth0,eth1" */
     struct hn_device device[HN_NICS_MAX];
-    uint8_t group[HN_NICS_MAX]; /* of each NIC */
-    unsigned groups;            /* with a GPU */
-    bool near;                  /* a device sends by the NICs of its group; else by all. Set by hn_open() */
+    uint8_t group[HN_NICS_MAX]; /* group of each NIC */
+    unsigned groups;            /* number of groups that have a GPU */
+    bool near;                  /* a device sends over the NICs of its group, else over all NICs; set by hn_open() */
     struct hw_list links, listens, attempts, processes;
     uint32_t next_listen, next_attempt;
-    unsigned next_link, links_max; /* links_max: that this process connects to all others before it is sparing */
+    /* links_max: limit for the outgoing links to all peers together, but each peer gets at least one */
+    unsigned next_link, links_max;
     uint64_t served;
     pthread_t attendant;
     pthread_cond_t leave;
     bool leaving;
     struct {
-        pthread_mutex_t mu;     /* after g.mu; over waiting, the states of its links, and the threads' */
-        pthread_cond_t more;    /* a link waits */
+        pthread_mutex_t mu;     /* taken after g.mu; guards waiting, the states of the links in it, and the threads */
+        pthread_cond_t more;    /* signaled when a link is queued */
         struct hw_list waiting; /* links to be connected */
         struct hn_dialler {
             pthread_t id;
             bool started, ended;
         } thread[HN_DIALLERS];
-        bool ending; /* under g.mu */
+        bool ending; /* guarded by g.mu */
     } dial;
 };
 
 extern struct hn_global hn_g;
 
-/* Under g.mu. Opens the context, if it is not; 0 or -errno. */
+/* Opens the context if it is not open. Returns 0 or -errno. Call under g.mu. */
 int hn_open(void);
-/* Once it is open: the group of a device, 0 where all devices send by all NICs; the names of a group's NICs
- * ("eth0,eth1";
- * "": all); addresses at which other nodes reach this one, those of the group first. */
+/* These require an open context. hn_group_of() returns the group of a device, or 0 if all devices send over all NICs.
+ * hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all NICs. hn_group_addresses()
+ * writes the addresses at which other nodes reach this node, beginning with those of the group. */
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);
-/* Under g.mu. One communicator or listen less; the last one after the last finalize closes the context. */
+/* Counts down the open communicators and listeners. After the last one, and after the last finalize, closes the
+ * context. Call under g.mu. */
 void hn_drop(void);
 void hn_say(ncclDebugLogLevel level, const char *fmt, ...) HW_PRINTF(2, 3);
-/* Says why, and gives NCCL's code for it. */
+/* Logs the current error after the text `what`, and returns NCCL's code for rc. */
 ncclResult_t hn_error(int rc, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links: peers of libhawser, pooled by the process they lead to. */
+/* Links: peers of libhawser, pooled by the process that they lead to. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -54,7 +54,7 @@ static void leave_process(struct hn_link *l)
     }
 }
 
-/* How many links this process connects to each other one, all groups of NICs together. */
+/* Returns how many links this process connects to each other process, over all groups of NICs. */
 static unsigned count_wanted_links(void)
 {
     unsigned processes = 0;
@@ -66,7 +66,7 @@ static unsigned count_wanted_links(void)
     return HW_MAX(HW_MIN(each, hn_g.lanes), 1u);
 }
 
-/* Groups by which this process has links to that one, with this group. */
+/* Counts the groups of NICs over which this process has links to process p. The given group is always counted. */
 static unsigned count_groups(struct hn_process *p, unsigned group)
 {
     uint32_t seen = 1u << group;
@@ -106,8 +106,9 @@ static void free_link(struct hn_link *l)
     free(l);
 }
 
-/* The one with the fewest communicators, of those that this side has connected by NICs of that group, or that the other
- * side has; NULL: there is none. */
+/* Returns the live link to process p that has the fewest communicators, or NULL if there is none. With out, considers
+ * the links that this side has connected over the NICs of the group, otherwise those that the peer has connected. Sets
+ * *n to the number of links considered. */
 static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned group, unsigned *n)
 {
     struct hn_link *least = NULL;
@@ -124,8 +125,8 @@ static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned grou
     return least;
 }
 
-/* Those that this process has connected are dealt in turn. With one link to each process, that may as well be one which
- * the other has connected. */
+/* Distributes communicators evenly over the links that this process has connected. If one link per process is enough, a
+ * link that the peer has connected will do. */
 int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out)
 {
     struct hn_process *p = get_process(to->process);
@@ -176,8 +177,8 @@ void hn_link_yield(struct hn_link *l)
     }
 }
 
-/* Whose link in it is. Where one link is enough for both directions, one that waits to be connected is not needed any
- * more. */
+/* Records to which process an incoming link leads. If one link is enough for both directions, a link to that process
+ * that still waits to be connected is dropped, and its communicators move to this one. */
 static void greet(struct hn_link *l, uint64_t process)
 {
     if (l->process || !(l->process = get_process(process)))
@@ -213,15 +214,15 @@ static void take_hello(struct hn_link *l, const struct hawser_completion *c)
 {
     struct hn_hello hello;
     if (!l)
-        return; /* still being connected: nobody was asked to say hello by it */
+        return; /* still being connected: no peer sends a hello before it has received one on this link */
     int rc = hn_hello_decode(c->data, c->length, &hello);
     if (rc == 0 && hello.stream % 2 == (l->out ? 1 : 0))
-        rc = hw_fail(-EPROTO, "a hello for stream %u, which belongs to this side", hello.stream);
+        rc = hw_fail(-EPROTO, "the hello is for stream %u, which belongs to this side", hello.stream);
     if (rc) {
         hn_say(NCCL_LOG_WARN, "from %s: %s", hawser_peer_name(l->peer), hawser_error());
         return;
     }
-    if (hn_arrived(l, &hello)) /* only now its word counts on who it is */
+    if (hn_arrived(l, &hello)) /* the process ID in a hello is trusted only after the secret was checked */
         greet(l, hello.process);
 }
 
@@ -250,8 +251,8 @@ void hn_links_serve(void)
     hn_dial_tidy();
 }
 
-/* NCCL asks for connections only while it wants some; who connects to a listen that is closed is to be told all the
- * same. */
+/* NCCL calls accept only while it expects connections. This thread also answers peers that connect to a listener that
+ * is already closed. */
 static void *run_link_attendant(void *arg)
 {
     (void)arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context of the process: made with the first connection, closed after the last; its NICs; what NCCL is told. */
+/* The context of the process, which is opened for the first connection and closed after the last; its NICs; and the
+ * properties that NCCL reads. */
 #include "base/size.h"
 #include "inner.h"
 #include "net/host.h"
@@ -35,7 +36,7 @@ void hn_say(ncclDebugLogLevel level, const char *fmt, ...)
 static void on_log(void *arg, int level, const char *line)
 {
     (void)arg;
-    /* What libhawser mends by itself, a NIC that went, is no failure to NCCL's users: but they will want to know. */
+    /* Libhawser recovers from a lost NIC without an error to NCCL, but users want to know about the loss. */
     hn_say(level <= HAWSER_LOG_WARN   ? NCCL_LOG_WARN
            : level == HAWSER_LOG_INFO ? NCCL_LOG_INFO
                                       : NCCL_LOG_TRACE,
@@ -68,7 +69,7 @@ ncclResult_t hn_error(int rc, const char *what)
 
 /* ---- the NICs -------------------------------------------------------------------------------------------- */
 
-/* In a comma list, of names or (not exact) of prefixes. */
+/* Returns true if a NIC is in a comma-separated list of names (exact) or of prefixes. */
 static bool matches_nic_list(const char *list, const char *nic, bool exact)
 {
     for (size_t n; *list; list += n + (list[n] == ',')) {
@@ -79,15 +80,16 @@ static bool matches_nic_list(const char *list, const char *nic, bool exact)
     return false;
 }
 
-/* NCCL_SOCKET_IFNAME: prefixes; "=" before them: names; "^" (and "^="): all but those. */
+/* Returns true if NCCL_SOCKET_IFNAME selects a NIC. The list has prefixes, or names if it begins with "=". A leading
+ * "^" (also in "^=") selects all other NICs. */
 static bool by_ifname(const char *list, const char *nic)
 {
     bool but = *list == '^', exact = list[but] == '=';
     return matches_nic_list(list + but + exact, nic, exact) != but;
 }
 
-/* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's; else, as NCCL does for its own sockets, everything but the
- * loopback and docker's bridges, and those where there is nothing else. */
+/* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's choice. Without them, pass 0 accepts everything except the loopback
+ * and docker's bridges, as NCCL does for its own sockets. Pass 1, for a host with no other NIC, accepts the rest. */
 static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
@@ -113,7 +115,7 @@ static void add_nic(const struct hw_nic *n)
     snprintf(hn_g.nics + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", n->name);
 }
 
-/* HAWSER_NCCL_NEAR, for measurements: 0: one group of all NICs; 1: each NIC is one of its own. */
+/* HAWSER_NCCL_NEAR is for measurements: 0 puts all NICs into one group, 1 puts each NIC into a group of its own. */
 static void group_nics(int root)
 {
     const char *text = getenv("HAWSER_NCCL_NEAR");
@@ -141,7 +143,7 @@ static void place_nics(void)
     group_nics(root);
     hw_close(&root);
     if (knob && *knob)
-        (void)hw_rails_read(knob, &rails); /* hawser_open() says what is wrong with it */
+        (void)hw_rails_read(knob, &rails); /* hawser_open() reports errors in the map */
     hn_g.ndevices = hn_make_devices(hn_g.nic, hn_g.nnics, hn_g.groups > 1, rails ? rails : "", hn_g.device);
 }
 
@@ -156,19 +158,21 @@ static void survey_usable_nics(void)
             if (is_usable_nic(&nic[i], pass))
                 add_nic(&nic[i]);
     place_nics();
-    /* Transport tcp would take GPU memory as well, but by way of the host, and NCCL's own copies there are faster. */
+    /* Transport tcp would accept GPU memory too, but would copy it through host memory, and NCCL's own copies are
+     * faster. */
     const char *transport = getenv("HAWSER_TRANSPORT");
     hn_g.gpu = transport && strcmp(transport, "devmem") == 0;
     hn_g.surveyed = true;
     if (hn_g.nnics)
         hn_say(NCCL_LOG_INFO, "using %s%s", hn_g.nics, hn_g.gpu ? ", with GPU memory" : "");
     else
-        hn_say(NCCL_LOG_WARN, "no usable NIC: none is up with an address%s; see `hawser nccl check`",
-               getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME") ? " and named by HAWSER_NICS or NCCL_SOCKET_IFNAME"
-                                                                     : "");
+        hn_say(NCCL_LOG_WARN, "no usable NIC: no NIC is up with an address%s; see `hawser nccl check`",
+               getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME")
+                   ? "and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME"
+                   : "");
 }
 
-/* NCCL's ranks wait for each other between init and the first connection: all processes of the node are there. */
+/* NCCL's ranks wait for each other between init and the first connection, so all processes of the node exist by now. */
 static void choose_near(void)
 {
     char names[sizeof(hn_g.nics)];
@@ -177,8 +181,8 @@ static void choose_near(void)
     for (unsigned g = 0; hn_g.near && g < HN_NICS_MAX; g++) {
         hn_group_names(g, names);
         if (*names)
-            hn_say(NCCL_LOG_INFO, "devices near %s send by %s as long as it works", names,
-                   strchr(names, ',') ? "these" : "this");
+            hn_say(NCCL_LOG_INFO, "devices near %s send over %s", names,
+                   strchr(names, ',') ? "these NICs while one of them works" : "this NIC while it works");
     }
 }
 
@@ -218,7 +222,7 @@ void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
 
 static void reset_nccl_after_fork(void)
 {
-    /* The child has none of the threads, and must not touch the connections, which are the parent's still. */
+    /* The child has no threads, and must not touch the connections, which still belong to the parent. */
     struct hn_global fresh = {.mu = PTHREAD_MUTEX_INITIALIZER, .presence = -1};
     hn_cpus_end();
     hn_g = fresh;
@@ -241,7 +245,8 @@ static unsigned lanes_wanted(void)
     return HN_LANES;
 }
 
-/* NCCL raises the limit of descriptors in one of its processes (bootstrap.cc); connections want it in all. */
+/* Raises the soft limit for file descriptors to the hard limit, and returns it. NCCL does so in only one of its
+ * processes (bootstrap.cc), but connections need the descriptors in all of them. */
 static uint64_t raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -255,7 +260,7 @@ static uint64_t raise_descriptor_limit(void)
     return limit.rlim_cur;
 }
 
-/* NICs that carry a link: of the largest group. */
+/* Returns how many NICs a link uses: all, or those of the largest group. */
 static unsigned count_preferred(void)
 {
     unsigned most = 1;
@@ -268,7 +273,8 @@ static unsigned count_preferred(void)
     return most;
 }
 
-/* Half of the descriptors may be links', half of these links out. A connection has a pipe, too (HAWSER_TRUSTED). */
+/* Half of the descriptors may serve links, and half of these links may be outgoing. Each connection also has a pipe
+ * (HAWSER_TRUSTED). */
 static unsigned choose_links_max(uint64_t descriptors)
 {
     unsigned nics = count_preferred(), each = nics * (nics > 1 ? 2 : 3) * 3;
@@ -281,10 +287,11 @@ int hn_open(void)
     if (hn_g.h)
         return 0;
     choose_near();
-    /* What NCCL does takes as long as it takes: no deadline but the peer's life. The user's own settings come first. */
+    /* NCCL's operations may take any time, so the only limit is the peer's life. The user's own settings take
+     * precedence. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
-        /* per pair of NICs: of a link's two connections one is idle more often, of many NICs' more so */
+        /* channels per pair of NICs: with two, one is often idle, more so with several NICs */
         {"HAWSER_CHANNELS", count_preferred() > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 5];
     char nics[sizeof(hn_g.nics) + 8];
@@ -292,8 +299,8 @@ int hn_open(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
         if (!getenv(ours[i][0]))
             knobs[n++] = ours[i][1];
-    /* NCCL waits by polling, and what it waits for comes in bursts: where there are CPUs for it our threads do so too,
-     * for as long as a burst lasts. */
+    /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads also poll for
+     * the length of a burst. */
     struct hn_threads wanted = hn_threads_wanted();
     char threads[32];
     if (wanted.poll && !getenv("HAWSER_BUSY_US"))
@@ -340,10 +347,11 @@ static void close_if_over(void)
         return;
     hawser *h = hn_g.h;
     if (hn_g.leaving)
-        return; /* another thread is at it */
+        return; /* another thread is closing the context */
     hn_attend_no_more();
     hn_dial_end();
-    if (hn_g.inits || hn_g.comms) { /* somebody came meanwhile: it goes on, if it can be attended to */
+    /* in use again meanwhile: keep the context open, and restart the attendant thread */
+    if (hn_g.inits || hn_g.comms) {
         if (hn_attend())
             hn_say(NCCL_LOG_WARN, "%s", hawser_error());
         return;
@@ -402,7 +410,8 @@ ncclResult_t hn_properties(int dev, struct hn_props *p)
     struct hn_device *d = &hn_g.device[dev];
     *p = (struct hn_props){.name = d->name,
                            .pci_path = *d->pci ? d->pci : NULL,
-                           .guid = (uint64_t)dev + 1, /* distinct: NCCL takes devices of one guid for one NIC's ports */
+                           /* distinct: NCCL takes devices with equal GUIDs for ports of one NIC */
+                           .guid = (uint64_t)dev + 1,
                            .ptr_support = NCCL_PTR_HOST | (hn_g.gpu ? NCCL_PTR_CUDA : 0),
                            .speed = HN_SPEED,
                            .real_speed = d->mbps,

@@ -10,26 +10,29 @@
 
 #define SET(name, value) name, value, name "=" value
 
-/* NCCL has read its configuration files into the environment before it loads us, so that what they say is the user's
- * too. Its minima win over its maxima (graph/connect.cc, graph/paths.cc), hence `yields`. */
+/* NCCL reads its configuration files into the environment before it loads the plugin, so their contents also count as
+ * the user's settings. NCCL's minima override its maxima (graph/connect.cc, graph/paths.cc), hence `yields`. */
 const struct hn_param hn_params[] = {
     {SET("NCCL_NTHREADS", "512"),
-     "NCCL halves the GPU threads of a channel where a NIC is slower than the GPU's link; the copies want them",
+     "NCCL halves the GPU threads of a channel if a NIC is slower than the GPU's link, but the copies need these "
+     "threads",
      {NULL}},
     {SET("NCCL_BUFFSIZE", "8388608"),
-     "messages of 2 MiB instead of 1 in a ring, and room for eight chunks of NCCL_P2P_NET_CHUNKSIZE",
+     "messages of 2 MiB instead of 1 MiB in a ring, and space for eight chunks of NCCL_P2P_NET_CHUNKSIZE",
      {NULL}},
-    /* Not 2 MiB: 64 channels x 16 x 2 MiB, the size of a pool, overflows NCCL's int (transport/net.cc). NCCL itself
-     * cuts it to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so that a user's smaller one stays in force.
-     */
+    /* 2 MiB would be too large: the size of a pool, 64 channels x 16 x 2 MiB, overflows an int in NCCL
+     * (transport/net.cc). NCCL limits this value to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so a
+     * smaller buffer size of the user's remains effective. */
     {SET("NCCL_P2P_NET_CHUNKSIZE", "524288"),
-     "messages of send/recv and alltoall, 128 KiB by default: each costs a round through NCCL's proxy thread",
+     "larger messages for send/recv and alltoall; the default is 128 KiB, and each costs a pass through NCCL's proxy "
+     "thread",
      {NULL}},
     {SET("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1"),
      "lets small send/recv use the low-latency protocol over a network",
      {NULL}},
     {SET("NCCL_P2P_PER_CHANNEL_NET_BW", "3"),
-     "from NCCL 2.29.2: channels per peer of send/recv are the NIC's GB/s over this, 14 by default",
+     "since NCCL 2.29.2, the number of channels per peer of send/recv is the NIC's GB/s divided by this value, 14 by "
+     "default",
      {"NCCL_NCHANNELS_PER_NET_PEER"}},
     {NULL, NULL, NULL, NULL, {NULL}},
 };
@@ -71,9 +74,9 @@ bool hn_tune(ncclDebugLogger_t logger)
     return true;
 }
 
-/* One array, made whole and then put in the place of the process's: setenv() would move or edit the one that other
- * threads' getenv() may be walking at this moment. The old one is left where it is for the same reason. Ours is never
- * freed, and the plugin with its strings is never unmapped (-z nodelete), since the process goes on with them. */
+/* Builds a new array and then replaces the environment with it. setenv() would move or modify the array that getenv()
+ * in another thread may be reading, and the old array is kept for the same reason. The new array is never freed, and
+ * the plugin with its strings is never unmapped (-z nodelete), because the process continues to use them. */
 static void set_all(ncclDebugLogger_t logger)
 {
     size_t n = 0;
@@ -81,10 +84,11 @@ static void set_all(ncclDebugLogger_t logger)
 
     while (old && old[n])
         n++;
-    env = malloc((n + HW_ARRAY_LEN(hn_params)) * sizeof(*env)); /* with the NULL that ends both */
+    /* hn_params has a last entry without a name, which leaves room for the NULL */
+    env = malloc((n + HW_ARRAY_LEN(hn_params)) * sizeof(*env));
     if (!env) {
         SAY(logger, NCCL_LOG_WARN,
-            "NET/hawser : out of memory for NCCL's parameters: ranks may disagree on them, and hang");
+            "NET/hawser : out of memory, NCCL's parameters are not set: ranks may disagree on them and hang");
         return;
     }
     if (n > 0)
@@ -95,7 +99,7 @@ static void set_all(ncclDebugLogger_t logger)
             SAY(logger, NCCL_LOG_INFO, "NET/hawser : %s unchanged: the environment sets %s", p->name, user);
             continue;
         }
-        env[n++] = (char *)p->set; /* libc replaces such strings and does not write to them */
+        env[n++] = (char *)p->set; /* libc replaces environment strings but does not write to them */
         SAY(logger, NCCL_LOG_INFO, "NET/hawser : %s set: %s", p->set, p->why);
     }
     env[n] = NULL;

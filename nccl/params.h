@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parameters of NCCL that the plugin sets for the whole process at its first init, never over the user's. All are
- * constants: they must be equal on every rank, or NCCL hangs, so nothing of the local machine decides them.
- * HAWSER_NCCL_TUNE=0 (on every rank) leaves them and the tuner out.
+ * NCCL parameters that the plugin sets for the whole process at its first init. It never overrides a user's setting.
+ * All values are constants: NCCL hangs if ranks have different values, so the local machine must not influence them.
+ * HAWSER_NCCL_TUNE=0, on every rank, disables these parameters and the tuner.
  */
 #ifndef HN_PARAMS_H
 #define HN_PARAMS_H
@@ -13,23 +13,25 @@
 
 struct hn_param {
     const char *name, *value;
-    const char *set; /* NAME=VALUE, as it stands in the environment */
+    const char *set; /* NAME=VALUE, as in the environment */
     const char *why;
-    /* Where one of these is in the environment it is the user who decides, and ours would contradict it. */
+    /* If one of these variables is set, the plugin leaves this parameter unset, since the values could contradict each
+     * other. */
     const char *yields[6];
 };
 
-/* Ends with a NULL name. */
+/* Terminated by an entry whose name is NULL. */
 extern const struct hn_param hn_params[];
 
-/* The variable in the environment by which the user decided on p: its own name, or one that it yields to. NULL: it is
- * ours to set. A variable that is there but empty counts. */
+/* Returns the environment variable by which the user has decided on p: the parameter's own name, or a variable that it
+ * yields to. Returns NULL if the plugin may set p. An empty variable counts as set. */
 const char *hn_param_user(const struct hn_param *p);
 
-/* Whether HAWSER_NCCL_TUNE lets us tune; a value that is neither yes nor no is warned of and is a yes. */
+/* Returns whether HAWSER_NCCL_TUNE permits tuning. Warns of a value that is neither yes nor no, and takes it for
+ * yes. */
 bool hn_tune(ncclDebugLogger_t logger);
 
-/* Sets what is ours to set, at the first call of the process. */
+/* Sets the parameters that the user has not set. Only the first call in a process has an effect. */
 void hn_params_set(ncclDebugLogger_t logger);
 
 #endif

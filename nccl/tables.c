@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's net tables, v6 to v12: each a thin shim on net.h. All versions share one function where the ABI lets them;
- * what differs (sizes of 32 or 64 bits, device handles, profiler handles, properties) is told by the function's name,
- * that of the first version which has it so.
+ * NCCL's net tables, v6 to v12, each a thin wrapper around net.h. All versions share a function where the ABI allows
+ * it. Where versions differ (sizes of 32 or 64 bits, device handles, profiler handles, properties), a function's name
+ * ends in the first version that uses it.
  *
- * No version has makeVDevice, which would merge our lanes under one NIC, nor getDeviceMr and irecvConsumed, which are
- * of devices that unpack on the GPU. Outputs are written before anything else: a request is stale on entry, or holds
- * NCCL_NET_OPTIONAL_RECV_COMPLETION.
+ * No version has makeVDevice, which would merge the plugin's devices under one NIC, or getDeviceMr and irecvConsumed,
+ * which are for devices that unpack on the GPU. Each function sets its outputs first: on entry a request is stale or
+ * contains NCCL_NET_OPTIONAL_RECV_COMPLETION.
  */
 #include "net.h"
 #include "params.h"
@@ -16,14 +16,16 @@
 #define NAME     "hawser"
 #define EXPORTED __attribute__((visibility("default")))
 
-/* Not more, although a receive of ours could carry NCCL's tag. With more NCCL gives all local ranks that send by one
- * proxy (PXN) a single connection to each remote rank and channel (sendProxyConnect() in src/transport/net.cc), and
- * posts the receives of several ranks as one request. Then
- *  - a message is told apart by its tag alone, which is the sender's rank in the topmost communicator: communicators
- *    split from that, with shared resources, mix in one first-in first-out queue, where today each has its own;
- *  - a request is done when the slowest of its receives is, and the buffers of the others wait for that;
- *  - all these ranks share the one link that the connection was dealt, of HN_LANES.
- * Nothing is gained for it: what NCCL saves is connections, and one of its connections is a number here. */
+/* One receive per request, although a message could carry NCCL's tag. If more were allowed, NCCL would give all local
+ * ranks that send through one proxy (PXN) a single connection to each remote rank and channel (sendProxyConnect() in
+ * src/transport/net.cc), and would post the receives of several ranks as one request. This would have three
+ * disadvantages:
+ *  - Only the tag, which is the sender's rank in the topmost communicator, would distinguish messages. Communicators
+ * split
+ *    from it, with shared resources, would share one first-in first-out queue. Today each has its own queue.
+ *  - A request would complete with its slowest receive, and the buffers of the other receives would wait for it.
+ *  - All these ranks would share one of HN_LANES links, to which the connection was assigned.
+ * There would be no advantage: NCCL would save connections, and a connection is only a stream number in this plugin. */
 #define MAX_RECVS 1
 
 extern const ncclNet_v6_t ncclNetPlugin_v6;
@@ -34,7 +36,8 @@ extern const ncclNet_v10_t ncclNetPlugin_v10;
 extern const ncclNet_v11_t ncclNetPlugin_v11;
 extern const ncclNet_v12_t ncclNetPlugin_v12;
 
-/* Init and finalize. NCCL reads its parameters after the net plugin's first init, so that is where ours are set. */
+/* Init and finalize. NCCL reads its parameters after the first init of the net plugin, so init sets the plugin's
+ * values. */
 
 static ncclResult_t init_v6(ncclDebugLogger_t logger)
 {
@@ -51,10 +54,10 @@ static ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t pr
 static ncclResult_t init_v11(void **ctx, uint64_t comm_id, ncclNetCommConfig_v11_t *config, ncclDebugLogger_t logger,
                              ncclProfilerCallback_t prof)
 {
-    static char context; /* all communicators share one: any address but NULL */
+    static char context; /* shared by all communicators; any address except NULL */
 
     (void)comm_id;
-    (void)config; /* the traffic class of RDMA NICs */
+    (void)config; /* contains the traffic class, which is for RDMA NICs */
     *ctx = &context;
     return init_v10(logger, prof);
 }
@@ -75,7 +78,7 @@ static ncclResult_t finalize_v11(void *ctx)
 static ncclResult_t set_net_attr_v11(void *ctx, ncclNetAttr_v11_t *attr)
 {
     (void)ctx;
-    (void)attr; /* hints of the traffic to come: work is pulled here, whatever comes */
+    (void)attr; /* hints about coming traffic; not needed, because rails pull their work */
     return ncclSuccess;
 }
 
@@ -85,7 +88,7 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
     return set_net_attr_v11(ctx, NULL);
 }
 
-/* Properties. NCCL's struct is not zeroed: each version adds its fields to those before. */
+/* Properties. NCCL does not zero its struct, so each version sets its own fields and those of the version before. */
 
 #define FILL_V6(to, from)                       \
     do {                                        \
@@ -113,7 +116,8 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->regIsGlobal = 0; \
     } while (0)
 
-/* A NIC of one device: itself. NCCL copies ndevs entries of devs to its stack, so both must be right. */
+/* A NIC of one device is its own only device. NCCL copies ndevs entries of devs to its stack, so both must be
+ * correct. */
 #define FILL_V9(to, from, dev)                          \
     do {                                                \
         FILL_V8(to, from);                              \
@@ -131,7 +135,7 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->maxMultiRequestSize = 1; \
     } while (0)
 
-/* An NCCL with this table takes the fewest channels that any rank has (init.cc, allGather3Data; from 2.29.2 on). */
+/* An NCCL with this table uses the smallest number of channels of all ranks (init.cc, allGather3Data; since 2.29.2). */
 #define FILL_V12(to, from, dev)               \
     do {                                      \
         FILL_V11(to, from, dev);              \
@@ -210,7 +214,7 @@ static ncclResult_t get_properties_v12(int dev, ncclNetProperties_v12_t *props)
     return rc;
 }
 
-/* Connections. No device handle: the GPU has no part in them. */
+/* Connections. There is no device handle, because the GPU takes no part in them. */
 
 static ncclResult_t listen_v6(int dev, void *handle, void **lc)
 {

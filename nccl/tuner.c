@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuner, which NCCL finds in the net plugin's library: between nodes it disables the low-latency protocols where
- * the network carries more than STEP_MAX in one step of an algorithm. Their flags (half of LL's bytes, a sixteenth of
- * LL128's) and small steps cost more over TCP, where each step is a message, than NCCL's model of them knows. Where
- * each node has one GPU it also asks for few channels: there they serve the network alone, and fewer of them make
- * larger messages (docs/performance.md has the figures). Within a node it takes back what the plugin's NCCL_BUFFSIZE
- * does to chunks, where NCCL asks for their size (2.30 and later). Everything else stays NCCL's. All ranks must choose
- * alike: what is chosen depends on the operation, its bytes and the numbers of ranks and nodes, and on nothing of this
- * machine.
+ * The tuner, which NCCL finds in the net plugin's library.
+ *
+ * Between nodes, the tuner disables the low-latency protocols LL and LL128 if the network carries more than STEP_MAX
+ * bytes in one step of an algorithm. Over TCP each step is a message, so the flags (half of LL's bytes, a sixteenth of
+ * LL128's) and the small steps cost more than NCCL's model assumes. If each node has one GPU, the tuner also requests
+ * few channels. Channels then serve only the network, and fewer of them make larger messages (docs/performance.md has
+ * the figures). Within a node, the tuner reverses the effect of the plugin's NCCL_BUFFSIZE on the chunk size if NCCL
+ * asks for that size (2.30 and later). NCCL decides everything else.
+ *
+ * All ranks must choose alike. The choice depends on the operation, its size and the numbers of ranks and nodes, and
+ * never on the local machine.
  */
 #include "base/base.h"
 #include "params.h"
@@ -15,22 +18,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP_MAX       ((size_t)128 * 1024)
-#define CHANNELS       4
-#define LARGE          ((size_t)8 << 20) /* from which on there are more: one for each link of a process (inner.h) */
+#define STEP_MAX ((size_t)128 * 1024)
+#define CHANNELS 4
+/* operations from this size use one channel for each link of a process (inner.h) */
+#define LARGE          ((size_t)8 << 20)
 #define CHANNELS_LARGE 6
-#define BUFFSIZE       ((size_t)4 << 20) /* NCCL's own NCCL_BUFFSIZE */
+#define BUFFSIZE       ((size_t)4 << 20) /* NCCL's default NCCL_BUFFSIZE */
 #define EXPORTED       __attribute__((visibility("default")))
 
 extern const ncclTuner_v4_t ncclTunerPlugin_v4;
 extern const ncclTuner_v5_t ncclTunerPlugin_v5;
 extern const ncclTuner_v6_t ncclTunerPlugin_v6;
 
-/* A communicator's. */
+/* The tuner's state for one communicator. */
 struct context {
     size_t ranks;
-    bool protocols, channels; /* what to have a say in */
-    size_t chunk_part;        /* the part of NCCL's chunk that is wanted: one of so many; 1: all of it */
+    bool protocols, channels; /* whether the tuner chooses protocols and channels */
+    size_t chunk_part;        /* NCCL's chunk size is divided by this; 1 leaves it unchanged */
 };
 
 static bool any_set(const char *const *names)
@@ -40,8 +44,9 @@ static bool any_set(const char *const *names)
     return *names != NULL;
 }
 
-/* How many times as large as NCCL's own the buffers are by the plugin's NCCL_BUFFSIZE, and with them the chunks; 1
- * where the user has chosen another size. By the value and not by who set it, which ranks need not agree on. */
+/* Returns how many times larger than NCCL's default the plugin's NCCL_BUFFSIZE makes the buffers, and with them the
+ * chunks. Returns 1 if the user has chosen another size. The value decides, not its origin, because ranks may disagree
+ * on the origin. */
 static size_t count_buffers(void)
 {
     const char *value = getenv("NCCL_BUFFSIZE");
@@ -53,7 +58,7 @@ static size_t count_buffers(void)
 
 static ncclResult_t init_v4(size_t ranks, size_t nodes, ncclDebugLogger_t logger, void **ctx)
 {
-    /* Who names protocols, or numbers of channels, has chosen them. */
+    /* A user who sets one of these variables has chosen the number of channels. */
     static const char *const users[] = {"NCCL_MIN_NCHANNELS",
                                         "NCCL_MAX_NCHANNELS",
                                         "NCCL_MIN_NRINGS",
@@ -82,8 +87,9 @@ static ncclResult_t init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t n
     return init_v4(ranks, nodes, logger, ctx);
 }
 
-/* Bytes that one step carries from a rank to the next one, over all channels. A ring takes these operations apart into
- * as many pieces as there are ranks, and each step carries one. NCCL's trees are two, with half of the data each. */
+/* Returns the number of bytes that one step carries from a rank to the next, over all channels. A ring divides the data
+ * of these operations into as many pieces as there are ranks, and each step carries one piece. NCCL has two trees, and
+ * each carries half of the data. */
 static size_t step_bytes(ncclFunc_t func, int algo, size_t bytes, size_t ranks)
 {
     bool in_pieces = func == ncclFuncAllReduce || func == ncclFuncAllGather || func == ncclFuncReduceScatter;
@@ -95,23 +101,23 @@ static size_t step_bytes(ncclFunc_t func, int algo, size_t bytes, size_t ranks)
 static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int pipe_ops, float **table, int algos,
                                   int protos, int reg_buff, int *channels)
 {
-    float *cost = (float *)(void *)table; /* [algos][protos] in truth */
+    float *cost = (float *)(void *)table; /* NCCL passes a float[algos][protos] */
     const struct context *c = ctx;
 
     (void)pipe_ops;
     (void)reg_buff;
     if (c->channels)
-        *channels = bytes < LARGE ? CHANNELS : CHANNELS_LARGE; /* it was 0: NCCL's choice */
+        *channels = bytes < LARGE ? CHANNELS : CHANNELS_LARGE; /* 0 on entry, which means NCCL's choice */
     if (!c->protocols || protos <= NCCL_PROTO_SIMPLE)
         return ncclSuccess;
     for (int a = 0; a < algos; a++, cost += protos)
-        /* Never the last protocol that an algorithm has: the user may have disabled the others. */
+        /* Never disables the last protocol of an algorithm, since the user may have disabled the others. */
         if (step_bytes(func, a, bytes, c->ranks) > STEP_MAX && cost[NCCL_PROTO_SIMPLE] >= 0)
             cost[NCCL_PROTO_LL] = cost[NCCL_PROTO_LL128] = NCCL_ALGO_PROTO_IGNORE;
     return ncclSuccess;
 }
 
-/* Large chunks are for the network. Of the algorithms that cross NVLink or shared memory alone, rings and trees cut
+/* Large chunks help only the network. Of the algorithms that use only NVLink or shared memory, rings and trees derive
  * their chunks from NCCL_BUFFSIZE. */
 static ncclResult_t get_chunk_size(void *ctx, ncclFunc_t func, size_t bytes, int algo, int proto, int channels,
                                    size_t *chunk)

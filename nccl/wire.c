@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two messages of the plugin's own: the handle, which NCCL carries, and the hello, a notification of libhawser. */
+/* The plugin's two messages: the handle, which NCCL carries, and the hello, which is a libhawser notification. */
 #include "wire/wire.h"
 #include "inner.h"
 
@@ -9,8 +9,8 @@
 #define AT_ADDR      72
 #define AT_ATTEMPT   124
 
-/* 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 secret, 64 listen, 68 zero, 72 addresses (17 each),
- * 123 zero, 124 attempt */
+/* Offsets in a handle: 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 secret, 64 listen, 68 zero, 72
+ * addresses (17 bytes each), 123 zero, 124 attempt. */
 void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_handle *h)
 {
     memset(out, 0, NCCL_NET_HANDLE_MAXSIZE);
@@ -37,13 +37,13 @@ void hn_handle_note(uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], uint32_t attempt)
 int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle *h)
 {
     if (hw_get32(in) != HANDLE_MAGIC)
-        return hw_fail(-EPROTO,
-                       "the handle is not this plugin's: every rank must load the same plugin (NCCL_NET_PLUGIN)");
-    if (hw_get16(in + 4) != VERSION)
         return hw_fail(
-            -EPROTO,
-            "the handle has version %u of this plugin, this side version %d: install the same version on every node",
-            hw_get16(in + 4), VERSION);
+            -EPROTO, "the handle was not made by this plugin: every rank must load the same plugin (NCCL_NET_PLUGIN)");
+    if (hw_get16(in + 4) != VERSION)
+        return hw_fail(-EPROTO,
+                       "the handle has version %u, but this side has version %d: install the same version of the "
+                       "plugin on every node",
+                       hw_get16(in + 4), VERSION);
     h->port = hw_get16(in + 6);
     h->host = hw_get64(in + 8);
     h->process = hw_get64(in + 16);
@@ -54,13 +54,13 @@ int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle
         h->addr[i].family = in[AT_ADDR + 17 * i];
         memcpy(h->addr[i].ip, in + AT_ADDR + 17 * i + 1, 16);
         if (h->addr[i].family != 0 && h->addr[i].family != 4 && h->addr[i].family != 6)
-            return hw_fail(-EPROTO, "the handle has an address of family %u", h->addr[i].family);
+            return hw_fail(-EPROTO, "the handle has an address of the unknown family %u", h->addr[i].family);
     }
     h->attempt = hw_get32(in + AT_ATTEMPT);
     return h->port ? 0 : hw_fail(-EPROTO, "the handle has no port");
 }
 
-/* 0 magic, 4 version, 8 listen, 12 stream, 16 secret, 24 process */
+/* Offsets in a hello: 0 magic, 4 version, 8 listen, 12 stream, 16 secret, 24 process. */
 void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h)
 {
     memset(out, 0, HN_HELLO);
@@ -75,10 +75,10 @@ void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h)
 int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h)
 {
     if (len != HN_HELLO || hw_get32(in) != HELLO_MAGIC || hw_get32(in + 4) != VERSION)
-        return hw_fail(-EPROTO, "a notification of %zu bytes that is not a hello", len);
+        return hw_fail(-EPROTO, "a notification of %zu bytes is not a hello", len);
     h->listen = hw_get32(in + 8);
     h->stream = hw_get32(in + 12);
     h->secret = hw_get64(in + 16);
     h->process = hw_get64(in + 24);
-    return h->stream ? 0 : hw_fail(-EPROTO, "a hello for stream 0");
+    return h->stream ? 0 : hw_fail(-EPROTO, "the hello is for stream 0");
 }

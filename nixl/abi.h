@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of NIXL's plugin ABI that a backend needs, written from its facts: names, the order of the virtual
- * functions, and the order and types of the members that NIXL's inline functions read. Checked against the virtual
- * tables of the plugins in the wheels 1.0.0 to 1.5.1, which are the same (test nixl_versions loads each).
+ * The part of NIXL's plugin ABI that a backend needs, written from facts: the names, the order of the virtual
+ * functions, and the order and types of the members that NIXL's inline functions read. The plugins in the wheels 1.0.0
+ * to 1.5.1 have the same virtual tables, and test nixl_versions loads the backend into each version.
  *
  * NIXL_PLUGIN_API_VERSION did not change when virtual functions were removed before 1.0.0. version.cc therefore refuses
  * versions of NIXL that were not tested.
@@ -43,7 +43,7 @@ enum class nixl_cost_t { analytical };
 
 using nixl_mem_list_t = std::vector<nixl_mem_t>;
 using nixl_b_params_t = std::unordered_map<std::string, std::string>;
-using notif_list_t = std::vector<std::pair<std::string, std::string>>; /* agent, message */
+using notif_list_t = std::vector<std::pair<std::string, std::string>>; /* pairs of agent and message */
 
 /* ---- descriptors ---------------------------------------------------------------------------------------- */
 
@@ -73,8 +73,8 @@ struct nixlMetaDesc : nixlBasicDesc {
     nixlBackendMD *metadataP;
 };
 
-/* NIXL makes the lists; a backend reads them. A backend does not call the virtual functions, so only the destructor is
- * declared here, because it gives the object its pointer to a virtual table. */
+/* NIXL builds the lists, and a backend only reads them. The backend calls no virtual function of a list, so only the
+ * destructor is declared: it gives the object its pointer to a virtual table. */
 template <class T> class nixlDescList
 {
   protected:

@@ -13,7 +13,7 @@ static void put_address(const union hw_addr *a, struct hx_addr *out)
     memcpy(out->ip, six ? (const void *)&a->in6.sin6_addr : &a->in.sin_addr, six ? 16 : 4);
 }
 
-/* Parses the list. Returns the number of addresses, or -EINVAL. */
+/* Parses the comma-separated list into out[]. Returns the number of addresses, or -EINVAL. */
 static int read_advertised(const char *list, struct hx_addr out[HX_ADDRS])
 {
     int n = 0;

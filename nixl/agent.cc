@@ -15,12 +15,12 @@
 namespace hx
 {
 
-constexpr int attend_ms = 200;         /* how often to look for peers that have connected or died */
-constexpr int busy_ms = 10;            /* the same while connections are being made */
-constexpr int linger_ms = 1000;        /* longest wait before the context closes until peers have the notifications */
-constexpr size_t ready_max = 64 << 20; /* most bytes of notifications taken ahead of getNotifs() */
-constexpr size_t note_cost = 128;      /* bytes that each notification counts in addition */
-constexpr size_t partial_max = 64;     /* most incomplete notifications of one peer */
+constexpr int attend_ms = 200;         /* time between two checks for peers that have connected or died */
+constexpr int busy_ms = 10;            /* the same while connections are being made or notifications are incomplete */
+constexpr int linger_ms = 1000;        /* longest wait, before the context closes, for peers to confirm notifications */
+constexpr size_t ready_max = 64 << 20; /* limit for the bytes of notifications taken before getNotifs() is called */
+constexpr size_t note_cost = 128;      /* bytes added per notification when ready_max is checked */
+constexpr size_t partial_max = 64;     /* limit for the incomplete notifications of one peer */
 
 uint64_t now_ms()
 {
@@ -28,7 +28,8 @@ uint64_t now_ms()
     return static_cast<uint64_t>(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
 }
 
-/* During its lifetime, new threads block all signals, because signals belong to the application. */
+/* While an object of this class exists, new threads start with all signals blocked, because signals belong to the
+ * application. */
 class SignalsBlocked
 {
   public:
@@ -92,7 +93,7 @@ std::string Agent::open()
         return hawser_error();
     if (getrandom(info_.key, sizeof(info_.key), 0) != sizeof(info_.key) ||
         getrandom(&info_.process, sizeof(info_.process), 0) != sizeof(info_.process))
-        return "the kernel gave no random bytes for a key";
+        return "the kernel returned no random bytes for a key";
     info_.host = hw_host_id();
 
     std::vector<std::string> knobs = {"metrics_kind=nixl"};
@@ -164,7 +165,7 @@ void Agent::count_connecting(int more)
         wake();
 }
 
-/* Sleeps until there is work. Returns false when the thread must end. */
+/* Sleeps until there is work. Returns false if the thread must exit. */
 bool Agent::wait_for_work(bool busy)
 {
     std::unique_lock lock(wake_mu_);
@@ -174,7 +175,7 @@ bool Agent::wait_for_work(bool busy)
     return !stop_;
 }
 
-/* Returns whether there is more work soon. */
+/* Returns whether more work is expected soon. */
 bool Agent::do_work()
 {
     take_connected();
@@ -191,7 +192,7 @@ void Agent::run()
     while (wait_for_work(busy)) {
         try {
             busy = do_work();
-        } catch (...) { /* out of memory: retried later */
+        } catch (...) { /* out of memory: try again later */
             busy = true;
         }
     }
@@ -246,7 +247,7 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     std::unique_lock lock(mu_);
     auto known = remotes_.find(remote);
     if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
-        old = links_[remote]; /* the agent was added again: its old process is gone */
+        old = links_[remote]; /* the agent was added again, so its old process has ended */
         links_.erase(remote);
     }
     remotes_[remote] = info;
@@ -287,7 +288,7 @@ nixl_status_t Agent::find_link(const std::string &remote, std::shared_ptr<Link> 
         out = link;
         return NIXL_SUCCESS;
     }
-    old = link; /* closed after mu_ is released, if no one else holds it */
+    old = link; /* closed after mu_ is released, unless another thread holds a reference */
     link = std::make_shared<Link>(*this, ++next_link_, info->second);
     link->start();
     out = link;
@@ -364,12 +365,12 @@ void Agent::take_in()
         incoming_.push_back(Incoming{p, {}, 0});
 }
 
-/* Drops the oldest incomplete notification: its sender has cancelled it, or sends too many at once. */
+/* Drops the oldest incomplete notification: its sender has canceled it or sends too many at once. */
 void Agent::forget_oldest(Incoming &in)
 {
     in.partial_bytes -= in.partial.begin()->second.size();
     in.partial.erase(in.partial.begin());
-    log(std::string(hawser_peer_name(in.peer)) + ": dropped a notification that arrived incomplete");
+    log(std::string(hawser_peer_name(in.peer)) + ": dropped an incomplete notification");
 }
 
 /* Adds a piece to its notification. Returns false if the peer violates the protocol. */
@@ -382,7 +383,7 @@ bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
     }
     auto at = in.partial.find(note.id);
     if (note.offset != (at == in.partial.end() ? 0 : at->second.size()))
-        return true; /* the rest of a dropped notification */
+        return true; /* the rest of a notification that was dropped */
     std::string &text = in.partial[note.id];
     text.append(reinterpret_cast<const char *>(note.data), note.len);
     in.partial_bytes += note.len;
@@ -397,10 +398,10 @@ bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
     return true;
 }
 
-/* Takes all notifications that the peer has delivered. Returns whether to keep the peer. */
+/* Reads all notifications that the peer has delivered. Returns whether to keep the peer. */
 bool Agent::drain(Incoming &in)
 {
-    /* read first: notifications that a peer delivered before it died are still taken */
+    /* read the state first, so that notifications delivered before the peer died are still read */
     bool alive = hawser_peer_state(in.peer) == 0;
     size_t len = 0;
     while (hawser_notification(in.peer, buffer_.data(), buffer_.size(), &len) == 0)
@@ -409,7 +410,7 @@ bool Agent::drain(Incoming &in)
     return alive;
 }
 
-/* Takes the notifications of all peers, and closes dead peers. */
+/* Reads the notifications of all peers, and closes the peers that are dead. */
 void Agent::drain_all()
 {
     auto gone = [this](Incoming &in) {
@@ -421,8 +422,9 @@ void Agent::drain_all()
     incoming_.erase(std::remove_if(incoming_.begin(), incoming_.end(), gone), incoming_.end());
 }
 
-/* Takes notifications ahead of take_notes(), up to a bound, so that a long notification makes progress without calls of
- * the application; beyond the bound libhawser makes the sender wait. Returns whether a notification is incomplete. */
+/* Reads notifications before take_notes() is called, so that a long notification makes progress without calls of the
+ * application. Stops at ready_max bytes, and libhawser then makes the senders wait. Returns whether a notification is
+ * incomplete. */
 bool Agent::take_ahead()
 {
     std::unique_lock lock(in_mu_);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of one NIXL engine: a libhawser context with a random key of its own, the links to remote agents, and the
- * connected peers, which send notifications. One thread per engine makes connections and accepts peers; NIXL's calls
- * and libhawser's threads drive transfers.
+ * The state of one NIXL engine: a libhawser context with its own random key, the links to remote agents, and the
+ * connected peers, which send notifications. Each engine has one thread, which makes connections and accepts peers.
+ * NIXL's calls and libhawser's threads drive the transfers.
  */
 #ifndef HX_AGENT_H
 #define HX_AGENT_H
@@ -43,7 +43,7 @@ class Agent
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
-    /* Returns the link to a remote agent; starts one if there is none. */
+    /* Returns the link to a remote agent. Starts a new link if there is none. */
     nixl_status_t find_link(const std::string &remote, std::shared_ptr<Link> &out);
 
     /* Splits a notification into pieces that libhawser can carry. */
@@ -52,18 +52,18 @@ class Agent
 
     /* Takes ownership of an operation that no caller waits for. */
     void keep_op(hawser_op *op);
-    /* Waits for the kept operations, up to `ms` in all. */
+    /* Waits for the kept operations, for up to `ms` altogether. */
     void wait_for_kept(int ms);
 
     void count_connecting(int more);
     void wake();
-    /* Appends a line to the file named by HAWSER_NIXL_LOG, if that is set. */
+    /* Appends a line to the file named in HAWSER_NIXL_LOG, if the variable is set. */
     void log(const std::string &line);
 
   private:
     struct Incoming {
         hawser_peer *peer;
-        std::map<uint64_t, std::string> partial; /* incomplete notifications */
+        std::map<uint64_t, std::string> partial; /* incomplete notifications by ID */
         size_t partial_bytes = 0;
     };
 
@@ -91,7 +91,7 @@ class Agent
     std::condition_variable wake_;
     bool stop_ = false, woken_ = false;
 
-    std::mutex mu_; /* links */
+    std::mutex mu_; /* guards the links */
     std::map<std::string, hx_info> remotes_;
     std::map<std::string, std::shared_ptr<Link>> links_;
     uint64_t next_link_ = 0;
@@ -100,7 +100,7 @@ class Agent
     std::mutex kept_mu_;
     std::vector<hawser_op *> kept_;
 
-    std::mutex in_mu_; /* guards what has arrived */
+    std::mutex in_mu_; /* guards incoming peers and their notifications */
     std::vector<Incoming> incoming_;
     notif_list_t ready_;
     size_t ready_bytes_ = 0;

@@ -9,7 +9,7 @@
 #define AT_ADDR    64
 #define ADDR_SIZE  19
 
-/* Layout: 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 zero, 64 addresses (family, 16 bytes, port) */
+/* Offsets: 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 zero, 64 addresses (family, 16 bytes, port). */
 void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info)
 {
     memset(out, 0, HX_INFO);
@@ -30,7 +30,7 @@ void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info)
 int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
 {
     if (len != HX_INFO || hw_get32(in) != INFO_MAGIC)
-        return hw_fail(-EPROTO, "%zu bytes that are not connection information of backend HAWSER", len);
+        return hw_fail(-EPROTO, "%zu bytes are not connection information of backend HAWSER", len);
     if (hw_get16(in + 4) != VERSION)
         return hw_fail(-EPROTO,
                        "connection information of version %u of backend HAWSER; this backend supports version %d: "
@@ -46,12 +46,12 @@ int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
         memcpy(info->addr[i].ip, p + 1, 16);
         info->addr[i].port = hw_get16(p + 17);
         if (p[0] != 0 && p[0] != 4 && p[0] != 6)
-            return hw_fail(-EPROTO, "connection information with an address of family %u", p[0]);
+            return hw_fail(-EPROTO, "the connection information has an address of the unknown family %u", p[0]);
     }
-    return info->port ? 0 : hw_fail(-EPROTO, "connection information without a port");
+    return info->port ? 0 : hw_fail(-EPROTO, "the connection information has no port");
 }
 
-/* Layout: 0 magic, 4 version, 6 length of the name, 8 id, 16 total, 20 offset, 24 zero, 32 name, data */
+/* Offsets: 0 magic, 4 version, 6 length of the name, 8 id, 16 total, 20 offset, 24 zero, 32 name, then the data. */
 void hx_note_encode(uint8_t *out, const struct hx_note *note)
 {
     memset(out, 0, HX_NOTE);
@@ -67,19 +67,19 @@ void hx_note_encode(uint8_t *out, const struct hx_note *note)
 int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note)
 {
     if (len < HX_NOTE || hw_get32(in) != NOTE_MAGIC || hw_get16(in + 4) != VERSION)
-        return hw_fail(-EPROTO, "a notification of %zu bytes that is not from backend HAWSER", len);
+        return hw_fail(-EPROTO, "a notification of %zu bytes is not from backend HAWSER", len);
     note->name_len = hw_get16(in + 6);
     note->id = hw_get64(in + 8);
     note->total = hw_get32(in + 16);
     note->offset = hw_get32(in + 20);
     if (note->name_len > HX_NAME_MAX || note->name_len > len - HX_NOTE)
-        return hw_fail(-EPROTO, "a notification from an agent with a name of %u bytes", note->name_len);
+        return hw_fail(-EPROTO, "a notification has an agent name of %u bytes, which is invalid", note->name_len);
     note->name = (const char *)in + HX_NOTE;
     note->data = in + HX_NOTE + note->name_len;
     note->len = (uint32_t)(len - HX_NOTE - note->name_len);
     if (note->total > HX_NOTE_MAX || note->offset > note->total || note->len > note->total - note->offset ||
         (note->len == 0 && note->total != 0))
-        return hw_fail(-EPROTO, "a notification whose piece [%u, +%u) exceeds its %u bytes", note->offset, note->len,
-                       note->total);
+        return hw_fail(-EPROTO, "a notification's piece [%u, +%u) exceeds its total of %u bytes", note->offset,
+                       note->len, note->total);
     return 0;
 }

@@ -8,9 +8,10 @@
 namespace hx
 {
 
-constexpr int dereg_ms = 5000; /* longest wait until cancelled transfers release memory that is being deregistered */
+constexpr int dereg_ms = 5000; /* longest wait for canceled transfers to release memory that is being deregistered */
 
-/* Runs f and turns an exception, which can only be a lack of memory or threads, into NIXL_ERR_BACKEND. */
+/* Runs f, and turns an exception into NIXL_ERR_BACKEND. An exception can only mean that memory or threads are
+ * lacking. */
 template <class F> static nixl_status_t guard(F f)
 {
     try {
@@ -84,7 +85,7 @@ nixl_status_t Engine::deregisterMem(nixlBackendMD *meta)
     return guard([&] {
         auto *md = static_cast<LocalMD *>(meta);
         int rc = hawser_mem_deregister(md->mem);
-        if (rc == -EBUSY) { /* transfers that the application released while they ran */
+        if (rc == -EBUSY) { /* transfers that the application released before they ended still use it */
             agent_->wait_for_kept(dereg_ms);
             rc = hawser_mem_deregister(md->mem);
         }
@@ -157,12 +158,12 @@ nixl_status_t Engine::loadRemoteConnInfo(const std::string &remote, const std::s
     return guard([&] { return agent_->add_remote(remote, info); });
 }
 
-/* Starts the connection without waiting for it: transfers posted before it is up wait. */
+/* Starts the connection without waiting for it. Transfers that are posted before the connection is up wait for it. */
 nixl_status_t Engine::connect(const std::string &remote)
 {
     return guard([&] {
         if (remote == localAgent)
-            return NIXL_SUCCESS; /* the first transfer within the agent makes this link */
+            return NIXL_SUCCESS; /* the first transfer within the agent creates this link */
         std::shared_ptr<Link> link;
         return agent_->find_link(remote, link);
     });

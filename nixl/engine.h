@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine that NIXL calls. No function lets an exception escape: NIXL gets a status. */
+/* The engine that NIXL calls. No function lets an exception escape: NIXL gets a status instead. */
 #ifndef HX_ENGINE_H
 #define HX_ENGINE_H
 
@@ -13,7 +13,7 @@ class Engine : public nixlBackendEngine
   public:
     Engine(const nixlBackendInitParams *params, const Options &options);
 
-    /* Returns "" or the reason why the engine cannot work. */
+    /* Returns "" or the reason why the engine cannot be used. */
     std::string open();
 
     bool supportsRemote() const override;

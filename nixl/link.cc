@@ -59,8 +59,8 @@ void Link::start()
     try_next_address();
 }
 
-/* Sets host and port to the next address to try. A process in the same kernel and network namespace is reached over
- * loopback only. */
+/* Sets host and port to the next address to try. Returns false if there is none. A process in the same kernel and
+ * network namespace is reached over loopback only. */
 bool Link::next_host(std::string &host, uint16_t &port)
 {
     if (here_) {
@@ -80,7 +80,7 @@ bool Link::next_host(std::string &host, uint16_t &port)
     return false;
 }
 
-/* Counts the addresses from the next one on; each gets its share of the remaining time. */
+/* Counts the addresses that have not been tried. Each of them gets its share of the remaining time. */
 static unsigned addresses_left(const hx_info &to, unsigned turn)
 {
     unsigned n = 0;
@@ -119,11 +119,11 @@ void Link::finish_attempt(int rc)
     if (state != State::connecting || !peer)
         return;
     if (rc) {
-        (void)hawser_peer_state(peer); /* sets the text */
+        (void)hawser_peer_state(peer); /* sets hawser_error() */
         agent.log(std::string("connecting: ") + hawser_error());
         hawser_peer_close(peer);
         peer = nullptr;
-        /* A peer that does not answer within connect_ms counts as gone too. */
+        /* A peer that does not answer within connect_ms counts as disconnected too. */
         why = rc == -ETIMEDOUT ? NIXL_ERR_REMOTE_DISCONNECT : status_of(rc);
         try_next_address();
         return;
@@ -196,7 +196,7 @@ bool Link::flush_locked()
         if (rc == -EAGAIN)
             return true;
         if (rc) {
-            agent.log(std::string("a notification: ") + hawser_error());
+            agent.log(std::string("sending a notification:") + hawser_error());
             if (status_of(rc) == NIXL_ERR_REMOTE_DISCONNECT)
                 fail(NIXL_ERR_REMOTE_DISCONNECT);
             else

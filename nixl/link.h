@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A link is this engine's connection to one remote agent: a libhawser peer, made asynchronously. Transfers posted while
- * the link connects wait in the link. Data from a remote agent arrives on the agent's own link, see agent.h.
+ * A link is this engine's connection to one remote agent: a libhawser peer that connects asynchronously. Transfers that
+ * are posted while the link connects wait in the link. Notifications from a remote agent arrive on that agent's own
+ * link (see agent.h).
  *
- * Lock order: Agent::mu_, Link::mu, Request's own.
+ * Lock order: Agent::mu_, Link::mu, Request::mu_.
  */
 #ifndef HX_LINK_H
 #define HX_LINK_H
@@ -34,29 +35,29 @@ class Link
     Link(Agent &agent, uint64_t id, const hx_info &to);
     ~Link();
 
-    /* Starts to connect, with the first address. */
+    /* Starts to connect to the first address. */
     void start();
     /* Handles the end of an attempt: starts the waiting transfers, or tries the next address. */
     void finish_attempt(int rc);
-    /* Ends the link: waiting and running transfers fail with NIXL_ERR_REMOTE_DISCONNECT. */
+    /* Ends the link. Waiting and running transfers fail with NIXL_ERR_REMOTE_DISCONNECT. */
     void close();
     /* Queues the pieces of a notification, and sends as many queued pieces as possible. */
     nixl_status_t send_pieces(std::vector<std::string> pieces);
     /* Sends queued pieces. Returns whether pieces are left. */
     bool flush();
-    /* Returns whether the link has ended. The first call after the end still returns false, so that one caller is told
-     * of the end first. */
+    /* Returns whether the link has ended. The first call after the end still returns false, so that one caller gets the
+     * link and its error. */
     bool is_over();
 
     std::shared_mutex mu;
     /* mu guards the following members. */
     State state = State::connecting;
-    nixl_status_t why = NIXL_SUCCESS; /* once dead */
-    hawser_peer *peer = nullptr;      /* nullptr: no attempt in progress, or closed */
+    nixl_status_t why = NIXL_SUCCESS; /* reason for the end, if dead */
+    hawser_peer *peer = nullptr;      /* nullptr if no attempt is in progress, or if closed */
     std::vector<Request *> waiting;
     Agent &agent;
     const uint64_t id;
-    std::atomic<uint64_t> driven_ns{0}; /* when a check last drove the connection; not guarded */
+    std::atomic<uint64_t> driven_ns{0}; /* time of the last check that drove the connection; not guarded */
 
   private:
     void try_next_address();

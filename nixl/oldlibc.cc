@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of glibc 2.32 and libstdc++ 11 that inline functions of libstdc++ 12 use, for a build that runs with older
- * versions (the Python wheel). Not compiled if the C library has them. */
+/* Functions of glibc 2.32 and libstdc++ 11 that inline functions of libstdc++ 12 call. A build that must run with older
+ * versions (the Python wheel) includes them. They are not compiled if the C library has them. */
 #include <cerrno>
 #include <ctime>
 #include <dlfcn.h>
 #include <new>
 #include <pthread.h>
 
-/* Declares that there may be other threads, so that reference counts are atomic. */
+/* States that the process may have several threads, so that reference counts are atomic. */
 extern "C" char __libc_single_threaded;
 char __libc_single_threaded = 0;
 
@@ -19,8 +19,8 @@ void __throw_bad_array_new_length()
 }
 } // namespace std
 
-/* Calls glibc's own function if the process has it (2.30). Otherwise waits on the wall clock, as older versions do: a
- * wait of std::condition_variable then takes longer if the wall clock is set back meanwhile. */
+/* Calls glibc's own function if the process has it (since 2.30). Otherwise waits on the wall clock, as older versions
+ * do. If the wall clock is set back meanwhile, a wait of std::condition_variable then takes longer. */
 extern "C" int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
                                       const struct timespec *until)
 {

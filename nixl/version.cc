@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Determines which NIXL has loaded the backend. libnixl exports no version; a wheel has its version in the name of the
- * folder nixl_cu12-1.5.1.dist-info, next to the folder .nixl_cu12.mesonpy.libs, which contains libnixl.so. */
+/* Determines which NIXL has loaded the backend. libnixl exports no version. The version of a wheel is in the name of
+ * the folder nixl_cu12-1.5.1.dist-info, next to the folder .nixl_cu12.mesonpy.libs, which contains libnixl.so. */
 #include "nixl/version.h"
 
 #include "nixl/tried.h"
@@ -36,7 +36,7 @@ std::string wheel_name(const std::string &folder)
     return name.size() > 1 && name[0] == '.' && at != std::string::npos ? name.substr(1, at - 1) : "";
 }
 
-/* Returns VERSION of the folder NAME-VERSION.dist-info in `site`, else "". */
+/* Returns the VERSION in the folder name NAME-VERSION.dist-info below `site`, else "". */
 std::string read_dist_info(const std::string &site, const std::string &name)
 {
     static const char tail[] = ".dist-info";

@@ -8,15 +8,16 @@
 namespace hx
 {
 
-constexpr uint64_t drive_ns = 2000;   /* see may_skip() */
-constexpr uint64_t look_ns = 1000000; /* likewise */
+/* at most one check per link drives the connection in this time; see may_skip() */
+constexpr uint64_t drive_ns = 2000;
+constexpr uint64_t look_ns = 1000000; /* at least one check per request drives the connection in this time */
 
 static uint64_t now_ns()
 {
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-/* If memory is short, the operations end and are not freed. */
+/* If memory is short, the operations end but are not freed. */
 Request::~Request()
 {
     try {
@@ -35,7 +36,8 @@ nixl_status_t Request::add_pair(const nixlMetaDesc &local, const nixlMetaDesc &r
         return NIXL_ERR_NOT_FOUND;
     if (local.len != remote.len)
         return NIXL_ERR_MISMATCH;
-    /* Subtractions only, because addresses and lengths come from the application and the remote agent. */
+    /* Only subtracts, because the addresses and lengths come from the application and the remote agent and a sum could
+     * overflow. */
     if (local.addr < l->base || local.addr - l->base > l->len || local.len > l->len - (local.addr - l->base) ||
         remote.addr < r->base || remote.addr - r->base > r->region.length ||
         remote.len > r->region.length - (remote.addr - r->base))
@@ -105,7 +107,7 @@ void Request::fail(nixl_status_t status)
 {
     if (result_ == NIXL_SUCCESS) {
         result_ = status;
-        agent_.log(std::string("a transfer: ") + hawser_error());
+        agent_.log(std::string("a transfer failed:") + hawser_error());
     }
     next_vec_ = vecs_.size();
     next_piece_ = pieces_.size();
@@ -142,7 +144,7 @@ void Request::post_vecs()
     }
 }
 
-/* The data of all operations is in place: posts the notification. */
+/* Posts the notification. The data of all operations must be in place. */
 void Request::post_pieces()
 {
     while (next_piece_ < pieces_.size()) {
@@ -177,7 +179,7 @@ void Request::reap()
     ops_.erase(ops_.begin(), ops_.begin() + static_cast<std::ptrdiff_t>(ended));
 }
 
-/* Advances as far as possible without waiting. Needs Link::mu and mu_. */
+/* Advances as far as possible without blocking. The caller holds Link::mu and mu_. */
 void Request::advance()
 {
     reap();
@@ -193,9 +195,9 @@ void Request::advance()
 /* ---- afterwards ------------------------------------------------------------------------------------------- */
 
 /* Returns whether a check may report "in progress" without driving the connection. hawser_test() does the ready work of
- * the whole connection, which costs a system call: if many requests are checked in turn, one call every drive_ns serves
- * all of them, and each request sees its own end in its confirmed bytes. A failure moves no bytes; look_ns bounds its
- * detection. */
+ * the whole connection, which costs a system call. If many requests are checked in turn, one call every drive_ns serves
+ * all of them, and each request recognizes its own end by its confirmed bytes. A failure confirms no bytes, so look_ns
+ * bounds the time until a failure is detected. */
 bool Request::may_skip(uint64_t now)
 {
     if (ops_.empty() || hawser_op_bytes(ops_[0]) == hawser_op_length(ops_[0]))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request is a transfer that NIXL prepared: descriptors are resolved once, and NIXL posts it any number of times. A
- * list beyond libhawser's limit becomes several operations. A notification is sent with the operation of a write if it
- * fits, otherwise after the end of all operations.
+ * A request is a transfer that NIXL has prepared. Its descriptors are resolved once, and NIXL may post it any number of
+ * times. A list that exceeds libhawser's limit becomes several operations. A notification is sent with the operation of
+ * a write if it fits, otherwise after the end of all operations.
  */
 #ifndef HX_XFER_H
 #define HX_XFER_H
@@ -12,7 +12,7 @@
 namespace hx
 {
 
-/* Registered memory, and the metadata that NIXL gives to other agents. */
+/* Registered memory, with the remote key that NIXL's metadata carries to other agents. */
 struct LocalMD : nixlBackendMD {
     LocalMD() : nixlBackendMD(true)
     {
@@ -42,7 +42,8 @@ class Request : public nixlBackendReqH
 
     /* Resolves the descriptors. */
     nixl_status_t resolve(const nixl_meta_dlist_t &local, const nixl_meta_dlist_t &remote);
-    /* Starts the transfer on the link, or queues it there. pieces: the notification; empty: none. */
+    /* Starts the transfer on the link, or queues it there. `pieces` is the notification; it is empty if there is
+     * none. */
     nixl_status_t post(std::shared_ptr<Link> link, std::vector<std::string> pieces);
     nixl_status_t check();
     /* Cancels a running transfer without waiting. */

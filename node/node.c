@@ -10,11 +10,11 @@
 
 #define MAX_NOTES  32
 #define MAX_ADDRS  4096
-#define ROUTES_MAX (1 << 20) /* bytes of a routing table's text */
+#define ROUTES_MAX (1 << 20) /* limit for the text of a routing table, bytes */
 
-/* include/linux/pci_ids.h */
+/* from include/linux/pci_ids.h */
 enum { VENDOR_NVIDIA = 0x10de, VENDOR_AMD = 0x1002, VENDOR_INTEL = 0x8086, CLASS_DISPLAY = 0x03, CLASS_ACCEL = 0x12 };
-/* include/uapi/linux/if_arp.h */
+/* from include/uapi/linux/if_arp.h */
 enum { TYPE_LOOPBACK = 772 };
 
 static void add_node_note(struct hw_node *n)
@@ -28,14 +28,14 @@ static void add_node_note(struct hw_node *n)
         n->n_note++;
 }
 
-/* An absent or unreadable file means unknown; a malformed one also gets a note. */
+/* An absent or unreadable file means that the value is unknown. A malformed file also gets a note. */
 static void note_if_malformed(struct hw_node *n, int rc)
 {
     if (rc == -EINVAL || rc == -E2BIG || rc == -ENODATA || rc == -ELOOP)
         add_node_note(n);
 }
 
-/* Reads a number within [0, max] from a file; -1: unknown. */
+/* Reads a number within [0, max] from a file. Returns -1 if it is unknown. */
 static int64_t read_node_number(struct hw_node *n, int root, const char *dir, const char *name, const char *file,
                                 int64_t max)
 {
@@ -121,7 +121,7 @@ static int scan_pci(struct hw_node *n, int root)
         if ((rc = hw_root_link(root, link, sizeof(link), PCI_DIR "/%s", l.name[i])) < 0 ||
             (rc = hw_bdf_parse(l.name[i], &at)) < 0 || (rc = hw_pci_path_parse(link, &d->path)) < 0 ||
             (hw_bdf_cmp(at, d->path.at[d->path.depth - 1]) != 0 &&
-             (rc = hw_fail(-EINVAL, "the link leads to '%s'", link)) < 0)) {
+             (rc = hw_fail(-EINVAL, "the link leads to '%s', a different device", link)) < 0)) {
             hw_wrap(rc, PCI_DIR "/%s", l.name[i]);
             add_node_note(n);
             continue;
@@ -131,7 +131,7 @@ static int scan_pci(struct hw_node *n, int root)
     }
     hw_names_free(&l);
     qsort(n->pci, n->n_pci, sizeof(*n->pci), by_node_pci_address);
-    /* one address in two spellings: keep the first */
+    /* if one address occurs in two spellings, keep the first */
     size_t kept = 0;
     for (size_t i = 0; i < n->n_pci; i++)
         if (kept == 0 || by_node_pci_address(&n->pci[kept - 1], &n->pci[i]) != 0)
@@ -164,8 +164,10 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
             n->n_gpu++;
             if (pci < 0) {
                 char at[HW_BDF_TEXT];
-                hw_fail(0, "GPU %zu: CUDA reports PCI address %s, but sysfs has no such device: its path is unknown", i,
-                        hw_bdf_text(opt->cuda[i], at));
+                hw_fail(0,
+                        "GPU %zu: CUDA reports PCI address %s, but sysfs has no such device, so the GPU's PCI path is "
+                        "unknown",
+                        i, hw_bdf_text(opt->cuda[i], at));
                 add_node_note(n);
             }
         }
@@ -193,8 +195,8 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
 
 #define NET_DIR "sys/class/net"
 
-/* Returns the PCI function of class device dir/name: its own link names it, or "device" in a sysfs that was rebuilt
- * with directories instead of links. */
+/* Returns the index of the PCI function of class device dir/name. The path contains the function if the entry is a
+ * link; in a sysfs that was rebuilt with directories instead of links, the link "device" leads to it. */
 static int pci_of(struct hw_node *n, int root, const char *dir, const char *name)
 {
     static const char *const link[] = {"", "/device"};
@@ -220,7 +222,8 @@ static void read_netdev(struct hw_node *n, int root, const char *name, struct hw
     d->mtu = read_node_number(n, root, NET_DIR, name, "mtu", INT32_MAX);
     d->loopback = read_node_number(n, root, NET_DIR, name, "type", 65535) == TYPE_LOOPBACK;
     read_node_text(root, d->state, sizeof(d->state), NET_DIR, name, "operstate");
-    /* reads as EINVAL while down, and as -1 or 2^32-1 if the driver does not know (net/core/net-sysfs.c) */
+    /* a read fails with EINVAL while the NIC is down, and yields -1 or 2^32-1 if the driver does not know the speed
+     * (net/core/net-sysfs.c) */
     d->speed = -1;
     if (hw_root_i64(root, &d->speed, NET_DIR "/%s/speed", name) < 0 || d->speed <= 0 || d->speed >= INT32_MAX)
         d->speed = -1;
@@ -245,7 +248,7 @@ static struct hw_netdev *find_netdev(const struct hw_node *n, const char *name)
     return NULL;
 }
 
-/* Gives a bond or VLAN the location of the interface below it. */
+/* Gives each bond and VLAN the location of the interface below it. */
 static void locate_stacked_netdevs(struct hw_node *n)
 {
     for (size_t i = 0; i < n->n_netdev; i++) {
@@ -256,11 +259,11 @@ static void locate_stacked_netdevs(struct hw_node *n)
     }
 }
 
-/* Returns the interface of a routing table line with a default route, else NULL. /proc/net/route: interface,
- * destination, gateway, flags, RefCnt, Use, metric, mask... (net/ipv4/fib_trie.c, fib_route_seq_show()).
- * /proc/net/ipv6_route: destination, its length, source, its length, next hop, metric, refcount, use, flags, interface
- * (net/ipv6/ip6_fib.c); a default with RTF_REJECT (include/uapi/linux/route.h) is no usable route. All numbers are
- * hexadecimal. */
+/* Returns the interface if a line of a routing table is a default route, else NULL. The fields of /proc/net/route are
+ * interface, destination, gateway, flags, RefCnt, Use, metric, mask... (net/ipv4/fib_trie.c, fib_route_seq_show()). The
+ * fields of /proc/net/ipv6_route are destination and its length, source and its length, next hop, metric, refcount,
+ * use, flags and interface (net/ipv6/ip6_fib.c). An IPv6 default route with RTF_REJECT (include/uapi/linux/route.h) is
+ * not usable. All numbers are hexadecimal. */
 static const char *default_route(char *line, bool v6)
 {
     enum { REJECT = 0x200 };
@@ -280,7 +283,7 @@ static void default_routes(struct hw_node *n, int root)
 {
     char *text = malloc(ROUTES_MAX), *save;
     if (!text)
-        return; /* then no default route is known */
+        return; /* no default route is known then */
     for (int v6 = 0; v6 < 2; v6++) {
         int rc = hw_root_text(root, text, ROUTES_MAX, "%s", v6 ? "proc/net/ipv6_route" : "proc/net/route");
         if (rc == -E2BIG)
@@ -321,7 +324,7 @@ static int scan_net(struct hw_node *n, int root, bool live)
         return none;
     }
     for (size_t i = 0; i < l.n; i++) {
-        /* bonding_masters is a file */
+        /* skips bonding_masters, which is a file */
         if (strlen(l.name[i]) < HW_NODE_NAME && hw_root_has(root, NET_DIR "/%s/.", l.name[i]))
             read_netdev(n, root, l.name[i], &n->netdev[n->n_netdev++]);
     }
@@ -351,7 +354,7 @@ static int scan_rdma(struct hw_node *n, int root)
         snprintf(r->name, sizeof(r->name), "%s", l.name[i]);
         r->pci = pci_of(n, root, RDMA_DIR, r->name);
         char state[HW_NODE_NAME];
-        read_node_text(root, state, sizeof(state), RDMA_DIR, r->name, "ports/1/state"); /* "4: ACTIVE" */
+        read_node_text(root, state, sizeof(state), RDMA_DIR, r->name, "ports/1/state"); /* for example "4: ACTIVE" */
         const char *colon = strstr(state, ": ");
         snprintf(r->state, sizeof(r->state), "%s", colon ? colon + 2 : state);
         read_node_text(root, r->rate, sizeof(r->rate), RDMA_DIR, r->name, "ports/1/rate");
@@ -368,7 +371,7 @@ static int scan_rdma(struct hw_node *n, int root)
 
 /* ---- NUMA nodes and CPUs -------------------------------------------------------------------- */
 
-/* Reads a list of CPUs; "" if there is none. NULL: no memory. */
+/* Reads a list of CPUs, which is "" if the file has none. Returns NULL if out of memory. */
 static char *read_cpu_list(struct hw_node *n, int root, const char *path, size_t *count)
 {
     char text[HW_ATTR_MAX];
@@ -377,7 +380,7 @@ static char *read_cpu_list(struct hw_node *n, int root, const char *path, size_t
     int rc = hw_root_text(root, text, sizeof(text), "%s", path);
     if (rc > 0 && (rc = hw_text_cpulist(text, &set, count)) < 0)
         hw_wrap(rc, "%s", path);
-    if (rc != -ENODATA) /* a node with memory only */
+    if (rc != -ENODATA) /* a NUMA node with memory only has no CPUs */
         note_if_malformed(n, rc);
     return strdup(rc < 0 ? "" : text);
 }
@@ -387,7 +390,8 @@ static int by_numa_id(const void *a, const void *b)
     return ((const struct hw_numa *)a)->id - ((const struct hw_numa *)b)->id;
 }
 
-/* Reads "10 21": the distance to each online node, by id (drivers/base/node.c, node_read_distance()). */
+/* Reads the distances to all online nodes in the order of their IDs, such as "10 21" (drivers/base/node.c,
+ * node_read_distance()). */
 static int read_numa_distances(struct hw_node *n, int root, struct hw_numa *m)
 {
     char text[HW_ATTR_MAX], *save;
@@ -407,20 +411,21 @@ static int read_numa_distances(struct hw_node *n, int root, struct hw_numa *m)
             m->distance[k++] = (unsigned)v;
     }
     if (!good || k != n->n_numa) {
-        note_if_malformed(n, hw_fail(-EINVAL,
-                                     "sys/devices/system/node/node%d/distance: not a number for each of the %zu nodes",
-                                     m->id, n->n_numa));
+        note_if_malformed(
+            n,
+            hw_fail(-EINVAL, "sys/devices/system/node/node%d/distance: must have one number for each of the %zu nodes",
+                    m->id, n->n_numa));
         free(m->distance);
         m->distance = NULL;
     }
     return 0;
 }
 
-/* Reads a NUMA node. name: an entry of the nodes' folder; entries that are no nodes are skipped. */
+/* Reads the NUMA node of one entry in the nodes' folder. Skips entries that are not nodes. */
 static int read_numa_node(struct hw_node *n, int root, const char *name)
 {
     uint64_t id;
-    /* "node007" would duplicate "node7" */
+    /* rejects leading zeros, since "node007" would duplicate "node7" */
     if (strncmp(name, "node", 4) != 0 || name[4] < '0' || (name[4] == '0' && name[5]) ||
         hw_text_u64(name + 4, &id) < 0 || id > 65535)
         return 0;
@@ -464,11 +469,11 @@ int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt)
 {
     *out = (struct hw_node){0};
     if (!hw_root_has(root, "sys/."))
-        return hw_fail(-ENOENT, "no sys folder below the root: it is neither a machine's nor a snapshot's");
+        return hw_fail(-ENOENT, "no sys folder below the root: the folder is neither a machine's root nor a snapshot");
     char vendor[60], product[60];
     read_node_text(root, vendor, sizeof(vendor), "sys/class/dmi", "id", "sys_vendor");
     read_node_text(root, product, sizeof(product), "sys/class/dmi", "id", "product_name");
-    bool twice = *vendor && strncmp(product, vendor, strlen(vendor)) == 0; /* "Google", "Google Compute Engine" */
+    bool twice = *vendor && strncmp(product, vendor, strlen(vendor)) == 0; /* as in "Google", "Google Compute Engine" */
     snprintf(out->machine, sizeof(out->machine), "%s%s%s", twice ? "" : vendor,
              !twice && *vendor && *product ? " " : "", product);
     int rc;

@@ -1,94 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices, NUMA nodes; of this machine
- * or of a snapshot (see sysfs.h). Nothing is guessed: a value that no file gives is unknown, and so is a malformed
- * value, with a note.
+ * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes, either of this
+ * machine or of a snapshot (see sysfs.h). Nothing is guessed. A value that no file contains is unknown. A malformed
+ * value is unknown too, and gets a note.
  */
 #ifndef HW_NODE_H
 #define HW_NODE_H
 
 #include "net/pci.h"
 
-#define HW_NODE_NAME 64 /* of a device or driver, including the NUL: IFNAMSIZ is 16, IB_DEVICE_NAME_MAX 64 */
+#define HW_NODE_NAME 64 /* bytes of a device or driver name with its NUL; IFNAMSIZ is 16, IB_DEVICE_NAME_MAX 64 */
 
 struct hw_pci_dev {
     struct hw_pci_path path; /* the last element is the device's own address */
-    uint32_t class;          /* 0x030200: base class, subclass, programming interface */
+    uint32_t class;          /* base class, subclass and programming interface, such as 0x030200 */
     uint16_t vendor, device;
-    int numa;                                /* -1: not reported */
-    unsigned mts, lanes, max_mts, max_lanes; /* of its link; 0: not reported */
-    char driver[HW_NODE_NAME];               /* "": none */
+    int numa;                                /* -1 if not reported */
+    unsigned mts, lanes, max_mts, max_lanes; /* transfer rates (MT/s) and widths of the PCIe link; 0 if not reported */
+    char driver[HW_NODE_NAME];               /* "" if none */
 };
 
 struct hw_gpu {
     struct hw_bdf at;
-    int pci;     /* index in hw_node.pci; -1: CUDA knows it, sysfs does not */
-    int ordinal; /* CUDA's ordinal; -1: not a CUDA GPU, or hidden from CUDA */
+    int pci;     /* index in hw_node.pci, or -1 if CUDA reports the GPU and sysfs does not */
+    int ordinal; /* CUDA's ordinal, or -1 if not a CUDA GPU or hidden from CUDA */
 };
 
 struct hw_netdev {
     char name[HW_NODE_NAME];
-    char driver[HW_NODE_NAME], state[HW_NODE_NAME]; /* operstate: "up", "down", "unknown"...; "": not reported */
-    char master[HW_NODE_NAME];                      /* the bond or bridge that contains it; "": none */
-    char over[HW_NODE_NAME];                        /* the first interface that it is stacked on (lower_*); "": none */
-    char rdma[HW_NODE_NAME];                        /* the first RDMA device on the same PCI function; "": none */
-    int pci;            /* index in hw_node.pci, its own or the lower interface's; -1: virtual */
-    int64_t speed, mtu; /* Mb/s and bytes; -1: not reported */
+    /* operstate, such as "up", "down" or "unknown"; "" if not reported */
+    char driver[HW_NODE_NAME], state[HW_NODE_NAME];
+    char master[HW_NODE_NAME]; /* the bond or bridge that contains the interface; "" if none */
+    char over[HW_NODE_NAME];   /* the first interface below it (lower_*); "" if none */
+    char rdma[HW_NODE_NAME];   /* the first RDMA device on the same PCI function; "" if none */
+    int pci;            /* index in hw_node.pci of its own PCI function or the lower interface's; -1 if virtual */
+    int64_t speed, mtu; /* Mbit/s and bytes; -1 if not reported */
     bool loopback, default_route;
-    bool address; /* up with an IP address that is not link-local; only on this machine, see hw_node.live */
+    bool address; /* up, with an IP address that is not link-local; known only if hw_node.live */
 };
 
 struct hw_rdma {
     char name[HW_NODE_NAME];
-    int pci;                                      /* -1: software */
-    char state[HW_NODE_NAME], rate[64], link[32]; /* of port 1: "ACTIVE", "400 Gb/sec (4X NDR)", "Ethernet" */
+    int pci; /* index in hw_node.pci; -1 for a software device */
+    /* of port 1, such as "ACTIVE", "400 Gb/sec (4X NDR)" and "Ethernet" */
+    char state[HW_NODE_NAME], rate[64], link[32];
 };
 
 struct hw_numa {
     int id;
-    char *cpus; /* "0-51,104-155"; "": a node with memory only */
+    char *cpus; /* such as "0-51,104-155"; "" if the node has only memory */
     size_t n_cpus;
-    int package;        /* of its first CPU; -1: not reported */
-    unsigned *distance; /* to each of hw_node.numa; NULL: not reported */
+    int package;        /* package of its first CPU; -1 if not reported */
+    unsigned *distance; /* distance to each of hw_node.numa; NULL if not reported */
 };
 
 struct hw_node {
-    char machine[128];        /* "Google Google Compute Engine", from the firmware; "": not reported */
-    char *cpus;               /* all online CPUs; "": not reported */
-    bool live;                /* this machine, so addresses are known */
-    struct hw_pci_dev *pci;   /* by address */
-    struct hw_gpu *gpu;       /* CUDA's by ordinal, then other display controllers by address */
-    struct hw_netdev *netdev; /* by name, eth2 before eth10 */
+    char machine[128];        /* the firmware's name, such as "Google Google Compute Engine"; "" if not reported */
+    char *cpus;               /* all online CPUs; "" if not reported */
+    bool live;                /* the scan was of this machine, so IP addresses are known */
+    struct hw_pci_dev *pci;   /* sorted by address */
+    struct hw_gpu *gpu;       /* CUDA's GPUs by ordinal, then other display controllers by address */
+    struct hw_netdev *netdev; /* sorted by name, eth2 before eth10 */
     struct hw_rdma *rdma;
-    struct hw_numa *numa; /* by id */
-    char **note;          /* faults in the files, one line each */
+    struct hw_numa *numa; /* sorted by ID */
+    char **note;          /* errors in the files, one line each */
     size_t n_pci, n_gpu, n_cuda, n_netdev, n_rdma, n_numa, n_note, notes_lost;
 };
 
 struct hw_scan {
-    /* PCI addresses of CUDA's GPUs, by ordinal. NULL: NVIDIA's display controllers are numbered by address, like
+    /* PCI addresses of CUDA's GPUs, by ordinal. If NULL, NVIDIA's display controllers are numbered by address, as with
      * CUDA_DEVICE_ORDER=PCI_BUS_ID (CUDA C++ Programming Guide, "CUDA Environment Variables"). */
     const struct hw_bdf *cuda;
     size_t n_cuda;
-    bool live; /* root is this machine's: ask the kernel for the interfaces' addresses */
+    bool live; /* root is this machine's, so the kernel is asked for the interfaces' addresses */
 };
 
-/* Reads everything from root (see hw_root_open()). -ENOENT if root has no sys/, -ENOMEM. The caller frees out in any
- * case. */
+/* Reads everything below root (see hw_root_open()). Fails with -ENOENT if root has no sys/, or with -ENOMEM. The caller
+ * frees out in any case. */
 int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt);
 void hw_node_free(struct hw_node *n);
 
-/* Returns the distance; HW_DIST_SYS if one of them has no PCI path (pci < 0). */
+/* Returns the distance between two PCI functions, or HW_DIST_SYS if one of them has no PCI path (index < 0). */
 enum hw_dist hw_node_distance(const struct hw_node *n, int pci_a, int pci_b);
-/* Returns the distance between NUMA nodes by id, in the firmware's units (10: the same node); 0: not reported. */
+/* Returns the distance between two NUMA nodes by ID, in the firmware's units (10 is the same node), or 0 if not
+ * reported. */
 unsigned hw_node_numa_distance(const struct hw_node *n, int a, int b);
-/* Returns numa's CPUs, or all CPUs if numa is -1 or has none. */
+/* Returns the CPUs of a NUMA node, or all CPUs if numa is -1 or the node has none. */
 const char *hw_node_cpus(const struct hw_node *n, int numa);
 static inline int hw_node_numa_of(const struct hw_node *n, int pci)
 {
     return pci < 0 ? -1 : n->pci[pci].numa;
 }
-/* Returns "NVIDIA", "AMD"... for vendors of GPUs, "" for others. */
+/* Returns the name of a vendor of GPUs, such as "NVIDIA" or "AMD", or "" for other vendors. */
 const char *hw_pci_vendor(uint16_t vendor);
 
 #endif

@@ -5,23 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_NETWORK = 0x02 }; /* include/linux/pci_ids.h */
+enum { CLASS_NETWORK = 0x02 }; /* from include/linux/pci_ids.h */
 enum rank { RANK_PCI, RANK_DEFAULT_ROUTE, RANK_OTHER, RANK_LOOPBACK, RANKS, RANK_NEVER };
 
 struct work {
     const struct hw_node *n;
     struct hw_plan *p;
-    bool *may;    /* by netdev */
+    bool *may;    /* by netdev: whether it is a candidate */
     double *load; /* by netdev: GPUs assigned to it so far */
     int *cost;    /* by netdev: cost for one GPU */
-    bool *same;   /* by GPU of the plan: in the current group, or done */
+    bool *same;   /* by GPU of the plan: in the current group */
     bool *done;
-    int *order; /* netdevs by PCI address */
+    int *order; /* indices of netdevs, sorted by PCI address */
 };
 
 /* ---- lists and maps as text ----------------------------------------------------------------- */
 
-/* Parses digits at *p; returns false if there are none or too many. */
+/* Parses digits at *p. Returns false if there are none or too many. */
 static bool parse_plan_ordinal(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
@@ -31,7 +31,8 @@ static bool parse_plan_ordinal(const char **p, unsigned *out)
     return n > 0 && n < 7;
 }
 
-/* Sets pick[] for each GPU in "0,2-3", up to a character of stop. `what` is the whole text, for errors. */
+/* Sets pick[] for each GPU in a list such as "0,2-3", up to a character of stop. `what` is the whole text, for error
+ * messages. */
 static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t n_gpus, const char *what)
 {
     for (;;) {
@@ -43,12 +44,12 @@ static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t 
             good = parse_plan_ordinal(p, &b);
         }
         if (!good || b < a || (**p != ',' && !strchr(stop, **p)))
-            return hw_fail(-EINVAL, "'%.80s': name GPUs as in 0,2-3, not '%.20s'", what, *p);
+            return hw_fail(-EINVAL, "'%.80s': expected GPUs as in 0,2-3, not '%.20s'", what, *p);
         for (unsigned i = a; i <= b; i++) {
             if (i >= n_gpus)
                 return hw_fail(-ENODEV, "'%.80s': no GPU %u; this node has %zu", what, i, n_gpus);
             if (pick[i])
-                return hw_fail(-EINVAL, "'%.80s': GPU %u is named twice", what, i);
+                return hw_fail(-EINVAL, "'%.80s': GPU %u is listed twice", what, i);
             pick[i] = true;
         }
         if (**p != ',')
@@ -57,7 +58,7 @@ static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t 
     }
 }
 
-/* Sets pick[] for each interface in "eth1,eth2", up to a character of stop. */
+/* Sets pick[] for each interface in a list such as "eth1,eth2", up to a character of stop. */
 static int parse_plan_nics(const char **p, const char *stop, bool *pick, const struct hw_node *n, const char *what)
 {
     for (;; (*p)++) {
@@ -65,11 +66,11 @@ static int parse_plan_nics(const char **p, const char *stop, bool *pick, const s
         while (i < n->n_netdev && (strlen(n->netdev[i].name) != len || strncmp(n->netdev[i].name, *p, len) != 0))
             i++;
         if (len == 0 || ((*p)[len] != ',' && !strchr(stop, (*p)[len])))
-            return hw_fail(-EINVAL, "'%.80s': name NICs as in eth1,eth2, not '%.20s'", what, *p);
+            return hw_fail(-EINVAL, "'%.80s': expected NICs as in eth1,eth2, not '%.20s'", what, *p);
         if (i == n->n_netdev)
             return hw_fail(-ENODEV, "'%.80s': no NIC '%.*s' on this node", what, (int)HW_MIN(len, 40u), *p);
         if (pick[i])
-            return hw_fail(-EINVAL, "'%.80s': NIC %s is named twice for the same GPUs", what, n->netdev[i].name);
+            return hw_fail(-EINVAL, "'%.80s': NIC %s is listed twice for the same GPUs", what, n->netdev[i].name);
         pick[i] = true;
         *p += len;
         if (**p != ',')
@@ -88,7 +89,7 @@ static int set_nics(struct hw_plan_gpu *g, const bool *pick, const int *order, s
     return 0;
 }
 
-/* Applies map to the plan's GPUs; checks and skips GPUs that are named but not planned. */
+/* Applies map to the plan's GPUs. GPUs in the map that are not planned are checked and skipped. */
 static int apply_map(struct work *w, const char *map)
 {
     size_t n_gpus = w->n->n_cuda, n_nics = w->n->n_netdev;
@@ -110,7 +111,7 @@ static int apply_map(struct work *w, const char *map)
             return rc;
         for (size_t i = 0; i < n_gpus; i++) {
             if (gpus[i] && seen[i])
-                return hw_fail(-EINVAL, "'%.80s': GPU %zu is named twice", map, i);
+                return hw_fail(-EINVAL, "'%.80s': GPU %zu is listed twice", map, i);
             seen[i] |= gpus[i];
         }
         for (size_t i = 0; i < w->p->n_gpus; i++) {
@@ -149,7 +150,7 @@ static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, con
     if (d->pci < 0 || n->pci[d->pci].class >> 16 != CLASS_NETWORK)
         return RANK_OTHER;
     if (lower && strcmp(lower->master, d->name) != 0 && rank_of(n, lower, why) < RANK_OTHER) {
-        *why = "on a NIC that is used itself";
+        *why = "above a NIC that is itself used";
         return RANK_NEVER;
     }
     *why = NULL;
@@ -157,7 +158,7 @@ static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, con
 }
 
 static const char *const passed_over[] = {[RANK_DEFAULT_ROUTE] = "default route",
-                                          [RANK_OTHER] = "no network controller on PCI",
+                                          [RANK_OTHER] = "not a network controller on PCI",
                                           [RANK_LOOPBACK] = "loopback"};
 
 static void choose_serving_nics(struct work *w)
@@ -167,7 +168,7 @@ static void choose_serving_nics(struct work *w)
     int64_t fastest = 0;
     for (size_t i = 0; i < n->n_netdev; i++)
         best = HW_MIN(best, (unsigned)rank_of(n, &n->netdev[i], &w->p->why[i]));
-    /* kind 2 extends kind 1 by those with a default route: there is none of kind 1 alone then */
+    /* RANK_DEFAULT_ROUTE is the best rank only if no NIC has RANK_PCI */
     for (size_t i = 0; i < n->n_netdev; i++) {
         const char *why;
         unsigned r = rank_of(n, &n->netdev[i], &why);
@@ -187,7 +188,7 @@ static void choose_serving_nics(struct work *w)
 
 /* ---- which serve a GPU ---------------------------------------------------------------------- */
 
-/* Distance first; across NUMA nodes the firmware's distance, which is a byte. */
+/* Returns the PCI distance and, across NUMA nodes, the firmware's distance, which fits a byte, in the low bits. */
 static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, const struct hw_netdev *d)
 {
     int far = (int)hw_node_distance(n, g->pci, d->pci);
@@ -197,7 +198,7 @@ static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, con
     return far << 8 | (int)HW_MIN(numa, 255u);
 }
 
-/* Sets cost[] to 0 for the NICs nearest to GPU g and to 1 for the others; returns the distance. */
+/* Sets cost[] to 0 for the NICs nearest to GPU g and to 1 for the others. Returns the distance of the nearest NICs. */
 static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
 {
     int best = INT32_MAX;
@@ -210,7 +211,8 @@ static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
     return best;
 }
 
-/* Returns the load that all candidate NICs reach when `gpus` more GPUs are assigned, the least loaded NIC first. */
+/* Returns the load that each candidate NIC reaches when `gpus` more GPUs are assigned, to the least loaded NICs
+ * first. */
 static double compute_load_level(const struct work *w, double gpus)
 {
     double lo = 0, hi = gpus;
@@ -227,8 +229,8 @@ static double compute_load_level(const struct work *w, double gpus)
     return hi;
 }
 
-/* Model: the group's GPUs are intervals of length one on a line; the candidate NICs follow each other on the same line,
- * each as long as its free capacity. A NIC serves the GPUs that its interval overlaps. */
+/* Models the GPUs of the group as intervals of length one on a line. The candidate NICs follow each other on the same
+ * line, each as long as its free capacity. A NIC serves the GPUs that its interval overlaps. */
 static int share_nics_among_gpus(struct work *w, size_t gpus)
 {
     double top = compute_load_level(w, (double)gpus), g0 = 0;
@@ -257,7 +259,7 @@ static int share_nics_among_gpus(struct work *w, size_t gpus)
     return 0;
 }
 
-/* Assigns NICs to the group of the unserved GPU that has the nearest NICs. Returns 0 when no GPU is left, else 1. */
+/* Assigns NICs to the group of the unserved GPU that has the nearest NICs. Returns 1, or 0 if no GPU is left. */
 static int serve_next(struct work *w)
 {
     struct hw_plan *p = w->p;
@@ -300,8 +302,8 @@ static int serve_all(struct work *w)
         const struct hw_netdev *d = w->n->netdev;
         if (w->n->n_netdev == 0)
             return hw_fail(-ENODEV, "this node has no NIC to serve its GPUs");
-        return hw_fail(-ENODEV, "no NIC of this node can serve its GPUs: %s: %s%s; `--map` overrides that", d[0].name,
-                       w->p->why[0] ? w->p->why[0] : "?", w->n->n_netdev > 1 ? ", and so on" : "");
+        return hw_fail(-ENODEV, "no NIC of this node can serve its GPUs: %s: %s%s; use `--map` to assign NICs anyway",
+                       d[0].name, w->p->why[0] ? w->p->why[0] : "?", w->n->n_netdev > 1 ? ", and so on" : "");
     }
     int rc;
     do
@@ -312,7 +314,7 @@ static int serve_all(struct work *w)
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-/* NICs that are neighbours on PCI are neighbours on the line; virtual ones come last. */
+/* Sorts the NICs by PCI address, so that neighbours on PCI are neighbours on the line. Virtual NICs come last. */
 static void sort_nics(struct work *w)
 {
     const struct hw_node *n = w->n;
@@ -363,7 +365,7 @@ static int make_node_plan(struct work *w, const struct hw_plan_want *want)
         return rc;
     for (size_t i = 0; i < w->n->n_netdev; i++)
         if (w->may[i])
-            w->p->why[i] = w->p->n_gpus ? "farther from every GPU than others" : "no GPU to serve";
+            w->p->why[i] = w->p->n_gpus ? "farther from every GPU than other NICs" : "no GPU to serve";
     for (size_t k = 0; k < w->p->n_gpus; k++)
         for (size_t i = 0; i < w->p->gpu[k].n_nics; i++)
             w->p->why[w->p->gpu[k].nic[i]] = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as a device of the Container Device Interface, version 0.5.0, with no newer features: Debian 12's podman
- * supports that. */
+/* Describes a plan as a device of the Container Device Interface, version 0.5.0 without newer features, which Debian
+ * 12's podman supports. */
 #include "oci/spec.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@ static json_t *make_cdi_hook(const struct sbx_spec *sp, const char *stage)
     return json_pack("{ssssso}", "hookName", stage, "path", sp->program, "args", args);
 }
 
-/* Sets member name of o to array unless the array is empty, which CDI's schema does not allow. */
+/* Sets member name of o to array, unless the array is empty: CDI's schema does not allow empty arrays. */
 static void set_nonempty_array(json_t *o, const char *name, json_t *array)
 {
     if (json_array_size(array))
@@ -60,20 +60,20 @@ static int fill_container_edits(json_t *o, const struct sbx_spec *sp)
 
 json_t *sbx_cdi(const struct sbx_spec *sp, const char *name)
 {
-    /* ^[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?$ (CDI's SPEC.md) */
+    /* A device name matches ^[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?$ (CDI's SPEC.md). */
     size_t n = strlen(name);
     bool good = n && n < 128 && isalnum((unsigned char)name[0]) && isalnum((unsigned char)name[n - 1]);
     for (size_t i = 0; good && i < n; i++)
         good = isalnum((unsigned char)name[i]) || strchr("_.:-", name[i]);
     if (!good) {
-        hw_fail(-EINVAL, "'%.64s' is not a name of a CDI device", name);
+        hw_fail(-EINVAL, "'%.64s' is not a valid name of a CDI device", name);
         return NULL;
     }
     json_auto_t *e = json_object();
     if (fill_container_edits(e, sp) < 0)
         return NULL;
     if (json_object_size(e) == 0) {
-        hw_fail(-ENODEV, "the plan gives nothing to a container");
+        hw_fail(-ENODEV, "the plan contains nothing for a container");
         return NULL;
     }
     json_t *o = json_pack("{ssss s[{sssO}]}", "cdiVersion", "0.5.0", "kind", SBX_CDI_KIND, "devices", "name", name,

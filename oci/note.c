@@ -23,8 +23,8 @@ int sbx_note_foreign(const json_t *config, const char *annotation)
 {
     const char *name = sbx_note_name(config, annotation);
     return hw_fail(-EINVAL,
-                   "its annotation %s names '%.32s', but hawser has no such note beside it: a tenant may have written "
-                   "it, or the configuration was copied; remove the annotation",
+                   "its annotation %s refers to note '%.32s', but hawser has no such note next to it: a tenant may "
+                   "have written the annotation, or the configuration was copied; remove the annotation",
                    annotation, name ? name : "nothing");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings, the runtime's state, a bundle's config.json. */
+/* Parses the hook's settings, the runtime's state and a bundle's config.json. */
 #include "oci/oci.h"
 
 #include <limits.h>
@@ -14,22 +14,23 @@ enum form { TEXT, YES_NO, RDMA, SYSFS };
 static const struct {
     const char *name;
     enum form form;
-    bool annotation; /* a tenant may set it: it only removes something, or makes the plan stricter */
+    bool annotation; /* a tenant may set it: it only removes something or makes the plan stricter */
 } keys[SBX_KEYS] = {
-    [SBX_KEY_NICS] = {"nics", TEXT, true}, /* as sbx_settings.only */
+    [SBX_KEY_NICS] = {"nics", TEXT, true}, /* an annotation sets sbx_settings.only instead */
     [SBX_KEY_OFFER] = {"offer", TEXT, false},
     [SBX_KEY_GPUS] = {"gpus", TEXT, true},
-    /* "" would include more; and an expression can use up the host's memory */
+    /* "" would include more NICs, and an expression can exhaust the host's memory */
     [SBX_KEY_EXCLUDE] = {"exclude", TEXT, false},
     [SBX_KEY_PEER_NICS] = {"peer-nics", TEXT, true},
     [SBX_KEY_BOOTSTRAP] = {"bootstrap", TEXT, true},
     [SBX_KEY_REQUIRE_IPV4] = {"require-ipv4", YES_NO, true},
     [SBX_KEY_FORCE] = {"force", YES_NO, false},
     [SBX_KEY_ALL_NICS] = {"all-nics", YES_NO, false},
-    [SBX_KEY_SYSFS] = {"sysfs", SYSFS, false}, /* shows the host's PCI devices, or (a folder) another container's */
+    /* exposes the host's PCI devices or, with a folder, another container's */
+    [SBX_KEY_SYSFS] = {"sysfs", SYSFS, false},
     [SBX_KEY_RDMA] = {"rdma", RDMA, true},
-    [SBX_KEY_ARP] = {"arp", YES_NO, false}, /* "no" lets a NIC answer for other NICs' addresses */
-    [SBX_KEY_ID] = {"id", TEXT, false},     /* another container's id would restore that one's NICs */
+    [SBX_KEY_ARP] = {"arp", YES_NO, false}, /* "no" lets a NIC answer ARP requests for other NICs' addresses */
+    [SBX_KEY_ID] = {"id", TEXT, false},     /* the ID of another container would restore that container's NICs */
     [SBX_KEY_JOURNAL_DIR] = {"journal-dir", TEXT, false},
 };
 
@@ -48,7 +49,7 @@ int sbx_setting(struct sbx_settings *s, const char *name, const char *value, boo
     if (annotation && !keys[k].annotation)
         return hw_fail(-EPERM,
                        "the annotation " PREFIX
-                       "%s is refused: a tenant may write annotations, and only the arguments of the hook may set %s=",
+                       "%s is refused: a tenant may write annotations, so only the arguments of the hook may set %s=",
                        name, name);
     if ((keys[k].form == YES_NO && !yes_no(value)) ||
         (keys[k].form == RDMA && !yes_no(value) && strcmp(value, "auto") != 0) ||
@@ -76,11 +77,11 @@ int sbx_settings_ask(const struct sbx_settings *s)
 {
     bool offers = s->value[SBX_KEY_OFFER], gives = s->value[SBX_KEY_NICS];
     if (offers && gives)
-        return hw_fail(-EINVAL, "nics= and offer= exclude each other: both say which NICs a container gets");
+        return hw_fail(-EINVAL, "nics= and offer= exclude each other: both determine which NICs a container gets");
     if (!offers && !gives && s->only && strcmp(s->only, "none") != 0)
         return hw_fail(-EPERM,
-                       "the annotation hawser.nics asks for '%.64s', and the hook's arguments offer no NIC: they need "
-                       "offer=NIC[,..], or offer=all",
+                       "the annotation hawser.nics requests '%.64s', but the hook's arguments offer no NIC: add "
+                       "offer=NIC[,..] or offer=all to them",
                        s->only);
     if (offers)
         return s->only != NULL;
@@ -130,10 +131,10 @@ static int apply_oci_annotations(struct sbx_oci *o, const json_t *all, const cha
     json_object_foreach((json_t *)all, key, v) /* NOLINT: only reads */
     {
         if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0 ||
-            strncmp(key, PREFIX "verbs.", sizeof(PREFIX "verbs.") - 1) == 0) /* the verbs broker's */
+            strncmp(key, PREFIX "verbs.", sizeof(PREFIX "verbs.") - 1) == 0) /* annotations of the verbs broker */
             continue;
         if (!json_is_string(v))
-            return hw_fail(-EINVAL, "%s: the annotation %.64s is not a text", whose, key);
+            return hw_fail(-EINVAL, "%s: the annotation %.64s is not a string", whose, key);
         int rc = sbx_setting(&o->set, key + sizeof(PREFIX) - 1, json_string_value(v), true);
         if (rc < 0)
             return hw_wrap(rc, "%s", whose);
@@ -141,12 +142,12 @@ static int apply_oci_annotations(struct sbx_oci *o, const json_t *all, const cha
     return 0;
 }
 
-/* Makes an absolute path, relative to dir if needed. */
+/* Stores an absolute path in *out. A relative path is taken relative to dir. */
 static int make_oci_path(char **out, const char *path, const char *dir, const char *what)
 {
     bool relative = *path != '/';
     if (!*path || strlen(path) >= PATH_MAX / 2 || (relative && !dir))
-        return hw_fail(-EINVAL, "%s '%.64s' is not a path", what, path);
+        return hw_fail(-EINVAL, "%s '%.64s' is not a valid path", what, path);
     free(*out);
     if (asprintf(out, "%s%s%s", relative ? dir : "", relative ? "/" : "", path) < 0) {
         *out = NULL;
@@ -159,7 +160,7 @@ static int parse_oci_state(struct sbx_oci *o, const json_t *s)
 {
     const json_t *id = json_object_get(s, "id"), *pid = json_object_get(s, "pid"), *at = json_object_get(s, "bundle");
     if (!json_is_string(json_object_get(s, "ociVersion")) || !json_is_string(id))
-        return hw_fail(-EINVAL, "not the state of a container: it has no ociVersion, or no id");
+        return hw_fail(-EINVAL, "not the state of a container: it has no ociVersion or no id");
     if (pid && (!json_is_integer(pid) || json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX))
         return hw_fail(-EINVAL, "its pid is not a process ID");
     if (at && !json_is_string(at))
@@ -180,7 +181,8 @@ int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len)
     return rc < 0 ? hw_wrap(rc, "the state of the container, on standard input") : 0;
 }
 
-/* Returns true if an object in array has this text as its member key, or (key NULL) an element is this text. */
+/* Returns true if array has an object whose member key is this text or, if key is NULL, an element that is this
+ * text. */
 static bool has_json_text(const json_t *array, const char *key, const char *text)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
@@ -202,7 +204,7 @@ void sbx_oci_warn(const json_t *config, const struct hw_logger *log)
         admin |= has_json_text(json_object_get(caps, sets[i]), NULL, "CAP_NET_ADMIN");
     if (admin && log && !has_json_text(spaces, "type", "user"))
         hw_log(log, HAWSER_LOG_WARN,
-               "the container has CAP_NET_ADMIN but no user namespace: the kernel lets it change network devices of "
+               "the container has CAP_NET_ADMIN but no user namespace, so the kernel lets it change network devices of "
                "the host; give it a user namespace");
 }
 

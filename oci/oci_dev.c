@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device files of a plan. */
+/* Finds the device files of a plan. */
 #include "net/sysfs.h"
 #include "oci/spec.h"
 
@@ -25,7 +25,7 @@ static int add_device_file(struct work *w, const char *path, bool must)
     hw_close(&fd);
     if (!there) {
         if (must)
-            hw_log(w->log, HAWSER_LOG_WARN, "/dev/%s does not exist: the sandbox will not have it", path);
+            hw_log(w->log, HAWSER_LOG_WARN, "/dev/%s does not exist, so the sandbox will not have it", path);
         return 0;
     }
     v = reallocarray(v, w->out->n + 1, sizeof(*v));
@@ -38,7 +38,7 @@ static int add_device_file(struct work *w, const char *path, bool must)
     return 0;
 }
 
-/* Returns the minor number of a GPU's device file; -1: NVIDIA's driver does not have the GPU. */
+/* Returns the minor number of a GPU's device file, or -1 if NVIDIA's driver does not manage the GPU. */
 static int gpu_minor(int root, const char *at)
 {
     static const char key[] = "Device Minor:";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* createRuntime and poststop. */
+/* The hooks createRuntime and poststop. */
 #include "net/sysfs.h"
 #include "oci/oci.h"
 #include "sandbox/move/again.h"
@@ -22,14 +22,14 @@ static int read_state(struct sbx_oci *o, int fd)
     return rc < 0 ? rc : sbx_oci_state(o, text, len);
 }
 
-/* Reads the bundle's config.json, which the state names. */
+/* Reads config.json from the bundle that the state refers to. */
 static int read_bundle_config(struct sbx_oci *o)
 {
     HW_AUTO_FREE char *text = NULL;
     char path[5000];
     size_t len;
     if (!o->bundle)
-        return hw_fail(-EINVAL, "the state of the container names no bundle");
+        return hw_fail(-EINVAL, "the state of the container has no bundle");
     snprintf(path, sizeof(path), "%s/config.json", o->bundle);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -68,7 +68,7 @@ void sbx_heal(const char *journal_dir, const struct hw_logger *log)
     for (size_t i = 0; e && i < e->n; i++) {
         struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .ended = true, .log = log};
         if (sb_restore(&r, NULL) < 0)
-            sb_log(log, HAWSER_LOG_WARN, "%s has ended; giving back its NICs: %s", e->id[i], hw_error());
+            sb_log(log, HAWSER_LOG_WARN, "%s has ended; restoring its NICs: %s", e->id[i], hw_error());
     }
     free(e);
 }
@@ -130,8 +130,8 @@ static int move_container_nics(const struct sbx_oci *o, const struct sbx_snapsho
     return m.n ? sb_move(&m) : 0;
 }
 
-/* Prepares the container with the NICs as they are there. On failure the NICs are restored; mounts in the container end
- * with it. */
+/* Sets up the container's /sys for the NICs as they are after the move. On failure the NICs are restored, and mounts in
+ * the container disappear with it. */
 static int equip_container(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p,
                            const struct sbx_want *want)
 {
@@ -147,7 +147,7 @@ static int equip_container(const struct sbx_oci *o, struct sbx_snapshot *s, stru
         return rc;
     HW_KEEP_ERROR();
     if (sb_restore(&r, NULL) < 0)
-        sb_log(o->log, HAWSER_LOG_WARN, "giving back the NICs: %s", hw_error());
+        sb_log(o->log, HAWSER_LOG_WARN, "restoring the NICs: %s", hw_error());
     return rc;
 }
 
@@ -181,7 +181,7 @@ int sbx_hook_create(struct sbx_oci *o, int fd)
     if (rc < 0 || (rc = read_bundle_config(o)) < 0 || (rc = sbx_settings_ask(&o->set)) <= 0)
         return rc;
     if (!o->pid)
-        return hw_fail(-EINVAL, "the state of the container names no process");
+        return hw_fail(-EINVAL, "the state of the container has no process");
     o->start = sb_process_start(o->pid);
     if (!o->start)
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)o->pid);
@@ -198,8 +198,9 @@ static int check_still_running(const struct sb_status *s, void *arg)
     return 0;
 }
 
-/* Waits for the container's end. A running container is not the one that has stopped: it has the same id (from another
- * runtime, or by an argument). One that was just killed may take a moment to end. */
+/* Waits for the container to end. If the container with this ID still runs after that, it is not the one that has
+ * stopped: it has the same ID, either from another runtime or by an argument. A container that was just killed may take
+ * a moment to end. */
 static int await_container_end(const char *journals, const char *id)
 {
     const struct timespec pause = {.tv_nsec = 20 * HW_MS};
@@ -212,7 +213,8 @@ static int await_container_end(const char *journals, const char *id)
         if (!running)
             return 0;
         if (hw_now() > deadline)
-            return hw_fail(-EBUSY, "%s still runs, and keeps its NICs; `hawser sandbox restore %s` takes them", id, id);
+            return hw_fail(
+                -EBUSY, "%s is still running and keeps its NICs; `hawser sandbox restore %s` takes them back", id, id);
         nanosleep(&pause, NULL);
     }
 }
@@ -220,12 +222,12 @@ static int await_container_end(const char *journals, const char *id)
 int sbx_hook_stop(struct sbx_oci *o, int fd)
 {
     unsigned lost = 0;
-    /* Neither annotations nor the bundle, which may be gone: the journal suffices to restore. */
+    /* Reads neither annotations nor the bundle, which may be gone: the journal suffices to restore. */
     o->no_annotations = true;
     int rc = read_state(o, fd);
     if (rc < 0)
         return rc;
-    /* ended: between the check below and the restore a new container with this id may have been made. */
+    /* .ended, because a new container with this ID may be created between the check below and the restore */
     struct sb_restore_options r = {
         .id = id_of_container(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .ended = true, .log = o->log};
     rc = await_container_end(r.journal_dir, r.id);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OCI's JSON: read completely, and written again without loss. */
+/* Reads OCI's JSON completely and writes it without loss. */
 #include "oci/oci.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* An integer beyond jansson's 64 bits is stored as a string with this prefix. */
+/* An integer beyond 64 bits, which jansson cannot represent, is stored as a string with this prefix. */
 #define MARK   "\001int:"
-#define MARKED "\"\\u0001int:" /* as JSON */
-#define DIGITS 18              /* this many digits always fit */
+#define MARKED "\"\\u0001int:" /* the prefix in JSON */
+#define DIGITS 18              /* numbers with this many digits always fit in 64 bits */
 
-/* Returns the length of the number at text; 0: none. *large: an integer that may be too large. */
+/* Returns the length of the number at text, or 0 if there is none. Sets *large if it is an integer that may be too
+ * large. */
 static size_t measure_json_number(const char *text, size_t len, bool *large)
 {
     size_t n = 0, digits = 0;
@@ -54,7 +55,7 @@ json_t *sbx_oci_load(const char *text, size_t len)
     json_error_t e;
     size_t n = 0;
     if (memmem(text, len, MARKED, sizeof(MARKED) - 1)) {
-        hw_fail(-EINVAL, "it has a text that begins with the control character U+0001");
+        hw_fail(-EINVAL, "it has a string that begins with the control character U+0001");
         return NULL;
     }
     char *marked = mark_large_numbers(text, len, &n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts the rebuilt sysfs on a container's /sys, before any program of the container runs. */
+/* Mounts the rebuilt sysfs on a container's /sys before any of the container's programs runs. */
 #include "oci/oci.h"
 #include "sandbox/sysfs/sysfs.h"
 
@@ -22,7 +22,7 @@ static int fail_sysfs_mount(const char *what)
                    errno == ENOSYS ? " (it needs Linux 5.12)" : "");
 }
 
-/* Opens a folder below root without following symbolic links: the container controls root. */
+/* Opens a folder below root without following symbolic links, because the container controls root. */
 static int open_folder_below(int root, const char *path)
 {
     return hw_openat2(root, path, O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
@@ -31,7 +31,8 @@ static int open_folder_below(int root, const char *path)
 static int read_only(int mount)
 {
     struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY | BARE};
-    return mount_setattr(mount, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? fail_sysfs_mount("making it read-only") : 0;
+    return mount_setattr(mount, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? fail_sysfs_mount("making the mount read-only")
+                                                                      : 0;
 }
 
 /* Returns true if fd is the root of a mount. */
@@ -41,30 +42,30 @@ static bool is_mount(int fd)
     return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) == 0 && st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
-/* Mounts mount on the folder at; moves the mounts on cgroup there from below. Moves and does not copy them, because
- * crun makes its mounts read-only after the hooks. */
+/* Mounts `mount` on the folder `at`, and moves the mounts on cgroup from below the folder to the new mount. The mounts
+ * are not copied, because crun makes its own mounts read-only after the hooks. */
 static int mount_sysfs_at(int mount, int at, int cgroup)
 {
     if (move_mount(mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return fail_sysfs_mount("mounting");
     int rc = read_only(mount);
     if (rc == 0 && is_mount(cgroup) && move_mount(cgroup, "", mount, "fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        rc = fail_sysfs_mount("moving what is on fs/cgroup");
+        rc = fail_sysfs_mount("moving the mounts on fs/cgroup");
     return rc;
 }
 
-/* Opens root's sys and its fs/cgroup; -1: there is none. */
+/* Opens sys below root, and its fs/cgroup. *cgroup is -1 if there is none. */
 static int open_sysfs_folders(int root, int *sys, int *cgroup)
 {
     *cgroup = -1;
     *sys = open_folder_below(root, "sys");
     if (*sys < 0)
-        return fail_sysfs_mount("opening it");
+        return fail_sysfs_mount("opening the folder");
     *cgroup = open_folder_below(*sys, "fs/cgroup");
     return *cgroup < 0 && errno != ENOENT ? fail_sysfs_mount("opening fs/cgroup") : 0;
 }
 
-/* Makes a separate tmpfs for it, which ends with the mount namespace. */
+/* Creates a separate tmpfs, which disappears with the mount namespace. */
 static int fresh_tmpfs(void)
 {
     HW_AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -72,7 +73,7 @@ static int fresh_tmpfs(void)
     if (fs >= 0 && fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) == 0 &&
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
         mount = fsmount(fs, FSMOUNT_CLOEXEC, BARE);
-    return mount < 0 ? fail_sysfs_mount("a tmpfs") : mount;
+    return mount < 0 ? fail_sysfs_mount("creating a tmpfs") : mount;
 }
 
 int sbx_mount_tree(int root, const struct sbx_tree *t)
@@ -88,16 +89,16 @@ int sbx_mount_tree(int root, const struct sbx_tree *t)
         return mount;
     if (move_mount(mount, "", sys, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return fail_sysfs_mount("mounting");
-    /* Through the current folder: a path would use the container's /proc. */
+    /* Writes through the current folder, because a path would use the container's /proc. */
     if (fchdir(mount) < 0)
         return fail_sysfs_mount("entering a tmpfs");
     rc = sbx_tree_write(t, "sys");
     if (fchdir(cwd) < 0 && rc == 0)
-        rc = fail_sysfs_mount("going back to the current folder");
+        rc = fail_sysfs_mount("returning to the current folder");
     if (rc < 0)
         return rc;
     tree = open_tree(mount, "sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    return tree < 0 ? fail_sysfs_mount("binding it") : mount_sysfs_at(tree, mount, cgroup);
+    return tree < 0 ? fail_sysfs_mount("binding the tree") : mount_sysfs_at(tree, mount, cgroup);
 }
 
 int sbx_mount_open(const char *dir)
@@ -123,7 +124,7 @@ static int in_namespace(int ns, const char *at, const struct sbx_tree *t, int fo
     return t ? sbx_mount_tree(root, t) : sbx_mount_folder(root, folder);
 }
 
-/* Reads the child's error, if any, and waits for its end. */
+/* Reads the child's error message, if any, and waits for the child to exit. */
 static int await_mounting_child(pid_t child, int say)
 {
     char why[HW_ERR_TEXT] = "";
@@ -136,10 +137,11 @@ static int await_mounting_child(pid_t child, int say)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     return hw_fail(WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO, "%s",
-                   *why ? why : "the container's /sys: the process that was to mount it ended");
+                   *why ? why : "the container's /sys: the process that was mounting it ended");
 }
 
-/* In a child, because a process cannot return from another mount namespace. The child reports its error. */
+/* Mounts in a child process, because a process cannot return from another mount namespace. The child reports its error
+ * through a pipe. */
 int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder)
 {
     char path[64];
@@ -151,8 +153,8 @@ int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_t
     struct stat own, theirs;
     if (stat("/proc/self/ns/mnt", &own) < 0 || fstat(ns, &theirs) < 0 ||
         (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino))
-        return hw_fail(-EINVAL, "the container has no mount namespace of its own: its /sys is the host's");
-    if (sb_process_start(pid) != start) /* checked after opening, so it belongs to that process */
+        return hw_fail(-EINVAL, "the container has no mount namespace of its own, so its /sys is the host's");
+    if (sb_process_start(pid) != start) /* checked after the open, so the namespace belongs to that process */
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);
     if (pipe2(say, O_CLOEXEC) < 0)
         return hw_fail(-errno, "creating a pipe: %s", strerror(errno));

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READY "\001" /* no error text begins like this */
+#define READY "\001" /* no error text begins with this byte */
 static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 /* ---- the command's side --------------------------------------------------------------------------- */
@@ -26,7 +26,9 @@ static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 struct inside {
     const struct sbx_run *r;
     int say,
-        go; /* ends of pipes: READY when the namespaces exist, then the child's error; a byte when the NICs are there */
+        /* ends of pipes: the child sends READY when its namespaces exist, and later its error; it receives a byte when
+         * the NICs have arrived */
+        go;
     pid_t parent;
     const sigset_t *mask;
 };
@@ -47,7 +49,7 @@ static int enter_netns(const char *netns)
     if (unshare(CLONE_NEWNET) < 0)
         return hw_fail(-errno, "creating a network namespace: %s", strerror(errno));
     int rc = hw_netlink_open(&rt, NETLINK_ROUTE);
-    return rc < 0 ? rc : hw_rtnl_link_up(&rt, 1, true); /* lo */
+    return rc < 0 ? rc : hw_rtnl_link_up(&rt, 1, true); /* index 1 is lo */
 }
 
 static int enter_sandbox_namespaces(const struct inside *i)
@@ -55,7 +57,7 @@ static int enter_sandbox_namespaces(const struct inside *i)
     int rc = enter_netns(i->r->netns);
     if (rc < 0)
         return rc;
-    /* Later mounts of the host show here, but not the other way. */
+    /* The host's later mounts also appear here, but not the reverse. */
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
         return hw_fail(-errno, "entering a private mount namespace: %s", strerror(errno));
     return 0;
@@ -91,12 +93,13 @@ static int equip_sandbox_child(const struct sbx_run *r)
     if (r->memlock &&
         setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY}) < 0)
         hw_log(r->move.log, HAWSER_LOG_WARN,
-               "the limit of locked memory is unchanged (%s): RDMA may not be able to register all memory it needs",
+               "the limit for locked memory is unchanged (%s), so RDMA may not be able to register all the memory it "
+               "needs",
                strerror(errno));
     return rc == 0 ? set_env(r) : rc;
 }
 
-/* Reports its error, and exits. */
+/* Reports the error through the pipe, and exits. */
 static _Noreturn void fail_sandbox_child(const struct inside *i, int status)
 {
     if (write(i->say, hw_error(), strlen(hw_error())) < 0)
@@ -107,7 +110,7 @@ static _Noreturn void fail_sandbox_child(const struct inside *i, int status)
 static _Noreturn void run_sandbox_child(const struct inside *i)
 {
     char byte;
-    /* Must not outlive the process that restores its NICs. */
+    /* The command must not outlive the process that restores its NICs. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != i->parent)
         _exit(125);
     if (enter_sandbox_namespaces(i) < 0)
@@ -124,7 +127,7 @@ static _Noreturn void run_sandbox_child(const struct inside *i)
 
 /* ---- ours ---------------------------------------------------------------------------------------- */
 
-/* Reads the child's error until it execs or ends: "" means success. */
+/* Reads the child's error message until the child executes the command or exits. "" means success. */
 static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
 {
     size_t len = 0;
@@ -133,8 +136,8 @@ static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
     out[len] = 0;
 }
 
-/* Waits for the command's end and forwards signals. The command gets a terminal's signals itself, because it is in the
- * same process group. */
+/* Waits for the command to end, and forwards signals. Signals from a terminal reach the command directly, because it is
+ * in the same process group. */
 static int await_sandbox_child(pid_t child, int signals)
 {
     int status = 0;
@@ -156,7 +159,7 @@ static void put_down(pid_t child)
         ;
 }
 
-/* Supervises the child from its first message to its end; it is reaped then. */
+/* Supervises the child from its first message to its end. The child has then been reaped. */
 static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say, int *go, int signals, int *status)
 {
     char why[HW_ERR_TEXT], pid[16], ready = 0;
@@ -199,13 +202,14 @@ static void close_pipe(int (*ends)[2])
     hw_close(&(*ends)[1]);
 }
 
-/* Starts the command's process with the signal mask, and supervises it. set: the signals blocked here. */
+/* Starts the command's process with the signal mask `mask`, and supervises it. `set` contains the signals that are
+ * blocked here. */
 static int start_and_supervise(const struct sbx_run *r, const sigset_t *set, const sigset_t *mask, int *status)
 {
     __attribute__((cleanup(close_pipe))) int say[2] = {-1, -1}, go[2] = {-1, -1};
     HW_AUTO_CLOSE int signals = signalfd(-1, set, SFD_CLOEXEC);
     if (signals < 0 || pipe2(say, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
-        return hw_fail(-errno, "preparing for the command: %s", strerror(errno));
+        return hw_fail(-errno, "preparing pipes and signals for the command: %s", strerror(errno));
     pid_t parent = getpid(), child = fork();
     if (child < 0)
         return hw_fail(-errno, "fork: %s", strerror(errno));
@@ -228,9 +232,9 @@ int sbx_run(const struct sbx_run *r, int *status)
     for (size_t i = 0; i < HW_ARRAY_LEN(handed_on); i++)
         sigaddset(&set, handed_on[i]);
     if (sigprocmask(SIG_BLOCK, &set, &old) < 0)
-        return hw_fail(-errno, "preparing for signals: %s", strerror(errno));
+        return hw_fail(-errno, "blocking signals: %s", strerror(errno));
     int rc = start_and_supervise(r, &set, &old, status);
-    /* Signals that arrived during the restore were meant for the command, which has ended. */
+    /* Discards signals that arrived during the restore: they were meant for the command, which has ended. */
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
         ;
     sigprocmask(SIG_SETMASK, &old, NULL);

@@ -9,20 +9,20 @@
 
 struct sbx_run {
     char *const *argv;
-    const char *netns;           /* as in sb_move_options; NULL: a new one */
-    struct sbx_snapshot *s;      /* the command's view is made from this snapshot */
-    struct sbx_plan *p;          /* and this plan, both updated after the NICs' move */
-    const struct sbx_want *want; /* the wishes p was made for */
-    struct sbx_env_want env;     /* sets the variables that the caller has not set */
-    bool no_sysfs;               /* /sys stays */
-    bool memlock;                /* no limit */
+    const char *netns;           /* as in sb_move_options; NULL for a new namespace */
+    struct sbx_snapshot *s;      /* the snapshot that describes the command's devices */
+    struct sbx_plan *p;          /* the plan; both are updated after the NICs have moved */
+    const struct sbx_want *want; /* the wishes that p was made for */
+    struct sbx_env_want env;     /* variables to set if the caller has not set them */
+    bool no_sysfs;               /* leave /sys as it is */
+    bool memlock;                /* remove the limit for locked memory */
     struct sb_move_options move; /* everything except netns; n may be 0 */
 };
 
-/* Runs the command in its own namespaces (network, mounts), with the NICs, and restores them at its end, also after a
- * signal: SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded. If the caller is killed, so is the
- * command, and sb_restore() or sbx_heal() restores. 0, or -errno if the command was not run or not everything was
- * restored; *status: of waitpid(), or -1: it was not run. */
+/* Runs the command in its own network and mount namespaces with the NICs, and restores the NICs when the command ends.
+ * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to the command. If the caller is killed, the
+ * command is killed too, and sb_restore() or sbx_heal() can restore the NICs. Returns 0, or -errno if the command was
+ * not run or not everything was restored. *status is the status from waitpid(), or -1 if the command was not run. */
 int sbx_run(const struct sbx_run *r, int *status);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes a bundle's config.json for a plan. Each change is of one of three kinds, and noted: {"added": [[PATH,
- * ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices") leads to an
- * array, and the arrays in "made" did not exist before.
+ * Changes a bundle's config.json for a plan. Each change is of one of three kinds and is recorded in a note: {"added":
+ * [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}. A PATH ("linux/devices") leads to an
+ * array. The arrays in "made" did not exist before.
  *
- * `hawser verbs spec` keeps in a separate note what it has removed from the container: the nodes of RDMA devices and
- * their cgroup rules; undoing it restores them. Until then none of these may be in the lists, because the container
- * could open them around the broker. So new list entries go into that note, and are looked up there.
+ * `hawser verbs spec` removes the nodes of RDMA devices and their cgroup rules from the container and keeps them in a
+ * separate note. Undoing the change restores them. Until then none of them may be in the lists, because the container
+ * could otherwise open them around the broker. New entries of these lists therefore go into that note, and are also
+ * looked up there.
  */
 #include "oci/spec.h"
 
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define UNLIMITED "18446744073709551615" /* RLIM_INFINITY, as runc and crun write it */
+#define UNLIMITED "18446744073709551615" /* RLIM_INFINITY in the form that runc and crun write */
 
 json_t *sbx_spec_strings(const char *first, ...)
 {
@@ -33,12 +34,12 @@ json_t *sbx_spec_strings(const char *first, ...)
 
 struct edit {
     json_t *config, *added, *replaced, *made;
-    json_t *broker; /* the broker's note; NULL: none */
+    json_t *broker; /* copy of the broker's note, or NULL */
     int rc;
 };
 
-/* Returns the object or array at path; make: creates and notes missing ones. NULL if it is missing, and with e->rc if
- * it has another type. */
+/* Returns the object or array at path, or NULL if it is missing. With make, creates missing ones and records them. If a
+ * member has another type, returns NULL and sets e->rc. */
 static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, bool make)
 {
     json_t *at = e->config;
@@ -64,7 +65,7 @@ static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, b
     return at;
 }
 
-/* Copies the broker's note, because notes must not change here. */
+/* Copies the broker's note, because the notes must not change if the command fails. */
 static int broker_load(struct edit *e, const json_t *notes)
 {
     json_t *note;
@@ -86,7 +87,7 @@ static int broker_save(struct edit *e, json_t *notes)
     return rc;
 }
 
-/* Returns what the broker keeps of the list at path: [[PLACE, ELEMENT]...]; NULL: nothing. */
+/* Returns the elements that the broker keeps of the list at path, as [[PLACE, ELEMENT]...], or NULL. */
 static json_t *get_kept_list(const struct edit *e, const char *path)
 {
     return json_object_get(e->broker, strcmp(path, "linux/devices") == 0             ? "devices"
@@ -94,7 +95,7 @@ static json_t *get_kept_list(const struct edit *e, const char *path)
                                                                                      : "");
 }
 
-/* Takes ownership of element. at: its position, or SIZE_MAX for the end. */
+/* Inserts element, which it takes ownership of, at position `at`, or at the end if `at` is SIZE_MAX. */
 static void add_spec_element(struct edit *e, const char *path, size_t at, json_t *element)
 {
     json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true);
@@ -104,7 +105,7 @@ static void add_spec_element(struct edit *e, const char *path, size_t at, json_t
     json_decref(element);
 }
 
-/* The same if the broker keeps the list. */
+/* Adds element to a list that the broker keeps, and takes ownership of it. */
 static void add_kept_element(struct edit *e, const char *path, json_t *element)
 {
     json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true), *k = get_kept_list(e, path);
@@ -124,7 +125,7 @@ static void replace_spec_element(struct edit *e, const char *path, size_t at, js
     json_decref(element);
 }
 
-/* Returns the last equal element's index; the array's size: none. */
+/* Returns the index of the last equal element, or the array's size if there is none. */
 static size_t find_array_element(const json_t *array, const json_t *element)
 {
     size_t n = json_array_size(array), i = n;
@@ -133,7 +134,8 @@ static size_t find_array_element(const json_t *array, const json_t *element)
     return i ? i - 1 : n;
 }
 
-/* Returns the array of a note's entry, and the element's index in it; NULL: it is gone. */
+/* Returns the array that contains the element of a note's entry, and the element's index, or NULL if the element was
+ * removed. */
 static json_t *find_noted_element(struct edit *e, const json_t *entry, size_t *at)
 {
     const char *path = json_string_value(json_array_get(entry, 0));
@@ -203,7 +205,7 @@ static const char *get_mount_destination(const json_t *mount)
     return d ? d : "";
 }
 
-/* Replaces the standard /sys in place, so that mounts below it stay. */
+/* Replaces the standard mount of /sys in place, so that mounts below it remain. */
 static void add_spec_mounts(struct edit *e, const struct sbx_spec *sp)
 {
     if (sp->sysfs) {
@@ -249,7 +251,7 @@ static bool has_kept_device(const json_t *k, const char *path)
     return false;
 }
 
-/* Warns: the broker has bound only the nodes that it knew. */
+/* Warns if the broker has not bound all RDMA devices in the list, since it knew only the nodes of its own run. */
 static void tell_broker(const struct edit *e, const struct hw_logger *log)
 {
     const json_t *k = get_kept_list(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
@@ -263,7 +265,8 @@ static void tell_broker(const struct edit *e, const struct hw_logger *log)
     }
     if (nodes && (bound < nodes || nodes != json_array_size(m)))
         hw_log(log, HAWSER_LOG_WARN,
-               "its RDMA devices come through the broker, which has other devices: run `hawser verbs spec` again");
+               "its RDMA devices go through the broker, which has a different set of devices: run `hawser verbs spec` "
+               "again");
 }
 
 static void add_spec_devices(struct edit *e, const struct sbx_devs *d, const struct hw_logger *log)
@@ -282,14 +285,14 @@ static void add_spec_devices(struct edit *e, const struct sbx_devs *d, const str
             add_kept_element(e, "linux/resources/devices", rule);
         } else {
             add_spec_element(e, "linux/devices", SIZE_MAX, node);
-            /* after the existing ones, of which the first forbids everything */
+            /* after the existing rules, the first of which denies everything */
             add_spec_element(e, "linux/resources/devices", SIZE_MAX, rule);
         }
     }
     tell_broker(e, log);
 }
 
-/* process.env also applies to exec: crun and runc start from it, containerd copies it. */
+/* process.env also applies to exec: crun and runc begin with it, and containerd copies it. */
 static void add_spec_environment(struct edit *e, const struct sbx_spec *sp)
 {
     const json_t *own = resolve_spec_path(e, "process/env", true, false);
@@ -318,8 +321,8 @@ static void add_memlock_limit(struct edit *e, const struct sbx_spec *sp)
             e, "process/rlimits", SIZE_MAX,
             json_pack("{sssoso}", "type", name, "hard", sbx_oci_big(UNLIMITED), "soft", sbx_oci_big(UNLIMITED)));
     else
-        hw_log(sp->log, HAWSER_LOG_WARN,
-               "it has a %s of its own, which is kept: RDMA pins all memory that it registers", name);
+        hw_log(sp->log, HAWSER_LOG_WARN, "it has its own %s, which is kept: RDMA pins all memory that it registers",
+               name);
 }
 
 static void add_spec_hooks(struct edit *e, const struct sbx_spec *sp)
@@ -335,24 +338,24 @@ static void add_spec_hooks(struct edit *e, const struct sbx_spec *sp)
     }
 }
 
-/* Checks that it is a configuration of a container that can get NICs. */
+/* Checks that config is a configuration of a Linux container that can get NICs. */
 static int check_oci_spec(struct edit *e, const struct sbx_spec *sp)
 {
     if (!json_is_string(json_object_get(e->config, "ociVersion")) ||
         !json_is_object(json_object_get(e->config, "root")))
-        return hw_fail(-EINVAL, "not an OCI configuration: it has no ociVersion, or no root");
+        return hw_fail(-EINVAL, "not an OCI configuration: it has no ociVersion or no root");
     if (!json_is_object(json_object_get(e->config, "process")))
-        return hw_fail(-EINVAL, "it has no process whose environment could be set");
+        return hw_fail(-EINVAL, "it has no process, whose environment must be set");
     if (!json_is_object(json_object_get(e->config, "linux")))
         return hw_fail(-EINVAL, "not a Linux container");
     if (sp->hook_arg && !has_member_value(resolve_spec_path(e, "linux/namespaces", true, false), "type", "network"))
         return e->rc < 0
                    ? e->rc
-                   : hw_fail(-EINVAL, "it has no network namespace of its own: the NICs would stay in the host's");
+                   : hw_fail(-EINVAL, "it has no network namespace of its own, so the NICs would stay in the host's");
     return e->rc;
 }
 
-/* Undoes earlier additions and adds all parts again. */
+/* Undoes earlier changes, and makes all changes again. */
 static int apply_spec_parts(struct edit *e, const struct sbx_spec *sp, json_t *notes)
 {
     int rc = sbx_spec_undo(e->config, notes);
@@ -365,7 +368,7 @@ static int apply_spec_parts(struct edit *e, const struct sbx_spec *sp, json_t *n
     add_spec_devices(e, sp->dev, sp->log);
     add_spec_environment(e, sp);
     add_memlock_limit(e, sp);
-    if (e->rc == 0) /* created before the note, so that the note has it */
+    if (e->rc == 0) /* created before the note, so that the note records it */
         (void)resolve_spec_path(e, "annotations", false, true);
     return e->rc;
 }
@@ -377,6 +380,6 @@ int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes)
     json_auto_t *note = json_pack("{sososo}", "added", e.added, "replaced", e.replaced, "made", e.made);
     if (rc == 0)
         rc = sbx_note_put(config, SBX_NOTE_SANDBOX, notes, note);
-    int err = broker_save(&e, notes); /* after a failure too */
+    int err = broker_save(&e, notes); /* also after a failure */
     return rc < 0 ? rc : err;
 }

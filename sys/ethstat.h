@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests to a NIC with the ethtool ioctl, and one of the NIC's own statistics (ethtool -S). */
+/* Sends ethtool ioctl requests to a NIC, and reads one of the NIC's own statistics (ethtool -S). */
 #ifndef HW_SYS_ETHSTAT_H
 #define HW_SYS_ETHSTAT_H
 
 #include <stdint.h>
 
-/* Makes one request of linux/ethtool.h; data starts with the command. fd: any socket. 0 or -errno. */
+/* Sends one request of linux/ethtool.h. data begins with the command. fd is any socket. Returns 0 or -errno. */
 int ethstat_ask(int fd, const char *nic, void *data);
 
-/* Counts the packets that the NIC has put into device memory: the sum of the statistics whose names start with
- * rx_devmem_pkts, one in total or one for each queue. -ENODATA: the driver does not count them. */
+/* Sets *sum to the number of packets that the NIC has put into device memory. The sum is over the statistics with names
+ * that begin with rx_devmem_pkts, of which there is one in total or one per queue. Returns -ENODATA if the driver does
+ * not count these packets. */
 int ethstat_devmem_pkts(int fd, const char *nic, uint64_t *sum);
 
 #endif

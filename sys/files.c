@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST 16384 /* bytes of the first buffer, which doubles */
+#define FIRST 16384 /* bytes of the first buffer; doubled when full */
 
 int hw_file_read(int fd, size_t max, const char *what, char **text, size_t *len)
 {

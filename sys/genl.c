@@ -9,7 +9,8 @@ struct nlmsghdr *hw_genl_request(void *buf, size_t size, uint16_t family, uint8_
     struct nlmsghdr *h = hw_netlink_request(buf, size, family, flags);
     struct genlmsghdr *g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
     g->cmd = cmd;
-    g->version = 1; /* the version of CTRL, netdev (NETDEV_FAMILY_VERSION) and ethtool (ETHTOOL_GENL_VERSION) */
+    /* the version of the families CTRL, netdev (NETDEV_FAMILY_VERSION) and ethtool (ETHTOOL_GENL_VERSION) */
+    g->version = 1;
     return h;
 }
 
@@ -92,7 +93,7 @@ int hw_genl_open(struct hw_genl *g, const struct hw_genl *like)
         g->monitor = like->monitor;
         return 0;
     }
-    /* A kernel may lack either family. */
+    /* A kernel may lack either of these families. */
     rc = ask_family(g, "netdev", &f);
     if (rc == 0)
         g->netdev = f.id;

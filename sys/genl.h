@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generic netlink, and the numbers of its families, which change with each boot. */
+/* Generic netlink, and the IDs of its families, which differ from boot to boot. */
 #ifndef HW_SYS_GENL_H
 #define HW_SYS_GENL_H
 
@@ -7,16 +7,16 @@
 
 struct hw_genl {
     struct hw_netlink nl;
-    uint16_t netdev, ethtool; /* the families' numbers; 0: this kernel has none */
-    uint32_t monitor;         /* ethtool's multicast group "monitor"; 0: none */
+    uint16_t netdev, ethtool; /* IDs of the families; 0 if the kernel lacks the family */
+    uint32_t monitor;         /* ethtool's multicast group "monitor"; 0 if there is none */
 };
 
-/* Opens a socket and looks up the families' numbers, or copies the numbers from like. */
+/* Opens a socket and looks up the IDs of the families, or copies the IDs from like unless like is NULL. */
 int hw_genl_open(struct hw_genl *g, const struct hw_genl *like);
 void hw_genl_close(struct hw_genl *g);
-/* Starts a request in buf, size bytes. */
+/* Starts a request in buf, which has size bytes. */
 struct nlmsghdr *hw_genl_request(void *buf, size_t size, uint16_t family, uint8_t cmd, uint16_t flags);
-/* Sets bit i of *ops if the family name has command i. */
+/* Sets bit i of *ops for each command i that the family has. */
 int hw_genl_ops(struct hw_genl *g, const char *name, uint64_t *ops);
 
 #endif

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the length of the UTF-8 sequence at s (NUL-terminated), or minus the number of bytes that one U+FFFD
- * replaces: Unicode 15, table 3-7 and "substitution of maximal subparts" (section 3.9). */
+/* Returns the length of the UTF-8 sequence at s, which is NUL-terminated. For an invalid sequence, returns minus the
+ * number of bytes that one U+FFFD replaces (Unicode 15, table 3-7, and "substitution of maximal subparts" in section
+ * 3.9). */
 static int measure_utf8_sequence(const unsigned char *s)
 {
     unsigned char low = 0x80, high = 0xbf;
@@ -22,13 +23,13 @@ static int measure_utf8_sequence(const unsigned char *s)
         if (s[0] == 0xe0)
             low = 0xa0; /* excludes overlong forms */
         else if (s[0] == 0xed)
-            high = 0x9f; /* surrogates */
+            high = 0x9f; /* excludes surrogates */
     } else if (s[0] >= 0xf0 && s[0] <= 0xf4) {
         n = 4;
         if (s[0] == 0xf0)
             low = 0x90;
         else if (s[0] == 0xf4)
-            high = 0x8f; /* beyond U+10FFFF */
+            high = 0x8f; /* excludes code points beyond U+10FFFF */
     } else {
         return -1;
     }
@@ -190,7 +191,7 @@ void hw_json_double(struct hw_json *j, const char *key, double v)
         if (strtod(buf, NULL) == v)
             break;
     }
-    /* Any other character is the locale's decimal point, of one byte or more. */
+    /* Any other character is part of the locale's decimal point, which may have several bytes. */
     for (const char *r = buf; *r; r++) {
         if (strchr("0123456789+-e", *r))
             *w++ = *r;
@@ -216,7 +217,7 @@ int hw_json_finish(struct hw_json *j)
     if (!j->error && (j->depth != 0 || !j->level[0].some))
         j->error = true;
     if (j->error && !j->err)
-        return hw_fail(-EINVAL, "writing JSON: objects, arrays and keys do not match (a bug of the caller)");
+        return hw_fail(-EINVAL, "writing JSON: objects, arrays and keys do not match (a bug in the caller)");
     write_json_bytes(j, "\n", 1);
     if (!j->error && fflush(j->out) != 0) {
         j->error = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A streaming JSON writer without a tree and without allocation; it writes commas and escapes, and checks nesting. */
+/* A streaming JSON writer, without a tree and without allocations. The writer adds commas and escapes, and checks the
+ * nesting. */
 #ifndef HW_JSON_H
 #define HW_JSON_H
 
@@ -12,26 +13,27 @@ struct hw_json {
     FILE *out;
     int depth;
     bool error; /* wrong nesting or a failed write; stays set */
-    int err;    /* errno of the failed write; 0: wrong nesting */
+    int err;    /* errno of the failed write; 0 if the nesting was wrong */
     struct {
         bool object, some;
     } level[HW_JSON_DEPTH];
 };
 
 void hw_json_init(struct hw_json *j, FILE *out);
-/* key: the member's name inside an object, NULL inside an array or at the top. */
+/* key is the member's name inside an object, and NULL inside an array or at the top level. */
 void hw_json_object(struct hw_json *j, const char *key);
 void hw_json_array(struct hw_json *j, const char *key);
 void hw_json_end(struct hw_json *j); /* closes the innermost object or array */
 void hw_json_str(struct hw_json *j, const char *key,
-                 const char *value); /* NULL value: null. Invalid UTF-8 becomes U+FFFD */
+                 const char *value); /* a NULL value becomes null, and invalid UTF-8 becomes U+FFFD */
 void hw_json_u64(struct hw_json *j, const char *key, uint64_t value);
 void hw_json_i64(struct hw_json *j, const char *key, int64_t value);
-void hw_json_double(struct hw_json *j, const char *key, double value); /* NaN and infinities: null; no locale */
+/* NaN and infinities become null; ignores the locale */
+void hw_json_double(struct hw_json *j, const char *key, double value);
 void hw_json_bool(struct hw_json *j, const char *key, bool value);
 void hw_json_null(struct hw_json *j, const char *key);
-/* Ends the document with a newline and flushes; after 0 the next document may follow (JSON lines). -EINVAL: wrong
- * nesting, or nothing was written; -EIO: a write failed, now or before. */
+/* Ends the document with a newline and flushes it. After success, the next document may follow (JSON lines). Fails with
+ * -EINVAL if the nesting was wrong or nothing was written, and with -EIO if any write failed. */
 int hw_json_finish(struct hw_json *j);
 
 #endif

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A dump comes in datagrams of 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative names of one
- * device take up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), its virtual functions likewise. */
+/* A dump arrives in datagrams of 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative names of
+ * one device take up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), and so do its virtual functions. */
 #define REPLY_MAX (256u << 10)
 
 static const char *name_protocol(int protocol)
@@ -28,7 +28,8 @@ int hw_netlink_open(struct hw_netlink *nl, int protocol)
     hw_netlink_adopt(nl, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
     if (nl->fd < 0)
         return hw_fail(-errno, "opening %s: %s", name_protocol(protocol), strerror(errno));
-    /* Ask for error texts, and for no copy of the request; kernels before 4.12 support neither, which is harmless. */
+    /* Asks for error texts and for replies without a copy of the request. Kernels before 4.12 support neither, which is
+     * harmless. */
     int one = 1;
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
@@ -64,7 +65,7 @@ struct nlmsghdr *hw_netlink_request(void *buf, size_t size, uint16_t type, uint1
     return h;
 }
 
-/* Returns the kernel's text on why it refused, or NULL. */
+/* Returns the kernel's text on why it refused the request, or NULL. */
 static const char *find_reason(const struct nlmsghdr *h)
 {
     const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
@@ -82,7 +83,7 @@ static const char *find_reason(const struct nlmsghdr *h)
     return NULL;
 }
 
-/* Reads the result in the last message of a reply: 0, or -errno with a text. */
+/* Reads the result in the last message of a reply. Returns 0, or -errno with a text. */
 static int read_netlink_result(const struct nlmsghdr *m, const char *what)
 {
     if (m->nlmsg_type == NLMSG_DONE) {
@@ -109,7 +110,7 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return hw_fail(-errno, "%s: the kernel's answer: %s", what, strerror(errno));
+            return hw_fail(-errno, "%s: receiving the kernel's answer: %s", what, strerror(errno));
         if ((size_t)n > REPLY_MAX)
             return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes exceeds %u", what, n, REPLY_MAX);
         int left = (int)n;

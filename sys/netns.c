@@ -27,7 +27,8 @@ bool hw_netns_privileged(void)
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
     if (syscall(SYS_capget, &head, data) < 0)
         return false;
-    uint32_t need = CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_NET_ADMIN); /* both below 32 */
+    /* both capabilities have numbers below 32 */
+    uint32_t need = CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_NET_ADMIN);
     return (data[0].effective & need) == need && access("/run", W_OK) == 0;
 }
 
@@ -38,13 +39,13 @@ int hw_netns_prepare(void)
     int dir = open(HW_NETNS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return hw_fail(-errno, "opening %s: %s", HW_NETNS_DIR, strerror(errno));
-    /* Two processes at once would mount it twice; the upper mount would then hide the entries of the lower one and keep
-     * them alive. */
+    /* Two processes could otherwise mount the directory twice. The upper mount would then hide the entries of the lower
+     * one and keep them alive. */
     while (flock(dir, LOCK_EX) < 0 && errno == EINTR)
         ;
     int rc = 0;
     if (mount("", HW_NETNS_DIR, "none", MS_SHARED | MS_REC, NULL) < 0) {
-        /* EINVAL: not a mount point yet, and only mount points can be shared. */
+        /* EINVAL means that the directory is not yet a mount point. Only mount points can be shared. */
         if (errno != EINVAL || mount(HW_NETNS_DIR, HW_NETNS_DIR, "none", MS_BIND | MS_REC, NULL) < 0 ||
             mount("", HW_NETNS_DIR, "none", MS_SHARED | MS_REC, NULL) < 0)
             rc = hw_fail(-errno, "making %s a shared mount: %s", HW_NETNS_DIR, strerror(errno));
@@ -59,7 +60,8 @@ int hw_netns_own(void)
     return fd < 0 ? hw_fail(-errno, "opening %s: %s", OWN_NS, strerror(errno)) : fd;
 }
 
-/* In a new namespace: opens a socket, sets lo up, and (path not NULL) makes the bind mount that keeps it. */
+/* Sets up a new namespace, which the thread must be in: opens a socket, sets lo up, and makes the bind mount at path
+ * (unless NULL) that keeps the namespace. */
 static int set_up_netns(const char *path, int *ns, struct hw_netlink *rt)
 {
     struct hw_rtnl_link lo;
@@ -92,7 +94,7 @@ static int create_netns(const char *path, int *ns, struct hw_netlink *rt)
                      errno == EPERM ? " (needs CAP_SYS_ADMIN)" : "");
     if (rc == 0) {
         rc = set_up_netns(path, ns, rt);
-        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just come from there */
+        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just left that namespace */
             rc = hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
     }
     hw_close(&own);
@@ -140,7 +142,7 @@ int hw_netns_open(const char *name, int *ns)
     struct statfs fs;
     if (fstatfs(fd, &fs) < 0 || fs.f_type != NSFS_MAGIC) {
         hw_close(&fd);
-        return hw_fail(-ENXIO, "%s is not a namespace, only the remains of a crash", path);
+        return hw_fail(-ENXIO, "%s is not a namespace: the file was left by a crash", path);
     }
     *ns = fd;
     return 0;
@@ -154,7 +156,7 @@ int hw_netns_remove(const char *name)
         return rc;
     while (umount2(path, MNT_DETACH) == 0)
         ;
-    if (errno != EINVAL && errno != ENOENT) /* EINVAL: (no longer) a mount point */
+    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that it is not a mount point, or no longer one */
         return hw_fail(-errno, "unmounting %s: %s", path, strerror(errno));
     if (unlink(path) < 0 && errno != ENOENT)
         return hw_fail(-errno, "removing %s: %s", path, strerror(errno));
@@ -186,11 +188,11 @@ bool hw_netns_same(int a, int b)
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-/* Selects processes: those in one of the namespaces, or those with a mark. */
+/* Selects processes, either those in one of the namespaces or those with a mark. */
 struct those {
     struct stat ns[128];
     size_t n;
-    const char *mark; /* NULL: select by namespace */
+    const char *mark; /* NULL to select by namespace */
 };
 
 static bool has_mark(const char *pid, const char *prefix)
@@ -214,7 +216,7 @@ static bool is_one(const char *pid, const struct those *t)
     char path[64];
     struct stat st;
     snprintf(path, sizeof(path), t->mark ? "/proc/%s" : "/proc/%s/ns/net", pid);
-    if (stat(path, &st) < 0) /* gone, a zombie, or not accessible */
+    if (stat(path, &st) < 0) /* ended, a zombie, or not accessible */
         return false;
     if (t->mark)
         return st.st_uid == geteuid() && has_mark(pid, t->mark);
@@ -225,7 +227,7 @@ static bool is_one(const char *pid, const struct those *t)
     return false;
 }
 
-/* Sends sig (0: none) to each selected process. Returns how many there are. */
+/* Sends sig, unless it is 0, to each selected process. Returns the number of selected processes. */
 static int signal_all(const struct those *t, int sig)
 {
     DIR *proc = opendir("/proc");
@@ -240,7 +242,7 @@ static int signal_all(const struct those *t, int sig)
         if (pid == getpid() || !is_one(e->d_name, t))
             continue;
         int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-        /* Checked again now that the pidfd pins the process: the number might have been reused. */
+        /* Check again now that the pidfd pins the process, because the PID might have been reused. */
         if (fd >= 0 && is_one(e->d_name, t)) {
             found++;
             if (sig)
@@ -265,7 +267,7 @@ static int kill_all(const struct those *t, int grace_ms)
         if (left == 0)
             return first;
         if (hw_now() >= give_up)
-            return hw_fail(-EBUSY, "%d processes in the lab did not end, not even by SIGKILL", left);
+            return hw_fail(-EBUSY, "%d processes in the lab did not exit, even after SIGKILL", left);
         (void)poll(NULL, 0, 10);
     }
 }
@@ -308,13 +310,14 @@ int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const c
         *step = "creating a mount namespace";
         return -errno;
     }
-    /* Slave: mounts made here do not show outside, and unmounts outside (of a deleted namespace) happen here too. */
+    /* MS_SLAVE: mounts made here are invisible outside, but unmounts outside (of a deleted namespace) also happen
+     * here. */
     if (mount("", "/", "none", MS_SLAVE | MS_REC, NULL) < 0) {
         *step = "making the mounts private";
         return -errno;
     }
-    /* Mounted over the old one, which an unprivileged user cannot unmount; a sysfs shows the namespace of its
-     * mounter. */
+    /* The new sysfs hides the old one, which an unprivileged user cannot unmount. A sysfs shows the namespace of the
+     * process that mounted it. */
     if (mount(mark, "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         *sysfs_error = -errno;
     return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Network namespaces: made and kept by a bind mount as `ip netns` does, entered, and searched for processes. */
+/* Network namespaces: creates them and keeps them by a bind mount, as `ip netns` does, enters them, and finds their
+ * processes. */
 #ifndef HW_SYS_NETNS_H
 #define HW_SYS_NETNS_H
 
@@ -9,45 +10,47 @@
 
 #define HW_NETNS_DIR "/run/netns"
 
-/* Returns true if the caller may make namespaces and mounts (CAP_SYS_ADMIN and CAP_NET_ADMIN) and may write to /run. */
+/* Returns true if the caller may create namespaces and mounts (CAP_SYS_ADMIN and CAP_NET_ADMIN) and may write to
+ * /run. */
 bool hw_netns_privileged(void);
 
-/* Makes HW_NETNS_DIR a shared mount, so that namespaces made and deleted in it show in other mount namespaces too. It
- * stays afterwards, as with `ip netns`. */
+/* Makes HW_NETNS_DIR a shared mount, so that namespaces created and deleted in it also appear and disappear in other
+ * mount namespaces. The mount remains, as with `ip netns`. */
 int hw_netns_prepare(void);
 
-/* Makes a namespace and keeps it as HW_NETNS_DIR/name. *ns receives a descriptor of it, rt a socket in it; lo is up.
- * The calling thread returns to its namespace. -EEXIST if the name is taken. */
+/* Creates a namespace, keeps it as HW_NETNS_DIR/name, and sets its lo up. Stores a file descriptor of the namespace in
+ * *ns, and a socket inside it in rt. The calling thread returns to its own namespace. Fails with -EEXIST if the name is
+ * taken. */
 int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt);
-/* The same, but only the descriptor keeps the namespace. */
+/* Does the same, but only the file descriptor keeps the namespace. */
 int hw_netns_create_anonymous(int *ns, struct hw_netlink *rt);
-/* Opens a namespace by name. -ENOENT; -ENXIO if the file is not a namespace (left by a crash). */
+/* Opens a namespace by name. Fails with -ENOENT, or with -ENXIO if the file is not a namespace (left by a crash). */
 int hw_netns_open(const char *name, int *ns);
-/* Removes a name, whatever is there. 0 if there is nothing. */
+/* Removes a name, whether or not a namespace is mounted there. Succeeds if there is no such name. */
 int hw_netns_remove(const char *name);
 
-/* Opens a route-netlink socket in the namespace ns; the calling thread returns to its namespace. */
+/* Opens a route-netlink socket in the namespace ns. The calling thread returns to its own namespace. */
 int hw_netns_rtnl(int ns, struct hw_netlink *rt);
 
 /* Returns true if a and b are the same namespace. */
 bool hw_netns_same(int a, int b);
-/* Returns a descriptor of the calling thread's namespace, or -errno. */
+/* Returns a file descriptor of the calling thread's namespace, or -errno. */
 int hw_netns_own(void);
 
-/* Ends the processes in the n namespaces: SIGTERM, after grace_ms SIGKILL, then waits until they are gone. Skips the
- * caller. Returns how many there were; -EBUSY if some did not end. */
+/* Ends the processes in the n namespaces, except the caller: sends SIGTERM, sends SIGKILL after grace_ms, and waits
+ * until they have exited. Returns how many there were, or -EBUSY if some did not exit. */
 int hw_netns_kill(const int *ns, size_t n, int grace_ms);
 
-/* The same for this user's processes that hw_netns_join() gave a mark of prefix and one more character, in any
- * namespace: for namespaces that no name keeps any more. */
+/* Does the same for this user's processes in any namespace that hw_netns_join() gave a mark of prefix and one more
+ * character. This finds processes in namespaces that no name keeps. */
 int hw_netns_kill_marked(const char *prefix, int grace_ms);
-/* Returns true if the caller has such a mark. */
+/* Returns true if the caller has a mark of prefix and one more character. */
 bool hw_netns_marked(const char *prefix);
 
-/* Moves this process, which must have one thread, into the user namespace user (-1: stay), the network namespace net
- * and a new mount namespace, and mounts a sysfs for net at /sys with mark as the mount's source; *sysfs_error receives
- * 0 or the -errno of that last step, which is not fatal. Safe after fork() in a program with threads. On failure *step
- * names the failed step. */
+/* Moves this process, which must have a single thread, into the user namespace user (unless -1), the network namespace
+ * net and a new mount namespace. Mounts a sysfs for net at /sys, with mark as the mount's source. *sysfs_error receives
+ * 0 or the -errno of that mount, whose failure is not fatal. Safe after fork() in a program with threads. On failure,
+ * *step describes the step that failed. */
 int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const char **step);
 
 #endif

@@ -263,7 +263,7 @@ int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsi
 
 /* ---- the token bucket ----------------------------------------------------------------------- */
 
-#define TBF_HANDLE 0x10000u /* 1:0, so that a second call finds and changes the first one's qdisc */
+#define TBF_HANDLE 0x10000u /* 1:0, so that a second call finds and changes the qdisc of the first call */
 
 static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
@@ -278,7 +278,7 @@ static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, 
 struct tbf_find {
     int index;
     bool found;
-    uint64_t bytes; /* a second */
+    uint64_t bytes; /* bytes per second */
 };
 
 static int tbf_each(const struct nlmsghdr *h, void *arg)
@@ -294,7 +294,7 @@ static int tbf_each(const struct nlmsghdr *h, void *arg)
     {
         if (mnl_attr_get_type(a) == TCA_KIND)
             tbf = strcmp(mnl_attr_get_str(a), "tbf") == 0;
-        if (mnl_attr_get_type(a) != TCA_OPTIONS || !tbf) /* the kernel sends the kind first */
+        if (mnl_attr_get_type(a) != TCA_OPTIONS || !tbf) /* the kernel sends the kind before the options */
             continue;
         mnl_attr_for_each_nested(o, a)
         {
@@ -343,8 +343,8 @@ int hw_rtnl_tbf_set(struct hw_netlink *r, int index, uint64_t rate, uint32_t bur
     mnl_attr_put_strz(h, TCA_KIND, "tbf");
     struct nlattr *options = mnl_attr_nest_start(h, TCA_OPTIONS);
     uint64_t bytes = rate / 8;
-    /* With the link layer and the burst in bytes, tbf_change() in net/sched/sch_tbf.c needs no tables of times by
-     * length. Rates of 2^32 bytes per second and more have their own attribute. */
+    /* With the link layer and the burst in bytes, tbf_change() in net/sched/sch_tbf.c needs no tables of transmission
+     * times. Rates of 2^32 bytes per second and more have their own attribute. */
     struct tc_tbf_qopt q = {
         .rate = {.linklayer = TC_LINKLAYER_ETHERNET, .rate = (uint32_t)HW_MIN(bytes, (uint64_t)UINT32_MAX)},
         .limit = limit};

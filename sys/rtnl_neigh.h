@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rtnetlink functions for neighbours: the Ethernet address to which the kernel sends for an IP address on a
- * link. */
+/* The rtnetlink functions for neighbours. A neighbour is the Ethernet address to which the kernel sends packets for an
+ * IP address on a link. */
 #ifndef HW_SYS_RTNL_NEIGH_H
 #define HW_SYS_RTNL_NEIGH_H
 
 #include "sys/netlink.h"
 
 struct hw_rtnl_neigh {
-    int index;      /* the link */
-    uint8_t family; /* AF_INET, AF_INET6 */
+    int index;      /* index of the link */
+    uint8_t family; /* AF_INET or AF_INET6 */
     uint8_t ip[16]; /* network order */
     uint8_t mac[6];
     uint16_t state; /* NUD_* of linux/neighbour.h */
 };
 
-/* Lists up to cap neighbours of this link that have an Ethernet address and are neither broadcast nor multicast. r: a
- * socket of NETLINK_ROUTE. Returns how many there are (may exceed cap), or -errno. */
+/* Lists up to cap neighbours of this link that have an Ethernet address and are neither broadcast nor multicast. r is a
+ * NETLINK_ROUTE socket. Returns the number of neighbours, which may exceed cap, or -errno. */
 int hw_rtnl_neigh_list(struct hw_netlink *r, int index, struct hw_rtnl_neigh *out, size_t cap);
-/* Adds the entry, or replaces the one with the same address. -errno. */
+/* Adds a neighbour, or replaces the neighbour with the same address. Returns 0 or -errno. */
 int hw_rtnl_neigh_set(struct hw_netlink *r, const struct hw_rtnl_neigh *n);
 
 #endif

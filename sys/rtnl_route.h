@@ -8,22 +8,22 @@
 struct hw_rtnl_route {
     struct in_addr to; /* network order */
     unsigned prefix;
-    struct in_addr via; /* the gateway; 0: on the link */
-    int index;          /* the link; 0: none, the destination is unreachable */
-    uint32_t table;     /* 0: main */
+    struct in_addr via; /* gateway; 0 if the destination is on the link */
+    int index;          /* index of the link; 0 makes the destination unreachable */
+    uint32_t table;     /* 0 means the main table */
 };
 
 struct hw_rtnl_rule {
     uint32_t priority, table;
-    const char *iif;     /* packets that arrive on this link; NULL: any */
-    struct in_addr from; /* packets with this source; 0: any */
+    const char *iif;     /* matches packets that arrive on this link; NULL matches all */
+    struct in_addr from; /* matches packets with this source; 0 matches all */
 };
 
-/* Adds a route. -EEXIST if the table has it already. */
+/* Adds a route. Fails with -EEXIST if the table already has the route. */
 int hw_rtnl_route_add(struct hw_netlink *r, const struct hw_rtnl_route *route);
 int hw_rtnl_rule_add(struct hw_netlink *r, const struct hw_rtnl_rule *rule);
 
-/* Allows forwarding of packets that arrive on this link: the link's sysctl "forwarding", without a writable
+/* Enables forwarding of packets that arrive on this link. This sets the link's sysctl "forwarding" without a writable
  * /proc/sys. */
 int hw_rtnl_link_forward(struct hw_netlink *r, int index);
 /* Disables sending and answering ARP requests on the link. */

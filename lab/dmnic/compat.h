@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* One source for Linux 6.12 and 7.x: hides what the kernel renamed or added in between. Built and run on 6.12 and 7.3;
- * the versions between follow the kernel's history. */
+/* Lets one source build for Linux 6.12 to 7.x by hiding what the kernel renamed or added in between. Built and run on
+ * 6.12 and 7.3. The conditions for the versions in between follow the kernel's history. */
 #ifndef DMNIC_COMPAT_H
 #define DMNIC_COMPAT_H
 
@@ -11,10 +11,10 @@
 #include <net/page_pool/helpers.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
-#error "devmem TCP begins with Linux 6.12"
+#error "devmem TCP requires Linux 6.12 or later"
 #endif
 #ifndef CONFIG_64BIT
-#error "counters are plain u64 and all memory is mapped: 64-bit kernels only"
+#error "a 64-bit kernel is required: counters are plain u64, and all memory must be mapped"
 #endif
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
@@ -25,7 +25,7 @@
 #endif
 
 /* Since 6.15 the kernel calls the operations of a driver with queue_mgmt_ops under the netdev's own lock, which the
- * plain forms would take again (Documentation/networking/netdevices.rst). */
+ * plain functions would take again (Documentation/networking/netdevices.rst). */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
 #define dmnic_napi_enable  napi_enable_locked
 #define dmnic_napi_disable napi_disable_locked
@@ -41,20 +41,20 @@
 #endif
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
-#define DMNIC_RX_RING_COUNT 1 /* ethtool_ops.get_rx_ring_count; before, ETHTOOL_GRXRINGS through get_rxnfc */
+#define DMNIC_RX_RING_COUNT 1 /* has ethtool_ops.get_rx_ring_count; before, ETHTOOL_GRXRINGS through get_rxnfc */
 #endif
 
-/* Operations that need rtnl besides the netdev's own lock: netdev_update_features() does. */
+/* Operations that need rtnl in addition to the netdev's own lock, because they call netdev_update_features(). */
 #ifdef ETHTOOL_OP_NEEDS_RTNL_SRINGPARAM
 #define DMNIC_OP_NEEDS_RTNL .op_needs_rtnl = ETHTOOL_OP_NEEDS_RTNL_SRINGPARAM,
 #else
 #define DMNIC_OP_NEEDS_RTNL
 #endif
 
-/* 7.0: struct netdev_queue_mgmt_ops passes the queue's configuration. */
+/* Since 7.0, struct netdev_queue_mgmt_ops passes the queue's configuration. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
 #define DMNIC_QCFG      struct netdev_queue_config *qcfg,
-#define DMNIC_QCFG_PAGE 1 /* with its page size, which NETDEV_A_DMABUF_RX_PAGE_SIZE can set */
+#define DMNIC_QCFG_PAGE 1 /* with the page size, which NETDEV_A_DMABUF_RX_PAGE_SIZE can set */
 #else
 #define DMNIC_QCFG
 #endif

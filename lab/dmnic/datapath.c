@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The path of a packet. A sender's skb is queued on the ring of the receive queue that the peer's steering selects and
- * stays there, its memory unread, until the peer polls: only then is it cut into packets and its bytes are copied,
- * which is when a real card's DMA would read them. So memory that is reused before its completion shows as wrong
- * bytes. */
+/* The path of a packet. A sender's skb is queued on the ring of the receive queue that the peer's steering selects. It
+ * stays there with its memory unread until the peer polls. Only then is the skb cut into packets and its bytes copied,
+ * at the time when a real card's DMA would read them. Memory that is reused before its completion therefore arrives as
+ * wrong bytes. */
 #include "dmnic.h"
 
 #include <linux/etherdevice.h>
@@ -17,14 +17,14 @@ static bool one_in(unsigned int n)
     return n && get_random_u32_below(n) == 0;
 }
 
-/* "DMA": without an IOMMU a bus address is a physical one. Memory without a page, such as a GPU's BAR, cannot be
- * accessed by this card. */
+/* Stands in for DMA: without an IOMMU, a bus address is a physical address. Memory without a page, such as a GPU's BAR,
+ * cannot be accessed by this card. */
 static void *dma_memory(dma_addr_t addr)
 {
     return pfn_valid(PHYS_PFN(addr)) ? phys_to_virt(addr) : NULL;
 }
 
-/* Returns the address of a fragment's bytes. Memory that the CPU must not read (a net_iov) has a bus address only. */
+/* Returns the address of a fragment's bytes. Memory that the CPU must not read (a net_iov) has only a bus address. */
 static const u8 *frag_memory(const skb_frag_t *frag)
 {
     netmem_ref netmem = skb_frag_netmem(frag);
@@ -93,7 +93,7 @@ netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev)
     }
     skb_tx_timestamp(skb);
     queue = dmnic_steer(peer, &flow, &DMNIC_CB(skb)->hash);
-    if (queue < 0) { /* a rule of the peer drops it: sent, and discarded there */
+    if (queue < 0) { /* a rule of the peer drops the packet, so it is sent and then discarded there */
         dev_consume_skb_any(skb);
         return NETDEV_TX_OK;
     }
@@ -112,7 +112,7 @@ netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev)
     return NETDEV_TX_OK;
 }
 
-/* Takes a page for payload. The fault "refill" limits the pages per millisecond, without saving unused ones. */
+/* Takes a page for payload. The fault "refill" limits the pages per millisecond, and unused pages do not carry over. */
 static netmem_ref take_page(struct dmnic_queue *q)
 {
     unsigned int limit = READ_ONCE(dmnic_faults.refill);
@@ -151,8 +151,8 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
             q->stat[DMNIC_RX_ALLOC_FAIL]++;
             return false;
         }
-        /* From here on its fragments return to the pool with it. An skb without fragments is not marked: GRO would
-         * chain it to marked ones, and recvmsg() fails permanently at readable bytes among unreadable ones. */
+        /* From here on the skb's fragments return to the pool with it. An skb without fragments is not marked: GRO
+         * would chain it to marked ones, and recvmsg() fails permanently if readable bytes follow unreadable bytes. */
         skb_mark_for_recycle(n);
         skb_add_rx_frag_netmem(n, i, netmem, 0, size, q->page);
         to = dma_memory(page_pool_get_dma_addr_netmem(netmem));
@@ -166,8 +166,8 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
     return true;
 }
 
-/* Writes the headers of one packet of a large one, like a card that cuts it. No checksums: the wire is memory, and
- * arriving packets are marked as verified. */
+/* Writes the headers of one packet that is cut from a large one, as a card would. Checksums are not computed: the wire
+ * is memory, and arriving packets are marked as verified. */
 static void cut_headers(u8 *head, const struct dmnic_cb *cb, u32 len, u32 mss, bool last)
 {
     struct tcphdr *tcp = (struct tcphdr *)(head + cb->l4);
@@ -190,7 +190,7 @@ static void cut_headers(u8 *head, const struct dmnic_cb *cb, u32 len, u32 mss, b
         tcp->cwr = 0;
 }
 
-/* Returns the packet with the next len bytes of skb's payload; NULL if it is lost. */
+/* Returns the packet with the next len bytes of skb's payload, or NULL if the packet is lost. */
 static struct sk_buff *build(struct dmnic_queue *q, struct sk_buff *skb, u32 len)
 {
     struct dmnic_cb *cb = DMNIC_CB(skb);
@@ -203,8 +203,8 @@ static struct sk_buff *build(struct dmnic_queue *q, struct sk_buff *skb, u32 len
         if (q->nic->split && len <= READ_ONCE(q->nic->hds_thresh))
             inl = len;
     }
-    /* GRO and TCP must not split a head with payload and attach it as a readable fragment among unreadable ones: they
-     * do not split kmalloc's. */
+    /* GRO and TCP must not split a head that has payload and attach the payload as a readable fragment among unreadable
+     * ones. They do not split heads from kmalloc(). */
     if (inl || !cb->hdr) {
         n = alloc_skb(NET_SKB_PAD + NET_IP_ALIGN + head + inl, GFP_ATOMIC);
         if (n)
@@ -276,7 +276,7 @@ static void deliver(struct dmnic_queue *q, struct sk_buff *n)
         release_held(q);
 }
 
-/* Cuts the next packet off q->cur. */
+/* Cuts the next packet off q->cur and delivers it. */
 static void receive_one(struct dmnic_queue *q, int budget)
 {
     struct sk_buff *skb = q->cur, *n = NULL;
@@ -294,7 +294,7 @@ static void receive_one(struct dmnic_queue *q, int budget)
     cb->off += len;
     if (len == left) {
         q->cur = NULL;
-        napi_consume_skb(skb, budget); /* its bytes have been read: the sender's completion */
+        napi_consume_skb(skb, budget); /* the skb's bytes have been read, so this is the sender's completion */
     }
     if (n)
         deliver(q, n);
@@ -314,7 +314,7 @@ int dmnic_poll(struct napi_struct *napi, int budget)
         work++;
     }
     if (work < budget) {
-        release_held(q); /* no packet is left to overtake it */
+        release_held(q); /* no packet is left that could overtake it */
         napi_complete_done(napi, work);
     }
     return work;

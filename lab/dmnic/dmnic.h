@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* dmnic: two network cards connected by a wire, made of memory copies only, with everything that the kernel's devmem
- * TCP requires of a driver: header split, flow steering, queues that restart separately, and page pools whose memory
- * the CPU must not read. */
+/* dmnic: two network cards connected by a wire that consists only of memory copies. The driver has everything that the
+ * kernel's devmem TCP requires: header split, flow steering, queues that restart separately, and page pools with memory
+ * that the CPU must not read. */
 #ifndef DMNIC_H
 #define DMNIC_H
 
@@ -18,12 +18,12 @@
 #define DMNIC_RING_MAX 8192
 #define DMNIC_MTU_MAX  9000
 
-/* The driver whose behaviour a card imitates where drivers differ (docs/dmnic.md). Each place names file and line in
- * Linux 7.3.4, below drivers/net/ethernet/. */
+/* The driver that a card imitates where drivers differ (docs/dmnic.md). Each such place in the source names the file
+ * and line in Linux 7.3.4, below drivers/net/ethernet/. */
 enum dmnic_like { DMNIC_PLAIN, DMNIC_GVE, DMNIC_MLX5, DMNIC_BNXT, DMNIC_FBNIC, DMNIC_LIKES };
 
-/* Counters of each queue. Every counter has one writer: the queue's poll, the transmit lock of the queue with the same
- * number, or the ring's lock (DMNIC_RX_MISSED). */
+/* Counters of each queue. Each counter has one writer at a time: the queue's poll, the holder of the transmit lock of
+ * the queue with the same number, or the holder of the ring's lock (DMNIC_RX_MISSED). */
 enum dmnic_stat {
     DMNIC_RX_PACKETS,
     DMNIC_RX_BYTES,
@@ -52,18 +52,20 @@ struct dmnic_queue {
     struct dmnic *nic;
     unsigned int idx;
     struct page_pool *pool;
-    u32 page;                 /* bytes of a page of the pool */
-    struct sk_buff_head ring; /* the wire: the sender's own skbs, released when their bytes have been read */
+    u32 page;                 /* bytes of a page in the pool */
+    struct sk_buff_head ring; /* the wire: the sender's skbs, released when their bytes have been read */
     struct sk_buff *cur;      /* the skb that poll is cutting into packets */
-    struct sk_buff *held;     /* a delayed packet, so that others overtake it */
+    struct sk_buff *held;     /* a delayed packet, which others overtake */
     unsigned int held_for;
     u64 refill_at, refill_credit;
     u64 stat[DMNIC_STATS];
 };
 
-/* A packet's parts, kept in skb->cb while it is on the wire. */
+/* Data about an skb, kept in skb->cb while the skb is on the wire. */
 struct dmnic_cb {
-    u16 l3, l4, hdr; /* offsets of the network and transport headers and of the payload; hdr 0: not TCP, not split */
+    /* offsets of the network and transport headers and of the payload; hdr is 0 for skbs that are not TCP and not
+     * split */
+    u16 l3, l4, hdr;
     bool v6;
     u32 off; /* payload bytes already delivered */
     u32 hash;
@@ -73,9 +75,9 @@ struct dmnic_cb {
 /* The fields that steering uses. */
 struct dmnic_flow {
     bool v6;
-    u8 proto;     /* 0: not IP */
-    bool ports;   /* TCP, and no IP fragment */
-    __be32 ip[8]; /* source, then destination; one word each for IPv4 (ip[0], ip[1]) */
+    u8 proto;     /* 0 if not IP */
+    bool ports;   /* TCP, and not an IP fragment */
+    __be32 ip[8]; /* source, then destination; one element each for IPv4 (ip[0] and ip[1]) */
     __be16 port[2];
 };
 
@@ -89,23 +91,23 @@ struct dmnic {
     struct dmnic *peer;
     struct dmnic_queue *q;
     unsigned int nq;
-    unsigned int ring; /* most skbs in a queue's ring */
+    unsigned int ring; /* limit for the skbs in a queue's ring */
     enum dmnic_like like;
     u32 hds_thresh;
-    u32 buf_len; /* most payload bytes in one page; 0: the whole page */
-    bool hds;    /* header split as requested */
-    bool split;  /* payload goes to pages, which may be unreadable */
+    u32 buf_len; /* limit for the payload bytes in one page; 0 means the whole page */
+    bool hds;    /* header split was requested */
+    bool split;  /* payload goes into pages, which may be unreadable */
     bool up;
     u32 indir[DMNIC_INDIR];
     u8 key[DMNIC_KEY];
     struct dmnic_rule __rcu *rules[DMNIC_RULES];
 };
 
-/* Faults set by module parameters; 0: off. */
+/* Faults set by module parameters; 0 means off. */
 struct dmnic_faults {
     unsigned int loss, reorder, corrupt; /* one packet in this many */
     unsigned int linear;                 /* payload bytes that stay in header memory */
-    unsigned int refill;                 /* pages that a queue gets per millisecond */
+    unsigned int refill;                 /* pages that a queue gets per millisecond; 0 means no limit */
     bool recycle_all, large;
 };
 extern struct dmnic_faults dmnic_faults;
@@ -124,9 +126,9 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
 int dmnic_rule_get(struct dmnic *nic, struct ethtool_rxnfc *info);
 void dmnic_rules_clear(struct dmnic *nic);
 
-/* Returns true if the card puts payload into pages, for the given request for header split. */
+/* Returns true if the card would put payload into pages, given this request for header split and these features. */
 bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features);
-/* Gives every queue a new pool for the settings split and ring; changes nothing on failure. */
+/* Gives every queue a new pool for the settings split and ring. Changes nothing on failure. */
 int dmnic_reset(struct dmnic *nic, bool split, unsigned int ring);
 bool dmnic_bound(const struct dmnic *nic);
 u64 dmnic_drops(const struct dmnic_queue *q);

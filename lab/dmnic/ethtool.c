@@ -21,7 +21,8 @@ static u32 get_link(struct net_device *ndev)
     return netif_carrier_ok(ndev);
 }
 
-/* Returns what the driver reports about header split; UNKNOWN: nothing, and 7.x reports the configuration. */
+/* Returns what the driver reports about header split. UNKNOWN means that the driver reports nothing; 7.x then reports
+ * the configuration. */
 static u8 reported(struct dmnic *nic)
 {
     switch (nic->like) {
@@ -49,7 +50,7 @@ static void get_ringparam(struct net_device *ndev, struct ethtool_ringparam *rin
         kring->tcp_data_split = split;
 #ifdef DMNIC_HDS_THRESH
     switch (nic->like) {
-    case DMNIC_GVE: /* has none */
+    case DMNIC_GVE: /* this driver has no threshold */
         break;
     case DMNIC_MLX5: /* mellanox/mlx5/core/en_ethtool.c:379 */
         kring->hds_thresh = kring->hds_thresh_max = 0;
@@ -65,7 +66,7 @@ static void get_ringparam(struct net_device *ndev, struct ethtool_ringparam *rin
 #endif
 }
 
-/* Returns the previous configuration; 6.12 knows only the report. */
+/* Returns the previous configuration. 6.12 stores only what was reported. */
 static u8 configured(struct dmnic *nic)
 {
 #ifdef DMNIC_HDS_THRESH
@@ -75,7 +76,7 @@ static u8 configured(struct dmnic *nic)
 #endif
 }
 
-/* Applies tcp-data-split as the imitated driver would: sets *hds, or returns -errno. */
+/* Applies tcp-data-split as the imitated driver would. Sets *hds and returns 0, or returns -errno. */
 static int split_wanted(struct dmnic *nic, u8 want, bool *hds, struct netlink_ext_ack *extack)
 {
     bool on = want == ETHTOOL_TCP_DATA_SPLIT_ENABLED, off = want == ETHTOOL_TCP_DATA_SPLIT_DISABLED;
@@ -130,7 +131,7 @@ static int set_ringparam(struct net_device *ndev, struct ethtool_ringparam *ring
     if (rc)
         return rc;
     split = dmnic_splits(nic, hds, ndev->features);
-    if (!split && dmnic_bound(nic)) { /* 7.x has refused this already; 6.12 leaves it to the driver */
+    if (!split && dmnic_bound(nic)) { /* 7.x has already refused this; 6.12 leaves the check to the driver */
         NL_SET_ERR_MSG(extack, "tcp-data-split cannot be turned off while memory is bound to a queue");
         return -EINVAL;
     }
@@ -175,7 +176,7 @@ static int get_rxnfc(struct net_device *ndev, struct ethtool_rxnfc *info, u32 *l
         if (nic->like == DMNIC_MLX5) /* mellanox/mlx5/core/en_fs_ethtool.c:1003 */
             info->data = data;
         else if (nic->like != DMNIC_GVE)      /* google/gve/gve_ethtool.c:863 */
-            info->data |= RX_CLS_LOC_SPECIAL; /* the card picks a location for RX_CLS_LOC_ANY */
+            info->data |= RX_CLS_LOC_SPECIAL; /* the card chooses a location for RX_CLS_LOC_ANY */
         return rc;
     case ETHTOOL_GRXCLSRULE:
         return dmnic_rule_get(nic, info);
@@ -229,7 +230,7 @@ static int get_rxfh(struct net_device *ndev, struct ethtool_rxfh_param *rxfh)
     return 0;
 }
 
-/* The core has checked the table's entries against the number of queues. */
+/* The core has already checked the table's entries against the number of queues. */
 static int set_rxfh(struct net_device *ndev, struct ethtool_rxfh_param *rxfh, struct netlink_ext_ack *extack)
 {
     struct dmnic *nic = netdev_priv(ndev);
@@ -243,8 +244,8 @@ static int set_rxfh(struct net_device *ndev, struct ethtool_rxfh_param *rxfh, st
     return 0;
 }
 
-/* Rows: first the totals, then "NAME[queue]". rx_drops counts packets that arrived and were not delivered, without
- * losses by the fault knob (rx_lost). */
+/* The totals come first, then "NAME[queue]". rx_drops counts packets that arrived and were not delivered; losses that
+ * the fault parameter caused (rx_lost) are not included. */
 static const char stat_name[DMNIC_STATS][16] = {
     [DMNIC_RX_PACKETS] = "rx_pkts",
     [DMNIC_RX_BYTES] = "rx_bytes",

@@ -25,23 +25,23 @@ static char *like[PAIR_MAX];
 static int likes;
 module_param_array(like, charp, &likes, 0444);
 MODULE_PARM_DESC(
-    like, "gve, mlx5, bnxt or fbnic: the manners of that driver, for each pair; the last one counts for the rest");
+    like, "driver to imitate, for each pair: gve, mlx5, bnxt or fbnic; the last one applies to the remaining pairs");
 
 struct dmnic_faults dmnic_faults;
 module_param_named(loss, dmnic_faults.loss, uint, 0644);
-MODULE_PARM_DESC(loss, "lose one packet in so many");
+MODULE_PARM_DESC(loss, "lose one in this many packets");
 module_param_named(reorder, dmnic_faults.reorder, uint, 0644);
-MODULE_PARM_DESC(reorder, "let three packets overtake one in so many");
+MODULE_PARM_DESC(reorder, "let three packets overtake one in this many packets");
 module_param_named(corrupt, dmnic_faults.corrupt, uint, 0644);
-MODULE_PARM_DESC(corrupt, "deliver one packet in so many without having copied its payload");
+MODULE_PARM_DESC(corrupt, "deliver one in this many packets without having copied its payload");
 module_param_named(linear, dmnic_faults.linear, uint, 0644);
 MODULE_PARM_DESC(linear, "payload bytes of each packet that stay in header memory");
 module_param_named(refill, dmnic_faults.refill, uint, 0644);
-MODULE_PARM_DESC(refill, "pages that a queue is given in a millisecond; 0: all it wants");
+MODULE_PARM_DESC(refill, "pages that a queue gets per millisecond; 0: no limit");
 module_param_named(recycle_all, dmnic_faults.recycle_all, bool, 0644);
-MODULE_PARM_DESC(recycle_all, "mark packets that have no pages as if they had, which wedges receivers");
+MODULE_PARM_DESC(recycle_all, "mark packets without pages as if they had pages, which wedges receivers");
 module_param_named(large, dmnic_faults.large, bool, 0644);
-MODULE_PARM_DESC(large, "deliver large sends whole, as a card that merges packets does, instead of cutting them");
+MODULE_PARM_DESC(large, "deliver large sends whole, like a card that merges packets, instead of cutting them");
 
 static struct net_device *cards[2 * PAIR_MAX];
 static DEFINE_SPINLOCK(link_lock);
@@ -73,7 +73,7 @@ bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features)
     }
 }
 
-/* No .napi: pages never go directly into the pool's cache, so a pool can be destroyed while its queue runs. */
+/* Without .napi, pages never go directly into the pool's cache, so a pool can be destroyed while its queue runs. */
 static struct page_pool *pool_new(struct dmnic *nic, unsigned int idx, bool split, unsigned int ring, u32 page)
 {
     struct page_pool_params p = {
@@ -91,7 +91,7 @@ static struct page_pool *pool_new(struct dmnic *nic, unsigned int idx, bool spli
     return page_pool_create(&p);
 }
 
-/* Returns the page size of a queue: a memory binding may have set it. */
+/* Returns the page size of a queue, which a memory binding may have set. */
 static u32 page_of(struct dmnic *nic, unsigned int idx)
 {
 #ifdef DMNIC_QCFG_PAGE
@@ -109,7 +109,7 @@ static void queue_stop(struct dmnic_queue *q)
     dmnic_napi_disable(&q->napi);
 }
 
-/* Packets that arrived in the meantime are on the ring. */
+/* Starts a queue. It is polled at once, because packets that arrived in the meantime are on the ring. */
 static void queue_start(struct dmnic_queue *q)
 {
     dmnic_napi_enable(&q->napi);
@@ -145,7 +145,7 @@ fail:
     return -ENOMEM;
 }
 
-/* A card has carrier while both ends are up. */
+/* Sets a card up or down. A card has a carrier while both ends of the wire are up. */
 static void link_set(struct dmnic *nic, bool up)
 {
     struct dmnic *peer = nic->peer;
@@ -198,7 +198,7 @@ static int card_stop(struct net_device *ndev)
 
     link_set(nic, false);
     netif_tx_disable(ndev);
-    synchronize_net(); /* the peer has left its dmnic_xmit(): nothing is added to the rings any more */
+    synchronize_net(); /* the peer has left dmnic_xmit(), so nothing more is added to the rings */
     for (unsigned int i = 0; i < nic->nq; i++) {
         struct dmnic_queue *q = &nic->q[i];
 
@@ -259,7 +259,8 @@ static const struct net_device_ops card_ops = {
     .ndo_validate_addr = eth_validate_addr,
 };
 
-/* One queue restarts, for example because memory was bound or unbound: only its pool changes. */
+/* What changes when one queue restarts, for example because memory was bound or unbound: only its pool and page
+ * size. */
 struct queue_mem {
     struct page_pool *pool;
     u32 page;
@@ -321,7 +322,7 @@ static void default_qcfg(struct net_device *ndev, struct netdev_queue_config *qc
     qcfg->rx_page_size = PAGE_SIZE;
 }
 
-/* broadcom/bnxt/bnxt.c:16343; mellanox/mlx5/core/en_main.c:5684, whose limit is the card's. */
+/* broadcom/bnxt/bnxt.c:16343; mellanox/mlx5/core/en_main.c:5684, where the card sets the limit */
 static int validate_qcfg(struct net_device *ndev, struct netdev_queue_config *qcfg, struct netlink_ext_ack *extack)
 {
     if (!is_power_of_2(qcfg->rx_page_size) || qcfg->rx_page_size < PAGE_SIZE || qcfg->rx_page_size > SZ_32K)
@@ -357,7 +358,7 @@ static void queue_stats_tx(struct net_device *ndev, int idx, struct netdev_queue
     stats->bytes = READ_ONCE(q->stat[DMNIC_TX_BYTES]);
 }
 
-/* All packets were counted on queues. */
+/* All packets were counted on the queues, so the base values are 0. */
 static void base_stats(struct net_device *ndev, struct netdev_queue_stats_rx *rx, struct netdev_queue_stats_tx *tx)
 {
     rx->packets = rx->bytes = rx->alloc_fail = rx->hw_drop_overruns = rx->hw_drops = 0;
@@ -372,7 +373,7 @@ static const struct netdev_stat_ops stat_ops = {
 
 static const char like_name[DMNIC_LIKES][8] = {"", "gve", "mlx5", "bnxt", "fbnic"};
 
-/* Returns the imitated driver of a pair of cards; DMNIC_LIKES: no such driver. */
+/* Returns the driver that a pair of cards imitates, or DMNIC_LIKES if there is no such driver. */
 static enum dmnic_like like_of(unsigned int pair)
 {
     enum dmnic_like l;
@@ -470,9 +471,9 @@ static void card_free(struct net_device *ndev)
     free_netdev(ndev);
 }
 
-/* The platform devices are the machine's slots: bound memory stays attached to them beyond the driver's end, until its
- * last reader is gone, and dma_buf_attach() takes no reference. So they stay permanently, like a PCI device, and the
- * next load finds them. */
+/* The platform devices are the machine's slots. Bound memory remains attached to them after the driver's end until the
+ * last reader of the memory is gone, and dma_buf_attach() takes no reference. The slots therefore stay permanently,
+ * like a PCI device, and the next load finds them. */
 static int slot_make(unsigned int idx)
 {
     char name[16];
@@ -494,7 +495,7 @@ static int card_probe(struct platform_device *slot)
     unsigned int idx = slot->id;
     int rc;
 
-    if (idx >= 2 * pairs) /* an earlier load made more of them */
+    if (idx >= 2 * pairs) /* an earlier load created more slots */
         return -ENODEV;
     rc = dma_coerce_mask_and_coherent(&slot->dev, DMA_BIT_MASK(64));
     if (rc)

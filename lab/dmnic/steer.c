@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Selects a packet's receive queue: the lowest-numbered matching rule, else the indirection table. */
+/* Selects a packet's receive queue by the matching rule with the lowest number or, without one, by the indirection
+ * table. */
 #include "dmnic.h"
 
 #include <linux/etherdevice.h>
@@ -8,7 +9,7 @@
 #include <linux/tcp.h>
 #include <net/ip.h>
 
-/* Reads the headers in place: the stack passes frames with all headers in the linear part. */
+/* Reads the headers in place, because the stack passes frames with all headers in the linear part. */
 void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_flow *flow)
 {
     const u8 *data = skb->data;
@@ -35,7 +36,7 @@ void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_fl
     } else if (proto == htons(ETH_P_IPV6) && have >= ETH_HLEN + sizeof(struct ipv6hdr)) {
         const struct ipv6hdr *ip6 = (const struct ipv6hdr *)(data + ETH_HLEN);
 
-        l4 = ETH_HLEN + sizeof(*ip6); /* extension headers: not TCP for this card */
+        l4 = ETH_HLEN + sizeof(*ip6); /* this card does not treat packets with extension headers as TCP */
         flow->v6 = true;
         flow->proto = ip6->nexthdr;
         memcpy(&flow->ip[0], &ip6->saddr, 16);
@@ -57,7 +58,7 @@ void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_fl
     cb->hdr = l4 + tcp->doff * 4;
 }
 
-/* The Toeplitz hash: the key shifts below the input, one bit at a time. */
+/* Computes the Toeplitz hash. The key shifts below the input one bit at a time. */
 static u32 toeplitz(const u8 *key, const void *input, unsigned int len)
 {
     u32 window = (u32)key[0] << 24 | key[1] << 16 | key[2] << 8 | key[3];
@@ -135,7 +136,7 @@ int dmnic_steer(struct dmnic *nic, const struct dmnic_flow *flow, u32 *hash)
     return queue == -2 ? (int)READ_ONCE(nic->indir[*hash % DMNIC_INDIR]) : queue;
 }
 
-/* Rules change under the device's lock (rtnl's on 6.12); the data path only reads them. */
+/* Rules change under the device's lock (rtnl on 6.12). The data path only reads them. */
 static struct dmnic_rule *rule_at(struct dmnic *nic, u32 location)
 {
     return rcu_dereference_protected(nic->rules[location], true);
@@ -148,11 +149,12 @@ int dmnic_rule_add(struct dmnic *nic, struct ethtool_rx_flow_spec *fs)
 
     if (!(nic->ndev->features & NETIF_F_NTUPLE))
         return -EOPNOTSUPP;
-    if (fs->flow_type != TCP_V4_FLOW && fs->flow_type != TCP_V6_FLOW) /* with FLOW_EXT, FLOW_RSS ... neither */
+    if (fs->flow_type != TCP_V4_FLOW && fs->flow_type != TCP_V6_FLOW) /* also refuses FLOW_EXT and FLOW_RSS */
         return -EOPNOTSUPP;
     if (fs->flow_type == TCP_V4_FLOW ? fs->m_u.tcp_ip4_spec.tos : fs->m_u.tcp_ip6_spec.tclass)
         return -EOPNOTSUPP;
-    if (fs->ring_cookie != RX_CLS_FLOW_DISC && fs->ring_cookie >= nic->nq) /* its upper bits select virtual functions */
+    /* the upper bits of ring_cookie select virtual functions */
+    if (fs->ring_cookie != RX_CLS_FLOW_DISC && fs->ring_cookie >= nic->nq)
         return -EINVAL;
     if (at & RX_CLS_LOC_SPECIAL) {
         if (nic->like == DMNIC_MLX5) /* mellanox/mlx5/core/en_fs_ethtool.c, validate_flow(): an ordinary location */
@@ -216,7 +218,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
         if (!rule_at(nic, i))
             continue;
         if (locations && n == room) {
-            /* mellanox/mlx5/core/en_fs_ethtool.c:826: stops when there is no more room */
+            /* mellanox/mlx5/core/en_fs_ethtool.c:826 stops when there is no more room */
             if (nic->like == DMNIC_MLX5 || nic->like == DMNIC_BNXT)
                 return 0;
             return -EMSGSIZE;
@@ -228,7 +230,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
     /* and continues to a nonexistent location if there is more room */
     if (locations && nic->like == DMNIC_MLX5 && n < room)
         return -EINVAL;
-    /* google/gve/gve_flow_rule.c:234: does not report how many there are */
+    /* google/gve/gve_flow_rule.c:234 does not report the number of rules */
     if (!locations || nic->like != DMNIC_GVE)
         info->rule_cnt = n;
     if (locations && nic->like == DMNIC_BNXT) /* broadcom/bnxt/bnxt_ethtool.c:1119 */
