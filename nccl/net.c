@@ -168,7 +168,7 @@ static void survey_usable_nics(void)
     else
         hn_say(NCCL_LOG_WARN, "no usable NIC: no NIC is up with an address%s; see `hawser nccl check`",
                getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME")
-                   ? "and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME"
+                   ? " and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME"
                    : "");
 }
 

@@ -196,7 +196,7 @@ bool Link::flush_locked()
         if (rc == -EAGAIN)
             return true;
         if (rc) {
-            agent.log(std::string("sending a notification:") + hawser_error());
+            agent.log(std::string("sending a notification: ") + hawser_error());
             if (status_of(rc) == NIXL_ERR_REMOTE_DISCONNECT)
                 fail(NIXL_ERR_REMOTE_DISCONNECT);
             else

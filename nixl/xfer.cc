@@ -107,7 +107,7 @@ void Request::fail(nixl_status_t status)
 {
     if (result_ == NIXL_SUCCESS) {
         result_ = status;
-        agent_.log(std::string("a transfer failed:") + hawser_error());
+        agent_.log(std::string("a transfer failed: ") + hawser_error());
     }
     next_vec_ = vecs_.size();
     next_piece_ = pieces_.size();

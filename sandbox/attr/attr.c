@@ -13,15 +13,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Numbers that are newer than the headers of Debian 12. */
-enum { GSO_IPV4_MAX_SIZE = 63, GRO_IPV4_MAX_SIZE = 64 }; /* IFLA_..., Linux 6.3 */
+/* Attribute numbers that Debian 12's headers lack. */
+enum { GSO_IPV4_MAX_SIZE = 63, GRO_IPV4_MAX_SIZE = 64 }; /* both with prefix IFLA_, since Linux 6.3 */
 
 /* ---- the table ------------------------------------------------------------------------------------ */
 
 #define BIT(n) (1ull << (n))
 
-/* An attribute of ethtool's netlink: the messages FAMILY_GET and FAMILY_SET, and the attributes of the reply that can
- * be set. */
+/* Fills a row for an attribute of ethtool's netlink: the messages FAMILY_GET and FAMILY_SET, and the attributes of the
+ * reply that can be set. */
 #define ETHTOOL(family, bits)                                                                                    \
     .get = ETHTOOL_MSG_##family##_GET, .set = ETHTOOL_MSG_##family##_SET, .header = ETHTOOL_A_##family##_HEADER, \
     .keep = (bits), .read = sb_read_ethtool, .write = sb_write_ethtool
@@ -31,8 +31,8 @@ enum { GSO_IPV4_MAX_SIZE = 63, GRO_IPV4_MAX_SIZE = 64 }; /* IFLA_..., Linux 6.3 
 
 static const char *const files[] = {"gro_flush_timeout", "napi_defer_hard_irqs", "threaded", NULL};
 
-/* In the order of writing. Attributes that block others come first: an XDP program limits the MTU and features, rules
- * and contexts hold queues. */
+/* In the order of writing. Attributes that block others come first: an XDP program limits the MTU and the features, and
+ * rules and contexts hold queues. */
 static const struct sb_attr table[] = {
     {"xdp", "XDP program", .read = sb_read_xdp, .write = sb_write_xdp},
     {"tcx-in", "tcx program (ingress)", .read = sb_read_tcx, .write = sb_write_tcx,
@@ -104,12 +104,12 @@ static const struct sb_attr table[] = {
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
-#define BLOB_MAX (4u << 20) /* the flow rules of a NIC with the largest table take about 3 MiB */
+#define BLOB_MAX (4u << 20) /* bytes; the flow rules of a NIC with the largest table take about 3 MiB */
 
 int sb_blob_put(struct sb_blob *b, const void *data, size_t n)
 {
     if (n > BLOB_MAX || b->n + n > BLOB_MAX)
-        return hw_fail(-E2BIG, "an attribute of more than %u MiB", BLOB_MAX >> 20);
+        return hw_fail(-E2BIG, "an attribute has more than %u MiB", BLOB_MAX >> 20);
     if (b->n + n > b->cap) {
         size_t cap = HW_MAX(2 * b->cap, b->n + n + 64);
         uint8_t *more = realloc(b->p, cap);
@@ -129,7 +129,7 @@ int sb_blob_attr(struct sb_blob *b, uint16_t type, const void *data, size_t len)
     static const char zeros[MNL_ALIGNTO];
     struct nlattr a = {.nla_type = type, .nla_len = (uint16_t)(MNL_ATTR_HDRLEN + len)};
     if (len > UINT16_MAX - MNL_ATTR_HDRLEN)
-        return hw_fail(-E2BIG, "an attribute of %zu bytes", len);
+        return hw_fail(-E2BIG, "an attribute has %zu bytes, which is too large", len);
     int rc = sb_blob_put(b, &a, sizeof(a));
     if (rc < 0 || (rc = sb_blob_put(b, data, len)) < 0)
         return rc;
@@ -178,7 +178,7 @@ static int add_attr_record(struct sb_journal *j, int nic, const char *name, cons
     return rc;
 }
 
-/* Parses a record into out and returns its row; NULL with *rc 0: this program has no such row. */
+/* Parses a record into out and returns its row. Returns NULL with *rc 0 if this program has no such row. */
 static const struct sb_attr *take_record(const char *text, struct sb_blob *out, int *rc)
 {
     size_t name = strcspn(text, " ");
@@ -202,7 +202,7 @@ int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys)
     *k = (struct sb_attr_kernel){.rt = rt, .genl.nl.fd = -1, .sock = -1, .sys = sys};
     k->sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (k->sock < 0)
-        return hw_fail(-errno, "a socket to ask of network devices: %s", strerror(errno));
+        return hw_fail(-errno, "opening a socket for queries about network devices: %s", strerror(errno));
     return hw_genl_open(&k->genl, NULL);
 }
 
@@ -223,19 +223,24 @@ static struct sb_dev open_attr_device(struct sb_attr_kernel *k, int index, const
 
 /* ---- reading --------------------------------------------------------------------------------------- */
 
-/* Returns true if the error means that a device lacks the attribute. Drivers use many errors for that. */
+/* Returns true if the error means that a device lacks the attribute. Drivers use many different errors for this
+ * case. */
 static bool is_missing_attr_error(int rc)
 {
-    static const int t[] = {
-        EOPNOTSUPP, 524 /* ENOTSUPP, of drivers */, EINVAL, ENODEV, ENOENT, ENODATA, ENOTTY, ENOSYS, ENXIO, EPERM,
-        EACCES};
+    static const int t[] = {EOPNOTSUPP, 524 /* ENOTSUPP, which drivers return */,
+                            EINVAL,     ENODEV,
+                            ENOENT,     ENODATA,
+                            ENOTTY,     ENOSYS,
+                            ENXIO,      EPERM,
+                            EACCES};
     for (size_t i = 0; i < HW_ARRAY_LEN(t); i++)
         if (rc == -t[i])
             return true;
     return false;
 }
 
-/* Returns true for a fault of this machine rather than the device: then nothing is known of the attribute. */
+/* Returns true if the error is a fault of this machine rather than the device, so that nothing is known about the
+ * attribute. */
 static bool is_machine_error(int rc)
 {
     return rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE || rc == -E2BIG || rc == -EBADMSG || rc == -EAGAIN;
@@ -252,7 +257,8 @@ int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int i
         if (err == 0)
             rc = add_attr_record(j, nic, table[i].name, &b);
         else if (is_machine_error(err) && !skip)
-            rc = hw_wrap(err, "%s: reading its %s; --force moves it without", name, table[i].what);
+            rc = hw_wrap(err, "%s: reading its %s failed; --force moves the NIC without this attribute", name,
+                         table[i].what);
         else if (!is_missing_attr_error(err))
             sb_log(log, HAWSER_LOG_WARN, "%s: its %s cannot be read, so changes by the container will remain: %s", name,
                    table[i].what, hw_error());
@@ -264,7 +270,7 @@ int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int i
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
-/* Reads an attribute and compares it. Returns 1: unchanged; 0: changed; -errno. */
+/* Reads an attribute into now and compares it with was. Returns 1 if unchanged, 0 if changed, or -errno. */
 static int compare_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, struct sb_blob *now)
 {
     sb_blob_free(now);
@@ -272,7 +278,7 @@ static int compare_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
     return rc < 0 ? rc : a->same ? a->same(a, was, now) : is_same_blob(was, now);
 }
 
-/* Restores one attribute. Returns 1 if nothing had to be done, 0 if it is restored, or -errno. */
+/* Restores one attribute. Returns 1 if nothing had to be done, 0 if the attribute is restored, or -errno. */
 static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was)
 {
     struct sb_blob now __attribute__((cleanup(sb_blob_free))) = {0};
@@ -285,10 +291,12 @@ static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
     rc = compare_attr(a, d, was, &now);
     if (rc != 0)
         return HW_MIN(rc, 0);
-    return err < 0 ? hw_fail_copy(err, why) : hw_fail(-EIO, "the kernel accepted the value, but reports another one");
+    return err < 0 ? hw_fail_copy(err, why)
+                   : hw_fail(-EIO, "the kernel accepted the value but reports a different one");
 }
 
-/* Setting one attribute may change another, or depend on another: a queueing discipline on its class. */
+/* Several rounds are needed, because setting one attribute may change another or require another: a queueing discipline
+ * requires its class. */
 #define ROUNDS 4
 
 void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,
@@ -308,7 +316,7 @@ void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int ni
             if (rc == 0 && a)
                 rc = restore_attr(a, &d, &was);
             else if (rc == 0)
-                rc = hw_fail(-EPROTONOSUPPORT, "unknown to this program");
+                rc = hw_fail(-EPROTONOSUPPORT, "this program does not know the attribute");
             sb_blob_free(&was);
             again |= rc <= 0;
             if (rc < 0 && last && round == ROUNDS)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes of a network device beyond its link properties, addresses and routes that a container with CAP_NET_ADMIN
+ * Attributes of a network device, beyond its link properties, addresses and routes, that a container with CAP_NET_ADMIN
  * can change: offloads, rings, channels, RSS, XDP, queueing disciplines and so on. One table (attr.c) has a row for
- * each: how to read, compare and write it. Each is read before the move, written after the return, and read again to
- * verify. A device that lacks an attribute has nothing to compare.
+ * each attribute, which says how to read, compare and write it. Each attribute is read before the move, written after
+ * the return, and read again to verify it. A device that lacks an attribute has nothing to compare.
  */
 #ifndef HW_SANDBOX_ATTR_H
 #define HW_SANDBOX_ATTR_H
@@ -11,7 +11,7 @@
 #include "sandbox/netdev/netdev.h"
 #include "sys/genl.h"
 
-/* A value: bytes that only its row understands. p comes from malloc(). */
+/* A value, as bytes that only its row understands. p comes from malloc(). */
 struct sb_blob {
     uint8_t *p;
     size_t n, cap;
@@ -20,52 +20,53 @@ int sb_blob_put(struct sb_blob *b, const void *data, size_t n);
 /* Appends a netlink attribute, padded with zeros. */
 int sb_blob_attr(struct sb_blob *b, uint16_t type, const void *data, size_t len);
 void sb_blob_free(struct sb_blob *b);
-/* Returns the attribute of this type in a blob of netlink attributes; NULL: none. */
+/* Returns the attribute of this type in a blob of netlink attributes, or NULL if there is none. */
 const struct nlattr *sb_blob_find(const struct sb_blob *b, int type);
 #define sb_blob_each(a, b)           \
     for ((a) = (const void *)(b)->p; \
          (b)->p && mnl_attr_ok((a), (int)((const char *)(b)->p + (b)->n - (const char *)(a))); (a) = mnl_attr_next(a))
 
-/* Access to the devices' namespace, which the calling thread stays in. */
+/* Access to the namespace of the devices. The calling thread must stay in that namespace. */
 struct sb_attr_kernel {
     struct hw_netlink *rt;
     struct hw_genl genl;
-    int sock; /* for ioctls */
-    int sys;  /* the namespace's sysfs */
+    int sock; /* socket for ioctls */
+    int sys;  /* folder of the namespace's sysfs */
 };
 struct sb_dev {
     struct sb_attr_kernel *k;
     int index;
     char name[IFNAMSIZ];
-    int folder; /* in sysfs; -1: none */
+    int folder; /* the device's folder in sysfs; -1 if none */
 };
 
 int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys);
 void sb_attr_close(struct sb_attr_kernel *k);
 
 struct sb_attr {
-    const char *name; /* the journal's */
-    const char *what; /* for messages: "its WHAT is not as it was" */
-    /* 0; -EOPNOTSUPP: the device lacks the attribute; -errno. */
+    const char *name; /* name in the journal */
+    const char *what; /* for messages, as in "reading its WHAT" */
+    /* Returns 0, -EOPNOTSUPP if the device lacks the attribute, or -errno. */
     int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
-    /* Changes `now` to `was` as far as possible; the caller reads the result again. 0, or -errno with the text. */
+    /* Changes `now` to `was` as far as possible. The caller reads the result again. Returns 0, or -errno with a
+     * text. */
     int (*write)(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now);
-    /* NULL: compare the bytes. */
+    /* NULL to compare the bytes. */
     bool (*same)(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
-    /* Parameters of read and write. */
-    uint8_t get, set;        /* ethtool's messages */
-    uint16_t header, type;   /* the header attribute; a number of rtnetlink or another interface */
-    uint64_t keep;           /* bit i: attribute i of the message can be set */
-    const char *const *path; /* files in sysfs, NULL at the end */
+    /* Parameters of read() and write(). */
+    uint8_t get, set;        /* ethtool's message types */
+    uint16_t header, type;   /* the header attribute; an attribute number of rtnetlink or another interface */
+    uint64_t keep;           /* bit i is set if attribute i of the message can be set */
+    const char *const *path; /* files in sysfs, terminated by NULL */
 };
 
 /* ---- the table (attr.c) --------------------------------------------------------------------------- */
 
-/* Adds a record to j for each attribute of NIC nic, the device index. skip: log and omit unreadable attributes;
- * otherwise they are an error. */
+/* Adds a record to j for each attribute of NIC nic, which is the device with this index and name. If skip is set,
+ * unreadable attributes are logged and left out; otherwise they are an error. */
 int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int index, const char *name, bool skip,
                   const struct hw_logger *log);
-/* Restores the device's attributes that differ from j's records. last: a remaining difference is a fault. */
+/* Restores the device's attributes that differ from j's records. If last is set, a remaining difference is a fault. */
 void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,
                     bool last, struct sb_faults *f);
 /* ---- the rows' functions -------------------------------------------------------------------------- */
@@ -74,17 +75,17 @@ typedef int sb_attr_read(const struct sb_attr *a, struct sb_dev *d, struct sb_bl
 typedef int sb_attr_write(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was,
                           const struct sb_blob *now);
 
-/* attr_ethtool.c: by ethtool's netlink */
+/* attr_ethtool.c: over ethtool's netlink */
 sb_attr_read sb_read_ethtool, sb_read_features, sb_read_modes, sb_read_contexts;
 sb_attr_write sb_write_ethtool, sb_write_features, sb_write_contexts;
 bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
 
-/* attr_ioctl.c: by ethtool's ioctl */
+/* attr_ioctl.c: over ethtool's ioctl */
 int sb_ethtool_ioctl(const struct sb_dev *d, void *data, const char *what);
 sb_attr_read sb_read_rss, sb_read_hash, sb_read_rules, sb_read_tunable, sb_read_stamps;
 sb_attr_write sb_write_rss, sb_write_hash, sb_write_rules, sb_write_tunable, sb_write_stamps;
 
-/* attr_link.c: by rtnetlink */
+/* attr_link.c: over rtnetlink */
 sb_attr_read sb_read_link, sb_read_altnames, sb_read_down, sb_read_vfs, sb_read_kind, sb_read_token, sb_read_dcb;
 sb_attr_write sb_write_link, sb_write_altnames, sb_write_down, sb_write_vfs, sb_write_kind, sb_write_token,
     sb_write_dcb;

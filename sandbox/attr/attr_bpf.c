@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * BPF programs on a device. A program that a container has left is removed, also if a link holds it (then only the
- * owner of the link may remove it, or root with BPF_LINK_DETACH). A program of the host that the container has removed
- * is restored if something else still holds it.
+ * BPF programs on a device. A program that a container left behind is removed, even if a link holds it. In that case
+ * only the link's owner, or root with BPF_LINK_DETACH, can remove the program. A program of the host that the container
+ * has removed is restored if something else still refers to it.
  */
 #include "sandbox/attr/attr.h"
 
@@ -15,9 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PROGRAMS_MAX 64 /* BPF_MPROG_MAX in kernel/bpf/mprog.c */
+#define PROGRAMS_MAX 64 /* equals BPF_MPROG_MAX in kernel/bpf/mprog.c */
 
-/* The part of union bpf_attr that Debian 12's headers lack: BPF_PROG_QUERY by device, with links. */
+/* The parts of union bpf_attr that Debian 12's headers lack: BPF_PROG_QUERY for a device, with links, and
+ * BPF_PROG_ATTACH. */
 struct query {
     uint32_t ifindex, attach_type, query_flags, attach_flags;
     uint64_t prog_ids;
@@ -35,12 +36,12 @@ static int call_bpf(int cmd, void *a, size_t n)
     return rc < 0 ? -errno : (int)rc;
 }
 
-/* Opens the program or link of that number. Returns a descriptor or -errno. */
+/* Opens the program or link with this ID. Returns a file descriptor or -errno. */
 static int open_by_id(int cmd, uint32_t id)
 {
     union bpf_attr a;
     memset(&a, 0, sizeof(a));
-    a.prog_id = id; /* link_id has the same offset */
+    a.prog_id = id; /* link_id is at the same offset */
     return call_bpf(cmd, &a, sizeof(a));
 }
 
@@ -58,7 +59,7 @@ static int detach_link(const struct sb_dev *d, uint32_t id)
 /* ---- XDP --------------------------------------------------------------------------------------------- */
 
 struct program {
-    uint32_t flags, id; /* XDP_FLAGS_..._MODE */
+    uint32_t flags, id; /* flags is one of the XDP_FLAGS_*_MODE */
 };
 
 static void add_program(struct program p[3], size_t *n, uint32_t flags, const struct nlattr *id)
@@ -70,7 +71,7 @@ static void add_program(struct program p[3], size_t *n, uint32_t flags, const st
         p[(*n)++] = (struct program){flags, mnl_attr_get_u32(id)};
 }
 
-/* The value: struct program for each mode. */
+/* The value is one struct program per mode. */
 static int take_xdp(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a, *b;
@@ -115,7 +116,7 @@ static int set_xdp(const struct sb_attr *a, struct sb_dev *d, int fd, uint32_t f
 }
 
 /* Detaches the links that hold a program on a device. The kernel reports the index of a link's device but not its
- * namespace: the program's number identifies it. */
+ * namespace, so the program's ID identifies the link. */
 static int detach_xdp_links(struct sb_dev *d, uint32_t prog)
 {
     union bpf_attr a;
@@ -168,8 +169,12 @@ int sb_write_xdp(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
             continue;
         int fd = open_by_id(BPF_PROG_GET_FD_BY_ID, p.id);
         int err =
-            fd < 0 ? hw_fail(fd, "%s: program %u of the host was removed, and nothing else refers to it", d->name, p.id)
-                   : set_xdp(a, d, fd, p.flags);
+            fd < 0
+                ? hw_fail(
+                      fd,
+                      "%s: program %u of the host was removed, and nothing else refers to it, so it cannot be restored",
+                      d->name, p.id)
+                : set_xdp(a, d, fd, p.flags);
         hw_close(&fd);
         rc = rc < 0 ? rc : err;
     }
@@ -178,7 +183,8 @@ int sb_write_xdp(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
 
 /* ---- tcx --------------------------------------------------------------------------------------------- */
 
-/* Fills ids and links (may be NULL), PROGRAMS_MAX each. Returns how many, or -errno. */
+/* Fills ids and links (which may be NULL), each with space for PROGRAMS_MAX. Returns the number of programs, or
+ * -errno. */
 static int query_tcx(const struct sb_attr *a, const struct sb_dev *d, uint32_t *ids, uint32_t *links)
 {
     struct query q = {.ifindex = (uint32_t)d->index,
@@ -187,12 +193,12 @@ static int query_tcx(const struct sb_attr *a, const struct sb_dev *d, uint32_t *
                       .count = PROGRAMS_MAX,
                       .link_ids = (uint64_t)(uintptr_t)links};
     int rc = call_bpf(BPF_PROG_QUERY, &q, sizeof(q));
-    return rc < 0 ? rc == -E2BIG ? -EOPNOTSUPP /* a kernel without tcx does not know the longer request */
+    return rc < 0 ? rc == -E2BIG ? -EOPNOTSUPP /* a kernel without tcx does not support the longer request */
                                  : hw_fail(rc, "%s: reading its %s: %s", d->name, a->what, strerror(-rc))
                   : (int)HW_MIN(q.count, (uint32_t)PROGRAMS_MAX);
 }
 
-/* The value: the programs' numbers in order. */
+/* The value is the list of the programs' IDs, in order. */
 int sb_read_tcx(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     uint32_t ids[PROGRAMS_MAX] = {0};
@@ -216,7 +222,7 @@ static int change_tcx(const struct sb_attr *a, const struct sb_dev *d, int cmd, 
     struct attach x = {.ifindex = (uint32_t)d->index, .prog = (uint32_t)fd, .attach_type = a->type};
     int rc = fd < 0 ? fd : call_bpf(cmd, &x, sizeof(x));
     hw_close(&fd);
-    return rc < 0 ? hw_fail(rc, "%s: program %u as its %s: %s", d->name, id, a->what, strerror(-rc)) : 0;
+    return rc < 0 ? hw_fail(rc, "%s: changing program %u of its %s: %s", d->name, id, a->what, strerror(-rc)) : 0;
 }
 
 int sb_write_tcx(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). A GET's reply is almost a SET's
- * request: a value here is the settable attributes of the reply, unchanged.
+ * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). The reply to a GET is almost the
+ * request of a SET, so a value is the unchanged sequence of those attributes of the reply that can be set.
  */
 #include "sandbox/attr/attr.h"
 
@@ -75,7 +75,8 @@ static bool same_attr(const struct nlattr *a, const struct nlattr *b)
     return a && b && a->nla_len == b->nla_len && memcmp(a, b, a->nla_len) == 0;
 }
 
-/* Sets only what differs: a driver refuses settings that it lacks, even with their current value. */
+/* Sets only the attributes that differ, because a driver refuses settings that it lacks even with their current
+ * value. */
 int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     static const char zeros[8];
@@ -89,7 +90,7 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
             fits &=
                 mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), mnl_attr_get_payload(x));
     }
-    sb_blob_each(x, now) /* replies leave out zeros */
+    sb_blob_each(x, now) /* replies leave out attributes that are zero */
     {
         if (!sb_blob_find(was, mnl_attr_get_type(x)) && mnl_attr_get_payload_len(x) <= sizeof(zeros))
             fits &= mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), zeros);
@@ -99,7 +100,7 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
 
 /* ---- features -------------------------------------------------------------------------------------- */
 
-/* Returns the bits of a compact bitset; NULL: none. */
+/* Returns the bits of a compact bitset, or NULL if there are none. */
 static const struct nlattr *find_bitset_value(const struct nlattr *bitset)
 {
     const struct nlattr *a;
@@ -131,7 +132,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
         const struct nlattr *v = to ? find_bitset_value(a) : NULL;
         size_t n = v ? mnl_attr_get_payload_len(v) : 0;
         if (n > sizeof(f->hw))
-            return hw_fail(-E2BIG, "a device with %zu features", 8 * n);
+            return hw_fail(-E2BIG, "a device has %zu features, which is too many", 8 * n);
         if (v)
             memcpy(to, mnl_attr_get_payload(v), n);
         f->words = HW_MAX(f->words, n / 4); // NOLINT(clang-analyzer-core.NullDereference): the caller's, as above
@@ -139,7 +140,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* The value: the wanted features, and the active ones among those that can be changed. */
+/* The value has the wanted features, and those active features that can be changed. */
 int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct features f = {.words = 0};
@@ -151,8 +152,8 @@ int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *
     return sb_blob_attr(out, ETHTOOL_A_FEATURES_ACTIVE, f.active, 4 * f.words);
 }
 
-/* Restores the wanted features. If the wish is the same but other features are active, setting it again makes the
- * kernel recompute the active ones. */
+/* Restores the wanted features. If these are unchanged but other features are active, setting them again makes the
+ * kernel recompute the active features. */
 int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8)));
@@ -164,7 +165,7 @@ int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb
     size_t len = w ? mnl_attr_get_payload_len(w) : 0;
     if (!w || !n || !x || !y || len > sizeof(mask) || len != mnl_attr_get_payload_len(n) ||
         len != mnl_attr_get_payload_len(x) || len != mnl_attr_get_payload_len(y))
-        return hw_fail(-EBADMSG, "%s: the set of features is of another kernel", d->name);
+        return hw_fail(-EBADMSG, "%s: the set of features was recorded by another kernel", d->name);
     for (size_t i = 0; i < len; i++) {
         const uint8_t *pw = mnl_attr_get_payload(w), *pn = mnl_attr_get_payload(n), *px = mnl_attr_get_payload(x),
                       *py = mnl_attr_get_payload(y);
@@ -194,7 +195,7 @@ static bool is_finding(int type)
     return type == ETHTOOL_A_LINKMODES_SPEED || type == ETHTOOL_A_LINKMODES_DUPLEX || type == ETHTOOL_A_LINKMODES_LANES;
 }
 
-/* With autonegotiation, speed and duplex are results, which cannot be set. */
+/* Leaves out speed and duplex if autonegotiation is on, because they are its results and cannot be set. */
 int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct sb_blob all __attribute__((cleanup(sb_blob_free))) = {0};
@@ -214,7 +215,7 @@ int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return 0;
 }
 
-/* A link that is down has no comparable speed (SPEED_UNKNOWN, DUPLEX_UNKNOWN). */
+/* Ignores the speed and duplex of a link that is down, which are unknown (SPEED_UNKNOWN, DUPLEX_UNKNOWN). */
 bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now)
 {
     const struct nlattr *x;
@@ -243,7 +244,7 @@ static int take_context(const struct nlmsghdr *h, void *arg)
     return context ? sb_blob_put(out, &context, sizeof(context)) : 0;
 }
 
-/* The value: the numbers of the additional contexts. Linux 6.12 lists them. */
+/* The value is the list of the additional contexts' numbers, which Linux lists since 6.12. */
 int sb_read_contexts(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     return query_ethtool_attr(a, d, NLM_F_DUMP, take_context, out);
@@ -257,7 +258,7 @@ static bool has_number(const struct sb_blob *b, uint32_t number)
     return false;
 }
 
-/* Removes contexts that did not exist before. A removed context cannot be made again with its number. */
+/* Removes contexts that did not exist before. A removed context cannot be created again with the same number. */
 int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     (void)a;

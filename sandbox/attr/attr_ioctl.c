@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of the ethtool ioctl: those that netlink lacks, or sets only since Linux 6.17 (RSS). */
+/* Attributes of the ethtool ioctl: those that netlink lacks, and RSS, which netlink can set only since Linux 6.17. */
 #include "sandbox/attr/attr.h"
 
 #include <linux/ethtool.h>
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#define TABLE_MAX 65536u /* entries of an indirection table, bytes of a key; drivers have at most 4096 and 52 */
+/* limit for the entries of a table and the bytes of a key; drivers have at most 4096 and 52 \ */
+#define TABLE_MAX 65536u
 #define RULES_MAX 16384u
 
 static int send_device_ioctl(const struct sb_dev *d, unsigned long cmd, void *data, const char *what)
@@ -29,7 +30,7 @@ int sb_ethtool_ioctl(const struct sb_dev *d, void *data, const char *what)
 
 /* ---- RSS --------------------------------------------------------------------------------------------- */
 
-/* The value: struct ethtool_rxfh with cmd 0, the table, the key. */
+/* The value is a struct ethtool_rxfh with cmd 0, followed by the table and the key. */
 int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct ethtool_rxfh size = {.cmd = ETHTOOL_GRSSH};
@@ -37,7 +38,7 @@ int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     if (rc < 0)
         return rc;
     if (size.indir_size > TABLE_MAX || size.key_size > TABLE_MAX)
-        return hw_fail(-E2BIG, "%s: an RSS table of %u entries", d->name, size.indir_size);
+        return hw_fail(-E2BIG, "%s: an RSS table has %u entries, which is too many", d->name, size.indir_size);
     size_t n = sizeof(size) + 4 * (size_t)size.indir_size + size.key_size;
     HW_AUTO_FREE struct ethtool_rxfh *r = calloc(1, n);
     if (!r)
@@ -75,8 +76,8 @@ int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
         return hw_no_memory("an RSS table");
     memcpy(r, was->p, was->n);
     r->cmd = ETHTOOL_SRSSH;
-    /* A table that was set explicitly blocks changes of the number of queues (netif_is_rxfh_configured()): the default
-     * table is set by a reset request. */
+    /* A table that was set explicitly blocks changes of the number of queues (netif_is_rxfh_configured()), so the
+     * default table is restored by a request to reset it. */
     if (table && is_default(d, r)) {
         memmove((char *)(r + 1), (char *)(r + 1) + table, r->key_size);
         r->indir_size = 0;
@@ -92,9 +93,9 @@ struct fields {
     uint32_t flow, none;
     uint64_t data;
 };
-enum { FLOWS = 0x20 }; /* TCP_V4_FLOW is 1, the last one of Linux 6.18 is 0x1b */
+enum { FLOWS = 0x20 }; /* limit for flow types; TCP_V4_FLOW is 1, and the last one in Linux 6.18 is 0x1b */
 
-/* The value: struct fields for each kind of traffic that the device supports. */
+/* The value is one struct fields for each flow type that the device supports. */
 int sb_read_hash(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     int rc = 0;
@@ -128,7 +129,7 @@ int sb_write_hash(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
 
 struct rule {
     struct ethtool_rx_flow_spec fs;
-    uint64_t context; /* of FLOW_RSS */
+    uint64_t context; /* RSS context of a rule with FLOW_RSS */
 };
 
 static int read_rule(const struct sb_attr *a, const struct sb_dev *d, uint32_t location, struct sb_blob *out)
@@ -136,13 +137,13 @@ static int read_rule(const struct sb_attr *a, const struct sb_dev *d, uint32_t l
     struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = location};
     int rc = sb_ethtool_ioctl(d, &one, a->what);
     struct rule r;
-    memset(&r, 0, sizeof(r)); /* clears padding too: values are compared byte by byte */
+    memset(&r, 0, sizeof(r)); /* clears the padding too, because values are compared byte by byte */
     r.fs = one.fs;
     r.context = one.fs.flow_type & FLOW_RSS ? one.rss_context : 0;
     return rc < 0 ? rc : sb_blob_put(out, &r, sizeof(r));
 }
 
-/* The value: struct rule for each rule, in the driver's order. */
+/* The value is one struct rule for each rule, in the driver's order. */
 int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct ethtool_rxnfc count = {.cmd = ETHTOOL_GRXCLSRLCNT};
@@ -150,7 +151,7 @@ int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     if (rc < 0)
         return rc;
     if (count.rule_cnt > RULES_MAX)
-        return hw_fail(-E2BIG, "%s: %u flow rules", d->name, count.rule_cnt);
+        return hw_fail(-E2BIG, "%s: there are %u flow rules, which is too many", d->name, count.rule_cnt);
     HW_AUTO_FREE struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + count.rule_cnt * sizeof(all->rule_locs[0]));
     if (!all)
         return hw_no_memory("flow rules");
@@ -171,7 +172,7 @@ static bool has_rule(const struct sb_blob *b, const struct rule *r)
     return false;
 }
 
-/* Removes, or adds, the rules of one value that the other lacks. */
+/* Applies cmd, which removes or adds rules, to the rules in `of` that `without` lacks. */
 static int change_rules(const struct sb_attr *a, const struct sb_dev *d, const struct sb_blob *of,
                         const struct sb_blob *without, uint32_t cmd)
 {
@@ -198,12 +199,14 @@ int sb_write_rules(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- tunables, time stamps ------------------------------------------------------------------------------ */
 
-/* struct ethtool_tunable with the content of its flexible array, which an embedded struct cannot have. */
+/* struct ethtool_tunable and the content of its flexible array, because a struct with such an array cannot be
+ * embedded. */
 struct tunable {
     uint32_t cmd, id, type_id, len;
     uint8_t value[8];
 };
-_Static_assert(offsetof(struct tunable, value) == sizeof(struct ethtool_tunable), "the kernel's");
+_Static_assert(offsetof(struct tunable, value) == sizeof(struct ethtool_tunable),
+               "struct tunable must match struct ethtool_tunable");
 
 static struct tunable make_tunable(const struct sb_attr *a, uint32_t cmd)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of rtnetlink: of the link itself, of a PCI device's virtual functions, of data center bridging. */
+/* Attributes of rtnetlink: those of the link itself, of a PCI device's virtual functions, and of data center
+ * bridging. */
 #include "sandbox/attr/attr.h"
 
 #include <libmnl/libmnl.h>
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REQUEST_MAX (72 << 10) /* an attribute has at most 64 KiB */
+#define REQUEST_MAX (72 << 10) /* bytes; a single attribute has at most 64 KiB */
 
 static struct nlmsghdr *put_link(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint16_t flags)
 {
@@ -26,7 +27,8 @@ static int talk_link(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr 
     return hw_netlink_talk(d->k->rt, h, NULL, NULL, what);
 }
 
-/* Reads a device's link, and passes one attribute of it to fn. -EOPNOTSUPP: it has none. */
+/* Reads a device's link and passes one of its attributes to fn. Fails with -EOPNOTSUPP if the link lacks the
+ * attribute. */
 struct wanted {
     int type;
     bool got;
@@ -85,7 +87,7 @@ int sb_write_link(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
 
 /* ---- alternative names --------------------------------------------------------------------------------- */
 
-/* The value: the list of names in the kernel's format; empty for a device without any. */
+/* The value is the list of names in the kernel's format. It is empty for a device without alternative names. */
 int sb_read_altnames(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
@@ -129,7 +131,8 @@ int sb_read_down(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     int rc = read_link_attr(d, IFLA_PROTO_DOWN, 0, take_down, out);
     if (rc < 0)
         return rc;
-    rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out); /* Linux 5.9, if there are any */
+    /* since Linux 5.9, and only if there are reasons */
+    rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out);
     return rc == -EOPNOTSUPP ? 0 : rc;
 }
 
@@ -140,8 +143,8 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
                         *other = sb_blob_find(now, IFLA_PROTO_DOWN_REASON);
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!down)
-        return hw_fail(-EBADMSG, "%s: no protocol state", d->name);
-    if (reason || other) { /* protodown stays on while there is a reason for it */
+        return hw_fail(-EBADMSG, "%s: the recorded value has no protocol state", d->name);
+    if (reason || other) { /* protodown cannot be cleared while there is a reason for it */
         struct nlattr *nest = mnl_attr_nest_start(h, IFLA_PROTO_DOWN_REASON | NLA_F_NESTED);
         mnl_attr_put_u32(h, IFLA_PROTO_DOWN_REASON_MASK, UINT32_MAX);
         mnl_attr_put_u32(h, IFLA_PROTO_DOWN_REASON_VALUE, reason ? mnl_attr_get_u32(reason) : 0);
@@ -153,7 +156,7 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
 
 /* ---- what a kind of device has --------------------------------------------------------------------------- */
 
-/* For kinds of devices that containers get: the settable attributes. The others may be the kernel's state. */
+/* The settable attributes of those kinds of devices that containers get. Other attributes may be the kernel's state. */
 static const struct {
     const char *kind;
     uint64_t keep;
@@ -165,7 +168,7 @@ static const struct {
     {"vlan", 1u << IFLA_VLAN_FLAGS | 1u << IFLA_VLAN_EGRESS_QOS | 1u << IFLA_VLAN_INGRESS_QOS},
 };
 
-/* The value: the kind, and these attributes. */
+/* The value has the kind, and the attributes in kinds[].keep. */
 static int take_kind(const struct nlattr *info, struct sb_blob *out)
 {
     const struct nlattr *a, *b, *kind = NULL, *data = NULL;
@@ -201,7 +204,7 @@ int sb_read_kind(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return read_link_attr(d, IFLA_LINKINFO, 0, take_kind, out);
 }
 
-/* Adds a VLAN device's priorities: new ones are set to 0, which means none. */
+/* Adds a VLAN device's priorities. Those that did not exist before are set to 0, which means none. */
 static void put_priorities(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now, uint16_t type)
 {
     struct nlattr *nest = mnl_attr_nest_start(h, type | NLA_F_NESTED);
@@ -235,7 +238,8 @@ static const struct nlattr *find_nested(const struct nlattr *nest, int type)
     return NULL;
 }
 
-/* A VLAN device's settings are changes: flags with a mask, which the kernel reports as all ones and does not accept. */
+/* Adds a VLAN device's settings, which are set as changes. Flags have a mask, which the kernel reports as all ones but
+ * does not accept in this form. */
 static void put_vlan(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now)
 {
     const struct nlattr *x = find_nested(was, IFLA_VLAN_FLAGS), *y = find_nested(now, IFLA_VLAN_FLAGS);
@@ -258,8 +262,8 @@ int sb_write_kind(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     const struct nlattr *kind = sb_blob_find(was, IFLA_INFO_KIND), *data = sb_blob_find(was, IFLA_INFO_DATA);
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!kind || mnl_attr_validate(kind, MNL_TYPE_NUL_STRING) < 0 || !data ||
-        was->n + now->n > sizeof(buf) / 2) /* room for the priorities of both */
-        return hw_fail(-EMSGSIZE, "%s: too much of its kind", d->name);
+        was->n + now->n > sizeof(buf) / 2) /* leave space for the priorities of both */
+        return hw_fail(-EMSGSIZE, "%s: the settings of its kind are too large", d->name);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO | NLA_F_NESTED);
     mnl_attr_put(h, IFLA_INFO_KIND, mnl_attr_get_payload_len(kind), mnl_attr_get_payload(kind));
     if (strcmp(mnl_attr_get_str(kind), "vlan") == 0) {
@@ -303,7 +307,7 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     (void)now;
     if (was->n != 16)
-        return hw_fail(-EBADMSG, "%s: a token of %zu bytes", d->name, was->n);
+        return hw_fail(-EBADMSG, "%s: its IPv6 token has %zu bytes instead of 16", d->name, was->n);
     struct nlattr *spec = mnl_attr_nest_start(h, IFLA_AF_SPEC | NLA_F_NESTED);
     struct nlattr *inet6 = mnl_attr_nest_start(h, AF_INET6 | NLA_F_NESTED);
     mnl_attr_put(h, IFLA_INET6_TOKEN, 16, was->p);
@@ -314,13 +318,13 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- virtual functions ------------------------------------------------------------------------------------ */
 
-/* Settable attributes; IFLA_VF_VLAN and IFLA_VF_TX_RATE are subsets of others here. */
+/* The attributes that can be set. IFLA_VF_VLAN and IFLA_VF_TX_RATE are contained in others of these. */
 #define VF_KEEP                                                                                                   \
     (1u << IFLA_VF_MAC | 1u << IFLA_VF_SPOOFCHK | 1u << IFLA_VF_LINK_STATE | 1u << IFLA_VF_RATE |                 \
      1u << IFLA_VF_RSS_QUERY_EN | 1u << IFLA_VF_TRUST | 1u << IFLA_VF_IB_NODE_GUID | 1u << IFLA_VF_IB_PORT_GUID | \
      1u << IFLA_VF_VLAN_LIST)
 
-/* The value: a nest IFLA_VF_INFO for each function. */
+/* The value is one nest IFLA_VF_INFO for each function. */
 static int take_vfs(const struct nlattr *list, struct sb_blob *out)
 {
     const struct nlattr *vf, *a;
@@ -348,7 +352,7 @@ int sb_read_vfs(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return read_link_attr(d, IFLA_VFINFO_LIST, RTEXT_FILTER_VF, take_vfs, out);
 }
 
-/* Returns the attribute of that type in the n-th nest of a value; NULL: none. */
+/* Returns the attribute of this type in the n-th nest of a value, or NULL if there is none. */
 static const struct nlattr *find_in(const struct sb_blob *b, size_t n, int type)
 {
     const struct nlattr *vf, *a;
@@ -373,7 +377,8 @@ int sb_write_vfs(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
     int rc = 0;
     sb_blob_each(vf, was)
     {
-        mnl_attr_for_each_nested(x, vf) /* one per message: a driver that refuses one still accepts the others */
+        /* one attribute per message, because a driver that refuses one may accept the others */
+        mnl_attr_for_each_nested(x, vf)
         {
             char buf[REQUEST_MAX] __attribute__((aligned(8)));
             const struct nlattr *y = find_in(now, n, mnl_attr_get_type(x));
@@ -397,8 +402,8 @@ int sb_write_vfs(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
 
 #define DCB_KEEP                                                                                                       \
     (1u << DCB_ATTR_IEEE_ETS | 1u << DCB_ATTR_IEEE_PFC | 1u << DCB_ATTR_IEEE_APP_TABLE | 1u << DCB_ATTR_IEEE_MAXRATE | \
-     1u << DCB_ATTR_IEEE_QCN | 1u << DCB_ATTR_DCB_BUFFER | 1u << 11 /* DCB_ATTR_DCB_APP_TRUST_TABLE, Linux 6.3 */ |    \
-     1u << 12 /* DCB_ATTR_DCB_REWR_TABLE */)
+     1u << DCB_ATTR_IEEE_QCN | 1u << DCB_ATTR_DCB_BUFFER |                                                             \
+     1u << 11 /* DCB_ATTR_DCB_APP_TRUST_TABLE, since Linux 6.3 */ | 1u << 12 /* DCB_ATTR_DCB_REWR_TABLE */)
 
 static struct nlmsghdr *put_dcb(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint8_t cmd)
 {
@@ -447,7 +452,8 @@ static int read_dcb_result(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Sends the attributes of `of` that `but` lacks. */
+/* Sends the attributes of `of` that are missing or different in `but`. If only is not 0, sends just the attribute of
+ * that type. */
 static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, const struct sb_blob *of,
                     const struct sb_blob *but, int only)
 {
@@ -473,7 +479,7 @@ static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, cons
     return rc == 0 && verdict < 0 ? hw_fail(verdict, "%s: %s", what, strerror(-verdict)) : rc;
 }
 
-/* Setting the application table only adds entries, so the current ones are removed first. */
+/* Setting the application table only adds entries, so entries that are not in `was` are removed first. */
 int sb_write_dcb(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     int rc = send_dcb(a, d, DCB_CMD_IEEE_DEL, now, was, DCB_ATTR_IEEE_APP_TABLE);

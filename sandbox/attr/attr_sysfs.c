@@ -23,7 +23,7 @@ static int read_attr_file(int folder, const char *path, char out[VALUE_MAX])
     return rc;
 }
 
-/* Adds the file's line if it is readable. */
+/* Adds a line for the file if it is readable. */
 static int add_file(int folder, const char *path, struct sb_blob *out)
 {
     char value[VALUE_MAX];
@@ -45,7 +45,7 @@ int sb_read_files(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return rc;
 }
 
-/* Settable files of a queue, without the kernel's own results (byte_queue_limits/limit). */
+/* The files of a queue that can be set, without values that the kernel computes (byte_queue_limits/limit). */
 static const char *const of_queue[] = {"rps_cpus",
                                        "rps_flow_cnt",
                                        "xps_cpus",
@@ -75,7 +75,7 @@ int sb_read_queues(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *ou
     return rc;
 }
 
-/* Returns the value of the line for that path, valid as long as the blob; NULL: none. */
+/* Returns the value in the line for path, which is valid as long as the blob, or NULL if there is no such line. */
 static const char *find_line(const struct sb_blob *b, const char *path, size_t len, size_t *n)
 {
     for (const char *p = (const char *)b->p, *end = p + b->n; p < end;) {
@@ -102,7 +102,8 @@ static int write_attr_file(const struct sb_dev *d, const char *path, const char 
     return rc;
 }
 
-/* Writes the lines of `of` that differ in `than`, or (zero) 0 for those that `than` lacks. */
+/* Writes the lines of `of` that differ in `than`. If zero is set, writes 0 instead to the files of `of` that `than`
+ * lacks. */
 static int write_lines(const struct sb_dev *d, const struct sb_blob *of, const struct sb_blob *than, bool zero)
 {
     int rc = 0;
@@ -111,7 +112,7 @@ static int write_lines(const struct sb_dev *d, const struct sb_blob *of, const s
         char path[PATH_SIZE];
         size_t n = 0;
         if (!is || is - p >= PATH_SIZE)
-            return hw_fail(-EBADMSG, "%s: not lines of sysfs", d->name);
+            return hw_fail(-EBADMSG, "%s: the recorded value does not consist of lines for sysfs", d->name);
         snprintf(path, sizeof(path), "%.*s", (int)(is - p), p);
         const char *other = find_line(than, p, (size_t)(is - p), &n), *value = zero ? "0" : is + 1;
         size_t len = zero ? 1 : (size_t)(stop - is) - 1;

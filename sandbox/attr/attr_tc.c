@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queueing disciplines, classes and filters. The kernel removes them all when a device changes its namespace
- * (dev_shutdown() in __dev_change_net_namespace()), so none of a container's arrive here, and the host's own must be
- * made again: from the messages that described them, which almost equal those that make them. What cannot be made that
- * way (a filter with a BPF program, for example) is missing then, and reported.
+ * Queueing disciplines, classes and filters. The kernel removes all of them when a device changes its namespace
+ * (dev_shutdown() in __dev_change_net_namespace()). A container's therefore do not arrive here, and the host's must be
+ * created again. The messages that the kernel sends to describe them are almost the requests that create them. Objects
+ * that cannot be created in this way, such as a filter with a BPF program, remain missing and are reported.
  */
 #include "sandbox/attr/attr.h"
 
@@ -42,7 +42,7 @@ static bool is_figure(int type)
     return type == TCA_STATS || type == TCA_XSTATS || type == TCA_STATS2 || type == TCA_HW_OFFLOAD;
 }
 
-/* Returns true for the root table of u32, which the kernel makes with a filter's first rule. */
+/* Returns true for the root table of u32, which the kernel creates with a filter's first rule. */
 static bool is_root_table(const struct nlmsghdr *h)
 {
     const struct nlattr *a, *b;
@@ -60,14 +60,14 @@ static bool is_root_table(const struct nlmsghdr *h)
     return root;
 }
 
-/* Stores one message: the header, and the attributes that are not volatile. */
+/* Stores the header and the non-volatile attributes of one message. */
 static int take_message(const struct nlmsghdr *h, void *arg)
 {
     const struct sink *s = arg;
     const struct tcmsg *t = mnl_nlmsg_get_payload(h);
     const struct nlattr *a;
     if (h->nlmsg_type != s->type || mnl_nlmsg_get_payload_len(h) < sizeof(*t) || t->tcm_ifindex != s->d->index ||
-        t->tcm_handle == 0 || /* a default one, which the kernel makes; or only a filter's chain */
+        t->tcm_handle == 0 || /* a default object, which the kernel creates, or only the chain of a filter */
         (s->type == RTM_NEWTFILTER && is_root_table(h)))
         return 0;
     struct sb_blob one __attribute__((cleanup(sb_blob_free))) = {0};
@@ -95,12 +95,12 @@ static int dump_tc_objects(const struct sb_attr *a, const struct sb_dev *d, uint
     char buf[256] __attribute__((aligned(8))), what[128];
     struct sink s = {d, type, out};
     snprintf(what, sizeof(what), "%s: listing its %s", d->name, a->what);
-    /* the third message type of each kind is the query: RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC */
+    /* the third message type of each kind is the query, as in RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC */
     return hw_netlink_talk(d->k->rt, put_tc(buf, sizeof(buf), d, (uint16_t)(type + 2), NLM_F_DUMP, parent),
                            take_message, &s, what);
 }
 
-/* Iterates over the messages in a value: the next one after h, or the first. NULL at the end. */
+/* Returns the message after h in a value, or the first message if h is NULL. Returns NULL at the end. */
 static const struct nlmsghdr *get_next_tc_message(const struct sb_blob *b, const struct nlmsghdr *h)
 {
     if (!b->p)
@@ -118,7 +118,7 @@ static const struct tcmsg *tc_of(const struct nlmsghdr *h)
     return mnl_nlmsg_get_payload(h);
 }
 
-/* Filters belong to queueing disciplines and classes; those of clsact to two special parents. */
+/* Lists the filters of all queueing disciplines and classes. The filters of clsact have two special parents. */
 static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct sb_blob *out)
 {
     struct sb_blob above __attribute__((cleanup(sb_blob_free))) = {0};
@@ -158,8 +158,8 @@ static const char *get_tc_kind(const struct nlmsghdr *h)
     return "";
 }
 
-/* Returns true if both have the same kind and place. Their other contents were copied from the old one, or contain
- * counters. */
+/* Returns true if both objects have the same kind and place. Their other contents were copied from the old object or
+ * contain counters. */
 static bool same_one(const struct nlmsghdr *x, const struct nlmsghdr *y)
 {
     return memcmp(tc_of(x), tc_of(y), sizeof(struct tcmsg)) == 0 && strcmp(get_tc_kind(x), get_tc_kind(y)) == 0;
@@ -184,14 +184,14 @@ bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct
     return same;
 }
 
-/* Corrects messages that differ from requests: a filter's flags report whether the device does the work, which cannot
- * be set; htb reports its full version, and expects the first part of it. */
+/* Corrects the differences between a description and a request. A filter's flags report whether the device does the
+ * work, which cannot be set. htb reports its full version but expects only the first part of it. */
 static void fix_up(struct nlmsghdr *h)
 {
     static const struct {
         const char *kind;
         int type;
-        uint32_t keep; /* bits to keep of the first four bytes */
+        uint32_t keep; /* mask for the first four bytes */
         unsigned shift;
     } t[] = {{"u32", TCA_U32_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
              {"flower", TCA_FLOWER_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
@@ -228,7 +228,7 @@ int sb_write_tc(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob 
         if (has_one(now, h))
             continue;
         if (h->nlmsg_len > sizeof(buf)) {
-            rc = rc < 0 ? rc : hw_fail(-EMSGSIZE, "%s: one of its %s is too large", d->name, a->what);
+            rc = rc < 0 ? rc : hw_fail(-EMSGSIZE, "%s: one of its %s is too large to restore", d->name, a->what);
             if (!why[0])
                 snprintf(why, sizeof(why), "%s", hw_error());
             continue;

@@ -22,7 +22,8 @@ static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
     return h;
 }
 
-/* Warns of each planned device that is no longer usable. before: whether it was. */
+/* Warns of each planned device that is no longer usable. `before` has whether each device was planned before the
+ * move. */
 static void warn_unusable_rdma(const struct sbx_plan *p, const bool *before, const struct hw_logger *log)
 {
     for (size_t i = 0; i < p->n_rdma; i++)
@@ -42,7 +43,7 @@ int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want 
     uint64_t deadline = hw_deadline(SBX_AGAIN_MS), stable = hw_deadline(SBX_STABLE_MS);
     size_t wanted = sbx_plan_gids(p, s);
     if (!moved || !planned)
-        return hw_no_memory("checking the NICs after their move");
+        return hw_no_memory("the check of the NICs after their move");
     for (size_t i = 0; i < s->n_net; i++)
         moved[i] = sbx_nic_in(p, i);
     for (size_t i = 0; i < p->n_rdma; i++)

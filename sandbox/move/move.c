@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves NICs to the container: all of them, or none. */
+/* Moves NICs to the container, either all of them or none. */
 #include "sandbox/move/move.h"
 #include "sandbox/attr/attr.h"
 #include "sandbox/move/move_int.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Routing tables for routes by source: this plus the NIC's index in the container. */
+/* Base for the routing tables of routes by source. The NIC's index in the container is added. */
 #define TABLE_BASE 10000
 
 struct mover {
@@ -33,17 +33,17 @@ static int check_options(const struct sb_move_options *o)
     if (rc < 0)
         return rc;
     if (o->n == 0 || o->n > SB_NICS_MAX)
-        return hw_fail(-EINVAL, "%zu NICs to move: 1 to %d", o->n, SB_NICS_MAX);
+        return hw_fail(-EINVAL, "%zu NICs to move, but 1 to %d are possible", o->n, SB_NICS_MAX);
     for (size_t i = 0; i < o->n; i++) {
         const char *as = o->nic[i].as ? o->nic[i].as : o->nic[i].name;
         size_t len = strlen(as);
         if (len == 0 || len >= IFNAMSIZ || strpbrk(as, "/: \t\n%") || strcmp(as, ".") == 0 || strcmp(as, "..") == 0)
-            return hw_fail(-EINVAL, "'%.32s' is not a name of a network device", as);
+            return hw_fail(-EINVAL, "'%.32s' is not a valid name of a network device", as);
         for (size_t k = 0; k < i; k++) {
             if (strcmp(o->nic[k].name, o->nic[i].name) == 0)
-                return hw_fail(-EINVAL, "%s is named twice", o->nic[i].name);
+                return hw_fail(-EINVAL, "%s is listed twice", o->nic[i].name);
             if (strcmp(o->nic[k].as ? o->nic[k].as : o->nic[k].name, as) == 0)
-                return hw_fail(-EINVAL, "two NICs would be named %s in the container", as);
+                return hw_fail(-EINVAL, "two NICs would have the name %s in the container", as);
         }
     }
     return 0;
@@ -56,7 +56,7 @@ static int check_upper_link(const struct sb_link *l, void *arg)
         const struct sb_link *nic = &m->j.nic[i].link;
         /* For a veth, iflink is its other end. */
         if (l->iflink == nic->index && !l->far && l->index != nic->index && strcmp(l->kind, "veth") != 0)
-            return hw_fail(-EBUSY, "%s stands on %s and would stop working; --force moves it anyway", l->name,
+            return hw_fail(-EBUSY, "%s is stacked on %s and would stop working; --force moves the NIC anyway", l->name,
                            nic->name);
     }
     return 0;
@@ -70,12 +70,12 @@ static int check_movable_nics(struct mover *m)
         if (l->flags & IFF_LOOPBACK)
             return hw_fail(-EINVAL, "%s is the loopback device: every namespace has its own", l->name);
         if (l->master)
-            return hw_fail(-EBUSY, "%s is a port of network device %d (a bridge or bond), which would lose it", l->name,
-                           l->master);
+            return hw_fail(-EBUSY, "%s is a port of network device %d (a bridge or bond), which would lose the port",
+                           l->name, l->master);
         if (j->nic[i].gateway && !m->o->force)
             return hw_fail(
                 -EBUSY,
-                "%s has a default route: without it this machine may become unreachable; --force moves it anyway",
+                "%s has a default route, without which this machine may become unreachable; --force moves it anyway",
                 l->name);
         for (size_t k = 0; k < j->n && !m->o->force; k++) {
             if (j->rec[k].kind == SB_ROUTE && sb_route_uses(j->rec[k].data, l->index) &&
@@ -89,20 +89,20 @@ static int check_movable_nics(struct mover *m)
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
-/* Checks that no NIC belongs to another container. It may still be here if that container's move has just begun, or
- * died. */
+/* Checks that no NIC belongs to another container. A NIC may still be here if that container's move has just begun or
+ * was interrupted. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
     int rc = sb_journal_load(&other, m->dir, id, false);
     if (rc < 0) {
-        sb_log(m->o->log, HAWSER_LOG_WARN, "the NICs of %s cannot be determined: %s", id, hw_error());
+        sb_log(m->o->log, HAWSER_LOG_WARN, "the NICs of container %s cannot be determined: %s", id, hw_error());
         return 0;
     }
     for (unsigned i = 0; sb_ns_same(&other.host, &m->host.id) && i < other.nics; i++) {
         for (size_t k = 0; k < m->o->n; k++) {
             if (strcmp(other.nic[i].link.name, m->o->nic[k].name) == 0)
-                return hw_fail(-EBUSY, "%s belongs to the container %s; `hawser sandbox restore %s` gives it back",
+                return hw_fail(-EBUSY, "%s belongs to the container %s; `hawser sandbox restore %s` moves it back",
                                m->o->nic[k].name, id, id);
         }
     }
@@ -118,7 +118,7 @@ static int check_claims(struct mover *m)
         hw_close(&fd);
         return hw_fail(-errno, "reading the journal folder: %s", strerror(errno));
     }
-    rewinddir(d); /* dup() shares its position */
+    rewinddir(d); /* dup() shares the position */
     const struct dirent *e;
     while (rc == 0 && (e = readdir(d)) != NULL) {
         char id[256];
@@ -137,7 +137,7 @@ static int check_claims(struct mover *m)
 
 /* ---- the snapshot -------------------------------------------------------------------------------- */
 
-/* Records the identities of the devices, so that restore can tell them from copies. */
+/* Records the identities of the devices, so that restore can distinguish them from copies. */
 static int take_idents(struct mover *m)
 {
     struct sb_journal *j = &m->j;
@@ -146,10 +146,10 @@ static int take_idents(struct mover *m)
         const struct sb_link *l = &j->nic[i].link;
         uint64_t ident;
         int index;
-        if (sys < 0 && sb_link_hardware(l)) /* identified by its place on the bus */
+        if (sys < 0 && sb_link_hardware(l)) /* hardware is identified by its place on the bus */
             continue;
         if (sys < 0)
-            return hw_wrap(sys, "%s could not be distinguished from a copy that the container makes", l->name);
+            return hw_wrap(sys, "%s could not be distinguished from a copy that the container might create", l->name);
         HW_AUTO_CLOSE int fd = sb_ident_open(sys, l->name, &ident, &index);
         if (fd == -ENODEV || (fd >= 0 && index != l->index))
             return hw_fail(-EAGAIN, "the network device %s was replaced while it was read", l->name);
@@ -173,7 +173,7 @@ static int take_attrs(struct mover *m)
     return rc;
 }
 
-/* Records source, destination and time of the move. */
+/* Records the source, the destination and the time of the move. */
 static int add_move_head(struct mover *m, const char *path, pid_t holder, uint64_t start)
 {
     struct sb_journal *j = &m->j;
@@ -225,11 +225,11 @@ static int fill_move_journal(struct mover *m, const char *path, pid_t holder, ui
 
 /* ---- the move ------------------------------------------------------------------------------------ */
 
-/* The indices in use in the container. */
+/* The indices that are in use in the container. */
 struct indices {
     const struct mover *m;
     int highest;
-    bool taken[SB_NICS_MAX]; /* another device there has the NIC's own index */
+    bool taken[SB_NICS_MAX]; /* another device in the container has the NIC's own index */
 };
 
 static int index_each(const struct sb_link *l, void *arg)
@@ -239,7 +239,7 @@ static int index_each(const struct sb_link *l, void *arg)
     for (unsigned i = 0; i < x->m->j.nics; i++) {
         x->taken[i] |= x->m->j.nic[i].link.index == l->index;
         if (strcmp(x->m->j.nic[i].as, l->name) == 0)
-            return hw_fail(-EEXIST, "the container has a %s already", l->name);
+            return hw_fail(-EEXIST, "the container already has a network device %s", l->name);
     }
     return 0;
 }
@@ -251,7 +251,7 @@ static int find_index(struct mover *m, int *highest, int *out)
         *out = ++*highest;
         return 0;
     }
-    /* The highest index is in use in the container: search from the lowest up. */
+    /* The highest possible index is in use in the container, so search from the lowest up. */
     for (int i = 2; i < INT32_MAX; i++) {
         struct sb_link l;
         bool meant = false;
@@ -268,7 +268,8 @@ static int find_index(struct mover *m, int *highest, int *out)
     return hw_fail(-ENOSPC, "the container has no free index for a network device");
 }
 
-/* Chooses in advance the index of each NIC in the container: its own if that is free, as the kernel would. */
+/* Chooses the index of each NIC in the container in advance. A NIC keeps its own index if that is free, as the kernel
+ * would choose. */
 static int choose_indices(struct mover *m)
 {
     struct indices x = {.m = m};
@@ -289,7 +290,7 @@ static int choose_indices(struct mover *m)
     return rc;
 }
 
-/* Sets ARP in the container's namespace, and finds out whether it has IPv6. */
+/* Sets the ARP sysctls in the container's namespace, and determines whether it has IPv6. */
 static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
 {
     HW_AUTO_CLOSE int own = hw_netns_own();
@@ -299,12 +300,12 @@ static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
         return hw_fail(-errno, "entering the container's network namespace: %s", strerror(errno));
     int rc = m->o->no_arp ? 0 : sb_sysctl_arp(name, m->o->log);
     *ipv6 = !sb_sysctl_no_ipv6(name);
-    if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just come from there */
-        return hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+    if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just left that namespace */
+        return hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
     return rc;
 }
 
-/* Restores the settings and addresses of the NIC, whose link in the container is l. */
+/* Restores the settings and the addresses of NIC i. Its link in the container is l. */
 static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
 {
     const struct sb_jnic *k = &m->j.nic[i];
@@ -321,7 +322,7 @@ static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
         return rc;
     if (ipv6)
         return sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
-    sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6: its IPv6 addresses and routes are left out",
+    sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6, so its IPv6 addresses and routes are left out",
            k->link.name);
     m->map.skip6 = true;
     return 0;
@@ -338,10 +339,10 @@ static int move_nic(struct mover *m, int i)
     rc = sb_netdev_move(&m->host.rt, k->link.index, m->there.fd, k->as, to);
     if (rc < 0)
         return rc;
-    rc = sb_nic_find(&m->there, k, k->as, &now); /* not by its name or index, because a tenant may be active there */
+    rc = sb_nic_find(&m->there, k, k->as, &now); /* not by its name or index, because a tenant may be changing them */
     if (rc < 0)
         return rc;
-    if (now.index != to) { /* an old kernel */
+    if (now.index != to) { /* an old kernel has chosen another index */
         m->map.dev[i].to = now.index;
         rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", now.index);
         if (rc < 0)
@@ -350,7 +351,7 @@ static int move_nic(struct mover *m, int i)
     return equip_moved_nic(m, i, &now);
 }
 
-/* Makes a rule in the container; restore removes it. */
+/* Adds a rule in the container, which restore will remove. */
 static int make_rule(struct mover *m, struct nlmsghdr *h)
 {
     int rc = sb_journal_step(&m->j, SB_MADE, -1, h, h->nlmsg_len);
@@ -364,14 +365,15 @@ static int family_of_message(const void *message)
 
 static int copy_rules(struct mover *m)
 {
-    size_t n = m->j.n; /* the records added below are not processed */
+    size_t n = m->j.n; /* the records added below must not be processed */
     for (size_t i = 0; i < n; i++) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
         if (m->j.rec[i].kind != SB_RULE)
             continue;
         int rc = sb_msg_rewrite(SB_RULE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
         if (rc == -ENODEV) {
-            sb_log(m->o->log, HAWSER_LOG_WARN, "left out: a rule about two network devices, one of which stays");
+            sb_log(m->o->log, HAWSER_LOG_WARN,
+                   "left out a rule about two network devices, because one of them stays here");
             continue;
         }
         if (rc > 0 && m->map.skip6 && family_of_message(buf) == AF_INET6)
@@ -401,7 +403,7 @@ static uint32_t mask_of(unsigned prefix)
     return prefix ? ~0u << (32 - prefix) : 0;
 }
 
-/* Returns true if another NIC of the move has an address in this record's network. */
+/* Returns true if another NIC of the move has an address in the network of this record's address. */
 static bool has_shared_network(const struct sb_journal *j, size_t at)
 {
     uint32_t a = 0, b = 0;
@@ -416,7 +418,7 @@ static bool has_shared_network(const struct sb_journal *j, size_t at)
     return shared;
 }
 
-/* Copies to a table of the container the routes through a gateway by the device with this index. */
+/* Copies the routes through a gateway over the device with this index into a table of the container. */
 static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 {
     for (size_t i = 0; i < m->j.n; i++) {
@@ -437,9 +439,9 @@ static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 }
 
 /*
- * arp_filter and rp_filter check the route back; if several NICs are in one network, the main table knows only the
- * first, and the others would stop answering (arp_filter() in net/ipv4/arp.c). So each of them gets its own table, and
- * a rule that selects that table for packets with its address as source.
+ * arp_filter and rp_filter check the route back to the sender. If several NICs are in one network, the main table only
+ * has a route over the first, and the others would stop answering (arp_filter() in net/ipv4/arp.c). Each of these NICs
+ * therefore gets its own table, and a rule that selects the table for packets with the NIC's address as source.
  */
 static int route_by_source(struct mover *m, size_t at)
 {
@@ -473,7 +475,8 @@ static int route_by_source(struct mover *m, size_t at)
     *f = (struct fib_rule_hdr){.family = AF_INET, .src_len = 32, .action = FR_ACT_TO_TBL};
     mnl_attr_put_u32(h, FRA_SRC, htonl(addr));
     mnl_attr_put_u32(h, FRA_TABLE, table);
-    mnl_attr_put_u32(h, FRA_PRIORITY, 32765); /* main has 32766 (net/ipv4/fib_rules.c) */
+    /* before the rule for table main, which has 32766 (net/ipv4/fib_rules.c) */
+    mnl_attr_put_u32(h, FRA_PRIORITY, 32765);
     return make_rule(m, h);
 }
 
@@ -506,7 +509,7 @@ static int execute_move(struct mover *m)
     return rc < 0 ? rc : sb_journal_step(&m->j, SB_READY, -1, NULL, 0);
 }
 
-/* Prepares everything, up to the journal on disk; the NICs are still unchanged then. */
+/* Prepares everything, up to the journal on disk. The NICs are still unchanged afterwards. */
 static int prepare_move(struct mover *m)
 {
     const struct sb_move_options *o = m->o;
@@ -525,7 +528,7 @@ static int prepare_move(struct mover *m)
     if (o->start && start != o->start)
         return hw_fail(-ESRCH, "the container's process has ended, and %s is another process now", o->netns);
     if (sb_ns_same(&m->host.id, &m->there.id))
-        return hw_fail(-EINVAL, "%s is the network namespace that the NICs are in already", o->netns);
+        return hw_fail(-EINVAL, "the NICs are already in the network namespace %s", o->netns);
     rc = check_claims(m);
     if (rc < 0)
         return rc;
@@ -545,7 +548,7 @@ static int prepare_move(struct mover *m)
     return rc < 0 ? rc : sb_journal_create(&m->j, m->dir, o->id);
 }
 
-/* Moves all NICs; on failure moves those back that were moved. */
+/* Moves all NICs. On failure, moves back the NICs that were already moved. */
 static int move_or_put_back(struct mover *m)
 {
     const struct sb_move_options *o = m->o;
@@ -557,7 +560,7 @@ static int move_or_put_back(struct mover *m)
     if (rc == 0)
         return 0;
     snprintf(why, sizeof(why), "%s", hw_error());
-    sb_log(o->log, HAWSER_LOG_INFO, "the NICs were moved back, because: %s", why);
+    sb_log(o->log, HAWSER_LOG_INFO, "moving the NICs back, because the move failed: %s", why);
     if (sb_give_back(&m->j, m->dir, o->id, false, o->log, NULL) < 0)
         return hw_wrap(rc, "%.160s; moving them back failed too: run `hawser sandbox restore %s`", why, o->id);
     return hw_fail_copy(rc, why);

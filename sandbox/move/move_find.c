@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds a NIC. A container with CAP_NET_ADMIN can delete a virtual device and make another with the same kind, index,
- * name and addresses; it can give its NICs new indices and names, and move them to other namespaces. It cannot forge an
- * identity (see ident.h), nor the place of hardware on a bus. A driver that restarts registers its device again, with a
- * new identity: so hardware is also recognised by its place.
+ * Finds a NIC. A container with CAP_NET_ADMIN can delete a virtual device and create another with the same kind, index,
+ * name and addresses. It can give its NICs new indices and names, and move them to other namespaces. It can forge
+ * neither an identity (see ident.h) nor the place of hardware on a bus. A driver that restarts registers its device
+ * again with a new identity, so hardware is also recognised by its place.
  */
 #include "sandbox/move/move_int.h"
 
@@ -19,7 +19,7 @@ static bool is_same_hardware_id(const uint8_t *a, size_t n, const uint8_t *b, si
     return n == m && memcmp(a, b, n) == 0;
 }
 
-/* Returns true if both are the same port of the same hardware. */
+/* Returns true if both links are the same port of the same hardware. */
 static bool same_hardware(const struct sb_link *a, const struct sb_link *b)
 {
     return sb_link_hardware(a) && sb_link_hardware(b) && strcmp(a->parent, b->parent) == 0 &&
@@ -44,7 +44,8 @@ static int match_hardware_link(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* A container that keeps renaming its devices can hide one from a single scan of all names, but not from many. */
+/* Number of scans. A container that keeps renaming its devices can hide a device from a single scan of all names, but
+ * not from several. */
 #define LOOKS 5
 
 static int find_by_ident(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to move and restore. */
+/* Internal definitions for move and restore. */
 #ifndef HW_SANDBOX_MOVE_INT_H
 #define HW_SANDBOX_MOVE_INT_H
 
@@ -11,8 +11,8 @@
 /* ---- namespaces (move_ns.c) ---------------------------------------------------------------------- */
 
 struct sb_ns {
-    int fd;  /* -1: there is none */
-    int sys; /* its sysfs; -1: not opened yet, see sb_ns_sysfs() */
+    int fd;  /* -1 if there is none */
+    int sys; /* the namespace's sysfs; -1 if not opened yet, see sb_ns_sysfs() */
     struct hw_netlink rt;
     struct sb_ns_id id;
 };
@@ -21,24 +21,25 @@ struct sb_ns {
 void sb_ns_close(struct sb_ns *n);
 /* Opens the calling thread's namespace. */
 int sb_ns_own(struct sb_ns *n);
-/* Opens the namespace of a process ("PID"), of a path, or of a name of `ip netns`. path receives its path; *holder and
- * *start receive the process and its start time if it is a process's; it is verified that the PID belonged to that
- * process all the time. */
+/* Opens the namespace of a process ("PID"), at a path, or with a name of `ip netns`. path receives its path. If it is
+ * the namespace of a process, *holder and *start receive the process and its start time, and it is verified that the
+ * PID belonged to the same process throughout. */
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start);
-/* Finds the namespace of a journal's container: by its pin, its path, or a process in it. -ENOENT: it has ended. */
+/* Finds the namespace of a journal's container by its pin, by its path, or through a process in it. Fails with -ENOENT
+ * if the namespace has ended. */
 int sb_ns_find(const struct sb_journal *j, int dir, const char *id, struct sb_ns *n);
-/* Returns true if the file at path is that namespace. */
+/* Returns true if the file at path refers to that namespace. */
 bool sb_ns_at(const char *path, const struct sb_ns_id *id);
-/* Returns true if a process is in it. */
+/* Returns true if a process is in the namespace. */
 bool sb_ns_inhabited(const struct sb_ns_id *id);
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b);
-/* Returns the namespace's sysfs (see ident.h), which n owns, or -errno. */
+/* Returns the file descriptor of the namespace's sysfs (see ident.h), which n owns, or -errno. */
 int sb_ns_sysfs(struct sb_ns *n);
-/* Calls fn for each namespace that a thread of the machine is in or has a descriptor of; a result of fn other than
- * -ENODEV ends the search and is returned. -ENODEV: none matched. */
+/* Calls fn for each namespace that any thread of the machine is in or has a file descriptor of. A result of fn other
+ * than -ENODEV ends the search and is returned. Returns -ENODEV if no namespace matched. */
 int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg);
 
-/* Keep a namespace as DIR/ID.netns; release it if it is kept. */
+/* sb_pin() keeps a namespace as DIR/ID.netns. sb_unpin() releases it if it is kept. */
 int sb_pin(int dir, const char *id, int ns);
 int sb_unpin(int dir, const char *id);
 
@@ -47,22 +48,23 @@ bool sb_ended(const struct sb_journal *j);
 
 /* ---- RDMA devices (netdev_rdma.c) ---------------------------------------------------------------- */
 
-/* Adds to j the RDMA devices that move along, according to `how`. */
+/* Adds the RDMA devices that move with the NICs to j, according to `how`. */
 int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger *log);
-/* Moves an RDMA device (by its index, which it keeps) from the namespace `from` to another, with this name. -ENODEV if
- * it is not in `from`. */
+/* Moves an RDMA device, which keeps its index, from the namespace `from` to another one and gives it this name. Fails
+ * with -ENODEV if the device is not in `from`. */
 int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name);
 
 /* ---- finding a NIC (move_find.c) ------------------------------------------------------------------ */
 
-/* Returns true if a link is a device of the machine: a tenant cannot forge its place on a bus. */
+/* Returns true if a link is hardware of the machine, whose place on a bus a tenant cannot forge. */
 bool sb_link_hardware(const struct sb_link *l);
-/* Finds the NIC in the namespace. hint: its probable name. 0 with *l; -ENODEV; -errno. */
+/* Finds the NIC in the namespace. hint is its probable name. Returns 0 and sets *l, or fails with -ENODEV or -errno. */
 int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l);
 
 /* ---- restore (move_restore.c) -------------------------------------------------------------------- */
 
-/* Restores everything in j, and then removes pin and journal (also with forget). */
+/* Restores everything in j, and then removes the pin and the journal. With forget, removes them even if something was
+ * not restored. */
 int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
                  unsigned *lost);
 

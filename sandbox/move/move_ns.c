@@ -36,7 +36,7 @@ int sb_ns_sysfs(struct sb_ns *n)
     return n->sys;
 }
 
-/* Takes ownership of fd in any case. */
+/* Initializes n. Takes ownership of fd in any case. */
 static int init_ns_from_fd(struct sb_ns *n, int fd)
 {
     struct stat st;
@@ -49,7 +49,8 @@ static int init_ns_from_fd(struct sb_ns *n, int fd)
         return rc;
     }
     n->id = (struct sb_ns_id){.dev = st.st_dev, .ino = st.st_ino};
-    /* The inode number is reused when its namespace is gone; a cookie is never reused. Since Linux 5.14. */
+    /* An inode number is reused after its namespace has ended. A cookie, available since Linux 5.14, is never
+     * reused. */
     socklen_t len = sizeof(n->id.cookie);
     if (getsockopt(n->rt.fd, SOL_SOCKET, SO_NETNS_COOKIE, &n->id.cookie, &len) < 0)
         n->id.cookie = 0;
@@ -65,7 +66,7 @@ int sb_ns_own(struct sb_ns *n)
 
 static int open_path(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* nonblocking, in case it is a FIFO */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* nonblocking, in case the file is a FIFO */
     if (fd < 0)
         return hw_fail(-errno, "opening the network namespace %s: %s", path, strerror(errno));
     if (ioctl(fd, NS_GET_NSTYPE) != CLONE_NEWNET) {
@@ -75,7 +76,7 @@ static int open_path(const char *path)
     return fd;
 }
 
-/* Returns the process of a path /proc/PID/ns/net; 0: it is no such path. */
+/* Returns the PID in a path /proc/PID/ns/net, or 0 if the path has another form. */
 static pid_t pid_of_ns_path(const char *path)
 {
     char *end;
@@ -85,8 +86,8 @@ static pid_t pid_of_ns_path(const char *path)
     return pid > 0 && pid <= INT32_MAX && strcmp(end, "/ns/net") == 0 ? (pid_t)pid : 0;
 }
 
-/* Opens the namespace of a process. A PID is reused as soon as its process has ended: a pidfd shows whether the opened
- * process lived all the time. */
+/* Opens the namespace of a process. A PID may be reused as soon as its process has ended, so a pidfd shows whether the
+ * process was alive throughout. */
 static int open_process(const char *path, pid_t pid, uint64_t *start)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -101,7 +102,7 @@ static int open_process(const char *path, pid_t pid, uint64_t *start)
     if (fd < 0 || lives)
         return fd == -ENOENT ? hw_fail(-ESRCH, "no process %d with a network namespace", (int)pid) : fd;
     hw_close(&fd);
-    return hw_fail(-ESRCH, "process %d, whose network namespace was requested, has just ended", (int)pid);
+    return hw_fail(-ESRCH, "process %d has just ended, and with it its network namespace", (int)pid);
 }
 
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start)
@@ -118,7 +119,8 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder,
         len = snprintf(path, 256, HW_NETNS_DIR "/%s", text);
     if (!*text || len >= 256)
         return hw_fail(-EINVAL,
-                       "'%.64s' is not a network namespace: give a process ID, a path, or a name of `ip netns`", text);
+                       "'%.64s' is not a network namespace: expected a process ID, a path, or a name of `ip netns`",
+                       text);
     for (const char *p = path; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             return hw_fail(-EINVAL, "the path of the network namespace has a control character");
@@ -134,7 +136,7 @@ bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b)
     return a->dev == b->dev && a->ino == b->ino && (a->cookie == b->cookie || !a->cookie || !b->cookie);
 }
 
-/* Opens the file at path if it is that namespace. */
+/* Opens the file at path if it refers to that namespace. */
 static int open_if(const char *path, const struct sb_ns_id *id, struct sb_ns *n)
 {
     struct stat st;
@@ -159,7 +161,7 @@ bool sb_ns_at(const char *path, const struct sb_ns_id *id)
     return true;
 }
 
-/* Finds a process in the namespace; opens the namespace in n (may be NULL). */
+/* Finds a process in the namespace and, unless n is NULL, opens the namespace in n. */
 static int by_process(const struct sb_ns_id *id, struct sb_ns *n)
 {
     DIR *proc = opendir("/proc");
@@ -192,7 +194,7 @@ struct search {
     size_t n, cap;
 };
 
-/* Checks the namespace at path if it was not checked before. */
+/* Checks the namespace at path unless it was checked before. */
 static int search_at(struct search *s, const char *path)
 {
     struct stat st;
@@ -219,7 +221,7 @@ static int search_at(struct search *s, const char *path)
     return rc;
 }
 
-/* Checks the namespaces that the numbered entries of a folder of /proc/PID refer to. */
+/* Checks the namespaces to which the numbered entries of a folder of /proc/PID refer. */
 static int search_dir(struct search *s, const char *pid, const char *dir, const char *tail)
 {
     char path[600], what[32];
@@ -297,7 +299,7 @@ int sb_unpin(int dir, const char *id)
     pin_path(path, dir, id);
     while (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
         ;
-    if (errno != EINVAL && errno != ENOENT) /* EINVAL: (no longer) a mount point */
+    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that it is not a mount point, or no longer one */
         return hw_fail(-errno, "releasing the container's network namespace: %s", strerror(errno));
     if (unlink(path) < 0 && errno != ENOENT)
         return hw_fail(-errno, "removing %s.netns from the journal folder: %s", id, strerror(errno));
@@ -312,7 +314,8 @@ uint64_t sb_process_start(pid_t pid)
     FILE *f = fopen(path, "re");
     if (!f)
         return 0;
-    /* The name, field 2, is in parentheses and may contain anything; the start time is 20 fields later (proc(5)). */
+    /* Field 2, the name, is in parentheses and may contain any character. The start time is 20 fields later
+     * (proc(5)). */
     const char *at = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
     for (int i = 0; at && i < 20; i++)
         at = strchr(at + 1, ' ');

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Restores NICs from the container. The journal describes the previous state; this code restores it from any current
- * state, and may be repeated after any interruption: it does nothing twice, and needs no memory of its own, except the
- * index that a NIC is to get here.
+ * Restores NICs from the container. The journal describes the previous state. This code restores that state from any
+ * current state, and may be repeated after any interruption. It does nothing twice, and keeps no state except the index
+ * that a NIC will get here.
  */
 #include "sandbox/attr/attr.h"
 #include "sandbox/move/move.h"
@@ -18,35 +18,35 @@ struct back {
     struct sb_journal *j;
     int dir;
     const char *id;
-    struct sb_ns host, there;     /* there.fd -1: the container's namespace has ended */
-    struct sb_attr_kernel kernel; /* of the host, for attributes */
+    struct sb_ns host, there;     /* there.fd is -1 if the container's namespace has ended */
+    struct sb_attr_kernel kernel; /* access to the host's attributes */
     struct sb_faults f;
     unsigned lost;
-    int now[SB_NICS_MAX]; /* its index here; 0: not touched, lost, or still there */
+    int now[SB_NICS_MAX]; /* index of the NIC here; 0 if it was not touched, is lost, or is still in the container */
     char name[SB_NICS_MAX][IFNAMSIZ];
 };
 
 /* ---- back ---------------------------------------------------------------------------------------- */
 
-/* Moves l from the namespace `from` here, with the NIC's name, or a spare one if another device has that name; as
- * receives the name. */
+/* Moves l from the namespace `from` to here under the NIC's name, or under a spare name if another device has that
+ * name. `as` receives the name. */
 static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_link *l, int index, char as[IFNAMSIZ])
 {
     const struct sb_jnic *k = &b->j->nic[i];
     memcpy(as, k->link.name, IFNAMSIZ);
-    /* An alternative name blocks the move if a device here has that name. The NIC's previous ones are restored with its
-     * other attributes. */
+    /* An alternative name blocks the move if a device here has that name. The NIC's previous alternative names are
+     * restored with its other attributes. */
     int rc = sb_netdev_drop_altnames(&from->rt, l->index);
     if (rc == 0)
         rc = sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
     if (rc != -EEXIST)
         return rc;
-    (void)sb_fault(&b->f, hw_fail(rc, "%s: another device has that name now", k->link.name));
+    (void)sb_fault(&b->f, hw_fail(rc, "%s: another device now has that name", k->link.name));
     (void)snprintf(as, IFNAMSIZ, "hwback%d", k->link.index % 100000000);
     return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
 
-/* Moves back a device that is not the NIC: down and without addresses, as it arrived. */
+/* Moves a device that is not the NIC back, down and without addresses, as it arrived. */
 static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
 {
     const char *name = b->j->nic[i].link.name;
@@ -54,13 +54,14 @@ static int send_back(struct back *b, const struct sb_ns *to, int i, const struct
     (void)snprintf(spare, sizeof(spare), "hwcopy%d", b->j->nic[i].link.index % 100000000);
     if (sb_netdev_move(&b->host.rt, l->index, to->fd, spare, 0) == 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s was replaced in the container while it was fetched; the other device was sent back", name);
+               "%s was replaced in the container while it was being moved back; the other device was returned to the "
+               "container",
+               name);
     else
-        (void)sb_fault(&b->f,
-                       hw_wrap(-EIO,
-                               "%s was replaced in the container while it was fetched; the other device is here, "
-                               "down and without addresses, as %s",
-                               name, l->name));
+        (void)sb_fault(&b->f, hw_wrap(-EIO,
+                                      "%s was replaced in the container while it was being moved back; the other "
+                                      "device is here, down and without addresses, as %s",
+                                      name, l->name));
     return -ENODEV;
 }
 
@@ -70,8 +71,8 @@ static int update_highest_index(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* Chooses an index that no device here has. The kernel would choose the index in the container, which the tenant
- * controls. */
+/* Chooses an index that no device here has. The kernel would choose the index that the device has in the container, and
+ * the tenant controls that index. */
 static int choose_index(struct back *b, int *index)
 {
     *index = 0;
@@ -80,7 +81,8 @@ static int choose_index(struct back *b, int *index)
     return rc;
 }
 
-/* Moves NIC i from the namespace `from`: l, its link there, becomes the link here. -ENODEV: it was another device. */
+/* Moves NIC i from the namespace `from` to here. l is the NIC's link there, and becomes the link here. Fails with
+ * -ENODEV if the device was not the NIC. */
 static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -89,20 +91,20 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     int index = k->link.index;
     int rc = sb_netdev_find(&b->host.rt, index, NULL, &other);
     if (rc == 0)
-        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its index %d is now that of %s", k->link.name, index, other.name);
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its index %d now belongs to %s", k->link.name, index, other.name);
     else if (rc != -ENODEV)
         return rc;
     if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
-        /* Restoring has priority: with a full disk only the protection against a second crash is lost. */
-        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; continuing without it", hw_error());
+        /* Restoring has priority. If the disk is full, only the protection against a second crash is lost. */
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; continuing without this step in the journal", hw_error());
     if (rc == 0 && (rc = choose_index(b, &index)) < 0)
         return rc;
     rc = fetch_as(b, from, i, l, index, as);
     if (rc < 0)
         return rc;
     rc = sb_nic_find(&b->host, k, as, l);
-    /* Between the check and the move the container may have put another device in its place. The device that arrived
-     * has this name, which was free here. */
+    /* Between the check and the move, the container may have put another device in the NIC's place. The device that
+     * arrived has this name, which was free here. */
     if (rc == -ENODEV && sb_netdev_find(&b->host.rt, 0, as, &other) == 0)
         return send_back(b, from, i, &other);
     return rc;
@@ -120,11 +122,12 @@ static int look_elsewhere(struct sb_ns *n, void *arg)
     const struct sb_jnic *k = &e->b->j->nic[e->nic];
     if (sb_ns_same(&n->id, &e->b->host.id) || sb_ns_same(&n->id, &e->b->j->netns) || sb_nic_find(n, k, k->as, e->l) < 0)
         return -ENODEV;
-    sb_log(e->b->f.log, HAWSER_LOG_WARN, "%s is in another network namespace than it was moved to", k->link.name);
+    sb_log(e->b->f.log, HAWSER_LOG_WARN, "%s is in a different network namespace from the one that it was moved to",
+           k->link.name);
     return fetch_nic_from(e->b, n, e->nic, e->l);
 }
 
-/* Finds NIC i anywhere and moves it here. -ENODEV: it no longer exists. */
+/* Finds NIC i in any namespace and moves it here. Fails with -ENODEV if it no longer exists. */
 static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -134,13 +137,14 @@ static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
         if (rc == 0)
             return fetch_nic_from(b, &b->there, i, l);
     }
-    /* A container may have moved it on; and hardware of an ended namespace is in the machine's first one
-     * (default_device_exit_net() in net/core/dev.c), which need not be this one. */
+    /* A container may have moved the NIC to another namespace. The hardware of an ended namespace is in the machine's
+     * first namespace (default_device_exit_net() in net/core/dev.c), which need not be this one. */
     return rc == -ENODEV ? sb_ns_search(look_elsewhere, &(struct elsewhere){b, i, l}) : rc;
 }
 
-/* The kernel moves the hardware of an ended namespace to the first one with a delay. And a running container may keep
- * moving a NIC between namespaces, so that a single search finds it in neither. */
+/* How long to search for a NIC. The kernel moves the hardware of an ended namespace to the first namespace with a
+ * delay. A running container may keep moving a NIC between namespaces, so that a single search finds it in none of
+ * them. */
 #define PATIENCE_MS 3000
 
 static bool may_appear(const struct back *b, int i)
@@ -167,22 +171,23 @@ static void tell_lost(struct back *b, int i)
     struct sb_link l;
     if (!k->ident && !sb_link_hardware(w)) {
         (void)sb_fault(&b->f, hw_fail(-ENODEV,
-                                      "%s: an older hawser wrote the journal, which does not tell it from a copy; "
-                                      "`restore --forget` ends this",
+                                      "%s: an older hawser wrote the journal, so the NIC cannot be distinguished from "
+                                      "a copy; `restore --forget` removes the journal",
                                       w->name));
         return;
     }
     if (sb_link_hardware(w)) {
-        (void)sb_fault(&b->f, hw_fail(-ENODEV,
-                                      "%s (%s) is in no process's network namespace: it may come back when one ends; "
-                                      "if it was removed from the machine, `restore --forget` ends this",
-                                      w->name, w->parent));
+        (void)sb_fault(&b->f,
+                       hw_fail(-ENODEV,
+                               "%s (%s) is in no process's network namespace: it may reappear when a namespace ends; "
+                               "if it was removed from the machine, `restore --forget` removes the journal",
+                               w->name, w->parent));
         return;
     }
     if (may_appear(b, i)) {
         (void)sb_fault(&b->f, hw_fail(-ENODEV,
-                                      "%s was not found, and the container runs: it may have deleted %s, or keep "
-                                      "moving it between network namespaces; end the container first",
+                                      "%s was not found, and the container is running: it may have deleted %s, or may "
+                                      "keep moving it between network namespaces; end the container first",
                                       w->name, w->name));
         return;
     }
@@ -196,7 +201,7 @@ static void tell_lost(struct back *b, int i)
                w->name);
     else
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s is lost: it is neither here, nor in the container, nor in another process's namespace: it was "
+               "%s is lost: it is neither here, nor in the container, nor in another process's namespace, so it was "
                "deleted there",
                w->name);
 }
@@ -207,10 +212,10 @@ static int restore_nic_settings(struct back *b, int i, struct sb_link *l, const 
     bool up = k->link.flags & IFF_UP;
     struct sb_faults *f = &b->f;
     unsigned before = f->n;
-    /* First what blocks the rest: an XDP program limits the MTU. */
+    /* Attributes that block others come first: an XDP program limits the MTU. */
     sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, false, f);
-    /* Linux before 6.2 cannot rename a device that is up: one that arrived with a spare name, and that an earlier call
-     * has set up. */
+    /* Linux before 6.2 cannot rename a device that is up. This matters for a device that arrived with a spare name and
+     * was set up by an earlier call. */
     if (strcmp(l->name, k->link.name) != 0 && l->flags & IFF_UP && hw_rtnl_link_up(&b->host.rt, l->index, false) == 0)
         l->flags &= ~(uint32_t)IFF_UP;
     (void)sb_netdev_set(&b->host.rt, l, &k->link, k->link.name, f);
@@ -224,7 +229,7 @@ static int restore_nic_settings(struct back *b, int i, struct sb_link *l, const 
     (void)sb_netdev_addrs(&b->host.rt, b->j, i, map, AF_INET6, f);
     sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, true, f);
     if (f->n == before)
-        sb_log(f->log, HAWSER_LOG_INFO, "%s is back", k->link.name);
+        sb_log(f->log, HAWSER_LOG_INFO, "%s is restored", k->link.name);
     return 0;
 }
 
@@ -243,7 +248,7 @@ static void bring_rdma(struct back *b)
         if (!k->moved)
             continue;
         int rc = sb_rdma_move(&b->there, b->host.fd, k->index, k->name);
-        if (rc != -ENODEV) /* it is here already */
+        if (rc != -ENODEV) /* -ENODEV means that it is already here */
             (void)sb_fault(&b->f, rc);
     }
 }
@@ -278,10 +283,11 @@ static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
     if (strcmp(l->alias, w->alias) != 0)
         report_link_difference(b, i, "alias", l->alias, w->alias);
     if (l->mac_len != w->mac_len || memcmp(l->mac, w->mac, w->mac_len) != 0)
-        report_link_difference(b, i, "MAC address", "another", "what the journal has");
+        report_link_difference(b, i, "MAC address", "another", "a different one");
 }
 
-/* Returns the number in the new snapshot, which has only present NICs, of the journal's NIC i; -1: it is lost. */
+/* Returns the number in the new snapshot, which has only NICs that are present, of NIC i of the journal, or -1 if that
+ * NIC is lost. */
 static int now_nic(const struct back *b, const struct sb_journal *now, int i)
 {
     for (unsigned k = 0; i >= 0 && k < now->nics; k++) {
@@ -305,7 +311,7 @@ static bool has_matching_record(const struct back *b, const struct sb_journal *n
     return false;
 }
 
-/* Reports record r of the journal if it is not in the new snapshot. */
+/* Reports record r of the journal if the new snapshot lacks it. */
 static void compare_record(struct back *b, const struct sb_journal *now, const struct sb_record *r,
                            const struct sb_map *map)
 {
@@ -315,9 +321,9 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
     if (!compared || (of_nic && !b->now[r->nic]))
         return;
     if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
-        return; /* moved by force: reported at the move */
+        return; /* moved with --force, and reported at the move */
     if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
-        return; /* its lifetime is over, or one of its NICs is lost */
+        return; /* its lifetime has ended, or one of its NICs is lost */
     if (has_matching_record(b, now, r, map))
         return;
     const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
@@ -325,7 +331,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
                                   of_nic ? ": " : "", what));
 }
 
-/* Reads everything again and reports each difference. */
+/* Reads everything again, and reports each difference. */
 static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];
@@ -335,7 +341,7 @@ static int verify_restored_state(struct back *b, const struct sb_map *map)
         struct sb_link l;
         if (b->now[i])
             names[n++] = b->name[i];
-        /* The routes and rules of a NIC that was not touched are compared too. */
+        /* The routes and rules of a NIC that was not touched are also compared. */
         else if (!k->there && sb_netdev_find(&b->host.rt, k->link.index, NULL, &l) == 0 &&
                  strcmp(l.name, k->link.name) == 0)
             names[n++] = k->link.name;
@@ -373,7 +379,7 @@ static void bring_all(struct back *b)
     take_rules_away(b);
     bring_rdma(b);
     for (unsigned i = 0; i < j->nics; i++) {
-        if (!j->nic[i].there) /* not touched */
+        if (!j->nic[i].there) /* the NIC was never moved */
             continue;
         int rc = bring_patiently(b, (int)i, &l[i]);
         if (rc == -ENODEV) {
@@ -410,7 +416,7 @@ static void bring_all(struct back *b)
     (void)sb_fault(&b->f, verify_restored_state(b, &map));
 }
 
-/* Opens the namespaces and restores what was moved, if anything was. */
+/* Opens the namespaces, and restores the NICs if any were moved. */
 static int bring_if_taken(struct back *b)
 {
     const struct sb_journal *j = b->j;
@@ -419,15 +425,15 @@ static int bring_if_taken(struct back *b)
     if (rc < 0)
         return rc;
     if (!j->begun || strcmp(boot, j->boot) != 0) {
-        sb_log(b->f.log, HAWSER_LOG_INFO, "%s: nothing to give back: %s", b->id,
-               j->begun ? "the machine was rebooted since" : "nothing had been changed yet");
+        sb_log(b->f.log, HAWSER_LOG_INFO, "%s: nothing to restore: %s", b->id,
+               j->begun ? "the machine has been rebooted since" : "nothing had been changed");
         return 0;
     }
     rc = sb_ns_own(&b->host);
     if (rc < 0)
         return rc;
     if (!sb_ns_same(&b->host.id, &j->host))
-        return hw_fail(-EXDEV, "the NICs of %s are from another network namespace than this one", b->id);
+        return hw_fail(-EXDEV, "the NICs of %s come from a different network namespace than this one", b->id);
     rc = sb_ns_find(j, b->dir, b->id, &b->there);
     if (rc < 0 && rc != -ENOENT)
         return rc;
@@ -473,11 +479,12 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
     if (rc == 0)
         rc = sb_journal_load(&j, dir, o->id, true);
     if (rc == -ENOENT || (rc == -EBADMSG && o->forget))
-        return remove_pin_and_journal(dir, o->id); /* the journal is removed last; a crash in between leaves only it */
+        /* the journal is removed last, so a crash in between leaves only the journal */
+        return remove_pin_and_journal(dir, o->id);
     if (rc < 0)
         return rc;
     if (o->ended && j.ready && !j.returning && !sb_ended(&j))
-        return hw_fail(-EBUSY, "%s still runs, and keeps its NICs; `hawser sandbox restore %s` takes them", o->id,
-                       o->id);
+        return hw_fail(-EBUSY, "%s is still running and keeps its NICs; `hawser sandbox restore %s` takes them back",
+                       o->id, o->id);
     return sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status from the journals and the current state. */
+/* Derives the status from the journals and the current state. */
 #include "sandbox/move/move.h"
 #include "sandbox/move/move_int.h"
 
@@ -77,12 +77,12 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
         return rc;
     HW_AUTO_CLOSE int dir = sb_dir_open(journal_dir, false);
     if (dir == -ENOENT)
-        return id ? hw_fail(-ENOENT, "no journal of %s", id) : 0;
+        return id ? hw_fail(-ENOENT, "there is no journal of %s", id) : 0;
     if (dir < 0)
         return dir;
     if (id) {
         rc = report_journal_status(dir, id, each, arg);
-        return rc == -ENOENT ? hw_fail(-ENOENT, "no journal of %s", id) : rc;
+        return rc == -ENOENT ? hw_fail(-ENOENT, "there is no journal of %s", id) : rc;
     }
     HW_AUTO_FREE struct dirent **list = NULL;
     int n = scandirat(dir, ".", &list, is_journal, by_journal_name);
@@ -93,7 +93,7 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
         snprintf(name, sizeof(name), "%.*s", (int)strlen(list[i]->d_name) - 8, list[i]->d_name);
         if (rc == 0)
             rc = report_journal_status(dir, name, each, arg);
-        if (rc == -ENOENT) /* just gone */
+        if (rc == -ENOENT) /* the journal was just removed */
             rc = 0;
         free(list[i]);
     }
@@ -138,7 +138,7 @@ static int take_journal(const struct sb_status *s, void *arg)
         sb_journal_free(&j);
     }
     hw_close(&dir);
-    return rc == -ENOENT ? 0 : rc; /* just restored */
+    return rc == -ENOENT ? 0 : rc; /* -ENOENT means that the NICs were just restored */
 }
 
 int sb_taken(const char *journal_dir, int (*each)(const struct sb_taken *t, void *arg), void *arg)

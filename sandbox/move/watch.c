@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits for a container's end. Its namespace does not end with it: the pin (see move_ns.c) keeps the namespace, and the
- * NICs in it, until they are restored.
+ * Waits for a container to end. Its namespace does not end with it, because the pin (see move_ns.c) keeps the namespace
+ * and the NICs in it until the NICs are restored.
  */
 #include "sandbox/move/move.h"
 #include "sandbox/move/move_int.h"
@@ -13,18 +13,19 @@
 
 #define LOOK_MS 500
 
-/* A process has a descriptor that becomes readable at its end; "no process is in the namespace" has none, and is
- * polled. */
+/* A process has a pidfd that becomes readable when it exits. The condition that no process is in the namespace has no
+ * file descriptor, and is polled. */
 static int wait_for_container_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
     HW_AUTO_CLOSE int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
     while (!sb_ended(j) &&
            sb_journal_there(
-               dir, id)) { /* checked again now that the pidfd pins the process: the number might have been reused */
+               /* checked again now that the pidfd pins the process, because the PID might have been reused */
+               dir, id)) {
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
         int n = poll(p, 2, LOOK_MS);
         if (n < 0 && errno != EINTR)
-            return hw_fail(-errno, "waiting for the container's end: %s", strerror(errno));
+            return hw_fail(-errno, "waiting for the container to end: %s", strerror(errno));
         if (n > 0 && p[1].revents)
             return hw_fail(-ECANCELED, "stopped by a signal");
     }

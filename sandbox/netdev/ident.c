@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Mounts the sysfs of the calling thread's network namespace, detached. */
+/* Creates a detached mount of the sysfs of the calling thread's network namespace. */
 static int mount_sysfs(void)
 {
     int fs = fsopen("sysfs", FSOPEN_CLOEXEC), mount = -1;
@@ -33,10 +33,10 @@ int sb_sysfs_open(int ns)
     int rc = setns(ns, CLONE_NEWNET) < 0 ? hw_fail(-errno, "entering a network namespace: %s", strerror(errno)) : 0;
     if (rc == 0) {
         rc = mount_sysfs();
-        if (setns(own, CLONE_NEWNET) < 0) { /* cannot fail: it was ours a moment ago */
+        if (setns(own, CLONE_NEWNET) < 0) { /* cannot fail: the thread has just left that namespace */
             if (rc >= 0)
                 hw_close(&rc);
-            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+            rc = hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
         }
     }
     hw_close(&own);
@@ -63,7 +63,7 @@ int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index)
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? -ENODEV : hw_fail(-errno, "sysfs: %s", strerror(errno));
     int at = read_index(fd);
-    if (fstat(fd, &st) < 0 || at == 0) { /* the device is just being removed */
+    if (fstat(fd, &st) < 0 || at == 0) { /* the device is being removed */
         hw_close(&fd);
         return -ENODEV;
     }
@@ -74,7 +74,7 @@ int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index)
     return fd;
 }
 
-/* Returns 1 if the device of that name is the wanted one, 0 if it is another or none, or -errno. */
+/* Returns 1 if the device with that name is the wanted one, 0 if it is another device or does not exist, or -errno. */
 static int try_name(int sysfs, uint64_t ident, const char *name, int *index)
 {
     uint64_t is = 0;
@@ -105,7 +105,7 @@ int sb_ident_find(int sysfs, uint64_t ident, const char *hint, char name[IFNAMSI
             continue;
         rc = try_name(sysfs, ident, e->d_name, index);
         if (rc == 1)
-            memcpy(name, e->d_name, strlen(e->d_name) + 1); /* sb_ident_open() has checked its length */
+            memcpy(name, e->d_name, strlen(e->d_name) + 1); /* sb_ident_open() has checked the length */
     }
     closedir(d);
     return rc == 1 ? 0 : rc < 0 ? rc : -ENODEV;

@@ -11,8 +11,8 @@
 
 enum payload { NOTHING, TEXT, MESSAGE };
 
-/* In the order of enum sb_kind. of_nic: NIC is a number and not '-'. step: comes after `begin`; all others come
- * before. */
+/* In the order of enum sb_kind. of_nic: the field NIC is a number and not '-'. step: the record comes after `begin`;
+ * all other records come before it. */
 static const struct {
     const char *name;
     enum payload payload;
@@ -60,13 +60,13 @@ void sb_journal_free(struct sb_journal *j)
 
 /* ---- what a record says ------------------------------------------------------------------------ */
 
-/* Parses numbers separated by single blanks from *text on; moves *text past the last. */
+/* Parses numbers separated by single spaces from *text on, and moves *text behind the last number. */
 static bool parse_record_numbers(const char **text, uint64_t *out, int n)
 {
     for (int i = 0; i < n; i++) {
         if (i > 0 && *(*text)++ != ' ')
             return false;
-        if (**text < '0' || **text > '9') /* strtoull() accepts blanks and signs */
+        if (**text < '0' || **text > '9') /* strtoull() would accept spaces and signs */
             return false;
         char *end;
         errno = 0;
@@ -101,7 +101,7 @@ static bool is_name(const char *s)
     return *s && strlen(s) < IFNAMSIZ && !strchr(s, '/') && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
 }
 
-/* Checks "ipv4/conf NAME VALUE"; NAME becomes part of a path. */
+/* Checks the form "ipv4/conf NAME VALUE". NAME becomes part of a path. */
 static bool is_sysctl(const char *s)
 {
     static const char *const dirs[] = {"ipv4/conf ", "ipv4/neigh ", "ipv6/conf ", "ipv6/neigh ", "mpls/conf "};
@@ -115,7 +115,7 @@ static bool is_sysctl(const char *s)
     return false;
 }
 
-/* Checks "NAME HEX": HEX an even number of digits, or "-" for none. */
+/* Checks the form "NAME HEX". HEX is an even number of digits, or "-" for an empty value. */
 static bool is_attr(const char *s)
 {
     size_t name = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-");
@@ -135,7 +135,7 @@ static bool index_of(const char *s, int *out)
     return true;
 }
 
-/* Applies a record; returns false if it is invalid. */
+/* Applies a record to the fields of j. Returns false if the record is invalid. */
 static bool apply_journal_record(struct sb_journal *j, enum sb_kind kind, int nic, const char *text, size_t len)
 {
     uint64_t v[2];
@@ -213,10 +213,10 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         kinds[kind].step != j->begun)
         return hw_fail(-EBADMSG, "'%s' is out of place", kinds[kind].name);
     if ((kinds[kind].payload == NOTHING) != (len == 0))
-        return hw_fail(-EBADMSG, "'%s' %s", kinds[kind].name, len ? "with trailing data" : "of nothing");
+        return hw_fail(-EBADMSG, "'%s' %s", kinds[kind].name, len ? "has unexpected data" : "has no data");
     for (size_t i = 0; kinds[kind].payload == TEXT && i < len; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-            return hw_fail(-EBADMSG, "'%s' with a control character", kinds[kind].name);
+            return hw_fail(-EBADMSG, "'%s' contains a control character", kinds[kind].name);
     if (j->n == j->cap) {
         size_t cap = j->cap ? 2 * j->cap : 256;
         struct sb_record *more = reallocarray(j->rec, cap, sizeof(*more));
@@ -225,7 +225,7 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         j->rec = more;
         j->cap = cap;
     }
-    char *own = malloc(len + 1); /* with malloc()'s alignment, which a message needs */
+    char *own = malloc(len + 1); /* allocated separately, because a message needs malloc()'s alignment */
     if (!own)
         return hw_no_memory("a journal");
     if (len)
@@ -238,7 +238,7 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
     }
     if (!apply_journal_record(j, kind, nic, own, len)) {
         free(own);
-        return hw_fail(-EBADMSG, "'%s' says what it cannot", kinds[kind].name);
+        return hw_fail(-EBADMSG, "'%s' has invalid contents", kinds[kind].name);
     }
     j->rec[j->n++] = (struct sb_record){kind, nic, len, own};
     return 0;
@@ -276,7 +276,7 @@ int sb_journal_stepf(struct sb_journal *j, enum sb_kind kind, int nic, const cha
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
-/* CRC-32 of IEEE 802.3, reflected, bit by bit: journals are short. */
+/* Computes the CRC-32 of IEEE 802.3, reflected. Works bit by bit, since journals are short. */
 static uint32_t crc32_of(uint32_t crc, const char *p, size_t n)
 {
     crc = ~crc;
@@ -355,7 +355,7 @@ static bool decode_record_hex(char *s, size_t n)
     return n % 2 == 0;
 }
 
-/* Parses a line without its newline, in its own buffer. */
+/* Parses a line without its newline. Modifies the line's buffer. */
 static int parse_line(struct sb_journal *j, char *line, size_t len)
 {
     uint32_t sum = 0, crc;
@@ -366,7 +366,7 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
         sum = sum << 4 | (uint32_t)d;
     }
     if (len < 9 || line[8] != ' ' || memchr(line, 0, len) || (crc = crc32_of(j->crc, line + 9, len - 9)) != sum)
-        return hw_fail(-EBADMSG, "its checksum is not that of the line and those before it");
+        return hw_fail(-EBADMSG, "its checksum does not match the line and the lines before it");
     char *kind = line + 9, *nic = memchr(kind, ' ', len - 9), *data;
     if (nic)
         *nic++ = 0;
@@ -379,13 +379,13 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
     while (k < SB_KINDS && strcmp(kind, kinds[k].name) != 0)
         k++;
     if (k == SB_KINDS)
-        return hw_fail(-EBADMSG, "it is of unknown kind");
+        return hw_fail(-EBADMSG, "its kind is unknown");
     uint64_t v;
     if (strcmp(nic, "-") != 0) {
         const char *end = nic;
         if (!parse_record_numbers(&end, &v, 1) || *end || v >= SB_NICS_MAX ||
             (*nic == '0' && nic[1])) /* only one spelling of each number is valid */
-            return hw_fail(-EBADMSG, "its NIC has no number");
+            return hw_fail(-EBADMSG, "its NIC is not a valid number");
         number = (int)v;
     }
     if (kinds[k].payload == MESSAGE) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Journals as files. */
+/* Reads and writes journals as files. */
 #include "sandbox/netdev/journal.h"
 
 #include <fcntl.h>
@@ -26,10 +26,10 @@ int sb_id_check(const char *id)
     while (id[good] && (strchr(alnum, id[good]) || (good > 0 && strchr("_-.+", id[good]))))
         good++;
     if (n == 0 || n > SB_ID_MAX || good < n)
-        return hw_fail(
-            -EINVAL,
-            "'%.64s' cannot name a container: at most %d letters, digits and _-.+, the first a letter or digit", id,
-            SB_ID_MAX);
+        return hw_fail(-EINVAL,
+                       "'%.64s' is not a valid container ID: expected at most %d letters, digits and _-.+, beginning "
+                       "with a letter or digit",
+                       id, SB_ID_MAX);
     return 0;
 }
 
@@ -40,7 +40,8 @@ int sb_dir_open(const char *dir, bool make)
     char path[512];
     if (strlen(dir) >= sizeof(path))
         return hw_fail(-ENAMETOOLONG, "the journal folder's name is too long: %.64s...", dir);
-    /* Also makes every folder above: /run/hawser is gone after each boot. Only our folder is closed to others. */
+    /* Creates all missing parent folders too, since /run/hawser is gone after each boot. Only the last folder is closed
+     * to other users. */
     for (const char *p = dir; make && (p = strchr(p + 1, '/')) != NULL;) {
         memcpy(path, dir, (size_t)(p - dir));
         path[p - dir] = 0;
@@ -95,7 +96,7 @@ int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void
         rc = -errno;
     free(line);
     if (rc < 0) {
-        /* Nothing may follow an incomplete line. If truncation fails, no more lines are written. */
+        /* Nothing may follow an incomplete line. If it cannot be truncated, no more lines are written. */
         if (ftruncate(j->fd, (off_t)j->size) < 0)
             hw_close(&j->fd);
         return hw_fail(rc, "writing to the journal: %s", strerror(-rc));
@@ -105,7 +106,7 @@ int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void
     return 0;
 }
 
-/* The holder of the folder's lock takes this one too while it works: sb_journal_locked() only tests it. */
+/* The holder of the folder's lock also holds this lock while it works, and sb_journal_locked() only tests it. */
 static int lock_journal(int fd, const char *id)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -127,7 +128,7 @@ int sb_journal_create(struct sb_journal *j, int dir, const char *id)
     if (!text)
         return hw_no_memory("a journal");
     int rc = 0;
-    /* Under the folder's lock: an existing file of that name was left by a crash. */
+    /* The folder is locked, so an existing file with that name was left by a crash. */
     int fd = openat(dir, fresh, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         rc = hw_fail(-errno, "creating the journal of %s: %s", id, strerror(errno));
@@ -241,7 +242,7 @@ bool sb_journal_locked(int dir, const char *id)
 
 int sb_journal_remove(int dir, const char *id)
 {
-    static const char *const suffixes[] = {".journal", ".new"}; /* .new: left by a crash in sb_journal_create() */
+    static const char *const suffixes[] = {".journal", ".new"}; /* .new is left by a crash in sb_journal_create() */
     char name[SB_ID_MAX + 16];
     for (size_t i = 0; i < HW_ARRAY_LEN(suffixes); i++) {
         file_name(name, id, suffixes[i]);

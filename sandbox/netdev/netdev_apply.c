@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define REQUEST_MAX 1024
-/* An IPv6 route with a preferred source must wait for that address's duplicate address detection, a second or two. */
+/* ms. An IPv6 route with a preferred source must wait for the address's duplicate address detection, which takes a
+ * second or two. */
 #define DAD_MS 4000
 
 void sb_log(const struct hw_logger *log, int level, const char *fmt, ...)
@@ -54,17 +55,15 @@ int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, i
     struct nlmsghdr *h = build_link_change(buf, index);
     mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
-    if (new_index) /* kernels before 5.13 choose it themselves */
+    if (new_index) /* kernels before 5.13 choose the index themselves */
         mnl_attr_put_u32(h, IFLA_NEW_IFINDEX, (uint32_t)new_index);
-    snprintf(what, sizeof(what), "moving a network device to another namespace, to be %s", name);
+    snprintf(what, sizeof(what), "moving a network device to another namespace, with the name %s", name);
     return hw_netlink_talk(rt, h, NULL, NULL, what);
 }
 
-#define NAMES_MAX                                                                                      \
-    (72u << 10) /* 64 KiB of alternative names (rtnl_linkprop() in net/core/rtnetlink.c), and a header \
-                 */
+#define NAMES_MAX (72u << 10) /* 64 KiB of names (rtnl_linkprop() in net/core/rtnetlink.c) and a header */
 
-/* Copies a device's list of alternative names into a request, if it has any. */
+/* Copies a device's list of alternative names, if there is one, into a request. */
 static int take_names(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a;
@@ -146,8 +145,8 @@ int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h)
     if (kind == SB_NEIGH) {
         flags = NLM_F_CREATE | NLM_F_REPLACE;
     } else if (kind == SB_ROUTE) {
-        /* Several routes to one destination are valid; an identical one still gives EEXIST. Some nexthops of a
-         * multipath IPv6 route may still exist: it is replaced as a whole. */
+        /* Several routes to one destination are valid, and an identical one still fails with EEXIST. Some nexthops of a
+         * multipath IPv6 route may still exist, so that route is replaced as a whole. */
         flags = NLM_F_CREATE | NLM_F_APPEND;
         const struct nlattr *a;
         mnl_attr_for_each(a, h, sizeof(struct rtmsg))
@@ -180,7 +179,7 @@ static int family_of_record(const struct sb_record *r)
     return ((const struct rtgenmsg *)mnl_nlmsg_get_payload(r->data))->rtgen_family;
 }
 
-/* Rewrites and adds one record. 0 also if its lifetime is over. */
+/* Rewrites and adds one record. Also returns 0 if its lifetime has ended. */
 static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r, const struct sb_map *map)
 {
     char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
@@ -188,7 +187,8 @@ static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r,
     if (n == -ESTALE)
         return 0;
     if (n == -ENODEV)
-        return hw_fail(-EXDEV, "the %s: one of its network devices stays", sb_msg_text(r->kind, r->data, text));
+        return hw_fail(-EXDEV, "the %s cannot be moved: one of its network devices stays",
+                       sb_msg_text(r->kind, r->data, text));
     if (n < 0)
         return hw_fail(n, "a message of the kernel exceeds %zu bytes", sizeof(buf));
     return sb_netdev_add(rt, r->kind, (struct nlmsghdr *)buf);
@@ -199,8 +199,8 @@ int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, 
 {
     int rc = 0;
     for (size_t i = 0; i < j->n && rc == 0; i++) {
-        /* The kernel lists IPv4 addresses in the order in which they were added, IPv6 addresses in reverse
-         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c); the order decides which are secondary addresses, and which
+        /* The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses in reverse
+         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c). The order decides which addresses are secondary, and which
          * source address is used. */
         const struct sb_record *r = &j->rec[family == AF_INET ? i : j->n - 1 - i];
         if (r->kind != SB_ADDR || r->nic != nic || family_of_record(r) != family)
@@ -225,7 +225,8 @@ int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const st
 
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
 {
-    /* A route may depend on a later one (to its gateway): repeat until none is left or none can be added. */
+    /* A route may require a later one, which leads to its gateway, so repeat until all are added or no more can be
+     * added. */
     bool *done = calloc(j->n ? j->n : 1, sizeof(*done));
     uint64_t deadline = hw_deadline(DAD_MS);
     int rc = 0;
@@ -239,7 +240,7 @@ int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const st
                 continue;
             int err = apply_netdev_record(rt, &j->rec[i], map);
             if (err == -EXDEV) {
-                sb_log(f->log, HAWSER_LOG_WARN, "left out: %s", hw_error());
+                sb_log(f->log, HAWSER_LOG_WARN, "left out a route: %s", hw_error());
                 err = 0;
             }
             if (err == 0) {

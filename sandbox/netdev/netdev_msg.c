@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRING 0x8000u /* this plus n: a string of at most n bytes including its NUL */
+#define STRING 0x8000u /* STRING plus n is a string of at most n bytes, including its NUL */
 
-/* The parts of a message that are read here, so that no reader must check a length. */
+/* The parts of messages that this file reads. They are checked here, so that no reader has to check a length. */
 static const struct {
     enum sb_kind kind;
-    uint16_t type, len; /* len: at least */
+    uint16_t type, len; /* len is the minimum */
 } known[] = {
     {SB_LINK, IFLA_IFNAME, STRING | IFNAMSIZ},
     {SB_LINK, IFLA_MTU, 4},
@@ -56,7 +56,7 @@ static unsigned bits_of_family(int family)
     return family == AF_INET ? 32 : family == AF_INET6 ? 128 : 0;
 }
 
-/* Checks the nexthops of a multipath route, to the end. */
+/* Checks the nexthops of a multipath route, up to the end of the attribute. */
 static bool hops_ok(const struct nlattr *a)
 {
     const char *p = mnl_attr_get_payload(a);
@@ -118,7 +118,7 @@ bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len)
     if (len < head || (len > SB_MSG_MAX && kind != SB_LINK) || len % MNL_ALIGNTO || h->nlmsg_len != len ||
         h->nlmsg_type != heads[kind].type)
         return false;
-    /* Headers of routes, rules, addresses and neighbours all begin with the family (struct rtgenmsg). */
+    /* The headers of routes, rules, addresses and neighbours all begin with the family (struct rtgenmsg). */
     int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;
     if (kind != SB_LINK && !bits_of_family(family))
         return false;
@@ -210,7 +210,7 @@ void sb_link_parse(const struct nlmsghdr *h, struct sb_link *l)
         (void)snprintf(l->parent, sizeof(l->parent), "%s/%s", bus, dev);
 }
 
-/* The attribute of this type, or NULL. */
+/* Returns the attribute of this type, or NULL. */
 static const struct nlattr *find_rtnl_attr(enum sb_kind kind, const struct nlmsghdr *h, int type)
 {
     const struct nlattr *a;
@@ -229,7 +229,7 @@ int sb_msg_index(enum sb_kind kind, const struct nlmsghdr *h)
     return ((const struct ndmsg *)mnl_nlmsg_get_payload(h))->ndm_ifindex;
 }
 
-/* Iterates over the nexthops. Returns true if fn returned true for one. */
+/* Calls fn for each nexthop until fn returns true. Returns true if it did. */
 static bool each_hop(const struct nlattr *a, bool (*fn)(struct rtnexthop *hop, void *arg), void *arg)
 {
     char *p = mnl_attr_get_payload(a);
@@ -305,7 +305,8 @@ bool sb_rule_names(const struct nlmsghdr *h, const char *name)
 const uint8_t *sb_addr_bytes(const struct nlmsghdr *h, int *family, unsigned *prefix)
 {
     const struct ifaddrmsg *m = mnl_nlmsg_get_payload(h);
-    const struct nlattr *a = find_rtnl_attr(SB_ADDR, h, IFA_LOCAL); /* IPv6 without a peer has IFA_ADDRESS only */
+    /* an IPv6 address without a peer has only IFA_ADDRESS */
+    const struct nlattr *a = find_rtnl_attr(SB_ADDR, h, IFA_LOCAL);
     if (!a)
         a = find_rtnl_attr(SB_ADDR, h, IFA_ADDRESS);
     *family = m->ifa_family;
@@ -334,8 +335,8 @@ const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB
     if (!a && kind == SB_ADDR)
         a = find_rtnl_attr(kind, h, IFA_ADDRESS);
     char text[INET6_ADDRSTRLEN] = "everywhere";
-    /* The prefix length is the second byte of an address's and a route's header, the third of a rule's (for the
-     * source). */
+    /* The prefix length is the second byte in the header of an address or a route, and the third in that of a rule (for
+     * the source). */
     unsigned prefix = kind == SB_NEIGH ? bits_of_family(family) : head[kind == SB_RULE ? 2 : 1];
     if (a && mnl_attr_get_payload_len(a) * 8 == bits_of_family(family) &&
         inet_ntop(family, mnl_attr_get_payload(a), text, sizeof(text)))
@@ -376,7 +377,7 @@ static bool put_rtnl_attr(struct nlmsghdr *h, size_t cap, uint16_t type, const v
     char *end = (char *)mnl_nlmsg_get_payload_tail(h) + MNL_ATTR_HDRLEN + len;
     if (!mnl_attr_put_check(h, cap, type, len, data))
         return false;
-    memset(end, 0, MNL_ALIGN(len) - len); /* libmnl leaves old bytes there, and messages are compared */
+    memset(end, 0, MNL_ALIGN(len) - len); /* libmnl leaves old bytes in the padding, and messages are compared */
     return true;
 }
 
@@ -388,13 +389,14 @@ struct hops {
 static bool map_hop(struct rtnexthop *hop, void *arg)
 {
     struct hops *s = arg;
-    /* DEAD, LINKDOWN and OFFLOAD are the kernel's state, which it does not accept (net/ipv4/fib_semantics.c). */
+    /* DEAD, LINKDOWN and OFFLOAD report the kernel's state, and are not accepted in a request
+     * (net/ipv4/fib_semantics.c). */
     hop->rtnh_flags &= RTNH_F_ONLINK;
     s->rc = map_index(s->map, hop->rtnh_ifindex, &hop->rtnh_ifindex);
     return s->rc < 0;
 }
 
-/* Rewrites the label "eth0:1" to "x:1" if eth0 becomes x. */
+/* Writes the label, rewritten from "eth0:1" to "x:1" if eth0 becomes x. */
 static bool put_label(struct nlmsghdr *h, size_t cap, const struct sb_map *map, const char *label)
 {
     char out[2 * IFNAMSIZ];
@@ -402,19 +404,20 @@ static bool put_label(struct nlmsghdr *h, size_t cap, const struct sb_map *map, 
         size_t n = strlen(map->dev[i].from_name);
         if (strncmp(label, map->dev[i].from_name, n) == 0 && (label[n] == 0 || label[n] == ':')) {
             int len = snprintf(out, sizeof(out), "%s%s", map->dev[i].to_name, label + n);
-            return len >= IFNAMSIZ || put_rtnl_attr(h, cap, IFA_LABEL, out, (size_t)len + 1); /* too long: no label */
+            /* drop a label that would be too long */
+            return len >= IFNAMSIZ || put_rtnl_attr(h, cap, IFA_LABEL, out, (size_t)len + 1);
         }
     }
     return put_rtnl_attr(h, cap, IFA_LABEL, label, strlen(label) + 1);
 }
 
-/* Returns the seconds left of v; UINT32_MAX: forever. */
+/* Returns the seconds that are left of v. UINT32_MAX means forever. */
 static uint32_t left_of(uint32_t v, uint64_t elapsed)
 {
     return v == UINT32_MAX ? v : v > elapsed ? (uint32_t)(v - elapsed) : 0;
 }
 
-/* Copies one attribute, rewritten if needed. 0, -ENODEV, -ESTALE, -EMSGSIZE. */
+/* Copies one attribute, rewritten if necessary. Returns 0, -ENODEV, -ESTALE or -EMSGSIZE. */
 static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr *a, const struct sb_map *map,
                              struct nlmsghdr *out, size_t cap)
 {
@@ -447,12 +450,13 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
             (void)each_hop(copy, map_hop, &s);
         rc = s.rc;
     } else if (kind == SB_ROUTE && type == RTA_CACHEINFO) {
-        /* Reports and requests use different units for an expiring route: clock ticks and seconds. */
+        /* For an expiring route, reports are in clock ticks and requests are in seconds. */
         struct rta_cacheinfo c;
         memcpy(&c, data, sizeof(c));
         if (c.rta_expires == 0 || family != AF_INET6)
             return 0;
-        uint32_t left = left_of(c.rta_expires < 0 ? 0 : (uint32_t)c.rta_expires / 100, map->elapsed); /* USER_HZ */
+        /* USER_HZ is 100 */
+        uint32_t left = left_of(c.rta_expires < 0 ? 0 : (uint32_t)c.rta_expires / 100, map->elapsed);
         if (left == 0)
             return -ESTALE;
         fits = put_rtnl_attr(out, cap, RTA_EXPIRES, &left, sizeof(left));
@@ -462,14 +466,15 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
         fits = put_rtnl_attr(out, cap, type, name, strlen(name) + 1);
     } else if ((kind == SB_NEIGH && (type == NDA_CACHEINFO || type == NDA_PROBES)) ||
                (kind == SB_ROUTE && type == RTA_IIF)) {
-        return 0; /* reported only, cannot be set */
+        return 0; /* these are only reported and cannot be set */
     } else {
         fits = put_rtnl_attr(out, cap, a->nla_type, data, len);
     }
     return !fits ? -EMSGSIZE : rc;
 }
 
-/* Of a link only what matters is kept: most of its long message is counters. */
+/* Returns whether to keep an attribute. Of a link only the needed attributes are kept, because most of its long message
+ * is counters. */
 static bool is_kept_rtnl_attr(enum sb_kind kind, int type)
 {
     static const int link[] = {IFLA_IFNAME,
@@ -518,7 +523,8 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     } else if (kind == SB_ROUTE) {
         ((struct rtmsg *)to)->rtm_flags &= RTNH_F_ONLINK;
     } else if (kind == SB_RULE) {
-        ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT; /* the other flags say that its device is absent */
+        /* the other flags report that the rule's device is absent */
+        ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT;
     }
     const struct nlattr *a;
     mnl_attr_for_each(a, in, head)
@@ -536,7 +542,7 @@ static void clear_volatile_fields(enum sb_kind kind, struct nlmsghdr *h)
     uint32_t progress = IFA_F_TENTATIVE | IFA_F_DADFAILED | IFA_F_OPTIMISTIC | IFA_F_DEPRECATED, flags;
     if (kind == SB_ADDR)
         ((struct ifaddrmsg *)mnl_nlmsg_get_payload(h))->ifa_flags &= (uint8_t)~progress;
-    if (kind == SB_NEIGH) /* other state bits of a permanent neighbour tell how it was last used */
+    if (kind == SB_NEIGH) /* the other state bits of a permanent neighbour depend on its last use */
         ((struct ndmsg *)mnl_nlmsg_get_payload(h))->ndm_state &= NUD_PERMANENT;
     mnl_attr_for_each(a, h, heads[kind].head)
     {

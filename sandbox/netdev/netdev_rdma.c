@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * RDMA devices of the NICs that move. In exclusive mode (`rdma system set netns exclusive`) a device is in one network
- * namespace and can be moved; in shared mode every namespace sees it, and nothing is moved.
+ * namespace and can be moved. In shared mode every namespace sees the device, and nothing is moved.
  */
 #include "sandbox/move/move_int.h"
 
@@ -80,9 +80,9 @@ static int dump_rdma_devices(struct hw_netlink *r, struct devices *d)
 
 struct ports {
     const struct sb_journal *j;
-    bool *has;      /* by NIC: it has an RDMA device */
-    int stays;      /* index of a NIC of the device that stays; 0: none */
-    const char *by; /* name of a NIC of the device that moves */
+    bool *has;      /* by NIC: whether the NIC has an RDMA device */
+    int stays;      /* index of a network device of the RDMA device that stays; 0 if none */
+    const char *by; /* name of a NIC of the RDMA device that moves */
 };
 
 static int port_each(const struct nlmsghdr *h, void *arg)
@@ -134,7 +134,7 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
         return 0;
     int rc = open_rdma(&r);
     if (rc == -EPROTONOSUPPORT) {
-        /* No RDMA in this kernel, or its modules are not loaded: there are no devices then. */
+        /* If the kernel has no RDMA or its modules are not loaded, there are no devices. */
         return how == SB_RDMA_AUTO ? 0 : hw_fail(-EOPNOTSUPP, "the kernel has no RDMA (module ib_core is not loaded)");
     }
     if (rc < 0)
@@ -148,7 +148,7 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
                 "the RDMA system is in shared mode: every network namespace sees every device, and none can be moved; "
                 "`rdma system set netns exclusive` changes the mode while there are no other namespaces");
         else
-            sb_log(log, HAWSER_LOG_DEBUG, "the RDMA system is in shared mode: RDMA devices stay where they are");
+            sb_log(log, HAWSER_LOG_DEBUG, "the RDMA system is in shared mode, so RDMA devices stay where they are");
         goto out;
     }
     if (rc == 0)
@@ -177,7 +177,7 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
     } else {
         rc = open_rdma(&r);
         if (setns(own, CLONE_NEWNET) < 0)
-            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+            rc = hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
     }
     hw_close(&own);
     if (rc == 0)
@@ -187,7 +187,7 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
         at++;
     if (rc == 0 && at == d.n)
         rc = hw_fail(-ENODEV, "no RDMA device %s", name);
-    if (rc == 0 && strcmp(d.dev[at].name, name) != 0) { /* the container may have renamed it */
+    if (rc == 0 && strcmp(d.dev[at].name, name) != 0) { /* the container may have renamed the device */
         struct nlmsghdr *h = build_nldev_request(buf, RDMA_NLDEV_CMD_SET, 0);
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
         mnl_attr_put_strz(h, RDMA_NLDEV_ATTR_DEV_NAME, name);

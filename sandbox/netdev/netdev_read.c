@@ -26,8 +26,8 @@ static struct nlmsghdr *build_netdev_query(void *buf, uint16_t type, uint16_t fl
 struct link_sink {
     int (*fn)(const struct sb_link *l, void *arg);
     void *arg;
-    struct sb_journal *j; /* or NULL; the link becomes the journal's next NIC */
-    bool many;            /* reading all links: skip one that cannot be parsed */
+    struct sb_journal *j; /* the link becomes the next NIC of this journal; may be NULL */
+    bool many;            /* skip links that cannot be parsed, because all links are read */
 };
 
 static int on_netdev_link(const struct nlmsghdr *h, void *arg)
@@ -38,8 +38,9 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     if (h->nlmsg_type != RTM_NEWLINK)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
-        return s->many ? 0 /* none that was requested */
-                       : hw_fail(-EBADMSG, "the kernel describes a network device in a format unknown to this program");
+        return s->many ? 0 /* not a requested link */
+                       : hw_fail(-EBADMSG,
+                                 "the kernel describes a network device in a format that this program does not know");
     if (s->j) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
         int n = sb_msg_rewrite(SB_LINK, h, &as_is, buf, sizeof(buf));
@@ -50,7 +51,8 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     return s->fn(&l, s->arg);
 }
 
-/* A link's counters are not needed (RTEXT_FILTER_SKIP_STATS; kernels before 4.4 send them anyway). */
+/* Reads a link without its counters, which are not needed (RTEXT_FILTER_SKIP_STATS; kernels before 4.4 send them
+ * anyway). */
 static int get_link(struct hw_netlink *rt, int index, const char *name, struct link_sink *s)
 {
     char buf[REQUEST_MAX], what[64];
@@ -89,7 +91,7 @@ int sb_netdev_find(struct hw_netlink *rt, int index, const char *name, struct sb
     out->index = 0;
     int rc = get_link(rt, index, name, &s);
     if (rc == 0 && out->index == 0)
-        return hw_fail(-EIO, "the kernel did not describe a network device that it has");
+        return hw_fail(-EIO, "the kernel did not describe a network device although it exists");
     return rc;
 }
 
@@ -120,8 +122,8 @@ static int nic_of(const struct sb_journal *j, int index)
     return -1;
 }
 
-/* Returns true for objects that the kernel makes by itself: link-local addresses, and routes that follow from
- * addresses. A route from a router advertisement returns with the next one; redirects were only hints. */
+/* Returns true for objects that the kernel creates by itself: link-local addresses, and routes that follow from
+ * addresses. Routes from a router advertisement reappear with the next advertisement, and redirects were only hints. */
 static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
 {
     const struct nlattr *a;
@@ -135,7 +137,7 @@ static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
             if (mnl_attr_get_type(a) == IFA_FLAGS)
                 flags = mnl_attr_get_u32(a);
         }
-        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY; /* remade from the address that it hides */
+        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY; /* recreated from the address that it hides */
     }
     if (kind == SB_ROUTE) {
         const struct rtmsg *m = mnl_nlmsg_get_payload(h);
@@ -170,7 +172,7 @@ static int record_netdev_message(const struct nlmsghdr *h, void *arg)
 {
     struct sink *s = arg;
     int nic = -1;
-    if (!sb_msg_ok(s->kind, h, h->nlmsg_len)) /* another family, or another kind of message */
+    if (!sb_msg_ok(s->kind, h, h->nlmsg_len)) /* a message of another family or kind */
         return 0;
     for (unsigned i = 0; s->kind == SB_ROUTE && sb_route_default(h) && i < s->j->nics; i++)
         s->j->nic[i].gateway |= sb_route_uses(h, s->j->nic[i].link.index);
@@ -205,7 +207,7 @@ static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum
              : kind == SB_ROUTE ? "routes"
                                 : "rules");
     for (int i = 0; i < TRIES; i++) {
-        /* The longest of the headers; each begins with the family, and the kernel accepts a longer one. */
+        /* The header of this kind. All of them begin with the family. */
         size_t head = kind == SB_ADDR    ? sizeof(struct ifaddrmsg)
                       : kind == SB_NEIGH ? sizeof(struct ndmsg)
                       : kind == SB_ROUTE ? sizeof(struct rtmsg)
@@ -234,7 +236,7 @@ int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *cons
         if (rc == 0 && j->nics == before)
             rc = hw_fail(-EIO, "the kernel did not describe the network device %s", name[i]);
         if (rc == 0 && strcmp(j->nic[before].link.name, name[i]) != 0)
-            rc = hw_fail(-ENODEV, "no network device %.32s: that is an alternative name of %s; use that name", name[i],
+            rc = hw_fail(-ENODEV, "no network device %.32s: this is an alternative name of %s; use that name", name[i],
                          j->nic[before].link.name);
         if (rc == 0)
             rc = sb_sysctl_read(j, (int)before, name[i]);

@@ -13,7 +13,8 @@
 #define ROOT      "/proc/sys/net/"
 #define VALUE_MAX 256
 
-/* Reads the value without its newline, or -errno. An unreadable one has no value (stable_secret: EIO). */
+/* Reads a value without its newline. Returns 0, or -errno if the value cannot be read, as an unset stable_secret
+ * (EIO). */
 static int read_value(int dir, const char *name, char *out)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -52,7 +53,7 @@ static int open_dir(const char *of, const char *name)
 static int read_dir(struct sb_journal *j, int nic, const char *of, const char *name)
 {
     int fd = open_dir(of, name);
-    if (fd == -ENOENT) /* no IPv6 in this kernel, or not on this device */
+    if (fd == -ENOENT) /* no IPv6 in this kernel or on this device */
         return 0;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
@@ -89,8 +90,8 @@ int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struc
     int dir[HW_ARRAY_LEN(groups)], rc = 0;
     for (size_t g = 0; g < HW_ARRAY_LEN(groups); g++)
         dir[g] = open_dir(groups[g], name);
-    /* Twice, because some depend on others (addr_gen_mode 2 is refused before stable_secret is set, which comes
-     * later). */
+    /* Two passes, because some sysctls require others: addr_gen_mode 2 is refused before stable_secret is set, which
+     * comes later. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < j->n && rc == 0; i++) {
             if (j->rec[i].kind != SB_SYSCTL || j->rec[i].nic != nic)
@@ -132,10 +133,10 @@ bool sb_sysctl_no_ipv6(const char *name)
 
 int sb_sysctl_arp(const char *name, const struct hw_logger *log)
 {
-    /* arp_announce 2: ask with the asking NIC's address. arp_ignore 1: answer only for this NIC's addresses. arp_filter
-     * 1 and rp_filter 1: and only if the route back uses it. The kernel takes the larger of `all` and the device's
-     * value (arp_filter: either), include/linux/inetdevice.h: the device's own value is enough, but a larger `all`,
-     * which the container controls, overrides it. */
+    /* arp_announce 2 sends requests with the sending NIC's address. arp_ignore 1 answers only for this NIC's addresses.
+     * arp_filter 1 and rp_filter 1 additionally require that the route back uses this NIC. The kernel uses the larger
+     * of `all` and the device's value or, for arp_filter, either of them (include/linux/inetdevice.h). The device's own
+     * value is therefore enough, but a larger value of `all`, which the container controls, overrides it. */
     static const struct {
         const char *key;
         long value;

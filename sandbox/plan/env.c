@@ -11,7 +11,7 @@ struct work {
     char *const *caller;
 };
 
-/* Returns the value of name in a list of NAME=VALUE; NULL: not set. */
+/* Returns the value of name in a list of NAME=VALUE, or NULL if it is not set. */
 static const char *find_caller_value(char *const *list, const char *name)
 {
     size_t n = strlen(name);
@@ -21,7 +21,8 @@ static const char *find_caller_value(char *const *list, const char *name)
     return NULL;
 }
 
-/* Adds name, with the caller's value if there is one. value NULL: only then. */
+/* Adds variable name with the caller's value, if there is one, or with value. If value is NULL, adds the variable only
+ * if the caller has a value. */
 static int add_sandbox_var(struct work *w, const char *name, const char *value, const char *why)
 {
     const char *own = find_caller_value(w->caller, name);
@@ -33,20 +34,21 @@ static int add_sandbox_var(struct work *w, const char *name, const char *value, 
     *v = (struct sbx_var){.name = name, .value = strdup(own ? own : value), .callers = own};
     if (!v->value)
         return hw_no_memory("the environment");
-    snprintf(v->why, sizeof(v->why), "%s%s", own ? "the caller's own; else: " : "", value ? why : "nothing");
+    snprintf(v->why, sizeof(v->why), "%s%s", own ? "the caller's own value, instead of: " : "",
+             value ? why : "nothing");
     w->e->n++;
     return 0;
 }
 
-/* Makes "=a,b": NCCL matches names after = exactly, while mlx5_1 without it also matches mlx5_10. NULL for an empty
- * list. */
+/* Returns the list in the form "=a,b", or NULL for an empty list. NCCL matches names after "=" exactly, while mlx5_1
+ * without it also matches mlx5_10. */
 static char *format_exact_list(const char *list)
 {
     char *text = NULL;
     return list && *list && asprintf(&text, "=%s", list) >= 0 ? text : NULL;
 }
 
-/* Returns the one index that all RDMA devices of the plan share; -1: none. */
+/* Returns the one index that all RDMA devices of the plan share, or -1 if there is none. */
 static int gid_index(const struct sbx_plan *p)
 {
     int index = -1;
@@ -62,13 +64,13 @@ static int gid_index(const struct sbx_plan *p)
     return index;
 }
 
-/* Sockets carry NCCL's bootstrap, and without RDMA all data: their NICs need an IP address, which InfiniBand's may
- * lack. */
+/* Sockets carry NCCL's bootstrap and, without RDMA, all data. Their NICs need an IP address, which InfiniBand's NICs
+ * may lack. */
 static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
 {
     HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
     char index[16];
-    int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets new GIDs, at other indexes */
+    int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets new GIDs with different indices */
     snprintf(index, sizeof(index), "%d", gid);
     if ((*hcas && !hca) || (*list && !ifs))
         return hw_no_memory("the environment");
@@ -79,21 +81,21 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
     if (rc < 0)
         return rc;
     return add_sandbox_var(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
-                           "the GID of RoCE v2 over IPv4, the same on all of these ports");
+                           "the index of the RoCE v2 GID over IPv4, the same on all of these ports");
 }
 
-/* The seeds' variables for debugging NCCL in a sandbox. */
+/* The variables that help to debug NCCL in a sandbox. */
 static const struct {
     const char *name, *value, *why;
 } debug[] = {
     {"NCCL_DEBUG", "INFO", "--debug-all: NCCL logs what it does; each rank's lines slow its start"},
-    {"NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,NET,GRAPH", "--debug-all: of these parts"},
-    {"NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", "--debug-all: to a file for each process"},
+    {"NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,NET,GRAPH", "--debug-all: the parts of NCCL that log"},
+    {"NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", "--debug-all: one log file per process"},
     {"NCCL_TOPO_DUMP_FILE", "/tmp/nccl_topo.xml", "--debug-all: the topology that NCCL found"},
     {"RUNSC_DEBUG", "1", "--debug-all: gVisor's own log"},
-    {"RUNSC_DEBUG_LOG", "/tmp/runsc/", "--debug-all: there"},
+    {"RUNSC_DEBUG_LOG", "/tmp/runsc/", "--debug-all: the folder of gVisor's log"},
     {"RUNSC_STRACE", "1", "--debug-all: every system call is logged, which makes a sandbox 5 to 10 times slower"},
-    {"RUNSC_STRACE_SYSCALLS", "openat,readlinkat,ioctl,mmap", "--debug-all: only these"},
+    {"RUNSC_STRACE_SYSCALLS", "openat,readlinkat,ioctl,mmap", "--debug-all: the system calls to log"},
 };
 
 static int fill_sandbox_env(struct work *w, const struct sbx_plan *p, const struct sbx_env_want *want)
@@ -107,7 +109,7 @@ static int fill_sandbox_env(struct work *w, const struct sbx_plan *p, const stru
                          : !*hcas && *list ? "hawser"
                                            : NULL,
                          want->net_plugin ? "--net-plugin"
-                                          : "the sandbox has no RDMA device: hawser carries NCCL over its NICs");
+                                          : "the sandbox has no RDMA device, so hawser carries NCCL over its NICs");
     if (rc < 0)
         return rc;
     rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo, "--nccl-topo; without it NCCL finds the same in /sys");

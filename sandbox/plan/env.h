@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables that a sandbox's programs need, each with its reason: at its start and at each exec. The caller's own
- * value always has precedence. */
+/* The environment variables that a sandbox's programs need, at its start and at each exec, with the reason for each.
+ * The caller's own value always takes precedence. */
 #ifndef HW_SANDBOX_ENV_H
 #define HW_SANDBOX_ENV_H
 
 #include "sandbox/plan/plan.h"
 
 struct sbx_env_want {
-    const char *nccl_topo;  /* NCCL_TOPO_FILE, path in the sandbox; NULL: none */
-    const char *net_plugin; /* NCCL_NET_PLUGIN; NULL: hawser if the plan has NICs and no RDMA device */
+    const char *nccl_topo;  /* path in the sandbox for NCCL_TOPO_FILE, or NULL */
+    const char *net_plugin; /* NCCL_NET_PLUGIN; NULL means hawser if the plan has NICs and no RDMA device */
     bool debug_all;
-    bool moved;          /* the plan was made after the NICs' move (sbx_again()): its GID indexes are the container's */
-    char *const *caller; /* "NAME=VALUE", NULL-terminated: variables that the caller has set; NULL: none */
+    /* the plan was updated after the NICs' move (sbx_again()), so its GID indices are the container's */
+    bool moved;
+    char *const *caller; /* NULL-terminated list of "NAME=VALUE" with the variables that the caller has set, or NULL */
 };
 
 struct sbx_var {
@@ -25,7 +26,7 @@ struct sbx_env {
     size_t n;
 };
 
-/* Makes the variables. The caller frees out in any case. */
+/* Computes the variables. The caller frees out in any case. */
 int sbx_env_make(struct sbx_env *out, const struct sbx_plan *p, const struct sbx_env_want *want);
 void sbx_env_free(struct sbx_env *e);
 

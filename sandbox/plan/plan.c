@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the rules of docs/sandbox.md, in their order. */
+/* Implements the rules of docs/sandbox.md, in the same order. */
 #include "sandbox/plan/plan.h"
 #include "node/node.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* include/linux/pci_ids.h */
+/* from include/linux/pci_ids.h */
 enum { CLASS_NETWORK = 0x02, CLASS_DISPLAY = 0x03, CLASS_BRIDGE = 0x06, CLASS_ACCEL = 0x12, CLASS_INFINIBAND = 0x0c06 };
 enum { VENDOR_NVIDIA = 0x10de };
 
@@ -19,8 +19,8 @@ struct work {
     struct sbx_plan *p;
     bool has_exclude;
     regex_t exclude;
-    struct sbx_addr bootstrap; /* family AF_UNSPEC: not specified */
-    int rc;                    /* error of add_plan_warning() */
+    struct sbx_addr bootstrap; /* family is AF_UNSPEC if not specified */
+    int rc;                    /* error of add_plan_warning(), or 0 */
 };
 
 static int fail_plan_memory(void)
@@ -48,7 +48,7 @@ static void add_plan_warning(struct work *w, const char *fmt, ...)
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-/* Returns true if name is in "a,b,c". */
+/* Returns true if name is an element of a list such as "a,b,c". */
 static bool is_in_plan_list(const char *list, const char *name)
 {
     size_t len = strlen(name);
@@ -68,7 +68,7 @@ static bool is_all(const char *list)
     return !list || strcmp(list, "all") == 0;
 }
 
-/* Checks that this node has each NIC in the list: a misspelt name would make NCCL hang later. */
+/* Checks that this node has each NIC in the list, because a misspelled name would make NCCL hang later. */
 static int check_listed_nics(const struct work *w, const char *list)
 {
     if (!list || is_none(list))
@@ -78,7 +78,7 @@ static int check_listed_nics(const struct work *w, const char *list)
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
         if (!sbx_name_ok(name) || len >= sizeof(name))
-            return hw_fail(-EINVAL, "'%.80s': name NICs as in rdma0,rdma1, not '%.20s'", list, p);
+            return hw_fail(-EINVAL, "'%.80s': expected NICs as in rdma0,rdma1, not '%.20s'", list, p);
         if (sbx_find_net(w->s, name) < 0 && sbx_find_rdma(w->s, name) < 0)
             return hw_fail(-ENODEV, "'%.80s': no NIC or RDMA device '%s' on this node", list, name);
         p += len;
@@ -108,7 +108,7 @@ static int parse_plan_options(struct work *w)
         return 0;
     w->bootstrap.family = strchr(b, ':') ? AF_INET6 : AF_INET;
     if (inet_pton(w->bootstrap.family, b, &w->bootstrap.v4) != 1)
-        return hw_fail(-EINVAL, "'%.60s' is not an IP address: --bootstrap needs this node's own", b);
+        return hw_fail(-EINVAL, "'%.60s' is not an IP address: --bootstrap needs an address of this node", b);
     return 0;
 }
 
@@ -122,7 +122,7 @@ static bool port_is_nics(const struct sbx_snapshot *s, const struct sbx_rdma *r,
             return true;
     if (r->pci < 0 || d->pci != r->pci || d->over[0])
         return false;
-    /* two ports on one function (ConnectX-3) differ by dev_port */
+    /* the two ports of one function (ConnectX-3) differ in dev_port */
     const char *port = sbx_attr(&d->attr, "dev_port");
     return r->n_port == 1 || !port || strtoul(port, NULL, 0) + 1 == p->port;
 }
@@ -135,7 +135,7 @@ bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net)
     return false;
 }
 
-/* Returns true if the list names the interface, or an RDMA device on it. */
+/* Returns true if the list contains the interface or an RDMA device on it. */
 static bool is_nic_named(const struct work *w, const char *list, size_t net)
 {
     if (!list)
@@ -163,7 +163,7 @@ static bool has_v4(const struct sbx_netdev *d)
     return false;
 }
 
-/* Returns why the NIC is not chosen by default. */
+/* Returns the reason why the NIC is not chosen by default, or NULL. */
 static const char *find_unfit_reason(const struct work *w, size_t net)
 {
     const struct sbx_netdev *d = &w->s->net[net];
@@ -179,7 +179,7 @@ static const char *find_unfit_reason(const struct work *w, size_t net)
 
 static bool is_snapshot_gpu(const struct sbx_pci *d);
 
-/* Returns true if a GPU shares the NIC's root complex, or a switch below it. */
+/* Returns true if a GPU is below the same root complex as the NIC, or below the same switch. */
 static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
 {
     for (size_t i = 0; d->pci >= 0 && i < w->s->n_pci; i++) {
@@ -190,8 +190,8 @@ static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
     return false;
 }
 
-/* Returns true if --exclude omits the NIC. The default expression guesses by the name alone. On A3, eth1 to eth4 are
- * the GPUs' NICs: if a GPU is next to the NIC, the guess does not apply. */
+/* Returns true if --exclude leaves out the NIC. The default expression only guesses from the name. On A3, eth1 to eth4
+ * are the GPUs' NICs, so the guess does not apply to a NIC next to a GPU. */
 static bool is_excluded_nic(const struct work *w, const struct sbx_netdev *d)
 {
     return w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0 && (w->want->exclude || !gpu_beside(w, d));
@@ -212,7 +212,8 @@ static int choose_sandbox_nic(struct work *w, size_t i)
                       : has_bootstrap(w, d) ? "it has the bootstrap address"
                                             : NULL;
     if (cut && !want->force)
-        return asked ? hw_fail(-EPERM, "%s: %s, and without it this machine would become unreachable; --force takes it",
+        return asked ? hw_fail(-EPERM,
+                               "%s: %s, without which this machine would become unreachable; --force takes it anyway",
                                d->name, cut)
                      : WHY(n, "%s", cut);
     const char *no = asked ? NULL : find_unfit_reason(w, i);
@@ -229,15 +230,15 @@ static int choose_sandbox_nic(struct work *w, size_t i)
     if (w->s->addresses && !has_v4(d)) {
         if (want->require_ipv4)
             return hw_fail(-EADDRNOTAVAIL,
-                           "%s has no IPv4 address; give it one, leave it out by --exclude, or drop "
-                           "--require-ipv4",
+                           "%s has no IPv4 address; give it one, exclude it with --exclude, or drop --require-ipv4",
                            d->name);
         return WHY(n, "no IPv4 address");
     }
     return 0;
 }
 
-/* Applies the tenant's choice, which only restricts: naming a NIC that the operator's settings omit is an error. */
+/* Applies the tenant's choice, which can only restrict the plan. Listing a NIC that the operator's settings leave out
+ * is an error. */
 static int apply_nic_annotation(struct work *w, size_t i)
 {
     struct sbx_plan_nic *n = &w->p->nic[i];
@@ -246,15 +247,15 @@ static int apply_nic_annotation(struct work *w, size_t i)
     bool asked = is_nic_named(w, w->want->only, i);
     if (asked && n->why[0])
         return hw_fail(-EPERM,
-                       "the annotation hawser.nics asks for %s, which the operator's settings leave out: %.120s; an "
-                       "annotation can only choose among what they give",
+                       "the annotation hawser.nics requests %s, which the operator's settings leave out: %.120s; an "
+                       "annotation can only choose among the NICs that they include",
                        n->name, n->why);
     return asked || n->why[0] ? 0 : WHY(n, "not named by the annotation hawser.nics");
 }
 
 /* ---- RDMA devices --------------------------------------------------------------------------- */
 
-/* Returns true if the GID's NIC is in the sandbox, and (v4) the GID is RoCE v2 over IPv4. */
+/* Returns true if the GID's NIC is in the sandbox and, with v4, the GID is RoCE v2 over IPv4. */
 static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_gid *g, bool v4)
 {
     int net = g->ndev[0] ? sbx_find_net(s, g->ndev) : -1;
@@ -262,7 +263,8 @@ static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, c
     return net >= 0 && sbx_nic_in(p, (size_t)net) && (mapped || !v4);
 }
 
-/* Returns a GID of p whose NIC is in the sandbox, RoCE v2 over IPv4 if v4; -1: none. */
+/* Returns the index of a GID of p with a NIC in the sandbox, for RoCE v2 over IPv4 if v4 is set, or -1 if there is
+ * none. */
 static int live_gid(const struct work *w, const struct sbx_port *p, bool v4)
 {
     for (size_t i = 0; i < p->n_gid; i++)
@@ -278,7 +280,7 @@ static bool port_usable(const struct work *w, size_t r, const struct sbx_port *p
     bool ib = layer && strcmp(layer, "InfiniBand") == 0, nic = false;
     for (size_t i = 0; i < w->s->n_net && !nic; i++)
         nic = sbx_nic_in(w->p, i) && port_is_nics(w->s, d, p, i);
-    /* InfiniBand needs no interface; in a snapshot without GIDs the interface decides */
+    /* InfiniBand needs no interface. In a snapshot without GIDs, the interface decides. */
     if (ib)
         return nic || ((!w->want->nics || is_in_plan_list(w->want->nics, d->name)) &&
                        (is_all(w->want->only) || is_in_plan_list(w->want->only, d->name)));
@@ -303,7 +305,7 @@ static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
     return false;
 }
 
-/* Chooses device r's ports: among those of the plan was, unless that is NULL. */
+/* Chooses the ports of device r. If was is not NULL, chooses only among the ports in that plan. */
 static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was)
 {
     const struct sbx_rdma *d = &w->s->rdma[r];
@@ -325,13 +327,13 @@ static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was
 
 /* ---- GPUs ----------------------------------------------------------------------------------- */
 
-/* Returns false for the display controller of a board's management controller. */
+/* Returns true for GPUs, but not for the display controller of a board's management controller. */
 static bool is_snapshot_gpu(const struct sbx_pci *d)
 {
     return (d->class >> 16 == CLASS_DISPLAY || d->class >> 16 == CLASS_ACCEL) && *hw_pci_vendor(d->vendor);
 }
 
-/* Parses digits at *p; returns false if there are none or too many. */
+/* Parses digits at *p. Returns false if there are none or too many. */
 static bool parse_sandbox_ordinal(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
@@ -341,7 +343,7 @@ static bool parse_sandbox_ordinal(const char **p, unsigned *out)
     return n > 0 && n < 7;
 }
 
-/* Selects "0-3,6": leaves why empty for these and sets it for the others. */
+/* Selects the GPUs in a list such as "0-3,6": clears why for these and sets it for all others. */
 static int pick_sandbox_gpus(struct work *w, const char *list)
 {
     struct sbx_plan *p = w->p;
@@ -356,7 +358,7 @@ static int pick_sandbox_gpus(struct work *w, const char *list)
             good = parse_sandbox_ordinal(&at, &b);
         }
         if (!good || b < a || (*at && *at != ','))
-            return hw_fail(-EINVAL, "'%.80s': name GPUs as in 0-3,6", list);
+            return hw_fail(-EINVAL, "'%.80s': expected GPUs as in 0-3,6", list);
         for (unsigned g = a; g <= b; g++) {
             if (g >= p->n_gpu || p->gpu[g].ordinal != (int)g)
                 return hw_fail(-ENODEV, "'%.80s': no GPU %u on this node", list, g);
@@ -368,7 +370,7 @@ static int pick_sandbox_gpus(struct work *w, const char *list)
     return 0;
 }
 
-/* CUDA's GPUs first, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID. */
+/* Lists CUDA's GPUs first, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID. */
 static int choose_gpus(struct work *w)
 {
     struct sbx_plan *p = w->p;
@@ -389,7 +391,8 @@ static int choose_gpus(struct work *w)
 
 /* ---- PCI devices ---------------------------------------------------------------------------- */
 
-/* NCCL would take a network controller with an unusable RDMA device for a usable one, and then find no path to it. */
+/* Returns the reason for leaving a PCI device out of the sandbox's sysfs, or NULL. NCCL would treat a network
+ * controller with an unusable RDMA device as usable, and then find no path to it. */
 static const char *why_no_pci(const struct work *w, int pci)
 {
     const struct sbx_pci *d = &w->s->pci[pci];
@@ -409,7 +412,7 @@ static const char *why_no_pci(const struct work *w, int pci)
     bool nic = d->class >> 16 == CLASS_NETWORK || d->class >> 8 == CLASS_INFINIBAND;
     if (in || (nic && w->want->keep_nics))
         return NULL;
-    return !nic   ? "neither bridge, GPU nor NIC"
+    return !nic   ? "neither a bridge, a GPU nor a NIC"
            : rdma ? "its RDMA device has no GID of a NIC in the sandbox"
                   : "no NIC in the sandbox";
 }
@@ -428,22 +431,23 @@ static int collect_plan_warnings(struct work *w)
         in++;
         for (size_t r = 0; r < s->n_rdma; r++)
             if (w->p->rdma[r].why[0] && sbx_rdma_on(s, r, i))
-                add_plan_warning(w, "%s comes without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
+                add_plan_warning(w, "%s moves without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
         if (state && strcmp(state, "down") == 0)
             add_plan_warning(w, "%s is down", s->net[i].name);
         if (s->net[i].default_route)
             add_plan_warning(w, "%s has a default route, which this machine loses (--force)", s->net[i].name);
     }
     if (in && !s->addresses)
-        add_plan_warning(w, "IP addresses are unknown: no NIC is left out for lack of one");
+        add_plan_warning(w, "IP addresses are unknown, so no NIC is left out for lack of one");
     if (in && w->want->nics && s->n_rdma == 0)
-        add_plan_warning(w, "RDMA devices are unknown here: if the named NICs have some, set NCCL_IB_HCA manually");
+        add_plan_warning(w, "RDMA devices are unknown here: if the listed NICs have some, set NCCL_IB_HCA manually");
     if (w->bootstrap.family && !bootstrap)
-        add_plan_warning(w, "no NIC has the bootstrap address %s: it must be this node's own", w->want->bootstrap);
+        add_plan_warning(w, "no NIC has the bootstrap address %s: it must be an address of this node",
+                         w->want->bootstrap);
     return w->rc;
 }
 
-/* Checks for NICs that the peer has and the sandbox lacks: NCCL hangs if one node has more NICs. */
+/* Warns of NICs that the peer has and the sandbox lacks, because NCCL hangs if one node has more NICs. */
 static int check_peer(struct work *w)
 {
     for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && w->rc == 0;) {
@@ -451,7 +455,7 @@ static int check_peer(struct work *w)
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
         if (!sbx_name_ok(name) || len >= sizeof(name))
-            return hw_fail(-EINVAL, "'%.80s': name the peer's NICs as in rdma0,rdma1", w->want->peer_nics);
+            return hw_fail(-EINVAL, "'%.80s': expected the peer's NICs as in rdma0,rdma1", w->want->peer_nics);
         int at = sbx_find_net(w->s, name);
         if (at < 0 || !sbx_nic_in(w->p, (size_t)at))
             add_plan_warning(w, "the peer's %s is %s: repeat the plan there with --peer-nics as below", name,
@@ -462,7 +466,7 @@ static int check_peer(struct work *w)
     return w->rc;
 }
 
-/* Adds the names of the NICs omitted for the same reason as NIC i, the first of them. */
+/* Prints the names of the NICs that were left out for the same reason as NIC i, which is the first of them. */
 static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
 {
     size_t n = 0;
@@ -472,7 +476,7 @@ static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
     fprintf(f, ": %s", p->nic[i].why);
 }
 
-/* Fails if the plan has no NIC and that was not requested. The text says why each candidate was omitted. */
+/* Fails if the plan has no NIC although that was not requested. The text gives the reason for each candidate. */
 static int check_left(const struct work *w)
 {
     struct sbx_plan *p = w->p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which NICs, RDMA devices and GPUs a sandbox gets, with the reason for each other one. Always based on a
- * snapshot's facts: requested names only filter. The rules are in docs/sandbox.md.
+ * Decides which NICs, RDMA devices and GPUs a sandbox gets, with the reason for each device that it does not get. The
+ * plan is always based on a snapshot, and requested names only filter it. The rules are in docs/sandbox.md.
  */
 #ifndef HW_SANDBOX_PLAN_H
 #define HW_SANDBOX_PLAN_H
@@ -9,26 +9,27 @@
 #include "sandbox/plan/snapshot.h"
 
 #define SBX_WHY             192
-#define SBX_EXCLUDE_DEFAULT "^eth[0-9]+$" /* not applied to a NIC next to a GPU */
+#define SBX_EXCLUDE_DEFAULT "^eth[0-9]+$" /* not applied to NICs next to a GPU */
 
 struct sbx_want {
-    const char *nics;      /* "rdma0,rdma1": only these, names of netdevs or RDMA devices; NULL: all suitable ones */
-    const char *only;      /* the tenant's choice among the result, named likewise; NULL or "all": all of it */
-    const char *gpus;      /* "0-3,6", "none"; NULL or "all": all */
-    const char *exclude;   /* extended regular expression of netdevs; NULL: the default above; "": none */
-    const char *peer_nics; /* only NICs that the peer has too; NULL: all */
-    /* the peer that was asked; peer_nics are then this node's NICs with a partner there; NULL: none */
+    /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1"; NULL for all suitable NICs */
+    const char *nics;
+    const char *only;      /* the tenant's choice among these, in the same form; NULL or "all" for all of them */
+    const char *gpus;      /* such as "0-3,6" or "none"; NULL or "all" for all */
+    const char *exclude;   /* extended regular expression for netdevs; NULL for the default above, "" for none */
+    const char *peer_nics; /* use only NICs that the peer also has; NULL for all */
+    /* peer that was asked, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
     const char *peer;
-    const char *bootstrap; /* the address where the nodes meet: its NIC stays; NULL: not specified */
-    bool require_ipv4;     /* a NIC without an IPv4 address is an error */
+    const char *bootstrap; /* the address at which the nodes meet, whose NIC stays; NULL if not specified */
+    bool require_ipv4;     /* treat a NIC without an IPv4 address as an error */
     bool force;            /* include NICs with a default route or the bootstrap address */
-    bool keep_nics;        /* show every NIC's PCI device in sysfs: NCCL then sees unusable ones */
+    bool keep_nics;        /* show every NIC's PCI device in sysfs, so that NCCL also sees unusable NICs */
 };
 
 struct sbx_plan_nic {
     const char *name;
-    int net;           /* in sbx_snapshot.net */
-    char why[SBX_WHY]; /* why not; "": the sandbox gets it */
+    int net;           /* index in sbx_snapshot.net */
+    char why[SBX_WHY]; /* reason for leaving it out; "" if the sandbox gets it */
 };
 struct sbx_plan_rdma {
     const char *name;
@@ -36,35 +37,36 @@ struct sbx_plan_rdma {
     char why[SBX_WHY];
     unsigned *port; /* the usable ports */
     size_t n_port;
-    int gid_index; /* of RoCE v2 over IPv4, the same on each of these ports; -1: none, or not the same */
+    int gid_index; /* GID index for RoCE v2 over IPv4; -1 if there is none or the ports differ */
 };
 struct sbx_plan_gpu {
     char at[HW_BDF_TEXT];
-    int ordinal, pci; /* ordinal -1: not a CUDA GPU */
+    int ordinal, pci; /* ordinal is -1 if it is not a CUDA GPU */
     char why[SBX_WHY];
 };
 
 struct sbx_plan {
-    struct sbx_plan_nic *nic;   /* one for each netdev of the snapshot, in its order */
-    struct sbx_plan_rdma *rdma; /* and RDMA devices */
+    struct sbx_plan_nic *nic;   /* one for each netdev of the snapshot, in the same order */
+    struct sbx_plan_rdma *rdma; /* one for each RDMA device */
     struct sbx_plan_gpu *gpu;
-    const char **pci_why; /* by PCI device: why the sandbox's sysfs omits it; NULL: it is there */
+    const char **pci_why; /* by PCI device: why the sandbox's sysfs lacks it; NULL if it is included */
     char **warning;
     size_t n_nic, n_rdma, n_gpu, n_warning;
-    bool empty; /* no NIC is left, although that was not requested */
+    bool empty; /* no NIC is left although that was not requested */
 };
 
-/* Makes the plan. -EINVAL: an invalid list or regular expression; -ENODEV: a NIC or GPU that this node lacks; -EPERM: a
- * NIC in `nics` that would need force, or one in `only` that the rest omits; -EADDRNOTAVAIL with require_ipv4; -ENXIO:
- * no NIC is left and neither list says "none": the plan is then complete and has the reasons. The caller frees the plan
- * after each of these; the snapshot must outlive it. */
+/* Makes the plan. Fails with -EINVAL for an invalid list or regular expression, -ENODEV for a NIC or GPU that this node
+ * lacks, -EPERM for a NIC in `nics` that requires force or in `only` that the other settings leave out, and
+ * -EADDRNOTAVAIL because of require_ipv4. Fails with -ENXIO if no NIC is left and neither list is "none"; the plan is
+ * then complete and has the reasons. The caller frees the plan in each of these cases. The snapshot must outlive the
+ * plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 
-/* Recomputes the plan's RDMA devices, ports, GID indexes and PCI devices, from s after sbx_snapshot_again(). The chosen
- * NICs stay, and nothing is added, because a container may change its network namespace. -ENOMEM. */
+/* Recomputes the plan's RDMA devices, ports, GID indices and PCI devices from s after sbx_snapshot_again(). The chosen
+ * NICs stay, and nothing is added, because the container may have changed its network namespace. Fails with -ENOMEM. */
 int sbx_plan_again(struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_want *want);
-/* Returns how many GIDs of RoCE v2 over IPv4 the plan's ports have on the plan's NICs. */
+/* Returns the number of GIDs for RoCE v2 over IPv4 that the plan's ports have on the plan's NICs. */
 size_t sbx_plan_gids(const struct sbx_plan *p, const struct sbx_snapshot *s);
 
 static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)
@@ -72,14 +74,17 @@ static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)
     return !p->nic[net].why[0];
 }
 
-/* Returns true if RDMA device r belongs to interface net: by its GIDs, or without GIDs by its PCI function and port. */
+/* Returns true if RDMA device r belongs to interface net, according to its GIDs or, without GIDs, to its PCI function
+ * and port. */
 bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net);
-/* Returns "rdma0,rdma1", the NICs that the sandbox gets; "" for none. The caller frees it; NULL: no memory. */
+/* Returns the NICs that the sandbox gets, as in "rdma0,rdma1", or "" for none. The caller frees the string. Returns
+ * NULL if out of memory. */
 char *sbx_plan_nics(const struct sbx_plan *p);
-/* Returns "mlx5_0:1,mlx5_1:1". The caller frees it; NULL: no memory. */
+/* Returns the RDMA devices and ports, as in "mlx5_0:1,mlx5_1:1". The caller frees the string. Returns NULL if out of
+ * memory. */
 char *sbx_plan_hcas(const struct sbx_plan *p);
 
-/* Write the plan. 0 or -errno. The JSON has the schema hawser-sandbox-plan-1. */
+/* Write the plan as text, and as JSON with the schema hawser-sandbox-plan-1. Return 0 or -errno. */
 int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out);
 int sbx_plan_json(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan as text and as JSON. */
+/* Writes the plan as text and as JSON. */
 #include "sandbox/plan/plan.h"
 #include "sys/json.h"
 
@@ -47,7 +47,7 @@ static const char *address_of(const struct sbx_snapshot *s, int pci, char buf[HW
 static char *ip_text(const struct sbx_addr *a, char buf[64])
 {
     char ip[INET6_ADDRSTRLEN] = "?";
-    inet_ntop(a->family, &a->v4, ip, sizeof(ip)); /* v4 and v6 share their start */
+    inet_ntop(a->family, &a->v4, ip, sizeof(ip)); /* v4 and v6 begin at the same address */
     snprintf(buf, 64, "%s/%u", ip, a->prefix);
     return buf;
 }
@@ -57,7 +57,7 @@ static char *ip_text(const struct sbx_addr *a, char buf[64])
 static void print_plan_row(FILE *out, const char *name, const char *at, const char *why, const char *more)
 {
     const char *last = *why ? why : more;
-    int width = *last ? 14 : 1; /* no trailing blanks */
+    int width = *last ? 14 : 1; /* prevents trailing spaces */
     fprintf(out, "  %-3s %-16s %-*s%s%s\n", *why ? "-" : "yes", name, width, at ? at : "-", *last ? " " : "", last);
 }
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared code of snapshots from sysfs and from files. */
+/* Code that is shared by snapshots from sysfs and from files. */
 #include "sandbox/plan/snapshot.h"
 #include "net/sysfs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TYPE_LOOPBACK = 772 }; /* include/uapi/linux/if_arp.h */
+enum { TYPE_LOOPBACK = 772 }; /* from include/uapi/linux/if_arp.h */
 
 bool sbx_name_ok(const char *name)
 {
     size_t n = 0;
     for (; name[n]; n++) {
         unsigned char c = (unsigned char)name[n];
-        /* isalnum() knows locales */
+        /* not isalnum(), which depends on the locale */
         bool letter = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
         if (!letter && (n == 0 || !strchr("_.:+-", c)))
             return false;
@@ -54,7 +54,7 @@ const char *sbx_attr(const struct sbx_attrs *a, const char *name)
 
 int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value)
 {
-    if ((a->n & (a->n + 1)) == 0) { /* the capacity of 1, 3, 7, 15... is used up */
+    if ((a->n & (a->n + 1)) == 0) { /* the capacity of 1, 3, 7, 15... is exhausted */
         struct sbx_attr *more = realloc(a->v, (2 * a->n + 1) * sizeof(*more));
         if (!more)
             return hw_no_memory("the snapshot");
@@ -162,18 +162,18 @@ static int settle_attrs(struct sbx_attrs *a, const char *of)
         qsort(a->v, a->n, sizeof(*a->v), by_attr_name);
     for (size_t i = 1; i < a->n; i++)
         if (strcmp(a->v[i - 1].name, a->v[i].name) == 0)
-            return hw_fail(-EINVAL, "%s has the file %s twice", of, a->v[i].name);
+            return hw_fail(-EINVAL, "%s has the file %s more than once", of, a->v[i].name);
     return 0;
 }
 
-/* Returns the last PCI function on the path; -1: none. */
+/* Returns the index of the last PCI function on the path, or -1 if there is none. */
 static int pci_above(const struct sbx_snapshot *s, const char *path)
 {
     struct hw_pci_path way;
     return hw_pci_path_parse(path, &way) < 0 ? -1 : sbx_find_pci(s, get_last_bdf(&way));
 }
 
-/* Checks that path is .../folder/name. */
+/* Checks that the path ends in /folder/name. */
 static int check_end(const char *path, const char *folder, const char *name)
 {
     char end[2 * SBX_NAME];
@@ -263,8 +263,8 @@ static int settle_ports(struct sbx_rdma *r)
             qsort(p->gid, p->n_gid, sizeof(*p->gid), by_gid);
         for (size_t g = 0; g < p->n_gid; g++)
             if (p->gid[g].index >= p->gids || (g > 0 && p->gid[g - 1].index == p->gid[g].index))
-                return hw_fail(-EINVAL, "port %u of %s has GID %u twice, or beyond its table", p->port, r->name,
-                               p->gid[g].index);
+                return hw_fail(-EINVAL, "port %u of %s has GID %u more than once, or beyond the end of its table",
+                               p->port, r->name, p->gid[g].index);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The snapshot as JSON (docs/sandbox.md): written with our own writer, read with jansson, and fully checked. */
+/* The snapshot as JSON (docs/sandbox.md). It is written with hw_json, read with jansson, and fully checked. */
 #include "sandbox/plan/snapshot.h"
 #include "sys/files.h"
 #include "sys/json.h"
@@ -15,17 +15,17 @@
 
 #define SCHEMA "hawser-snapshot"
 
-/* Bounds: many times the size of the largest machines. */
+/* Limits, which are many times the size of the largest machines. */
 enum {
     MAX_FILE = 64 << 20,
     MAX_PCI = 8192,
-    MAX_DEVS = 4096, /* interfaces, RDMA devices */
+    MAX_DEVS = 4096, /* interfaces; RDMA devices */
     MAX_PORTS = 255,
-    MAX_GIDS = 4096, /* of a port */
+    MAX_GIDS = 4096, /* per port */
     MAX_ADDRS = 1024,
-    MAX_IDS = 65536, /* NUMA nodes, CPUs */
+    MAX_IDS = 65536, /* NUMA nodes; CPUs */
     MAX_ATTRS = 1024,
-    MAX_VALUE = 4096, /* a page */
+    MAX_VALUE = 4096, /* bytes, a page */
     MAX_CONFIG = 4096,
 };
 
@@ -74,7 +74,7 @@ static void write_net(struct hw_json *j, const struct sbx_netdev *d, bool addres
         hw_json_array(j, "addresses");
         for (size_t i = 0; i < d->n_addr; i++) {
             char ip[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 8];
-            inet_ntop(d->addr[i].family, &d->addr[i].v4, ip, sizeof(ip)); /* v4 and v6 share their start */
+            inet_ntop(d->addr[i].family, &d->addr[i].v4, ip, sizeof(ip)); /* v4 and v6 begin at the same address */
             snprintf(text, sizeof(text), "%s/%u", ip, d->addr[i].prefix);
             hw_json_str(j, NULL, text);
         }
@@ -162,7 +162,8 @@ int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Returns the member `key` of o with that type; NULL with *rc if it is missing (and required) or has another type. */
+/* Returns the member `key` of o. Returns NULL and sets *rc if the member has another type, or is missing although
+ * `must` is set. */
 static json_t *get_snapshot_member(json_t *o, const char *key, json_type type, bool must, int *rc)
 {
     json_t *v = json_object_get(o, key);
@@ -198,7 +199,7 @@ static unsigned read_snapshot_number(json_t *o, const char *key, unsigned max, i
     return (unsigned)n;
 }
 
-/* Reads a name into out; "" if it is absent and optional. */
+/* Reads a name into out. out becomes "" if an optional name is missing. */
 static void read_snapshot_name(json_t *o, const char *key, char out[SBX_NAME], bool must, int *rc)
 {
     json_t *v = get_snapshot_member(o, key, JSON_STRING, must, rc);
@@ -235,7 +236,7 @@ static void read_snapshot_attrs(json_t *o, struct sbx_attrs *a, int *rc)
     if (!v)
         return;
     if (json_object_size(v) > MAX_ATTRS) {
-        *rc = hw_fail(-E2BIG, "more than %d files of one thing", MAX_ATTRS);
+        *rc = hw_fail(-E2BIG, "an object has more than %d files", MAX_ATTRS);
         return;
     }
     json_object_foreach(v, key, value)
@@ -243,7 +244,7 @@ static void read_snapshot_attrs(json_t *o, struct sbx_attrs *a, int *rc)
         if (!sbx_path_ok(key))
             *rc = hw_fail(-EINVAL, "'%.120s' is not a file name", key);
         else if (!json_is_string(value) || json_string_length(value) > MAX_VALUE)
-            *rc = hw_fail(-EINVAL, "file '%s' is not a text, or longer than a page", key);
+            *rc = hw_fail(-EINVAL, "file '%s' is not a string, or is longer than a page", key);
         else
             *rc = sbx_attr_add(a, key, json_string_value(value));
         if (*rc < 0)
@@ -251,7 +252,7 @@ static void read_snapshot_attrs(json_t *o, struct sbx_attrs *a, int *rc)
     }
 }
 
-/* Allocates the elements of array `key` of o, size bytes each; *count of them. */
+/* Allocates an array of `size` bytes per element in *out for the JSON array `key` of o, and returns the JSON array. */
 static json_t *read_snapshot_array(json_t *o, const char *key, size_t max, size_t size, void *out, int *rc)
 {
     json_t *v = get_snapshot_member(o, key, JSON_ARRAY, true, rc);
@@ -347,7 +348,7 @@ static void read_net(json_t *o, struct sbx_netdev *d, bool addresses, int *rc)
         read_addr(json_array_get(a, i), &d->addr[d->n_addr++], rc);
 }
 
-/* Checks for eight groups of four hexadecimal digits, as in sysfs. */
+/* Checks that the text has eight groups of four hexadecimal digits, as in sysfs. */
 static bool gid_ok(const char *text)
 {
     for (size_t i = 0; i < 39; i++)
@@ -362,11 +363,11 @@ static void read_gid(json_t *o, struct sbx_gid *g, int *rc)
     json_t *gid = get_snapshot_member(o, "gid", JSON_STRING, true, rc),
            *type = get_snapshot_member(o, "type", JSON_STRING, false, rc);
     if (gid && !gid_ok(json_string_value(gid)))
-        *rc = hw_fail(-EINVAL, "'%.60s' is not a GID", json_string_value(gid));
+        *rc = hw_fail(-EINVAL, "'%.60s' is not a valid GID", json_string_value(gid));
     else if (gid)
         memcpy(g->gid, json_string_value(gid), sizeof(g->gid));
     if (type && json_string_length(type) >= sizeof(g->type))
-        *rc = hw_fail(-EINVAL, "'%.60s' is not a type of a GID", json_string_value(type));
+        *rc = hw_fail(-EINVAL, "'%.60s' is not a valid GID type", json_string_value(type));
     else if (type)
         snprintf(g->type, sizeof(g->type), "%s", json_string_value(type));
     read_snapshot_name(o, "ndev", g->ndev, false, rc);
@@ -449,7 +450,7 @@ int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len)
     json_error_t e;
     json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     if (!o)
-        return hw_fail(-EINVAL, "not JSON, in line %d: %.120s", e.line, e.text);
+        return hw_fail(-EINVAL, "not valid JSON, in line %d: %.120s", e.line, e.text);
     int rc = read_snapshot_json(o, out);
     return rc < 0 ? rc : sbx_snapshot_settle(out);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a snapshot of sysfs: this machine's, or any below a root. Omits what no file says, and guesses nothing. Which
- * files programs need: docs/sandbox.md. */
+/* Takes a snapshot of sysfs, either this machine's or one below a root. Leaves out what no file contains, and guesses
+ * nothing. docs/sandbox.md lists which files programs need. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/plan/snapshot.h"
@@ -16,11 +16,11 @@
 struct take {
     struct sbx_snapshot *s;
     int root;
-    const char *sys; /* where sysfs is below root: "sys/", or "" if root is a sysfs */
+    const char *sys; /* path of sysfs below root: "sys/", or "" if root is a sysfs */
     const struct sbx_take *opt;
 };
 
-/* Adds file name of folder dir (below sys/) if it is readable. */
+/* Adds the file `name` of folder dir (below sys/) if it can be read. */
 static int take_attr_file(const struct take *t, struct sbx_attrs *a, const char *dir, const char *name)
 {
     char text[HW_ATTR_MAX];
@@ -39,7 +39,7 @@ static int take_attr_files(const struct take *t, struct sbx_attrs *a, const char
     return rc;
 }
 
-/* Lists a folder below sys/; empty if it cannot be listed. */
+/* Lists a folder below sys/. The list is empty if the folder cannot be listed. */
 static struct hw_names list_sysfs_folder(const struct take *t, const char *dir, const char *sub)
 {
     struct hw_names l;
@@ -63,8 +63,9 @@ static int take_folder_files(const struct take *t, struct sbx_attrs *a, const ch
     return rc;
 }
 
-/* Returns the path of class/name: the target of its link, "../../devices/...". In a sysfs that was rebuilt with folders
- * instead of links it counts as virtual. NULL: omit it; *rc tells whether that is a failure. */
+/* Returns the path of class/name, which is the target of its link, "../../devices/...". In a sysfs that was rebuilt
+ * with folders instead of links, the device counts as virtual. Returns NULL if the device must be left out; *rc is then
+ * an error or 0. */
 static char *resolve_sysfs_path(const struct take *t, const char *class, const char *kind, const char *name, int *rc)
 {
     char link[PATH_MAX];
@@ -73,7 +74,7 @@ static char *resolve_sysfs_path(const struct take *t, const char *class, const c
         snprintf(link, sizeof(link), "devices/virtual/%s/%s", kind, name);
     while (strncmp(p, "../", 3) == 0)
         p += 3;
-    if (strncmp(p, "sys/", 4) == 0) /* fixtures and copies may have it */
+    if (strncmp(p, "sys/", 4) == 0) /* fixtures and copies may have this prefix */
         p += 4;
     if (strncmp(p, "devices/", 8) != 0 || !sbx_path_ok(p)) {
         t->s->skipped++;
@@ -101,8 +102,9 @@ static void *alloc_snapshot_array(size_t n, size_t size, int *rc)
 
 /* ---- PCI ------------------------------------------------------------------------------------ */
 
-/* Reads the configuration space, in which hwloc needs the bridges' buses and links: 64 bytes without privilege, else up
- * to 4096. Bytes beyond 256 are omitted: the extended capabilities contain serial numbers. */
+/* Reads the configuration space, in which hwloc looks up the bridges' buses and links. It has 64 bytes without
+ * privilege, and up to 4096 with it. Only 256 bytes are read, because the extended capabilities contain serial
+ * numbers. */
 static int take_pci_config(const struct take *t, struct sbx_pci *d)
 {
     uint8_t buf[256];
@@ -195,7 +197,8 @@ static int take_net(const struct take *t, const struct hw_node *n)
 static int add_snapshot_addr(struct sbx_snapshot *s, const struct ifaddrs *i)
 {
     char name[IFNAMSIZ];
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(i->ifa_name, ":"), i->ifa_name); /* of an alias, eth0:1 */
+    /* without the suffix of an alias, as in eth0:1 */
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(i->ifa_name, ":"), i->ifa_name);
     int at = sbx_find_net(s, name), family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
     if (at < 0 || (family != AF_INET && family != AF_INET6))
         return 0;
@@ -239,8 +242,8 @@ static int take_addrs(const struct take *t)
 
 static const char zero_gid[] = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-/* Type and ndev of an unused entry read as EINVAL (drivers/infiniband/core/sysfs.c, _show_port_gid_attr()), and so does
- * InfiniBand's ndev. */
+/* Reads the nonzero GIDs. The type and ndev of an unused entry read as EINVAL (drivers/infiniband/core/sysfs.c,
+ * _show_port_gid_attr()), and so does ndev on InfiniBand. */
 static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
 {
     struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, "gids");
@@ -248,7 +251,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     p->gid = alloc_snapshot_array(l.n, sizeof(*p->gid), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         struct sbx_gid *g = &p->gid[p->n_gid];
-        char text[64]; /* with its newline */
+        char text[64]; /* with the newline */
         uint64_t index;
         if (hw_text_u64(l.name[i], &index) < 0 || index > 65535)
             continue;
@@ -269,7 +272,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     return rc;
 }
 
-/* Adds the nonzero P_Keys: most of a table of 128 are zero. */
+/* Adds the nonzero P_Keys, because most of a table of 128 are zero. */
 static int take_pkeys(const struct take *t, struct sbx_attrs *a, const char *dir)
 {
     struct sbx_attrs all __attribute__((cleanup(sbx_attrs_free))) = {0};
@@ -356,7 +359,7 @@ static int take_rdma(const struct take *t, const struct hw_node *n)
 
 /* ---- NUMA nodes, CPUs, the rest ------------------------------------------------------------- */
 
-/* Adds a node's total memory; the rest of meminfo is volatile. "Node 0 MemTotal:  16318312 kB" */
+/* Adds a node's total memory, as in "Node 0 MemTotal:  16318312 kB". The rest of meminfo is volatile. */
 static int take_memory(const struct take *t)
 {
     int rc = 0;
@@ -381,7 +384,7 @@ static int take_numbered(const struct take *t, const char *dir, const char *pref
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char path[256], again[SBX_NAME];
         uint64_t id;
-        /* "cpufreq" is no CPU, and "node007" would duplicate "node7" */
+        /* skip "cpufreq", which is not a CPU, and "node007", which would duplicate "node7" */
         if (strncmp(l.name[i], prefix, skip) != 0 || hw_text_u64(l.name[i] + skip, &id) < 0 || id > 65535)
             continue;
         snprintf(again, sizeof(again), "%s%u", prefix, (unsigned)id);
@@ -398,7 +401,7 @@ static int take_numbered(const struct take *t, const char *dir, const char *pref
 static int take_nodes_and_cpus(const struct take *t)
 {
     static const char *const numa[] = {"cpumap", "cpulist", "distance"};
-    /* caches have many files, and CPUID reports them */
+    /* caches are left out: they have many files, and CPUID reports them */
     static const char *const cpu[] = {"online",
                                       "topology/physical_package_id",
                                       "topology/die_id",
@@ -464,7 +467,7 @@ int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take 
 
 /* ---- after a move --------------------------------------------------------------------------- */
 
-/* Reads the GIDs of all ports of r again. A device that this sysfs lacks keeps none. */
+/* Reads the GIDs of all ports of r again. A device that this sysfs lacks then has none. */
 static int retake_gids(const struct take *t, struct sbx_rdma *r)
 {
     int rc = 0;

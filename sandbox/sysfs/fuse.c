@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Serves the tree by FUSE. Live files are read from the host's sysfs below a root that was opened before, at each open,
- * as in sysfs. */
+/* Serves the tree over FUSE. Live files are read from the host's sysfs at each open, as in sysfs, below a root that was
+ * opened before. */
 #define FUSE_USE_VERSION 35
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
@@ -39,7 +39,7 @@ static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *
     memset(st, 0, sizeof(*st));
     st->st_mode = n->kind == SBX_DIR ? S_IFDIR | 0555 : n->kind == SBX_LINK ? S_IFLNK | 0777 : S_IFREG | 0444;
     st->st_nlink = n->kind == SBX_DIR ? 2 : 1;
-    /* the size that sysfs reports for its files */
+    /* sysfs reports the same size for its files */
     st->st_size = n->kind == SBX_DIR ? 0 : is_live(n) ? 4096 : (off_t)n->n_data;
     st->st_mtim = st->st_ctim = st->st_atim = get_served_state()->start;
     return 0;
@@ -73,7 +73,7 @@ static int on_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t a
     return 0;
 }
 
-/* An open live file has a descriptor of the host's file, any other file its node. */
+/* An open file: a live file has a file descriptor of the host's file, and any other file has its node. */
 struct handle {
     const struct sbx_node *node;
     int fd;
@@ -91,14 +91,14 @@ static int on_open(const char *path, struct fuse_file_info *fi)
         return -ENOMEM;
     *h = (struct handle){n, -1};
     if (is_live(n)) {
-        /* the tree has each file at the host's path; a link there is not followed */
+        /* the tree has each file at the host's path, so a link there is not followed */
         h->fd = hw_root_fd(get_served_state()->host, O_RDONLY | O_NOFOLLOW, "sys%s", path);
         if (h->fd < 0) {
             int rc = h->fd;
             free(h);
             return rc;
         }
-        fi->direct_io = 1; /* never from a cache */
+        fi->direct_io = 1; /* never read from a cache */
     } else {
         fi->keep_cache = 1;
     }
@@ -146,8 +146,8 @@ static const struct fuse_operations operations = {.getattr = on_getattr,
                                                   .release = on_release,
                                                   .init = on_init};
 
-/* Tells the waiting process that the tree is mounted, and detaches from the terminal, or from a pipe that a reader
- * reads to its end. */
+/* Reports to the waiting process that the tree is mounted, and closes the standard descriptors, which may be a terminal
+ * or a pipe that a reader reads to its end. */
 static int detach_and_notify(const struct sbx_fuse *f)
 {
     int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -157,14 +157,14 @@ static int detach_and_notify(const struct sbx_fuse *f)
         hw_close(&null);
     bool told = write(ready, "", 1) == 1;
     hw_close(&ready);
-    return told ? 0 : hw_fail(-EPIPE, "no process waits for %s any more", f->at);
+    return told ? 0 : hw_fail(-EPIPE, "the process that was waiting for %s has exited", f->at);
 }
 
 int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
 {
     struct served s = {.t = t, .host = f->host};
     clock_gettime(CLOCK_REALTIME, &s.start);
-    /* to FUSE a container's programs are other users; only root may allow them without /etc/fuse.conf */
+    /* to FUSE, a container's programs are other users; without /etc/fuse.conf, only root may allow them */
     char others[] = "ro,nosuid,nodev,fsname=hawser,subtype=sysfs,default_permissions,allow_other";
     char name[] = "hawser", dash_o[] = "-o";
     if (geteuid() != 0)
@@ -177,17 +177,18 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
         return hw_fail(-EIO, "starting libfuse failed");
     if (fuse_mount(fuse, f->at) != 0) {
         fuse_destroy(fuse);
-        return hw_fail(-EIO,
-                       "%s: a FUSE file system cannot be mounted there: check /dev/fuse, and the permission to mount",
-                       f->at);
+        return hw_fail(
+            -EIO, "%s: mounting a FUSE file system there failed: check /dev/fuse and the permission to mount", f->at);
     }
-    int rc = fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "catching signals failed") : 0;
+    int rc =
+        fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "setting up signal handlers failed") : 0;
     if (rc == 0 && f->ready >= 0)
         rc = detach_and_notify(f);
-    /* one thread: a child of fork() has no others, and sysfs is fast. A signal that ends it is no fault. */
+    /* A single thread serves the tree: a child of fork() has no other threads, and sysfs is fast. A signal that ends
+     * the loop is not an error. */
     int end = rc < 0 ? 0 : fuse_loop(fuse);
     if (end < 0)
-        rc = hw_fail(end, "%s: FUSE's device: %s", f->at, strerror(-end));
+        rc = hw_fail(end, "%s: reading the FUSE device: %s", f->at, strerror(-end));
     fuse_remove_signal_handlers(fuse_get_session(fuse));
     fuse_unmount(fuse);
     fuse_destroy(fuse);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the tree of a sandbox's sysfs. What must be right in it, and for which program: docs/sandbox.md. */
+/* Builds the tree of a sandbox's sysfs. docs/sandbox.md lists what must be correct in the tree, and for which
+ * program. */
 #include "sandbox/sysfs/sysfs.h"
 
 #include <limits.h>
@@ -9,7 +10,7 @@
 struct build {
     struct sbx_tree *t;
     const struct sbx_snapshot *s;
-    const struct sbx_plan *plan; /* NULL: everything */
+    const struct sbx_plan *plan; /* NULL to include everything */
 };
 
 #define FMT(buf, ...) snprintf(buf, sizeof(buf), __VA_ARGS__)
@@ -23,7 +24,7 @@ static void put_tree_file(struct build *b, const char *dir, const char *name, co
     sbx_tree_file(b->t, path, line, HW_MIN((size_t)n, sizeof(line) - 1), live);
 }
 
-/* Adds a file with its text and sysfs's trailing newline. */
+/* Adds a file with its text and the trailing newline of sysfs. */
 static void put_text_file(struct build *b, const char *dir, const char *name, const char *value, bool live)
 {
     put_tree_file(b, dir, name, value, "\n", live);
@@ -42,7 +43,7 @@ static void link_to(struct build *b, const char *dir, const char *name, const ch
     sbx_tree_link(b->t, path, to);
 }
 
-/* Returns the folder that many parts above the end of a path. False: there is none. */
+/* Writes the path of the folder that is `parts` components above path. Returns false if there is none. */
 static bool get_ancestor_path(const char *path, int parts, char out[SBX_PATH + 1])
 {
     snprintf(out, SBX_PATH + 1, "%s", path);
@@ -85,7 +86,7 @@ static void build_pci_device(struct build *b, const struct sbx_pci *d)
     link_to(b, "bus/pci/devices", bdf, d->path);
     if (d->driver[0])
         build_driver_links(b, d->path, "pci", d->driver);
-    /* NCCL reaches the devices of a bus through /sys/class/pci_bus/DDDD:BB/../../DDDD:BB:DD.F */
+    /* NCCL finds the devices of a bus through /sys/class/pci_bus/DDDD:BB/../../DDDD:BB:DD.F */
     if (!get_ancestor_path(d->path, 1, above))
         return;
     *strrchr(bdf, ':') = 0;
@@ -102,7 +103,7 @@ static bool net_in(const struct build *b, size_t i)
     return !b->plan || b->s->net[i].loopback || sbx_nic_in(b->plan, i);
 }
 
-/* Returns its path in the sandbox: an interface whose PCI device is not shown becomes virtual. */
+/* Writes the interface's path in the sandbox. An interface whose PCI device is not shown becomes virtual. */
 static void net_path(const struct build *b, const struct sbx_netdev *d, char out[SBX_PATH + 1])
 {
     if (d->pci < 0 || is_pci_shown(b, d->pci))
@@ -111,7 +112,7 @@ static void net_path(const struct build *b, const struct sbx_netdev *d, char out
         snprintf(out, SBX_PATH + 1, "devices/virtual/net/%s", d->name);
 }
 
-/* Adds the link from interface d to another, if the sandbox has that. */
+/* Adds a link from interface d to another interface, if the sandbox has that interface. */
 static void net_link(struct build *b, const char *dir, const char *name, const char *other)
 {
     char to[SBX_PATH + 1];
@@ -153,8 +154,8 @@ static void build_net_device(struct build *b, const struct sbx_netdev *d)
 
 /* ---- RDMA ----------------------------------------------------------------------------------- */
 
-/* Adds every entry of the table: NCCL treats an entry that it cannot open as a fault, and one that it cannot read as
- * unused. */
+/* Adds every entry of the table, because NCCL treats an entry that it cannot open as an error, and one that it cannot
+ * read as unused. */
 static void build_gid_files(struct build *b, const char *dir, const struct sbx_port *p)
 {
     for (unsigned i = 0, k = 0; i < p->gids; i++) {
@@ -209,7 +210,7 @@ static void build_numbered_dirs(struct build *b, const char *prefix, const struc
 
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan)
 {
-    /* the kernel's own folders; fs/cgroup as a mount point */
+    /* folders that the kernel always has; fs/cgroup is a mount point */
     static const char *const dir[] = {"block",   "bus/pci/devices",    "bus/pci/drivers",    "class/net", "dev",
                                       "devices", "firmware",           "fs/cgroup",          "kernel",    "module",
                                       "power",   "devices/system/cpu", "devices/system/node"};

@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sandbox's sysfs: a tree of folders, files and links made from a snapshot and a plan, then written as a folder to be
- * mounted read-only, or served by FUSE. */
+/* A sandbox's sysfs: a tree of folders, files and links that is built from a snapshot and a plan. The tree is then
+ * written to a folder, which is mounted read-only, or served over FUSE. */
 #ifndef HW_SANDBOX_SYSFS_H
 #define HW_SANDBOX_SYSFS_H
 
 #include "sandbox/plan/plan.h"
 #include "sandbox/sysfs/tree.h"
 
-/* Builds the tree. plan NULL: everything in the snapshot. The caller calls sbx_tree_free(), also after a failure. */
+/* Builds the tree. If plan is NULL, the tree has everything in the snapshot. The caller calls sbx_tree_free(), also
+ * after a failure. */
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan);
 
-/* Marks our folders: others are never touched. */
+/* A file that marks the folders written by hawser. Other folders are never touched. */
 #define SBX_SYSFS_MARK ".hawser-sysfs"
-/* Writes t to the new folder dir, or replaces one written by this function; -EEXIST if something else is there. Atomic:
- * either everything is there afterwards or nothing has changed. Nobody may write to it. */
+/* Writes t to the new folder dir, or replaces a folder that this function has written. Fails with -EEXIST if something
+ * else is there. The change is atomic: either everything is written or nothing has changed. No other process may write
+ * to the folder. */
 int sbx_tree_write(const struct sbx_tree *t, const char *dir);
-/* Removes such a folder; -EINVAL if it is another one. 0 if it is absent. */
+/* Removes a folder that sbx_tree_write() has written. Succeeds if dir does not exist, and fails with -EINVAL if it is
+ * another folder. */
 int sbx_tree_remove(const char *dir);
 
 struct sbx_fuse {
-    const char *at; /* the mount point */
-    int host;       /* the root (hw_root_open()) with the sys/ of the live files; -1: no live files */
-    /* -1, or a descriptor that receives a byte and is closed once the tree is mounted; the standard descriptors are
-     * /dev/null from then on */
+    const char *at; /* path of the mount point */
+    int host;       /* root (hw_root_open()) with the sys/ that has the live files; -1 if there are no live files */
+    /* -1, or a file descriptor that receives a byte and is closed once the tree is mounted. From then on the standard
+     * descriptors are /dev/null. */
     int ready;
 };
-/* Serves t until it is unmounted or the process gets SIGTERM, SIGINT or SIGHUP; then unmounts. */
+/* Serves t until it is unmounted or the process receives SIGTERM, SIGINT or SIGHUP, and then unmounts it. */
 int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f);
 
-/* Writes the XML of NCCL_TOPO_FILE for the same. */
+/* Writes the XML file for NCCL_TOPO_FILE from the same snapshot and plan. */
 int sbx_nccl_topo(const struct sbx_snapshot *s, const struct sbx_plan *plan, FILE *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL_TOPO_FILE: a tree of <cpu>, <pci>, <gpu> and <nic><net>, as NCCL itself builds it from sysfs and dumps it
- * (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30). A switch is one element, so of each pair of bridges on the path
- * (a switch's upstream and downstream ports) the upper one represents both. Speed and width are the lower of the
- * device's maximum and that of the port above. NCCL treats empty values as unknown, and fills in missing ones itself (a
- * GPU's compute capability, a NIC's number). It omits a <net> that no network plugin names.
+ * Writes the file for NCCL_TOPO_FILE: a tree of <cpu>, <pci>, <gpu> and <nic><net>, as NCCL itself builds it from sysfs
+ * and dumps it (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30). A switch is one element, so of each pair of bridges
+ * on the path (a switch's upstream and downstream ports) the upper one represents both. Speed and width are the lower
+ * of the device's maximum and that of the port above. NCCL treats empty values as unknown and determines missing values
+ * itself (a GPU's compute capability, a NIC's number). NCCL drops a <net> whose name no network plugin reports.
  */
 #include "sandbox/sysfs/sysfs.h"
 
@@ -15,8 +15,8 @@ struct xml {
     const struct sbx_snapshot *s;
     const struct sbx_plan *p;
     FILE *out;
-    bool *done; /* by PCI device */
-    int *up;    /* by PCI device: the element above it; -1: a CPU */
+    bool *done; /* by PCI device: whether the device is written */
+    int *up;    /* by PCI device: index of the element above it, or -1 for a CPU */
 };
 
 static bool is_pci_planned(const struct xml *x, size_t i)
@@ -24,7 +24,7 @@ static bool is_pci_planned(const struct xml *x, size_t i)
     return !x->p->pci_why[i];
 }
 
-/* Writes an attribute: checked names, and numbers and speeds from files. */
+/* Writes an attribute. Values are checked names, or numbers and speeds from files. */
 static void write_xml_attr(const struct xml *x, const char *name, const char *value)
 {
     fprintf(x->out, " %s=\"", name);
@@ -44,7 +44,8 @@ static const char *get_pci_attr(const struct sbx_pci *d, const char *name)
     return v ? v : "";
 }
 
-/* Returns the lower value of the device's file and that of the port above it; "" if neither has a number. */
+/* Returns the lower of the values in the device's file and in that of the port above it, or "" if neither has a
+ * number. */
 static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci *d, const char *file)
 {
     int above = d->way.depth > 1 ? sbx_find_pci(x->s, d->way.at[d->way.depth - 2]) : -1;
@@ -55,7 +56,7 @@ static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci
     return vb > 0 && vb < va ? b : a;
 }
 
-/* Returns its number in the sandbox, which counts its own GPUs from 0; -1: not a CUDA GPU. */
+/* Returns the GPU's number in the sandbox, where GPUs are counted from 0, or -1 if it is not a CUDA GPU. */
 static int gpu_ordinal(const struct xml *x, size_t pci)
 {
     int n = 0;
@@ -69,15 +70,15 @@ static int gpu_ordinal(const struct xml *x, size_t pci)
     return -1;
 }
 
-/* Converts "400 Gb/sec (4X NDR)" to Mb/s. */
+/* Converts a rate such as "400 Gb/sec (4X NDR)" to Mbit/s. */
 static long parse_port_rate(const struct sbx_port *p)
 {
     const char *text = sbx_attr(&p->attr, "rate");
     return text ? (long)(strtod(text, NULL) * 1000) : 0;
 }
 
-/* Lists <net> of the RDMA ports on that device, else of its interfaces, with the names that NCCL's IB and socket
- * transports use. Returns how many; out NULL: only counts. */
+/* Writes <net> elements for the RDMA ports on that device or, if it has none, for its interfaces, with the names that
+ * NCCL's IB and socket transports use. Returns the number of elements. If out is NULL, only counts them. */
 static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int depth)
 {
     const struct sbx_snapshot *s = x->s;
@@ -85,7 +86,7 @@ static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int 
     for (size_t i = 0; i < s->n_rdma; i++) {
         const struct sbx_rdma *r = &s->rdma[i];
         for (size_t k = 0, m = 0; k < x->p->rdma[i].n_port && r->pci == (int)pci; k++) {
-            while (r->port[m].port != x->p->rdma[i].port[k]) /* both are in the same order */
+            while (r->port[m].port != x->p->rdma[i].port[k]) /* both lists are in the same order */
                 m++;
             const struct sbx_port *port = &r->port[m];
             n++;
@@ -113,7 +114,7 @@ static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int 
     return n;
 }
 
-/* Returns true for a GPU or NIC of the sandbox. */
+/* Returns true for a GPU or a NIC of the sandbox. */
 static bool is_xml_leaf(const struct xml *x, size_t i)
 {
     return is_pci_planned(x, i) && (gpu_ordinal(x, i) >= 0 || list_net_elements(x, i, NULL, 0) > 0);
@@ -146,8 +147,8 @@ static void write_pci_element(struct xml *x, size_t i, int depth)
     fprintf(x->out, "%*s</pci>\n", depth, "");
 }
 
-/* Chooses the elements to write: the leaves, and above each every second bridge, which for a switch is its upstream
- * port. */
+/* Chooses the elements to write: the leaves, and above each leaf every second bridge, which for a switch is its
+ * upstream port. */
 static void choose_xml_elements(struct xml *x)
 {
     for (size_t i = 0; i < x->s->n_pci; i++) {
@@ -179,7 +180,7 @@ static void write_cpu_elements(struct xml *x)
     for (size_t i = 0; i < s->n_pci; i++) {
         if (!x->done[i] || x->up[i] >= 0)
             continue;
-        /* the first of a NUMA node writes for the whole node */
+        /* the first element of a NUMA node writes the elements of the whole node */
         const char *numa = numa_of_pci(&s->pci[i]);
         const char *map = NULL;
         for (size_t k = 0; k < s->n_numa; k++)
@@ -194,7 +195,7 @@ static void write_cpu_elements(struct xml *x)
             if (!x->done[k] || x->up[k] >= 0 || strcmp(numa_of_pci(&s->pci[k]), numa) != 0)
                 continue;
             write_pci_element(x, k, 4);
-            x->up[k] = (int)s->n_pci; /* written */
+            x->up[k] = (int)s->n_pci; /* marks the element as written */
         }
         fprintf(x->out, "  </cpu>\n");
     }

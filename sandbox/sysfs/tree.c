@@ -9,14 +9,14 @@
 #define MAX_NODES 1000000
 #define MAX_DEPTH 64
 
-/* Compares a name that is not NUL-terminated with a node's. */
+/* Compares a name that is not NUL-terminated with the name of a node. */
 static int name_cmp(const char *name, size_t len, const struct sbx_node *n)
 {
     int c = strncmp(name, n->name, len);
     return c ? c : n->name[len] ? -1 : 0;
 }
 
-/* Returns the child of that name, or NULL; *at receives its position, or where to insert it. */
+/* Returns the child with that name, or NULL. *at receives its position, or the position at which to insert it. */
 static struct sbx_node *child_of(const struct sbx_node *up, const char *name, size_t len, size_t *at)
 {
     size_t lo = 0, hi = up->n_child;
@@ -72,7 +72,8 @@ void sbx_tree_free(struct sbx_tree *t)
     *t = (struct sbx_tree){0};
 }
 
-/* Returns the child of that name and kind, existing or new; *fresh tells which. NULL: see t->rc. */
+/* Returns the child with that name and kind, and creates it if necessary. *fresh is set if the child is new. Returns
+ * NULL on failure and sets t->rc. */
 static struct sbx_node *get_or_add_child(struct sbx_tree *t, struct sbx_node *up, const char *name, size_t len,
                                          enum sbx_kind kind, bool *fresh)
 {
@@ -82,11 +83,11 @@ static struct sbx_node *get_or_add_child(struct sbx_tree *t, struct sbx_node *up
     if (n && n->kind == kind)
         return n;
     if (n) {
-        t->rc = hw_fail(-EEXIST, "%.*s cannot be a folder and a file or link at once", (int)HW_MIN(len, 80u), name);
+        t->rc = hw_fail(-EEXIST, "%.*s cannot be a folder and also a file or a link", (int)HW_MIN(len, 80u), name);
         return NULL;
     }
     if (t->n_nodes == MAX_NODES) {
-        t->rc = hw_fail(-E2BIG, "more than %d files for the sandbox's sysfs", MAX_NODES);
+        t->rc = hw_fail(-E2BIG, "the sandbox's sysfs would have more than %d files", MAX_NODES);
         return NULL;
     }
     if (up->n_child == up->room) {
@@ -118,7 +119,7 @@ static struct sbx_node *add_tree_node(struct sbx_tree *t, const char *path, enum
         size_t len = strcspn(p, "/");
         if (len == 0 || len > NAME_MAX || ++depth > MAX_DEPTH ||
             (p[0] == '.' && (len == 1 || (len == 2 && p[1] == '.'))))
-            t->rc = hw_fail(-EINVAL, "'%.120s' is not a path in a sandbox's sysfs", path);
+            t->rc = hw_fail(-EINVAL, "'%.120s' is not a valid path in a sandbox's sysfs", path);
         else
             n = get_or_add_child(t, n, p, len, p[len] ? SBX_DIR : kind, fresh);
         p += len;
@@ -170,7 +171,7 @@ void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to)
         if (path[at] == '/' && used + 4 < sizeof(target))
             used += (size_t)snprintf(target + used, 4, "../");
     if (used + strlen(to + same) + 1 > sizeof(target)) {
-        t->rc = hw_fail(-ENAMETOOLONG, "the link '%.120s' leads too far up", path);
+        t->rc = hw_fail(-ENAMETOOLONG, "the target of the link '%.120s' is too long", path);
         return;
     }
     snprintf(target + used, sizeof(target) - used, "%s", to + same);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the tree as a folder: next to its destination, then moved there with one rename, so that nobody sees a part of
- * it. */
+/* Writes the tree to a folder next to its destination, and then moves the folder there with one rename, so that no
+ * process sees a partial tree. */
 #include "sandbox/sysfs/sysfs.h"
 
 #include <dirent.h>
@@ -13,8 +13,8 @@
 
 #define MARK SBX_SYSFS_MARK
 
-/* Thousands of files share few contents (mainly unused GIDs): a further file is a hard link, one system call instead of
- * three. */
+/* A list of files with distinct contents. Thousands of files share few contents, mainly those of unused GIDs. A further
+ * file with the same contents becomes a hard link, which takes one system call instead of three. */
 struct same {
     const struct sbx_node *node;
     struct same *next;
@@ -23,7 +23,7 @@ enum { BUCKETS = 4096 };
 
 struct write {
     int root;
-    const char *dir; /* for errors */
+    const char *dir; /* path for error messages */
     struct same **bucket;
     struct same *pool;
     size_t used;
@@ -41,7 +41,7 @@ static const struct sbx_node *find_or_add_content(struct write *w, const struct 
     return NULL;
 }
 
-/* Builds a node's path below the root. */
+/* Writes the path of a node below the root. */
 static bool build_node_path(const struct sbx_node *n, char *out, size_t cap)
 {
     char *p = out + cap - 1;
@@ -63,7 +63,7 @@ static int put_file(struct write *w, int at, const struct sbx_node *n)
     char path[PATH_MAX];
     const struct sbx_node *same = find_or_add_content(w, n);
     if (same && build_node_path(same, path, sizeof(path)) && linkat(w->root, path, at, n->name, 0) == 0)
-        return 0; /* if the file system allows no more links, or none, the file gets its own copy */
+        return 0; /* if the file system allows no more links or none at all, the file gets its own copy */
     int fd = openat(at, n->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
         return hw_fail(-errno, "%s: creating %s: %s", w->dir, n->name, strerror(errno));
@@ -126,7 +126,7 @@ static int remove_dir_contents(int at)
         hw_close(&at);
         return -errno;
     }
-    int rc = fchmod(dirfd(d), 0755) < 0 ? -errno : 0; /* other users than root need it */
+    int rc = fchmod(dirfd(d), 0755) < 0 ? -errno : 0; /* users other than root need this permission */
     for (const struct dirent *e; rc == 0 && (errno = 0, e = readdir(d));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
@@ -150,7 +150,7 @@ static int remove_all(const char *dir)
     return rc < 0 ? hw_fail(rc, "removing %s: %s", dir, strerror(-rc)) : 0;
 }
 
-/* Returns 1: dir is ours; 0: an empty folder, or absent; -EEXIST: something else. */
+/* Returns 1 if hawser has written dir, 0 if dir is an empty folder or does not exist, or -EEXIST. */
 static int check_tree_owner(const char *dir)
 {
     struct stat st;
@@ -200,7 +200,7 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     int root = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = root < 0 ? hw_fail(-errno, "%s: %s", part, strerror(errno)) : put_all(t, root, part);
     hw_close(&root);
-    /* replaces nothing or an empty folder; otherwise exchanges both and removes the old one */
+    /* replaces nothing or an empty folder; otherwise exchanges both folders, and the old one is removed below */
     if (rc == 0 && renameat2(AT_FDCWD, part, AT_FDCWD, place, ours ? RENAME_EXCHANGE : 0) < 0)
         rc = hw_fail(-errno, "moving %s to its place: %s", dir, strerror(errno));
     if (rc < 0 || ours) {
