@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process pushes blocks of a KV cache into the memory of another: all of them by one write, which tells the
- * receiver when they are in place. cc -o kv_push kv_push.c $(pkg-config --cflags --libs hawser)
- *     ./kv_push              on the one machine: receives, and says on which port
- *     ./kv_push HOST PORT    on the other: sends
- * Between machines both need the same job key: .key and .key_len of struct hawser_options. */
+/* One process pushes the blocks of a KV cache into the memory of another with a single write, which also notifies the
+ * receiver when all blocks are in place. To build: cc -o kv_push kv_push.c $(pkg-config --cflags --libs hawser)
+ *     ./kv_push              on one machine: receives, and prints its port
+ *     ./kv_push HOST PORT    on the other machine: sends
+ * Between machines both processes need the same job key: set .key and .key_len of struct hawser_options. */
 #include <hawser.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* how many blocks; bytes of each; ms that one side waits for the other */
+/* number of blocks; bytes per block; ms that one side waits for the other */
 enum { BLOCKS = 64, BLOCK = 128 << 10, WAIT = 10000 };
 
 static unsigned char cache[BLOCKS * BLOCK];
 
-static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() says it in words */
+static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() has the message */
 {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, hawser_error());
@@ -21,12 +21,12 @@ static void must(int rc, const char *what) /* every call returns 0 or -errno; ha
     }
 }
 
-/* The next event of this kind; others are passed over. */
+/* Returns the next event of this kind, and discards other events. */
 static struct hawser_completion await_event(hawser *h, uint32_t kind)
 {
     struct hawser_completion c = {0};
     while (c.event != kind)
-        must(hawser_poll_wait(h, &c, 1, WAIT) - 1, "nothing comes from the other process");
+        must(hawser_poll_wait(h, &c, 1, WAIT) - 1, "the other process sent nothing");
     return c;
 }
 
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     hawser_mem *mem;
     must(hawser_open(&opts, &h), "open");
     must(hawser_mem_register(h, HAWSER_MEM_HOST, cache, sizeof(cache), &mem), "register");
-    if (argc < 3) { /* the receiver lets the sender write, and tells it the remote key */
+    if (argc < 3) { /* receiver: permits the sender to write, and sends it the remote key */
         uint8_t key[HAWSER_KEY_SIZE];
         uint16_t port;
         must(hawser_listen(h, NULL, 0, &port), "listen");
@@ -50,9 +50,9 @@ int main(int argc, char **argv)
             must(cache[i] == (BLOCKS - 1 - i / BLOCK + i % BLOCK) % 251 ? 0 : -1, "a wrong byte");
         printf("%s: %d blocks of %d bytes, all of them right\n", (char *)done.data, BLOCKS, BLOCK);
         hawser_data_free(done.data);
-        await_event(h, HAWSER_DIED); /* the sender knows, and has closed */
+        await_event(h, HAWSER_DIED); /* the sender has its confirmation and has closed */
     } else {
-        struct hawser_vec vec[BLOCKS]; /* which block goes where: here, in the reverse order */
+        struct hawser_vec vec[BLOCKS]; /* where each block goes: here, in reverse order */
         struct hawser_region region;
         hawser_peer *receiver;
         for (size_t i = 0; i < sizeof(cache); i++)
@@ -64,8 +64,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < BLOCKS; i++)
             vec[i] = (struct hawser_vec){mem, i * BLOCK, BLOCK, &region, (BLOCKS - 1 - i) * BLOCK, NULL};
         struct hawser_op_options o = {.size = sizeof(o), .timeout_ms = WAIT, .notify = "request 7", .notify_len = 10};
-        must(hawser_write(receiver, vec, BLOCKS, &o, NULL), "write"); /* no handle: its end is an event */
+        must(hawser_write(receiver, vec, BLOCKS, &o, NULL), "write"); /* no handle, so its end is an event */
         must(await_event(h, HAWSER_ENDED).result, "write");
     }
-    hawser_close(h); /* and with it its peers and memory */
+    hawser_close(h); /* also closes its peers and frees its registrations */
 }

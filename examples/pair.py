@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an example of two processes over loopback: the one without arguments says "port N", the other is given the
-address. Both must end well, and the first or the second must say WORDS (TAP).
+"""Runs an example with two processes over loopback, as a TAP test. The first process has no arguments and prints "port N";
+the second gets that address. Both must exit with status 0, and one of them must print WORDS.
 Usage: pair.py PROGRAM WORDS"""
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 from tap import done, ok  # noqa: E402
 
-LIMIT = 40  # s for each process: above the program's own deadlines, below the test's
+LIMIT = 40  # s for each process; more than the program's own deadlines, less than the test's
 
 
 def main(program, words):
@@ -21,13 +21,13 @@ def main(program, words):
     stop.start()
     try:
         line = first.stdout.readline()
-        if ok(line.startswith("port "), "the first process says its port", line):
+        if ok(line.startswith("port "), "the first process prints its port", line):
             second = subprocess.run([program, "127.0.0.1", line.split()[1]], stdout=subprocess.PIPE,
                                     stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
-            ok(second.returncode == 0, "the second process ends well", second.returncode, second.stdout)
+            ok(second.returncode == 0, "the second process succeeds", second.returncode, second.stdout)
             said = first.stdout.read() + second.stdout
-            ok(first.wait() == 0, "the first process ends well", first.returncode, said)
-            ok(words in said, f"one of them says {words!r}", said)
+            ok(first.wait() == 0, "the first process succeeds", first.returncode, said)
+            ok(words in said, f"one of them prints {words!r}", said)
             print("".join(f"# {x}\n" for x in said.splitlines()), end="")
     finally:
         stop.cancel()

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes send 8 bytes to and fro, and the one that connects says how long a message takes.
+/* Two processes send 8 bytes back and forth, and the process that connects prints how long a message takes.
  *     cc -o pingpong pingpong.c $(pkg-config --cflags --libs hawser)
- *     ./pingpong              on the one machine: answers, and says on which port
- *     ./pingpong HOST PORT    on the other: asks
- * Between machines both need the same secret in JOB_KEY, 16 characters or more. */
+ *     ./pingpong              on one machine: prints its port, and replies
+ *     ./pingpong HOST PORT    on the other machine: connects, and measures
+ * Between machines both processes need the same secret in JOB_KEY, at least 16 characters. */
 #define _POSIX_C_SOURCE 200112L
 #include <hawser.h>
 #include <stdio.h>
@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-#define WARM   200   /* rounds that do not count */
-#define ROUNDS 2000  /* that do */
+#define WARM   200   /* rounds that are not measured */
+#define ROUNDS 2000  /* rounds that are measured */
 #define WAIT   10000 /* ms that one side waits for the other */
 
-static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() says it in words */
+static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() has the message */
 {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, hawser_error());
@@ -42,12 +42,13 @@ static void finish(hawser_op *op, const char *what)
     hawser_op_free(op);
 }
 
-/* One message out and one in, or in and out. Both sides use the stream and tag that they have agreed on; a message of
- * another tag could not be taken for this one. */
+/* Sends a message and receives one, or receives and then sends. Both sides use the same stream and tag. A message with
+ * another tag would not match. */
 static void do_round(hawser_peer *p, hawser_mem *mem, const uint64_t *in, uint64_t number, int ask)
 {
     struct hawser_op_options opts = {.size = sizeof(opts), .timeout_ms = WAIT, .stream = 1, .tag = 42};
-    struct hawser_vec from = {.data = &number, .length = sizeof(number)}; /* copied: no registered memory needed */
+    struct hawser_vec from = {.data = &number,
+                              .length = sizeof(number)}; /* copied, so no registered memory is needed */
     struct hawser_vec into = {.mem = mem, .length = sizeof(number)};
     hawser_op *send, *recv;
     must(hawser_recv(p, &into, 1, &opts, &recv), "receive");
@@ -58,7 +59,7 @@ static void do_round(hawser_peer *p, hawser_mem *mem, const uint64_t *in, uint64
         finish(recv, "receive");
     finish(send, "send");
     if (*in != number) {
-        fprintf(stderr, "round %lu has the bytes of another\n", (unsigned long)number);
+        fprintf(stderr, "round %lu received the bytes of another round\n", (unsigned long)number);
         exit(1);
     }
 }
@@ -91,8 +92,8 @@ int main(int argc, char **argv)
     }
     qsort(took + WARM, ROUNDS, sizeof(took[0]), compare_times);
     if (ask)
-        printf("8 bytes one way: %.1f us in the median of %d, %.1f at best\n", took[WARM + ROUNDS / 2], ROUNDS,
+        printf("8 bytes one way: %.1f us in the median of %d rounds, %.1f at best\n", took[WARM + ROUNDS / 2], ROUNDS,
                took[WARM]);
-    hawser_close(h); /* and with it its peers and memory */
+    hawser_close(h); /* also closes its peers and frees its registrations */
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both ends of a transfer in one process: a writes into the memory of b.
+/* Both ends of a transfer in one process: context a writes into the memory of context b.
  *     cc transfer.c $(pkg-config --cflags --libs hawser) && ./a.out */
 #include <errno.h>
 #include <hawser.h>
@@ -11,7 +11,7 @@
 
 #define SIZE (16u << 20)
 
-static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() says it in words */
+static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() has the message */
 {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, hawser_error());
@@ -25,7 +25,7 @@ int main(void)
     for (size_t i = 0; i < SIZE; i++)
         from[i] = (unsigned char)(i * 2654435761u >> 13);
 
-    hawser *a, *b; /* usually in two programs on two machines: b listens, a connects */
+    hawser *a, *b; /* usually in two programs on two machines; b listens, and a connects */
     hawser_peer *to_a, *to_b;
     uint16_t port;
     must(hawser_open(NULL, &a), "open");
@@ -34,7 +34,8 @@ int main(void)
     must(hawser_connect(a, "127.0.0.1", port, NULL, 5000, &to_b), "connect");
     must(hawser_accept(b, 5000, &to_a), "accept");
 
-    hawser_mem *mem_a, *mem_b; /* b lets a write; the remote key's 64 bytes reach a by any means: here, a variable */
+    /* b permits a to write. The 64-byte remote key may reach a in any way, here in a variable. */
+    hawser_mem *mem_a, *mem_b;
     uint8_t key[HAWSER_KEY_SIZE];
     struct hawser_region region;
     must(hawser_mem_register(a, HAWSER_MEM_HOST, from, SIZE, &mem_a), "register");
@@ -42,8 +43,8 @@ int main(void)
     must(hawser_export(mem_b, 0, SIZE, HAWSER_REMOTE_WRITE, to_a, key), "export");
     must(hawser_import(key, &region), "import");
 
-    struct hawser_vec vec = {.mem = mem_a, .length = SIZE, .region = &region}; /* from and to offset 0 */
-    struct hawser_op_options opts = {.size = sizeof(opts),                     /* 30 s; then "done" is told to b */
+    struct hawser_vec vec = {.mem = mem_a, .length = SIZE, .region = &region}; /* both offsets are 0 */
+    struct hawser_op_options opts = {.size = sizeof(opts), /* b is notified with "done" at the end */
                                      .timeout_ms = 30000,
                                      .notify = "done",
                                      .notify_len = sizeof("done")};
@@ -52,7 +53,7 @@ int main(void)
     must(hawser_wait(op, -1), "write");
     hawser_op_free(op);
 
-    struct pollfd event = {hawser_eventfd(b), POLLIN, 0}; /* b sleeps until the notification is there, then looks */
+    struct pollfd event = {hawser_eventfd(b), POLLIN, 0}; /* b sleeps until the notification has arrived */
     uint64_t count;
     size_t len;
     char text[HAWSER_NOTIFY_MAX];
@@ -64,7 +65,7 @@ int main(void)
     int same = memcmp(from, into, SIZE) == 0;
     printf("%s: %u bytes written to %s and %s\n", text, SIZE, hawser_peer_name(to_b), same ? "verified" : "WRONG");
 
-    hawser_close(a); /* and with it its peers and memory */
+    hawser_close(a); /* also closes its peers and frees its registrations */
     hawser_close(b);
     return same ? 0 : 1;
 }

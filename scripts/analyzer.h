@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For clang-tidy only (lint.sh includes it before every file but base.c): the analyzer sees one file at a time, and
- * cannot know that these return their first argument, which is never 0; it would follow paths on which a failure
- * was success. */
+/* Only for clang-tidy; lint.sh includes this header before every file except base.c. The analyzer sees one file at a
+ * time, and does not know that these functions return their first argument (or -ENOMEM), which is never 0. Without
+ * these macros it would follow paths on which a failure counts as success. */
 #include "base/base.h"
 #define hw_fail(rc, ...)      ((void)hw_fail(rc, __VA_ARGS__), (rc))
 #define hw_wrap(rc, ...)      ((void)hw_wrap(rc, __VA_ARGS__), (rc))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode process,
-by NIXL's Python API and backend HAWSER. Each request is one transfer, whose notification tells the decode process that all
-blocks are in place; the first one connects the two. Needs nixl and numpy; NIXL_PLUGIN_DIR: the folder of libplugin_HAWSER.so.
+"""A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode process
+with NIXL's Python API and backend HAWSER. Each request is one transfer, and its notification informs the decode process that
+all blocks are in place. The first transfer connects the two agents. Needs nixl and numpy, and NIXL_PLUGIN_DIR must be the
+folder of libplugin_HAWSER.so.
     kv_push.py                       both processes on this machine
-    kv_push.py decode PORT           on one machine: PORT is where its agent listens for NIXL's metadata
+    kv_push.py decode PORT           on one machine; its agent listens on PORT for NIXL's metadata
     kv_push.py prefill HOST PORT     on the other machine
-BACKEND=UCX in the environment takes another backend, where NIXL finds its plugin."""
+BACKEND=UCX in the environment selects another backend, if NIXL finds its plugin."""
 import os
 import socket
 import subprocess
@@ -17,40 +18,40 @@ import numpy as np
 
 try:
     from nixl._api import nixl_agent, nixl_agent_config
-except ImportError:  # a wheel for one version of CUDA, without the package that chooses among them
+except ImportError:  # a wheel for one version of CUDA, without the package that selects one
     from nixl_cu12._api import nixl_agent, nixl_agent_config
 
-REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes of a block; s that one side waits
+REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes per block; s that one side waits
 
 
 def wait_for(poll, what):
-    """Polls until there is something, and returns it."""
+    """Polls until poll() returns a true value, and returns that value."""
     end = time.monotonic() + WAIT
     while not (found := poll()):
         if time.monotonic() > end:
-            sys.exit(f"not within {WAIT} s: {what}")
-        time.sleep(0.0001)  # NIXL's own thread needs the agent, too
+            sys.exit(f"timed out after {WAIT} s: {what}")
+        time.sleep(0.0001)  # NIXL's own thread needs the agent too
     return found
 
 
 class Agent:
-    """An agent of NIXL, with a cache that is registered."""
+    """A NIXL agent with a registered cache."""
 
     def __init__(self, name, port):
         self.agent = nixl_agent(name, nixl_agent_config(enable_listen_thread=True, listen_port=port, backends=[]))
         self.agent.create_backend(os.environ.get("BACKEND", "HAWSER"))
-        # Filled, so that the kernel gives all of its memory now and not within the first transfer.
+        # Filled, so that the kernel allocates all pages now and not during the first transfer.
         self.cache = np.full((max(REQUESTS), BLOCK // 8, 2), 0xffffffff, np.uint32)
-        self.kept_notifications = []  # notifications that have come before they were asked for
+        self.kept_notifications = []  # notifications that arrived before they were requested
         self.registered = self.agent.register_memory([(self.cache.ctypes.data, self.cache.nbytes, 0, "")], "DRAM")
 
     def describe_blocks(self):
-        """Returns address, length and device of each block, as NIXL takes them."""
+        """Returns the address, length and device of each block in the form that NIXL expects."""
         return [(self.cache.ctypes.data + k * BLOCK, BLOCK, 0) for k in range(len(self.cache))]
 
     def fetch_metadata(self, other, host, port, blocks=None):
-        """Asks for the metadata of another agent. Says whether the metadata has come, and has the blocks. NIXL asks once: the
-        other agent may not listen yet, and answers before its memory is registered."""
+        """Requests the metadata of another agent. Returns whether the metadata has arrived and contains the blocks. NIXL sends a
+        request only once, although the other agent may not listen yet, or may answer before its memory is registered."""
         if not self.agent.check_remote_metadata(other, blocks):
             self.agent.fetch_remote_metadata(other, host, port)
             time.sleep(0.2)
@@ -68,14 +69,14 @@ def run_decode(port):
     blocks = me.agent.get_xfer_descs(me.describe_blocks(), "DRAM")
     me.agent.send_notif("prefill", me.agent.get_serialized_descs(blocks))
     for request, count in enumerate(REQUESTS):
-        free = np.random.permutation(len(me.cache))[:count].astype(np.int32)  # the blocks that this request gets
+        free = np.random.permutation(len(me.cache))[:count].astype(np.int32)  # the blocks for this request
         me.agent.send_notif("prefill", free.tobytes())
         done = wait_for(lambda: me.take_notification("prefill"), "a request")  # every byte is in place
         assert (me.cache[free, :, 0] == request).all(), "blocks of another request"
-        assert (me.cache[free, :, 1] == np.arange(count)[:, None]).all(), "blocks that are wrong"
+        assert (me.cache[free, :, 1] == np.arange(count)[:, None]).all(), "wrong blocks"
         print(f"{done.decode()}: {count} blocks of {BLOCK} bytes, all of them verified", flush=True)
     me.agent.send_notif("prefill", b"verified")
-    time.sleep(0.2)  # the notification leaves before the agent does
+    time.sleep(0.2)  # lets the notification leave before the agent ends
 
 
 def run_prefill(host, port):
@@ -87,7 +88,7 @@ def run_prefill(host, port):
     from_here = me.agent.prep_xfer_dlist("NIXL_INIT_AGENT", me.describe_blocks(), "DRAM")
     to_there = me.agent.prep_xfer_dlist("decode", theirs)
     for request, count in enumerate(REQUESTS):
-        me.cache[:count] = np.stack([np.full(count, request), np.arange(count)], axis=1)[:, None, :]  # as the model would
+        me.cache[:count] = np.stack([np.full(count, request), np.arange(count)], axis=1)[:, None, :]  # as the model would do
         slots = np.frombuffer(wait_for(lambda: me.take_notification("decode"), "the blocks for the request"), np.int32)
         begun = time.perf_counter()
         transfer = me.agent.make_prepped_xfer("WRITE", from_here, np.arange(count, dtype=np.int32), to_there, slots,
@@ -95,7 +96,7 @@ def run_prefill(host, port):
         state = me.agent.transfer(transfer)
         while state == "PROC":
             time.sleep(0.0001)
-            state = me.agent.check_xfer_state(transfer)  # an exception where the transfer has failed
+            state = me.agent.check_xfer_state(transfer)  # raises an exception if the transfer has failed
         took = time.perf_counter() - begun
         me.agent.release_xfer_handle(transfer)
         speed = count * BLOCK / took / 1e9

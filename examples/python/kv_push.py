@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode
-process. Each request is one write, whose notification tells the decode process that all blocks are in place.
+process. Each request is one write, and its notification informs the decode process that all blocks are in place.
     kv_push.py                       both processes on this machine
-    kv_push.py decode                on one machine: prints its port
+    kv_push.py decode                on one machine; prints its port
     kv_push.py prefill HOST PORT     on the other machine
-Between machines both need the same secret: KEY_FILE names a file of it (head -c 32 /dev/urandom >FILE)."""
+Between machines both processes need the same secret in a file, KEY_FILE (head -c 32 /dev/urandom >FILE)."""
 import os
 import pathlib
 import random
@@ -17,7 +17,7 @@ import time
 import hawser
 from hawser import Event
 
-REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes of a block; s that one side waits
+REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes per block; s that one side waits
 
 
 def block_content(request, k):
@@ -30,28 +30,28 @@ def open_context():
 
 
 def await_event(context, kind):
-    """Returns the next event of this kind, and passes over others."""
+    """Returns the next event of this kind, and discards other events."""
     while events := context.wait(WAIT, most=1):
         if events[0].event == kind:
             return events[0]
-    sys.exit("nothing comes from the other process")
+    sys.exit("the other process sent nothing")
 
 
 def run_decode():
     with open_context() as context, context.alloc(max(REQUESTS) * BLOCK) as cache:
-        cache.view[:] = b"\xff" * cache.length  # so that the kernel gives the memory now and not within the first write
+        cache.view[:] = b"\xff" * cache.length  # so that the kernel allocates all pages now and not during the first write
         print("port", context.listen(), flush=True)
         prefill = await_event(context, Event.ARRIVED).peer
         prefill.notify(cache.export(write=True, peer=prefill)).wait()
         for request, count in enumerate(REQUESTS):
-            free = random.sample(range(max(REQUESTS)), count)  # the blocks of the cache that this request gets
+            free = random.sample(range(max(REQUESTS)), count)  # the blocks of the cache for this request
             prefill.notify(struct.pack(f"<{count}I", *free)).wait()
             done = await_event(context, Event.NOTIFIED)  # every byte is in place
             for k, slot in enumerate(free):
                 at = slot * BLOCK
                 assert bytes(cache.view[at:at + BLOCK]) == block_content(request, k), f"block {k} is wrong"
             print(f"{done.data.decode()}: {count} blocks of {BLOCK} bytes, all of them verified", flush=True)
-        await_event(context, Event.DIED)  # the prefill process knows, and has closed
+        await_event(context, Event.DIED)  # the prefill process has its confirmation and has closed
 
 
 def run_prefill(host, port):
@@ -59,7 +59,7 @@ def run_prefill(host, port):
         decode = context.connect(host, int(port), timeout=WAIT)
         region = hawser.Region(await_event(context, Event.NOTIFIED).data)
         for request, count in enumerate(REQUESTS):
-            for k in range(count):  # as the model would
+            for k in range(count):  # as the model would do
                 cache.view[k * BLOCK:(k + 1) * BLOCK] = block_content(request, k)
             slots = struct.unpack(f"<{count}I", await_event(context, Event.NOTIFIED).data)
             blocks = [(cache, k * BLOCK, BLOCK, region, slot * BLOCK) for k, slot in enumerate(slots)]

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sends torch tensors from a GPU of one process into tensors on a GPU of another. Both lie where they are: hawser registers a
-tensor by __cuda_array_interface__ or DLPack, and copies nothing first.
-    torch_gpu.py [cpu]                        both processes on this machine; the receiver takes the last GPU
-    torch_gpu.py receive [DEVICE]             on one machine: prints its port
+"""Sends torch tensors from a GPU of one process into tensors on a GPU of another. Neither side copies its tensors: hawser
+registers a tensor in place, through __cuda_array_interface__ or DLPack.
+    torch_gpu.py [cpu]                        both processes on this machine; the receiver uses the last GPU
+    torch_gpu.py receive [DEVICE]             on one machine; prints its port
     torch_gpu.py send HOST PORT [DEVICE]      on the other machine
-DEVICE: cuda:0, or cpu to try the program without a GPU. Between machines both need the same secret: KEY_FILE names a file of it.
+DEVICE: cuda:0, or cpu to try the program without a GPU. Between machines both need the same secret in a file, KEY_FILE.
 
-Streams. hawser knows nothing of torch's streams. The sender waits for the work that fills a tensor before write(), and does
-not change the tensor before wait() has returned. The receiver waits for its own work on a tensor before the sender is told
-where the tensor lies. Once the notification is there, every byte is in the tensor, for all streams."""
+Streams. hawser does not synchronize with torch's streams. Before write(), the sender waits for the work that fills a tensor,
+and it does not change the tensor before wait() has returned. The receiver waits for its own work on a tensor before it sends
+the tensor's remote key. Once the notification has arrived, every byte is in the tensor and visible to all streams."""
 import json
 import os
 import pathlib
@@ -27,13 +27,13 @@ SHAPES = {"weights": ((4096, 2048), torch.float32), "kv": ((512, 8, 16, 256), to
 
 
 def make_content(name):
-    """Returns what is sent under this name, in host memory: both sides know it, so that the receiver can compare."""
+    """Returns the tensor that is sent under this name, in host memory. Both sides compute it, so the receiver can compare."""
     shape, kind = SHAPES[name]
     return torch.randint(-100, 100, shape, generator=torch.Generator().manual_seed(len(name))).to(kind)
 
 
 def synchronize(device):
-    """Waits for all work of the device, of every stream."""
+    """Waits for all work on the device, in every stream."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -47,7 +47,7 @@ def await_event(context, kind):
     while events := context.wait(WAIT, most=1):
         if events[0].event == kind:
             return events[0]
-    sys.exit("nothing comes from the other process")
+    sys.exit("the other process sent nothing")
 
 
 def run_receiver(device):
@@ -56,15 +56,15 @@ def run_receiver(device):
         print("port", context.listen(), flush=True)
         sender = await_event(context, Event.ARRIVED).peer
         tensors = {name: torch.zeros(shape, dtype=kind, device=device) for name, (shape, kind) in SHAPES.items()}
-        synchronize(device)  # or the zeros may come after the bytes
+        synchronize(device)  # otherwise the zeros might overwrite the received bytes
         memory = {name: context.register(tensor) for name, tensor in tensors.items()}
         keys = {name: m.export(write=True, peer=sender).hex() for name, m in memory.items()}
         sender.notify(json.dumps(keys).encode()).wait()
-        await_event(context, Event.NOTIFIED)  # every byte is in place, for all streams
+        await_event(context, Event.NOTIFIED)  # every byte is in place and visible to all streams
         for name, tensor in tensors.items():
             same = torch.equal(tensor, make_content(name).to(device))
             print(f"{name}: {memory[name].length} bytes on {device}, {'verified' if same else 'WRONG'}", flush=True)
-        await_event(context, Event.DIED)  # the sender knows, and has closed
+        await_event(context, Event.DIED)  # the sender has its confirmation and has closed
 
 
 def run_sender(host, port, device):
@@ -73,7 +73,7 @@ def run_sender(host, port, device):
         receiver = context.connect(host, int(port), timeout=WAIT, gpu=device.index)
         keys = json.loads(await_event(context, Event.NOTIFIED).data)
         tensors = {name: make_content(name).to(device) for name in SHAPES}
-        synchronize(device)  # or the write may be earlier than the content
+        synchronize(device)  # otherwise the write might read the tensors before they are filled
         memory = {name: context.register(tensor) for name, tensor in tensors.items()}
         vecs = [(m, 0, m.length, hawser.Region(bytes.fromhex(keys[name])), 0) for name, m in memory.items()]
         begun = time.perf_counter()
@@ -86,7 +86,7 @@ def run_sender(host, port, device):
 def run_both(device=""):
     last = torch.cuda.device_count() - 1
     if last < 0 and not device:
-        sys.exit("torch finds no GPU here; torch_gpu.py cpu tries the program without one")
+        sys.exit("torch finds no GPU here; run `torch_gpu.py cpu` to try the program without one")
     receive = [sys.executable, __file__, "receive", device or f"cuda:{last}"]
     with subprocess.Popen(receive, stdout=subprocess.PIPE, text=True) as other:
         try:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A trainer sends its weights, 64 tensors of 2 MiB, to three receivers at once; each of them verifies the bytes. A receiver
-that is slow or dies does not stop the others.
-    weights.py [slow|dies]               four processes on this machine; slow, dies: what the third receiver does
-    weights.py receive [slow|dies]       on each receiver's machine: prints its port
+"""A trainer sends its weights, 64 tensors of 2 MiB, to three receivers at the same time, and each receiver verifies the bytes.
+A receiver that is slow or dies does not stop the others.
+    weights.py [slow|dies]               four processes on this machine; the third receiver may be slow or die
+    weights.py receive [slow|dies]       on each receiver's machine; prints its port
     weights.py send HOST:PORT ...        on the trainer's machine
-Between machines all need the same secret: KEY_FILE names a file of it (head -c 32 /dev/urandom >FILE)."""
+Between machines all processes need the same secret in a file, KEY_FILE (head -c 32 /dev/urandom >FILE)."""
 import asyncio
 import hashlib
 import os
@@ -18,7 +18,7 @@ import time
 import hawser
 from hawser import Event
 
-TENSORS, TENSOR, BUCKET, WAIT = 64, 2 << 20, 8, 30  # tensors; bytes of each; tensors of one write; s to wait for a peer
+TENSORS, TENSOR, BUCKET, WAIT = 64, 2 << 20, 8, 30  # tensors; bytes per tensor; tensors per write; s to wait for a peer
 
 
 def open_context(**options):
@@ -27,14 +27,14 @@ def open_context(**options):
 
 
 def run_receiver(fault=""):
-    # A slow receiver does the work of its connections itself, between long pauses.
+    # A slow receiver does the work of its connections itself, and pauses long in between.
     with open_context(events=True, caller_progress=fault == "slow") as context, context.alloc(TENSORS * TENSOR) as weights:
         print("port", context.listen(), flush=True)
         while events := context.wait(WAIT, most=1):
             event = events[0]
             if event.event == Event.ARRIVED:
                 event.peer.notify(weights.export(write=True, peer=event.peer))
-            elif event.event == Event.NOTIFIED and len(event.data) == hashlib.sha256().digest_size:  # the last one
+            elif event.event == Event.NOTIFIED and len(event.data) == hashlib.sha256().digest_size:  # the last notification
                 same = hashlib.sha256(weights.view).digest() == event.data
                 event.peer.notify(b"verified" if same else b"wrong").wait(WAIT)
             elif event.event == Event.NOTIFIED and fault == "dies":
@@ -43,11 +43,11 @@ def run_receiver(fault=""):
                 return
             if fault == "slow":
                 time.sleep(0.3)
-        sys.exit("nothing comes from the trainer")
+        sys.exit("the trainer sent nothing")
 
 
 async def send_to(context, address, weights, digest):
-    """Sends all tensors to one receiver, and returns what the receiver says about the bytes."""
+    """Sends all tensors to one receiver, and returns the receiver's verdict on the bytes."""
     host, port = address.rsplit(":", 1)
     peer = await context.connect_async(host, int(port), timeout=WAIT)
     region = hawser.Region(await peer.wait_notification())
@@ -59,7 +59,7 @@ async def send_to(context, address, weights, digest):
 
 
 async def send_to_all(addresses):
-    """Sends to all receivers at once. Returns how many have not verified the weights."""
+    """Sends to all receivers at the same time. Returns how many of them have not verified the weights."""
     with open_context() as context, context.alloc(TENSORS * TENSOR) as weights:
         weights.view[:] = random.Random(7).randbytes(weights.length)
         digest, begun = hashlib.sha256(weights.view).digest(), time.perf_counter()
@@ -92,5 +92,5 @@ if __name__ == "__main__":
         run_receiver(*sys.argv[2:])
     elif sys.argv[1:2] == ["send"]:
         sys.exit(asyncio.run(send_to_all(sys.argv[2:])))
-    else:  # a receiver that is told to die has no weights
+    else:  # with "dies", one receiver must fail
         sys.exit(run_all(*sys.argv[1:2] or [""]) != (sys.argv[1:] == ["dies"]))

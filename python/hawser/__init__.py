@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """hawser: verified transfers between the memory of two machines, host and GPU, over many TCP connections and NICs.
 
-Sizes and offsets are bytes, times are seconds. Every call may be made from any thread and releases the GIL while it is
-in the library. docs/python.md has an introduction; include/hawser.h says what each operation promises."""
+Sizes and offsets are in bytes, times in seconds. Any thread may make any call, and each call releases the GIL while it
+is in the library. docs/python.md is an introduction; include/hawser.h specifies each operation."""
 from ._context import Completion, Context, Event
 from ._library import knobs, version
 from ._memory import Memory, Region

@@ -11,7 +11,7 @@ from ._paths import NCCL_PLUGIN, NIXL_PLUGIN, PROGRAM, native_file
 
 
 def show_paths() -> int:
-    """Prints a line for each part of hawser: its path, or that this installation lacks the part."""
+    """Prints one line for each part of hawser, with its path or a note that this installation lacks the part."""
     print(f"library       {find_library()}")
     for what, name in (("program", PROGRAM), ("NCCL plugin", NCCL_PLUGIN), ("NIXL backend", NIXL_PLUGIN)):
         try:
@@ -22,7 +22,7 @@ def show_paths() -> int:
 
 
 def change_nixl(folder: str | None, remove: bool) -> int:
-    """Installs or removes the backend in each NIXL; returns 1 if one of them failed."""
+    """Installs the backend into each NIXL, or removes it. Returns 0, or 1 if one of them failed."""
     status = 0
     try:
         for nixl in find_nixl(folder):
@@ -38,17 +38,18 @@ def change_nixl(folder: str | None, remove: bool) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hawser", description="The parts of hawser that this Python has.")
+    """Runs a command line and returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m hawser",
+                                     description="Shows and installs the parts of hawser in this Python installation.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("paths", help="print the paths of the library, the program, the NCCL plugin and the NIXL backend")
     nixl = commands.add_parser(
-        "nixl-install", help="copy the NIXL backend beside those of the installed NIXL, or remove it",
-        description="Copies libplugin_HAWSER.so into the plugin folder of the installed NIXL, where agents find it beside "
-                    "NIXL's own backends. Remove it before NIXL is uninstalled, or pip leaves the folder behind.")
+        "nixl-install", help="copy the NIXL backend next to those of the installed NIXL, or remove it",
+        description="Copies libplugin_HAWSER.so into the plugin folder of the installed NIXL, where agents find it next to "
+                    "NIXL's own backends. Remove it before you uninstall NIXL; otherwise pip leaves the folder behind.")
     nixl.add_argument("--remove", action="store_true", help="remove the backend")
     nixl.add_argument("--dir", metavar="DIR",
-                      help="the folder that NIXL is installed in (as with `pip install --target DIR`), instead of this Python's")
+                      help="folder in which NIXL is installed (as by `pip install --target DIR`), if not in this Python")
     args = parser.parse_args(argv)
     return show_paths() if args.command == "paths" else change_nixl(args.dir, args.remove)
 

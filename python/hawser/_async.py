@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""asyncio: wakes awaiting tasks through the context's descriptor."""
+"""asyncio support: wakes awaiting tasks through the context's event file descriptor."""
 from __future__ import annotations
 
 import asyncio
@@ -13,22 +13,23 @@ if TYPE_CHECKING:
     from ._context import Context
     from ._operation import Operation
 
-CALLER_PERIOD = 0.01  # s; with caller_progress, calls outside asyncio may end an awaited operation without a signal
+# Seconds between checks. With caller_progress, calls outside asyncio may end an awaited operation without a signal.
+CALLER_PERIOD = 0.01
 
 
 class Hub:
-    """The futures of one context. It belongs to one event loop at a time."""
+    """The futures of one context. A hub belongs to one event loop at a time."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._fd = -1  # a duplicate: closing the context must not close the descriptor that the loop watches
-        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # None: waits for any event
+        self._fd = -1  # a duplicate, because closing the context must not close the file descriptor that the loop watches
+        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # None if the future waits for any event
         self._ticking = False
 
     def attach(self) -> asyncio.AbstractEventLoop:
-        """Watches the context's descriptor from the running loop. The library signals nothing before the first call, so
-        this call precedes the first check of the awaited object."""
+        """Makes the running loop watch the context's file descriptor. The library signals nothing before the first
+        attach(), so call it before the first check of the awaited object. Returns the loop."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return loop
@@ -54,7 +55,7 @@ class Hub:
         future = loop.create_future()
         self._waiting[future] = operation
         try:
-            # The descriptor may not have been watched when the operation ended.
+            # The operation may have ended before the loop watched the file descriptor.
             if operation is None or not operation.done():
                 if self._context._caller_progress:
                     self._tick()
@@ -63,12 +64,12 @@ class Hub:
             self._waiting.pop(future, None)
 
     async def wait_operation(self, operation: Operation) -> None:
-        """Returns once operation has ended. Cancelling the wait leaves the operation in flight."""
+        """Returns when the operation has ended. If the wait is cancelled, the operation remains in flight."""
         while not operation.done():
             await self._wait(operation)
 
     async def wait_event(self) -> None:
-        """Returns once something may have happened in the context."""
+        """Returns when an event may have occurred in the context."""
         await self._wait(None)
 
     def _tick(self) -> None:
@@ -110,7 +111,7 @@ class Hub:
             self._fd = -1
 
     def end(self) -> None:
-        """The context is closed: wakes all waiters, in their loop's thread."""
+        """Wakes all waiters in their loop's thread, after the context was closed."""
         loop = self._loop
         if loop is None or loop.is_closed():
             self._loop = None
@@ -118,5 +119,5 @@ class Hub:
             return
         try:
             loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # closed meanwhile
+        except RuntimeError:  # the loop was closed meanwhile
             self._release()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the bytes of a Python object: buffer protocol, __cuda_array_interface__, DLPack."""
+"""Finds the bytes of a Python object through the buffer protocol, __cuda_array_interface__ or DLPack."""
 from __future__ import annotations
 
 import ctypes
@@ -22,7 +22,7 @@ struct dl_tensor { void *data; int32_t device_type, device_id; int32_t ndim; uin
 
 
 class Span(NamedTuple):
-    """Bytes of an object. `keep` keeps them allocated and in place."""
+    """The bytes of an object. `keep` keeps the bytes allocated and in place."""
 
     kind: int
     address: int
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:
-    """Returns whether strides, in units of itemsize, are those of an array in C order."""
+    """Returns whether the strides are those of a contiguous array in C order. Strides and itemsize have the same unit."""
     if strides is None or 0 in shape:
         return True
     step = itemsize
@@ -50,7 +50,7 @@ def refuse_strides(obj: object) -> Exception:
 def has_cuda_array(obj: Any) -> bool:
     try:
         return hasattr(obj, "__cuda_array_interface__")
-    except KeyError:  # torch, for a type that the interface cannot name, such as float8: DLPack can
+    except KeyError:  # torch raises this for a type that only DLPack can describe, such as float8
         return False
 
 
@@ -75,7 +75,7 @@ def find_buffer(obj: Any) -> Span:
 
 
 def open_capsule(capsule: object) -> Any:
-    """Returns the DLTensor at the start of a capsule's DLManagedTensor. The capsule owns and frees it."""
+    """Returns the DLTensor at the start of a capsule's DLManagedTensor, which the capsule owns and frees."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return ffi.cast("struct dl_tensor *", get(capsule, b"dltensor"))
@@ -84,11 +84,11 @@ def open_capsule(capsule: object) -> Any:
 def export_dlpack(obj: Any, device: int, index: int) -> Any:
     if device != 2:
         return obj.__dlpack__()
-    # -1: no synchronization, because registering memory does not read it.
+    # Stream -1 means no synchronization, because registration does not read the memory.
     try:
         return obj.__dlpack__(stream=-1)
     except BufferError:
-        # torch exports tensors of its current device only
+        # torch exports only tensors on its current device
         torch: Any = sys.modules.get("torch")
         if torch is None or not isinstance(obj, torch.Tensor):
             raise
@@ -113,8 +113,8 @@ def find_dlpack(obj: Any) -> Span:
 
 
 def find_span(obj: Any) -> Span:
-    """Returns where obj's bytes are. ArgumentError: not contiguous, or no such protocol. UnsupportedError: a kind of
-    device that hawser has no driver for."""
+    """Returns the location of obj's bytes. Raises ArgumentError if the bytes are not contiguous or obj supports none of
+    the protocols, and UnsupportedError for memory of another kind of device."""
     if has_cuda_array(obj):
         return find_cuda_array(obj)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts: peers, memory and completions of a program."""
+"""Contexts, which have the peers, memory and completions of a program."""
 from __future__ import annotations
 
 import atexit
@@ -31,7 +31,7 @@ from .errors import BusyError, ClosedError, ForkedError, HawserError, NotReadyEr
 
 CALLER_PROGRESS, INSECURE, EVENTS, TRUSTED = 1, 2, 4, 8  # flags of struct hawser_options
 ONLY_DIALLED = 1
-EXIT_S = 1.0  # how long the interpreter's exit waits for calls in other threads
+EXIT_S = 1.0  # s that the interpreter's exit waits for calls in other threads
 
 
 class Event(enum.IntEnum):
@@ -47,10 +47,10 @@ class Event(enum.IntEnum):
 class Completion:
     """An event, from Context.poll(), wait() or completions().
 
-    event: ENDED: an operation of post(), or of submit() with `user`, has ended. With events=True also ARRIVED: peer
-    has connected; DIED: peer died, close it; NOTIFIED: peer sent the notification in data. error: why the operation
-    failed or the peer died; None: success. user: the operation's number. length: bytes of the operation (receive: of
-    its message) or of the notification."""
+    event: ENDED means that an operation of post(), or of submit() with `user`, has ended. With events=True there are
+    also ARRIVED (peer has connected), DIED (peer has died and must be closed) and NOTIFIED (peer has sent the
+    notification in data). error: why the operation failed or the peer died, or None. user: the operation's number.
+    length: bytes of the operation (for a receive, of its message) or of the notification."""
 
     event: Event
     peer: Peer
@@ -61,16 +61,16 @@ class Completion:
 
 
 class Context:
-    """A context of libhawser: its threads, listener, peers and memory. Any thread may call any method.
+    """A context of libhawser, with its threads, listener, peers and memory. Any thread may call any method.
 
-    key: the job key that both sides hold, 16 to 4096 bytes; None: none. events: arrivals, deaths and notifications
-    are completions. caller_progress: no threads; progress(), waits and asyncio do the work. insecure: without a key,
-    accept any address. trusted: see HAWSER_TRUSTED in hawser.h. log: called with a level (0 error to 3 debug) and a
-    line, from any thread; must not call into hawser. knobs: by name, such as `window=1 << 20`; they override the
-    environment; hawser.knobs() lists them.
+    key: the job key that both sides have, 16 to 4096 bytes, or None. events: report arrivals, deaths and notifications
+    as completions. caller_progress: start no threads; progress(), waits and asyncio do the work. insecure: without a
+    key, accept any address. trusted: see HAWSER_TRUSTED in hawser.h. log: a function that is called from any thread
+    with a level (0 for error to 3 for debug) and a line, and must not call hawser. knobs: values by name, such as
+    `window=1 << 20`, which override the environment; hawser.knobs() lists the knobs.
 
-    Raises ArgumentError for a wrong key or knob, NoMemoryError, NoDescriptorsError. Close a context with close() or
-    `with`."""
+    Raises ArgumentError for an invalid key or knob, NoMemoryError or NoDescriptorsError. Close a context with close()
+    or use it in a `with` statement."""
 
     def __init__(self, *, key: bytes | None = None, events: bool = False, caller_progress: bool = False,
                  insecure: bool = False, trusted: bool = False, log: Callable[[int, str], None] | None = None,
@@ -82,12 +82,12 @@ class Context:
         self._calls = Gate()  # short calls on objects of the context
         self._waits = Gate()  # blocking calls of the context and of operations
         self._close_lock = threading.RLock()
-        self._peers: dict[Any, Peer] = {}  # by handle; closed ones too, because their completions may still arrive
+        self._peers: dict[Any, Peer] = {}  # by handle; includes closed peers, because their completions may still arrive
         self._peers_lock = threading.RLock()
         self._memories: set[Memory] = set()
         self._orphans: deque[Any] = deque()  # handles of running operations without a Python object
-        self._unclaimed: deque[Peer] = deque()  # accepted, but Ctrl-C interrupted accept() before it returned
-        self._taken: deque[Completion] = deque()  # the same for poll() and wait()
+        self._unclaimed: deque[Peer] = deque()  # accepted peers, if Ctrl-C interrupted accept() before it returned
+        self._taken: deque[Completion] = deque()  # completions taken, if Ctrl-C interrupted poll() or wait()
         self._hub = Hub(self)
         flags = CALLER_PROGRESS * caller_progress | INSECURE * insecure | EVENTS * events | TRUSTED * trusted
         out = ffi.new("hawser **")
@@ -123,7 +123,7 @@ class Context:
             del calls[token]
 
     def _slices(self, timeout: float | None) -> Iterator[tuple[Any, int]]:
-        """Yields the handle and how many ms to block, until timeout seconds have passed."""
+        """Yields the handle and the ms for which one call may block, until timeout seconds have passed."""
         ms = SLICE_MS if timeout is None else milliseconds(timeout)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -133,7 +133,7 @@ class Context:
                 return
 
     def _adopt_peer(self, handle: Any, arrived: bool = True) -> Peer:
-        """Returns the Peer of a handle. arrived: the handle is a new peer's."""
+        """Returns the Peer of a handle. If arrived is true, the handle belongs to a new peer."""
         with self._peers_lock:
             peer = self._peers.get(handle)
             if peer is None or (arrived and peer._closed and not peer._unannounced):
@@ -143,7 +143,7 @@ class Context:
             return peer
 
     def _free_orphans(self, ended: bool = False) -> None:
-        """Frees the handles of ended operations without a Python object. ended: all of them have ended."""
+        """Frees the handles of ended operations without a Python object. If ended is true, all of them have ended."""
         token = object()
         self._waits.calls[token] = get_ident()
         try:
@@ -153,7 +153,7 @@ class Context:
                     lib.hawser_op_free(handle)
                 else:
                     self._orphans.append(handle)
-        except IndexError:  # another thread took it
+        except IndexError:  # another thread took the last one
             pass
         finally:
             del self._waits.calls[token]
@@ -161,21 +161,22 @@ class Context:
     # ---- peers
 
     def listen(self, address: str | None = None, port: int = 0) -> int:
-        """Listens on one TCP port and returns the port; 0 picks a free one. address: numeric; None: all addresses.
-        BusyError: the context listens already. AddressInUseError, AddressError, ArgumentError."""
+        """Listens on one TCP port and returns the port. Port 0 selects a free port. address: a numeric address, or None
+        for all addresses. Raises BusyError if the context already listens, AddressInUseError, AddressError or
+        ArgumentError."""
         bound = ffi.new("uint16_t *")
         if not 0 <= port < 65536:
-            raise invalid(f"port {port}; ports are 0 to 65535")
+            raise invalid(f"invalid port {port}; ports are 0 to 65535")
         with self._use() as handle:
             check(lib.hawser_listen(handle, NULL if address is None else address.encode(), port, bound))
         return int(bound[0])
 
     def accept(self, timeout: float | None = None) -> Peer:
-        """Takes the next peer that has connected. NotReadyError: no peer connected within timeout seconds (None: wait
-        forever). The context owns the peer, which stays open until Peer.close() or close(). ArgumentError: the
-        context has events=True, so arrivals are completions."""
+        """Returns the next peer that has connected. Waits up to timeout seconds, or without limit if timeout is None, and
+        then raises NotReadyError. The context owns the peer, which remains open until Peer.close() or close(). Raises
+        ArgumentError if the context has events=True, because arrivals are then completions."""
         if self._events:
-            raise invalid("the context has events: a peer that connects is a completion, see Context.wait()")
+            raise invalid("the context has events=True, so arrivals are completions: use Context.wait() instead")
         for handle, ms in self._slices(timeout):
             if self._unclaimed:
                 return self._unclaimed.popleft()
@@ -195,7 +196,7 @@ class Context:
         raise NotReadyError(errno.EAGAIN, f"no peer has connected within {timeout} s")
 
     async def accept_async(self) -> Peer:
-        """Takes the next peer that has connected, in asyncio. See accept()."""
+        """Waits in asyncio for the next peer that connects, and returns it. See accept()."""
         self._hub.attach()
         while True:
             try:
@@ -206,21 +207,22 @@ class Context:
     def connect(self, host: str, port: int, *, timeout: float = 10.0, nics: str = "", peer_nics: str = "",
                 channels: int = 0, only_dialled: bool = False, key: bytes | None = None, gpu: int | None = None,
                 peer_gpu: int | None = None, prefer: str = "") -> Peer:
-        """Connects to a listening context. host: name or numeric address. timeout: seconds, for the whole call.
+        """Connects to a listening context. host: a name or a numeric address. timeout: seconds for the whole call.
 
-        nics, peer_nics: "eth1,eth2"; empty: as the knobs say. prefer: the local NICs among these that carry data
-        while one of them works; empty: all. channels: data connections per NIC; 0: the knob's value. key: the peer's
-        job key if it differs from the context's. gpu, peer_gpu: the CUDA devices of the connections' memory. Raises
-        RefusedError, DeadlineError, UnreachableError, AccessError (key), NoKeyError, NoDeviceError, TooManyError,
-        ProtocolError. Ctrl-C ends the wait; if the connection is made later, it is closed."""
+        nics, peer_nics: lists such as "eth1,eth2"; if empty, the knobs decide. prefer: those of the local NICs that
+        carry data while one of them works; if empty, all of them do. channels: data connections per NIC; 0 means the
+        knob's value. key: the peer's job key if it differs from the context's. gpu, peer_gpu: the CUDA devices of the
+        connections' memory. Raises RefusedError, DeadlineError, UnreachableError, AccessError (for a wrong key),
+        NoKeyError, NoDeviceError, TooManyError or ProtocolError. Ctrl-C ends the wait; a connection that is
+        established later is then closed."""
         options, keep = make_connect_options(nics, peer_nics, prefer, channels, only_dialled, key, gpu, peer_gpu)
         if not 0 <= port < 65536:
-            raise invalid(f"port {port}; ports are 0 to 65535")
+            raise invalid(f"invalid port {port}; ports are 0 to 65535")
         call = _Connect(self, host.encode(), port, options, keep, milliseconds(timeout))
         return call.run()
 
     async def connect_async(self, host: str, port: int, **options: Any) -> Peer:
-        """Connects in asyncio. Arguments and errors as for connect()."""
+        """Connects in asyncio. The arguments and errors are those of connect()."""
         import asyncio
         return await asyncio.get_running_loop().run_in_executor(None, lambda: self.connect(host, port, **options))
 
@@ -242,20 +244,21 @@ class Context:
     # ---- memory
 
     def register(self, obj: Any) -> Memory:
-        """Registers the bytes of obj in place, without a copy: an object with the buffer protocol (bytearray, mmap,
-        numpy), __cuda_array_interface__ (cupy, numba, torch) or DLPack (torch, jax). Contiguous in C order, of any
-        shape.
+        """Registers the bytes of obj in place, without a copy. obj must support the buffer protocol (bytearray, mmap,
+        numpy), __cuda_array_interface__ (cupy, numba, torch) or DLPack (torch, jax). It may have any shape, but must be
+        contiguous in C order.
 
         The registration keeps obj alive until Memory.close() or the context's close(). The caller must wait for
-        pending GPU work on obj. Raises ArgumentError: not contiguous, no bytes, no such protocol; UnsupportedError:
-        memory of another kind of device; NoDeviceError: GPU memory without a driver."""
+        pending GPU work on obj. Raises ArgumentError if obj is not contiguous, has no bytes or supports none of these
+        protocols, UnsupportedError for memory of another kind of device, and NoDeviceError for GPU memory without a
+        driver."""
         with self._use() as handle:
             return self._add_memory(_memory.register(self, obj, handle))
 
     def alloc(self, length: int, kind: str = "host", device: int = 0) -> Memory:
         """Allocates length page-aligned bytes and registers them. kind: "host", or "cuda" for GPU number `device`.
-        Memory.view gives access to host memory. Memory.close() or close() frees them. Raises ArgumentError,
-        NoMemoryError, NoDeviceError."""
+        Memory.view gives access to host memory. Memory.close() or close() frees the bytes. Raises ArgumentError,
+        NoMemoryError or NoDeviceError."""
         with self._use() as handle:
             return self._add_memory(_memory.allocate(self, length, kind, device, handle))
 
@@ -284,30 +287,30 @@ class Context:
             self._memories.discard(memory)
 
     def revoke(self, key: bytes) -> None:
-        """Revokes an export. After revoke() returns, no byte of a peer is written to or read from the region.
-        StaleRegionError: there is no such export. ArgumentError: not a remote key."""
+        """Revokes an export. After revoke() has returned, no peer writes to or reads from the region. Raises
+        StaleRegionError if there is no such export, and ArgumentError if key is not a remote key."""
         if len(key) != _memory.KEY_SIZE:
-            raise invalid(f"a remote key has {_memory.KEY_SIZE} bytes, and these are {len(key)}")
+            raise invalid(f"a remote key has {_memory.KEY_SIZE} bytes, not {len(key)}")
         with self._use() as handle:
             check(lib.hawser_revoke(handle, ffi.from_buffer("uint8_t[]", key)))
 
     # ---- completions and progress
 
     def poll(self, most: int = 64) -> list[Completion]:
-        """Takes up to `most` completions, oldest first, without blocking; returns an empty list if there are none."""
+        """Returns up to `most` completions, oldest first, or an empty list if there are none. Does not block."""
         with self._use(self._waits) as handle:
             return self._take(handle, 0, most)
 
     def wait(self, timeout: float | None = None, most: int = 64) -> list[Completion]:
-        """Like poll(), but waits up to timeout seconds (None: forever) for the first completion. Returns an empty list
-        on timeout. KeyboardInterrupt (Ctrl-C) loses no completion."""
+        """Like poll(), but waits up to timeout seconds for the first completion, or without limit if timeout is None.
+        Returns an empty list on timeout. KeyboardInterrupt (Ctrl-C) loses no completion."""
         for handle, ms in self._slices(timeout):
             if got := self._take(handle, ms, most):
                 return got
         return []
 
     async def completions(self) -> AsyncIterator[Completion]:
-        """Iterates over the completions in asyncio, until the context is closed (ClosedError)."""
+        """Iterates over the completions in asyncio. Raises ClosedError when the context is closed."""
         self._hub.attach()
         while True:
             got = self.poll(1)
@@ -317,15 +320,15 @@ class Context:
                 await self._hub.wait_event()
 
     def progress(self, timeout: float = 0) -> bool:
-        """Does the work that is ready, waiting up to timeout seconds (at most 0.1) for work. Needed only with
+        """Does the work that is ready, and waits up to timeout seconds (0.1 at most) for work. Needed only with
         caller_progress. Returns False if there was nothing to do."""
         with self._use(self._waits) as handle:
             return bool(lib.hawser_progress(handle, min(milliseconds(timeout), SLICE_MS)) == 0)
 
     def _take(self, handle: Any, ms: int, most: int) -> list[Completion]:
-        """Takes one completion at a time, because the thread's error line belongs to the last one."""
+        """Takes up to `most` completions, one per call, because the thread's error line belongs to the last completion."""
         if most < 1:
-            raise invalid(f"room for {most} completions")
+            raise invalid(f"at most {most} completions were requested; request at least 1")
         got: list[Completion] = []
         out = ffi.new("struct hawser_completion *")
         try:
@@ -348,8 +351,8 @@ class Context:
             raise
 
     def _convert(self, out: Any, got: list[Completion]) -> None:
-        """Appends the completion in out exactly once: after a Ctrl-C in between, a second call finishes the work of the
-        first."""
+        """Appends the completion in out to got exactly once. If Ctrl-C interrupts the first call, a second call finishes
+        its work."""
         text = last_error() if out.result < 0 else ""
         peer = self._adopt_peer(out.peer, out.event == Event.ARRIVED)
         if out.event == Event.DIED:
@@ -377,8 +380,8 @@ class Context:
         return self._closing
 
     def close(self) -> None:
-        """Closes every peer, fails pending operations with PeerClosedError, and frees all registrations. Waits for
-        calls in other threads, which then raise. Closing twice is allowed."""
+        """Closes all peers, fails pending operations with PeerClosedError, and frees all registrations. Waits for calls
+        in other threads, which then raise an exception. Closing twice is allowed."""
         with self._close_lock:
             if not self._closed and not self._forked:
                 self._calls.refuse_own()
@@ -386,8 +389,8 @@ class Context:
                 self._close(None)
 
     def _close(self, patience: float | None) -> None:
-        """patience: seconds to wait for calls in other threads; if some are left, the library is not closed. If Ctrl-C
-        interrupts the wait, the next call continues it."""
+        """Closes the context. patience: seconds to wait for calls in other threads; if calls remain, the library is not
+        closed. If Ctrl-C interrupts the wait, the next call continues it."""
         self._closing = True
         for peer in list(self._peers.values()):
             peer._closed = True
@@ -396,7 +399,7 @@ class Context:
         if not self._calls.drain(patience):
             return
         for peer in list(self._peers.values()):
-            self._free_peer(peer)  # wakes threads that wait for its operations
+            self._free_peer(peer)  # wakes the threads that wait for the peer's operations
         if not self._waits.drain(patience):
             return
         handle, self._handle = self._handle, NULL
@@ -425,7 +428,7 @@ class Context:
 
 
 class _Connect:
-    """Connects in a thread of its own, because the library's call cannot be interrupted."""
+    """Connects in a separate thread, because the library's call cannot be interrupted."""
 
     def __init__(self, context: Context, host: bytes, port: int, options: Any, keep: Any, ms: int) -> None:
         self.context, self.keep = context, keep
@@ -471,13 +474,13 @@ class _Connect:
 
 
 def _keep_view(keep: Any) -> Any:
-    """Returns what closed memory keeps: for alloc() its bytes, for Memory.view."""
+    """Returns what closed memory keeps alive: memory from alloc() keeps its bytes, which Memory.view may still use."""
     return (keep[-1],) if isinstance(keep, tuple) and isinstance(keep[-1], mmap.mmap) else None
 
 
 def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] | None,
                  knobs: dict[str, object]) -> tuple[Any, Any]:
-    """Returns struct hawser_options and the objects it points to, which the context keeps."""
+    """Returns struct hawser_options and the objects that it points to, which the context keeps alive."""
     texts = [ffi.new("char[]", f"{name}={int(v) if isinstance(v, bool) else v}".encode()) for name, v in knobs.items()]
     options = ffi.new("struct hawser_options *")
     options.size = ffi.sizeof("struct hawser_options")
@@ -503,7 +506,7 @@ def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] 
 
 def make_connect_options(nics: str, peer_nics: str, prefer: str, channels: int, only_dialled: bool, key: bytes | None,
                          gpu: int | None, peer_gpu: int | None) -> tuple[Any, Any]:
-    """Returns struct hawser_connect_options and the objects it points to."""
+    """Returns struct hawser_connect_options and the objects that it points to."""
     options = ffi.new("struct hawser_connect_options *")
     keep: list[Any] = [options]
     options.size = ffi.sizeof("struct hawser_connect_options")
@@ -528,7 +531,7 @@ _contexts: weakref.WeakSet[Context] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """Runs at interpreter exit: ends the library's threads while they can still call Python."""
+    """Runs at interpreter exit, and ends the library's threads while they can still call Python."""
     for context in list(_contexts):
         if context._close_lock.acquire(timeout=EXIT_S):
             try:
@@ -536,13 +539,13 @@ def _close_all() -> None:
                     context._close(EXIT_S)
             finally:
                 context._close_lock.release()
-        if not context._closed:  # its threads continue: the memory must outlive them
+        if not context._closed:  # its threads continue, so the memory must outlive them
             ctypes.pythonapi.Py_IncRef(ctypes.py_object([m._keep for m in context._memories]))
 
 
 def _forget_all() -> None:
-    """Runs in the child of a fork, which has the handles but not the threads: it must neither use nor free the parent's
-    objects."""
+    """Runs in the child after a fork. The child has the handles but not the threads, and must neither use nor free the
+    parent's objects."""
     for context in list(_contexts):
         context._forked = context._closing = True
         context._close_lock, context._peers_lock = threading.RLock(), threading.RLock()  # a thread of the parent may hold them

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensures that a handle is not used during or after the call that frees it, as hawser.h requires."""
+"""Ensures that no handle is used during or after the call that frees it, as hawser.h requires."""
 from __future__ import annotations
 
 import time
 from threading import get_ident
 
-POLL_S = 0.0005  # how often drain() checks
+POLL_S = 0.0005  # s between checks in drain()
 
 
 class Gate:
     """The calls into the library that are in progress.
 
-    A call adds a token of its own to `calls`, then checks whether its object is closed, and deletes the token at its
-    end. close() first marks the object closed, then waits in drain() for the calls that may not have seen the mark.
-    Adding and deleting are single dict operations: atomic, and cheaper than a lock."""
+    Each call adds its own token to `calls`, then checks whether its object is closed, and deletes the token at the end.
+    close() first marks the object as closed, and then waits in drain() for calls that may not have seen the mark.
+    Adding and deleting are single dict operations, which are atomic and cheaper than a lock."""
 
     __slots__ = ("calls",)
 
@@ -21,9 +21,9 @@ class Gate:
         self.calls: dict[object, int] = {}
 
     def refuse_own(self) -> None:
-        """RuntimeError: this thread is inside a call, and drain() would wait for itself."""
+        """Raises RuntimeError if this thread is inside a call, because drain() would then wait for itself."""
         if get_ident() in self.calls.copy().values():
-            raise RuntimeError("close() was called inside another call of this thread, as by a signal handler")
+            raise RuntimeError("close() was called inside another call of this thread, for example by a signal handler")
 
     def drain(self, timeout: float | None = None) -> bool:
         """Waits for the calls that are in progress now. Returns False on timeout."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds and loads libhawser.so.1, and turns its return codes into exceptions.
 
-cffi releases the GIL around every call into the library. The library keeps one error line per thread, so the thread
-of the failed call must call last_error(), before any other call."""
+cffi releases the GIL around every call into the library. The library stores one error line per thread, so last_error()
+must be called in the thread of the failed call, before any other call."""
 from __future__ import annotations
 
 import errno
@@ -16,14 +16,14 @@ from ._paths import NATIVE
 from .errors import ArgumentError, HawserError, make_error
 
 NAME = "libhawser.so.1"
-SLICE_MS = 100  # longest time that one call into the library blocks: Ctrl-C and close() are handled between calls
+SLICE_MS = 100  # longest time that one call into the library blocks; Ctrl-C and close() take effect between calls
 
-ffi: Any = importlib.import_module("cffi").FFI()  # by name: cffi has no type annotations
+ffi: Any = importlib.import_module("cffi").FFI()  # imported by name, because cffi has no type annotations
 ffi.cdef(CDEF)
 
 
 def find_library() -> str:
-    """Returns the library to load: HAWSER_LIBRARY, else the wheel's, else the loader's choice."""
+    """Returns the library to load: HAWSER_LIBRARY if set, else the wheel's library, else the name for the loader."""
     named = os.environ.get("HAWSER_LIBRARY")
     if named:
         return named
@@ -60,7 +60,7 @@ def check(rc: int) -> int:
 
 
 def invalid(text: str) -> ArgumentError:
-    """Returns the exception for an argument that the binding itself refuses."""
+    """Returns the exception for an argument that the Python code refuses."""
     return ArgumentError(errno.EINVAL, text)
 
 
@@ -69,14 +69,14 @@ def address_of(pointer: Any) -> int:
 
 
 def milliseconds(seconds: float) -> int:
-    """Returns whole milliseconds, rounded up, limited to the library's int."""
+    """Returns whole milliseconds, rounded up and limited to the range of the library's int."""
     if not seconds >= 0:
-        raise invalid(f"a timeout of {seconds} s; use 0 or more, or None")
+        raise invalid(f"invalid timeout of {seconds} s; use 0 or more, or None")
     return 2**31 - 1 if seconds > 2e6 else math.ceil(seconds * 1000)
 
 
 def operation_ms(seconds: float | None) -> int:
-    """Returns timeout_ms of an operation. None: 0, the knob's value; math.inf: -1, no deadline."""
+    """Returns an operation's timeout_ms: 0 (the knob's value) for None, and -1 (no deadline) for math.inf."""
     if seconds is None:
         return 0
     return -1 if seconds == math.inf else max(1, milliseconds(seconds))
@@ -88,7 +88,7 @@ def version() -> str:
 
 
 def knobs() -> dict[str, tuple[str, str, str, str]]:
-    """Returns (environment variable, default, unit, one line of documentation) of each knob, by the knob's name."""
+    """Returns a dict from each knob's name to (environment variable, default, unit, one line of documentation)."""
     found: dict[str, tuple[str, str, str, str]] = {}
 
     def take(_arg: Any, *words: Any) -> None:

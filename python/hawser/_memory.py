@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered memory, and regions of a peer's memory."""
+"""Registered memory, and regions of peers' memory."""
 from __future__ import annotations
 
 import mmap
@@ -21,17 +21,17 @@ REMOTE_READ, REMOTE_WRITE = 1, 2
 
 
 class Region:
-    """A region of a peer's memory, imported from a remote key. Plain data: a region owns nothing and belongs to no
+    """A region of a peer's memory, imported from a remote key. A region is plain data: it owns nothing and belongs to no
     context.
 
-    length: bytes. readable, writable: what the exporting side allows. ArgumentError: key is not a 64-byte remote key
-    from Memory.export()."""
+    length: bytes. readable, writable: the access that the exporting side permits. Raises ArgumentError if key is not a
+    64-byte remote key from Memory.export()."""
 
     __slots__ = ("_data", "_address", "length", "readable", "writable")
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_SIZE:
-            raise invalid(f"a remote key has {KEY_SIZE} bytes, and these are {len(key)}")
+            raise invalid(f"a remote key has {KEY_SIZE} bytes, not {len(key)}")
         data = ffi.new("struct hawser_region *")
         check(lib.hawser_import(ffi.from_buffer("uint8_t[]", key), data))
         self._data = data
@@ -47,11 +47,11 @@ class Region:
 class Memory:
     """Memory registered with a context, from Context.register() or Context.alloc().
 
-    Stays registered until close() or the context's close(), even if the program keeps no reference. The registration
-    keeps the registered object alive; a buffer such as bytearray cannot be resized meanwhile.
+    The memory remains registered until close() or the context's close(), even if the program keeps no reference. The
+    registration keeps the registered object alive. A buffer such as a bytearray cannot be resized meanwhile.
 
-    kind: "host" or "cuda". address: of the first byte; for GPU memory the device address. length: bytes. readonly:
-    True for objects such as bytes, which cannot receive data."""
+    kind: "host" or "cuda". address: address of the first byte, which is a device address for GPU memory. length: bytes.
+    readonly: True for objects such as bytes, which cannot receive data."""
 
     __slots__ = ("_context", "_handle", "_address", "_keep", "_readonly", "kind", "address", "length", "__weakref__")
 
@@ -59,7 +59,7 @@ class Memory:
                  keep: Any) -> None:
         self._context = context
         self._handle = handle
-        self._address = address_of(handle)  # value of the handle; 0: closed
+        self._address = address_of(handle)  # value of the handle; 0 if closed
         self._keep = keep
         self._readonly = readonly
         self.kind = kind
@@ -72,31 +72,32 @@ class Memory:
 
     @property
     def closed(self) -> bool:
-        """True after close(), and after the context's."""
+        """True after close() or the context's close()."""
         return self._address == 0
 
     @property
     def view(self) -> memoryview:
-        """Returns the bytes of host memory from Context.alloc(), without a copy. The view stays valid after close().
-        ArgumentError: registered or GPU memory; use the object itself."""
+        """The bytes of host memory from Context.alloc(), without a copy. The view remains valid after close(). Raises
+        ArgumentError for GPU memory and for registered objects, which the program can use directly."""
         if not isinstance(self._keep, tuple) or not isinstance(self._keep[-1], mmap.mmap):
-            raise invalid("only host memory from alloc() has a view; of registered memory, use the object itself")
+            raise invalid("only host memory from alloc() has a view; for registered memory, use the registered object")
         return memoryview(self._keep[-1])
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Describes GPU memory as an array of bytes, for cupy, torch and numba. The array must not be used after close()."""
+        """Describes GPU memory as an array of bytes for cupy, torch and numba. Do not use the array after close()."""
         if self.kind != "cuda":
             raise AttributeError("host memory has no __cuda_array_interface__")
         return {"shape": (self.length,), "typestr": "|u1", "data": (self.address, self._readonly), "version": 3}
 
     def export(self, offset: int = 0, length: int | None = None, *, read: bool = False, write: bool = False,
                peer: Peer | None = None) -> bytes:
-        """Lets a peer read and/or write [offset, offset + length) bytes; length None: to the end.
+        """Permits a peer to read or write the bytes [offset, offset + length). If length is None, the range extends to the
+        end.
 
-        peer: only this peer; None: any peer of the context that presents the remote key. Returns the 64-byte remote
-        key, for the other side's Region(). BoundsError: outside the memory. ArgumentError: neither read nor write,
-        or write to readonly memory."""
+        peer: the only peer that may use the export, or None for any peer of the context that presents the remote key.
+        Returns the 64-byte remote key for the other side's Region(). Raises BoundsError if the range is outside the
+        memory, and ArgumentError if neither read nor write is set, or for write to read-only memory."""
         if write and self._readonly:
             raise invalid("a peer may not write to a read-only object")
         length = self.length - offset if length is None else length
@@ -110,21 +111,22 @@ class Memory:
         return bytes(ffi.buffer(key))
 
     def load(self, offset: int = 0, length: int | None = None) -> bytes:
-        """Returns a copy of length bytes from offset; length None: to the end. For checks, not for speed. BoundsError:
-        outside the memory. DeviceFailedError: the GPU failed."""
+        """Returns a copy of length bytes from offset, or of all bytes up to the end if length is None. Intended for checks,
+        not for speed. Raises BoundsError if the range is outside the memory, and DeviceFailedError if the GPU failed."""
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
             raise invalid(f"loading {length} bytes at offset {offset}; neither may be negative")
         if length > self.length:
-            raise invalid(f"loading {length} bytes of memory of {self.length}")
+            raise invalid(f"loading {length} bytes from memory of {self.length} bytes")
         data = bytearray(length)
         with use_memory(self):
             check(lib.hawser_mem_load(self._handle, offset, ffi.from_buffer(data), length))
         return bytes(data)
 
     def store(self, data: Any, offset: int = 0) -> None:
-        """Copies data, an object with the buffer protocol, to offset. For set-up, not for speed. BoundsError: outside
-        the memory. ArgumentError: readonly. DeviceFailedError: the GPU failed."""
+        """Copies data, an object with the buffer protocol, to offset. Intended for set-up, not for speed. Raises BoundsError
+        if the range is outside the memory, ArgumentError if the memory is read-only, and DeviceFailedError if the GPU
+        failed."""
         if self._readonly or offset < 0:
             raise invalid("the memory is read-only" if self._readonly else f"storing at offset {offset}")
         span = find_buffer(data)
@@ -132,8 +134,8 @@ class Memory:
             check(lib.hawser_mem_store(self._handle, offset, span.keep[0], span.length))
 
     def close(self) -> None:
-        """Revokes the memory's exports and frees the registration. After close() returns, no peer accesses the memory.
-        BusyError: operations still use the memory, which stays registered. Closing twice is allowed."""
+        """Revokes the memory's exports and frees the registration. After close() has returned, no peer accesses the memory.
+        Raises BusyError if operations still use the memory, which then remains registered. Closing twice is allowed."""
         self._context._close_memory(self)
 
     def __enter__(self) -> Memory:
@@ -148,7 +150,7 @@ class Memory:
 
 @contextmanager
 def use_memory(memory: Memory) -> Iterator[None]:
-    """Keeps the memory's handle valid within the block. ClosedError."""
+    """Keeps the memory's handle valid within the block. Raises ClosedError if the memory is closed."""
     context, token = memory._context, object()
     context._calls.calls[token] = get_ident()
     try:
@@ -160,7 +162,7 @@ def use_memory(memory: Memory) -> Iterator[None]:
 
 
 def register(context: Context, obj: Any, handle: Any) -> Memory:
-    """Registers obj with the context; the caller keeps the context's handle in use."""
+    """Registers obj with the context. The caller must keep the context's handle in use."""
     span = find_span(obj)
     if span.length == 0:
         raise invalid(f"{type(obj).__name__} has no bytes to register")
@@ -172,11 +174,11 @@ def register(context: Context, obj: Any, handle: Any) -> Memory:
 
 
 def allocate(context: Context, length: int, kind: str, device: int, handle: Any) -> Memory:
-    """Allocates memory of the context; the caller keeps the context's handle in use."""
+    """Allocates memory of the context. The caller must keep the context's handle in use."""
     if length < 1:
-        raise invalid(f"allocating {length} bytes")
+        raise invalid(f"cannot allocate {length} bytes; allocate at least 1")
     if kind not in KINDS:
-        raise invalid(f"memory of kind {kind!r}; use \"host\" or \"cuda\"")
+        raise invalid(f"unknown kind of memory {kind!r}; use \"host\" or \"cuda\"")
     if kind == "host":  # allocated by Python, so that a view outlives the registration
         return register(context, mmap.mmap(-1, length), handle)
     out = ffi.new("hawser_mem **")

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from ._paths import NIXL_PLUGIN, NIXL_VERSIONS, native_file
 
-ANY_VERSION = "HAWSER_NIXL_ANY_VERSION"  # also identifies hawser's backend: each release contains this name
+ANY_VERSION = "HAWSER_NIXL_ANY_VERSION"  # also identifies hawser's backend, because each release contains this name
 PLUGIN = pathlib.PurePath(NIXL_PLUGIN).name
 
 
 class NixlError(Exception):
-    """What failed, and what to do."""
+    """Says what failed, and what to do."""
 
 
 class Nixl(NamedTuple):
-    """An installed NIXL: the wheels nixl-cu12 and nixl-cu13 differ only in name."""
+    """An installed NIXL. The wheels nixl-cu12 and nixl-cu13 differ only in their names."""
     name: str
     version: str
     plugins: pathlib.Path
@@ -31,7 +31,7 @@ class Nixl(NamedTuple):
 
 
 def find_nixl(folder: str | None) -> list[Nixl]:
-    """Returns each NIXL that this Python finds, or that is installed in `folder`; NixlError if there is none."""
+    """Returns each NIXL in this Python or, if `folder` is not None, in that folder. Raises NixlError if there is none."""
     found: dict[str, Nixl] = {}
     for dist in importlib.metadata.distributions(path=sys.path if folder is None else [folder]):
         name = (dist.metadata["Name"] or "").lower().replace("_", "-")
@@ -42,8 +42,8 @@ def find_nixl(folder: str | None) -> list[Nixl]:
             found[name] = Nixl(name, dist.version, plugins)
     if not found:
         where = f"in {folder}" if folder is not None else f"among the packages of {sys.executable}"
-        raise NixlError(f"no wheel of NIXL {where}: `pip install nixl-cu12` or nixl-cu13 first, or name the folder that it "
-                        "is installed in by --dir")
+        raise NixlError(f"no wheel of NIXL {where}: run `pip install nixl-cu12` or nixl-cu13 first, or specify the "
+                        "folder in which it is installed with --dir")
     return list(found.values())
 
 
@@ -51,8 +51,8 @@ def check_version(nixl: Nixl) -> None:
     """Raises NixlError if the backend would refuse this NIXL."""
     tried = native_file(NIXL_VERSIONS, "list of NIXL's versions").read_text(encoding="utf-8").split()
     if nixl.version not in tried and os.environ.get(ANY_VERSION) != "1":
-        raise NixlError(f"{nixl} was not tested, and the backend would refuse it; tested are {', '.join(tried)}. "
-                        f"{ANY_VERSION}=1, here and where NIXL runs, continues at your own risk")
+        raise NixlError(f"{nixl} was not tested, and the backend would refuse it; tested versions are {', '.join(tried)}. "
+                        f"Set {ANY_VERSION}=1 here and where NIXL runs to continue at your own risk")
 
 
 def is_ours(path: pathlib.Path) -> bool:
@@ -61,13 +61,13 @@ def is_ours(path: pathlib.Path) -> bool:
 
 
 def refuse_foreign(path: pathlib.Path) -> None:
-    """Raises NixlError if the path is another file than hawser's backend."""
+    """Raises NixlError if the path exists and is not hawser's backend."""
     if os.path.lexists(path) and not is_ours(path):
-        raise NixlError(f"{path} is not hawser's (hawser's backend has the name {ANY_VERSION} in it): leaving it unchanged")
+        raise NixlError(f"{path} is not hawser's backend (which contains the text {ANY_VERSION}): leaving it unchanged")
 
 
 def install_backend(nixl: Nixl) -> str:
-    """Copies the backend into NIXL's plugin folder; returns a line that says what was done."""
+    """Copies the backend into NIXL's plugin folder. Returns a line that says what was done."""
     source = native_file(NIXL_PLUGIN, "NIXL backend")
     target = nixl.plugins / PLUGIN
     check_version(nixl)
@@ -75,7 +75,7 @@ def install_backend(nixl: Nixl) -> str:
     if target.exists() and target.read_bytes() == source.read_bytes():
         return f"{nixl}: {target} is already installed"
     try:
-        # Atomic: a NIXL that starts meanwhile finds the old file or the new one.
+        # Replace the file atomically: a NIXL that starts meanwhile finds either the old file or the new one.
         fd, half = tempfile.mkstemp(prefix=".hawser-", dir=nixl.plugins)
         try:
             with os.fdopen(fd, "wb") as file:
@@ -91,7 +91,7 @@ def install_backend(nixl: Nixl) -> str:
 
 
 def remove_backend(nixl: Nixl) -> str:
-    """Removes the backend; returns a line that says what was done."""
+    """Removes the backend. Returns a line that says what was done."""
     target = nixl.plugins / PLUGIN
     refuse_foreign(target)
     if not target.exists():

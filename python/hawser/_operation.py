@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations, and the arguments that start them."""
+"""Operations, and the arguments with which they are started."""
 from __future__ import annotations
 
 import errno
@@ -17,18 +17,19 @@ from .errors import HawserError, make_error
 if TYPE_CHECKING:
     from ._context import Context
 
-VEC = struct.Struct("@PQQPQP")  # struct hawser_vec: one pack call replaces six assignments
+VEC = struct.Struct("@PQQPQP")  # struct hawser_vec; one pack call replaces six assignments
 OPTIONS = struct.Struct("@NiPNIIQ")  # struct hawser_op_options
-ROOM = 64  # descriptors that fit in new scratch memory
+ROOM = 64  # descriptors for which a new Scratch has room
 NULL = ffi.NULL
 
 
 class Vec(NamedTuple):
-    """One descriptor of an operation: local bytes, and for write and read their location at the peer.
+    """One descriptor of an operation: local bytes and, for write and read, their location at the peer.
 
-    memory: Memory, or for write and send an object with the buffer protocol whose bytes are copied before the call
-    returns (at most 4096 over one operation; offset is 0). offset, length: bytes; length None: to the end of memory.
-    region, remote_offset: the peer's region and the offset in bytes in it. A plain tuple works too."""
+    memory: a Memory or, for write and send, an object with the buffer protocol. The bytes of such an object are copied
+    before the call returns; one operation may have at most 4096 of them, and offset must be 0. offset, length: in
+    bytes; if length is None, the descriptor extends to the end of memory. region, remote_offset: the peer's region and
+    the offset in the region, in bytes. A plain tuple is accepted too."""
 
     memory: Any
     offset: int = 0
@@ -44,8 +45,8 @@ Vecs = Sequence[Union[Vec, "tuple[Any, ...]"]]
 class Request:
     """One operation for Peer.submit() or Peer.post(); use Write, Read, Send, Recv or Notify.
 
-    vecs: descriptors. timeout: seconds, see Peer.write(). user: a 64-bit number; with it the operation has no
-    handle, and its end is a Completion with this number."""
+    vecs: the descriptors. timeout: seconds, see Peer.write(). user: a 64-bit number, or None. With a number, the
+    operation has no handle, and its end is reported by a Completion with that number."""
 
     kind: ClassVar[int] = 0
     vecs: Vecs = ()
@@ -88,15 +89,15 @@ class Recv(Request):
 
 @dataclass(frozen=True)
 class Notify(Request):
-    """See Peer.notify(). vecs stays empty."""
+    """See Peer.notify(). vecs remains empty."""
 
     kind: ClassVar[int] = 5
     data: bytes = b""
 
 
 class Scratch:
-    """Arguments of a call, reused by later calls. A pool holds them, not each thread: a signal handler may start an
-    operation while its thread is about to start another."""
+    """Memory for the arguments of a call, which later calls reuse. The objects are in a pool and not one per thread,
+    because a signal handler may start an operation while its thread is starting another."""
 
     __slots__ = ("room", "bytes", "vecs", "option_bytes", "options", "cell", "keep")
 
@@ -114,8 +115,8 @@ class Scratch:
         self.vecs = ffi.cast("struct hawser_vec *", ffi.from_buffer(self.bytes))
 
     def pack_vecs(self, vecs: Vecs, fills: bool, first: int = 0) -> int:
-        """Writes the descriptors from entry `first` on, and returns their number. fills: the operation writes to the
-        memory."""
+        """Writes the descriptors, beginning at entry `first`, and returns their number. fills: whether the operation writes
+        to the memory."""
         at = first * VEC.size
         if first + len(vecs) > self.room:
             self.grow(2 * (first + len(vecs)))
@@ -127,7 +128,7 @@ class Scratch:
                 if handle == 0:
                     raise memory._context._closed_error("the memory")
                 if fills and memory._readonly:
-                    raise invalid("the memory is read-only: nothing can be read or received into it")
+                    raise invalid("the memory is read-only, so no data can be read or received into it")
                 if length is None:
                     length = memory.length - offset
             else:
@@ -136,32 +137,32 @@ class Scratch:
                 VEC.pack_into(self.bytes, at, handle, offset, length, region._address if region is not None else 0,
                               remote_offset, data)
             except (struct.error, AttributeError) as e:
-                raise invalid(f"descriptor {offset}, {length}, {region!r}, {remote_offset}: {e}") from None
+                raise invalid(f"invalid descriptor ({offset}, {length}, {region!r}, {remote_offset}): {e}") from None
             at += VEC.size
         return len(vecs)
 
     def pack_data(self, data: Any, length: int | None) -> tuple[int, int, int]:
-        """Returns handle, address and length of bytes that the library copies."""
+        """Returns the handle (0), address and length of bytes that the library will copy."""
         if data is None:
             return 0, 0, length or 0
         view = memoryview(data)
         if not view.c_contiguous:
-            raise invalid("data that is not contiguous")
+            raise invalid("the data is not contiguous")
         if length is not None and not 0 <= length <= view.nbytes:
-            raise invalid(f"a length of {length}; the data has {view.nbytes} bytes")
+            raise invalid(f"invalid length {length}; the data has {view.nbytes} bytes")
         pointer = ffi.from_buffer(view)
         self.keep.append(pointer)
         return 0, address_of(pointer), view.nbytes if length is None else length
 
     def pack_options(self, timeout: float | None, notification: Any, stream: int, tag: int, user: int) -> Any:
-        """Returns the options, or NULL if all are defaults."""
+        """Returns the options, or NULL if all of them have their defaults."""
         if timeout is None and notification is None and not stream and not tag and not user:
             return NULL
         address = length = 0
         if notification is not None:
             pointer = ffi.from_buffer(notification)
             self.keep.append(pointer)
-            # An empty notification is still one, but needs an address.
+            # An empty notification is still sent, but needs an address.
             address, length = address_of(pointer) or address_of(self.cell), len(pointer)
         try:
             OPTIONS.pack_into(self.option_bytes, 0, OPTIONS.size, operation_ms(timeout), address, length, stream, tag, user)
@@ -190,19 +191,19 @@ def give_scratch(scratch: Scratch) -> None:
 class Operation:
     """An operation, from Peer.write(), read(), send(), recv(), notify() or submit().
 
-    The library uses the operation's registered memory until the operation ends. If the program drops the handle, the
-    operation continues to its end. `await operation` waits in asyncio, and returns the same as result()."""
+    The library uses the operation's registered memory until the operation ends. If the program drops the object, the
+    operation continues to its end. `await operation` waits in asyncio and returns the same value as result()."""
 
     __slots__ = ("_context", "_handle", "_rc", "_text", "__weakref__")
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._rc = 1  # 1: in flight, as far as is known
+        self._rc = 1  # 1 until the operation is known to have ended
         self._text = ""
         self._handle: Any = None  # set last, by start()
 
     def _note(self, rc: int) -> bool:
-        """Records the result of test or wait. Returns False if the operation is still in flight."""
+        """Records the result of hawser_test() or hawser_wait(). Returns False if the operation is still in flight."""
         if rc == 0:
             self._rc = 0
             return True
@@ -217,8 +218,8 @@ class Operation:
             raise make_error(self._rc, self._text)
 
     def done(self) -> bool:
-        """Returns whether the operation has ended, with or without success. Does the work that is ready, and never
-        blocks."""
+        """Returns whether the operation has ended, with or without success. Does the work that is ready, and does not
+        block."""
         if self._rc <= 0:
             return True
         context, token = self._context, object()
@@ -230,9 +231,9 @@ class Operation:
             del context._waits.calls[token]
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits up to timeout seconds; None: until the operation's own deadline. Raises the operation's error if it
-        failed. NotReadyError: still in flight. KeyboardInterrupt (Ctrl-C) leaves the operation in flight; wait
-        again."""
+        """Waits up to timeout seconds or, if timeout is None, until the operation's own deadline. Raises the operation's
+        error if it failed, and NotReadyError if it is still in flight. After KeyboardInterrupt (Ctrl-C) the operation
+        is still in flight, and the program may wait again."""
         if self._rc > 0 and (timeout is not None or not self._wait_slice(SLICE_MS)):
             self._wait(timeout)
         if self._rc < 0:
@@ -262,13 +263,13 @@ class Operation:
                 raise make_error(-errno.EAGAIN, f"the operation has not ended within {timeout} s")
 
     def result(self, timeout: float | None = None) -> int:
-        """Waits like wait(), and returns the operation's length in bytes; for a receive the length of its message."""
+        """Waits like wait(), and returns the operation's length in bytes or, for a receive, the length of its message."""
         self.wait(timeout)
         return int(lib.hawser_op_length(self._handle))
 
     def cancel(self) -> None:
-        """Requests cancellation: the operation ends soon, with CanceledError or with the result that it already had.
-        Wait for the end before you reuse the memory. Bytes of a write may have reached the peer."""
+        """Requests cancellation. The operation ends soon, with CanceledError or with the result that it already had. Wait
+        for its end before you reuse the memory. Some bytes of a write may have reached the peer."""
         if self._rc <= 0:
             return
         context, token = self._context, object()
@@ -281,13 +282,13 @@ class Operation:
 
     @property
     def bytes(self) -> int:
-        """Bytes confirmed (write, send) or arrived (read, recv) so far."""
+        """Number of bytes that have been confirmed (write, send) or have arrived (read, recv) so far."""
         self._context._check_fork()
         return int(lib.hawser_op_bytes(self._handle))
 
     @property
     def error(self) -> HawserError | None:
-        """Why the operation failed; None: it succeeded or is in flight."""
+        """The error with which the operation failed, or None if it succeeded or is in flight."""
         return make_error(self._rc, self._text) if self.done() and self._rc < 0 else None
 
     def __await__(self) -> Generator[Any, None, int]:

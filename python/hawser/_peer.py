@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other end of a connection, and operations with it."""
+"""Peers, and the operations with them."""
 from __future__ import annotations
 
 import errno
@@ -17,34 +17,34 @@ from .errors import HawserError, make_error
 if TYPE_CHECKING:
     from ._context import Context
 
-FIRST_ROOM = 4096  # bytes of a notification that one call can take
+FIRST_ROOM = 4096  # bytes of the first buffer for a notification
 PATH_STATES = {1: "used", 2: "awaited", 3: "unused", 4: "spare"}
 
 
 class Peer:
-    """The other end, from Context.connect(), Context.accept() or a completion. Open until close() or the context's
-    close().
+    """The other end of a session, from Context.connect(), Context.accept() or a completion. A peer is open until close()
+    or the context's close().
 
-    name: "198.18.0.2:20000". user: any object of the program, None at first."""
+    name: address and port, such as "198.18.0.2:20000". user: any object of the program, initially None."""
 
     def __init__(self, context: Context, handle: Any, unannounced: bool = False) -> None:
         self._context = context
         self._handle = handle
         self._closed = False
         self._freed = False
-        self._unannounced = unannounced  # another thread has taken the completion of the arrival and not returned it yet
+        self._unannounced = unannounced  # another thread has taken the arrival's completion but not returned it yet
         self.user: Any = None
         self.name = ffi.string(lib.hawser_peer_name(handle)).decode()
 
     def _get_handle(self) -> Any:
-        """Returns the handle, for a call that holds a token. ClosedError."""
+        """Returns the handle, for a call that holds a token. Raises ClosedError if the peer is closed."""
         if self._closed:
             raise self._context._closed_error(f"the peer {self.name}")
         return self._handle
 
     @contextmanager
     def _use(self) -> Iterator[Any]:
-        """Keeps the handle valid within the block. ClosedError."""
+        """Keeps the handle valid within the block. Raises ClosedError if the peer is closed."""
         calls, token = self._context._calls.calls, object()
         calls[token] = get_ident()
         try:
@@ -55,37 +55,37 @@ class Peer:
     # ---- operations
 
     def write(self, vecs: Vecs, *, timeout: float | None = None, notification: Any = None) -> Operation:
-        """Starts to move the descriptors to the peer's regions, as one operation.
+        """Starts to write the descriptors' bytes to the peer's regions, as one operation.
 
-        Ends when the peer has confirmed that every byte is in place. vecs: a list of Vec or tuples (memory, offset,
-        length, region, remote_offset), in bytes. notification: up to 262,144 bytes that the peer's program receives
-        once all data is in place; copied. timeout: seconds until the operation fails; None: knob op_timeout_ms;
-        math.inf: none. Raises at once BoundsError, AccessError, ArgumentError, TooManyError, NotReadyError (too many
-        pending), ClosedError, or the error that the peer died of; later, from the Operation, the same and
-        DeadlineError, StaleRegionError."""
+        The operation ends when the peer has confirmed that every byte is in place. vecs: a list of Vec or tuples
+        (memory, offset, length, region, remote_offset), in bytes. notification: up to 262,144 bytes, which are copied,
+        and which the peer's program receives once all data is in place. timeout: seconds until the operation fails;
+        None means knob op_timeout_ms, and math.inf means no deadline. Raises BoundsError, AccessError, ArgumentError,
+        TooManyError, NotReadyError (if too many operations are pending), ClosedError, or the error with which the peer
+        died. The Operation may later raise the same errors, DeadlineError or StaleRegionError."""
         return self._start(lib.hawser_write, vecs, timeout, notification)
 
     def read(self, vecs: Vecs, *, timeout: float | None = None) -> Operation:
-        """Starts to move bytes from the peer's regions into the descriptors' memory. Arguments and errors as for
+        """Starts to read bytes from the peer's regions into the descriptors' memory. The arguments and errors are those of
         write()."""
         return self._start(lib.hawser_read, vecs, timeout, None, fills=True)
 
     def send(self, vecs: Vecs, *, timeout: float | None = None, stream: int = 0, tag: int = 0) -> Operation:
-        """Starts to send the descriptors' bytes as one message, which matches the peer's receive of the same stream and
-        tag.
+        """Starts to send the descriptors' bytes as one message, which matches a receive of the peer with the same stream
+        and tag.
 
-        Messages match receives in order within a stream and tag. Ends when the message is in the receiver's memory.
-        MessageSizeError, from the Operation: the receive was too short."""
+        Messages match receives in order within a stream and tag. The operation ends when the message is in the
+        receiver's memory. The Operation raises MessageSizeError if the receive was too short."""
         return self._start(lib.hawser_send, vecs, timeout, None, stream, tag)
 
     def recv(self, vecs: Vecs, *, timeout: float | None = None, stream: int = 0, tag: int = 0) -> Operation:
-        """Starts to receive one message into the descriptors' memory; Operation.result() returns the message's length
-        in bytes. timeout None: no deadline. MessageSizeError, from the Operation: the message is longer than the
-        descriptors."""
+        """Starts to receive one message into the descriptors' memory. Operation.result() returns the message's length in
+        bytes. If timeout is None, there is no deadline. The Operation raises MessageSizeError if the message is longer
+        than the descriptors."""
         return self._start(lib.hawser_recv, vecs, timeout, None, stream, tag, fills=True)
 
     def notify(self, data: Any, *, timeout: float | None = None) -> Operation:
-        """Starts to deliver data, up to 262,144 bytes, to the peer's program; data is copied. Notifications arrive in
+        """Starts to deliver data, up to 262,144 bytes, to the peer's program. The data is copied. Notifications arrive in
         the order in which they were started."""
         op, = self.submit([Notify(timeout=timeout, data=data)])
         assert op is not None
@@ -114,7 +114,7 @@ class Peer:
             op._handle = cell[0]
             cell[0] = NULL
         finally:
-            if op._handle is None and cell[0]:  # Ctrl-C came in between: the operation continues
+            if op._handle is None and cell[0]:  # Ctrl-C came in between, and the operation continues
                 op._handle = cell[0]
                 cell[0] = NULL
             del calls[token]
@@ -129,9 +129,9 @@ class Peer:
     def submit(self, requests: Iterable[Request]) -> list[Operation | None]:
         """Starts the requests in order with one call, so that small ones go to the kernel together.
 
-        Returns an Operation for each, None for those with a `user` number, whose end is a Completion. If one fails
-        at once, its error is raised; the error's `started` has the results of the requests before it, which
-        continue."""
+        Returns a list with an Operation for each request, or None for a request with a `user` number, whose end is
+        reported by a Completion. If a request cannot be started, its error is raised, and the error's `started` has the
+        results of the requests before it, which continue."""
         batch = list(requests)
         context, scratch = self._context, take_scratch()
         cells = ffi.new("hawser_op *[]", len(batch))
@@ -157,7 +157,7 @@ class Peer:
         return ops
 
     def post(self, request: Request, user: int = 0) -> None:
-        """Starts one request without a handle: its end is a Completion with the number user (64 bits)."""
+        """Starts one request without a handle. Its end is reported by a Completion with the number user (64 bits)."""
         scratch = take_scratch()
         try:
             with self._use() as handle:
@@ -170,8 +170,9 @@ class Peer:
     # ---- notifications and state of the peer
 
     def notification(self) -> bytes | None:
-        """Takes the peer's oldest notification; None: there is none. For contexts without events; with events=True,
-        notifications are completions. Once all are taken, raises the error that the peer died of."""
+        """Returns the peer's oldest notification, or None if there is none. This is for contexts without events; with
+        events=True, notifications are completions. If the peer has died, raises its error once no notification is
+        left."""
         length, room = ffi.new("size_t *"), FIRST_ROOM
         with self._use() as handle:
             while True:
@@ -186,7 +187,7 @@ class Peer:
                 room = length[0]
 
     async def wait_notification(self) -> bytes:
-        """Waits in asyncio for the peer's next notification. Raises the error that the peer died of. See
+        """Waits in asyncio for the peer's next notification, and returns it. Raises the peer's error if it has died. See
         notification()."""
         self._context._hub.attach()
         while (data := self.notification()) is None:
@@ -195,26 +196,26 @@ class Peer:
 
     @property
     def error(self) -> HawserError | None:
-        """The error that the peer died of; None: the peer lives."""
+        """The error with which the peer died, or None if the peer is alive."""
         with self._use() as handle:
             rc = lib.hawser_peer_state(handle)
             return make_error(rc, last_error()) if rc < 0 else None
 
     def close_stream(self, stream: int) -> None:
-        """Ends this side's use of a stream, which must not be 0, and must not be used again with this peer. Pending
+        """Ends this side's use of a stream. The stream must not be 0, and must not be used with this peer again. Pending
         operations of the stream end with CanceledError here and with PeerClosedError at the peer."""
         if not 0 <= stream < 2**32:
-            raise invalid(f"stream {stream}; streams are 32-bit numbers")
+            raise invalid(f"invalid stream {stream}; streams are 32-bit numbers")
         with self._use() as handle:
             check(lib.hawser_stream_close(handle, stream))
 
     def channels(self) -> list[dict[str, Any]]:
-        """Returns the statistics of each channel: the fields of struct hawser_channel_stats by name."""
+        """Returns the statistics of each channel as a dict with the fields of struct hawser_channel_stats."""
         return self._list(lib.hawser_channel_stats, "struct hawser_channel_stats")
 
     def paths(self) -> list[dict[str, Any]]:
-        """Returns the NIC pairs that connect the two machines, then the unused NICs with the reason: the fields of
-        struct hawser_path by name, state as "used", "awaited", "unused" or "spare"."""
+        """Returns the pairs of NICs that connect the two machines, and then the unused NICs with the reason. Each is a dict
+        with the fields of struct hawser_path; state is "used", "awaited", "unused" or "spare"."""
         rows = self._list(lib.hawser_paths, "struct hawser_path")
         return [{**row, "state": PATH_STATES.get(row["state"], row["state"])} for row in rows]
 
@@ -235,11 +236,12 @@ class Peer:
 
     @property
     def closed(self) -> bool:
-        """True after close(), and after the context's."""
+        """True after close() or the context's close()."""
         return self._closed
 
     def close(self) -> None:
-        """Tells the peer, and fails pending operations with PeerClosedError. Closing twice is allowed."""
+        """Closes the session, which the peer notices, and fails pending operations with PeerClosedError. Closing twice is
+        allowed."""
         self._context._close_peer(self)
 
     def __enter__(self) -> Peer:
@@ -253,8 +255,8 @@ class Peer:
 
 
 def pack_requests(batch: list[Request], scratch: Scratch, cells: Any, keep: list[Any], user: int | None = None) -> Any:
-    """Returns the array of struct hawser_request. keep: the objects that the array points to. user: for all requests;
-    None: each request's own."""
+    """Returns the array of struct hawser_request. keep receives the objects that the array points to. user: the number for
+    all requests, or None to use each request's own."""
     reqs = ffi.new("struct hawser_request[]", len(batch))
     total = sum(len(r.vecs) for r in batch)
     if total > scratch.room:

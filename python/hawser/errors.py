@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exception class for each error code of the library. The text is the library's line, errno is set, and each class
-also derives from Python's built-in exception for the code."""
+"""One exception class for each error code of the library. The text is the library's error line, and errno is set. A class
+also derives from Python's built-in exception for the code, if there is one."""
 from __future__ import annotations
 
 import errno as codes
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class HawserError(OSError):
-    """An error of libhawser. `errno` is the code; str() returns the line that says what was tried, on what, and what to
+    """An error of libhawser. `errno` is the code. str() returns a line that says what was attempted, on what, and what to
     do.
 
-    `started`: if submit() or post() raises, the results of the requests before the failed one."""
+    `started`: if submit() or post() raises the error, the results of the requests before the failed one."""
 
     started: list[Any] | None = None
 
@@ -21,15 +21,15 @@ class HawserError(OSError):
 
 
 class NotReadyError(HawserError, BlockingIOError):
-    """EAGAIN: not done yet. The timeout of a call passed, or too many operations are pending. Nothing was lost."""
+    """EAGAIN: not done yet. The timeout of a call has expired, or too many operations are pending. Nothing was lost."""
 
 
 class DeadlineError(HawserError, TimeoutError):
-    """ETIMEDOUT: the deadline of an operation or of a connect passed, and it has failed."""
+    """ETIMEDOUT: an operation or a connection attempt has failed because its deadline has passed."""
 
 
 class PeerDiedError(HawserError, ConnectionResetError):
-    """ECONNRESET: the peer died, or every path to the peer did."""
+    """ECONNRESET: the peer has died, or every path to the peer has failed."""
 
 
 class PeerClosedError(HawserError, BrokenPipeError):
@@ -37,19 +37,19 @@ class PeerClosedError(HawserError, BrokenPipeError):
 
 
 class ProtocolError(HawserError):
-    """EPROTO: the peer sent something that the protocol does not allow."""
+    """EPROTO: the peer has violated the protocol."""
 
 
 class AccessError(HawserError, PermissionError):
-    """EACCES: wrong key, or a region's rights do not allow the operation."""
+    """EACCES: the key is wrong, or a region's rights do not permit the operation."""
 
 
 class BoundsError(HawserError, ValueError):
-    """EFAULT: outside the bounds of a region or of memory."""
+    """EFAULT: a range is outside the bounds of a region or of memory."""
 
 
 class StaleRegionError(HawserError):
-    """ESTALE: the region was revoked, or never existed."""
+    """ESTALE: the region was revoked or never existed."""
 
 
 class MessageSizeError(HawserError):
@@ -61,23 +61,23 @@ class CanceledError(HawserError):
 
 
 class ArgumentError(HawserError, ValueError):
-    """EINVAL: an argument, an option or a knob is not allowed."""
+    """EINVAL: an argument, an option or a knob is invalid."""
 
 
 class NoMemoryError(HawserError, MemoryError):
-    """ENOMEM: no memory."""
+    """ENOMEM: out of memory."""
 
 
 class NoDescriptorsError(HawserError):
-    """EMFILE: the process has no file descriptors left."""
+    """EMFILE: the process has reached its limit of file descriptors."""
 
 
 class BusyError(HawserError):
-    """EBUSY: operations still use the memory, or the context listens already."""
+    """EBUSY: operations still use the memory, or the context already listens."""
 
 
 class AddressInUseError(HawserError):
-    """EADDRINUSE: the port is taken."""
+    """EADDRINUSE: the port is in use."""
 
 
 class AddressError(HawserError):
@@ -85,27 +85,27 @@ class AddressError(HawserError):
 
 
 class RefusedError(HawserError, ConnectionRefusedError):
-    """ECONNREFUSED: nobody listens there."""
+    """ECONNREFUSED: no process listens at that address and port."""
 
 
 class UnreachableError(HawserError):
-    """EHOSTUNREACH: no such name, or no route."""
+    """EHOSTUNREACH: the host's name is unknown, or there is no route to the host."""
 
 
 class NoKeyError(HawserError, PermissionError):
-    """EPERM: without a job key, hawser talks to loopback and to a lab's addresses only."""
+    """EPERM: there is no job key, and without one hawser connects only to loopback and lab addresses."""
 
 
 class NoDeviceError(HawserError):
-    """ENODEV: no driver, no such GPU, no such NIC."""
+    """ENODEV: there is no driver, no such GPU or no such NIC."""
 
 
 class TooManyError(HawserError):
-    """E2BIG: too many descriptors, channels, or bytes of inline data."""
+    """E2BIG: there are too many descriptors, channels or bytes of inline data."""
 
 
 class UnsupportedError(HawserError):
-    """EOPNOTSUPP: this library or transport cannot do that."""
+    """EOPNOTSUPP: this library or transport does not support the request."""
 
 
 class DeviceFailedError(HawserError):
@@ -113,11 +113,11 @@ class DeviceFailedError(HawserError):
 
 
 class ClosedError(HawserError):
-    """EBADF: the object was closed. Raised by the binding."""
+    """EBADF: the object was closed. Raised by the Python code."""
 
 
 class ForkedError(ClosedError):
-    """EBADF: the object belongs to the process that this one was forked from. Raised by the binding."""
+    """EBADF: the object belongs to the process that this one was forked from. Raised by the Python code."""
 
 
 _CLASSES: dict[int, type[HawserError]] = {
@@ -133,6 +133,6 @@ _CLASSES: dict[int, type[HawserError]] = {
 
 
 def make_error(rc: int, text: str) -> HawserError:
-    """Returns the exception for the negative errno rc, with the library's line as its text."""
+    """Returns the exception for the negative errno rc, with the library's error line as its text."""
     code = -rc
     return _CLASSES.get(code, HawserError)(code, text or os.strerror(code))
