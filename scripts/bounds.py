@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of bounds in docs/security.md, from the constants in the source.
+"""Generates the table of bounds in docs/security.md from the constants in the source.
 
     scripts/bounds.py            writes the table between its two marker lines
-    scripts/bounds.py --check    exits 1, and shows what differs, where the page has another table (TAP)
-    scripts/bounds.py --print    prints it
+    scripts/bounds.py --check    checks, as a TAP test, that the page has this table; shows differences and exits 1 if not
+    scripts/bounds.py --print    prints the table
 
-A row names constants and never has a value of its own. An expression may use the names that its file defines, those of
-all headers in lib/ and nixl/blob.h, and knob.NAME for a knob's default. A pattern in its place finds the expression in the file's code."""
+A row refers to constants and has no values of its own. An expression may use names that its file defines, names from
+all headers in lib/ and from nixl/blob.h, and knob.NAME for a knob's default. A pattern in place of an expression finds
+the expression in the file's code."""
 import ast
 import difflib
 import operator
@@ -29,93 +30,95 @@ PARTIAL = re.compile(r"partial_max = ([^;]+);")
 READY = re.compile(r"ready_max = ([^;]+);")
 ANSWER_IN = re.compile(r"answer_in = ([^;]+);")
 
-# Part, rows of: expression or pattern, file, unit, what it bounds, what happens beyond it.
+# Each part has rows of: expression or pattern, file, unit, what is bounded, what happens beyond the bound.
 TABLE = [
-    ("A peer that has proved the key: what this side holds for it", [
-        ("HW_CONTROL_WINDOW", PEER, "", "control messages that came and were not read", "the peer is dropped"),
-        ("HW_CONTROLS", PEER, "", "control messages that wait to be sent: answers, refusals, and what this side has to say",
+    ("What this side stores for a peer that has proved the key", [
+        ("HW_CONTROL_WINDOW", PEER, "", "control messages that have arrived and are not processed yet", "the peer is dropped"),
+        ("HW_CONTROLS", PEER, "", "control messages that wait to be sent: answers, refusals and other messages",
          "the peer is dropped"),
-        ("HW_NOTES", PEER, "bytes", "notifications that the application has not taken", "the rail ends"),
+        ("HW_NOTES", PEER, "bytes", "notifications that the application has not read", "the rail ends"),
         ("HW_NOTE_MAX", PEER, "bytes", "one notification", "the rail ends"),
-        ("HW_NOTE_COST", PEER, "bytes", "what each notification or eager message counts besides its own bytes", ""),
-        ("HW_EAGER_ROOM", PEER, "bytes", "eager messages that no receive has met", "the rail ends"),
+        ("HW_NOTE_COST", PEER, "bytes", "bytes added for each notification or eager message when these are counted", ""),
+        ("HW_EAGER_ROOM", PEER, "bytes", "eager messages that no receive has matched", "the rail ends"),
         ("HW_MSG_EAGER_MAX", "lib/wire/message.h", "bytes", "one eager message", "the rail ends"),
-        ("HW_QUEUES", PEER, "", "queues with something in flight", "the peer is dropped"),
+        ("HW_QUEUES", PEER, "", "queues with operations in flight", "the peer is dropped"),
         ("HW_QUEUES", PEER, "", "streams that one side has closed and the other has not", "the peer is dropped"),
-        ("HW_OPS", PEER, "", "receives of the peer's that nothing was sent to yet", "the peer is dropped"),
-        ("HW_OPS", PEER, "", "counts of the peer's writes with a notification", "the rail ends"),
-        ("HW_READS", PEER, "", "requests of the peer's of which not all was cut into frames", "the rail ends"),
+        ("HW_OPS", PEER, "", "receives of the peer that no send has matched", "the peer is dropped"),
+        ("HW_OPS", PEER, "", "counters for the peer's writes with a notification", "the rail ends"),
+        ("HW_READS", PEER, "", "read requests of the peer that are not yet divided into frames completely", "the rail ends"),
         ("HW_READS + HW_RAIL_LINKS * HW_LINK_FLIGHT", PEER, "",
-         "requests of the peer's of which it has not confirmed the whole answer, with one rail; each further one allows as many "
-         "as its links may have in flight", "the rail ends"),
-        ("HW_REQUEST", PEER, "bytes", "one request of a read", "the rail ends"),
+         "read requests of the peer with an answer that it has not confirmed completely, for one rail; each further rail allows "
+         "as many more as its links may have in flight", "the rail ends"),
+        ("HW_REQUEST", PEER, "bytes", "one read request", "the rail ends"),
         ("HW_MSG_VECS_MAX", "lib/wire/message.h", "", "descriptors of one request, or of one frame of a write",
          "the rail ends"),
         ("HW_HANDLES", "lib/message/region.h", "", "handles to this side's regions", "the peer gets ENOSPC"),
         ("HW_SESSION_RAILS", "lib/core/session.h", "", "rails", "the connection is refused"),
         ("HW_RAIL_LINKS", "lib/wire/word.h", "", "links of a rail", "the connection is refused"),
         ("HW_SESSION_RAILS * HW_RAIL_LINKS", "lib/core/session.h", "",
-         "connections that stand, and as many that are being made: a descriptor each", "refused"),
-        ("2 * HW_LINK_BUF", LINK, "bytes", "buffers of a link", "no more is read"),
-        ("HW_LINK_EXT_MAX", "lib/wire/link.h", "bytes", "extension of a frame", "the rail ends"),
-        ("HW_LINK_PAY_MAX", "lib/wire/link.h", "bytes", "payload of a frame; it goes to its place unbuffered",
+         "established connections, and as many that are being established; each needs a file descriptor", "refused"),
+        ("2 * HW_LINK_BUF", LINK, "bytes", "buffers of a link", "nothing more is read"),
+        ("HW_LINK_EXT_MAX", "lib/wire/link.h", "bytes", "the extension of a frame", "the rail ends"),
+        ("HW_LINK_PAY_MAX", "lib/wire/link.h", "bytes", "the payload of a frame; it is stored in place without a buffer",
          "the rail ends"),
-        ("HW_LINK_FLIGHT", LINK, "", "frames of this side's in flight on a link", "no more is sent"),
-        (WINDOW, CONTEXT, "bytes", "bytes of this side's in flight on a link", "no more is sent"),
+        ("HW_LINK_FLIGHT", LINK, "", "frames of this side in flight on a link", "nothing more is sent"),
+        (WINDOW, CONTEXT, "bytes", "bytes of this side in flight on a link", "nothing more is sent"),
     ]),
-    ("A NIXL agent that has the key: what the backend holds for it", [
-        ("HX_NOTE_MAX", "nixl/blob.h", "bytes", "notifications of which pieces are missing", "the oldest is dropped"),
-        (PARTIAL, "nixl/agent.cc", "", "such notifications", "the oldest is dropped"),
-        (READY, "nixl/agent.cc", "bytes", "notifications of all agents that are taken ahead of the application's call",
-         "no more is taken: senders wait"),
+    ("What the backend stores for a NIXL agent that has the key", [
+        ("HX_NOTE_MAX", "nixl/blob.h", "bytes", "incomplete notifications", "the oldest is dropped"),
+        (PARTIAL, "nixl/agent.cc", "", "incomplete notifications of one agent", "the oldest is dropped"),
+        (READY, "nixl/agent.cc", "bytes", "notifications of all agents that are read before the application's call",
+         "nothing more is read, and senders wait"),
         ("HX_NAME_MAX", "nixl/blob.h", "bytes", "an agent's name", "the connection is closed"),
     ]),
     ("This side's own use of a peer", [
         ("HW_OPS", PEER, "", "operations in flight", "-EAGAIN"),
-        ("HW_READS", PEER, "", "requests of reads that the peer has not answered whole", "they wait"),
+        ("HW_READS", PEER, "", "read requests that the peer has not answered completely", "further requests wait"),
         ("HW_LANDINGS", "lib/message/landing.h", "", "landings", "the operation fails, or waits"),
         ("HW_HANDLES", "lib/message/region.h", "", "imports of the peer's regions", "-ENOMEM"),
     ]),
-    ("Strangers", [
-        ("SLOTS", LISTENER, "", "connections that have not said all, each with a descriptor",
-         "a newcomer takes the place of a stranger's; others wait in the kernel's queue"),
-        ("HW_HELLO_SIZE + HW_PROOF_SIZE", "lib/wire/wire.h", "bytes", "what is read of one before it has proved the key", ""),
+    ("Connections that have not proved the key", [
+        ("SLOTS", LISTENER, "", "connections whose setup is not complete, each with a file descriptor",
+         "a new connection replaces one that has not proved the key; others wait in the kernel's queue"),
+        ("HW_HELLO_SIZE + HW_PROOF_SIZE", "lib/wire/wire.h", "bytes",
+         "bytes read from a connection before it has proved the key", ""),
         ("HW_SETUP_FRAME", "lib/context/context.h", "bytes", "a client's SETUP, after its proof", "refused"),
-        ("HW_SETUP_MAX", "lib/wire/wire.h", "", "NICs that a server may name", "the client leaves"),
-        ("LOGS_PER_SECOND", LISTENER, "", "lines a second on refused connections", "they are counted"),
+        ("HW_SETUP_MAX", "lib/wire/wire.h", "", "NICs that a server may list", "the client closes the connection"),
+        ("LOGS_PER_SECOND", LISTENER, "", "log lines per second about refused connections", "further ones are only counted"),
         ("knob.max_peers", LISTENER, "", "peers of a context (knob `max_peers`)", "refused"),
     ]),
     ("Readers of the local socket for metrics: the same user, or root", [
         ("BACKLOG", "lib/context/metrics.c", "", "readers that wait", "they cannot connect"),
-        ("HW_METRICS_APART_MS", METRICS, "ms", "from one reader to the next, at least", "they wait"),
-        ("HW_METRICS_READ_MS", METRICS, "ms", "a reader that does not read, which others wait for", "the reader is dropped"),
-        ("HW_METRICS_PEERS", METRICS, "", "peers that are listed", "they are summed up as one"),
-        ("HW_METRICS_ROWS", METRICS, "", "pairs of NICs of these", "likewise"),
-        ("HW_METRICS_NICS", METRICS, "", "local NICs of the peer that stands for the others", "the last one has the rest"),
+        ("HW_METRICS_APART_MS", METRICS, "ms", "shortest time between two readers", "readers wait"),
+        ("HW_METRICS_READ_MS", METRICS, "ms", "time that a reader may take while others wait", "the reader is dropped"),
+        ("HW_METRICS_PEERS", METRICS, "", "peers that are listed", "further peers are combined into one"),
+        ("HW_METRICS_ROWS", METRICS, "", "pairs of NICs of these peers", "further pairs are combined into one"),
+        ("HW_METRICS_NICS", METRICS, "", "local NICs of the combined peer", "the last NIC includes the rest"),
     ]),
     ("CPU time: one turn of a loop", [
         ("TASKS", "lib/core/driver.c", "", "tasks and timers", "they wait for the next turn"),
-        ("EVENTS", "lib/core/driver.c", "", "descriptors that are looked at", "likewise"),
-        ("TURN_STEPS", "lib/core/rail.c", "", "reads of a link, and as many writes", "other rails come first"),
+        ("EVENTS", "lib/core/driver.c", "", "file descriptors that are processed", "they wait for the next turn"),
+        ("TURN_STEPS", "lib/core/rail.c", "", "reads from a link, and as many writes", "other rails come first"),
         ("TURN_PIECES", "lib/core/rail.c", "", "pieces of memory of one read or write", ""),
-        ("STAGED_READS", "lib/transport/tcp/tcp.c", "", "reads into a staging ring in a row", "likewise"),
-        ("SLOTS", LISTENER, "", "connections that are accepted in a row", "likewise"),
+        ("STAGED_READS", "lib/transport/tcp/tcp.c", "", "consecutive reads into a staging ring", "other rails come first"),
+        ("SLOTS", LISTENER, "", "consecutive accepted connections", "further ones wait for the next turn"),
     ]),
     ("Time", [
-        ("knob.handshake_ms", LISTENER, "ms", "HELLO and proof; then ASK (knob `handshake_ms`)", "closed"),
+        ("knob.handshake_ms", LISTENER, "ms", "HELLO and proof, and then ASK (knob `handshake_ms`)", "closed"),
         ("knob.path_ms + knob.handshake_ms", LISTENER, "ms", "a client's SETUP (knobs `path_ms` and `handshake_ms`)", "closed"),
-        ("DEFER_SECONDS", LISTENER, "s", "a connection that sends nothing waits in the kernel", "it takes a place"),
-        ("knob.stall_ms", "lib/transport/tcp/sock.c", "ms", "data that TCP has no acknowledgement for (knob `stall_ms`)",
+        ("DEFER_SECONDS", LISTENER, "s", "time that a connection without data waits in the kernel", "it is accepted"),
+        ("knob.stall_ms", "lib/transport/tcp/sock.c", "ms", "time that TCP waits for an acknowledgement (knob `stall_ms`)",
          "the rail ends"),
         (DEAD, CONTEXT, "ns",
-         "silence of a rail; frames in flight that make no progress (knob `peer_timeout_ms`)", "the rail ends"),
-        (DEAD, CONTEXT, "ns", "a peer that is heard by no rail", "the peer is dropped"),
+         "silence of a rail, or lack of progress of its frames in flight (knob `peer_timeout_ms`)", "the rail ends"),
+        (DEAD, CONTEXT, "ns", "silence of a peer on all rails", "the peer is dropped"),
         (ANSWER_IN, "lib/message/peer.c", "ns",
-         "what became of an operation that was called off, unsaid by the peer", "the peer is dropped"),
-        ("HW_PATIENCE", PEER, "ns", "the same, as far as the caller waits for it", "the operation ends for the caller"),
-        ("GONE_MS", WAYS, "ms", "a client whose process closed its last connection", "the peer is dropped"),
-        ("BYE_MS", "lib/context/peer.c", "ms", "`hawser_peer_close()`: until the peer has heard of it", "it goes on"),
-        ("HW_COPIES_WAIT_MS", "lib/transport/tcp/copies.h", "ms", "copies of a device that memory is taken back from",
+         "time for the peer to report the result of a canceled operation", "the peer is dropped"),
+        ("HW_PATIENCE", PEER, "ns", "time that the caller waits for this report", "the operation ends for the caller"),
+        ("GONE_MS", WAYS, "ms", "time for a client that has closed its last connection to open a new one", "the peer is dropped"),
+        ("BYE_MS", "lib/context/peer.c", "ms",
+         "time that `hawser_peer_close()` waits for the peer to be informed", "the call continues"),
+        ("HW_COPIES_WAIT_MS", "lib/transport/tcp/copies.h", "ms", "time for the copies of a device whose memory is being released",
          "the rail ends"),
     ]),
 ]
@@ -123,18 +126,18 @@ TABLE = [
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?:/\*.*)?$", re.M)
 KNOB = re.compile(r'\{"(\w+)", AT\(\w+\), (COUNT|SIZE), "([^"]+)"')
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-# Members of structures that an expression of the code may name: where their own expression is.
+# Where the expressions of structure members are that an expression in the code may use.
 MEMBERS = {"limits->dead": (DEAD, CONTEXT)}
 OPS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
        ast.LShift: operator.lshift, ast.RShift: operator.rshift}
 
 
 class Fault(Exception):
-    """A row that the source does not have any more."""
+    """A row refers to something that the source no longer has."""
 
 
 def read_defines(path):
-    """Name -> expression, of the constants that a file defines."""
+    """Returns a dict from name to expression of the constants that a file defines."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
     return {m[1]: m[2] for m in DEFINE.finditer(text)}
 
@@ -150,11 +153,11 @@ class Source:
     def knob(self, name):
         m = re.fullmatch(r"(\d+)(\w*)", self.knobs.get(name, ""))
         if not m or m[2] not in UNITS:
-            raise Fault(f"knob {name} is gone, or is no number")
+            raise Fault(f"knob {name} does not exist or is not a number")
         return int(m[1]) * UNITS[m[2]]
 
     def find(self, pattern, file):
-        """The expression in a file's code."""
+        """Returns the expression that the pattern finds in a file's code."""
         found = pattern.findall((self.root / file).read_text(encoding="utf-8"))
         if len(set(found)) != 1:
             raise Fault(f"{file} has {len(set(found))} expressions that match {pattern.pattern}")
@@ -170,7 +173,7 @@ class Source:
         try:
             return self.walk(ast.parse(text.strip(), mode="eval").body, own, file)
         except SyntaxError:
-            raise Fault(f"{file}: \"{expression}\" is no constant") from None
+            raise Fault(f"{file}: \"{expression}\" is not a constant") from None
 
     def walk(self, node, own, file):
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
@@ -184,7 +187,7 @@ class Source:
             return self.knob(node.attr)
         if isinstance(node, ast.BinOp) and type(node.op) in OPS:
             return OPS[type(node.op)](self.walk(node.left, own, file), self.walk(node.right, own, file))
-        raise Fault(f"{file}: \"{ast.unparse(node)}\" is no constant")
+        raise Fault(f"{file}: \"{ast.unparse(node)}\" is not a constant")
 
 
 def show(value, unit):
@@ -227,7 +230,7 @@ def main(*args):
         print(table, end="")
         return 0
     if page.count(BEGIN) != 1 or page.count(END) != 1:
-        print(f"scripts/bounds.py: {PAGE.name} has no place for the table")
+        print(f"scripts/bounds.py: {PAGE.name} must have each marker line exactly once")
         return 1
     before, rest = page.split(BEGIN)
     now, after = rest.split(END)

@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages from this folder's sources and looks at them with lintian.
+# Builds the Debian packages from this folder's sources and checks them with lintian.
 #   scripts/deb.sh BUILD DIST [VERSION]
-# BUILD: a folder of its own; DIST: where the packages go. VERSION: in place of that of debian/changelog, for tests of upgrades.
+# BUILD: a separate folder. DIST: the folder for the packages. VERSION: replaces the version in debian/changelog, for tests of
+# upgrades.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS=noautodbgsym
-unset MAKEFLAGS MFLAGS MAKEOVERRIDES # BUILD= and its like of a make that called this are not for debian/rules
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES # BUILD= and other variables of a calling make must not reach debian/rules
 build=$1 dist=$2 version=${3-}
 cd "$(dirname "$0")/.."
 mkdir -p "$build" "$dist"
 build=$(cd "$build" && pwd) dist=$(cd "$dist" && pwd)
 log=$build/log
 
-# The same folder each time: what ccache remembers depends on its name.
+# The folder is always the same, because ccache's results depend on its name.
 rm -rf "$build"/hawser "$build"/*.deb "$build"/*.changes
 mkdir "$build/hawser"
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
@@ -27,12 +28,12 @@ fi
 
 if ! dpkg-buildpackage --build=binary --no-sign -j"$(nproc)" >"$log" 2>&1 </dev/null; then
     tail -n 40 "$log" | cut -c 1-200 >&2
-    echo "deb: dpkg-buildpackage failed; the whole log is $log" >&2
+    echo "deb: dpkg-buildpackage failed; the complete log is $log" >&2
     exit 1
 fi
 if ! lintian --fail-on error,warning --info --tag-display-limit 0 ../*.changes >"$log.lintian" 2>&1; then
     cat "$log.lintian" >&2
-    echo "deb: lintian finds faults in the packages" >&2
+    echo "deb: lintian found faults in the packages" >&2
     exit 1
 fi
 rm -f "$dist"/*.deb

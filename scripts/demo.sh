@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds what the demo needs, and shows it: scripts/demo.sh BUILD. A KV push through NIXL is part of the demo where NIXL's
-# wheel can be had: it is installed below BUILD.
+# Builds what the demo needs and runs the demo: scripts/demo.sh BUILD. If NIXL's wheel is available, it is installed below BUILD,
+# and the demo includes a KV push through NIXL.
 set -eu
 build=$1
 here=$(dirname "$0")
 
 nixl=$(ninja -C "$build" -t targets all | sed -n 's,^\(nixl/libplugin_HAWSER\.so\): .*,\1,p')
-# shellcheck disable=SC2086 # one target or none
+# shellcheck disable=SC2086 # $nixl is one target or empty
 ninja -C "$build" hawser $nixl
 push=
 if [ -n "$nixl" ]; then

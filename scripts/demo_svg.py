@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes docs/demo.svg of a demo's report: its first plot (a NIC goes down and comes back), with title and legend, light
-colours, and the throughput as a share of the lab's NICs' rates, since those and not the software set the scale.
-Usage: demo_svg.py REPORT.html GB/s-OF-ALL-NICS > docs/demo.svg        (the demo's last lines tell the GB/s)"""
+"""Generates docs/demo.svg from a demo's report. It shows the first plot, in which a NIC goes down and comes back, with a
+title, a legend and light colours. The throughput is a share of the rates of the lab's NICs, because these rates and not
+the software determine the scale.
+Usage: demo_svg.py REPORT.html GB/s-OF-ALL-NICS > docs/demo.svg        (the demo's last lines contain the GB/s)"""
 import re
 import sys
 
@@ -20,7 +21,7 @@ def main(path, whole):
     marks = [re.sub("<[^>]+>", "", m) for m in re.findall(r"<li><b>.*?</li>", figure)]
     names = re.findall(r"</svg>([\w.-]+)</li>", figure)
     width, height, body = re.search(r'<svg viewBox="0 0 (\d+) (\d+)" role[^>]*>(.*?)</svg>', figure, re.S).groups()
-    # the y axis: two of its labels give the scale, the new labels take their place
+    # the y axis: two of the labels determine the scale, and new labels replace them
     label = r'<path class="grid" d="M([\d.]+) ([\d.]+)H([\d.]+)"/>\n<text x="([\d.]+)" y="[\d.]+" class="end">([\d.]+)</text>\n'
     rows = re.findall(label, body)
     x0, zero, x1, tx, _ = rows[0]

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what building and testing need, on Debian 12. Says what it installs; does nothing where all is there.
-#   scripts/deps.sh        to build, test and run the demo
-#   scripts/deps.sh ci     also what lint, fuzzing, the clang builds and the tests of completion, metrics and mesh's launchers need
-#   scripts/deps.sh wheel  also what the Python wheel needs: make wheel
-#   scripts/deps.sh deb    also what the Debian packages and their tests need: make deb, make check-packages
-#   scripts/deps.sh vm     also what the VM lab needs: lab/vm, make check-vm
+# Installs the packages for building and testing, on Debian 12. Prints what it installs. Does nothing if nothing is missing.
+#   scripts/deps.sh        packages to build, test and run the demo
+#   scripts/deps.sh ci     also for lint, fuzzing, the clang builds, and tests of completion, metrics and mesh's launchers
+#   scripts/deps.sh wheel  also for the Python wheel (make wheel)
+#   scripts/deps.sh deb    also for the Debian packages and their tests (make deb, make check-packages)
+#   scripts/deps.sh vm     also for the VM lab (lab/vm, make check-vm)
 set -eu
 
-# locales: a test wants a locale with a decimal comma. hwloc-nox, ibverbs-*: other readers of
-# the sandbox's sysfs. crun, runc, iproute2: its containers. spin: the model of failover.
-# python3-cffi, -pytest, -numpy: the Python binding and its tests; python3-venv: NIXL's wheels, which the demo shows.
+# locales: a test needs a locale with a decimal comma. hwloc-nox, ibverbs-*: programs that read the sandbox's sysfs.
+# crun, runc, iproute2: the sandbox's containers. spin: the model of failover. python3-cffi, -pytest, -numpy: the Python
+# binding and its tests. python3-venv: NIXL's wheels, which the demo uses.
 packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin python3-cffi python3-pytest python3-numpy python3-venv"
 case "${1-}" in
 "") ;;
@@ -19,25 +19,25 @@ wheel) packages="$packages python3" ;;
 deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container umoci" ;;
 vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
 *)
-    echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|wheel|deb|vm]" >&2
+    echo "deps.sh: unknown set of packages '$1'; usage: scripts/deps.sh [ci|wheel|deb|vm]" >&2
     exit 2
     ;;
 esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    echo "deps.sh: not Debian: install what these packages hold by hand: $packages" >&2
+    echo "deps.sh: this system is not Debian: install the equivalents of these packages manually: $packages" >&2
     exit 0
 fi
 
 missing=
 for p in $packages; do
-    # A virtual or multi-arch package answers with one line per architecture; one that is installed is enough.
+    # For a virtual or multi-arch package there is one line per architecture, and one installed is enough.
     dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" != 0 ]; then
-    echo "deps.sh: missing packages, and only root can install them. Run: sudo apt-get install$missing" >&2
+    echo "deps.sh: packages are missing, and only root can install them. Run: sudo apt-get install$missing" >&2
     exit 1
 fi
 echo "deps.sh: installing$missing"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A text file as a C string: embed.py FILE NAME writes `const char NAME[]` to stdout. Lines that only say // are left out."""
+"""Converts a text file to a C string: embed.py FILE NAME writes `const char NAME[]` to stdout, without // comment lines."""
 import sys
 
 path, name = sys.argv[1:]

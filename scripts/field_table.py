@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of results in docs/field/README.md, from the files docs/field/*.json. --check: say whether it is as it should
-be, and write nothing. Usage: field_table.py [--check]"""
+"""Writes the table of results in docs/field/README.md from the files docs/field/*.json. With --check, writes nothing and
+exits with status 1 if the table is out of date. Usage: field_table.py [--check]"""
 import json
 import pathlib
 import statistics

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every fuzz target of a build folder for RUNS inputs, starting from its corpus, as many at once as there are CPUs;
-# ends with "N passed, N failed, N skipped". New finds go to BUILD/fuzz-out/TARGET, crashes to
+# Runs every fuzz target of a build folder for RUNS inputs, beginning with its corpus. Runs as many targets in parallel as there
+# are CPUs. The last line is "N passed, N failed, N skipped". New inputs are stored in BUILD/fuzz-out/TARGET, and crashes in
 # BUILD/fuzz-out/crash-TARGET-*.
 #   scripts/fuzz.sh BUILD RUNS [TARGET...]
 set -u
@@ -10,14 +10,14 @@ shift 2
 source=$(dirname "$0")/..
 out=$build/fuzz-out
 
-run_target() { # EXE: one line on stdout, or the end of its log
+run_target() { # EXE; prints one line, or the end of the log after a failure
     local name corpus start did
     name=$(basename "$1")
     corpus=$source/fuzz/corpus/${name#fuzz_}
     rm -rf "$out/$name.bad"
     mkdir -p "$out/$name"
     start=$SECONDS
-    # shellcheck disable=SC2046 # none or one word
+    # shellcheck disable=SC2046 # the output is one word or empty
     if "$1" -runs="$runs" -max_total_time="${FUZZ_SECONDS-300}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="$out/crash-$name-" "$out/$name" $([ -d "$corpus" ] && echo "$corpus") \
         >"$out/$name.log" 2>&1; then
@@ -39,7 +39,7 @@ for exe in "$build"/fuzz/fuzz_*; do
     "  " | *" ${name#fuzz_} "*) targets+=("$exe") ;;
     esac
 done
-[ ${#targets[@]} != 0 ] || echo "FAILED: there is no fuzz target in $build/fuzz"
+[ ${#targets[@]} != 0 ] || echo "FAILED: $build/fuzz has no fuzz target"
 running=0
 for exe in "${targets[@]}"; do
     if [ $running = "$(nproc)" ]; then

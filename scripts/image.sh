@@ -1,26 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a container image of the Debian packages: an OCI layout, which skopeo, umoci, podman and buildah read.
-#   scripts/image.sh DIST OUT     DIST: folder of the packages, of this system's own Debian; OUT: folder of the layout, made anew
-# The image is named by the version of the packages. It has the command, the NCCL plugin and the NIXL backend; examples/containers
-# has what to do with it. Needs root, mmdebstrap, umoci and a Debian mirror.
+# Builds a container image from the Debian packages, as an OCI layout, which skopeo, umoci, podman and buildah can read.
+#   scripts/image.sh DIST OUT     DIST: folder with packages for this system's Debian; OUT: folder for the layout, replaced if it
+#                                 exists
+# The image's tag is the version of the packages. The image has the command, the NCCL plugin and the NIXL backend;
+# examples/containers shows how to use it. Needs root, mmdebstrap, umoci and a Debian mirror.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
 dist=$1 out=$2
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get update --print-uris | sed -n "s,^'\(.*\)/dists/[a-z]*/\(In\)\?Release' .*,\1,p" | head -n 1)
-[ -n "$mirror" ] || { echo "image: the system's apt sources name no Debian mirror" >&2; exit 1; }
+[ -n "$mirror" ] || { echo "image: the system's apt sources contain no Debian mirror" >&2; exit 1; }
 debs=()
 for name in libhawser1 hawser hawser-nccl hawser-nixl; do
     deb=$(find "$dist" -name "${name}_*.deb")
-    [ -f "$deb" ] || { echo "image: $dist has not exactly one package $name: make deb" >&2; exit 1; }
+    [ -f "$deb" ] || { echo "image: $dist must contain exactly one package $name: run 'make deb'" >&2; exit 1; }
     debs+=("$deb")
 done
 version=$(dpkg-deb -f "${debs[0]}" Version)
 work=$(mktemp -d -p /var/tmp hawser-image.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
-# No documents and translations. What only one installation has, such as machine-id, mmdebstrap leaves out.
+# Leaves out documentation and translations. mmdebstrap leaves out files of a single installation, such as machine-id.
 if ! mmdebstrap --variant=minbase --format=tar --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --customize-hook='mkdir "$1/packages"' --customize-hook="copy-in ${debs[*]} /packages" \

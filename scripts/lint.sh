@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# clang-format and clang-tidy over all sources of ours, and the first line of every file.
-#   scripts/lint.sh BUILD    (a build folder for clang, made where there is none)
+# Runs clang-format and clang-tidy on all sources except vendored ones, and checks the first lines of every file.
+#   scripts/lint.sh BUILD    (a build folder for clang, created if it does not exist)
 set -u
 build=$1
 failed=0
@@ -25,9 +25,9 @@ done
 
 echo "lint: clang-tidy"
 [ -f "$build/build.ninja" ] || CC=clang meson setup -Dtests=enabled -Dfuzz=true -Db_lundef=false "$build" >/dev/null || exit 1
-ninja -C "$build" build.ninja tool/build_commit.h >/dev/null || exit 1 # a header that is made
-# Only what the build knows how to compile can be parsed; a source that no build has is itself a fault. The kernel
-# module's are compiled by kbuild, with warnings as errors (lab/vm/build-module).
+ninja -C "$build" build.ninja tool/build_commit.h >/dev/null || exit 1 # a generated header
+# clang-tidy can parse only files that the build compiles, and a source that no target compiles is an error. kbuild compiles
+# the kernel module, with warnings as errors (lab/vm/build-module).
 python3 - "$build" $(sources '*.c' | grep -v '^lab/dmnic/') <<'END' >"$build/lint-files" || failed=1
 import json, os, sys
 build, files = sys.argv[1], sys.argv[2:]
@@ -51,13 +51,13 @@ grep -E "$alone" "$build/lint-files" >"$build/lint-alone"
 grep -Ev "$alone" "$build/lint-files" | grep -Ev '^(tests|fuzz|bench)/' >"$build/lint-rest"
 grep -E '^(tests|fuzz|bench)/' "$build/lint-files" >"$build/lint-tests"
 tidy <"$build/lint-alone"
-# The analyzer gives a function up after that many states: what clang 14 finds beyond is false alarms on long paths, in
-# three times the time.
+# The analyzer gives up on a function after max-nodes states. Beyond that, clang 14 finds only false positives on long paths,
+# and takes three times as long.
 tidy --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=60000 \
     --extra-arg=-include --extra-arg="$PWD/scripts/analyzer.h" --extra-arg="-I$PWD/lib" <"$build/lint-rest"
-# Nine tenths of the time is the analyzer's. What tests do is watched by the sanitizers while they run.
+# The analyzer takes nine tenths of the time. It is off for tests, because sanitizers check these while they run.
 tidy --checks=-clang-analyzer-* --extra-arg="-I$PWD/lib" <"$build/lint-tests"
-# clang-tidy counts suppressed warnings on stderr; what else it has to say there is an error.
+# clang-tidy prints the number of suppressed warnings to stderr. Everything else on stderr is an error.
 grep -v 'warnings\? \(generated\|treated\)\|^Suppressed\|^Use -header-filter' "$build/lint-stderr" >&2
 [ $failed = 0 ] && echo "lint: clean"
 exit $failed

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sums the TAP of a meson testlog.json: prints every skip's reason, what failed tests said and every failure, then the line
-"N passed, N failed, N skipped". Exits 1 when something failed or nothing ran. What meson's exit-code protocol cannot
-see fails here: TAP that ends before its plan, and a "not ok" in a program that exits 0.
+"""Summarizes the TAP output in a meson testlog.json. Prints the reason for every skip, the output of failed tests, every
+failure, and then the line "N passed, N failed, N skipped". Exits with status 1 if a test failed or none was run. Also detects
+failures that meson's exit-code protocol cannot: TAP that ends before its plan, and a "not ok" in a program that exits 0.
 
-    summary.py LOG [AGAIN]    AGAIN: the log of tests that were run a second time, which counts for them; each that had
-                              failed and passes there is named in a line "unstable: ...": it wants mending
-    summary.py --again LOG    names the tests that are worth a second run: failed, with no sanitizer's report, which
-                              is a fault however often it shows"""
+    summary.py LOG [AGAIN]    AGAIN is the log of tests that were run again, and its results count for these tests. A line
+                              "unstable: ..." reports each test that failed first and then passed, and needs a fix.
+    summary.py --again LOG    prints the tests to run again: those that failed without a sanitizer's report, because such a
+                              report is a fault even if it occurs only once"""
 import json
 import re
 import sys
@@ -18,7 +18,7 @@ PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*SKIP\b\s*(.*))?$", re.I)
 
 
 def judge(test):
-    """Returns passed, failures, skips of one meson test; the latter two as lists of text."""
+    """Returns the number of passed checks of one meson test, and its failures and skips as lists of strings."""
     name, result, code = test["name"], test["result"], test.get("returncode")
     passed, failed, skipped, plan, points = 0, [], [], None, 0
     for line in (test.get("stdout") or "").splitlines():
@@ -34,7 +34,7 @@ def judge(test):
                 failed.append(f"{name}: {m[2]}")
             else:
                 passed += 1
-    # meson 1.0 calls exit 77 an error where the protocol is TAP.
+    # meson 1.0 treats exit status 77 as an error if the protocol is TAP.
     if result == "SKIP" or (result == "ERROR" and code == 77 and plan == 0):
         if not skipped:
             skipped.append(f"{name}: no reason given")
@@ -44,14 +44,14 @@ def judge(test):
         elif plan is None:
             failed.append(f"{name}: ended before its TAP plan")
         elif plan != points:
-            failed.append(f"{name}: planned {plan} checks, made {points}")
+            failed.append(f"{name}: planned {plan} checks, ran {points}")
     elif not failed:
         failed.append(f"{name}: {result.lower()}, exit status {code}")
     return passed, failed, skipped
 
 
 def words(test):
-    """What a failed test said: a sanitizer's report from its beginning, else the points that failed, else its end."""
+    """Returns the relevant output of a failed test: a sanitizer's report, else the failed checks, else the last lines."""
     text = (test.get("stdout") or "") + (test.get("stderr") or "")
     if m := SANITIZER.search(text):
         return text[m.start() :].splitlines()[:40]
@@ -73,7 +73,7 @@ def again(path):
     try:
         tests = read(path)
     except OSError:
-        return 0  # the sum says it
+        return 0  # the summary reports this error
     for name, test in tests.items():
         if judge(test)[1] and not spoken(test):
             print(name.rpartition(" / ")[2])

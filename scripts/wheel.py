@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the Python wheel hawser-transfer for manylinux_2_28 on x86-64: the package, and in its folder `native` libhawser,
-the NCCL plugin, the NIXL backend and the program `hawser`. One wheel serves each Python, since there is no extension module.
+"""Builds the Python wheel hawser-transfer for manylinux_2_28 on x86-64. The wheel has the package and, in the package's folder
+`native`, libhawser, the NCCL plugin, the NIXL backend and the program `hawser`. There is no extension module, so one wheel
+serves all versions of Python.
 
-The compiler is this machine's gcc. What it links is glibc 2.28, of which PyPI's `ziglang` makes libraries with the symbols
-and no code: a function that glibc 2.28 lacks fails to link. auditwheel checks the result.
-Usage: wheel.py BUILD DIST    (BUILD: a folder of its own, kept for the next time)
-Exit status 77: the tools cannot be had, as where no package index is reached."""
+The compiler is this machine's gcc, and it links with glibc 2.28. PyPI's `ziglang` generates libraries for it that have the
+symbols but no code, so a function that glibc 2.28 lacks fails to link. auditwheel checks the result.
+Usage: wheel.py BUILD DIST    (BUILD is a separate folder, which is kept for the next run)
+Exit status 77 means that the tools are not available, for example without access to a package index."""
 import base64
 import hashlib
 import os
@@ -25,16 +26,16 @@ TAG = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
 TOOLS = ["ziglang==0.17.1", "auditwheel==6.8.2"]
 NO_TOOLS = 77
 PROJECT = tomllib.loads((ROOT / "python/pyproject.toml").read_text(encoding="utf-8"))["project"]
-# Files of the build folder -> their places in `native`.
+# Files in the build folder, and their paths in `native`.
 NATIVE = {f"libhawser.so.{PROJECT['version']}": "libhawser.so.1", "hawser": "hawser", "nccl/libnccl-net-hawser.so": "nccl/libnccl-net-hawser.so",
           "nixl/libplugin_HAWSER.so": "nixl/libplugin_HAWSER.so"}
 MNL = "libmnl.so.0"  # Debian has no static libmnl
-# Debian packages whose code goes along, for their licences.
+# Debian packages with code in the wheel, whose licences are included.
 PARTS = ["libsodium-dev", "libjansson-dev", "libfuse3-dev", "libseccomp-dev", "libinih-dev", "zlib1g-dev", "libmnl-dev"]
 
 
 def run(*argv, status=1, **more):
-    """Runs a command; where it fails, shows the end of its output and ends this program with that exit status."""
+    """Runs a command. If it fails, prints the last lines of its output and exits with the given status."""
     argv = [str(a) for a in argv]
     r = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
     if r.returncode:
@@ -45,7 +46,7 @@ def run(*argv, status=1, **more):
 
 
 def make_tools(folder):
-    """Returns the Python of a virtual environment that has TOOLS."""
+    """Returns the Python of a virtual environment with TOOLS."""
     python, stamp = folder / "bin/python", folder / "tools"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != "\n".join(TOOLS):
         shutil.rmtree(folder, ignore_errors=True)
@@ -56,7 +57,7 @@ def make_tools(folder):
 
 
 def make_glibc(python, folder):
-    """Makes the libraries to link with, and the start files: ziglang leaves them in its cache once it has linked a program."""
+    """Collects the libraries to link with and the start files, which ziglang leaves in its cache when it links a program."""
     if (folder / "libc.so").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
@@ -69,22 +70,22 @@ def make_glibc(python, folder):
     for name in names:
         found = list(cache.glob(f"o/*/{name}"))
         if len(found) != 1:
-            sys.exit(f"wheel: ziglang has made {len(found)} files {name}, not one")
+            sys.exit(f"wheel: ziglang has created {len(found)} files {name} instead of one")
         shutil.copy(found[0], folder / name)
         link = folder / name.partition(".so")[0]
         if ".so" in name and link.name != "libc":
             link.with_suffix(".so").symlink_to(name)
     shutil.rmtree(cache)
     shared = " ".join(f'"{folder / name}"' for name in names[2:6])
-    # Before 2.34 these were libraries of their own; -lc finds what is used of them.
+    # Before glibc 2.34 these were separate libraries; -lc links those that are used.
     (folder / "libc.so").write_text(f'GROUP ("{folder}/libc.so.6" "{folder}/libc_nonshared.a" AS_NEEDED ({shared}))\n', encoding="utf-8")
 
 
 def compile_native(glibc, build):
-    """Builds the libraries and the program; all that Debian has as a static library goes in statically."""
+    """Builds the libraries and the program, and links statically every library that Debian has in static form."""
     if not (build / "build.ninja").exists():
         native = glibc / "native.ini"
-        # $ORIGIN: for libmnl, which lies beside the program.
+        # $ORIGIN is for libmnl, which is next to the program.
         flags = f"['-B{glibc}', '-Wl,-rpath,$ORIGIN']"
         native.write_text(f"[binaries]\nc = 'gcc'\ncpp = 'g++'\n[built-in options]\nc_link_args = {flags}\ncpp_link_args = {flags}\n",
                           encoding="utf-8")
@@ -93,7 +94,7 @@ def compile_native(glibc, build):
 
 
 def collect_native(glibc, build):
-    """Returns place -> bytes of the folder `native`, stripped."""
+    """Returns a dict from path to bytes of the files in the folder `native`. The files are stripped."""
     files = {}
     out = build / "wheel-native"
     shutil.rmtree(out, ignore_errors=True)
@@ -109,8 +110,8 @@ def collect_native(glibc, build):
 
 
 def make_by_name(glibc, build):
-    """Makes libnccl-net.so, which is nothing but a need of the plugin beside it: a wheel holds no links, and a second copy of
-    the plugin would be a second plugin."""
+    """Builds libnccl-net.so, which only depends on the plugin next to it. A wheel cannot contain links, and a second copy
+    of the plugin would be a second plugin."""
     made = build / "libnccl-net.so"
     run("gcc", f"-B{glibc}", "-shared", "-nostdlib", "-o", made, "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", "-Wl,-soname,libnccl-net.so",
         f"-L{build / 'nccl'}", "-l:libnccl-net-hawser.so")
@@ -118,7 +119,7 @@ def make_by_name(glibc, build):
 
 
 def read_licences():
-    """Returns place -> bytes of the licences: ours, and those of what is linked in."""
+    """Returns a dict from path to bytes of the licences: hawser's, and those of the libraries that are linked in."""
     files = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
     for name in PARTS:
         files[f"third-party/{name.removesuffix('-dev')}"] = pathlib.Path(f"/usr/share/doc/{name}/copyright").read_bytes()
@@ -126,7 +127,7 @@ def read_licences():
 
 
 def write_metadata():
-    """Returns METADATA, of which pyproject.toml is the source, with README.md as the description."""
+    """Returns METADATA, which is generated from pyproject.toml, with README.md as the description."""
     head = ["Metadata-Version: 2.1", f"Name: {PROJECT['name']}", f"Version: {PROJECT['version']}", f"Summary: {PROJECT['description']}",
             f"License: {PROJECT['license']['text']}", f"Requires-Python: {PROJECT['requires-python']}",
             *(f"Requires-Dist: {d}" for d in PROJECT["dependencies"]), "Description-Content-Type: text/markdown"]
@@ -134,12 +135,12 @@ def write_metadata():
 
 
 def collect(native):
-    """Returns (file name of the wheel, path in it -> bytes)."""
+    """Returns the wheel's file name, and a dict from path to bytes of its files."""
     stem = f"{PROJECT['name'].replace('-', '_')}-{PROJECT['version']}"
     files = {f"hawser/{f.name}": f.read_bytes() for f in sorted((ROOT / "python/hawser").iterdir()) if f.suffix in (".py", ".typed")}
     files |= {f"hawser/native/{place}": data for place, data in native.items()}
     script = (ROOT / "python/bin/hawser").read_bytes()
-    files[f"{stem}.data/scripts/hawser"] = b"#!python\n" + script.partition(b"\n")[2]  # pip puts the Python's path there
+    files[f"{stem}.data/scripts/hawser"] = b"#!python\n" + script.partition(b"\n")[2]  # pip inserts Python's path
     info = f"{stem}.dist-info"
     files |= {f"{info}/licenses/{place}": data for place, data in read_licences().items()}
     files[f"{info}/METADATA"] = write_metadata()
@@ -151,7 +152,7 @@ def collect(native):
 
 
 def write_wheel(path, files):
-    """Writes the zip file: the same bytes for the same files."""
+    """Writes the zip file. The result depends only on the files."""
     half = path.with_name(path.name + ".half")
     with zipfile.ZipFile(half, "w", zipfile.ZIP_DEFLATED) as z:
         for name, data in files.items():
@@ -164,17 +165,17 @@ def write_wheel(path, files):
 
 
 def check_wheel(python, path):
-    """Ends this program where auditwheel finds what a machine with glibc 2.28 would not have."""
+    """Exits if auditwheel finds a dependency that a machine with glibc 2.28 lacks."""
     said = run(python, "-m", "auditwheel", "show", path)
     tag = re.search(r'platform tag:\s+"manylinux_(\d+)_(\d+)_x86_64"', said)
     if not tag or (int(tag[1]), int(tag[2])) > tuple(map(int, GLIBC.split("."))):
-        sys.exit(f"{said}\nwheel: auditwheel does not find that {path.name} is {TAG}")
-    print(f"wheel: {path} ({path.stat().st_size >> 10} KiB), by auditwheel manylinux_{tag[1]}_{tag[2]}")
+        sys.exit(f"{said}\nwheel: auditwheel does not confirm that {path.name} is {TAG}")
+    print(f"wheel: {path} ({path.stat().st_size >> 10} KiB), manylinux_{tag[1]}_{tag[2]} according to auditwheel")
 
 
 def main(build, dist):
     if platform.machine() != "x86_64":
-        sys.exit(f"wheel: this is {platform.machine()}: the wheel is built on x86-64 only")
+        sys.exit(f"wheel: the wheel can be built only on x86-64, and this machine is {platform.machine()}")
     build, dist = pathlib.Path(build).resolve(), pathlib.Path(dist).resolve()
     python = make_tools(build / "tools")
     make_glibc(python, build / f"glibc-{GLIBC}")

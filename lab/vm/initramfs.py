@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the archive from which the VM lab boots: a cpio archive with busybox, shells, programs and the libraries that
-they need, kernel modules with their dependencies, any file or folder, and /init. It is made for each boot, in well
-under a second: it is not compressed, because unpacking costs the guest more time than reading."""
+they need, kernel modules with their dependencies, any files and folders, and /init. The archive is built for each boot, in
+well under a second. It is not compressed, because decompression would cost the guest more time than reading."""
 import lzma
 import os
 import shutil
@@ -12,24 +12,24 @@ LIBDIR = "usr/lib/x86_64-linux-gnu"  # where Debian's ld.so searches without a c
 
 
 class VmError(Exception):
-    """What failed, in words for the caller."""
+    """An error with a message for the user."""
 
 
-# As in Debian since 12, also for bin and sbin: a file below a link is put at the link's target.
+# Links as in Debian since 12, and from sbin to bin. A file below a link is stored at the link's target.
 LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/sbin": "usr/bin"}
 
 
 class Archive:
-    """Maps paths, without the first slash, to contents; the last entry of a path counts."""
+    """Maps paths without the leading slash to contents. A later entry replaces an earlier one with the same path."""
 
     def __init__(self):
         self.entry = {}
-        self.seen = set()  # libraries already added, and programs whose libraries were
+        self.seen = set()  # libraries that were added, and programs whose libraries were added
         for d in "usr/bin", "usr/lib64", LIBDIR, "dev", "proc", "sys", "tmp", "run", "root", "out", "var":
             self.mkdir(d)
         for link, to in {**LINKS, "var/run": "/run"}.items():
             self.entry[link] = (stat.S_IFLNK | 0o777, os.path.relpath("/" + to, "/" + os.path.dirname(link)).encode(), (0, 0))
-        self.put("dev/console", stat.S_IFCHR | 0o600, rdev=(5, 1))  # for output of /init before devtmpfs is mounted
+        self.put("dev/console", stat.S_IFCHR | 0o600, rdev=(5, 1))  # for the output of /init before devtmpfs is mounted
 
     @staticmethod
     def place(path):
@@ -57,7 +57,7 @@ class Archive:
                 data = f.read()
             mode |= stat.S_IMODE(os.stat(src).st_mode)
         except OSError as e:
-            raise VmError(f"{src}: cannot be read: {e.strerror}") from e
+            raise VmError(f"cannot read {src}: {e.strerror}") from e
         self.put(dst, stat.S_IFREG | mode, data)
         if data.startswith(b"\x7fELF") and not dst.endswith(".ko"):
             self.libraries(src)
@@ -67,15 +67,15 @@ class Archive:
         if real in self.seen:
             return
         self.seen.add(real)
-        # A static program is no error; ldd reports it and exits 1.
+        # A static program is not an error, although ldd then exits with status 1.
         r = subprocess.run(["ldd", real], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
         for line in r.stdout.splitlines():
             name, arrow, path = line.strip().partition(" => ")
             if path.startswith("not found"):
-                raise VmError(f"{src} needs {name}, which is not found here")
+                raise VmError(f"{src} needs {name}, which was not found")
             if arrow:
                 lib, dst = path.split(" (")[0], f"{LIBDIR}/{name}"
-            elif name.startswith("/"):  # the loader, by the name in the program
+            elif name.startswith("/"):  # the loader, with the path in the program
                 lib = dst = name.split(" (")[0]
             else:
                 continue  # the vdso, or "statically linked"
@@ -85,9 +85,9 @@ class Archive:
                     self.put(dst, stat.S_IFREG | 0o755, f.read())
 
     def tree(self, src, dst):
-        """Adds a folder with everything below it; links stay links."""
+        """Adds a folder with everything below it. Links remain links."""
         if not os.path.isdir(src):
-            raise VmError(f"{src}: is no folder")
+            raise VmError(f"{src} is not a folder")
         self.mkdir(dst)
         for folder, dirs, files in os.walk(src):
             to = os.path.normpath(os.path.join(dst, os.path.relpath(folder, src)))
@@ -110,7 +110,7 @@ class Archive:
         self.put(path, stat.S_IFREG | mode, text.encode())
 
     def write(self, out):
-        """The "newc" format of the kernel's Documentation/driver-api/early-userspace/buffer-format.rst."""
+        """Writes the archive in the "newc" format (the kernel's Documentation/driver-api/early-userspace/buffer-format.rst)."""
         for ino, (path, (mode, data, rdev)) in enumerate([*sorted(self.entry.items()), ("TRAILER!!!", (0, b"", (0, 0)))], 1):
             name = path.encode() + b"\0"
             fields = [ino, mode, 0, 0, 1, 0, len(data), 0, 0, *rdev, len(name), 0]
@@ -121,11 +121,11 @@ class Archive:
 
 
 def base(archive):
-    """Adds what each guest has: busybox's commands, dash as sh (busybox's sh prefers its own ip to iproute2's), bash.
+    """Adds the files of every guest: busybox's commands, dash as sh (busybox's sh prefers its own ip to iproute2's) and bash.
     """
     busybox = shutil.which("busybox")
     if not busybox:
-        raise VmError("there is no busybox here; scripts/deps.sh vm installs what the VM lab needs")
+        raise VmError("busybox is not installed; `scripts/deps.sh vm` installs what the VM lab needs")
     archive.file(busybox, "usr/bin/busybox")
     for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
         if name != "busybox":
@@ -148,7 +148,7 @@ class Modules:
             self.path[self.name(path)] = path
             self.needs[self.name(path)] = [self.name(n) for n in reversed(needs.split())]
         for line in (self.dir / "modules.softdep").read_text().splitlines():
-            # "softdep NAME pre: A B post: C": modules to load first, if they exist
+            # a line "softdep NAME pre: A B post: C" lists modules to load first, if they exist
             words = line.split()
             if words[:1] == ["softdep"] and "pre:" in words:
                 pre = words[words.index("pre:") + 1:]
@@ -177,8 +177,8 @@ class Modules:
             out.append(name)
 
     def add(self, archive, names):
-        """Adds the modules and their dependencies to the archive, and a modules.dep for modprobe; returns the paths to
-        load."""
+        """Adds the modules and their dependencies to the archive, and a modules.dep for modprobe. Returns the paths to
+        load, in order."""
         order = []
         for name in names:
             self.order(name.rstrip("?"), order, optional=name.endswith("?"))
@@ -187,7 +187,7 @@ class Modules:
             data = (self.dir / self.path[name]).read_bytes()
             path = self.path[name]
             if path.endswith(".xz"):
-                data, path = lzma.decompress(data), path[:-3]  # the guest would take longer
+                data, path = lzma.decompress(data), path[:-3]  # decompression in the guest would take longer
             archive.put(f"{self.rel}/{path}", stat.S_IFREG | 0o644, data)
             paths.append(f"/{self.rel}/{path}")
             dep.append(f"{path}: " + " ".join(self.path[n].removesuffix(".xz") for n in reversed(self.needs[name])))

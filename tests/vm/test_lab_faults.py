@@ -95,7 +95,7 @@ exit 7
     r = subprocess.run([ROOT / "tests/vm/run", "--tests", tmp / "tests", tmp / "build"], capture_output=True, text=True, check=False)
     last = r.stdout.splitlines()[-1]
     for fault in ("b (linux 7): ended within its 2 s", "c (linux 7): the kernel's log: ", "e (linux 7): the guest lived to the end",
-                  "e (linux 7): the kernel's log: ", "f (linux 7): fail, exit status 1", "g (linux 7): planned 2 checks, made 1",
+                  "e (linux 7): the kernel's log: ", "f (linux 7): fail, exit status 1", "g (linux 7): planned 2 checks, ran 1",
                   "boot (linux 5): the guest came up"):
         ok(f"FAILED: {fault}" in r.stdout, f"the runner: {fault}", r.stdout + r.stderr)
     ok("skipped: h (linux 7): no reason but a test" in r.stdout, "the runner: a skip with its reason", r.stdout)
