@@ -34,7 +34,7 @@ static int add_sandbox_var(struct work *w, const char *name, const char *value, 
     *v = (struct sbx_var){.name = name, .value = strdup(own ? own : value), .callers = own};
     if (!v->value)
         return hw_no_memory("the environment");
-    snprintf(v->why, sizeof(v->why), "%s%s", own ? "the caller's own value, instead of: " : "",
+    snprintf(v->why, sizeof(v->why), "%s%s", own ? "the caller's own value; without it: " : "",
              value ? why : "nothing");
     w->e->n++;
     return 0;

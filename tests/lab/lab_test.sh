@@ -51,7 +51,7 @@ exits 2 "too many nodes" "$hawser" lab up --name "$lab" --nodes 65
 exits 2 "NICs that are no number" "$hawser" lab up --name "$lab" --nics four
 exits 2 "too many numbers of NICs" "$hawser" lab up --name "$lab" --nics 1,2,3
 exits 2 "a strange fabric" "$hawser" lab up --name "$lab" --fabric mesh
-says "'mesh' is not a fabric: subnet, routed, gcp, shared-subnet or bridge"
+says "'mesh' is not a fabric: expected subnet, routed, gcp, shared-subnet or bridge"
 exits 2 "names that are none" "$hawser" lab up --name "$lab" --names eth0
 exits 2 "a bad delay" "$hawser" lab up --name "$lab" --delay 10
 says "--delay: '10' is not a delay"

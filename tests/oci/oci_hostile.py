@@ -167,7 +167,7 @@ def races(host):
         p.send_signal(signal.SIGCONT)
         ok(p.wait(SECONDS) == 0, "createRuntime goes on")
         said = stop.stderr.read()
-        ok(stop.wait(SECONDS) == 1 and "still runs" in said, "poststop of the same id says that the container runs", said)
+        ok(stop.wait(SECONDS) == 1 and "still running" in said, "poststop of the same id says that the container runs", said)
         ok(not host.has("rdma0") and not host.has("rdma1"), "which keeps its NICs")
         p.stderr.close()
         stop.stderr.close()

@@ -261,7 +261,7 @@ def by_exec(rt, node, host):
         ok("NCCL_IB_HCA==mlx5_0:1" in r.stdout and r.stdout.endswith("lo\nrdma0\n"), "exec: what runs later sees the same", r)
         state = json.dumps({"ociVersion": "1.0", "id": ident, "pid": 0, "status": "stopped"})
         r = sh(HAWSER, "oci-hook", "poststop", f"journal-dir={host.journal}", input=state)
-        ok(r.returncode == 1 and "still runs" in r.stderr and not host.has("rdma0"), "poststop of another one with its id takes nothing", r)
+        ok(r.returncode == 1 and "still running" in r.stderr and not host.has("rdma0"), "poststop of another one with its id takes nothing", r)
     host.back("a container deleted while it runs")
     r = host.sandbox("spec", rt.bundle / "config.json", "--undo")
     ok(r.returncode == 0 and not (rt.bundle / "hawser.sys").exists() and

@@ -60,7 +60,7 @@ def inside(d):
     ok(r.returncode == 1 and "belongs to the container box" in r.stderr, f"a NIC of another's: {r.stderr.strip()}")
     r = run("restore", "box", "-v", *at)
     ok(r.returncode == 0 and nics() == all_nics, "restore")
-    ok("eth0 is back" in r.stderr, "which says so with --verbose")
+    ok("eth0 is restored" in r.stderr, "which says so with --verbose")
     r = run("restore", "box", *at)
     ok(r.returncode == 0 and not r.stderr, "and has nothing more to do")
 
@@ -84,7 +84,7 @@ def inside(d):
 
     for argv, text in ((["move", "box"], "--netns"), (["move"], "ID"), (["move", "b", "--netns", "1", "--nics", ","], "empty name"),
                        (["move", "b", "--netns", "1", "--nics", "eth0", "--rdma", "x"], "auto, yes or no"),
-                       (["move", "../b", "--netns", "1", "--nics", "eth0"], "cannot name"), (["restore"], "ID"),
+                       (["move", "../b", "--netns", "1", "--nics", "eth0"], "not a valid container ID"), (["restore"], "ID"),
                        (["restore", "a", "b"], "unexpected argument 'b'"), (["status", "a", "b"], "unexpected argument 'b'"), (["watch"], "ID")):
         r = run(*argv, *at)
         ok(r.returncode == 2 and text in r.stderr, f"{' '.join(argv)}: {r.stderr.splitlines()[0] if r.stderr else ''}")

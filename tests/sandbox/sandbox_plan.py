@@ -69,7 +69,7 @@ def named(t, s):
     ok(p["netdevs"] == "" and p["ibdevs"] == "" and not p["warnings"], "--nics none", p)
     for bad in "rdma9", "rdma0,", "", "rdma0,,rdma1", "../x", "rdma0 rdma1":
         r = t.plan(s, "--nics", bad)
-        ok(r.returncode == 2 and ("name NICs as in" in r.stderr or "no NIC" in r.stderr), f"--nics '{bad}' is refused", r)
+        ok(r.returncode == 2 and ("expected NICs as in" in r.stderr or "no NIC" in r.stderr), f"--nics '{bad}' is refused", r)
 
 
 def kept_back(t, s):
@@ -174,7 +174,7 @@ def gids(t, s):
     p = t.plan(d)
     ok("no GID" in why(p, "rdma", "mlx5_5") and not why(p, "nics", "rdma5") and "mlx5_5" not in p["ibdevs"] and
        "no GID" in p["pci_left_out"]["0000:96:00.0"], "a dangling NIC: no GID, so no RDMA device and no PCI device", p)
-    ok(any("rdma5 comes without mlx5_5" in w for w in p["warnings"]), "and a warning", p["warnings"])
+    ok(any("rdma5 moves without mlx5_5" in w for w in p["warnings"]), "and a warning", p["warnings"])
     ok("0000:96:00.0" not in t.plan(d, "--all-nics")["pci_left_out"], "--all-nics shows it all the same")
     for g in rdma(d, "mlx5_4")["ports"][0]["gids"]:
         g["ndev"] = "eth0"

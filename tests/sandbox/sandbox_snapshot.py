@@ -113,8 +113,8 @@ def refused(t, good):
 
     deep = "devices/" + "/".join(["a" * 60] * 20)
     cases = {
-        "no JSON at all": ("{", "not JSON"),
-        "an empty file": ("", "not JSON"),
+        "no JSON at all": ("{", "not valid JSON"),
+        "an empty file": ("", "not valid JSON"),
         "no object": ("[]", "schema"),
         "another schema": (bend(lambda s: s.update(schema="x")), "schema"),
         "a later version": (bend(lambda s: s.update(version=2)), "version 2"),
@@ -131,7 +131,7 @@ def refused(t, good):
         "a driver with a slash": (bend(pci(driver="../nvidia")), "not a device name"),
         "a file that climbs": (bend(lambda s: s["pci"][0]["files"].update({"../x": "1"})), "not a file name"),
         "a file that is hidden": (bend(lambda s: s["pci"][0]["files"].update({".x": "1"})), "not a file name"),
-        "a file that is a number": (bend(lambda s: s["pci"][0]["files"].update({"class": 1})), "not a text"),
+        "a file that is a number": (bend(lambda s: s["pci"][0]["files"].update({"class": 1})), "not a string"),
         "a file longer than a page": (bend(lambda s: s["pci"][0]["files"].update({"class": "x" * 4097})), "longer than a page"),
         "too many files": (bend(lambda s: s["pci"][0]["files"].update({f"f{i}": "" for i in range(1025)})), "1024"),
         "an odd configuration": (bend(pci(config="0g")), "hexadecimal"),
@@ -142,11 +142,11 @@ def refused(t, good):
         "an interface twice": (bend(lambda s: s["net"].append(copy.deepcopy(s["net"][0]))), "twice"),
         "a default route that is a word": (bend(nets(default_route="no")), "true or false"),
         "no addresses where there should be": (bend(lambda s: s.update(addresses=True)), "'addresses' is missing"),
-        "a GID that is none": (bend(gid(gid="fe80::1")), "not a GID"),
-        "a GID beyond the table": (bend(gid(index=9)), "beyond its table"),
-        "a GID twice": (bend(gid(index=1)), "twice"),
+        "a GID that is none": (bend(gid(gid="fe80::1")), "not a valid GID"),
+        "a GID beyond the table": (bend(gid(index=9)), "beyond the end of its table"),
+        "a GID twice": (bend(gid(index=1)), "more than once"),
         "a GID of a negative index": (bend(gid(index=-1)), "must be 0"),
-        "a GID's type that is too long": (bend(gid(type="x" * 24)), "not a type"),
+        "a GID's type that is too long": (bend(gid(type="x" * 24)), "not a valid GID type"),
         "a GID's interface that climbs": (bend(gid(ndev="..")), "not a device name"),
         "a table that is too long": (bend(port(gid_table=1 << 20)), "4096"),
         "a port that is a fraction": (bend(port(port=1.5)), "wrong type"),
@@ -175,7 +175,7 @@ def refused(t, good):
             lambda s: s["files"].update({"bus/pci/devices": "x"}):
         out = t.tmp / "tree"
         r = t("sysfs", "--from", t.file(bend(change)), "--out", out)
-        ok(r.returncode == 1 and "at once" in r.stderr and not out.exists() and not list(t.tmp.glob("tree.*")),
+        ok(r.returncode == 1 and "cannot be a folder and also" in r.stderr and not out.exists() and not list(t.tmp.glob("tree.*")),
            "a file in the place of a folder or link: refused, nothing left", r)
 
 

@@ -161,7 +161,7 @@ static void test_name_taken(char *was)
     snprintf(journal, sizeof(journal), "%s/box.journal", sm_dir);
     ok(sm_move(&box, "n1", false) == 0, "moved");
     sm_macvlan("n1", "low"); /* a stranger */
-    ok(sm_restore(NULL) == -EIO && strstr(hw_error(), "has that name now"), "a name that is taken is an error: %s",
+    ok(sm_restore(NULL) == -EIO && strstr(hw_error(), "now has that name"), "a name that is taken is an error: %s",
        hw_error());
     ok(sm_index(&sm_host, "n1") > 0 && access(journal, F_OK) == 0,
        "the NIC is back under another name, the journal stays");
@@ -310,11 +310,12 @@ static void test_refused(void)
     refuses(sm_move(&box, "n0,def", false), -EBUSY, "default route", was, "a NIC with the default route");
     refuses(sm_move(&box, "ra", false), -EBUSY, "default route", was, "one with a router's advertised one");
     refuses(sm_move(&box, "port", false), -EBUSY, "port of", was, "a bridge's port");
-    refuses(sm_move(&box, "low", false), -EBUSY, "mv0 stands on low", was, "a NIC under a macvlan device");
+    refuses(sm_move(&box, "low", false), -EBUSY, "mv0 is stacked on low", was, "a NIC under a macvlan device");
     refuses(sm_move(&box, "n0,n0", false), -EINVAL, "twice", was, "a NIC twice");
     refuses(sm_move(&box, "n0=x,n1=x", false), -EINVAL, "two NICs", was, "two NICs of one name");
-    refuses(sm_move(&box, "n0=a/b", false), -EINVAL, "not a name", was, "no name");
-    refuses(sm_move(&box, "n0=lo", false), -EEXIST, "has a lo already", was, "a name that the container has");
+    refuses(sm_move(&box, "n0=a/b", false), -EINVAL, "not a valid name", was, "no name");
+    refuses(sm_move(&box, "n0=lo", false), -EEXIST, "already has a network device lo", was,
+            "a name that the container has");
     refuses(sm_move(&sm_host, "n0", false), -EINVAL, "already", was, "the host's own namespace");
     struct sm_ns bad = {.path = "/proc/self/exe"};
     refuses(sm_move(&bad, "n0", false), -EINVAL, "not a network namespace", was, "a path of something else");
@@ -323,7 +324,7 @@ static void test_refused(void)
     struct sm_ns none = {.path = "2147483646"};
     refuses(sm_move(&none, "n0", false), -ESRCH, "no process", was, "a process that is not");
     struct sb_move_options o = {.id = "../box", .netns = box.path, .n = 1, .nic = &(struct sb_nic){"n0", NULL}};
-    refuses(sb_move(&o), -EINVAL, "cannot name a container", was, "an id that leads elsewhere");
+    refuses(sb_move(&o), -EINVAL, "not a valid container ID", was, "an id that leads elsewhere");
     o.id = "other";
     o.journal_dir = sm_dir;
     o.rdma = SB_RDMA_REQUIRE;

@@ -304,8 +304,8 @@ static void test_restless(char *was)
     pid = start_tenant(&box, sit, NULL);
     sm_link_del(&box, "mv0");
     rc = sm_restore(&lost);
-    ok(rc == -EIO && strstr(hw_error(), "runs"), "one that it has deleted may be somewhere, for as long as it runs: %s",
-       hw_error());
+    ok(rc == -EIO && strstr(hw_error(), "is running"),
+       "one that it has deleted may be somewhere, for as long as it runs: %s", hw_error());
     end_tenant(pid);
     ok(sm_restore(&lost) == 0 && lost == 1 && sm_clean(), "then it is lost");
     refurnish(false, true);

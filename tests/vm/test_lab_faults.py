@@ -52,14 +52,14 @@ exit 7
          "hung while the command ran")
     ends("a guest that reboots", ("-c", "reboot -f"), 125, "the guest ended while the command ran")
     ends("a kernel that does not come up, twice", ("--append", "rdinit=/nonesuch", "-c", "true"), 125, "Unable to mount root",
-         "booting once more")
+         "booting it again")
 
     # None of these boots anything.
     ends("no such kernel", ("--kernel", "5", "-c", "true"), 125, "'5' is no series", "no kernel 5")
     ends("no such module", ("--module", "nonesuch", "-c", "true"), 125, "has no module 'nonesuch'")
     ends("no such program", ("--program", "nonesuch", "-c", "true"), 125, "no program 'nonesuch'")
-    ends("no such file", ("--file", tmp / "none", "-c", "true"), 125, "cannot be read")
-    ends("nothing to run", (), 2, "says what to run")
+    ends("no such file", ("--file", tmp / "none", "-c", "true"), 125, "cannot read")
+    ends("nothing to run", (), 2, "specify either SCRIPT or -c TEXT")
 
     r = subprocess.run([ROOT / "lab/vm/build-module", "7", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
     ok(r.returncode == 1 and "neither a Kbuild" in r.stderr, "a module without a Kbuild file", r.stderr)
@@ -67,7 +67,7 @@ exit 7
     (tmp / "src/Kbuild").write_text("obj-m := broken.o\n")
     (tmp / "src/broken.c").write_text("int x = undeclared;\n")
     r = subprocess.run([ROOT / "lab/vm/build-module", "7", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
-    ok(r.returncode == 1 and "undeclared" in r.stderr and "does not build" in r.stderr, "a module with a fault", r.stderr)
+    ok(r.returncode == 1 and "undeclared" in r.stderr and "cannot be built" in r.stderr, "a module with a fault", r.stderr)
 
     # And one without, on the oldest kernel, whose compiler and headers are other ones.
     (tmp / "src/Kbuild").write_text("obj-m := good.o\n")

@@ -60,7 +60,7 @@ copied() {
     status=$?
     kill "$box"
     wait "$box" 2>/dev/null
-    [ $status = 1 ] && [ ! -e "/sys/class/net/$nic" ] && { grep -q 'replaced' err || grep -q 'not found, and the container runs' err; }
+    [ $status = 1 ] && [ ! -e "/sys/class/net/$nic" ] && { grep -q 'replaced' err || grep -q 'not found, and the container is running' err; }
     status=$?
     sed 's/^/# /' err
     hawser sandbox restore c 2>/dev/null
