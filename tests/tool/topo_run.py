@@ -90,7 +90,7 @@ def wrong(tmp):
                        "--save x --json": "--save"}.items():
         r = at("a3-high", *argv.split())
         ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`{argv}`: exit 2, says {said}", r)
-    for d, said in {tmp / "none": "No such file", tmp: "directory", __file__: "not JSON"}.items():
+    for d, said in {tmp / "none": "No such file", tmp: "directory", __file__: "not valid JSON"}.items():
         r = topo("--from", d)
         ok(r.returncode == 1 and said in r.stderr and not r.stdout, f"--from what is no snapshot: exit 1, says {said}", r)
     r = at("a3-high", "--svg", tmp / "none/x.svg")
