@@ -23,7 +23,7 @@ static void must(int rc, const char *what) /* every call returns 0 or -errno; ha
     }
 }
 
-static double read_clock(void) /* us */
+static double read_clock(void) /* returns microseconds */
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -187,7 +187,7 @@ int holder_detach(const char *title, int *fd, unsigned n)
         if (fd[i] < 0)
             return -errno;
     }
-    for (unsigned from = 3;;) { /* close the file descriptors between those in fd */
+    for (unsigned from = 3;;) { /* closes the file descriptors between the numbers in fd */
         unsigned next = ~0u;
         for (unsigned i = 0; i < n; i++)
             if ((unsigned)fd[i] >= from)

@@ -54,8 +54,10 @@ static int check_name(const char **name)
         *name = HW_LAB_DEFAULT;
     if (name_ok(*name, strlen(*name)))
         return 0;
-    return hw_fail(-EINVAL, "'%s' is not a lab name: up to %d letters, digits, '-' and '_', a letter or digit first",
-                   *name, HW_LAB_NAME_MAX);
+    return hw_fail(
+        -EINVAL,
+        "'%s' is not a lab name: expected up to %d letters, digits, '-' and '_', beginning with a letter or digit",
+        *name, HW_LAB_NAME_MAX);
 }
 
 /* Splits hawser-<lab>-<node>. Node names have no '-'. Returns false for other names. */
@@ -137,9 +139,9 @@ static int check_spec(struct hw_lab_spec *s)
     if (rc < 0)
         return rc;
     if (s->nodes < HW_LAB_MIN_NODES || s->nodes > HW_LAB_MAX_NODES)
-        return hw_fail(-EINVAL, "a lab has %d to %d nodes, not %u", HW_LAB_MIN_NODES, HW_LAB_MAX_NODES, s->nodes);
+        return hw_fail(-EINVAL, "a lab must have %d to %d nodes, not %u", HW_LAB_MIN_NODES, HW_LAB_MAX_NODES, s->nodes);
     if (s->nics < 1 || s->nics > HW_LAB_MAX_NICS)
-        return hw_fail(-EINVAL, "a node has 1 to %d NICs, not %u", HW_LAB_MAX_NICS, s->nics);
+        return hw_fail(-EINVAL, "a node must have 1 to %d NICs, not %u", HW_LAB_MAX_NICS, s->nics);
     for (unsigned k = 0; k < s->nodes; k++)
         if (s->node_nics[k] > s->nics)
             return hw_fail(-EINVAL, "node %s has %u NICs, more than the %u rails", lab_node_name(k, node),
@@ -147,7 +149,7 @@ static int check_spec(struct hw_lab_spec *s)
     if (s->mtu == 0)
         s->mtu = 1500;
     if (s->mtu < 576 || s->mtu > 65535) /* 65535 is veth's maximum (ETH_MAX_MTU) */
-        return hw_fail(-EINVAL, "an MTU is 576 to 65535, not %u", s->mtu);
+        return hw_fail(-EINVAL, "an MTU must be 576 to 65535, not %u", s->mtu);
     return 0;
 }
 
@@ -359,7 +361,7 @@ static int find_node(const char *name, const struct lab *l, const char *node, un
     char last[LAB_NODE_NAME];
     if (node && lab_parse_node(node, k) && *k < l->nodes && l->node[*k].ns >= 0)
         return 0;
-    return hw_fail(-ENOENT, "the lab '%s' has no node '%s', only a to %s", name, node ? node : "",
+    return hw_fail(-ENOENT, "the lab '%s' has no node '%s', its nodes are a to %s", name, node ? node : "",
                    lab_node_name(l->nodes ? l->nodes - 1 : 0, last));
 }
 
@@ -407,8 +409,8 @@ int hw_lab_parse_nic(const char *text, unsigned *nic)
         v = v * 10 + (unsigned)(at[i] - '0');
     }
     if (!good || v >= HW_LAB_MAX_NICS)
-        return hw_fail(-EINVAL, "'%s' is not a NIC: give a name as in `hawser lab list`, or its number, up to %d", text,
-                       HW_LAB_MAX_NICS - 1);
+        return hw_fail(-EINVAL, "'%s' is not a NIC: expected a name as in `hawser lab list`, or a number up to %d",
+                       text, HW_LAB_MAX_NICS - 1);
     *nic = v;
     return 0;
 }

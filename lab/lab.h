@@ -22,7 +22,7 @@
 #define HW_LAB_DEFAULT   "lab"
 #define HW_LAB_NAME_MAX  32
 #define HW_LAB_MIN_NODES 2
-#define HW_LAB_MAX_NODES 64 /* a to z, aa to bl */
+#define HW_LAB_MAX_NODES 64 /* named a to z, aa to bl */
 #define HW_LAB_MAX_NICS  32
 #define HW_LAB_PREFIX    12 /* limit for the prefix of a NIC's name; with the number, a name is shorter than IFNAMSIZ */
 

@@ -13,7 +13,7 @@ struct lab_ns {
     struct hw_netlink rt;
 };
 
-/* An open lab. node[0..nodes) are a, b, ...; sw.ns is -1 if lab_has_switch() is false. */
+/* An open lab. node[0] to node[nodes - 1] are nodes a, b and so on. sw.ns is -1 if lab_has_switch() is false. */
 struct lab {
     int user; /* the lab's user namespace, or -1 if it is the caller's */
     unsigned nodes;

@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #define RATE_MIN     64000ull         /* below this rate, a packet of 64 KiB takes longer than TCP's timeout */
-#define RATE_MAX     1000000000000ull /* 1 Tbit */
+#define RATE_MAX     1000000000000ull /* 1 Tbit/s */
 #define DELAY_MAX_US 10000000ull
 
 static const struct unit {
@@ -87,8 +87,8 @@ static int parse_list(const char *text, unsigned want, unsigned max, const char 
             break;
     }
     if (n != 1 && n != want)
-        return hw_fail(-EINVAL, "'%.60s' has %u %s for %u %s: give one for all, or one for each", text, n, what, want,
-                       of);
+        return hw_fail(-EINVAL, "'%.60s' has %u %s for %u %s: specify one for all, or one for each", text, n, what,
+                       want, of);
     for (unsigned i = n; i < want && i < max; i++)
         out[i] = out[0];
     return (int)n;
@@ -194,7 +194,7 @@ static int parse_count(const char *text, size_t len, uint64_t *out)
         *out = text[i] >= '0' && text[i] <= '9' ? *out * 10 + (uint64_t)(text[i] - '0') : 99;
     if (len >= 1 && len <= 2 && *out >= 1 && *out <= HW_LAB_MAX_NICS)
         return 0;
-    return hw_fail(-EINVAL, "'%.*s' is not a number of NICs: 1 to %d", (int)HW_MIN(len, (size_t)40), text,
+    return hw_fail(-EINVAL, "'%.*s' is not a number of NICs: expected 1 to %d", (int)HW_MIN(len, (size_t)40), text,
                    HW_LAB_MAX_NICS);
 }
 

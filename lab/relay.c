@@ -43,7 +43,7 @@ struct packet {
 };
 
 struct rail {
-    uint64_t delay; /* ns */
+    uint64_t delay; /* time from node to node, ns */
     uint32_t loss;  /* probability of a loss, times 2^32 */
     size_t bytes;
     struct packet *first, **last;

@@ -29,10 +29,10 @@
 #define HN_LINKS     48
 #define HN_DIALLERS  8 /* threads that connect links */
 #define HN_LANES_MAX 64
-/* Mbit/s that each device reports; constant, for versions of NCCL whose ranks must not differ in it */
+/* Mbit/s that each device reports; constant, because ranks of some NCCL versions must agree on it */
 #define HN_SPEED    24000
 #define HN_REQUESTS 64 /* per communicator: twice as many as NCCL posts */
-/* ms from the first attempt until the plugin gives up on a process that does not answer \ */
+/* ms from the first attempt until the plugin gives up on a process that does not answer */
 #define HN_CONNECT_MS 30000
 /* ms from the first refusal until the plugin gives up; shorter, because the process was listening */
 #define HN_REFUSED_MS 3000
@@ -47,7 +47,7 @@
 
 #define HN_ADDRS 3 /* addresses in a handle */
 #define HN_KEY   32
-#define HN_HELLO 32 /* bytes */
+#define HN_HELLO 32 /* bytes of an encoded hello */
 
 struct hn_addr {
     uint8_t family; /* 4 or 6; 0 if the entry is unused */
@@ -100,7 +100,7 @@ struct hn_link {
     hawser_peer *peer;
     unsigned refs; /* number of communicators on this link */
     uint32_t next_stream;
-    atomic_int state; /* enum hn_link_state */
+    atomic_int state; /* an enum hn_link_state */
     int rc;           /* -errno if the link died before it was up */
     char err[256];
     /* Used while the link is being connected (dial.c). */
@@ -152,8 +152,8 @@ struct hn_req {
     struct hn_comm *comm;
     hawser_op *op;   /* NULL if the request is free */
     const void *mem; /* registration that the operation uses, or NULL */
-    bool copied;     /* a send whose data libhawser has copied, so that NCCL may reuse its memory at once .. */
-    bool told;       /* .. and NCCL knows; the operation is still in flight */
+    bool copied;     /* a send whose data libhawser has copied, so NCCL may reuse its memory at once */
+    bool told;       /* NCCL knows that the copied send is done; the operation is still in flight */
     void *event;     /* the profiler's handle, or NULL */
 };
 

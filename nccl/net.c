@@ -115,7 +115,7 @@ static void add_nic(const struct hw_nic *n)
     snprintf(hn_g.nics + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", n->name);
 }
 
-/* HAWSER_NCCL_NEAR is for measurements: 0 puts all NICs into one group, 1 puts each NIC into a group of its own. */
+/* HAWSER_NCCL_NEAR is for measurements: 0 puts all NICs into one group, and 1 makes each NIC a separate group. */
 static void group_nics(int root)
 {
     const char *text = getenv("HAWSER_NCCL_NEAR");

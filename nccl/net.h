@@ -19,7 +19,7 @@ struct hn_props {
     char *name;     /* static storage, distinct for each device */
     char *pci_path; /* static storage; NULL if the NIC has no PCI path */
     uint64_t guid;
-    int ptr_support; /* NCCL_PTR_* */
+    int ptr_support; /* combination of NCCL_PTR_* */
     int speed;       /* Mbit/s; a constant, because ranks of NCCL up to 2.29 do not agree on settings derived from it */
     int real_speed;  /* Mbit/s; this device's share of its NIC's speed */
     int rail;        /* NCCL_NET_ID_UNDEF if unknown */

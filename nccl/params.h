@@ -20,7 +20,7 @@ struct hn_param {
     const char *yields[6];
 };
 
-/* Terminated by an entry whose name is NULL. */
+/* Terminated by an entry with a NULL name. */
 extern const struct hn_param hn_params[];
 
 /* Returns the environment variable by which the user has decided on p: the parameter's own name, or a variable that it

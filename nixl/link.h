@@ -66,7 +66,7 @@ class Link
     bool flush_locked();
 
     const hx_info to_;
-    const bool here_; /* same kernel and network namespace */
+    const bool here_; /* the remote agent is in the same kernel and network namespace */
     unsigned turn_ = 0;
     uint64_t deadline_ = 0;
     bool told_ = false;

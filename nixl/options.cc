@@ -40,8 +40,8 @@ std::string read_number(const Row &row, const std::string &value, Options &out)
     errno = 0;
     long n = std::strtol(value.c_str(), &end, 10);
     if (value.empty() || *end || errno || n < row.least || n > row.most)
-        return std::string("parameter ") + row.name + "=" + value + ": not a number from " + std::to_string(row.least) +
-               " to " + std::to_string(row.most);
+        return std::string("parameter ") + row.name + "=" + value + ": must be a number from " +
+               std::to_string(row.least) + " to " + std::to_string(row.most);
     out.*row.number = static_cast<int>(n);
     return "";
 }
@@ -81,7 +81,7 @@ const Row *find_row(const std::string &name)
 std::string read_options(const nixl_b_params_t &params, Options &out)
 {
     for (const auto &[name, value] : params) {
-        if (name == "error") /* default_options() includes it, and users pass the defaults back */
+        if (name == "error") /* default_options() includes this parameter, and users pass the defaults back */
             continue;
         const Row *row = find_row(name);
         if (!row)

@@ -74,7 +74,7 @@ class Request : public nixlBackendReqH
     nixl_status_t result_ = NIXL_SUCCESS;
     uint64_t looked_ns_ = 0;
     size_t next_vec_ = 0, next_piece_ = 0;
-    std::vector<hawser_op *> ops_; /* in flight, oldest first */
+    std::vector<hawser_op *> ops_; /* operations in flight, oldest first */
     std::vector<std::string> pieces_;
 };
 

@@ -42,7 +42,7 @@ static int64_t read_node_number(struct hw_node *n, int root, const char *dir, co
     int64_t v = -1;
     int rc = hw_root_i64(root, &v, "%s/%s/%s", dir, name, file);
     if (rc == 0 && (v < -1 || v > max))
-        rc = hw_fail(-EINVAL, "%s/%s/%s: %lld is out of bounds", dir, name, file, (long long)v);
+        rc = hw_fail(-EINVAL, "%s/%s/%s: %lld is out of range", dir, name, file, (long long)v);
     note_if_malformed(n, rc);
     return rc < 0 ? -1 : v;
 }

@@ -233,5 +233,5 @@ int sbx_hook_stop(struct sbx_oci *o, int fd)
     rc = await_container_end(r.journal_dir, r.id);
     if (rc < 0 || (rc = sb_restore(&r, &lost)) < 0)
         return rc;
-    return lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no longer found", lost, lost == 1 ? "is" : "are") : 0;
+    return lost ? hw_fail(-ENODEV, "%u of the container's NICs %s lost", lost, lost == 1 ? "is" : "are") : 0;
 }

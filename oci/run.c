@@ -191,7 +191,7 @@ static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say
     if (rc < 0)
         return rc;
     if (lost)
-        return hw_fail(-ENODEV, "%u of the NICs %s no longer found", lost, lost == 1 ? "is" : "are");
+        return hw_fail(-ENODEV, "%u of the NICs %s lost", lost, lost == 1 ? "is" : "are");
     int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 125;
     return *why ? hw_fail(code == 127 ? -ENOENT : code == 126 ? -ENOEXEC : -EIO, "%s", why) : 0;
 }

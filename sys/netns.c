@@ -276,7 +276,7 @@ int hw_netns_kill(const int *ns, size_t n, int grace_ms)
 {
     struct those t = {.n = n};
     if (n > HW_ARRAY_LEN(t.ns))
-        return hw_fail(-E2BIG, "too many namespaces at once: %zu, at most %zu", n, HW_ARRAY_LEN(t.ns));
+        return hw_fail(-E2BIG, "%zu namespaces at once are too many; at most %zu are possible", n, HW_ARRAY_LEN(t.ns));
     for (size_t i = 0; i < n; i++) {
         if (fstat(ns[i], &t.ns[i]) < 0)
             return hw_fail(-errno, "reading a namespace: %s", strerror(errno));

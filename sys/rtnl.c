@@ -125,7 +125,7 @@ int hw_rtnl_veth_add(struct hw_netlink *r, const struct hw_rtnl_end *here, const
     mnl_attr_put_str(h, IFLA_INFO_KIND, "veth");
     struct nlattr *data = mnl_attr_nest_start(h, IFLA_INFO_DATA);
     struct nlattr *peer = mnl_attr_nest_start(h, VETH_INFO_PEER);
-    struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i)); /* the peer's header, then its attributes */
+    struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i)); /* the peer's header; its attributes follow */
     i->ifi_index = there->index;
     put_end(h, there, mtu);
     mnl_attr_nest_end(h, peer);

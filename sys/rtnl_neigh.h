@@ -9,9 +9,9 @@
 struct hw_rtnl_neigh {
     int index;      /* index of the link */
     uint8_t family; /* AF_INET or AF_INET6 */
-    uint8_t ip[16]; /* network order */
+    uint8_t ip[16]; /* in network order */
     uint8_t mac[6];
-    uint16_t state; /* NUD_* of linux/neighbour.h */
+    uint16_t state; /* NUD_* from linux/neighbour.h */
 };
 
 /* Lists up to cap neighbours of this link that have an Ethernet address and are neither broadcast nor multicast. r is a

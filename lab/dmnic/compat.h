@@ -18,7 +18,7 @@
 #endif
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
-#define DMNIC_HDS_THRESH      1 /* struct kernel_ethtool_ringparam.hds_thresh */
+#define DMNIC_HDS_THRESH      1 /* the kernel has struct kernel_ethtool_ringparam.hds_thresh */
 #define dmnic_pool_take(pool) page_pool_alloc_netmems(pool, GFP_ATOMIC | __GFP_NOWARN)
 #else
 #define dmnic_pool_take(pool) page_pool_alloc_netmem(pool, GFP_ATOMIC | __GFP_NOWARN)

@@ -116,7 +116,7 @@ netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev);
 int dmnic_poll(struct napi_struct *napi, int budget);
 void dmnic_queue_purge(struct dmnic_queue *q);
 
-/* Finds the headers of a frame; a frame that is not TCP has none. */
+/* Finds the headers of a frame. A frame that is not TCP counts as having no headers. */
 void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_flow *flow);
 /* Returns the receive queue of a flow, or -1 if a rule drops it. */
 int dmnic_steer(struct dmnic *nic, const struct dmnic_flow *flow, u32 *hash);

@@ -227,7 +227,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
             locations[n] = i;
         n++;
     }
-    /* and continues to a nonexistent location if there is more room */
+    /* the same function continues to a nonexistent location if there is more room */
     if (locations && nic->like == DMNIC_MLX5 && n < room)
         return -EINVAL;
     /* google/gve/gve_flow_rule.c:234 does not report the number of rules */

@@ -36,7 +36,7 @@ static const char *const files[] = {"gro_flush_timeout", "napi_defer_hard_irqs",
 static const struct sb_attr table[] = {
     {"xdp", "XDP program", .read = sb_read_xdp, .write = sb_write_xdp},
     {"tcx-in", "tcx program (ingress)", .read = sb_read_tcx, .write = sb_write_tcx,
-     .type = 46}, /* BPF_TCX_INGRESS, Linux 6.6 */
+     .type = 46}, /* BPF_TCX_INGRESS, since Linux 6.6 */
     {"tcx-out", "tcx program (egress)", .read = sb_read_tcx, .write = sb_write_tcx, .type = 47}, /* BPF_TCX_EGRESS */
     {"kind", "settings of its kind", .read = sb_read_kind, .write = sb_write_kind},
     {"altnames", "list of alternative names", .read = sb_read_altnames, .write = sb_write_altnames},

@@ -95,7 +95,8 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
         if (!sb_blob_find(was, mnl_attr_get_type(x)) && mnl_attr_get_payload_len(x) <= sizeof(zeros))
             fits &= mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), zeros);
     }
-    return fits ? talk_about(a, d, h, NULL, NULL) : hw_fail(-EMSGSIZE, "%s: its %s are too many", d->name, a->what);
+    return fits ? talk_about(a, d, h, NULL, NULL)
+                : hw_fail(-EMSGSIZE, "%s: its %s are too large for a request", d->name, a->what);
 }
 
 /* ---- features -------------------------------------------------------------------------------------- */

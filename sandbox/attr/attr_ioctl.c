@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-/* limit for the entries of a table and the bytes of a key; drivers have at most 4096 and 52 \ */
+/* limit for the entries of a table and the bytes of a key; drivers have at most 4096 and 52 */
 #define TABLE_MAX 65536u
 #define RULES_MAX 16384u
 
@@ -70,7 +70,7 @@ int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
     memcpy(&head, was->p, HW_MIN(was->n, sizeof(head)));
     size_t table = 4 * (size_t)head.indir_size;
     if (was->n < sizeof(head) || was->n != sizeof(head) + table + head.key_size)
-        return hw_fail(-EBADMSG, "%s: an invalid RSS table", d->name);
+        return hw_fail(-EBADMSG, "%s: the recorded RSS table is invalid", d->name);
     struct ethtool_rxfh *r = malloc(was->n);
     if (!r)
         return hw_no_memory("an RSS table");
@@ -228,7 +228,7 @@ int sb_write_tunable(const struct sb_attr *a, struct sb_dev *d, const struct sb_
     struct tunable t = make_tunable(a, ETHTOOL_STUNABLE);
     (void)now;
     if (was->n != a->keep)
-        return hw_fail(-EBADMSG, "%s: its %s has %zu bytes", d->name, a->what, was->n);
+        return hw_fail(-EBADMSG, "%s: its recorded %s has an invalid length of %zu bytes", d->name, a->what, was->n);
     memcpy(t.value, was->p, was->n);
     return sb_ethtool_ioctl(d, &t, a->what);
 }
@@ -245,7 +245,7 @@ int sb_write_stamps(const struct sb_attr *a, struct sb_dev *d, const struct sb_b
     struct hwtstamp_config c;
     (void)now;
     if (was->n != sizeof(c))
-        return hw_fail(-EBADMSG, "%s: its %s have %zu bytes", d->name, a->what, was->n);
+        return hw_fail(-EBADMSG, "%s: its recorded %s have an invalid length of %zu bytes", d->name, a->what, was->n);
     memcpy(&c, was->p, sizeof(c));
     return send_device_ioctl(d, SIOCSHWTSTAMP, &c, a->what);
 }

@@ -80,7 +80,7 @@ int sb_write_link(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     (void)now;
     if (was->n > 64 || (a->keep && was->n != a->keep))
-        return hw_fail(-EBADMSG, "%s: its %s has %zu bytes", d->name, a->what, was->n);
+        return hw_fail(-EBADMSG, "%s: its recorded %s has an invalid length of %zu bytes", d->name, a->what, was->n);
     mnl_attr_put(h, a->type, was->n, was->p);
     return talk_link(a, d, h);
 }

@@ -190,7 +190,7 @@ static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r,
         return hw_fail(-EXDEV, "the %s cannot be moved: one of its network devices stays",
                        sb_msg_text(r->kind, r->data, text));
     if (n < 0)
-        return hw_fail(n, "a message of the kernel exceeds %zu bytes", sizeof(buf));
+        return hw_fail(n, "a message from the kernel exceeds %zu bytes", sizeof(buf));
     return sb_netdev_add(rt, r->kind, (struct nlmsghdr *)buf);
 }
 

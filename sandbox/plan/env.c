@@ -88,10 +88,10 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
 static const struct {
     const char *name, *value, *why;
 } debug[] = {
-    {"NCCL_DEBUG", "INFO", "--debug-all: NCCL logs what it does; each rank's lines slow its start"},
+    {"NCCL_DEBUG", "INFO", "--debug-all: NCCL logs its actions, which slows the start of each rank"},
     {"NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,NET,GRAPH", "--debug-all: the parts of NCCL that log"},
     {"NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", "--debug-all: one log file per process"},
-    {"NCCL_TOPO_DUMP_FILE", "/tmp/nccl_topo.xml", "--debug-all: the topology that NCCL found"},
+    {"NCCL_TOPO_DUMP_FILE", "/tmp/nccl_topo.xml", "--debug-all: the file for the topology that NCCL found"},
     {"RUNSC_DEBUG", "1", "--debug-all: gVisor's own log"},
     {"RUNSC_DEBUG_LOG", "/tmp/runsc/", "--debug-all: the folder of gVisor's log"},
     {"RUNSC_STRACE", "1", "--debug-all: every system call is logged, which makes a sandbox 5 to 10 times slower"},

@@ -226,7 +226,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
     if (want->peer_nics && !is_in_plan_list(want->peer_nics, d->name) && want->peer)
         return WHY(n, "%.100s has no NIC for it (--peer)", want->peer);
     if (want->peer_nics && !is_in_plan_list(want->peer_nics, d->name))
-        return WHY(n, "the peer has none of this name (--peer-nics)");
+        return WHY(n, "the peer has no NIC with this name (--peer-nics)");
     if (w->s->addresses && !has_v4(d)) {
         if (want->require_ipv4)
             return hw_fail(-EADDRNOTAVAIL,
@@ -293,7 +293,7 @@ static int why_no_rdma(const struct work *w, size_t r)
     for (size_t i = 0; i < w->s->n_net; i++)
         if (!sbx_nic_in(w->p, i) && sbx_rdma_on(w->s, r, i))
             return WHY(out, "its NIC %s is left out: %.100s", w->s->net[i].name, w->p->nic[i].why);
-    return WHY(out, w->want->nics || !is_all(w->want->only) ? "not named by --nics, and no NIC of it"
+    return WHY(out, w->want->nics || !is_all(w->want->only) ? "not named by --nics, and neither is its NIC"
                                                             : "no GID of a NIC in the sandbox");
 }
 
@@ -435,7 +435,7 @@ static int collect_plan_warnings(struct work *w)
         if (state && strcmp(state, "down") == 0)
             add_plan_warning(w, "%s is down", s->net[i].name);
         if (s->net[i].default_route)
-            add_plan_warning(w, "%s has a default route, which this machine loses (--force)", s->net[i].name);
+            add_plan_warning(w, "%s has a default route, which this machine will lose (--force)", s->net[i].name);
     }
     if (in && !s->addresses)
         add_plan_warning(w, "IP addresses are unknown, so no NIC is left out for lack of one");

@@ -210,7 +210,7 @@ static int settle_pci(struct sbx_snapshot *s)
         qsort(s->pci, s->n_pci, sizeof(*s->pci), by_snapshot_bdf);
     for (size_t i = 1; i < s->n_pci; i++)
         if (by_snapshot_bdf(&s->pci[i - 1], &s->pci[i]) == 0)
-            return hw_fail(-EINVAL, "two PCI devices have one address: %s", s->pci[i].path);
+            return hw_fail(-EINVAL, "two PCI devices have the same address: %s", s->pci[i].path);
     return 0;
 }
 
@@ -286,7 +286,8 @@ static int settle_rdma(struct sbx_snapshot *s)
         r->pci = pci_above(s, r->path);
         for (size_t k = 0; k < i; k++)
             if (strcmp(s->rdma[k].name, r->name) == 0 || (r->uverbs[0] && strcmp(s->rdma[k].uverbs, r->uverbs) == 0))
-                return hw_fail(-EINVAL, "two RDMA devices are called %s or have %s", r->name, r->uverbs);
+                return hw_fail(-EINVAL, "two RDMA devices have the name %s or the uverbs device %s", r->name,
+                               r->uverbs);
     }
     if (s->n_rdma)
         qsort(s->rdma, s->n_rdma, sizeof(*s->rdma), by_rdma_name);

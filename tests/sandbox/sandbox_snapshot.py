@@ -127,7 +127,7 @@ def refused(t, good):
         "a path with an empty part": (bend(pci(path="devices//0000:00:01.0")), "not a device"),
         "a path that is no PCI device's": (bend(pci(path="devices/pci0000:00/eth0")), "PCI device"),
         "a path that ends in none": (bend(pci(path="devices/pci0000:00/0000:00:01.0/x")), "PCI address"),
-        "two of one address": (bend(lambda s: s["pci"].append(copy.deepcopy(s["pci"][0]))), "one address"),
+        "two of one address": (bend(lambda s: s["pci"].append(copy.deepcopy(s["pci"][0]))), "the same address"),
         "a driver with a slash": (bend(pci(driver="../nvidia")), "not a device name"),
         "a file that climbs": (bend(lambda s: s["pci"][0]["files"].update({"../x": "1"})), "not a file name"),
         "a file that is hidden": (bend(lambda s: s["pci"][0]["files"].update({".x": "1"})), "not a file name"),
