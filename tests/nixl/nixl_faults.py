@@ -154,7 +154,7 @@ def check_metadata():
 def check_parameters():
     agent = nixl_agent("params", nixl_agent_config(backends=[]))
     for params, part in (({"nisc": "eth0"}, "parameter nisc is unknown"),
-                         ({"timeout_ms": "soon"}, "timeout_ms=soon: not a number"),
+                         ({"timeout_ms": "soon"}, "timeout_ms=soon: must be a number"),
                          ({"trusted": "maybe"}, "trusted=maybe: must be yes or no"),
                          ({"advertise": "here"}, "'here' is not [NIC=]ADDRESS[:PORT]"),
                          ({"rails": "eth0;;/"}, "")):

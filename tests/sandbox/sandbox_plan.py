@@ -98,7 +98,7 @@ def kept_back(t, s):
 
 def peers(t, s):
     p = t.plan(s, "--peer-nics", "rdma1,rdma0,rdma9,eth0")
-    ok(p["netdevs"] == "rdma0,rdma1" and "peer has none" in why(p, "nics", "rdma2"), "only what the peer has too", p["netdevs"])
+    ok(p["netdevs"] == "rdma0,rdma1" and "peer has no NIC with this name" in why(p, "nics", "rdma2"), "only what the peer has too", p["netdevs"])
     ok(sum("peer's" in w for w in p["warnings"]) == 2, "and what only the peer has is said", p["warnings"])
     # two nodes, each with a NIC that the other lacks: the line of one on the other, and back, makes them equal
     a, b = with_addresses(s), with_addresses(s)
