@@ -25,7 +25,7 @@ int child_ends(int type, int at, const char *who, int talk[2], int err[2])
 
 void child_take_ends(int talk, int at, int err)
 {
-    /* dup2() of a number to itself would keep O_CLOEXEC */
+    /* dup2() of a descriptor to itself would not clear FD_CLOEXEC */
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (talk == at ? fcntl(talk, F_SETFD, 0) < 0 : dup2(talk, at) < 0)
         _exit(127);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child process that communicates over a socket at a fixed descriptor, and whose output is captured. */
+/* A child process that communicates over a socket at a fixed descriptor and has its output captured. */
 #ifndef HW_TOOL_CHILD_H
 #define HW_TOOL_CHILD_H
 
@@ -7,15 +7,18 @@
 
 #include <sys/types.h>
 
-/* Makes a pair of UNIX sockets of that type, and a pipe; no end for the child (the second ones) has the number `at`.
- * who: "a rank", for the error. The caller closes whatever was opened in any case; the rest is -1. */
+/* Creates a pair of UNIX sockets of the given type and a pipe. The second descriptor of each is for the child; err[1]
+ * never equals `at`. who names the child in errors, for example "a rank". The caller closes all descriptors, also after
+ * a failure; those that were not opened are -1. */
 int child_ends(int type, int at, const char *who, int talk[2], int err[2]);
-/* Between fork and exec: moves talk to `at`, err to standard output and error, and /dev/null to standard input. */
+/* Runs in the child between fork and exec: moves talk to `at`, err to standard output and error, and /dev/null to
+ * standard input. */
 void child_take_ends(int talk, int at, int err);
-/* Read and write all len bytes, however long that takes. False: the end, or an error, came first. */
+/* Read or write all len bytes and block until done. Return false at end of file or after an error. */
 bool child_read(int fd, void *data, size_t len);
 bool child_write(int fd, const void *data, size_t len);
-/* Reaps the child within ms; kills it after that. Returns its status; *pid becomes 0. */
+/* Waits up to ms for the child to exit, then kills the child, and reaps it. Sets *pid to 0 and returns the wait status.
+ */
 int child_reap(pid_t *pid, int ms);
 
 #endif

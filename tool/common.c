@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Copies the text up to the next comma to buf and moves *text past it. Returns false at the end or if the part is too
- * long. */
+/* Copies the text up to the next comma to buf and advances *text past the comma. Returns false if the part does not fit
+ * in buf. */
 static bool cut_piece(const char **text, char *buf, size_t cap)
 {
     size_t n = strcspn(*text, ",");
@@ -107,14 +107,14 @@ int opts_nics(const char *text)
         size_t n = strlen(buf);
         for (const char *q = text; q < from; q += strcspn(q, ",") + 1)
             if (strncmp(q, buf, n) == 0 && q[n] == ',')
-                return hw_fail(-EINVAL, "NIC %s is named twice in '%s'", buf, text);
+                return hw_fail(-EINVAL, "NIC %s appears twice in '%s'", buf, text);
     }
     return 0;
 }
 
 int common_knob(struct common *c, const char *name, const char *value)
 {
-    /* parsed into a scratch table, so that a bad value is a usage error and not a later failure */
+    /* Parse into a scratch table, so that a bad value is reported as a usage error and not as a later failure. */
     struct hw_knobs scratch = {0};
     char word[64];
     const char *eq = strchr(name, '=');
@@ -152,16 +152,16 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
         return hw_fail(-errno, "opening key file %s: %s", path, strerror(errno));
     struct stat st;
     size_t n = 0;
-    uint8_t extra[2]; /* what follows a full buffer: at most one newline */
+    uint8_t extra[2]; /* data beyond a full buffer: only one newline is allowed */
     if (fstat(fd, &st) < 0)
         return hw_fail(-errno, "key file %s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return hw_fail(-EINVAL, "key file %s is not a regular file", path);
     if (st.st_mode & (S_IROTH | S_IWOTH))
-        return hw_fail(
-            -EACCES,
-            "key file %s may be read by others (mode %04o), so the key is not secret: make a new one with mode 600",
-            path, (unsigned)st.st_mode & 07777);
+        return hw_fail(-EACCES,
+                       "key file %s is accessible to other users (mode %04o), so the key is not secret: create a new "
+                       "key file with mode 600",
+                       path, (unsigned)st.st_mode & 07777);
     for (;;) {
         ssize_t k = n < cap ? read(fd, key + n, cap - n) : read(fd, extra, sizeof extra);
         if (k < 0 && errno != EINTR)
@@ -177,13 +177,15 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
         n--;
     if (n < 16)
         return hw_fail(-EINVAL,
-                       "the key in %s has %zu bytes, but at least 16 are needed: head -c 32 /dev/urandom | base64",
+                       "the key in %s has %zu bytes, but at least 16 are required: create one with `head -c 32 "
+                       "/dev/urandom | base64`",
                        path, n);
     *len = n;
     return 0;
 }
 
-/* A tool's results must be of the requested transport: it must not silently fall back to another. */
+/* Makes the context refuse a peer on this machine if the transport would fall back to another one, unless the user set
+ * the knob. Results must be those of the requested transport. */
 static int refuse_same_machine(struct common *c)
 {
     static const char knob[] = "same_machine";
@@ -206,13 +208,14 @@ static void compare_knob_env(void *arg, const char *name, const char *env, const
     (void)name, (void)def, (void)unit, (void)doc;
     e->is_knob |= strcmp(e->guess.word, env) == 0;
     hw_guess(&e->guess, env);
-    if (e->guess.near == env) { /* env is gone after this call */
+    if (e->guess.near == env) { /* env is valid only during this call */
         snprintf(e->near, sizeof e->near, "%s", env);
         e->guess.near = e->near;
     }
 }
 
-/* Warns of a variable that is no knob but resembles one: its user believes that a knob is set. */
+/* Warns about environment variables that are not knobs but resemble one, because the user probably misspelled a knob.
+ */
 static void warn_of_unknown_knobs(void)
 {
     extern char **environ;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by serve, bench, validate, doctor and sandbox: the key, knobs, the log on stderr, and argument parsers. */
+/* Code shared by serve, bench, validate, doctor and sandbox: the job key, knobs, log output on stderr, and argument
+ * parsers. */
 #ifndef HW_TOOL_COMMON_H
 #define HW_TOOL_COMMON_H
 
 #include "tool/tool.h"
 
-/* Parses a list of sizes: "64MiB,1GiB", "1KiB:64MiB" (doubling; includes the last), or both mixed. Writes up to cap; *n
- * receives how many. -EINVAL echoes the bad part; -E2BIG. */
+/* Parses a list of sizes: "64MiB,1GiB", a range such as "1KiB:64MiB" (doubles at each step and includes the last size),
+ * or a mix of both. Writes at most cap sizes and stores their number in *n. Fails with -E2BIG, or with -EINVAL and an
+ * error text that quotes the invalid part. */
 int opts_sizes(const char *text, uint64_t *out, size_t cap, size_t *n);
-/* Parses "host", "host:port", "1.2.3.4:port", "[v6]:port", "v6". *port is unchanged if none is given. -EINVAL. */
+/* Parses "host", "host:port", "1.2.3.4:port", "[v6]:port" or "v6". Leaves *port unchanged if the text has no port.
+ * Fails with -EINVAL. */
 int opts_host(const char *text, char *host, size_t cap, uint16_t *port);
-/* Checks a comma-separated list of NIC names: none empty, none longer than the kernel's IFNAMSIZ - 1, none repeated.
+/* Checks a comma-separated list of NIC names. No name may be empty, longer than IFNAMSIZ - 1, or repeated. Fails with
  * -EINVAL. */
 int opts_nics(const char *text);
 
@@ -19,21 +22,23 @@ int opts_nics(const char *text);
 struct common {
     const char *key_file;
     bool insecure;
-    int verbose;    /* -1: errors only */
-    uint32_t flags; /* further flags of struct hawser_options */
+    int verbose;    /* log level relative to warnings; -1 logs only errors */
+    uint32_t flags; /* additional flags for struct hawser_options */
     size_t n_knobs;
     char *knobs[COMMON_MAX_KNOBS + 1];
     uint8_t key[4096];
     size_t key_len;
 };
 
-/* Adds knob name with value, like --knob (value NULL: name is "NAME=VALUE"). -EINVAL, -E2BIG, -ENOMEM. */
+/* Adds a knob, like --knob. If value is NULL, name has the form "NAME=VALUE". Fails with -EINVAL, -E2BIG or -ENOMEM. */
 int common_knob(struct common *c, const char *name, const char *value);
-/* Reads the key file, or without one uses the key that is already set, and opens a context. 0 or -errno. */
+/* Opens a context with the key from the key file, or with the key that is already set if there is no key file. Returns
+ * 0 or -errno. */
 int common_open(struct common *c, hawser **out);
 /* Clears the key and frees the knobs. */
 void common_free(struct common *c);
-/* Reads a job key: a regular file that others cannot read; drops one newline at its end. -EACCES, -EINVAL, -errno. */
+/* Reads a job key from a regular file that other users cannot access, and drops one trailing newline. Fails with
+ * -EACCES, -EINVAL or another -errno. */
 int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser: one table of subcommands drives dispatch, help and suggestions. */
+/* The hawser command. One table of subcommands drives dispatch, help and suggestions. */
 #include "tool/build.h"
 #include "tool/tool.h"
 
@@ -18,24 +18,24 @@ static const struct command {
     {"serve", cmd_serve, "wait for benchmarks and validations from other nodes"},
     {"bench", cmd_bench, "measure verified transfers to a node that runs `hawser serve`"},
     {"validate", cmd_validate, "open N connections at once on one NIC and check each of them"},
-    {"mesh", cmd_mesh, "measure every pair of a cluster's nodes, and name outliers"},
+    {"mesh", cmd_mesh, "measure every pair of nodes of a cluster, and report outliers"},
     {"fieldtest", cmd_fieldtest, "test two nodes in ten minutes, and write files to send to hawser's authors"},
     {"trace", cmd_trace, "record every call into a net plugin, with times and its log; compare two records"},
     {"topo", cmd_topo, "show GPUs, NICs and the paths between them, and plan which NICs serve which GPU"},
     {"doctor", cmd_doctor, "check this machine, or a pair of nodes, and give the command that fixes each problem"},
     {"top", cmd_top, "show live which processes transfer how much over which NICs"},
     {"metrics", cmd_metrics, "print the counters of all processes, for Prometheus"},
-    {"nccl", cmd_nccl, "what NCCL needs to use hawser, whether it does, and how fast it is"},
+    {"nccl", cmd_nccl, "show what NCCL needs to use hawser, check it, and measure it"},
     {"nixl", cmd_nixl, "check whether NIXL finds and accepts the backend HAWSER, and if not, why"},
     {"sandbox", cmd_sandbox, "give a container NICs, a matching sysfs and NCCL settings, or take them back"},
-    {"verbs", cmd_verbs, "RDMA verbs for untrusted programs, through a broker"},
+    {"verbs", cmd_verbs, "run untrusted programs that use RDMA verbs, through a broker"},
     {"oci-hook", cmd_oci_hook, "a hook for OCI runtimes: moves NICs into a container, and back"},
     {"devmem", cmd_devmem, "NIC queues bound to device memory: status, plan, undo"},
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
     {"drill", cmd_drill, "disable a NIC under load, and measure the effect"},
-    {"demo", cmd_demo, "show in a lab, with a report: a NIC that fails, a KV push, a mesh"},
+    {"demo", cmd_demo, "demonstrate a failing NIC, a KV push and a mesh in a lab, and write a report"},
     {"bugreport", cmd_bugreport, "print what a bug report needs, without secrets"},
-    {"help", cmd_help, "this list, `help COMMAND [ACTION]`, or `help knobs`"},
+    {"help", cmd_help, "show this list, `help COMMAND [ACTION]`, or `help knobs`"},
 };
 
 static const struct command *find_tool_command(const char *name)
@@ -87,7 +87,7 @@ static void print_knob(void *arg, const char *name, const char *env, const char 
 static int cmd_help(int argc, char **argv)
 {
     if (argc > 3)
-        return tool_usage(NULL, "help takes the name of a command, and of one of its actions");
+        return tool_usage(NULL, "help takes the name of a command and, optionally, of one of its actions");
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
         print_list(stdout);
         return TOOL_OK;
@@ -114,8 +114,9 @@ static int complete_command(bool knobs)
     return TOOL_OK;
 }
 
-/* hawser complete -- WORD...: prints the completions of the last word, which may be empty; the others precede it on the
- * command line. Prints nothing if a file name or another program's command line is expected. */
+/* Implements `hawser complete -- WORD...`: prints the completions of the last word, which may be empty. The other words
+ * precede the last one on the command line. Prints nothing where a file name or another program's command line is
+ * expected. */
 static int complete_words(int argc, char **argv)
 {
     if (argc < 3 || strcmp(argv[1], "--") != 0)
@@ -134,19 +135,20 @@ static int complete_words(int argc, char **argv)
     return c ? c->run(n - 1, word) : TOOL_OK;
 }
 
-/* `hawser bench HOST | head`: the reader has closed the pipe; exit as if the signal had ended us. */
+/* Returns true if the reader of standard output has closed the pipe, as in `hawser bench HOST | head`. The caller then
+ * exits with the status of a process killed by SIGPIPE. */
 static bool is_reader_gone(void)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
-/* Keeps the command line as typed, for reports: getopt_long() reorders argv. */
+/* Saves the command line as typed, for reports, because getopt_long() reorders argv. */
 static void keep_command_line(int argc, char **argv)
 {
     char **copy = calloc((size_t)argc + 1, sizeof *copy);
     if (!copy)
-        return; /* reports then lack it */
+        return; /* reports then omit the command line */
     memcpy(copy, argv, (size_t)argc * sizeof *copy);
     tool_argv = copy;
     tool_argc = argc;
@@ -176,7 +178,7 @@ int main(int argc, char **argv)
     } else {
         rc = refuse_command(argv[1]);
     }
-    /* Lost output (a full disk, for example) is a failure. */
+    /* Losing output, for example on a full disk, is a failure. */
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == TOOL_OK)
         rc = is_reader_gone() ? 128 + SIGPIPE

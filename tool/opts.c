@@ -8,15 +8,15 @@
 #include <string.h>
 
 #define OPTS_MAX  64
-#define FIRST_ID  256 /* getopt_long()'s value for row 0: beyond all letters */
+#define FIRST_ID  256 /* getopt_long() value of row 0, larger than any letter */
 #define HELP_LEFT 28
 
-/* All rows, with those of groups inserted. */
+/* All rows, including those of groups. */
 struct flat {
     size_t n;
     struct {
         const struct opt *opt;
-        char *args; /* of the row's own struct */
+        char *args; /* struct that contains the row's field */
     } row[OPTS_MAX];
 };
 
@@ -26,7 +26,7 @@ static void flatten_rows(struct flat *f, const struct opt *rows, char *args)
         if (p->type == OPT_IS_GROUP) {
             flatten_rows(f, p->rows, args + p->at);
         } else if (f->n == OPTS_MAX) {
-            abort(); /* a bug: a table that does not fit */
+            abort(); /* OPTS_MAX is too small for the table: a bug */
         } else {
             f->row[f->n].opt = p;
             f->row[f->n++].args = args;
@@ -96,7 +96,7 @@ static char *format_time(uint64_t ms, char *buf, size_t cap)
     return buf;
 }
 
-/* Parses a size or a time within the row's range. */
+/* Parses a size or a time, and checks the row's range. */
 static int parse_amount(const struct opt *p, const char *text, uint64_t *out)
 {
     const bool size = p->type == OPT_IS_SIZE;
@@ -174,8 +174,8 @@ static int refuse_unknown(const struct opts *o, const struct flat *f, const char
     return tool_usage(o->cmd, "unknown option '%s'", bad);
 }
 
-/* getopt_long() returned '?': optopt is the short option, the value of a row without an argument, or 0 for a long
- * one. */
+/* Reports an option for which getopt_long() returned '?'. optopt is the letter of an unknown short option, the value of
+ * a row whose option takes no argument, or 0 for an unknown long option. */
 static int refuse_option(const struct opts *o, const struct flat *f, int argc, char **argv)
 {
     const char *bad = argv[HW_MIN(optind, argc) - 1];
@@ -197,7 +197,7 @@ static int check_argument_count(const struct opts *o, int argc, char **argv)
     return OPTS_GO;
 }
 
-/* Returns the index of the row with getopt_long()'s id; f->n: none. */
+/* Returns the index of the row for which getopt_long() returned id, or f->n if there is none. */
 static size_t find_row(const struct flat *f, int id)
 {
     size_t i = 0;
@@ -206,7 +206,7 @@ static size_t find_row(const struct flat *f, int id)
     return i;
 }
 
-/* Returns the row named by the word before the one to complete, if it takes a value; NULL: none. */
+/* Returns the row of the option that word is, if the option takes a value. Returns NULL otherwise. */
 static const struct opt *find_pending(const struct flat *f, const char *word)
 {
     for (size_t i = 0; word && word[0] == '-' && i < f->n; i++) {
@@ -218,8 +218,8 @@ static const struct opt *find_pending(const struct flat *f, const char *word)
     return NULL;
 }
 
-/* Prints the candidates for the word to complete: the words of the option before it, or options; the shell completes
- * file names. */
+/* Prints the candidates for the word to complete: values of the preceding option, or names of options. The shell itself
+ * completes file names. */
 static int complete_option(const struct flat *f)
 {
     const struct opt *pending = find_pending(f, tool_completion.before);
@@ -245,7 +245,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
         return complete_option(&f);
     if (o->stops)
         shrt[s++] = '+';
-    shrt[s++] = ':'; /* distinguishes a missing argument from an unknown option */
+    shrt[s++] = ':'; /* makes getopt_long() distinguish a missing value from an unknown option */
     for (size_t i = 0; i < f.n; i++) {
         const struct opt *p = f.row[i].opt;
         lng[i] = (struct option){p->name, p->value ? required_argument : no_argument, NULL, FIRST_ID + (int)i};
@@ -258,7 +258,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     lng[f.n + 1] = (struct option){0};
     shrt[s++] = 'h';
     shrt[s] = 0;
-    optind = 0; /* glibc: restart, including hidden state */
+    optind = 0; /* makes glibc also reset its hidden state */
     opterr = 0;
     for (int id; (id = getopt_long(argc, argv, shrt, lng, NULL)) != -1;) {
         if (id == 'h') {
@@ -276,7 +276,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     return check_argument_count(o, argc, argv);
 }
 
-/* ---- what serve, bench, validate and doctor share ------------------------------------------------- */
+/* ---- options shared by serve, bench, validate and doctor ------------------------------------------ */
 
 static int parse_knob(void *args, const char *text)
 {
@@ -319,14 +319,14 @@ const struct opt common_opts[] = {
              "read the job key, the same on both sides, from FILE: 16 to 4096 bytes"),
     OPT_CALL("transport", 0, "NAME", parse_transport,
              "tcp, devmem, or netplugin:PLUGIN; the same on both sides (default: tcp)"),
-    OPT_CALL("require-devmem", 0, NULL, parse_require_devmem, "--transport devmem --require-direct"),
+    OPT_CALL("require-devmem", 0, NULL, parse_require_devmem, "same as --transport devmem --require-direct"),
     OPT_CALL("require-direct", 0, NULL, parse_require_direct,
-             "fail if the NIC does not place data received for a GPU in its memory"),
+             "fail if the NIC does not place data received for a GPU directly in GPU memory"),
     OPT_CALL("rails", 0, "MAP", parse_rails,
-             "which NICs may be connected: \"eth1,enp6s0;10.0.2.0/24\", or @FILE with one rail per line"),
-    OPT_CALL("require-nics", 0, "N", parse_require_nics, "fail if fewer pairs of NICs work"),
+             "NICs that may be connected to each other: \"eth1,enp6s0;10.0.2.0/24\", or @FILE with one rail per line"),
+    OPT_CALL("require-nics", 0, "N", parse_require_nics, "fail if fewer than N pairs of NICs work"),
     OPT_FLAG("insecure", 'I', struct common, insecure,
              "without a key, accept any address, not only loopback and 198.18.0.0/15"),
-    OPT_COUNT("verbose", 'v', struct common, verbose, "print the library's log on standard error; twice: more"),
+    OPT_COUNT("verbose", 'v', struct common, verbose, "print the library's log on standard error; repeat for more"),
     {0},
 };

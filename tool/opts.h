@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of a subcommand from one typed table: opts_parse() reads the command line by it into the command's own
- * struct, prints --help from it, and says of a wrong one which option it is, what it was given, and what is allowed.
+ * Parses the options of a subcommand, driven by a typed table. opts_parse() stores the values in the command's own
+ * struct and prints --help from the table. For an invalid option, the error says what was given and what is allowed.
  *
  *     static const struct opt rows[] = {
  *         OPT_TEXT("from", 'f', "FILE", struct args, from, "a snapshot of another machine"),
@@ -19,33 +19,34 @@
 #include <stddef.h>
 
 enum opt_type {
-    OPT_IS_FLAG = 1, /* bool: true */
-    OPT_IS_COUNT,    /* int: incremented at each use */
+    OPT_IS_FLAG = 1, /* bool, set to true */
+    OPT_IS_COUNT,    /* int, incremented at each use */
     OPT_IS_NUMBER,   /* unsigned or uint64_t, from min to max */
-    OPT_IS_SIZE,     /* uint64_t, bytes, from min to max */
-    OPT_IS_TIME,     /* uint64_t, milliseconds, from min to max */
-    OPT_IS_TEXT,     /* const char *: the argument itself */
-    OPT_IS_WORD,     /* const char *: one of words */
-    OPT_IS_ENUM,     /* an enum: the index in words of the given one, from min on */
-    OPT_IS_CALL,     /* parse() decides */
-    OPT_IS_GROUP,    /* the rows of another table, for a struct embedded in this one */
+    OPT_IS_SIZE,     /* uint64_t in bytes, from min to max */
+    OPT_IS_TIME,     /* uint64_t in milliseconds, from min to max */
+    OPT_IS_TEXT,     /* const char *, the argument itself */
+    OPT_IS_WORD,     /* const char *, one of words */
+    OPT_IS_ENUM,     /* enum, min plus the argument's index in words */
+    OPT_IS_CALL,     /* handled by parse() */
+    OPT_IS_GROUP,    /* rows of another table, for a struct embedded in this one */
 };
 
 struct opt {
-    const char *name; /* "size": --size */
+    const char *name; /* long name without dashes, such as "size" */
     enum opt_type type;
-    char letter;       /* 0: none */
-    const char *value; /* the value's name, NULL if it takes none */
-    const char *help;  /* NULL: not shown */
-    size_t at, len;    /* of the field */
+    char letter;       /* short option, or 0 for none */
+    const char *value; /* placeholder for the value in --help, or NULL if the option takes no value */
+    const char *help;  /* help text, or NULL to hide the option */
+    size_t at, len;    /* offset and size of the field */
     uint64_t min, max;
-    const char *const *words; /* ends with NULL */
-    /* args: the struct of the table that has the row. text: NULL if the option takes no value. 0, or -errno. */
+    const char *const *words; /* terminated by NULL */
+    /* args points to the struct of the table that contains the row. text is NULL if the option takes no value. Returns
+     * 0 or -errno. */
     int (*parse)(void *args, const char *text);
-    const struct opt *rows; /* a group's */
+    const struct opt *rows; /* rows of the group */
 };
 
-/* Offset of field F of struct S, which must have type T. */
+/* Offset of field F of struct S. Fails to compile unless F has type T. */
 #define OPT_AT(S, F, T) \
     __builtin_choose_expr(__builtin_types_compatible_p(__typeof__(((S *)0)->F), T), offsetof(S, F), (void)0)
 #define OPT_LEN(S, F) sizeof(((S *)0)->F)
@@ -97,7 +98,7 @@ struct opt {
     {                                                                        \
         .name = "", .type = OPT_IS_GROUP, .at = offsetof(S, F), .rows = ROWS \
     }
-/* A group whose fields are in the table's own struct. */
+/* A group whose rows set fields of the table's own struct. */
 #define OPT_ROWS(ROWS)                                 \
     {                                                  \
         .name = "", .type = OPT_IS_GROUP, .rows = ROWS \
@@ -107,22 +108,22 @@ struct opt {
 #define OPTS_ANY UINT32_MAX
 
 struct opts {
-    const char *cmd;        /* "bench" */
-    const char *args;       /* "HOST[:PORT] [OPTION...]" */
-    const char *about;      /* a few lines under the usage line */
-    const struct opt *rows; /* end with {0} */
-    unsigned least, most;   /* positional arguments; OPTS_ANY: no limit */
-    const char *too_few;    /* the message if there are too few */
-    const char *too_many;   /* "'x' is one argument too many; <this>"; NULL: nothing after that */
+    const char *cmd;        /* name of the subcommand, such as "bench" */
+    const char *args;       /* synopsis, such as "HOST[:PORT] [OPTION...]" */
+    const char *about;      /* description, printed below the usage line */
+    const struct opt *rows; /* terminated by {0} */
+    unsigned least, most;   /* number of positional arguments; OPTS_ANY means no limit */
+    const char *too_few;    /* message for too few arguments */
+    const char *too_many;   /* text after "unexpected argument 'x'; ", or NULL for none */
     bool stops;             /* options end at the first positional argument */
 };
 
 enum { OPTS_GO = -1 };
-/* Parses the command line into *args. Returns OPTS_GO, with the positional arguments from argv[optind] on; or the exit
- * status after printing help to stdout, or the fault to stderr. */
+/* Parses the command line into *args. Returns OPTS_GO, with the positional arguments starting at argv[optind].
+ * Otherwise prints help to stdout or an error to stderr, and returns the exit status. */
 int opts_parse(const struct opts *o, void *args, int argc, char **argv);
 
-/* The options shared by serve, bench, validate and doctor, for struct common. */
+/* Options shared by serve, bench, validate and doctor, which set fields of struct common. */
 extern const struct opt common_opts[];
 
 #endif

@@ -9,10 +9,11 @@ volatile sig_atomic_t tool_stop;
 int tool_argc;
 char **tool_argv;
 
-/* timeout(1) signals its child and then the group, so one request to end arrives twice; more signals kill at once. */
+/* timeout(1) signals its child and then the process group, so one request to stop arrives as two signals. After this
+ * many signals, the next one kills the process. */
 #define PATIENCE 4
 
-static atomic_uint_fast64_t stopped_at; /* hw_now() of the first signal */
+static atomic_uint_fast64_t stopped_at; /* hw_now() at the first signal */
 
 static void on_signal(int sig)
 {
@@ -42,7 +43,7 @@ uint64_t tool_stopped_ms(void)
 static void print_line(const char *cmd, const char *fmt, va_list ap)
 {
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K"); /* clears a progress line */
+        fprintf(stderr, "\r\033[K"); /* erase a progress line */
     fprintf(stderr, "hawser%s%s: ", cmd ? " " : "", cmd ? cmd : "");
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
@@ -102,7 +103,7 @@ void tool_print_wrapped(FILE *out, unsigned at, unsigned indent, const char *tex
     fputc('\n', out);
 }
 
-/* "env, check, bench" */
+/* Formats the names of all actions, as in "env, check, bench". */
 static void list_actions(const struct tool_action *actions, char *buf, size_t cap)
 {
     buf[0] = 0;
@@ -122,7 +123,7 @@ static void print_actions(const struct tool_actions *t)
         printf("  %-*s ", LEFT - 3, a->name);
         tool_print_wrapped(stdout, LEFT, LEFT, a->summary);
     }
-    printf("\n`hawser %s ACTION --help` has the options of an action.\n", t->cmd);
+    printf("\nRun `hawser %s ACTION --help` for the options of an action.\n", t->cmd);
 }
 
 static int complete_action(const struct tool_actions *t)
@@ -140,7 +141,7 @@ int tool_act(const struct tool_actions *t, int argc, char **argv)
     if (argc < 2 && tool_completion.word)
         return complete_action(t);
     if (argc < 2)
-        return tool_usage(t->cmd, "ACTION is missing: one of %s", all);
+        return tool_usage(t->cmd, "ACTION is missing; it must be one of %s", all);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_actions(t);
         return TOOL_OK;

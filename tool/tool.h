@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by all subcommands of `hawser`: signature, exit codes, error output. */
+/* Declarations shared by all subcommands of `hawser`: entry points, exit codes and error output. */
 #ifndef HW_TOOL_H
 #define HW_TOOL_H
 
@@ -9,11 +9,11 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* A subcommand's result is the process's exit code; 128 + the signal's number after a signal (tool_interrupted). */
+/* Exit codes of subcommands. After a signal, the exit code is 128 plus the signal's number (see tool_interrupted()). */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
-/* argv[0] is the subcommand's name. On --help each prints its help to stdout and returns TOOL_OK; `hawser help X` calls
- * it with {"X", "--help"}. */
+/* Subcommands. argv[0] is the subcommand's name. For --help, each function prints help to stdout and returns TOOL_OK;
+ * `hawser help X` passes {"X", "--help"}. */
 int cmd_serve(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
@@ -35,55 +35,56 @@ int cmd_oci_hook(int argc, char **argv);
 int cmd_verbs(int argc, char **argv);
 int cmd_bugreport(int argc, char **argv);
 
-/* Prints "hawser bench: <text>" and where to find help on stderr. Returns TOOL_USAGE. */
+/* Prints "hawser bench: <text>" and a hint about --help to stderr. Returns TOOL_USAGE. */
 int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
-/* Prints "hawser bench: <text>" on stderr. Returns TOOL_FAILED. */
+/* Prints "hawser bench: <text>" to stderr. Returns TOOL_FAILED. */
 int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* Prints "hawser bench: interrupted: <text>" on stderr, after the results so far; "": no text. Returns 128 + tool_stop,
- * as shells do. */
+/* Prints "hawser bench: interrupted: <text>" to stderr; an empty text also omits the second colon. The caller has
+ * already printed the results so far. Returns 128 + tool_stop, as shells do. */
 int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* Reports hw_error() for a command that failed with rc: -EINTR after a signal is tool_interrupted(). */
+/* Reports a command that failed with rc, and returns its exit code. After a signal, -EINTR is reported by
+ * tool_interrupted(), and any other error as hw_error(). */
 int tool_failed(const char *cmd, int rc);
 
-/* Prints text and a newline, broken at blanks before column 80: at is the column that out is in, indent that of the
- * lines that follow. A newline in text is a blank. */
+/* Prints text and a newline, and wraps lines at spaces before column 80. at is the current column of out; the following
+ * lines are indented by indent. A newline in text counts as a space. */
 void tool_print_wrapped(FILE *out, unsigned at, unsigned indent, const char *text);
 
-/* An action of a command, as `up` of `hawser lab`. */
+/* An action of a command, such as `up` of `hawser lab`. */
 struct tool_action {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *summary; /* one line */
+    const char *summary; /* help, one line */
 };
-/* A command with actions. */
+/* A command that has actions. */
 struct tool_actions {
     const char *cmd;
-    const char *about;                /* a few lines of --help */
-    const struct tool_action *action; /* {0} ends the table */
+    const char *about;                /* description for --help, a few lines */
+    const struct tool_action *action; /* terminated by {0} */
 };
-/* Runs the action that argv[1] names, or prints --help. */
+/* Runs the action that argv[1] specifies, or prints the help. */
 int tool_act(const struct tool_actions *t, int argc, char **argv);
 
-/* The word that a shell completes (`hawser complete`): option parsing up to that word prints candidates and does
- * nothing else. */
+/* The word for which the shell wants completions (`hawser complete`). While word is set, option parsing prints the
+ * candidates and does nothing else. */
 struct tool_completion {
-    const char *word;   /* prefix of the candidates; NULL: an ordinary call */
-    const char *before; /* the word before it, NULL if that is the command or the action */
+    const char *word;   /* prefix of the candidates, or NULL in an ordinary run */
+    const char *before; /* preceding word, or NULL if the preceding word is the command or the action */
 };
 extern struct tool_completion tool_completion;
-/* Prints dashes and candidate as one word, a tab and the text, if the word can be completed to it. */
+/* Prints dashes and candidate, a tab and text if the candidate begins with the word to complete. */
 void tool_complete(const char *dashes, const char *candidate, const char *text);
 
-/* The process's command line, set by main(). */
+/* Command line of the process, set by main(). */
 extern int tool_argc;
 extern char **tool_argv;
 
-/* The last SIGINT or SIGTERM since tool_catch_signals(), or 0; the fifth one kills at once. SIGPIPE is ignored from
- * then on. */
+/* Last SIGINT or SIGTERM since tool_catch_signals(), or 0. The fifth signal kills the process. tool_catch_signals()
+ * also makes the process ignore SIGPIPE. */
 extern volatile sig_atomic_t tool_stop;
-/* Returns milliseconds since the first of them; 0: none. */
+/* Returns the milliseconds since the first such signal, or 0 if none arrived. */
 uint64_t tool_stopped_ms(void);
 void tool_catch_signals(void);
 

@@ -110,7 +110,7 @@ def part_env(tmp):
     (tmp / LIB / "libnccl-net-hawser.so").unlink()
     r = run(tmp, "env", tool=tool)
     ok(r.returncode == 1 and "no libnccl-net-hawser.so beside" in r.stderr, "no plugin: exit 1, and where it was looked for", r)
-    for argv, said in ([], "ACTION is missing: one of env, check, bench"), (["nope"], "unknown action 'nope'"), (["env", "x"], "takes options only"), \
+    for argv, said in ([], "ACTION is missing; it must be one of env, check, bench"), (["nope"], "unknown action 'nope'"), (["env", "x"], "takes options only"), \
             (["check", "--nccl"], "needs a value"), (["env", "--nope"], "unknown option"):
         r = run(tmp, *argv)
         ok(r.returncode == 2 and said in r.stderr, f"`nccl {' '.join(argv)}`: exit 2, says {said}", r)

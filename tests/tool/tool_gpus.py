@@ -184,9 +184,9 @@ def killed(s):
 def absent():
     s = Serve(2, "--max-memory", "80MiB")
     r = bench(s, "--gpus", "0,7")
-    ok(r.returncode == 1 and "no GPU 7: this node has 4, 0 to 3" in r.stderr, "a GPU that is not here", r)
+    ok(r.returncode == 1 and "GPU 7 does not exist: this node has 4 GPUs, 0 to 3" in r.stderr, "a GPU that is not here", r)
     r = bench(s, "--gpus", "0:5")
-    ok(r.returncode == 1 and "no GPU 5: the serving node has 2, 0 to 1" in r.stderr, "or not there", r)
+    ok(r.returncode == 1 and "GPU 5 does not exist: the serving node has 2 GPUs, 0 to 1" in r.stderr, "or not there", r)
     r = bench(s, "--gpus", "0", "--map", "0=nosuch0")
     ok(r.returncode == 1 and "nosuch0" in r.stderr, "a map with an unknown NIC", r)
     for name, more in ("no GPU", {"FAKECUDA_GPUS": "0"}), ("no driver", {"HAWSER_CUDA_LIBRARY": "/nowhere/libcuda.so.1"}):

@@ -27,7 +27,8 @@ static int add_name(struct list *l, const char *name)
     return l->name[l->n] ? (l->n++, 0) : hw_no_memory("names of hosts");
 }
 
-/* Parses one number or range in brackets, of len characters. *width: the number of digits, with leading zeros. */
+/* Parses one number or range within brackets, of len characters. Stores the number of digits, including leading zeros,
+ * in *width. */
 static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *last, int *width)
 {
     char word[64];
@@ -46,7 +47,7 @@ static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *
     return rc == 0 && *first > *last ? hw_fail(-EINVAL, "the range %s-%s must be ascending", word, dash) : rc;
 }
 
-/* Adds the names of one item: done is the expanded part before text; text may contain brackets. */
+/* Adds all names of one item. done is the part that is already expanded; text is the rest and may contain brackets. */
 static int expand_item(struct list *l, const char *done, const char *text)
 {
     char name[2 * LAUNCH_NAME];
@@ -134,7 +135,7 @@ static int get_rank(const char *const *vars, const char *rank, const char *size,
     return rc < 0 ? rc : get_number(vars, rank, 0, out->size - 1, &out->rank);
 }
 
-/* Gives jobs different ports to meet at, if their names differ. */
+/* Derives the port at which a job's ranks meet, so that jobs with different names usually use different ports. */
 static uint16_t choose_port(const char *job, const char *step)
 {
     uint64_t h = hw_hash(HW_HASH_START, job, strlen(job));
@@ -179,11 +180,12 @@ static int read_torchrun(const char *const *vars, struct launch_seat *out)
                *port = get(vars, "MASTER_PORT");
     out->launcher = "torchrun";
     copy_text(out->meet, sizeof out->meet, host);
-    out->port = choose_port(job ? job : "", port ? port : ""); /* MASTER_PORT itself belongs to torch's store */
+    out->port = choose_port(job ? job : "", port ? port : ""); /* MASTER_PORT itself is used by torch's store */
     return get_rank(vars, "RANK", "WORLD_SIZE", out);
 }
 
-/* SLURM_TOPOLOGY_ADDR is "spine0.leaf3.node12" where a plugin knows the network, and else the node alone. */
+/* SLURM_TOPOLOGY_ADDR is "spine0.leaf3.node12" if a topology plugin knows the network, and otherwise only the node's
+ * name. */
 static void read_slurm_rack(const char *const *vars, struct launch_seat *out)
 {
     const char *addr = get(vars, "SLURM_TOPOLOGY_ADDR"), *dot = addr ? strrchr(addr, '.') : NULL;
@@ -211,7 +213,7 @@ static int read_slurm(const char *const *vars, struct launch_seat *out)
     copy_text(out->name, sizeof out->name, get(vars, "SLURMD_NODENAME"));
     out->port = choose_port(job ? job : "", step ? step : "");
     read_slurm_rack(vars, out);
-    if (out->n_names != out->size) { /* several ranks on a node: which is where is not said */
+    if (out->n_names != out->size) { /* with several ranks on a node, SLURM does not say which rank is on which node */
         launch_names_free(out->names, out->n_names);
         out->names = NULL;
         out->n_names = 0;
@@ -223,7 +225,7 @@ static int read_pmix(const char *const *vars, struct launch_seat *out)
 {
     out->launcher = "pmix";
     out->port = choose_port(get(vars, "PMIX_NAMESPACE"), "");
-    out->size = 0; /* PMIx knows it */
+    out->size = 0; /* PMIx provides the size */
     return get_number(vars, "PMIX_RANK", 0, LAUNCH_RANKS - 1, &out->rank);
 }
 
@@ -241,7 +243,7 @@ static int read_launcher(const char *const *vars, struct launch_seat *out)
         return read_pmix(vars, out);
     return hw_fail(
         -ENOENT,
-        "no launcher started this process: start it by mpirun, srun or torchrun on every node, or give --hosts FILE");
+        "no launcher started this process: start it with mpirun, srun or torchrun on every node, or use --hosts FILE");
 }
 
 int launch_env(const char *const *vars, struct launch_seat *out)

@@ -11,9 +11,9 @@
 #define KEY_VARIABLE "HAWSER_MESH_KEY"
 #define KEY_LEAST    16
 #define LOOK_MS      60000
-#define TRY_MS       3000  /* one connection to a place where rank 0 may be */
-#define AGAIN_MS     200   /* between two rounds of such tries */
-#define WRONG_MS     10000 /* another key than rank 0's: that long it may be another job's rank 0 */
+#define TRY_MS       3000  /* ms for one connection attempt to a place where rank 0 may be */
+#define AGAIN_MS     200   /* ms between two rounds of attempts */
+#define WRONG_MS     10000 /* ms; until then, a listener with a different key is assumed to be another job's rank 0 */
 
 int launch_key(struct common *c)
 {
@@ -30,8 +30,9 @@ int launch_key(struct common *c)
                        n, KEY_LEAST, sizeof c->key);
     memcpy(c->key, text, n);
     c->key_len = n;
-    explicit_bzero(text, n); /* what is shown of it in /proc, too */
-    return unsetenv(KEY_VARIABLE) < 0 ? hw_fail(-errno, "the environment: %s", strerror(errno)) : 0;
+    explicit_bzero(text, n); /* also erases the key from /proc/PID/environ */
+    return unsetenv(KEY_VARIABLE) < 0 ? hw_fail(-errno, "removing the key from the environment: %s", strerror(errno))
+                                      : 0;
 }
 
 int launch_copy_common(const struct common *c, uint64_t deadline_ms, struct common *own)
@@ -46,7 +47,8 @@ int launch_copy_common(const struct common *c, uint64_t deadline_ms, struct comm
 
 int launch_open(const struct common *c, uint64_t deadline_ms, struct common *own, hawser **out)
 {
-    /* what the environment says of transfers is not for these few messages, some of which go over the loopback */
+    /* Ignore transfer settings from the environment: this context sends only a few messages, some of them over the
+     * loopback. */
     static const char *const knob[][2] = {{"threads", "1"}, {"rails", ""}, {"nics", ""}, {"transport", "tcp"}};
     int rc = launch_copy_common(c, deadline_ms, own);
     own->flags = HAWSER_EVENTS;
@@ -70,7 +72,7 @@ int launch_listen(hawser *h, const struct launch_place *place, uint16_t *port)
     return rc;
 }
 
-/* "20100 198.18.0.1 10.0.0.1": for PMIx. */
+/* Publishes the port and the addresses, such as "20100 198.18.0.1 10.0.0.1", through PMIx. */
 int launch_publish(struct launch_pmix *pmix, uint16_t port)
 {
     struct hw_nic nic[HW_NIC_MAX];
@@ -103,10 +105,11 @@ int launch_look_up(struct launch_seat *seat, struct launch_place *place, uint64_
     place->ports = 1;
     while (rc == 0 && (word = strsep(&at, " ")) && place->n < LAUNCH_PLACES)
         snprintf(place->host[place->n++], LAUNCH_HOST, "%s", word);
-    return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 published through PMIx that it has no address") : rc;
+    return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 published no address through PMIx") : rc;
 }
 
-/* Is host an address of this node? Then rank 0 is reached by the loopback: no route leads from a NIC to itself. */
+/* Returns true if host is an address of this node. Rank 0 is then reached over the loopback, because no route leads
+ * from a NIC to itself. */
 static bool is_here(const char *host)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -139,7 +142,7 @@ static int try_places(hawser *talk, const struct launch_place *place, hawser_pee
                 return rc;
             worst = worst == -EACCES ? worst : rc;
             if (rc == -EHOSTUNREACH || rc == -ETIMEDOUT)
-                break; /* another port is no better */
+                break; /* the host's other ports would fail in the same way */
         }
     }
     return worst;
@@ -155,7 +158,7 @@ int launch_find(hawser *talk, const struct launch_place *place, uint64_t wait_ms
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (rc == -EACCES && hw_now() - start > WRONG_MS * HW_MS)
-            return hw_fail(rc, "rank 0 at %s has another job key", place->host[0]);
+            return hw_fail(rc, "rank 0 at %s uses a different job key", place->host[0]);
         if (hw_now() > end)
             return hw_wrap(rc, "rank 0 was not found at %s, ports %u to %u, within %llu s", place->host[0], place->port,
                            place->port + place->ports - 1u, (unsigned long long)(wait_ms / 1000));

@@ -14,7 +14,7 @@
 #define INT      6
 #define UINT32   14
 #define WILDCARD (UINT32_MAX - 1) /* PMIX_RANK_WILDCARD: the whole job */
-#define LOOK_S   2                /* for values that the server knows itself */
+#define LOOK_S   2                /* seconds to wait for values that the server itself knows */
 #define OUR_KEY  "hawser.mesh"
 
 struct pmix_proc {
@@ -27,7 +27,7 @@ struct pmix_value {
         char *string;
         int integer;
         uint32_t uint32;
-        uint64_t room[4]; /* as large as the largest member of the original */
+        uint64_t room[4]; /* as large as the largest member of the original union */
     } data;
 };
 struct pmix_info {
@@ -57,7 +57,7 @@ static int load_symbols(struct launch_pmix *p)
     if (!lib)
         return hw_fail(
             -ENOENT,
-            "the launcher does not give the address of rank 0, and PMIx is not available (%s): give it by --meet HOST",
+            "the launcher does not provide the address of rank 0, and PMIx is not available (%s): use --meet HOST",
             dlerror());
     for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
         if (!(*to[i] = dlsym(lib, names[i])))
@@ -84,13 +84,13 @@ static int get_value(struct launch_pmix *p, uint32_t rank, const char *key, int 
 
 static int get_string(struct launch_pmix *p, uint32_t rank, const char *key, int seconds, char *text, size_t cap)
 {
-    /* the library's; leaked: some kilobytes per job are not worth its destructors, which are macros */
+    /* The value is leaked. Its destructors are macros in PMIx's headers, and the leak is a few kilobytes per job. */
     struct pmix_value *v;
     int rc = get_value(p, rank, key, seconds, &v);
     if (rc < 0)
         return rc;
     if (v->type != STRING || !v->data.string)
-        return hw_fail(-EIO, "PMIx: %s is not a text", key);
+        return hw_fail(-EIO, "PMIx: %s is not a string", key);
     snprintf(text, cap, "%s", v->data.string);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PMIx's client library, loaded when a launcher has PMIx and does not say where rank 0 is. */
+/* Interface to PMIx's client library, which is loaded if a launcher provides PMIx but no address of rank 0. */
 #ifndef HW_LAUNCH_PMIX_H
 #define HW_LAUNCH_PMIX_H
 
@@ -7,15 +7,16 @@
 
 struct launch_pmix;
 
-/* Joins the launcher's server. *rank and *size are set where PMIx knows them. -ENOENT: there is no library, -EIO. */
+/* Connects to the launcher's PMIx server. Sets *rank, and *size if PMIx knows the size. Fails with -ENOENT if there is
+ * no library, or with -EIO. */
 int launch_pmix_open(struct launch_pmix **out, uint32_t *rank, uint32_t *size);
-/* NULL is allowed. */
+/* Disconnects and frees p, which may be NULL. */
 void launch_pmix_close(struct launch_pmix *p);
-/* Lets other ranks see text as this rank's. -EIO. */
+/* Publishes text as this rank's value. Fails with -EIO. */
 int launch_pmix_put(struct launch_pmix *p, const char *text);
-/* What rank 0 has put, waiting for it up to timeout_ms. -EIO. */
+/* Reads the text that rank 0 published, and waits up to timeout_ms for it. Fails with -EIO. */
 int launch_pmix_get(struct launch_pmix *p, char *text, size_t cap, int timeout_ms);
-/* The name of the host where a rank is. -EIO. */
+/* Reads the name of the host on which a rank runs. Fails with -EIO. */
 int launch_pmix_host(struct launch_pmix *p, uint32_t rank, char *name, size_t cap);
 
 #endif

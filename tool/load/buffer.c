@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define WORTH_A_LAUNCH 262144 /* bytes; a kernel launch with its wait costs as much as copying this many */
+#define WORTH_A_LAUNCH 262144 /* bytes; a kernel launch and its wait take as long as copying this many bytes */
 
 uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
 {
@@ -24,7 +24,8 @@ uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
     return HW_MAX(n, 1u);
 }
 
-/* Returns what the kernel can give without swapping; populating more would trigger its OOM killer. */
+/* Returns the number of bytes that the kernel can allocate without swapping. Populating more memory would trigger the
+ * OOM killer. */
 static uint64_t read_available_memory(void)
 {
     FILE *f = fopen("/proc/meminfo", "re");
@@ -49,9 +50,9 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
     if (p == MAP_FAILED)
         return hw_fail(-ENOMEM, "mapping %s of memory: %s", hw_format_size(need, text, sizeof text),
                        hw_errno_text(errno));
-    madvise(p, need, MADV_HUGEPAGE); /* a hint; without huge pages it is only slower */
-    /* Page faults must be outside the clock. MADV_POPULATE_WRITE returns ENOMEM or EFAULT where a write would kill the
-     * process. */
+    madvise(p, need, MADV_HUGEPAGE); /* a hint; without huge pages, access is only slower */
+    /* Take page faults before the clock starts. MADV_POPULATE_WRITE fails with ENOMEM or EFAULT where a write would
+     * kill the process. */
     if (madvise(p, need, MADV_POPULATE_WRITE) < 0) {
         int e = errno;
         if (e != EINVAL) {
@@ -59,7 +60,7 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
             return hw_fail(-ENOMEM, "cannot allocate %s of memory: %s", hw_format_size(need, text, sizeof text),
                            hw_errno_text(e));
         }
-        memset(p, 0, need); /* Linux before 5.14 */
+        memset(p, 0, need); /* Linux before 5.14 lacks MADV_POPULATE_WRITE */
     }
     b->base = p;
     b->len = need;
@@ -85,7 +86,7 @@ static int make_gpu(struct buffer *b, hawser *h, int gpu, uint64_t need)
     const struct hw_kernels *k;
     if (b->size >= WORTH_A_LAUNCH && hw_space_device(HAWSER_MEM_CUDA, gpu, &b->space) == 0 &&
         hw_kernels(b->space, &k) < 0)
-        b->space = NULL; /* an old driver, for example */
+        b->space = NULL; /* the driver is too old for our kernels, for example */
     return 0;
 }
 
@@ -113,20 +114,21 @@ int buffer_free(struct buffer *b)
     return 0;
 }
 
-/* Returns the address of a GPU's slot. */
+/* Returns the address of the slot at this offset in GPU memory. */
 static void *get_gpu_slot_address(const struct buffer *b, uint64_t slot)
 {
     return (char *)hawser_mem_ptr(b->mem) + slot;
 }
 
-/* Returns how many of the iterations from i to before end are adjacent and fit in the block; 0: none. */
+/* Returns how many iterations of [i, end) have adjacent slots and fit in the host block together, or 0 if one slot is
+ * too large. */
 static uint64_t in_block(const struct buffer *b, uint64_t i, uint64_t end)
 {
     uint64_t n = HW_MIN(end - i, BUFFER_BLOCK / b->stride);
     return b->hot ? HW_MIN(n, 1u) : HW_MIN(n, b->slots - i % b->slots);
 }
 
-/* Fills a GPU's slots for iterations [i, end): as many as fit one step; *n receives how many. */
+/* Fills the GPU slots of iterations [i, end), as many as one step can handle, and stores their number in *n. */
 static int fill_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n)
 {
     uint64_t slot = buffer_offset(b, i), seed = tp_seed(b->seed, i);
@@ -162,7 +164,7 @@ int buffer_fill(struct buffer *b, uint64_t first, uint32_t count)
     return rc;
 }
 
-/* Counts the bad bytes of [at, at+len) of iteration i, which is at p in host memory. */
+/* Counts the bad bytes in [at, at+len) of iteration i. p points to these bytes in host memory. */
 static void count_bad_bytes(const struct buffer *b, const uint8_t *p, uint64_t i, uint64_t at, size_t len,
                             uint64_t *bad, uint64_t *first_bad)
 {
@@ -172,7 +174,7 @@ static void count_bad_bytes(const struct buffer *b, const uint8_t *p, uint64_t i
     *bad += k;
 }
 
-/* As fill_gpu(). */
+/* Checks GPU slots in the same steps as fill_gpu(). */
 static int check_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n, uint64_t *bad, uint64_t *first_bad)
 {
     uint64_t slot = buffer_offset(b, i), found = 0, byte = 0;

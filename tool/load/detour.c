@@ -6,7 +6,7 @@
 #define ARP_REMEDY                                                                   \
     "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 (in " \
     "/etc/sysctl.d to keep it)"
-#define LEAST 1000000u /* bytes of payload: fewer are too few to compare */
+#define LEAST 1000000u /* bytes of payload; smaller counts are not compared */
 
 struct lack {
     const struct tp_nic *nic;
@@ -20,7 +20,7 @@ static void find_missing_bytes(const struct tp_nic *nics, size_t n, bool there, 
         for (int rx = 0; rx < 2; rx++) {
             uint64_t ours = rx ? nics[i].rx_bytes : nics[i].tx_bytes;
             uint64_t kernel = rx ? nics[i].kernel_rx_bytes : nics[i].kernel_tx_bytes;
-            /* a tenth: some drivers update counters late */
+            /* tolerate a tenth, because some drivers update their counters late */
             if (ours >= LEAST && kernel < ours - ours / 10 && ours - kernel > worst->ours - worst->kernel)
                 *worst = (struct lack){.nic = &nics[i], .there = there, .rx = rx, .ours = ours, .kernel = kernel};
         }
@@ -36,19 +36,20 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
     if (!w.nic)
         return false;
     const char *side = w.there ? "there" : "here", *name = w.nic->nic;
-    bool idle = w.nic->kernel_rx_bytes + w.nic->kernel_tx_bytes == 0; /* neither direction, not even acknowledgements */
-    int n = snprintf(text, cap, "of %.1f MB that %s %s %s its kernel counted %.1f MB: ", (double)w.ours / 1e6, name,
-                     side, w.rx ? "received" : "sent", (double)w.kernel / 1e6);
+    /* the kernel counted nothing in either direction, not even acknowledgements */
+    bool idle = w.nic->kernel_rx_bytes + w.nic->kernel_tx_bytes == 0;
+    int n = snprintf(text, cap, "of %.1f MB that %s %s %s, the kernel counted only %.1f MB: ", (double)w.ours / 1e6,
+                     name, side, w.rx ? "received" : "sent", (double)w.kernel / 1e6);
     if (n < 0 || (size_t)n >= cap)
         return true;
     if (idle)
         snprintf(text + n, cap - (size_t)n,
-                 "all used other devices; for several NICs in one subnet set, %s, " ARP_REMEDY
+                 "other devices carried the data; for several NICs in one subnet, run, %s, " ARP_REMEDY
                  ", and add a routing table for each address; otherwise both sides are on one machine, or %s is a "
                  "second name of another device (ip -s link)",
                  side, name);
     else if (w.rx)
-        snprintf(text + n, cap - (size_t)n, "the rest arrived on another NIC; set, %s: " ARP_REMEDY, side);
+        snprintf(text + n, cap - (size_t)n, "the rest arrived on another NIC; run, %s: " ARP_REMEDY, side);
     else
         snprintf(text + n, cap - (size_t)n,
                  "the rest left through another NIC; add, %s, a routing table for its address: ip route add default "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Detects bytes that did not use the NIC on which hawser sent or received them, from the kernel's counters. */
+/* Detects data that did not use the NIC on which hawser sent or received it, by the kernel's counters. */
 #ifndef HW_TOOL_DETOUR_H
 #define HW_TOOL_DETOUR_H
 
@@ -8,10 +8,10 @@
 #define DETOUR_TEXT 400
 
 /*
- * Compares our counters with the kernel's for the same time span (stats_add()): a NIC counts all TCP bytes that it
- * carries, headers included, so fewer bytes than our payload mean another path: routing that ignores the source
- * address, a wrong ARP entry at a neighbour, one device with two names. Writes one line with the remedy to text for the
- * NIC with the largest difference; false: there is none, and text is "".
+ * Compares our counters with the kernel's over the same period (stats_add()). A NIC counts all TCP bytes that it
+ * carries, including headers. A count below our payload therefore means that data took another path: routing ignores
+ * the source address, a neighbour has a wrong ARP entry, or one device has two names. Writes one line with the remedy
+ * for the NIC with the largest difference to text. Returns false, with an empty text, if no NIC lacks data.
  */
 bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *peer, size_t n_peer, char *text,
                  size_t cap);

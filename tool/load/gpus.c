@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses digits at *p up to GPUS_TOP. */
+/* Parses a decimal GPU number of at most GPUS_TOP at *p, and advances *p past the digits. */
 static bool parse_gpu_ordinal(const char **p, int *out)
 {
     int v = 0, n = 0;
@@ -20,9 +20,9 @@ static int add_gpu_pair(struct gpus *g, int gpu, int peer, const char *text)
 {
     for (size_t i = 0; i < g->n; i++)
         if (g->pair[i].gpu == gpu && g->pair[i].peer == peer)
-            return hw_fail(-EINVAL, "'%.80s' names GPU %d twice", text, gpu);
+            return hw_fail(-EINVAL, "'%.80s' lists GPU %d twice", text, gpu);
     if (g->n == GPUS_MAX)
-        return hw_fail(-E2BIG, "'%.80s' makes too many pairs of GPUs: at most %d", text, GPUS_MAX);
+        return hw_fail(-E2BIG, "'%.80s' has too many pairs of GPUs; at most %d are allowed", text, GPUS_MAX);
     g->pair[g->n++] = (struct gpu_pair){.gpu = gpu, .peer = peer, .numa = -1};
     return 0;
 }
@@ -60,7 +60,7 @@ int gpus_parse(const char *text, struct gpus *out)
 
 static const char *format_gpu_range(int n, char *buf, size_t cap)
 {
-    snprintf(buf, cap, n == 1 ? "only GPU 0" : "%d, 0 to %d", n, n - 1);
+    snprintf(buf, cap, n == 1 ? "only GPU 0" : "%d GPUs, 0 to %d", n, n - 1);
     return buf;
 }
 
@@ -78,9 +78,10 @@ int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped)
     for (size_t i = 0; i < g->n; i++) {
         struct gpu_pair *p = &g->pair[i];
         if (p->gpu >= here)
-            return hw_fail(-ENODEV, "no GPU %d: this node has %s", p->gpu, format_gpu_range(here, text, sizeof text));
+            return hw_fail(-ENODEV, "GPU %d does not exist: this node has %s", p->gpu,
+                           format_gpu_range(here, text, sizeof text));
         if (p->peer >= there)
-            return hw_fail(-ENODEV, "no GPU %d: the serving node has %s", p->peer,
+            return hw_fail(-ENODEV, "GPU %d does not exist: the serving node has %s", p->peer,
                            format_gpu_range(there, text, sizeof text));
         if (p->peer == GPUS_SAME) {
             p->peer = p->gpu % there;

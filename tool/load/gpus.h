@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPU of this node works with which GPU of the serving node, over which NICs and near which CPUs. */
+/* Pairs of GPUs: a GPU of this node, a GPU of the serving node, the NICs between them and the CPUs near the local GPU.
+ */
 #ifndef HW_TOOL_GPUS_H
 #define HW_TOOL_GPUS_H
 
@@ -7,36 +8,36 @@
 
 #include <sched.h>
 
-#define GPUS_MAX  64   /* pairs */
-#define GPUS_TOP  4095 /* the largest ordinal */
-#define GPUS_SAME (-1) /* a pair's peer before gpus_resolve(): the same number at the peer */
+#define GPUS_MAX  64   /* maximum number of pairs */
+#define GPUS_TOP  4095 /* largest GPU number */
+#define GPUS_SAME (-1) /* peer GPU before gpus_resolve(): the same number as the local GPU */
 
 struct gpu_pair {
     int gpu, peer;
-    char nics[256]; /* "eth1,eth2" as planned; "": every NIC that reaches the peer */
-    cpu_set_t cpus; /* of its NUMA node; valid if has_cpus */
+    char nics[256]; /* planned NICs, such as "eth1,eth2"; "" means every NIC that reaches the peer */
+    cpu_set_t cpus; /* CPUs of the GPU's NUMA node; valid if has_cpus is set */
     bool has_cpus;
-    int numa; /* -1: not known */
+    int numa; /* NUMA node of the GPU, or -1 if unknown */
 };
 
 struct gpus {
-    bool all; /* gpus_resolve() makes the pairs */
+    bool all; /* gpus_resolve() adds a pair for every GPU of this node */
     struct gpu_pair pair[GPUS_MAX];
     size_t n;
 };
 
-/* Parses "all", or a list of 0 (same number at the peer), 0-3 (likewise), 0:5 (5 at the peer). No pair twice. -EINVAL
- * echoes the text; -E2BIG; *out is invalid then. */
+/* Parses "all", or a list of items such as 0 (the same number at the peer), 0-3 (a range of the former) and 0:5 (GPU 5
+ * at the peer). No pair may occur twice. Fails with -EINVAL, quoting the text, or with -E2BIG; *out is then invalid. */
 int gpus_parse(const char *text, struct gpus *out);
 
-/* Matches the pairs to the GPUs that exist on both sides. "Same number" starts again from 0 if the serving node has
- * fewer GPUs: *wrapped tells. -ENODEV: a GPU that does not exist, with the number of existing ones. */
+/* Matches the pairs to the GPUs that exist on both nodes. If the serving node has fewer GPUs, peer numbers start again
+ * at 0, and *wrapped is set. Fails with -ENODEV if a GPU does not exist; the error says how many GPUs exist. */
 int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped);
 
-/* Does everything: asks the serving node how many GPUs it has (*there), resolves the pairs, and fills in NICs, CPUs and
- * NUMA node of each pair from this node's plan. Of the planned NICs only those that reach the peer count; if none of a
- * GPU's does, it gets all (nics ""). nics and map are used unchanged; they may be NULL: see hw_plan_want. -EINVAL,
- * -ENODEV, or errors of connecting. */
+/* Asks the serving node how many GPUs it has (*there), resolves the pairs, and fills in the NICs, CPUs and NUMA node of
+ * each pair from this node's plan. Only those planned NICs that reach the peer are used. A GPU without such a NIC uses
+ * all NICs (nics is ""). nics and map are passed to the plan and may be NULL; see hw_plan_want. Fails with -EINVAL,
+ * -ENODEV, or an error of connecting. */
 int gpus_fit(struct gpus *g, hawser *h, const char *host, uint16_t port, const char *nics, const char *map, int *there,
              bool *wrapped);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matches pairs of GPUs to the machines: which GPUs exist on both sides, and which NICs serve them. */
+/* Matches pairs of GPUs to the machines: determines which GPUs exist on both nodes, and which NICs serve the GPUs. */
 #include "tool/load/gpus.h"
 
 #include "mem/cuda.h"
@@ -19,7 +19,7 @@ static int scan_gpu_node(struct hw_node *node)
     if (n < 0)
         return n;
     HW_AUTO_FREE struct hw_bdf *at = calloc((size_t)n, sizeof *at);
-    HW_AUTO_CLOSE int root = at ? hw_root_open("/") : hw_no_memory("%d GPUs' addresses", n);
+    HW_AUTO_CLOSE int root = at ? hw_root_open("/") : hw_no_memory("the addresses of %d GPUs", n);
     if (root < 0)
         return root;
     for (int i = 0; i < n; i++) {
@@ -32,7 +32,8 @@ static int scan_gpu_node(struct hw_node *node)
     return hw_node_scan(node, root, &opt);
 }
 
-/* asked: the user named these NICs, so that connecting must report one that does not reach the peer. */
+/* Copies the planned NICs, the NUMA node and the CPUs to a pair. asked means that the user specified the NICs: all of
+ * them are kept, so that connecting reports any NIC that does not reach the peer. */
 static void apply_gpu_plan(struct gpu_pair *p, const struct hw_node *node, const struct hw_plan_gpu *planned,
                            bool asked, const char (*reach)[HAWSER_NIC_NAME], size_t n_reach)
 {
@@ -52,7 +53,7 @@ static void apply_gpu_plan(struct gpu_pair *p, const struct hw_node *node, const
     p->has_cpus = *planned->cpus && hw_text_cpulist(planned->cpus, &p->cpus, &n) == 0;
 }
 
-/* See gpus_fit(). reach: the NICs that reach the peer. */
+/* Plans the NICs of all pairs (see gpus_fit()). reach lists the NICs that reach the peer. */
 static int plan_nics(struct gpus *g, const char *nics, const char *map, const char (*reach)[HAWSER_NIC_NAME],
                      size_t n_reach)
 {
@@ -61,7 +62,7 @@ static int plan_nics(struct gpus *g, const char *nics, const char *map, const ch
     char list[GPUS_MAX * 6] = "";
     size_t at = 0;
     for (size_t i = 0; i < g->n; i++) {
-        bool again = false; /* a GPU may have two peers */
+        bool again = false; /* a GPU may be in several pairs */
         for (size_t k = 0; k < i; k++)
             again = again || g->pair[k].gpu == g->pair[i].gpu;
         if (!again)

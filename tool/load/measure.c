@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PING_SLOTS  8 /* the server posts receives four ahead and must not receive its own echoes */
+#define PING_SLOTS  8 /* more than the four receives that the server posts ahead */
 #define PING_BATCH  10000
 #define FREE_BATCH  1000000
 #define SECONDS(ns) ((double)(ns) / 1e9)
 
 struct flight {
     hawser_op *op;
-    uint64_t posted; /* hw_now() */
+    uint64_t posted; /* hw_now() when the operation was started */
 };
 
 static int op_timeout(const struct measure *m)
@@ -54,7 +54,7 @@ static void nic_state(struct measure *m, double t)
     m->sampled_at = t;
 }
 
-/* Returns the payload that the NICs have carried so far, in the direction of the measurement. */
+/* Returns the bytes of payload that the NICs have carried so far, in the direction of the measurement. */
 static double count_nic_bytes(const struct measure *m)
 {
     struct hawser_nic_stats st[TP_MAX_NICS];
@@ -69,7 +69,7 @@ static double count_nic_bytes(const struct measure *m)
     return bytes;
 }
 
-/* Reports an interval if one ends at t seconds under the clock. */
+/* Calls the interval hook if an interval ends at t seconds of clocked time. */
 static void tell_interval(struct measure *m, double t)
 {
     if (!m->interval || !m->record || m->interval_s <= 0 || t < m->mark.t_s + m->interval_s)
@@ -90,7 +90,7 @@ uint64_t measure_lost(struct measure *m)
     return lost - m->lost_before;
 }
 
-/* Allocates memory on both sides, in slots of that stride. */
+/* Allocates memory on both sides, in slots that are stride bytes apart. */
 static int make_measure_memory(struct measure *m, uint64_t stride)
 {
     const struct measure_plan *plan = &m->plan;
@@ -128,7 +128,7 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
     m->depth = plan->depth;
     if (plan->blocks > 1 && !(m->vec = calloc(plan->blocks, sizeof *m->vec)))
         return hw_no_memory("a list of %u pieces", plan->blocks);
-    /* enough slots for uncached memory, within the limit, and at least those in flight */
+    /* Use enough slots to exceed the caches, within the memory limit, and at least as many as a requested depth. */
     uint64_t slots = HW_MAX(MEASURE_FRESH / stride, HW_MIN(MEASURE_MEMORY / stride, 32u));
     slots = HW_MIN(HW_MAX(slots, 1u), (uint64_t)TP_MAX_SLOTS);
     if (plan->depth_given)
@@ -150,7 +150,8 @@ void measure_close(struct measure *m)
     struct tp_request q = {.type = TP_RELEASE};
     struct tp_reply r;
     if (m->s && m->s->peer && !m->broken && hawser_peer_state(m->s->peer) == 0)
-        session_call(m->s, &q, &r, SESSION_CALL_MS); /* best effort: the server frees it at the end anyway */
+        /* best effort: the server frees the memory at the end of the session anyway */
+        session_call(m->s, &q, &r, SESSION_CALL_MS);
     buffer_free(&m->buf);
     buffer_free(&m->back);
     free(m->hist);
@@ -160,8 +161,9 @@ void measure_close(struct measure *m)
     *m = (struct measure){0};
 }
 
-/* Lists the pieces of the operation at `at`: each has the same offset on both sides, and no piece follows its neighbour
- * in memory, so that neighbours cannot be merged. A message's pieces arrive, and are listed, in order. */
+/* Lists the pieces of the operation at offset `at`. Each piece has the same offset on both sides. The pieces of a write
+ * or read are listed so that none follows its neighbour in memory, which prevents merging. A message's pieces are
+ * listed in order, because they also arrive in order. */
 static void list_blocks(struct measure *m, uint64_t at)
 {
     const uint32_t n = m->plan.blocks, half = (n + 1) / 2;
@@ -203,27 +205,27 @@ static void send_due_heartbeat(struct measure *m, uint64_t *next)
     *next = now + MEASURE_SAMPLE * HW_MS;
 }
 
-/* A batch under the clock. */
+/* State of a timed batch. */
 struct timed {
     struct measure *m;
     struct flight *fl;
-    uint32_t n, posted, count; /* in flight; started so far; to be started */
+    uint32_t n, posted, count; /* in flight; started so far; to start */
     uint64_t first, start, now;
     double limit_s;
 };
 
-/* Starts as many as there is room for. */
+/* Starts operations until `depth` of them are in flight. */
 static int start_timed_ops(struct timed *t)
 {
     while (t->n < t->m->depth && t->posted < t->count) {
         if (t->limit_s > 0 && t->m->clocked + SECONDS(t->now - t->start) >= t->limit_s) {
-            t->count = t->posted; /* time is up: only those in flight are awaited */
+            t->count = t->posted; /* time is up: only wait for the operations in flight */
             return 0;
         }
         t->fl[t->n].posted = t->now;
         int rc = post_measured_op(t->m, t->first + t->posted, &t->fl[t->n].op);
         if (rc == -EAGAIN && t->n > 0)
-            return 0; /* the library's limit of pending operations: wait for one */
+            return 0; /* the library's limit of pending operations is reached: wait for one to end */
         if (rc < 0)
             return rc;
         t->n++;
@@ -233,15 +235,15 @@ static int start_timed_ops(struct timed *t)
     return 0;
 }
 
-/* Waits for the oldest one, at most that long, and frees all that have ended. */
+/* Waits up to wait_ms for the oldest operation, and frees all operations that have ended. */
 static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
 {
-    (void)hawser_wait(t->fl[0].op, wait_ms); /* the result is checked below */
+    (void)hawser_wait(t->fl[0].op, wait_ms); /* the loop below checks the result */
     uint32_t left = 0;
     int rc = 0;
     t->now = hw_now();
     for (uint32_t i = 0; i < t->n; i++) {
-        int one = rc < 0 ? -EAGAIN : hawser_test(t->fl[i].op); /* keeps the first error's text */
+        int one = rc < 0 ? -EAGAIN : hawser_test(t->fl[i].op); /* after the first error, keep its text */
         if (one < 0) {                                         /* in flight, or failed */
             if (one != -EAGAIN)
                 rc = hw_wrap(one, "an operation of %llu bytes", (unsigned long long)t->m->plan.size);
@@ -258,8 +260,9 @@ static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
     return rc;
 }
 
-/* The timed part: up to count operations from iteration first on, `depth` in flight. Starts no more once the clocked
- * time reaches limit_s (> 0). *done: how many ended, which are the first ones. */
+/* Runs up to count operations, beginning with iteration first, with `depth` of them in flight. If limit_s is positive,
+ * starts no operation once the clocked time reaches limit_s. Stores the number of operations that ended in *done;
+ * without an error, these are the first ones. */
 static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done,
                          struct span *span)
 {
@@ -271,7 +274,7 @@ static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, doub
     *done = 0;
     if (!fl)
         return hw_no_memory("%u operations in flight", m->depth);
-    if (m->record) /* samples use clocked time, so the next may be due later in this batch */
+    if (m->record) /* samples use clocked time, so the next sample may be due later in this batch */
         next_sample = start + (uint64_t)(HW_MAX(0.0, m->sampled_at + MEASURE_SAMPLE / 1e3 - m->clocked) * 1e9);
     while (rc == 0 && (rc = start_timed_ops(&t)) == 0 && t.n > 0) {
         int wait_ms = MEASURE_SAMPLE;
@@ -285,17 +288,18 @@ static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, doub
         tell_interval(m, m->clocked + SECONDS(t.now - start));
         send_due_heartbeat(m, &next_beat);
         if (rc == 0 && session_stopped(m->s) && m->plan.op != TP_SEND)
-            t.count = t.posted; /* waits for those in flight; the server expects as many sends as it was told */
+            /* wait for the operations in flight; sends continue, because the server expects the announced number */
+            t.count = t.posted;
         if (rc == 0 && session_expired(m->s))
             rc = hw_fail(-EINTR, "interrupted");
     }
     *span = (struct span){start, t.now, m->clocked};
     for (uint32_t i = 0; rc < 0 && i < t.n; i++)
-        session_drop(fl[i].op); /* cancels those in flight */
+        session_drop(fl[i].op); /* cancels operations in flight */
     return rc;
 }
 
-/* Sends one message, and waits for its echo; *ns: the time between. */
+/* Sends one message and waits for its echo. Stores the time between the two in *ns. */
 static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, hawser_op **recv, uint64_t *next_beat,
                      uint64_t *ns)
 {
@@ -316,11 +320,12 @@ static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, ha
         return hw_fail(-EINTR, "interrupted");
     *ns = hw_now() - start;
     if (rc == 0 && hawser_op_length(*recv) != m->plan.size)
-        return hw_fail(-EPROTO, "the echo has another length than the message");
+        return hw_fail(-EPROTO, "the echo's length differs from the message's");
     return rc;
 }
 
-/* The timed part of a pingpong: the clock runs from each send to its answer, and not during filling and checking. */
+/* Runs the timed part of a pingpong. The clock runs from each send to its echo, and stops while data is filled and
+ * checked. */
 static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count, struct measure_sum *sum,
                               uint32_t *done, struct span *span, double *seconds)
 {
@@ -365,7 +370,7 @@ static int keep_span(struct measure *m, const struct span *span)
     return 0;
 }
 
-/* Adds the bytes and times of a batch. */
+/* Adds the bytes and times of a batch to *sum. */
 static int add_batch(struct measure *m, const struct span *span, uint32_t done, double seconds, uint64_t cpu_us,
                      struct measure_sum *sum)
 {
@@ -400,7 +405,7 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
     rc = session_call(m->s, &q, begun, patience);
     if (rc < 0 || (m->gate && (rc = m->gate(m->progress_arg)) < 0))
         return rc;
-    m->broken = true; /* during the batch the server may be receiving data and not listen to requests */
+    m->broken = true; /* during the batch, the server may be receiving data and not answer requests */
     if (stats_nics(m->s->peer, m->plan.devmem, own[0], &n[0]) < 0)
         n[0] = 0;
     uint64_t cpu = stats_cpu_us();
@@ -413,7 +418,7 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
         seconds = SECONDS(span.end - span.start);
     {
         HW_KEEP_ERROR();
-        /* operations that ended count, checked or not */
+        /* count the operations that ended, checked or not */
         const int kept = add_batch(m, &span, *done, seconds, cpu, sum);
         if (rc == 0 && kept < 0)
             return hw_no_memory("the results");
@@ -449,18 +454,18 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
     const double before = sum->seconds;
     const uint64_t bytes = sum->bytes;
     if (m->record && m->n_names == 0) {
-        nic_state(m, m->clocked); /* the first point has no rate yet */
+        nic_state(m, m->clocked); /* the first sample yields no rate */
         m->mark = (struct measure_mark){.bytes = count_nic_bytes(m)};
     }
     while (duration_ms ? sum->seconds - before < limit : done < iters) {
-        /* data must be checked before it is overwritten; without checks the batches only bound the reaction to a
-         * signal */
+        /* Data must be checked before it is overwritten. Without checks, the batch size only limits the delay of the
+         * reaction to a signal. */
         uint64_t count = ping ? PING_BATCH : m->plan.verify ? m->slots : FREE_BATCH;
         if (session_stopped(m->s))
             return hw_fail(-EINTR, "interrupted");
         if (!duration_ms)
             count = HW_MIN(count, iters - done);
-        else if (ping || m->plan.op == TP_SEND) /* cannot be cut short, so keep them short */
+        else if (ping || m->plan.op == TP_SEND) /* these batches cannot be cut short by time, so keep them short */
             count = HW_MIN(count, ping ? 1000u : 4u * m->depth);
         uint32_t k = 0;
         bool cut = limit > 0 && (m->plan.op == TP_WRITE || m->plan.op == TP_READ);
@@ -492,7 +497,7 @@ int measure_read_faults(struct measure *m, const char *path)
         const struct span *s = NULL;
         for (size_t i = 0; i < m->n_spans && m->spans[i].start <= ns; i++)
             s = &m->spans[i];
-        /* one second of tolerance: events between two batches belong to the measurement, later ones do not */
+        /* Tolerate one second: events between two batches belong to the measurement, events after its end do not. */
         if (!s || (s == &m->spans[m->n_spans - 1] && ns > s->end + 1000 * HW_MS) || m->n_faults == MEASURE_FAULTS)
             continue;
         struct fault *to = &m->faults[m->n_faults++];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One measurement of one size: batches of operations with `depth` in flight; the clock runs only during batches; every
- * batch has new bytes, which are checked between batches.
+ * One measurement of one transfer size: batches of operations, with `depth` operations in flight. The clock runs only
+ * during batches. Every batch has new data, which is checked between batches.
  */
 #ifndef HW_TOOL_MEASURE_H
 #define HW_TOOL_MEASURE_H
@@ -10,23 +10,23 @@
 #include "tool/peer/session.h"
 #include "tool/report/hist.h"
 
-#define MEASURE_FRESH  (64ull << 20)  /* least memory for the slots: more than a cache holds */
-#define MEASURE_MEMORY (256ull << 20) /* most memory, unless the requested depth needs more */
-#define MEASURE_OP_MS  60000          /* deadline of an operation, plus size at 1 MB/s */
+#define MEASURE_FRESH  (64ull << 20)  /* minimum memory of the slots, larger than a cache */
+#define MEASURE_MEMORY (256ull << 20) /* maximum memory, unless the requested depth needs more */
+#define MEASURE_OP_MS  60000          /* ms; deadline of an operation, in addition to the time for its data at 1 MB/s */
 #define MEASURE_SAMPLE 100            /* ms of clocked time between two points of the timeline */
-#define MEASURE_POINTS 20000          /* most points of a timeline */
+#define MEASURE_POINTS 20000          /* maximum points of a timeline */
 #define MEASURE_FAULTS 256
 
 struct measure_plan {
     enum tp_op op;
     uint64_t size;
-    int gpu;           /* of this node, or BUFFER_HOST */
-    uint16_t peer_gpu; /* of the serving node, or TP_HOST */
+    int gpu;           /* GPU of this node, or BUFFER_HOST */
+    uint16_t peer_gpu; /* GPU of the serving node, or TP_HOST */
     uint32_t depth;    /* operations in flight */
     bool depth_given;
-    uint32_t blocks; /* an operation is a list of that many pieces, size / blocks bytes each; 0, 1: one piece */
+    uint32_t blocks; /* number of pieces of an operation, size / blocks bytes each; 0 or 1 means one piece */
     bool verify, hot;
-    bool devmem; /* read the NICs' rx_devmem_pkts */
+    bool devmem; /* read the NICs' rx_devmem_pkts counters */
     uint64_t seed;
 };
 
@@ -53,46 +53,46 @@ struct measure_sum {
 struct measure {
     struct session *s;
     struct measure_plan plan;
-    struct buffer buf;           /* data to send, or read into */
-    struct buffer back;          /* pingpong: data that comes back */
-    struct hawser_region region; /* write and read: the server's region */
+    struct buffer buf;           /* data to send, or memory to read into */
+    struct buffer back;          /* memory for the echoes of a pingpong */
+    struct hawser_region region; /* the server's region, for writes and reads */
     uint32_t depth, slots;
-    uint64_t next; /* iteration */
-    bool broken;   /* the server may not listen to requests any more */
+    uint64_t next; /* next iteration */
+    bool broken;   /* the server may no longer answer requests */
     uint64_t lost_before;
-    bool record; /* record latencies and timeline; off during warm-up */
+    bool record; /* record latencies and the timeline; false during warm-up */
 
-    struct hw_hist *hist; /* nanoseconds, all recorded runs */
-    double clocked;       /* seconds, recorded runs */
+    struct hw_hist *hist; /* latencies in nanoseconds, of all recorded runs */
+    double clocked;       /* seconds of clocked time, of all recorded runs */
 
-    struct hawser_vec *vec; /* of plan.blocks entries */
+    struct hawser_vec *vec; /* plan.blocks entries */
 
-    double interval_s; /* of the hook; 0: none */
+    double interval_s; /* period of the interval hook in seconds; 0 means no hook */
     struct measure_mark {
         double t_s, bytes;
         uint64_t ops;
     } mark;       /* start of the current interval */
-    uint64_t ops; /* operations that ended, recorded runs */
+    uint64_t ops; /* operations that ended in recorded runs */
 
     struct timeline_point *points;
     size_t n_points;
     char names[TP_MAX_NICS][HAWSER_NIC_NAME];
     uint32_t up[TP_MAX_NICS], channels[TP_MAX_NICS];
-    uint64_t sampled[TP_MAX_NICS]; /* bytes at the last point */
+    uint64_t sampled[TP_MAX_NICS]; /* bytes at the last sample */
     size_t n_names;
-    double sampled_at; /* clocked seconds */
+    double sampled_at; /* clocked seconds at the last sample */
 
     struct fault faults[MEASURE_FAULTS];
     size_t n_faults;
     struct span {
         uint64_t start, end; /* hw_now() */
-        double clocked;      /* at start */
-    } * spans;               /* when the clock ran: machine time to measurement time */
+        double clocked;      /* clocked seconds at start */
+    } * spans;               /* periods in which the clock ran; map machine time to measurement time */
     size_t n_spans;
 
-    /* Hooks, any of which may be NULL. interval: every interval_s seconds under the clock; gate: called before each
-     * batch's clock starts, returns when it may start; beat: at least every MEASURE_SAMPLE ms while operations are in
-     * flight (flying), and at their end (not flying). */
+    /* Hooks, each of which may be NULL. interval() is called every interval_s seconds of clocked time. gate() is called
+     * before each batch, and returns when the batch may start. beat() is called with flying set at least every
+     * MEASURE_SAMPLE ms while operations are in flight, and with flying clear after the batch. */
     void (*interval)(void *arg, const struct measure_mark *from, const struct measure_mark *to);
     void (*progress)(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes);
     int (*gate)(void *arg);
@@ -100,20 +100,21 @@ struct measure {
     void *progress_arg;
 };
 
-/* Allocates memory on both sides. -ENOMEM (either side), or the error that the peer died of. */
+/* Allocates memory on both sides. Fails with -ENOMEM if either side lacks memory, or with the error that ended the
+ * peer. */
 int measure_open(struct measure *m, struct session *s, const struct measure_plan *plan);
 void measure_close(struct measure *m);
 
-/* Runs iters operations or, with duration_ms, as many as start within that clocked time; adds to *sum. Bad bytes are no
- * error here; a failed operation is, with its reason, and -EINTR after a signal; *sum then still has the operations
- * that ended. */
+/* Runs iters operations or, if duration_ms is set, runs operations until the clocked time reaches duration_ms. Adds the
+ * results to *sum, which also counts wrong bytes: these are not an error here. Fails if an operation fails, or with
+ * -EINTR after a signal; *sum then still includes the operations that ended. */
 int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum);
 
-/* Returns the deaths of channels since measure_open(). */
+/* Returns how many channels were lost since measure_open(). */
 uint64_t measure_lost(struct measure *m);
 
-/* Adds the faults of a file, lines of "SECONDS-OF-CLOCK_MONOTONIC TEXT", that fall into this measurement. -errno if the
- * file cannot be opened. */
+/* Adds the faults from a file of lines "SECONDS-OF-CLOCK_MONOTONIC TEXT" that occurred during this measurement. Returns
+ * -errno if the file cannot be opened. */
 int measure_read_faults(struct measure *m, const char *path);
 
 #endif

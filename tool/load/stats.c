@@ -31,7 +31,7 @@ size_t stats_parse_netdev(const char *text, size_t len, struct tp_nic *nics, siz
         memcpy(buf, line, l);
         buf[l] = 0;
         line = eol + 1;
-        /* net/core/net-procfs.c: rx bytes is the 1st number after the name and its colon, tx bytes the 9th */
+        /* rx bytes is the first number after the name and its colon, tx bytes the ninth (net/core/net-procfs.c) */
         uint64_t number[9];
         char *at = strchr(buf, ':');
         const char *from = buf + strspn(buf, " ");
@@ -61,7 +61,7 @@ size_t stats_parse_netdev(const char *text, size_t len, struct tp_nic *nics, siz
 
 static void kernel_counters(struct tp_nic *nics, size_t n)
 {
-    /* thread-self: the namespace of the calling thread, which is the one that connected */
+    /* Use thread-self, because the calling thread's network namespace is the one that the connections use. */
     int fd = open("/proc/thread-self/net/dev", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;

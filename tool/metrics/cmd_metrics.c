@@ -12,7 +12,7 @@
 
 #define DEFAULT_PORT        9420
 #define DEFAULT_INTERVAL_MS 15000
-#define ANSWER_MS           2000 /* for contexts to answer */
+#define ANSWER_MS           2000 /* ms for contexts to answer */
 
 struct metrics_args {
     const char *dir, *textfile;
@@ -23,7 +23,7 @@ struct metrics_args {
         struct sockaddr_in6 in6;
     } addr;
     uint64_t interval_ms;
-    bool failed; /* the last write failed; logged once */
+    bool failed; /* the last write failed, and the failure was logged */
 };
 
 static int parse_listen(void *args, const char *text)
@@ -51,16 +51,16 @@ static const struct opt rows[] = {
     OPT_CALL("listen", 0, "ADDR[:PORT]", parse_listen,
              "answer GET /metrics on this loopback address until interrupted (default port: 9420)"),
     OPT_TEXT("textfile", 0, "FILE", struct metrics_args, textfile,
-             "write this file at each --interval until interrupted, atomically; for node_exporter: DIR/hawser.prom"),
+             "replace FILE atomically at each --interval until interrupted; for node_exporter, use DIR/hawser.prom"),
     OPT_TIME("interval", 'i', "TIME", struct metrics_args, interval_ms, 1000, 3600000,
              "interval of --textfile (default: 15s)"),
-    OPT_FLAG("once", '1', struct metrics_args, once, "write --textfile once, then end"),
+    OPT_FLAG("once", '1', struct metrics_args, once, "write --textfile once and exit"),
     OPT_TEXT("dir", 0, "FOLDER", struct metrics_args, dir,
              "look for sockets in this folder only (the processes' knob metrics_dir)"),
     {0},
 };
 
-/* Writes the current metrics to f. 0 or -errno. */
+/* Writes the current metrics to f. Returns 0 or -errno. */
 static int write_metrics(const struct metrics_args *a, FILE *f)
 {
     struct gather g;
@@ -71,14 +71,14 @@ static int write_metrics(const struct metrics_args *a, FILE *f)
     return rc;
 }
 
-/* Replaces the file atomically: node_exporter never reads a part of it. */
+/* Replaces the file atomically, so that node_exporter never reads a partial file. */
 static int write_textfile(const struct metrics_args *a)
 {
     char path[PATH_MAX];
-    /* node_exporter reads files that end with .prom */
+    /* node_exporter ignores the temporary file, because its name does not end with .prom */
     if (snprintf(path, sizeof path, "%s.%d.tmp", a->textfile, getpid()) >= (int)sizeof path)
         return hw_fail(-ENAMETOOLONG, "%.60s..", a->textfile);
-    (void)unlink(path); /* left by a killed process with this number */
+    (void)unlink(path); /* may be left over from a killed process with the same PID */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     FILE *f = fd < 0 || fchmod(fd, 0644) < 0 ? NULL : fdopen(fd, "w");
     if (!f) {
@@ -102,7 +102,7 @@ static void write_page(void *arg, FILE *f)
         fprintf(f, "# %s\n", hw_error());
 }
 
-/* Logs a failure once until a write succeeds again: the disk may have room later. */
+/* Rewrites the file, and returns when the next write is due. Logs a failure only if the previous write succeeded. */
 static uint64_t renew_textfile(void *arg)
 {
     struct metrics_args *a = arg;
@@ -124,7 +124,8 @@ static int run_metrics(struct metrics_args *a)
         fd = http_listen(&a->addr.sa, a->addr.sa.sa_family == AF_INET ? sizeof a->addr.in : sizeof a->addr.in6);
     if (a->listens && fd < 0)
         return fd;
-    int rc = a->textfile ? write_textfile(a) : 0; /* a wrong path is an error at once; later failures are logged */
+    /* a failure of the first write, such as a wrong path, is an error; later failures are only logged */
+    int rc = a->textfile ? write_textfile(a) : 0;
     if (rc < 0)
         return rc;
     tool_catch_signals();
@@ -137,10 +138,10 @@ int cmd_metrics(int argc, char **argv)
     static const struct opts o = {
         .cmd = "metrics",
         .args = "[OPTION...]",
-        .about = "Prints the counters of all contexts of this machine's processes in Prometheus's format, to "
-                 "standard\noutput by default: the processes of this user; for root, of all users.",
+        .about = "Prints the counters of all contexts of this user's processes on this machine (for root, of all "
+                 "users' processes) in Prometheus's format, by default to standard output.",
         .rows = rows,
-        .too_many = "give the file by --textfile"};
+        .too_many = "use --textfile for a file"};
     struct metrics_args a = {.interval_ms = DEFAULT_INTERVAL_MS};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)

@@ -47,16 +47,16 @@ static void note_socket(void *arg, const char *name, pid_t named, unsigned numbe
     pid = pid > 0 ? pid : named;
     if (fd == -ECONNREFUSED) {
         hw_rundir_remove_stale(s->dir, name);
-    } else if ((fd < 0 && fd != -EAGAIN) || is_known(g, pid, number)) { /* equal labels would be one series */
+    } else if ((fd < 0 && fd != -EAGAIN) || is_known(g, pid, number)) { /* equal labels would become one series */
         hw_close(&fd);
         g->foreign++;
-    } else { /* -EAGAIN: more readers are waiting there than it accepts */
+    } else { /* -EAGAIN: the context's queue of waiting readers is full */
         g->source[g->n++] = (struct gather_source){
             .pid = pid, .uid = uid, .context = number, .fd = fd < 0 ? -1 : fd, .state = GATHER_SILENT};
     }
 }
 
-/* also: another user who may own it. 0 or -errno. */
+/* Searches one folder, which may also be owned by user `also`. Returns 0 or -errno. */
 static int look_into(struct search *s, const char *path, uid_t also)
 {
     struct stat st;
@@ -75,7 +75,7 @@ static int look_into(struct search *s, const char *path, uid_t also)
     return 0;
 }
 
-/* Searches other users' folders: PARENT/PREFIX<uid>SUFFIX. */
+/* Searches the folders PARENT/PREFIX<uid>SUFFIX of all users. */
 static void look_at_users(struct search *s, const char *parent, const char *prefix, const char *suffix)
 {
     char path[HW_RUNDIR_PATH];
@@ -139,14 +139,14 @@ static void judge_text(struct gather_source *s)
         }
 }
 
-/* Reads the available data. *total: bytes of all. */
+/* Reads the data that is available. *total counts the buffered bytes of all sources. */
 static void read_some(struct gather_source *s, size_t *total)
 {
     for (;;) {
         if (s->len == s->room) {
             size_t room = s->room ? 2 * s->room : 16384;
             char *more = room <= 2 * PROM_TEXT && *total + room <= GATHER_BYTES ? realloc(s->text, room) : NULL;
-            if (!more) { /* the text is too long or truncated: both are reported */
+            if (!more) { /* the text is too long or memory is exhausted; judge_text() reports either as an error */
                 judge_text(s);
                 return;
             }

@@ -5,10 +5,10 @@
 #include <poll.h>
 #include <unistd.h>
 
-#define LOOK_MS 250 /* a signal just before poll() is noticed after this time */
+#define LOOK_MS 250 /* ms; maximum delay in noticing a signal that arrives just before poll() */
 
 struct client {
-    int fd; /* -1: free */
+    int fd; /* -1 if the slot is free */
     char in[HTTP_HEAD];
     size_t have;
     char *out;
@@ -18,7 +18,8 @@ struct client {
 
 /* ---- requests -------------------------------------------------------------------------------------------- */
 
-/* Returns the end of the head: after its empty line; NULL: incomplete. Lines end with CR LF or LF. */
+/* Returns the end of the request's head, after its empty line, or NULL if the head is incomplete. Lines end with CR LF
+ * or LF. */
 static const char *find_end(const char *data, size_t len)
 {
     for (size_t i = 0; i + 1 < len; i++) {
@@ -34,9 +35,9 @@ int http_parse(const char *data, size_t len, struct http_request *r)
 {
     *r = (struct http_request){.method = HTTP_OTHER};
     if (len > HTTP_HEAD)
-        return hw_fail(-E2BIG, "a request of more than %d bytes", HTTP_HEAD);
+        return hw_fail(-E2BIG, "the request exceeds %d bytes", HTTP_HEAD);
     if (!find_end(data, len))
-        return len == HTTP_HEAD ? hw_fail(-E2BIG, "a request of more than %d bytes", HTTP_HEAD) : -EAGAIN;
+        return len == HTTP_HEAD ? hw_fail(-E2BIG, "the request exceeds %d bytes", HTTP_HEAD) : -EAGAIN;
     const char *line = memchr(data, '\n', len), *space = memchr(data, ' ', (size_t)(line - data));
     const char *path = space ? space + 1 : line, *end = memchr(path, ' ', (size_t)(line - path));
     if (!space || !end || *path != '/' || line - end < 6 || memcmp(end, " HTTP/", 6) != 0)
@@ -111,7 +112,7 @@ static void drop_client(struct client *c)
     c->have = c->len = c->at = 0;
 }
 
-/* Writes as much as the socket takes; closes the connection at the end. */
+/* Writes as much as the socket accepts. Closes the connection at the end of the answer or after an error. */
 static void write_answer(struct client *c)
 {
     while (c->out && c->at < c->len) {

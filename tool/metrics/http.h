@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of HTTP/1.1 that a scrape needs: GET and HEAD of one page, one request per connection, on loopback. */
+/* The part of HTTP/1.1 that a Prometheus scrape needs: GET and HEAD of one page, one request per connection, on
+ * loopback. */
 #ifndef HW_TOOL_HTTP_H
 #define HW_TOOL_HTTP_H
 
@@ -8,23 +9,25 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#define HTTP_HEAD    8192 /* bytes of a request's head */
-#define HTTP_CLIENTS 16   /* at a time; others wait in the kernel */
-#define HTTP_MS      5000 /* for receiving a request and sending its answer */
+#define HTTP_HEAD    8192 /* maximum bytes of a request's head */
+#define HTTP_CLIENTS 16   /* maximum simultaneous clients; further clients wait in the kernel's queue */
+#define HTTP_MS      5000 /* ms to receive a request and send its answer */
 
 struct http_request {
     enum { HTTP_GET, HTTP_HEAD_ONLY, HTTP_OTHER } method;
-    char path[64]; /* up to a '?'; truncated */
+    char path[64]; /* without the query; truncated if longer */
 };
 
-/* Parses a request's head. 0; -EAGAIN: incomplete; -EPROTO: invalid; -E2BIG: more than HTTP_HEAD bytes. */
+/* Parses the head of a request. Returns 0. Fails with -EAGAIN if the head is incomplete, -EPROTO if it is invalid, and
+ * -E2BIG if it is longer than HTTP_HEAD bytes. */
 int http_parse(const char *data, size_t len, struct http_request *r);
 
-/* Opens a listener on a loopback address. Returns the descriptor; -EPERM for another address, -errno. */
+/* Opens a listening socket on a loopback address. Returns the descriptor. Fails with -EPERM for any other address, or
+ * with -errno. */
 int http_listen(const struct sockaddr *addr, socklen_t len);
 
-/* Serves until stop is set: GET /metrics gets the output of page(). -errno. Also calls idle() when it is due; idle()
- * returns when it is due next (hw_now()); NULL: none. */
+/* Serves until *stop is set. GET /metrics returns the output of page(). If idle is not NULL, calls idle() whenever it
+ * is due; idle() returns the time of its next call (hw_now()). Returns 0, or -ENOMEM. */
 struct http_server {
     int fd;
     void (*page)(void *arg, FILE *f);

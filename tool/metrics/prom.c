@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/metrics/prom.h"
 
-#define LINE 512 /* bytes of a line that is no comment */
+#define LINE 512 /* maximum bytes of a line that is not a comment */
 
-/* The rest of a line. */
+/* The unparsed rest of a line. */
 struct cursor {
     const char *at, *end;
 };
@@ -13,7 +13,7 @@ static bool is_name_byte(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == ':';
 }
 
-/* Parses a name, cut to cap - 1 bytes. Returns false if there is none. */
+/* Parses a name and truncates it to cap - 1 bytes. Returns false if there is no name. */
 static bool take_name(struct cursor *c, char *buf, size_t cap)
 {
     const char *start = c->at;
@@ -33,8 +33,8 @@ static bool take_byte(struct cursor *c, char byte)
     return true;
 }
 
-/* Parses "text" with its quotes; unprintable characters become '?'. A backslash would start an escape, which contexts
- * do not write. */
+/* Parses a string in quotes; unprintable characters become '?'. Rejects backslashes, because contexts do not write
+ * escapes. */
 static bool take_string(struct cursor *c, char *buf, size_t cap)
 {
     size_t n = 0;
@@ -50,7 +50,7 @@ static bool take_string(struct cursor *c, char *buf, size_t cap)
     return take_byte(c, '"');
 }
 
-/* Parses a number without sign and exponent, up to the end of the line. */
+/* Parses a number without sign or exponent that extends to the end of the line. */
 static bool take_number(struct cursor *c, struct prom_sample *s)
 {
     size_t n = 0, digits = 0, dots = 0;
@@ -87,7 +87,7 @@ void prom_label_name(enum hw_metric m, unsigned k, char *buf, size_t cap)
     buf[n] = 0;
 }
 
-/* Returns the index of the family's label; PROM_LABELS: none. */
+/* Returns the index of the label in the metric family, or PROM_LABELS if the family lacks the label. */
 static unsigned find_label(enum hw_metric m, const char *name)
 {
     char have[PROM_LABEL];
@@ -107,7 +107,7 @@ static enum hw_metric find_metric(const char *name)
     return (enum hw_metric)m;
 }
 
-/* Parses {name="value",..}; skips labels that the family lacks. */
+/* Parses {name="value",..} and skips labels that the metric family lacks. */
 static bool take_labels(struct cursor *c, struct prom_sample *s)
 {
     char name[PROM_LABEL], value[PROM_LABEL];
@@ -165,11 +165,12 @@ int prom_parse(const char *text, size_t len, struct prom *p)
     int rc = 0;
     *p = (struct prom){0};
     if (len > PROM_TEXT)
-        return hw_fail(-E2BIG, "more than %lu MiB", PROM_TEXT >> 20);
+        return hw_fail(-E2BIG, "the text exceeds %lu MiB", PROM_TEXT >> 20);
     if (len < end || memcmp(text + len - end, HW_METRICS_END, end) != 0)
         return hw_fail(-EPROTO, "the text is truncated");
     for (size_t number = 1; rc == 0 && at < text + len; number++) {
-        const char *newline = memchr(at, '\n', (size_t)(text + len - at)); /* always found: the text ends with one */
+        /* always found, because the text ends with a newline */
+        const char *newline = memchr(at, '\n', (size_t)(text + len - at));
         rc = parse_line(p, at, (size_t)(newline - at), number);
         at = newline + 1;
     }
