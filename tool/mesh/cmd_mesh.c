@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser mesh: checks whether a cluster is healthy. Options, the key, and the choice of each process's role. */
+/* hawser mesh checks whether a cluster is healthy. This file has the options, the key, and the choice of each process's
+ * role. */
 #include "tool/child.h"
 #include "tool/mesh/run/mesh_hosts.h"
 #include "tool/mesh/run/mesh_run.h"
@@ -15,8 +16,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define RANK_MS    10000 /* for rank 0's own rank to end */
-#define HOSTS_WAIT 15000 /* of those that --hosts has started, the last one comes soon */
+#define RANK_MS    10000 /* ms for the rank process of rank 0 to exit */
+#define HOSTS_WAIT 15000 /* ms to wait for all ranks after --hosts has started them */
 
 struct mesh_args {
     struct mesh_options o;
@@ -28,17 +29,19 @@ struct mesh_args {
 static const struct opt rows[] = {
     OPT_TEXT("hosts", 0, "FILE", struct mesh_args, hosts.file,
              "start hawser on these hosts by ssh: one name per line, optionally followed by its rack"),
-    OPT_TEXT("ssh", 0, "COMMAND", struct mesh_args, hosts.ssh,
-             "command that reaches a host, {} is its name (default: \"ssh -oBatchMode=yes {}\")"),
+    OPT_TEXT(
+        "ssh", 0, "COMMAND", struct mesh_args, hosts.ssh,
+        "command that runs a program on a host; {} stands for the host's name (default: \"ssh -oBatchMode=yes {}\")"),
     OPT_TEXT("remote", 0, "PATH", struct mesh_args, hosts.remote,
-             "path of hawser on the hosts (default: as on this host)"),
-    OPT_TEXT("meet", 0, "HOST[:PORT]", struct mesh_args, meet, "address of rank 0, if the launcher does not give it"),
+             "path of hawser on the hosts (default: its path on this host)"),
+    OPT_TEXT("meet", 0, "HOST[:PORT]", struct mesh_args, meet,
+             "address of rank 0, if the launcher does not provide it"),
     OPT_FLAG("each-rail", 0, struct mesh_args, o.rails,
-             "measure each rail separately between all pairs (default: in two rounds)"),
+             "measure each rail separately in all rounds (default: in two rounds)"),
     OPT_FLAG("load", 0, struct mesh_args, o.load, "finally measure all nodes at once: bisection and all to all"),
     OPT_FLAG("quick", 0, struct mesh_args, o.quick, "skip the measurements of both directions at once"),
     OPT_TIME("time", 0, "TIME", struct mesh_args, o.budget_ms, 1000, 86400000,
-             "stop after the round that ends before this time, as in 5m (default: all rounds)"),
+             "start no round that would end after this time, such as 5m (default: all rounds)"),
     OPT_TIME("duration", 't', "TIME", struct mesh_args, o.duration_ms, 10, 60000,
              "duration of a measurement, in each direction (default: 250ms)"),
     OPT_SIZE("size", 0, "SIZE", struct mesh_args, o.size, 1, 1u << 30, "size of a transfer (default: 1MiB)"),
@@ -49,11 +52,11 @@ static const struct opt rows[] = {
     OPT_TIME("wait", 0, "TIME", struct mesh_args, o.wait_ms, 1000, 3600000,
              "how long to wait for all ranks (default: 60s)"),
     OPT_TIME("deadline", 0, "TIME", struct mesh_args, o.deadline_ms, 500, 600000,
-             "a rank that is silent for this long is excluded (default: 10s)"),
-    OPT_TEXT("json", 0, "FILE", struct mesh_args, json, "write JSON lines to FILE (rank 0); -: standard output"),
-    OPT_TEXT("report", 0, "FILE", struct mesh_args, report, "write one HTML file with a heat map (rank 0)"),
+             "exclude a rank that is silent for this long (default: 10s)"),
+    OPT_TEXT("json", 0, "FILE", struct mesh_args, json, "write JSON lines to FILE (on rank 0); -: standard output"),
+    OPT_TEXT("report", 0, "FILE", struct mesh_args, report, "write an HTML file with a heat map (on rank 0)"),
     OPT_TEXT("baseline", 0, "FILE", struct mesh_args, baseline, "compare with the JSON lines of another run"),
-    OPT_TEXT("read", 0, "FILE", struct mesh_args, read, "do not measure: judge the JSON lines of an earlier run"),
+    OPT_TEXT("read", 0, "FILE", struct mesh_args, read, "do not measure; judge the JSON lines of an earlier run"),
     OPT_FLAG("agent", 0, struct mesh_args, agent, NULL),
     OPT_GROUP(common_opts, struct mesh_args, o.common),
     {0},
@@ -94,7 +97,7 @@ static int compare_with(const char *path, const struct mesh *m, struct mesh_find
     return rc;
 }
 
-/* Prints and writes everything that was requested; an agent writes only what its starter reads. Returns the exit
+/* Prints and writes all requested results. An agent only writes JSON lines, which its starter reads. Returns the exit
  * code. */
 static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_findings *f)
 {
@@ -111,7 +114,7 @@ static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_fin
     return code;
 }
 
-/* Passes the options on to agents and runs them on the hosts. */
+/* Passes the options on to agents, and runs the agents on the hosts. */
 static int run_hosts(const struct mesh_args *a, struct mesh *m)
 {
     const struct mesh_options *p = &a->o;
@@ -153,7 +156,7 @@ static int run_hosts(const struct mesh_args *a, struct mesh *m)
     return mesh_hosts_run(&a->hosts, args, m);
 }
 
-/* Judges results that were measured elsewhere: read from a file, or from hosts. */
+/* Judges results that other processes measured: those of a file, or of hosts. */
 static int judge_others(const struct mesh_args *a)
 {
     struct mesh m = {0};
@@ -170,9 +173,9 @@ static int judge_others(const struct mesh_args *a)
     return code;
 }
 
-/* ---- rank 0: the lead, and a rank beside it --------------------------------------------------------- */
+/* ---- rank 0: the lead, and a rank process beside it -------------------------------------------------- */
 
-/* Rank 0's rank, in a process of its own, once the lead listens at the port that comes by the pipe. */
+/* Runs rank 0's rank in a child process, after the lead has sent its port through the pipe. */
 static void become_rank(const struct mesh_args *a, const struct launch_seat *seat, pid_t parent, int from)
 {
     struct launch_place place = {.n = 1, .ports = 1};
@@ -184,8 +187,8 @@ static void become_rank(const struct mesh_args *a, const struct launch_seat *sea
     exit(mesh_rank(&a->o, seat, &place));
 }
 
-/* *h is to be closed, and own freed, once the result is told: that takes time which a launcher that ends the job does
- * not give. */
+/* Runs the lead. The caller closes *h and frees own only after reporting the result: closing takes time, and a launcher
+ * that ends the job may not wait that long. */
 static int lead(const struct mesh_args *a, struct launch_seat *seat, const struct launch_place *place, int to,
                 struct common *own, hawser **h, struct mesh *m, struct mesh_findings *f)
 {
@@ -250,7 +253,7 @@ static int run_rank_0(const struct mesh_args *a, struct launch_seat *seat, const
     fflush(stdout);
     hawser_close(h);
     common_free(&own);
-    (void)child_reap(&pid, RANK_MS); /* last: a launcher that ends a job soon kills this process */
+    (void)child_reap(&pid, RANK_MS); /* last, because a launcher that ends a job soon kills this process */
     mesh_findings_free(&f);
     mesh_free(&m);
     return code;
@@ -298,10 +301,10 @@ static int parse_args(struct mesh_args *a, int argc, char **argv)
     static const struct opts o = {
         .cmd = "mesh",
         .args = "[OPTION...]",
-        .about =
-            "Measures every pair of a cluster's nodes and names the node, NIC, rail or path that stands out. Start "
-            "it\non every node by mpirun, srun or torchrun --no_python, or give --hosts. The key is read from "
-            "--key-file or\nHAWSER_MESH_KEY. Exit status: 0 success, 1 there are findings, 2 it could not run.",
+        .about = "Measures every pair of nodes of a cluster, and reports the node, NIC, rail or path that stands out. "
+                 "Start it on every node with mpirun, srun or torchrun --no_python, or use --hosts. The key is read "
+                 "from --key-file or HAWSER_MESH_KEY. Exit status: 0 if there are no findings, 1 if there are "
+                 "findings, 2 if mesh could not run.",
         .rows = rows};
     a->o.gpu = UINT32_MAX;
     int rc = opts_parse(&o, a, argc, argv);
@@ -311,7 +314,7 @@ static int parse_args(struct mesh_args *a, int argc, char **argv)
         return tool_usage("mesh", "--hosts cannot be combined with --%s",
                           a->read   ? "read"
                           : a->meet ? "meet"
-                                    : "key-file: it makes its own key and sends it by ssh");
+                                    : "key-file: --hosts creates a key and sends it through ssh");
     struct mesh_options *p = &a->o;
     p->has_gpu = p->gpu != UINT32_MAX;
     p->wait_ms = p->wait_ms ? p->wait_ms : 60000;

@@ -49,7 +49,7 @@ def more_by_hand(launcher):
     ok(every[0].returncode == 1 and said == ["rank 3 never arrived (waited for 10 s)"], "a rank that never comes is named", text, said)
     page = (launcher.folder / "report.html").read_text(encoding="utf-8")
     ok("never arrived" in page and "<svg" in page and "<script" not in page, "the report has the finding and a heat map, and no script")
-    ok("across the middle" in text and "all to all" in text, "loads of all nodes at once are measured", text)
+    ok("GB/s bisection" in text and "all to all" in text, "loads of all nodes at once are measured", text)
     again = subprocess.run([HAWSER, "mesh", "--read", launcher.json, "--baseline", launcher.json], capture_output=True, text=True, timeout=60, check=False)
     ok(again.returncode == 1 and "1 finding\n" in again.stdout, "a saved run is judged to the same, and differs from itself in nothing", again.stdout, again.stderr)
     launcher.extra = []

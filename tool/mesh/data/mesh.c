@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROOM 1024 /* at first */
+#define ROOM 1024 /* initial capacity of a list */
 
 int mesh_init(struct mesh *m, uint32_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The comparison with another run. */
+/* Compares a run with the baseline, an earlier run. */
 #include "tool/mesh/show/mesh_out.h"
 
 #include "tool/load/stats.h"
@@ -8,9 +8,10 @@
 #include <string.h>
 
 #define SLOWER 0.8 /* ratio to the baseline below which a rate is a finding */
-#define LONGER 1.5 /* a latency */
+#define LONGER 1.5 /* ratio to the baseline above which a latency is a finding */
 
-/* The median of a node's samples as sender and receiver (node < 0: of all nodes). NAN without samples. */
+/* Returns the median of a node's samples as sender and receiver, or of all samples if node < 0. Returns NAN without
+ * samples. */
 static double get_median(const struct mesh *m, enum mesh_kind kind, int node, const char *nic, double *room)
 {
     size_t n = 0;
@@ -54,7 +55,7 @@ static int compare_kind(const struct mesh *m, const struct mesh *was, enum mesh_
     f.ratio = get_median(m, kind, -1, NULL, room) / get_median(was, kind, -1, NULL, old);
     if (isnan(f.ratio))
         return 0;
-    if (is_worse(kind, f.ratio)) /* all nodes are slower, so none is named */
+    if (is_worse(kind, f.ratio)) /* all nodes are slower, so the finding names none of them */
         return mesh_find(out, &f);
     int rc = 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
@@ -102,7 +103,7 @@ int mesh_compare(const struct mesh *m, const struct mesh *was, struct mesh_findi
     int rc = room && old ? 0 : hw_no_memory("%zu results", m->n_samples);
     for (enum mesh_kind kind = MESH_K_LATENCY; kind <= MESH_K_BOTH && rc == 0; kind++)
         rc = compare_kind(m, was, kind, room, old, out);
-    /* single NICs, if the medians over all nodes have not changed */
+    /* compare single NICs, unless the medians over all nodes have changed */
     bool all = false;
     for (size_t i = before; i < out->n; i++)
         all |= out->f[i].node < 0;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define CORRUPT 3 /* a node is named for wrong bytes only if pairs with that many nodes have them */
+#define CORRUPT 3 /* minimum number of pairs with wrong bytes for which their common node is reported */
 
 int mesh_find(struct mesh_findings *out, const struct mesh_finding *f)
 {
@@ -58,7 +58,7 @@ static int judge_states(const struct mesh *m, struct mesh_findings *out)
     return rc;
 }
 
-/* True if a pair that failed worked when it was measured again. */
+/* Returns true if a pair that failed has worked in a repeated measurement. */
 static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
 {
     for (size_t i = 0; i < m->n_again; i++) {
@@ -70,7 +70,8 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
     return false;
 }
 
-/* Finds nodes with which every pair failed, then pairs that failed, unless one of the two is such a node. */
+/* Finds nodes with which every pair failed. Then finds single pairs that failed, unless one of their nodes has such a
+ * finding. */
 static int judge_failures(const struct mesh *m, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *bad = calloc(m->n + 1, sizeof *bad);
@@ -167,7 +168,7 @@ static uint64_t get_fact(const struct mesh_nic_facts *n, enum mesh_fault_kind wh
     return what == MESH_F_SPEED ? n->speed : n->mtu;
 }
 
-/* The value that more than half of the nodes' NICs of that name have; 0: none. */
+/* Returns the value that more than half of the NICs with this name have, or 0 if there is none. */
 static uint64_t find_usual(const struct mesh *m, const char *name, enum mesh_fault_kind what)
 {
     uint64_t usual = 0;
@@ -189,7 +190,7 @@ static uint64_t find_usual(const struct mesh *m, const char *name, enum mesh_fau
     return all > 2 && 2 * with > all ? usual : 0;
 }
 
-/* Counts for each NIC the samples that are not zero. */
+/* Counts the samples that show traffic, for each NIC. */
 static void count_use(const struct mesh *m, uint32_t *use)
 {
     for (size_t i = 0; i < m->n_samples; i++) {
@@ -201,7 +202,7 @@ static void count_use(const struct mesh *m, uint32_t *use)
     }
 }
 
-/* True if three quarters of the other nodes that have a NIC of that name use it. */
+/* Returns true if at least three quarters of the other nodes use a NIC with this name. */
 static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint32_t *use)
 {
     size_t with = 0, all = 0;
@@ -215,7 +216,7 @@ static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint
     return all > 2 && 4 * with >= 3 * (all - 1);
 }
 
-/* False if an earlier node has a NIC of that name: the name was judged there. */
+/* Returns false if an earlier node has a NIC with this name, because the name has then already been judged. */
 static bool is_first(const struct mesh *m, uint32_t node, const char *name)
 {
     for (uint32_t i = 0; i < node; i++)
@@ -259,7 +260,8 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
     return rc;
 }
 
-/* Finds NICs whose driver counted more than ten errors, and more than ten times as many as the others. */
+/* Finds NICs whose drivers counted more than ten errors, and more than ten times the average of the other NICs with
+ * this name. */
 static int judge_errors(const struct mesh *m, const char *name, struct mesh_findings *out)
 {
     uint64_t sum = 0;
@@ -330,7 +332,7 @@ int mesh_judge_facts(const struct mesh *m, struct mesh_findings *out)
 
 /* ---- everything together ---------------------------------------------------------------------------- */
 
-/* True if one of the findings before end already names the subject of f. */
+/* Returns true if one of the findings before end already covers f. */
 static bool is_told(const struct mesh_findings *all, size_t end, const struct mesh_finding *f)
 {
     for (size_t i = 0; i < end; i++) {
@@ -388,11 +390,11 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
     if (rc == 0)
         rc = mesh_judge_rails(m, out);
     size_t told = out->n;
-    if (rc == 0) /* first, because other traffic of the node does not disturb them */
+    if (rc == 0) /* first, because other traffic of the node does not disturb these samples */
         rc = mesh_judge_series(m, MESH_K_RAIL, true, out);
     drop_told(out, told);
     told = out->n;
-    /* if every pair's rails were measured alone, shares of transfers over all rails add no information */
+    /* If the rails of every pair were measured alone, shares of transfers over all rails add no information. */
     if (rc == 0 && 10 * count_samples(m, MESH_K_RAIL) < 9 * count_samples(m, MESH_K_WAY))
         rc = mesh_judge_series(m, MESH_K_WAY, true, out);
     drop_told(out, told);
@@ -404,7 +406,7 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
     if (rc == 0)
         rc = mesh_judge_series(m, MESH_K_LOAD, false, out);
     drop_told(out, told);
-    if (rc == 0) /* of another kind: reported also for what is slow */
+    if (rc == 0) /* also reported for nodes and paths that are already known to be slow */
         rc = mesh_judge_series(m, MESH_K_LATENCY, false, out);
     drop_explained(out);
     if (rc < 0)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes findings of the outliers of a series that a repeated measurement does not refute. */
+/* Turns the outliers of a series into findings, unless a repeated measurement refutes them. */
 #include "tool/mesh/judge/mesh_series.h"
 
 #include <math.h>
 #include <string.h>
 
 #define RAIL_LEAST 0.2
-#define SOME       3   /* slow paths that a NIC must have to be named for them */
-#define CONFIRMS   0.7 /* of a limit: measured again, what stood out must be beyond that still */
-#define PARTNERS   7   /* that a node or NIC which stands out is measured with again */
-#define SETTLES    8  /* results of a NIC, measured again, settle what is said of it: all but one in so many are slow */
-#define SUSPECTS   16 /* pairs that are measured again, times the number of nodes */
+#define SOME       3   /* minimum number of slow paths for which a NIC is reported */
+#define CONFIRMS   0.7 /* part of the limit that a repeated measurement must still exceed */
+#define PARTNERS   7   /* number of nodes with which an outlier is measured again */
+#define SETTLES    8   /* number of repeated results that settle a finding; at most one in SETTLES may be fast */
+#define SUSPECTS   16  /* maximum pairs to measure again, per node */
 
 static double get_ratio(const struct series *s, double effect)
 {
@@ -26,7 +26,7 @@ static bool is_about(const struct mesh_finding *f, const struct mesh_sample *s)
     return f->what == MESH_F_SENDS ? out : f->what == MESH_F_RECEIVES ? in : out || in;
 }
 
-/* Stores in room the values of a sample that concern f. Returns their number. */
+/* Stores the value of a sample in room if the sample concerns f. Returns the number of values stored. */
 static size_t collect(struct series *s, const struct mesh_sample *sample, const struct mesh_finding *f, double *room)
 {
     int g = series_is_proof(s, sample) && is_about(f, sample) ? series_group(s, sample) : -1;
@@ -36,7 +36,7 @@ static size_t collect(struct series *s, const struct mesh_sample *sample, const 
     return 1;
 }
 
-/* The median of what was measured again about f, in *middle. Returns of how many results. */
+/* Stores the median of the repeated measurements that concern f in *middle. Returns their number. */
 static size_t find_retried(struct series *s, const struct mesh_finding *f, double *middle)
 {
     size_t n = 0;
@@ -47,8 +47,8 @@ static size_t find_retried(struct series *s, const struct mesh_finding *f, doubl
     return n;
 }
 
-/* Does what was measured again of a node or NIC say the same? Also where nothing was. Then its ratio is of all samples
- * together. *settled: and there is no need to measure it once more. */
+/* Returns true if the repeated measurements of a node or NIC confirm f, or if there are none. A confirmed f gets its
+ * ratio from all samples together. Sets *settled if no further measurement is needed. */
 static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled)
 {
     const struct mesh *m = s->m;
@@ -61,7 +61,7 @@ static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled
     f->confirmed = middle < CONFIRMS * f->limit;
     if (!f->confirmed)
         return false;
-    n = 0; /* all samples: the best ones alone would overestimate it */
+    n = 0; /* use all samples, because the best ones alone would overestimate the ratio */
     for (size_t i = 0; i < m->n_again; i++)
         n += collect(s, &m->again[i], f, s->room + n);
     for (size_t i = 0; i < m->n_samples; i++)
@@ -70,7 +70,7 @@ static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled
     return true;
 }
 
-/* The same for a path. *again: it was measured again. */
+/* Returns true if the repeated measurement of a path confirms it, or if there is none. Sets *again if there is one. */
 static bool is_path_confirmed(const struct series *s, const struct point *p, bool *again)
 {
     const struct mesh_sample of = {
@@ -81,12 +81,12 @@ static bool is_path_confirmed(const struct series *s, const struct point *p, boo
     };
     const struct retry *r = series_retry(s, series_key(&of));
     *again = r->key != 0;
-    /* if the proof is of the same kind, subtract what the path's two NICs show with others */
+    /* if the proof is of the same kind, subtract the contributions of the path's two NICs */
     const double apart = s->proof == s->kind ? p->rest - series_rest(s, p) : 0;
     return !*again || r->y - s->group[p->group].usual - apart < CONFIRMS * s->path_limit;
 }
 
-/* Requests that a node's or NIC's pairs with some others are measured again. */
+/* Requests repeated measurements of a node's or NIC's pairs with several other nodes. */
 static int suspect_node(const struct series *s, const struct mesh_finding *f, struct mesh_findings *out)
 {
     int rc = 0;
@@ -101,7 +101,7 @@ static int suspect_node(const struct series *s, const struct mesh_finding *f, st
     return rc;
 }
 
-/* Asks for all pairs of a series to be measured again. */
+/* Requests repeated measurements of all pairs of a series. */
 static int suspect_all(const struct series *s, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
@@ -120,14 +120,14 @@ static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_f
     int rc = mesh_find(out, f);
     if (rc == 0 && !settled)
         rc = suspect_node(s, f, out);
-    /* what else the CPUs do now shows in the others */
+    /* the other pairs show what else the CPUs are doing now */
     return rc < 0 || s->kind != MESH_K_LATENCY ? rc : suspect_all(s, out);
 }
 
 /* ---- findings -------------------------------------------------------------------------------------- */
 
-/* True if all NICs of a node with more than one NIC are slow: at least one is named, and the others deviate by at least
- * half of the limit for being named. *effect: of the best of them. */
+/* Returns true if all NICs of a node with several NICs are slow: at least one is named, and the others deviate by at
+ * least half of the limit for naming a NIC. Stores the effect of the best NIC in *effect. */
 static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
 {
     unsigned there = 0, named = 0;
@@ -143,7 +143,8 @@ static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
     return there > 1 && named > 0 && *effect < s->port_limit / 2;
 }
 
-/* Is one direction of the NIC named, and the other one slow in what was measured again of it? Then both are named. */
+/* Also names the other direction of a NIC of which one direction is named, if repeated measurements of the other
+ * direction were slow. */
 static void name_other_way(struct series *s, uint32_t node, uint8_t nic)
 {
     const uint32_t port = series_port(node, nic);
@@ -197,7 +198,7 @@ static int find_ports(struct series *s, struct mesh_findings *out)
                                      .limit = s->port_limit,
                                      .ratio = get_ratio(s, effect)};
             rc = add_suspicion(s, &f, out);
-            for (uint8_t nic = 0; nic < SERIES_PORTS; nic++) /* explains all its paths */
+            for (uint8_t nic = 0; nic < SERIES_PORTS; nic++) /* the finding explains all paths of the node */
                 s->named[SENDS][series_port(node, nic)] = s->named[RECEIVES][series_port(node, nic)] = true;
             continue;
         }
@@ -207,7 +208,7 @@ static int find_ports(struct series *s, struct mesh_findings *out)
     return rc;
 }
 
-/* The point of the same NICs in the reverse direction; NULL: it is not among the slow ones. */
+/* Returns the point of the same NICs in the reverse direction, or NULL if the reverse direction is not slow. */
 static const struct point *find_back(struct point *const *slow, size_t n, const struct point *p)
 {
     for (size_t i = 0; i < n; i++)
@@ -216,7 +217,7 @@ static const struct point *find_back(struct point *const *slow, size_t n, const 
     return NULL;
 }
 
-/* Finds NICs that are slow with several others but not with most. Removes their points from slow. */
+/* Finds NICs that are slow with several other NICs, but not with most. Removes their points from slow. */
 static int find_some(struct series *s, struct point **slow, size_t n, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *count = calloc(s->n_ports * SIDES, sizeof *count);
@@ -277,7 +278,7 @@ static int find_path(const struct series *s, struct point **slow, size_t n, size
     return mesh_find(out, &f);
 }
 
-/* Lists the outliers that a repeated measurement does not refute. All outliers become suspects. */
+/* Lists the outliers that no repeated measurement refutes, and makes each of them a suspect. */
 static int list_slow(const struct series *s, struct point **slow, size_t *n, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
@@ -342,7 +343,7 @@ int mesh_judge_series(const struct mesh *m, enum mesh_kind kind, bool nics, stru
 
 /* ---- rails ------------------------------------------------------------------------------------------ */
 
-/* Finds a node that has a NIC of that rail, and the NIC. */
+/* Finds a node that has a NIC of this rail, and stores both in f. */
 static bool find_owner(const struct series *s, uint32_t hash, struct mesh_finding *f)
 {
     for (uint32_t i = 0; i < s->m->n; i++)
@@ -370,7 +371,7 @@ int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
         if (!find_owner(&s, s.group[g].from, &own))
             continue;
         const uint32_t speed = m->node[own.node].nic[own.nic].speed;
-        for (size_t k = 0; k < s.n_groups; k++) { /* do not compare it with NICs of another speed */
+        for (size_t k = 0; k < s.n_groups; k++) { /* compare only with rails of the same speed */
             struct mesh_finding f = {0};
             if (find_owner(&s, s.group[k].from, &f) && m->node[f.node].nic[f.nic].speed == speed &&
                 s.group[k].same_rack == s.group[g].same_rack)
@@ -381,10 +382,10 @@ int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
         for (size_t i = 0; i < s.n; i++)
             if (s.p[i].group == g)
                 s.room[own_n++] = s.p[i].y;
-        /* everywhere: the better quarter of its samples is slow, too */
+        /* A rail is slow on all nodes if even the better quarter of its samples is slow. */
         const bool everywhere = series_select(s.room, own_n, own_n - 1 - own_n / 4) < usual + log(1 - RAIL_LEAST);
         own.ratio = exp(s.group[g].median - usual);
-        bool twice = false; /* within a rack, and between racks */
+        bool twice = false; /* already found, within racks or between racks */
         for (size_t k = 0; k < out->n; k++)
             twice |= out->f[k].what == MESH_F_RAIL && out->f[k].nic == own.nic && out->f[k].node == own.node;
         if (n > 1 && everywhere && own.ratio < 1 - RAIL_LEAST && !twice)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The circle method: one node keeps its position, the others move on by one position each round. */
+/* The circle method: one node keeps its position, and the others advance by one position in each round. */
 #include "tool/mesh/judge/mesh_plan.h"
 
 uint32_t mesh_rounds(uint32_t n)
@@ -14,9 +14,9 @@ size_t mesh_round(uint32_t n, uint32_t round, struct mesh_pair *out)
     for (uint32_t k = 0; k < places / 2; k++) {
         uint32_t a = k == 0 ? moving : (round + k) % moving;
         uint32_t b = (round + moving - k) % moving;
-        if (a >= n || b >= n) /* paired with the dummy node of an odd number */
+        if (a >= n || b >= n) /* paired with the dummy that makes the number of nodes even */
             continue;
-        /* never the same order for both (i, j) and (i, j + 1): each node asks about half of the others */
+        /* Alternate the order of (i, j) and (i, j + 1), so that each node asks about half of the others. */
         bool swap = ((a + b) % 2 == 1) == (a < b);
         out[count++] = swap ? (struct mesh_pair){b, a} : (struct mesh_pair){a, b};
     }

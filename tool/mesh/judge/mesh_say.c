@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Findings as sentences. */
+/* Formats findings as sentences. */
 #include "tool/mesh/judge/mesh_judge.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static const char *get_nic_name(const struct mesh *m, int node, int nic)
     return nic >= 0 && nic < (int)m->node[node].n_nics ? m->node[node].nic[nic].name : "";
 }
 
-/* "node7 eth2" */
+/* Appends the names of a node and its NIC, as in "node7 eth2". */
 static void add_place(struct text *t, const struct mesh *m, int node, int nic)
 {
     const char *name = get_nic_name(m, node, nic);
@@ -55,7 +55,8 @@ static void say_state(struct text *t, const struct mesh *m, const struct mesh_fi
 {
     static const char *const what[] = {[MESH_F_ABSENT] = "never arrived",
                                        [MESH_F_DIED] = "died: its process ended",
-                                       [MESH_F_SILENT] = "stopped answering: it hangs, or its connections are cut"};
+                                       [MESH_F_SILENT] =
+                                           "stopped answering: its process hangs, or its connections are cut"};
     add_place(t, m, f->node, -1);
     add_text(t, " %s", what[f->what]);
     if (f->text && *f->text)
@@ -69,7 +70,7 @@ static void say_port(struct text *t, const struct mesh *m, const struct mesh_fin
     if (latency) {
         add_text(t, " has ");
         add_ratio(t, f);
-        add_text(t, ", with every peer: its CPU, power management, NIC or cable");
+        add_text(t, ", with every peer; check its CPU, power management, NIC and cable");
         return;
     }
     add_text(t, f->what == MESH_F_PORT    ? " sends and receives at "
@@ -77,11 +78,11 @@ static void say_port(struct text *t, const struct mesh *m, const struct mesh_fin
                                           : " receives at ");
     add_ratio(t, f);
     add_when(t, f);
-    add_text(t, f->what == MESH_F_SENDS  ? ", to every peer: "
-                : f->what == MESH_F_PORT ? ", with every peer: "
-                                         : ", from every peer: ");
-    add_text(t, f->kind == MESH_K_WAY || f->kind == MESH_K_RAIL ? "its NIC, cable or port"
-                                                                : "the machine, or its NICs, cables and ports");
+    add_text(t, f->what == MESH_F_SENDS  ? ", to every peer; check "
+                : f->what == MESH_F_PORT ? ", with every peer; check "
+                                         : ", from every peer; check ");
+    add_text(t, f->kind == MESH_K_WAY || f->kind == MESH_K_RAIL ? "its NIC, cable and port"
+                                                                : "the machine and its NICs, cables and ports");
 }
 
 static void say_some(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -93,7 +94,8 @@ static void say_some(struct text *t, const struct mesh *m, const struct mesh_fin
         add_text(t, f->mutual ? " receives at " : " sends at ");
     add_ratio(t, f);
     add_when(t, f);
-    add_text(t, ", with %u of %u peers only: the paths to these, or other load during the test", f->count, f->of);
+    add_text(t, ", with %u of %u peers only; check the paths to these peers, and for other load during the test",
+             f->count, f->of);
 }
 
 static void say_path(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -104,29 +106,31 @@ static void say_path(struct text *t, const struct mesh *m, const struct mesh_fin
     add_text(t, " only: ");
     add_ratio(t, f);
     add_when(t, f);
-    add_text(t, ": the path between them");
+    add_text(t, "; check the path between them");
 }
 
 static void say_rail(struct text *t, const struct mesh *m, const struct mesh_finding *f)
 {
-    add_text(t, "%s everywhere at %.0f %% of the other rails: the rail's switches, or a setting of all these NICs",
-             get_nic_name(m, f->node, f->nic), 100 * f->ratio);
+    add_text(
+        t,
+        "%s runs at %.0f %% of the other rails on all nodes; check the rail's switches, and the settings of these NICs",
+        get_nic_name(m, f->node, f->nic), 100 * f->ratio);
 }
 
 static void say_fact(struct text *t, const struct mesh *m, const struct mesh_finding *f)
 {
     add_place(t, m, f->node, f->nic);
     if (f->what == MESH_F_SPEED)
-        add_text(t, " runs at %" PRIu64 " Mbit/s, the others at %" PRIu64 ": its port, cable or autonegotiation",
+        add_text(t, " runs at %" PRIu64 " Mbit/s, the others at %" PRIu64 "; check its port, cable and autonegotiation",
                  f->number, f->usual);
     else if (f->what == MESH_F_MTU)
         add_text(t, " has an MTU of %" PRIu64 ", the others %" PRIu64, f->number, f->usual);
     else if (f->what == MESH_F_ERRORS)
-        add_text(t, " counted %" PRIu64 " errors during the test: its cable, transceiver or port", f->number);
+        add_text(t, " counted %" PRIu64 " errors during the test; check its cable, transceiver and port", f->number);
     else if (f->nic < 0)
         add_text(t, " has no %s that is up and has an address, unlike the others", f->text);
     else
-        add_text(t, " carries nothing, while the others' %s does: its link, address or routes", f->text);
+        add_text(t, " carries nothing, while the others' %s does; check its link, address and routes", f->text);
 }
 
 static void say_changed(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -138,9 +142,9 @@ static void say_changed(struct text *t, const struct mesh *m, const struct mesh_
     if (f->node >= 0)
         add_text(t, ", %s,", mesh_kind_name(f->kind));
     if (f->kind == MESH_K_LATENCY)
-        add_text(t, " is at %.1f times what it was in the baseline", f->ratio);
+        add_text(t, " is at %.1f times its value in the baseline", f->ratio);
     else
-        add_text(t, " is at %.0f %% of what it was in the baseline", 100 * f->ratio);
+        add_text(t, " is at %.0f %% of its value in the baseline", 100 * f->ratio);
 }
 
 static void say_pair(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -153,7 +157,7 @@ static void say_pair(struct text *t, const struct mesh *m, const struct mesh_fin
     }
     add_text(t, " and %s", m->node[f->peer].name);
     if (f->what == MESH_F_WRONG)
-        add_text(t, ": %" PRIu64 " bytes arrived wrong: memory, or a NIC that computes wrong checksums", f->number);
+        add_text(t, ": %" PRIu64 " bytes arrived wrong; check memory, and NICs that compute checksums", f->number);
     else
         add_text(t, " cannot transfer to each other: %s", f->text ? f->text : "");
 }
@@ -174,15 +178,15 @@ void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, siz
     case MESH_F_CORRUPT:
         add_place(&t, m, f->node, -1);
         add_text(&t,
-                 ": %" PRIu64 " bytes to or from it arrived wrong, with %u nodes: its memory, or a NIC that computes "
-                 "wrong checksums",
+                 ": %" PRIu64
+                 " bytes to or from it arrived wrong, with %u nodes; check its memory, and NICs that compute checksums",
                  f->number, f->count);
         break;
     case MESH_F_NODE:
         add_place(&t, m, f->node, -1);
         add_text(&t, " is at ");
         add_ratio(&t, f);
-        add_text(&t, " on every NIC: the machine (CPU, memory, PCIe, power), not a cable");
+        add_text(&t, " on every NIC; check the machine (CPU, memory, PCIe, power), not the cables");
         break;
     case MESH_F_SENDS:
     case MESH_F_RECEIVES:

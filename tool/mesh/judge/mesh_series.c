@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The statistics of the judge, in logarithms of rates. A sample is the sum of its rail's median, the contributions of
- * the sender's NIC, the receiver's NIC and the path between them, and noise. Medians estimate all of them, so that a
- * slow part does not shift the values with which it is compared.
+ * The statistics of the judge, computed on logarithms of rates. A sample is the sum of its rail's median, the
+ * contributions of the sender's NIC, the receiver's NIC and the path between them, and noise. Medians estimate all of
+ * these, so that a slow part does not shift the values with which it is compared.
  */
 #include "tool/mesh/judge/mesh_series.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SIGMA      1.4826 /* converts a median of deviations to the standard deviation of a normal distribution */
-#define MEDIAN_SD  1.2533 /* a median's standard deviation, times that of the values by the root of n */
+#define MEDIAN_SD  1.2533 /* a median's standard deviation, relative to that of a mean of as many values */
 #define FEW        5.0
 #define TAIL       20
 #define TAIL_LEAST ((size_t)4)
@@ -18,11 +18,11 @@
 #define LEAST_SD   0.004
 #define PORT_LEAST 0.15 /* a NIC is not named for a smaller deviation, however quiet the cluster is */
 #define PATH_LEAST 0.25
-#define PORT_MORE  0.5 /* likewise the relative increase of a node's latency */
+#define PORT_MORE  0.5 /* a node is not named for a smaller relative increase of its latency */
 #define PATH_MORE  1.0
-#define PORT_OVER  1.5 /* standard deviations beyond the largest value that chance gives for so many */
+#define PORT_OVER  1.5 /* standard deviations beyond the largest value that chance alone produces */
 #define PATH_OVER  2.5
-#define NOISY      0.5 /* of the usual: a series that would not show a NIC so slow is noisy */
+#define NOISY      0.5 /* part of the usual rate; a series in which a NIC this slow would not stand out is noisy */
 
 uint32_t series_hash_nic(const struct mesh *m, uint32_t node, uint8_t nic)
 {
@@ -57,7 +57,8 @@ uint32_t series_port(uint32_t node, uint8_t nic)
     return node * SERIES_PORTS + HW_MIN(nic, (uint8_t)TP_MAX_NICS);
 }
 
-/* Includes the samples of nodes that were lost later: they also describe the other nodes. */
+/* Returns true for the samples of the series. These include samples of nodes that were lost later, because they also
+ * describe the other nodes. */
 static bool is_of_series(const struct series *s, const struct mesh_sample *sample)
 {
     return sample->kind == s->kind && (sample->nic != MESH_ALL) == s->nics && sample->value > 0;
@@ -73,7 +74,7 @@ double series_log(enum mesh_kind kind, double value)
     return kind == MESH_K_LATENCY ? -log(value) : log(value);
 }
 
-/* The element at position k of v[0..n) in sorted order; k < n. v is reordered. */
+/* Returns the element at position k of v[0..n) in sorted order; k < n. Reorders v. */
 double series_select(double *v, size_t n, size_t k)
 {
     size_t lo = 0, hi = n - 1;
@@ -99,7 +100,7 @@ double series_select(double *v, size_t n, size_t k)
     return v[k];
 }
 
-/* For an even number of elements, the larger one of the two in the middle. */
+/* Returns the median; for an even number of elements, the larger one of the two in the middle. */
 double series_median(double *v, size_t n)
 {
     return series_select(v, n, n / 2);
@@ -185,8 +186,8 @@ void series_close(struct series *s)
     }
 }
 
-/* Computes the median of each rail over points that are not named. With few nodes, a single slow node slows half of all
- * samples: then the upper quartile replaces the median. */
+/* Computes the median of each rail over points that no named port explains. With few nodes, a single slow node slows
+ * half of all samples, so the upper quartile replaces the median. */
 static void compute_groups(struct series *s)
 {
     const bool few_nodes = s->m->n < FEW_NODES;
@@ -204,8 +205,8 @@ static void compute_groups(struct series *s)
         s->group[g].usual = s->group[g].median;
 }
 
-/* A latency depends on what else the CPUs do: of the rounds and what was measured again, the slower one is the usual.
- */
+/* Lowers the usual value of latencies. A latency depends on what else the CPUs do, so the usual latency is the slower
+ * one of two medians: that of the rounds and that of the repeated measurements. */
 static void slow_down_usual(struct series *s)
 {
     for (size_t g = 0; g < s->n_groups; g++) {
@@ -218,7 +219,8 @@ static void slow_down_usual(struct series *s)
     }
 }
 
-/* The same of what proves, where that is of another kind. Where there is none, nothing will be refuted by it. */
+/* Computes the usual values of the proof if it is of a different kind than the series. Without samples of that kind,
+ * the proof refutes nothing. */
 void series_prove(struct series *s)
 {
     const struct mesh *m = s->m;
@@ -233,8 +235,8 @@ void series_prove(struct series *s)
     }
 }
 
-/* Computes what each port adds as a sender or a receiver: the median over its pairs with ports that are not named, or
- * over all its pairs if all ports are named. */
+/* Computes the effect of each port as a sender or receiver: the median over its pairs with ports that are not named, or
+ * over all its pairs if all those ports are named. */
 static int compute_effects(struct series *s, unsigned side)
 {
     const unsigned other = side == SENDS ? RECEIVES : SENDS;
@@ -265,8 +267,8 @@ static int compute_effects(struct series *s, unsigned side)
     return 0;
 }
 
-/* Estimates the standard deviation of v[0..n) from the median of its deviations; tends to overestimate it for few
- * values. v is reordered. */
+/* Estimates the standard deviation of v[0..n) from the median of the deviations. Tends to overestimate for few values.
+ * Reorders v. */
 static double estimate_sigma(double *v, size_t n)
 {
     double middle = series_median(v, n);
@@ -275,20 +277,20 @@ static double estimate_sigma(double *v, size_t n)
     return HW_MAX(SIGMA * series_median(v, n) * (1 + FEW / (double)n), LEAST_SD);
 }
 
-/* The same from the lower tail, at one value in twenty: on a machine that is busy with other work, the tail is longer
- * than the middle suggests. v[0..n) is reordered. */
+/* Estimates the standard deviation from the lower tail, at one value in twenty: on a machine that is busy with other
+ * work, the tail is longer than the middle suggests. Reorders v[0..n). */
 static double estimate_tail(double *v, size_t n)
 {
     const size_t k = HW_MAX(n / TAIL, TAIL_LEAST);
     if (n < 4 * k)
         return 0;
     const double t = sqrt(-2 * log(((double)k + 0.5) / (double)n));
-    /* the normal distribution's quantile: Abramowitz and Stegun, 26.2.22 */
+    /* quantile of the normal distribution: Abramowitz and Stegun, 26.2.22 */
     const double z = t - (2.30753 + 0.27061 * t) / (1 + 0.99229 * t + 0.04481 * t * t);
     return HW_MAX(-series_select(v, n, k), 0.0) / z;
 }
 
-/* The logarithm below which chance does not explain a value, of n values with standard deviation sigma. */
+/* Returns the logarithm below which chance does not explain a value, given n values with standard deviation sigma. */
 static double get_limit(double sigma, size_t n, double over, double least, double more, enum mesh_kind kind)
 {
     double chance = (sqrt(2 * log((double)HW_MAX(n, (size_t)2))) + over) * sigma;
@@ -323,7 +325,7 @@ static void compute_limits(struct series *s)
             if (!isnan(s->effect[side][k]))
                 s->room[ports++] = s->effect[side][k];
     double scatter = ports ? estimate_sigma(s->room, ports) : LEAST_SD;
-    /* the scatter of few values is a poor estimate: use at least what the noise implies */
+    /* The scatter of few values is a poor estimate, so use at least what the noise implies. */
     double each = MEDIAN_SD * noise / sqrt(HW_MAX(2.0 * (double)n / (double)HW_MAX(ports, (size_t)1), 1.0));
     s->port_limit = get_limit(HW_MAX(scatter, each), ports, PORT_OVER, PORT_LEAST, PORT_MORE, s->kind);
 }
@@ -348,7 +350,7 @@ static int fit_once(struct series *s)
         compute_limits(s);
         for (unsigned side = 0; side < SIDES; side++)
             for (size_t k = 0; k < s->n_ports; k++)
-                /* a single sample does not distinguish a NIC from a path */
+                /* a single sample cannot distinguish a slow NIC from a slow path */
                 s->named[side][k] = s->count[side][k] > 1 && s->effect[side][k] < s->port_limit;
         series_mark(s);
     }
@@ -358,12 +360,13 @@ static int fit_once(struct series *s)
 int series_fit(struct series *s)
 {
     int rc = fit_once(s);
-    /* of latencies, the best ones of a few nodes are shorter than any of the others': they depend on who polls */
+    /* Latencies are not noisy in this sense: a few nodes have shorter best latencies than all others, depending on
+     * which side polls. */
     s->noisy = rc == 0 && s->kind != MESH_K_LATENCY && s->port_limit < log(NOISY);
     if (!s->noisy || s->proof != s->kind)
         return rc;
-    /* The machines had other work to do. That only makes a result worse, so the best result of a pair is the nearest to
-     * the truth; of a path there are too few results to say more than before. */
+    /* The machines were busy with other work, which only makes results worse. The best result of a pair is therefore
+     * the closest to the truth. A path has too few results to lower its limit. */
     const double path_limit = s->path_limit;
     for (size_t i = 0; i < s->n; i++)
         s->p[i].y = s->p[i].best;

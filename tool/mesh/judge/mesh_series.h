@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The judge's statistics (mesh_series.c), used by mesh_outlier.c to make findings. */
+/* The judge's statistics (mesh_series.c), from which mesh_outlier.c makes findings. */
 #ifndef HW_MESH_SERIES_H
 #define HW_MESH_SERIES_H
 
 #include "tool/mesh/judge/mesh_judge.h"
 
-#define SERIES_PORTS  (TP_MAX_NICS + 1) /* per node; the last one: all NICs together */
+#define SERIES_PORTS  (TP_MAX_NICS + 1) /* ports per node; the last one stands for all NICs together */
 #define SERIES_GROUPS 512
 
 enum { SENDS, RECEIVES, SIDES };
 
 struct point {
-    uint32_t port[SIDES]; /* the sender's, the receiver's */
+    uint32_t port[SIDES]; /* the sender's and the receiver's */
     uint16_t group;
-    bool slow;      /* named, or explained by one that is */
-    double y, rest; /* the logarithm; without the rail's median */
-    double best;    /* the best logarithm, of y and what was measured again */
+    bool slow;      /* explained by a named port */
+    double y, rest; /* logarithm of the value; the same without the rail's median */
+    double best;    /* best logarithm of y and the repeated measurements */
 };
 
 struct group {
-    uint32_t from, to; /* hashes of NICs' names */
+    uint32_t from, to; /* hashes of the NICs' names */
     bool same_rack;
     double median;
-    double usual; /* the median of the samples of the series' proof */
+    double usual; /* median of the samples of kind `proof` */
 };
 
 struct series {
     const struct mesh *m;
     enum mesh_kind kind;
-    /* The kind of sample that confirms a suspicion: shares of transfers over all NICs scatter with other load of the
-     * node, so an outlier NIC in these is measured alone. */
+    /* Kind of the samples that confirm a suspicion. Shares of transfers over all NICs vary with other load of the node,
+     * so a NIC that is an outlier among the shares is measured alone. */
     enum mesh_kind proof;
     bool nics;
     struct point *p;
@@ -37,46 +37,48 @@ struct series {
     struct group *group;
     size_t n_groups;
     size_t n_ports;
-    double *effect[SIDES]; /* of each port; NAN: no sample */
+    double *effect[SIDES]; /* effect of each port; NAN without samples */
     bool *named[SIDES];
     uint32_t *count[SIDES];
-    double *room; /* for medians: room for as many values as there are points */
+    double *room; /* scratch space for the values of a median */
     struct retry {
-        uint64_t key;            /* 0: free */
-        struct mesh_sample best; /* of several */
-        double y;                /* its logarithm */
-    } * retry;                   /* repeated measurements, by nodes and NICs */
+        uint64_t key;            /* 0 if the slot is free */
+        struct mesh_sample best; /* best one of several samples */
+        double y;                /* logarithm of the best sample */
+    } * retry;                   /* hash table of repeated measurements, by nodes and NICs */
     size_t mask;
     double port_limit, path_limit;
-    bool noisy; /* all pairs are to be measured again */
-    bool few;   /* too few samples to tell what is a port's and what a path's */
+    bool noisy; /* all pairs should be measured again */
+    bool few;   /* too few samples to separate the effects of ports and paths */
 };
 
-/* Reads the samples of s->kind, and those of s->proof. The caller has set m, kind, proof and nics in s, and closes s
- * also after a failure. -ENOMEM. */
+/* Reads the samples of s->kind and of s->proof. The caller has set m, kind, proof and nics in s, and calls
+ * series_close() also after a failure. Fails with -ENOMEM. */
 int series_open(struct series *s);
 void series_close(struct series *s);
-/* Estimates the medians, what ports add, and the limits; names ports. -ENOMEM. */
+/* Estimates the medians, the effects of ports, and the limits, and names the ports that are outliers. Fails with
+ * -ENOMEM. */
 int series_fit(struct series *s);
-/* Computes the rails' medians over the samples of the proof. */
+/* Computes the rails' medians over the samples of kind `proof`. */
 void series_prove(struct series *s);
 /* Marks the points that named ports explain. */
 void series_mark(struct series *s);
-/* The value of a point minus the contributions of its rail and ports. */
+/* Returns the value of a point without the contributions of its rail and its ports. */
 double series_rest(const struct series *s, const struct point *p);
 
-/* The index of a port: of a node's NIC, or MESH_ALL. */
+/* Returns the index of a port: a NIC of a node, or all its NICs if nic is MESH_ALL. */
 uint32_t series_port(uint32_t node, uint8_t nic);
-/* The index of a sample's rail. -1: too many rails. */
+/* Returns the index of a sample's rail, or -1 if there are too many rails. */
 int series_group(struct series *s, const struct mesh_sample *sample);
 uint32_t series_hash_nic(const struct mesh *m, uint32_t node, uint8_t nic);
 bool series_is_proof(const struct series *s, const struct mesh_sample *sample);
 double series_log(enum mesh_kind kind, double value);
-/* The repeated measurements of a sample's nodes and NICs; key 0 if there are none. */
+/* series_key() returns the hash key for a sample's nodes and NICs. series_retry() returns the repeated measurements for
+ * a key; their key is 0 if there are none. */
 uint64_t series_key(const struct mesh_sample *sample);
 struct retry *series_retry(const struct series *s, uint64_t key);
-/* The median of v[0..n), n above 0 (for an even number the larger one of the two in the middle); and the element at
- * position k in sorted order. v is reordered. */
+/* series_median() returns the median of v[0..n), n > 0: for an even number, the larger one of the two values in the
+ * middle. series_select() returns the element at position k in sorted order. Both reorder v. */
 double series_median(double *v, size_t n);
 double series_select(double *v, size_t n, size_t k);
 

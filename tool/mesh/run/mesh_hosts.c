@@ -25,11 +25,11 @@
 #define PLAIN    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]"
 
 struct host {
-    char *name, *rack, *addr; /* name in ssh's syntax; rack, addr: NULL if not given */
+    char *name, *rack, *addr; /* name in ssh's syntax; rack and addr are NULL if not given */
     pid_t pid;
-    int in, out; /* its standard input and output; -1: closed */
+    int in, out; /* standard input and output of the agent; -1 if closed */
     bool greeted;
-    char tail[64]; /* the last bytes that it printed before the greeting */
+    char tail[64]; /* last bytes that the agent printed before the greeting */
     size_t n_tail;
 };
 
@@ -38,12 +38,12 @@ struct starter {
     char remote[LINE];
     struct host *host;
     uint32_t n;
-    uint32_t *seat; /* hosts by rank */
+    uint32_t *seat; /* index of each rank's host */
 };
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/* True if no shell changes the word. */
+/* Returns true if no shell changes the word. */
 static bool is_plain(const char *word)
 {
     return *word && *word != '-' && strspn(word, PLAIN) == strlen(word);
@@ -118,7 +118,7 @@ static int read_hosts(struct starter *s)
                     : 0;
 }
 
-/* The host's name without the "user@" prefix of ssh. */
+/* Returns the host's name without the "user@" prefix of ssh. */
 static const char *get_bare_name(const struct host *h)
 {
     const char *at = strchr(h->name, '@');
@@ -127,7 +127,8 @@ static const char *get_bare_name(const struct host *h)
 
 /* ---- agents ------------------------------------------------------------------------------------- */
 
-/* Builds the command line: the words of --ssh with {} replaced, the program, its options. All strings are allocated. */
+/* Builds the command line: the words of --ssh with {} replaced, the program, and its options. The caller frees the
+ * strings. */
 static int make_command(const struct starter *s, const struct host *h, const char *const *args, char *argv[WORDS])
 {
     HW_AUTO_FREE char *text = strdup(s->o->ssh ? s->o->ssh : SSH);
@@ -183,7 +184,8 @@ static int start_agent(const struct starter *s, struct host *h, const char *cons
     return rc;
 }
 
-/* Reads up to the end of the greeting, and no byte beyond it. False: the agent ended. */
+/* Reads one byte of the agent's output, and sets greeted at the end of the greeting. Returns false if the agent ended.
+ */
 static bool hear_greeting(struct host *h)
 {
     static const char want[] = GREETING "\n";
@@ -202,7 +204,7 @@ static bool hear_greeting(struct host *h)
     return true;
 }
 
-/* Waits for all greetings. Returns how many arrived. */
+/* Waits for the greetings of all hosts. Returns how many arrived. */
 static uint32_t hear_greetings(struct starter *s)
 {
     const uint64_t end = hw_deadline(GREET_MS);
@@ -247,15 +249,14 @@ static int write_orders(const struct starter *s, uint32_t rank, const char *key,
     for (ssize_t k = 0, at = 0; at < n; at += k) {
         k = write(h->in, text + at, (size_t)(n - at));
         if (k < 0)
-            return errno == EPIPE
-                       ? 0
-                       : hw_fail(-errno, "sending orders to %s: %s", h->name, strerror(errno)); /* it never comes */
+            return errno == EPIPE ? 0 /* the agent has ended */
+                                  : hw_fail(-errno, "sending orders to %s: %s", h->name, strerror(errno));
     }
     explicit_bzero(text, (size_t)n);
     return 0;
 }
 
-/* Gives the first ranks to the hosts that greeted; the lead reports the others as missing. */
+/* Assigns the first ranks to the hosts that sent a greeting. The lead reports the others as missing. */
 static int seat_hosts(struct starter *s)
 {
     uint8_t random[32];
@@ -264,7 +265,7 @@ static int seat_hosts(struct starter *s)
     uint32_t rank = 0;
     int rc = 0;
     if (!names || getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return hw_fail(-EIO, "no random key");
+        return hw_fail(-EIO, "creating a random key failed");
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(key + 2 * i, 3, "%02x", random[i]);
     for (unsigned pass = 0; pass < 2; pass++)
@@ -287,7 +288,7 @@ static void *end_at_signal(void *arg)
     struct host *first = arg;
     while (!tool_stop)
         usleep(100000);
-    hw_close(&first->in); /* rank 0 ends early and reports its results so far */
+    hw_close(&first->in); /* rank 0 then ends early and reports its results so far */
     return NULL;
 }
 
@@ -297,7 +298,7 @@ static int read_results(struct starter *s, struct mesh *m)
     pthread_t watch;
     FILE *f = fdopen(first->out, "r");
     if (!f)
-        return hw_fail(-errno, "rank 0's output: %s", strerror(errno));
+        return hw_fail(-errno, "reading rank 0's output: %s", strerror(errno));
     int e = pthread_create(&watch, NULL, end_at_signal, first);
     int rc = mesh_read(f, "rank 0's output", m);
     fclose(f);
@@ -306,9 +307,9 @@ static int read_results(struct starter *s, struct mesh *m)
         tool_stop = 1;
         pthread_join(watch, NULL);
     }
-    return m->n == 0
-               ? hw_wrap(rc < 0 ? rc : hw_fail(-EIO, "it printed none"), "rank 0, on %s, gave no results", first->name)
-               : rc;
+    return m->n == 0 ? hw_wrap(rc < 0 ? rc : hw_fail(-EIO, "its output is empty"), "rank 0 on %s returned no results",
+                               first->name)
+                     : rc;
 }
 
 static void end_agents(struct starter *s)
@@ -335,11 +336,10 @@ static int start_all(struct starter *s, const char *const *args)
     if (s->o->remote)
         snprintf(s->remote, sizeof s->remote, "%s", s->o->remote);
     if (!is_plain(s->remote))
-        return hw_fail(-EINVAL, "'%s' is not a path that a shell leaves unchanged: give another one by --remote",
-                       s->remote);
+        return hw_fail(-EINVAL, "a shell would change the path '%s': give a different path with --remote", s->remote);
     for (const char *const *a = args; *a; a++)
         if (strspn(*a, PLAIN) != strlen(*a))
-            return hw_fail(-EINVAL, "'%s' would not pass a shell unchanged", *a);
+            return hw_fail(-EINVAL, "a shell would change the argument '%s'", *a);
     int rc = read_hosts(s);
     s->seat = calloc(s->n + 1, sizeof *s->seat);
     if (!s->seat)
@@ -378,7 +378,7 @@ int mesh_take_orders(void)
         if (k < 0 && errno == EINTR && !tool_stop)
             continue;
         if (k <= 0 || n == sizeof line - 1)
-            return hw_fail(-EPIPE, "the starting process ended before it gave orders");
+            return hw_fail(-EPIPE, "the starting process ended before it sent orders");
         if (line[n] != '\n') {
             n++;
             continue;
@@ -388,7 +388,7 @@ int mesh_take_orders(void)
         if (n == 0)
             return 0;
         if (!value || strncmp(line, "HAWSER_MESH_", 12) != 0)
-            return hw_fail(-EPROTO, "the starting process sent '%s'", line);
+            return hw_fail(-EPROTO, "unexpected line from the starting process: '%s'", line);
         *value++ = 0;
         if (setenv(line, value, 1) < 0)
             return hw_no_memory("the environment");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lead: accepts the ranks, has them measure in rounds, and records the results. */
+/* The lead: accepts the ranks, orders measurements in rounds, and records the results. */
 #include "tool/mesh/run/mesh_lead.h"
 
 #include "tool/peer/session.h"
@@ -16,10 +16,10 @@
 #define POLL_MS  200
 #define KNOCK_MS 1000
 #define EVENTS   64
-#define LEAVE_MS 5000  /* for a rank's final message */
-#define HURRY_MS 500   /* the same after an interrupt: a launcher that ends a job soon kills it */
-#define SLACK_MS 20000 /* beyond the expected time of an order, before a rank that does not answer is given up */
-#define HOPELESS 3     /* pairs that failed, with different nodes, without one that worked: then the node is left out */
+#define LEAVE_MS 5000  /* ms to wait for the final messages of ranks */
+#define HURRY_MS 500   /* ms to wait after an interrupt, because a launcher that ends a job soon kills this process */
+#define SLACK_MS 20000 /* ms beyond the expected time of an order, after which the lead gives up on the rank */
+#define HOPELESS 3     /* number of failed pairs, without one that worked, after which a node is left out */
 
 /* ---- messages from ranks ---------------------------------------------------------------------- */
 
@@ -33,10 +33,11 @@ static struct lead_rank *find_rank(struct lead *l, const hawser_peer *p)
 
 static struct mesh_node *get_node(struct lead *l, const struct lead_rank *r)
 {
-    return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL; /* none before all ranks have connected */
+    /* no node exists before all ranks have connected */
+    return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL;
 }
 
-/* Marks a rank as lost: the lead does not wait for it any more. */
+/* Marks a rank as lost, so that the lead stops waiting for the rank. */
 static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state, const char *why)
 {
     struct mesh_node *node = get_node(l, r);
@@ -52,8 +53,8 @@ static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state
             state == MESH_DIED ? "died" : "stopped answering");
 }
 
-/* Tests whether the kernel of a lost rank's node still answers. 0: its service listens, so the process exists;
- * -ECONNREFUSED: the process has ended; otherwise nothing answers. */
+/* Tests whether the host of a lost rank still answers. Returns 0 if the rank's service listens, so that the process
+ * exists, or -ECONNREFUSED if the process has ended. Any other error means that nothing answers. */
 static int knock(const struct mesh_hello *h)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
@@ -77,10 +78,10 @@ static void note_death(struct lead *l, hawser_peer *p, int result)
 {
     struct lead_rank *r = find_rank(l, p);
     if (!r) {
-        hawser_peer_close(p); /* it never sent a HELLO */
+        hawser_peer_close(p); /* the peer never sent a HELLO */
         return;
     }
-    if (tool_stop && result == -ESHUTDOWN) /* after an interrupt all ranks leave at the same time */
+    if (tool_stop && result == -ESHUTDOWN) /* after an interrupt, all ranks leave at the same time */
         r->left = true;
     switch (knock(&r->hello)) {
     case 0:
@@ -101,7 +102,7 @@ static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *
     if (h->size != l->size || l->rank[h->rank].peer || l->closed) {
         tool_fail("mesh", "%s (%s) was refused: %s", h->name, hawser_peer_name(p),
                   l->closed            ? "the measurements have begun"
-                  : h->size != l->size ? "it belongs to a job of another size"
+                  : h->size != l->size ? "it belongs to a job of a different size"
                                        : "its rank is already connected");
         hawser_peer_close(p);
         return;
@@ -110,7 +111,7 @@ static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *
     r->peer = p;
     r->hello = *h;
     l->here++;
-    /* rank 0's address as other ranks reach it; rank 0 itself connected over loopback */
+    /* Record rank 0's address as other ranks reach it; rank 0 itself connected over the loopback. */
     if (!l->own[0] && h->rank != 0 && session_paths(&s, path, 1) == 1)
         snprintf(l->own, sizeof l->own, "%s", path[0].local);
 }
@@ -143,7 +144,7 @@ static void note_message(struct lead *l, const struct hawser_completion *c)
     }
 }
 
-/* Processes messages of ranks for up to ms. */
+/* Processes messages from ranks for up to ms milliseconds. */
 static int hear(struct lead *l, int ms)
 {
     struct hawser_completion c[EVENTS];
@@ -177,7 +178,8 @@ static void name_absent(const struct lead *l, uint32_t rank, struct mesh_node *n
         snprintf(node->name, sizeof node->name, "rank %u", rank);
 }
 
-/* True if an earlier rank is on the same host: only the first rank of each host takes part, the others are released. */
+/* Returns true if an earlier rank is on the same host. Only the first rank of each host takes part; the others are
+ * released. */
 static bool is_on_earlier_host(const struct lead *l, uint32_t rank)
 {
     const struct mesh_hello *h = &l->rank[rank].hello;
@@ -212,7 +214,7 @@ static void copy_node(struct lead *l, uint32_t rank, struct mesh_node *node)
         snprintf(r->hello.addr, sizeof r->hello.addr, "%s", l->own);
 }
 
-/* Appends the rank to the names of nodes that have the same name. */
+/* Appends the rank to each name that several nodes share. */
 static void make_names_differ(struct mesh *m)
 {
     for (uint32_t i = 0; i < m->n; i++) {
@@ -293,7 +295,7 @@ static void add_target(struct lead *l, uint32_t node, struct mesh_order *o)
     t->port = h->port;
 }
 
-/* Has node `from` measure with the targets of o. */
+/* Orders node `from` to measure with the targets of o. */
 static void give_order(struct lead *l, uint32_t from, const struct mesh_order *o, uint32_t to)
 {
     struct lead_rank *r = &l->rank[l->by_node[from]];
@@ -325,7 +327,7 @@ static struct mesh_order make_order(const struct lead *l, enum mesh_what what, u
                                .gpu = o->has_gpu ? (uint16_t)o->gpu : TP_HOST};
 }
 
-/* Waits until all orders are answered. Gives up ranks that have not answered in time. */
+/* Waits until all orders are answered. Gives up on ranks that do not answer in time. */
 static int await_answers(struct lead *l, const struct mesh_order *o)
 {
     const uint64_t rails = o->what == MESH_RAILS ? TP_MAX_NICS : 1;
@@ -510,7 +512,7 @@ int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, haws
         rc = lead_measure(&l);
     output_progress(NULL);
     if (rc < 0 && m->rounds > 0) {
-        tool_fail("mesh", "%s: the report has the measurements up to this point", hw_error());
+        tool_fail("mesh", "%s; the report contains the measurements up to this point", hw_error());
         rc = 0;
     }
     {

@@ -8,27 +8,27 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define MEET_MS     2000 /* for which the directions of one order wait for each other before their clocks start */
+#define MEET_MS     2000 /* ms for which the streams of an order wait for each other before their clocks start */
 #define PING_BYTES  8
-#define PINGS_FIRST 20 /* before the clock */
+#define PINGS_FIRST 20 /* round trips before the clock starts */
 
-/* A barrier for clocks that start together. */
+/* A barrier that makes the clocks of several streams start together. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t all;
     unsigned here, of;
 };
 
-/* A direction, or a target, measured in a thread of its own. */
+/* A direction or target of an order, measured in its own thread. */
 struct stream {
     struct session *s;
     const struct mesh_order *o;
     enum tp_op op;
-    struct gate *gate; /* NULL: none */
+    struct gate *gate; /* NULL if the stream is alone */
     bool through;
     pthread_t thread;
     bool started;
-    /* of it */
+    /* results */
     int rc;
     char text[HW_ERR_TEXT];
     double low_us, p50_us;
@@ -47,16 +47,16 @@ static int pass_gate(void *arg)
     pthread_mutex_lock(&t->gate->lock);
     t->gate->here++;
     pthread_cond_broadcast(&t->gate->all);
-    int rc = 0; /* do not wait for a late one: its own deadline reports it */
+    int rc = 0; /* stop waiting for a late stream, because its own deadline reports the delay */
     while (t->gate->here < t->gate->of && rc == 0)
         rc = pthread_cond_timedwait(&t->gate->all, &t->gate->lock, &until);
     pthread_mutex_unlock(&t->gate->lock);
     return 0;
 }
 
-/* Transfers until the warm-up time has passed. *iters: the number of transfers that fit in the measurement's time. They
- * are counted and not timed, so that the last one of each batch, which is checked, is known when the batch is
- * filled. */
+/* Transfers until the warm-up time has passed. Stores in *iters how many transfers fit in the measurement's time. The
+ * measurement is limited by this number and not by time, because the last transfer of each batch, which is checked,
+ * must be known when the batch is filled. */
 static int warm_up(struct measure *m, const struct mesh_order *o, struct measure_sum *sum, uint64_t *iters)
 {
     int rc = 0;
@@ -87,7 +87,7 @@ static int run_stream(struct stream *t)
     if (!m || !first)
         return hw_no_memory("a measurement");
     if (getrandom(&plan.seed, sizeof plan.seed, 0) != (ssize_t)sizeof plan.seed)
-        return hw_fail(-EIO, "the kernel gave no random bytes");
+        return hw_fail(-EIO, "the kernel returned no random bytes");
     int rc = measure_open(m, t->s, &plan);
     if (rc < 0)
         return rc;
@@ -98,7 +98,7 @@ static int run_stream(struct stream *t)
     m->record = true;
     if (rc == 0)
         rc = measure_run(m, iters, 0, &t->sum);
-    /* A warm-up that something disturbed leaves too few: queues alone would take these in. */
+    /* A disturbed warm-up yields too few transfers, which the queues alone might absorb. */
     while (rc == 0 && !ping && t->sum.seconds * 2000 < o->duration_ms)
         rc = measure_run(m, iters *= 2, 0, &t->sum);
     t->sum.bad += first->bad;
@@ -116,11 +116,11 @@ static void *stream_main(void *arg)
     t->rc = run_stream(t);
     if (t->rc < 0)
         snprintf(t->text, sizeof t->text, "%s", hw_error());
-    (void)pass_gate(t); /* release the others from the gate after a failure */
+    (void)pass_gate(t); /* after a failure, release the other streams from the gate */
     return NULL;
 }
 
-/* Runs all streams at once. Returns the first failure. */
+/* Runs all streams at once. Returns the first error. */
 static int run_streams(struct stream *t, size_t n)
 {
     struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER, .of = (unsigned)n};
@@ -155,7 +155,7 @@ static void add_checked(struct mesh_answer *a, const struct stream *t)
     a->checked += t->sum.verified;
 }
 
-/* Records each NIC's rate in this stream, in GB/s: inbound for reads, outbound for writes. */
+/* Records the rate of each NIC in this stream, in GB/s: inbound for reads, outbound for writes. */
 static void add_shares(struct mesh_answer *a, struct session *s, const struct stream *t)
 {
     struct session_path path[TP_MAX_PATHS];
@@ -196,7 +196,7 @@ static int measure_latency(struct mesh_link *l, const struct mesh_order *o, stru
     return rc;
 }
 
-/* Measures there, then back, on s. */
+/* Measures writes to the peer, and then reads from the peer, on s. */
 static int measure_one_way(struct session *s, const struct mesh_order *o, struct mesh_answer *a)
 {
     HW_AUTO_FREE struct stream *t = calloc(2, sizeof *t);
@@ -239,7 +239,7 @@ static int measure_both_ways(hawser *h, struct mesh_link *l, const struct mesh_o
     return rc;
 }
 
-/* Measures each pair of NICs alone, one after the other. */
+/* Measures each pair of NICs alone, one after another. */
 static int measure_rails(hawser *h, struct mesh_link *l, const struct mesh_order *o, struct mesh_answer *a)
 {
     struct session_path path[TP_MAX_PATHS];
@@ -251,7 +251,7 @@ static int measure_rails(hawser *h, struct mesh_link *l, const struct mesh_order
         struct session s;
         rc = session_open(&s, h, l->to.addr, l->to.port, &only);
         if (rc < 0)
-            return hw_wrap(rc, "%s to %s alone", path[i].nic, path[i].peer_nic);
+            return hw_wrap(rc, "measuring %s to %s alone", path[i].nic, path[i].peer_nic);
         rc = measure_one_way(&s, o, a);
         session_close(&s);
     }
@@ -289,7 +289,7 @@ void mesh_link_close(struct mesh_link *l)
     *l = (struct mesh_link){0};
 }
 
-/* Connects to the peer of the order, unless l is connected to it. */
+/* Connects to the target of the order, unless l is already connected to it. */
 static int open_link(hawser *h, struct mesh_link *l, const struct mesh_target *to)
 {
     if (l->to.port == to->port && strcmp(l->to.addr, to->addr) == 0 && hawser_peer_state(l->there.peer) == 0)

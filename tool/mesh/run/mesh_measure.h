@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Executes one order of the lead: `hawser bench`'s measurement with the service of another rank. */
+/* Executes one order of the lead, with the measurement of `hawser bench` and the service of another rank. */
 #ifndef HW_MESH_MEASURE_H
 #define HW_MESH_MEASURE_H
 
 #include "tool/mesh/run/mesh_proto.h"
 #include "tool/peer/session.h"
 
-/* Connections to one peer, kept while orders name the same peer. */
+/* Connections to one peer, kept while consecutive orders have the same target. */
 struct mesh_link {
-    struct mesh_target to; /* port 0: none */
+    struct mesh_target to; /* port 0 if not connected */
     struct session there, back;
     bool has_back;
 };

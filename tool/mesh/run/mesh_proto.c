@@ -121,11 +121,11 @@ int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m)
     uint8_t copy[MESH_MESSAGE];
     *m = (struct mesh_message){0};
     if (len > sizeof copy)
-        return hw_fail(-EPROTO, "a message of %zu bytes; at most %d are allowed", len, MESH_MESSAGE);
+        return hw_fail(-EPROTO, "the message has %zu bytes, but at most %d are allowed", len, MESH_MESSAGE);
     memcpy(copy, buf, len);
     struct cursor c = {.at = copy, .end = copy + len, .decode = true};
     message_fields(&c, m);
     if (c.bad || c.at != c.end)
-        return hw_fail(-EPROTO, "a message that is not hawser mesh's, or has another version");
+        return hw_fail(-EPROTO, "the message is not from hawser mesh, or is of a different version");
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank: serves the others, and measures with them as the lead orders. */
+/* A rank: serves the other ranks, and measures with them as the lead orders. */
 #include "tool/mesh/run/mesh_run.h"
 
 #include "net/sysfs.h"
@@ -38,7 +38,8 @@ static uint64_t read_errors(int root, const char *nic, const char *which)
     return hw_root_u64(root, &v, "sys/class/net/%s/statistics/%s", nic, which) == 0 ? v : 0;
 }
 
-/* Lists the NICs that are up and have an address, each once. Counts errors since `before`, if that is given. */
+/* Lists the NICs that are up and have an address, each once. If before is not NULL, counts only the errors since then.
+ */
 static int list_nics(struct mesh_hello *h, const struct mesh_hello *before)
 {
     HW_AUTO_FREE struct tp_facts *f = calloc(1, sizeof *f);
@@ -111,7 +112,7 @@ int mesh_tell(hawser_peer *p, const struct mesh_message *m, int wait_ms)
 {
     uint8_t buf[MESH_MESSAGE];
     hawser_op *op = NULL;
-    const struct session none = {0}; /* a signal ends the wait */
+    const struct session none = {0}; /* lets a signal end the wait */
     const struct hawser_op_options opts = {.size = sizeof opts, .timeout_ms = wait_ms ? wait_ms : TELL_MS};
     int len = mesh_encode(m, buf);
     int rc = len < 0 ? len : hawser_notify(p, buf, (size_t)len, &opts, wait_ms ? &op : NULL);
@@ -164,7 +165,7 @@ static int handle_event(struct rank *k, const struct hawser_completion *c)
     HW_AUTO_FREE struct mesh_message *m = NULL;
     int rc = 0;
     if (c->event == HAWSER_DIED && !k->done)
-        return hw_fail(-ECONNRESET, "the connection to rank 0 is lost, and the results with it");
+        return hw_fail(-ECONNRESET, "the connection to rank 0 and the results are lost");
     if (c->event == HAWSER_ENDED && c->result < 0 && !k->done)
         return hw_fail(c->result, "reporting to rank 0 failed: %s", hw_errno_name(-c->result));
     if (c->event != HAWSER_NOTIFIED)
@@ -223,10 +224,10 @@ int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, cons
     int rc = live(k, place), code = TOOL_OK;
     if (rc < 0) {
         (void)tool_fail("mesh", "%s (rank %u): %s", k->hello.name, seat->rank, hw_error());
-        code = TOOL_USAGE; /* as in other commands: it could not run */
+        code = TOOL_USAGE; /* the same exit code as other commands that could not run */
     }
     mesh_link_close(&k->link);
-    tool_stop = 1; /* for the service */
+    tool_stop = 1; /* stops the service */
     if (k->serves)
         pthread_join(k->service, NULL);
     hawser_peer_close(k->lead);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the lead has the ranks measure: rounds, loads, and outliers again. */
+/* Decides what the ranks measure: rounds, loads, and outliers again. */
 #include "tool/mesh/run/mesh_lead.h"
 #include "tool/report/output.h"
 #include "tool/tool.h"
@@ -8,17 +8,17 @@
 #include <math.h>
 #include <string.h>
 
-#define RAIL_ROUNDS 2 /* that measure rails alone, unless all do; one more for an odd number of nodes */
-#define AGAIN       3 /* how often outliers are measured again */
-#define LOAD_TIMES  4 /* the length of a load, times that of a pair's measurement */
+#define RAIL_ROUNDS 2 /* rounds that measure rails alone, unless all do; one more for an odd number of nodes */
+#define AGAIN       3 /* maximum number of times that outliers are measured again */
+#define LOAD_TIMES  4 /* duration of a load, as a multiple of a pair's measurement */
 
-/* Has a node whose pairs failed, since others were lost, too few results of its rails? */
+/* Returns true if a node has too few results of its rails, because its pairs failed when other nodes were lost. */
 static bool lacks_rails(const struct lead *l, uint32_t node)
 {
     return lead_has(l, node) && l->railed[node] < RAIL_ROUNDS;
 }
 
-/* Keeps the pairs in which a node lacks results of its rails. Returns how many. */
+/* Keeps only the pairs in which a node lacks results of its rails. Returns their number. */
 static size_t list_lacking(const struct lead *l, struct mesh_pair *pair, size_t n)
 {
     size_t left = 0;
@@ -72,14 +72,15 @@ static int measure_rounds(struct lead *l, struct mesh_pair *pair)
     return rc;
 }
 
-/* Measures one half of the nodes with the other half at once, both ways; then each node with several others at once. */
+/* Measures one half of the nodes against the other half at once, in both directions. Then measures each node with
+ * several others at once. */
 static int measure_loads(struct lead *l, struct mesh_pair *pair)
 {
     const uint32_t half = l->m->n / 2;
     for (uint32_t i = 0; i < half; i++)
         pair[i] = (struct mesh_pair){i, half + i};
     memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
-    l->keep = LEAD_ASIDE; /* under another condition than the rounds: not comparable with them */
+    l->keep = LEAD_ASIDE; /* loads are not comparable with the rounds */
     output_progress("bisection");
     l->sum_GBps = 0;
     int rc = lead_phase(l, pair, half, MESH_BOTH_WAYS, LOAD_TIMES * l->o->duration_ms);
@@ -107,7 +108,7 @@ static int by_pair(const void *a, const void *b)
     return x->a != y->a ? (x->a < y->a ? -1 : 1) : x->b != y->b ? (x->b < y->b ? -1 : 1) : 0;
 }
 
-/* Lists the pairs of the suspects of that kind, each once. Returns their number. */
+/* Lists the pairs of the suspects of one kind, each once. Returns their number. */
 static size_t list_suspects(const struct lead *l, const struct mesh_findings *found, enum mesh_kind kind,
                             struct mesh_pair *todo)
 {
@@ -143,7 +144,7 @@ static int measure_again(struct lead *l, const struct mesh_findings *found, stru
     return rc;
 }
 
-/* Judges, and has outliers measured again, until they are confirmed or gone. */
+/* Judges, and repeats the measurements of outliers until they are confirmed or refuted, or AGAIN times. */
 static int judge_twice(struct lead *l, struct mesh_pair *pair)
 {
     struct mesh_findings found;

@@ -11,24 +11,25 @@
 
 struct mesh_options {
     struct common common;
-    uint64_t wait_ms;     /* to wait for all ranks */
-    uint64_t deadline_ms; /* for a rank that stopped answering */
-    uint64_t budget_ms;   /* for all rounds; 0: no limit */
-    uint64_t duration_ms; /* of one measurement, each way */
+    uint64_t wait_ms;     /* ms to wait for all ranks */
+    uint64_t deadline_ms; /* ms after which a silent rank is excluded */
+    uint64_t budget_ms;   /* ms for all rounds; 0 means no limit */
+    uint64_t duration_ms; /* ms of one measurement, each way */
     uint64_t size, pings; /* bytes of a transfer; round trips of a latency measurement */
     uint64_t depth;
     bool rails, load, has_gpu, quick;
     unsigned gpu;
 };
 
-/* A rank's whole life. The exit code: TOOL_OK once the lead has let it go. */
+/* Runs a rank from start to end. Returns the exit code, which is TOOL_OK once the lead has dismissed the rank. */
 int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, const struct launch_place *place);
 
-/* Sends a message as a notification; wait: until it has arrived. -errno. */
+/* Sends a message as a notification. If wait_ms is not 0, waits up to that time until the message has arrived. Returns
+ * 0 or -errno. */
 int mesh_tell(hawser_peer *p, const struct mesh_message *m, int wait_ms);
 
-/* All that the lead does until the ranks are let go: fills m in. pmix: to name ranks that never came; may be NULL. 0,
- * also where tool_stop ended it early; -errno where nothing was measured. */
+/* Runs the lead until all ranks are dismissed, and fills in m and out. pmix provides the names of ranks that never
+ * connected, and may be NULL. Returns 0, also if tool_stop ended the run early, or -errno if nothing was measured. */
 int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, hawser *h, struct launch_pmix *pmix,
               struct mesh *m, struct mesh_findings *out);
 

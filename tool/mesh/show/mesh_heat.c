@@ -8,11 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-#define CELLS 128 /* maximal number in a row */
-#define NAMED 40  /* nodes: up to so many, all of them get a label, above that only those with findings */
-#define HOVER 40  /* nodes: up to so many, each cell has a tooltip, above that only the bad ones */
-#define LABEL 110 /* room for names */
-#define WIDTH 640 /* of all cells */
+#define CELLS 128 /* maximum cells per row */
+#define NAMED 40  /* maximum nodes of which all have labels; with more nodes, only those with findings */
+#define HOVER 40  /* maximum nodes of which all cells have tooltips; with more nodes, only bad cells */
+#define LABEL 110 /* width and height of the area for names */
+#define WIDTH 640 /* width of all cells together */
 
 /* ---- nodes ---------------------------------------------------------------------------------------- */
 
@@ -54,7 +54,7 @@ static int sort_nodes(const struct mesh *m, struct heat_nodes *h)
         return hw_no_memory("%u nodes", m->n);
     for (enum heat_order o = 0; o < HEAT_ORDERS; o++) {
         for (uint32_t i = 0; i < m->n; i++) {
-            double worst = fmin(h->sends[i], h->receives[i]); /* fmin() of a number and NAN is the number */
+            double worst = fmin(h->sends[i], h->receives[i]); /* fmin() of a number and NAN returns the number */
             k[i] = (struct keyed){&m->node[i], isnan(worst) ? 0 : worst, i, o};
         }
         qsort(k, m->n, sizeof *k, by_key);
@@ -115,7 +115,7 @@ struct heat {
     enum mesh_kind kind;
     double median;
     uint32_t n, per; /* cells in a row; nodes per cell */
-    uint32_t *place; /* of each node */
+    uint32_t *place; /* position of each node */
     const uint32_t *order;
     struct cell *cell;
     bool *named;
@@ -175,7 +175,8 @@ static void write_cell(const struct heat *h, uint32_t row, uint32_t column, doub
     fputs("</title></rect>", h->f);
 }
 
-/* Writes the name of a row and column; for a cell of several nodes, that of one that a finding names. */
+/* Writes the label of a row and column. A row of several nodes is labelled with a node that a finding names, if there
+ * is one. */
 static void write_label(const struct heat *h, uint32_t row, double side)
 {
     const uint32_t first = row * h->per;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTML report: figures, findings, heat maps of all pairs, a table of nodes. */
+/* Writes the HTML report: figures, findings, heat maps of all pairs, and a table of nodes. */
 #include "tool/mesh/show/mesh_out.h"
 
 #include "tool/mesh/show/mesh_heat.h"
@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-#define NODES_SHOWN 1024 /* in the table */
+#define NODES_SHOWN 1024 /* maximum rows of the table */
 
-/* Radio buttons alone switch the heat maps; without CSS all of them are shown, one below the other. */
+/* Radio buttons switch between the heat maps without a script. Without CSS, all maps are shown below each other. */
 static const char own_style[] =
     ".pick{position:absolute;opacity:0}.picks label{display:inline-block;padding:3px 10px;margin:0 6px 6px "
     "0;border:1px solid "
@@ -52,19 +52,19 @@ static void write_cards(struct page *p, const struct mesh *m, const struct mesh_
     snprintf(note, sizeof note, "%u of %u rounds", m->rounds, m->of_rounds);
     page_card(p, "Nodes measured", value, "", well == m->n ? "" : "bad", note);
     write_kind_card(p, m, MESH_K_WAY, false, "One way");
-    write_kind_card(p, m, MESH_K_BOTH, false, "Each of both ways");
+    write_kind_card(p, m, MESH_K_BOTH, false, "Each way, both busy");
     write_kind_card(p, m, MESH_K_RAIL, true, "One rail alone");
     write_kind_card(p, m, MESH_K_LATENCY, false, "8 bytes, one way");
     if (m->bisection_GBps > 0) {
         rep_text_num(m->bisection_GBps, value, sizeof value);
-        page_card(p, "Bisection", value, "GB/s", "", "one half of the nodes with the other, both ways");
+        page_card(p, "Bisection", value, "GB/s", "", "between the two halves of the nodes, both ways");
     }
     if (m->all_GBps > 0) {
         rep_text_num(m->all_GBps, value, sizeof value);
         page_card(p, "All to all", value, "GB/s", "", "each node with up to 16 others at once, all nodes together");
     }
     rep_text_bytes((double)m->checked, value, sizeof value);
-    page_card(p, "Checked", value, "", "", "compared with what was sent");
+    page_card(p, "Checked", value, "", "", "compared with the data that was sent");
     page_cards_end(p);
 }
 
@@ -137,13 +137,12 @@ static void write_picks(FILE *f, const struct mesh *m)
 static int write_heat_maps(FILE *f, const struct mesh *m, const struct mesh_findings *found)
 {
     static const char *const legend[] = {"within 10 % of the median", "10 to 25 % worse", "25 to 50 % worse",
-                                         "worse than that", "failed"};
+                                         "worse by more than half", "failed"};
     int rc = 0;
-    fputs("<figure><h2>All pairs</h2><p class=\"note\">A row is the sender, a column the receiver; the colour compares "
-          "a pair with the "
-          "median of all. A slow row: that node sends slowly. A slow column: it receives slowly. A single cell: a "
-          "path. A latency is "
-          "worse when it is longer, by 1.1, 1.33 and 2 times.</p>\n",
+    fputs("<figure><h2>All pairs</h2><p class=\"note\">Rows are senders, and columns are receivers. The colour "
+          "compares a pair with the median of all pairs. A slow row means that the node sends slowly, a slow column "
+          "that it receives slowly, and a single slow cell that one path is slow. A latency is worse when it is longer "
+          "than the median, by factors of 1.1, 1.33 and 2.</p>\n",
           f);
     write_picks(f, m);
     fputs("<div class=\"scroll\">\n", f);
@@ -213,8 +212,8 @@ static void write_nodes(FILE *f, const struct mesh *m, const struct heat_nodes *
 {
     const bool racks = has_racks(m);
     fprintf(f,
-            "<section class=\"sheet\"><h2>Nodes</h2><p class=\"note\">Medians over all peers; the slowest first. "
-            "Errors: what drivers "
+            "<section class=\"sheet\"><h2>Nodes</h2><p class=\"note\">Medians over all peers, slowest nodes first. "
+            "Errors are those that drivers "
             "counted during the test.</p><table><thead><tr><th class=\"t\">Node</th>%s<th "
             "class=\"t\">State</th><th>Sends<br>GB/s</th>"
             "<th>Receives<br>GB/s</th><th>8 bytes<br>us</th><th class=\"t\">NICs "

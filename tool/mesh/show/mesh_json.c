@@ -149,7 +149,7 @@ static int get_text(const json_t *o, const char *key, char *to, size_t cap)
     return 0;
 }
 
-/* Reads an integer up to most; 0 if missing. */
+/* Reads an integer of at most `most`; a missing integer counts as 0. */
 static int get_number(const json_t *o, const char *key, uint64_t most, uint64_t *out)
 {
     const json_t *v = json_object_get(o, key);
@@ -171,7 +171,7 @@ static int read_run(const json_t *o, struct mesh *m)
     uint64_t n, v;
     const char *schema = json_string_value(json_object_get(o, "schema"));
     if (m->node)
-        return hw_fail(-EINVAL, "a second run in one file");
+        return hw_fail(-EINVAL, "the file contains a second run");
     if (!schema || strcmp(schema, SCHEMA) != 0)
         return hw_fail(-EINVAL, "not a file of `hawser mesh --json`: its schema is not " SCHEMA);
     int rc = get_number(o, "nodes", MESH_RANKS, &n);
@@ -199,7 +199,7 @@ static int read_nic(const json_t *o, struct mesh_node *n)
     char name[HAWSER_NIC_NAME];
     int rc = get_text(o, "name", name, sizeof name);
     if (rc == 0 && (!tp_name_ok(name) || n->n_nics == TP_MAX_NICS))
-        rc = hw_fail(-EINVAL, "'%s' is not a NIC's name, or there are too many", name);
+        rc = hw_fail(-EINVAL, "'%s' is not a NIC's name, or there are too many NICs", name);
     if (rc < 0 || (rc = get_number(o, "Mbps", UINT32_MAX, &speed)) < 0 ||
         (rc = get_number(o, "mtu", UINT32_MAX, &mtu)) < 0)
         return rc;
@@ -214,7 +214,7 @@ static int read_node(const json_t *o, struct mesh *m)
 {
     uint64_t i = 0, rank = 0;
     char state[16];
-    int rc = m->n ? get_number(o, "node", m->n - 1, &i) : hw_fail(-EINVAL, "a node before the run");
+    int rc = m->n ? get_number(o, "node", m->n - 1, &i) : hw_fail(-EINVAL, "a node precedes the run");
     if (rc < 0 || (rc = get_number(o, "rank", MESH_RANKS - 1, &rank)) < 0)
         return rc;
     struct mesh_node *n = &m->node[i];
@@ -230,7 +230,7 @@ static int read_node(const json_t *o, struct mesh *m)
     while (s < HW_ARRAY_LEN(states) && strcmp(states[s], state) != 0)
         s++;
     if (!n->name[0] || s == HW_ARRAY_LEN(states))
-        return hw_fail(-EINVAL, "a node without a name, or with the unknown state '%s'", state);
+        return hw_fail(-EINVAL, "a node has no name, or has the unknown state '%s'", state);
     n->state = (enum mesh_state)s;
     const json_t *nics = json_object_get(o, "nics"), *nic;
     size_t k;
@@ -247,7 +247,7 @@ static int read_sample(const json_t *o, struct mesh *m, bool again)
         if (strcmp(mesh_kind_name(k), kind) == 0)
             s.kind = (uint8_t)k;
     if (!s.kind || !m->n)
-        return hw_fail(-EINVAL, "a sample of unknown kind, or before the run");
+        return hw_fail(-EINVAL, "a sample has an unknown kind, or precedes the run");
     int rc = get_number(o, "from", m->n - 1, &from);
     if (rc == 0)
         rc = get_number(o, "to", m->n - 1, &to);
@@ -256,7 +256,7 @@ static int read_sample(const json_t *o, struct mesh *m, bool again)
     if (rc < 0)
         return rc;
     if (from == to || (nic != MESH_ALL && (nic >= m->node[from].n_nics || to_nic >= m->node[to].n_nics)))
-        return hw_fail(-EINVAL, "a sample of NICs that the nodes do not have");
+        return hw_fail(-EINVAL, "a sample refers to NICs that the nodes do not have");
     s.from = (uint16_t)from;
     s.to = (uint16_t)to;
     s.nic = (uint8_t)nic;
@@ -269,7 +269,7 @@ static int read_failure(const json_t *o, struct mesh *m)
 {
     uint64_t from = 0, to = 0, bad = 0;
     char text[MESH_WHY];
-    int rc = m->n ? get_number(o, "from", m->n - 1, &from) : hw_fail(-EINVAL, "a failure before the run");
+    int rc = m->n ? get_number(o, "from", m->n - 1, &from) : hw_fail(-EINVAL, "a failure precedes the run");
     if (rc < 0 || (rc = get_number(o, "to", m->n - 1, &to)) < 0 ||
         (rc = get_number(o, "bad_bytes", INT64_MAX, &bad)) < 0 || (rc = get_text(o, "text", text, sizeof text)) < 0)
         return rc;
@@ -303,7 +303,8 @@ int mesh_read(FILE *in, const char *path, struct mesh *m)
     *m = (struct mesh){0};
     while (rc == 0 && (len = getline(&line, &cap, in)) > 0) {
         n++;
-        rc = (size_t)len > LINE_MAX ? hw_fail(-E2BIG, "more than %u bytes", LINE_MAX) : read_line(line, (size_t)len, m);
+        rc = (size_t)len > LINE_MAX ? hw_fail(-E2BIG, "the line is longer than %u bytes", LINE_MAX)
+                                    : read_line(line, (size_t)len, m);
         if (rc < 0)
             return hw_wrap(rc, "%s, line %zu", path, n);
     }
@@ -312,5 +313,5 @@ int mesh_read(FILE *in, const char *path, struct mesh *m)
     for (uint32_t i = 0; i < m->n; i++)
         if (!m->node[i].name[0])
             return hw_fail(-EINVAL, "%s: node %u of %u is missing", path, i, m->n);
-    return m->n ? 0 : hw_fail(-EINVAL, "%s has no run", path);
+    return m->n ? 0 : hw_fail(-EINVAL, "%s contains no run", path);
 }

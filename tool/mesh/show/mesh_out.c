@@ -58,11 +58,11 @@ void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out)
             m->what, well, m->n, m->rounds, m->of_rounds, m->seconds, (double)m->checked / 1e9);
     fprintf(out, "%-24s %10s %10s %10s  %s\n", "", "median", "least", "most", "worst pair");
     print_kind(out, m, MESH_K_WAY, false, "GB/s one way");
-    print_kind(out, m, MESH_K_BOTH, false, "GB/s each of both ways");
+    print_kind(out, m, MESH_K_BOTH, false, "GB/s each way, both busy");
     print_kind(out, m, MESH_K_RAIL, true, "GB/s of one rail alone");
     print_kind(out, m, MESH_K_LATENCY, false, "us for 8 bytes");
     if (m->bisection_GBps > 0)
-        fprintf(out, "%-24s %10.4g\n", "GB/s across the middle", m->bisection_GBps);
+        fprintf(out, "%-24s %10.4g\n", "GB/s bisection", m->bisection_GBps);
     if (m->all_GBps > 0)
         fprintf(out, "%-24s %10.4g\n", "GB/s all to all", m->all_GBps);
     for (size_t i = 0; i < f->n; i++) {

@@ -5,22 +5,22 @@
 
 #include "tool/mesh/judge/mesh_judge.h"
 
-/* Figures of one kind of samples, of those of all NICs together, or of each NIC's. */
+/* Figures of one kind of samples, either of those of all NICs together or of those of single NICs. */
 struct mesh_figures {
     size_t n;
     double median, least, most;
     struct mesh_sample at_least, at_most;
 };
-/* False without samples, and after -ENOMEM. */
+/* Returns false without samples, or if out of memory. */
 bool mesh_figures(const struct mesh *m, enum mesh_kind kind, bool nics, struct mesh_figures *out);
 
 void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out);
 
-/* Writes a self-contained page: no script, no font, no image. -errno. */
+/* Writes a self-contained page without scripts, fonts or images. Returns 0 or -errno. */
 int mesh_html(const struct mesh *m, const struct mesh_findings *f, const char *path);
 
-/* Adds findings for whatever is slower than in `was`, matched by the names of nodes and NICs: medians of all, of nodes
- * and of NICs. Skips what is already named. -ENOMEM. */
+/* Adds findings for everything that is slower than in `was`: medians of all nodes, of each node and of each NIC,
+ * matched by name. Skips nodes that a finding already names. Fails with -ENOMEM. */
 int mesh_compare(const struct mesh *m, const struct mesh *was, struct mesh_findings *out);
 
 #endif
