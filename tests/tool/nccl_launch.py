@@ -167,14 +167,14 @@ def fails(tmp):
     ok(is_quiet(tmp), "and the others end", alive(tmp))
     every = [start("a", 0, tmp, bench("--wait", "2s"), by_slurm)]
     told = finish(every)
-    ok(told[0][0] == 1 and "1 of 2 ranks came within 2 s; rank 1, n2 did not" in told[0][2] and is_quiet(tmp), "a process that never comes is named", *told)
+    ok(told[0][0] == 1 and "1 of 2 ranks connected within 2 s; rank 1, n2 did not" in told[0][2] and is_quiet(tmp), "a process that never comes is named", *told)
     told = run(tmp, by_torchrun, HAWSER_MESH_KEY=None)
-    ok([t[0] for t in told] == [2, 2] and all("a key is needed" in t[2] for t in told), "without a key nobody is obeyed", *told)
+    ok([t[0] for t in told] == [2, 2] and all("a job key is needed" in t[2] for t in told), "without a key nobody is obeyed", *told)
     every = [start(node, rank, tmp, bench("--wait", "4s"), by_torchrun, HAWSER_MESH_KEY=KEY + node) for rank, node in enumerate(NODES)]
     told = finish(every)
-    ok([t[0] for t in told] == [1, 1] and "1 of 2 ranks came" in told[0][2], "nor by another key", *told)
+    ok([t[0] for t in told] == [1, 1] and "1 of 2 ranks connected" in told[0][2], "nor by another key", *told)
     told = finish([start("a", 0, tmp, bench("--local"), by_torchrun)])
-    ok(told[0][0] == 0 and "as if each rank were a node" in told[0][1], "--local: this host alone", *told)
+    ok(told[0][0] == 0 and "each rank as a separate node" in told[0][1], "--local: this host alone", *told)
     (tmp / "rails").write_text("# of the cluster\neth1 10.0.1.0/24  # left\n\n eth2\n")
     told = finish([start("a", 0, tmp, bench("--local", "--rails", f"@{tmp}/rails"), by_torchrun)])
     ok(told[0][0] == 0 and "# rails: eth1 10.0.1.0/24  ; eth2\n" in told[0][1], "--rails takes a file, and hands on its text", *told)

@@ -346,7 +346,7 @@ def part_fails(tmp):
        "and of the last one under the clock", r)
     for fault, said in (("die", "ended with status 3 before its work was done"), ("crash", "was killed by signal 6"),
                         ("error", "ncclAllReduce: remote process exited or there was a network error: the fault that was asked for"),
-                        ("async", "NCCL while it moved data: remote process exited")):
+                        ("async", "transferring data with NCCL: remote process exited")):
         r = bench(tmp, *quick, FAKENCCL_FAULT=f"{fault}:1:3")
         ok(r.returncode == 1 and f"hawser: rank 1 (GPU 1)" in r.stderr and said in r.stderr, f"a rank that has {fault}: named", r)
     ok("dies as it was told" in bench(tmp, *quick, FAKENCCL_FAULT="die:0:2").stderr, "with what it said last")
@@ -367,15 +367,15 @@ def part_fails(tmp):
     r = bench(tmp, *quick, FAKENCCL_MUTE="1")
     ok(r.returncode == 1 and "did not report which network it uses" in r.stderr, "nor is one that is not told", r)
     r = bench(tmp, *quick, FAKECUDA_GPUS="1")
-    ok(r.returncode == 1 and "two are needed, but there is 1" in r.stderr, "one GPU: exit 1, and why", r)
+    ok(r.returncode == 1 and "fewer than two GPUs, but this host has 1" in r.stderr, "one GPU: exit 1, and why", r)
     r = bench(tmp, *quick, HAWSER_CUDA_LIBRARY="/nowhere/libcuda.so.1")
     ok(r.returncode == 1 and "install NVIDIA's driver" in r.stderr, "no driver: what to do", r)
     r = bench(tmp, *quick, "--gpus", 3)
-    ok(r.returncode == 1 and "no 3 GPUs: there are 2" in r.stderr, "more than there are", r)
+    ok(r.returncode == 1 and "3 GPUs were requested, but this host has 2" in r.stderr, "more than there are", r)
     r = bench(tmp, "--size", "1GiB", "--iters", 1, FAKECUDA_MEMORY="64")
     ok(r.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in r.stderr, "no GPU memory", r)
     r = run(tmp, "bench", "--nccl", "/nowhere/libnccl.so.2", *quick)
-    ok(r.returncode == 1 and "give the path of its library by --nccl" in r.stderr, "no NCCL: what to do", r)
+    ok(r.returncode == 1 and "give the path of its library with --nccl" in r.stderr, "no NCCL: what to do", r)
     r = run(tmp, "bench", "--nccl", CUDA, *quick)
     ok(r.returncode == 1 and "has no ncclGetVersion" in r.stderr, "a library that is no NCCL", r)
     p = subprocess.Popen([HAWSER, "nccl", "bench", "--nccl", NCCL, "--size", "8", "--iters", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -418,13 +418,13 @@ def part_gpu(tmp):
     r = gpu("--raw", "", FAKENCCL_DEAF="1")
     ok(r.returncode == 1 and r.stdout.endswith("\n6 passed, 1 failed, 0 skipped\n"), "and so does what was not measured", r)
     r = gpu(FAKECUDA_GPUS="1")
-    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: NCCL transfers nothing with one GPU" in r.stdout and
+    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: NCCL transfers nothing with fewer than two GPUs" in r.stdout and
        r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "one GPU: skipped, and why", r)
     r = gpu("--parts", "four", "--four-sizes", "64,1MiB", FAKECUDA_GPUS="4")
     ok(r.returncode == 0 and r.stdout.endswith("\n16 passed, 0 failed, 0 skipped\n") and "| alltoall | 1 MiB |" in r.stdout,
        "four ranks: all_reduce and alltoall, over four networks", r)
     r = gpu("--parts", "four")
-    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: no 4 GPUs: there are 2" in r.stdout and
+    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: 4 GPUs were requested, but this host has 2" in r.stdout and
        r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "two GPUs: no four ranks, and why", r)
     r = gpu("--parts", "hosts")
     ok(r.returncode == 0 and "hosts a,b" in r.stdout and r.stdout.endswith("\n10 passed, 0 failed, 0 skipped\n"), "two GPUs as two hosts", r)
@@ -454,7 +454,7 @@ def part_hosts(tmp):
         (c, op, z) for op in ("all_reduce", "sendrecv") for z in (8, 4096) for c in ("hawser", "socket")] +
        [("hawser bench", "write", 8), ("hawser bench", "write", 4096)], "hawser, sockets and our own transfer between two hosts", (r, j))
     ok(all(x["errors"] == 0 and x["checked"] > 0 and x["hosts"] == "node1,node2" and x["algbw_GBps"] > 0 for x in j), "all of it checked", j)
-    ok("# rank 1: host node2, GPU 0, NCCL_HOSTID=hawser-bench-1" in r.stdout and "# tcpx: not measured: not all hosts have" in r.stdout and
+    ok("# rank 1: host node2, GPU 0, NCCL_HOSTID=hawser-bench-1" in r.stdout and "# tcpx: not measured, because not all hosts have" in r.stdout and
        "# hawser bench: write from host node2 to host node1" in r.stdout and len(re.findall(r"^ +\S+ +- write +hawser bench ", r.stdout, re.M)) == 2,
        "one table, and what is not in it", r.stdout)
     seen = [dict(w.split("=", 1) for w in x.split(" ") if "=" in w) for x in told.read_text().splitlines()]
@@ -498,7 +498,7 @@ def part_hosts(tmp):
     ok(r.returncode == 1 and "host node1: " in r.stderr and "NO_DEVICE" in r.stderr, "a host with no GPU", r)
     r = bench(tmp, *reach, "--gpus", 2, *quick, **one)
     ok(r.returncode == 1 and "not all hosts have 2 GPUs" in r.stderr, "more GPUs than there are", r)
-    for argv, said in (["--hosts", "one"], "two hosts"), (["--hosts", "a,a"], "named twice"), (["--hosts", "a;b,c"], "not a host name"), \
+    for argv, said in (["--hosts", "one"], "two hosts"), (["--hosts", "a,a"], "appears twice"), (["--hosts", "a;b,c"], "not a host name"), \
             (["--hosts", "a,-oProxyCommand=x"], "not a host name"), (["--hosts", "a,b", "--lab", "x"], "cannot be combined"), (["--ssh", "x"], "need --hosts"), \
             (["--hosts", "a,b", "--remote", "a b"], "give another one"):
         r = bench(tmp, *argv, **one)

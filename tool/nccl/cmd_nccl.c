@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser nccl: env, check, bench. */
+/* hawser nccl: the actions env, check and bench. */
 #include "tool/nccl/nccl.h"
 #include "tool/tool.h"
 
 static const struct tool_action actions[] = {
     {"env", nccl_env_main, "print what to export so that NCCL uses hawser, and why"},
-    {"check", nccl_check_main, "show which network NCCL would use, and if not hawser, why"},
+    {"check", nccl_check_main, "show which network NCCL would use and, if not hawser, why"},
     {"bench", nccl_bench_main,
      "measure operations of real NCCL over hawser, as nccl-tests do, and over NCCL's own sockets"},
     {0},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser nccl check: doctor's checks of the group nccl, by themselves. */
+/* hawser nccl check: runs only doctor's checks of group nccl. */
 #include "tool/doctor/doctor.h"
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_look.h"
@@ -26,8 +26,9 @@ int nccl_check_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Repeats NCCL's lookup of a network plugin, loads in child processes what NCCL would load, and "
-                 "says\nwhich network NCCL would use, and if not hawser, why. Exit status: 1 if not hawser.",
+        .about =
+            "Repeats NCCL's lookup of a network plugin, loads in child processes what NCCL would load, and reports "
+            "which network NCCL would use and, if not hawser, why. Exit status: 1 if NCCL would not use hawser.",
         .rows = rows,
         .too_many = "check takes options only"};
     struct check_args a = {0};

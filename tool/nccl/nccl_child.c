@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strangers' libraries are loaded in a child, which may crash, exit or hang. */
+/* Loads third-party libraries in a child process, which may crash, exit or hang. */
 #include "tool/nccl/nccl_look.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DONE 0x5d /* the exit status of a child that came to its end: a library's exit(0) is none */
+#define DONE 0x5d /* exit status of a child that finished; a library's exit(0) differs */
 
 void *nccl_shared(size_t len)
 {
@@ -31,7 +31,7 @@ static void be_child(void (*fn)(void *), void *shared, pid_t parent, int out)
 {
     const struct rlimit none = {0, 0};
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    /* of its own group, so that what it may start ends with it */
+    /* use a separate process group, so that processes that the child starts end with it */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || setpgid(0, 0) < 0 || in < 0 || dup2(in, 0) < 0 ||
         dup2(out, 1) < 0 || dup2(out, 2) < 0)
         _exit(127);
@@ -41,7 +41,8 @@ static void be_child(void (*fn)(void *), void *shared, pid_t parent, int out)
     _exit(DONE);
 }
 
-/* Reads until its end; keeps the last of it, from the start of a line on. False at the deadline. */
+/* Reads the child's output until the child has ended. Keeps the last part, beginning with a whole line. Returns false
+ * at the deadline. */
 static bool read_nccl_child_output(struct nccl_child *c, int fd, pid_t pid, int *status, uint64_t deadline)
 {
     size_t len = 0;
@@ -49,7 +50,7 @@ static bool read_nccl_child_output(struct nccl_child *c, int fd, pid_t pid, int 
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         char text[512];
-        /* its end, not the pipe's: something that it started may have the pipe too */
+        /* wait for the end of the child, not of the pipe, which other processes may hold open */
         ended = ended || waitpid(pid, status, WNOHANG) == pid;
         int ready = poll(&p, 1, ended ? 0 : 20);
         ssize_t k = ready > 0 ? read(fd, text, sizeof text) : -1;
@@ -83,7 +84,7 @@ void nccl_run(struct nccl_child *c, void (*fn)(void *shared), void *shared, int 
         snprintf(c->how, sizeof c->how, "could not be started: %s", strerror(errno));
         return;
     }
-    fflush(NULL); /* else the child would have what is not written yet */
+    fflush(NULL); /* otherwise the child would inherit output that is not yet written */
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         be_child(fn, shared, parent, out[1]);

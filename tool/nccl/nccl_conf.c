@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FROM_FILES 64 /* variables whose origin is remembered */
+#define FROM_FILES 64 /* maximum variables whose origin is recorded */
 
 static struct {
     char name[64];
@@ -19,7 +19,7 @@ static size_t n_origins;
 
 /* ---- configuration files ---------------------------------------------------------------------- */
 
-/* Lines NAME=VALUE, with no quotes and no blanks taken off; the rest is passed over (NCCL's misc/param.cc). */
+/* Reads lines NAME=VALUE without removing quotes or spaces, and skips all other lines, like NCCL's misc/param.cc. */
 static void read_nccl_conf_file(const char *path)
 {
     FILE *f = fopen(path, "re");
@@ -73,8 +73,8 @@ const char *nccl_conf_where(const char *name)
 
 int nccl_plugin_dir(char *out, size_t cap)
 {
-    /* Beside this program: in its build folder, or where both were installed. HW_LIBDIR is where meson puts libraries.
-     * The folder hawser/nccl has the plugin by both names that NCCL looks for. */
+    /* Look near this program: in its build folder, or where both were installed. HW_LIBDIR is meson's folder for
+     * libraries. The folder hawser/nccl has the plugin under both names that NCCL tries. */
     static const char *const near[] = {"nccl", "../lib/" PRIVATE_DIR, "../lib/x86_64-linux-gnu/" PRIVATE_DIR,
                                        "../lib/aarch64-linux-gnu/" PRIVATE_DIR, "../lib64/" PRIVATE_DIR};
     char exe[NCCL_PATH], try[NCCL_PATH + 64];
@@ -98,7 +98,8 @@ int nccl_plugin_dir(char *out, size_t cap)
         }
     }
     return hw_fail(-ENOENT,
-                   "no %s beside %.120s nor in " HW_LIBDIR "/" PRIVATE_DIR ": install hawser-nccl, or the Python wheel",
+                   "%s was not found near %.120s or in " HW_LIBDIR "/" PRIVATE_DIR
+                   ": install hawser-nccl, or the Python wheel",
                    NCCL_PLUGIN_FILE, exe);
 }
 
@@ -116,7 +117,7 @@ static struct nccl_conflict *add_nccl_conflict(struct nccl_conflict *out, size_t
 #define TEXT(c, ...) snprintf((c)->text, sizeof(c)->text, __VA_ARGS__)
 #define MEND(c, ...) snprintf((c)->mend, sizeof(c)->mend, __VA_ARGS__)
 
-/* Is ours one of the comma list, by name or by path? */
+/* Returns true if the comma-separated list contains our plugin, by name or by path. */
 static bool lists_ours(const char *list)
 {
     for (const char *p = list; *p;) {
@@ -149,14 +150,14 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
     }
     if (tuner && *tuner && !lists_ours(tuner)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_TUNER_PLUGIN", NCCL_CAUTION);
-        TEXT(c, "NCCL does not ask hawser's tuner, and may use protocols that are slow over TCP");
+        TEXT(c, "NCCL does not use hawser's tuner, and may use protocols that are slow over TCP");
         MEND(c, "unset NCCL_TUNER_PLUGIN");
     }
     static const char *const forced[] = {"NCCL_ALGO", "NCCL_PROTO"};
     for (size_t i = 0; i < HW_ARRAY_LEN(forced); i++)
         if (getenv(forced[i])) {
             struct nccl_conflict *c = add_nccl_conflict(out, n, forced[i], NCCL_CAUTION);
-            TEXT(c, "leaves hawser's tuner less to choose from");
+            TEXT(c, "limits the choices of hawser's tuner");
             MEND(c, "unset %s", forced[i]);
         }
     static const char *const others[] = {"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_NTHREADS",
@@ -166,12 +167,14 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
             TEXT(add_nccl_conflict(out, n, others[i], NCCL_NOTE), "applies to NCCL's own networks only, not to hawser");
 }
 
-/* Part of what the plugin sets is the user's: does the rest still fit? */
+/* Finds parameters that differ from those of the plugin because the user has set them, or that no longer fit together.
+ */
 static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
 {
     if (!hn_tune(NULL)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "HAWSER_NCCL_TUNE", NCCL_CAUTION);
-        TEXT(c, "the plugin sets none of NCCL's parameters and its tuner does nothing; must be the same on every rank");
+        TEXT(c, "the plugin sets none of NCCL's parameters and its tuner does nothing; this must be the same on every "
+                "rank");
         MEND(c, "unset HAWSER_NCCL_TUNE");
         return;
     }
@@ -189,12 +192,12 @@ static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
     uint64_t v = 0, b = 0;
     if (chunk && hw_parse_u64(chunk, 0, UINT64_MAX, &v) == 0 && v >= 2097152) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_P2P_NET_CHUNKSIZE", NCCL_CAUTION);
-        TEXT(c, "64 channels x 16 x this exceeds NCCL's 31 bits for the size of a pool");
+        TEXT(c, "64 channels times 16 times this value exceeds the 31 bits that NCCL has for the size of a pool");
         MEND(c, "export NCCL_P2P_NET_CHUNKSIZE=1048576");
     }
     if (buffer && hw_parse_u64(buffer, 0, UINT64_MAX, &b) == 0 && b < 8388608 && (!chunk || v > b / 8)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_BUFFSIZE", NCCL_CAUTION);
-        TEXT(c, "NCCL reduces NCCL_P2P_NET_CHUNKSIZE to an eighth of it, %llu bytes", (unsigned long long)b / 8);
+        TEXT(c, "NCCL limits NCCL_P2P_NET_CHUNKSIZE to an eighth of this value, %llu bytes", (unsigned long long)b / 8);
         MEND(c, "unset NCCL_BUFFSIZE");
     }
 }

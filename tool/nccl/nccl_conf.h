@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this node says to NCCL: its environment, NCCL's configuration files, and where our plugin is. */
+/* What NCCL finds on this node: the environment, NCCL's configuration files, and our plugin. */
 #ifndef HW_TOOL_NCCL_CONF_H
 #define HW_TOOL_NCCL_CONF_H
 
@@ -8,29 +8,30 @@
 #define NCCL_PATH        4096
 #define NCCL_PLUGIN_FILE "libnccl-net-hawser.so"
 #define NCCL_ANY_FILE \
-    "libnccl-net.so" /* what NCCL loads where NCCL_NET_PLUGIN is not set, and some versions after it */
+    "libnccl-net.so" /* file that NCCL loads if NCCL_NET_PLUGIN is not set, and that some versions load in addition */
 #define NCCL_OUR_NAME  "hawser"
 #define NCCL_CONFLICTS 32
 
 /* Reads NCCL's configuration files into the environment, as NCCL does: NCCL_CONF_FILE or ~/.nccl.conf, then
- * /etc/nccl.conf, never over what is set. Once. */
+ * /etc/nccl.conf. Never overrides a variable that is set. Only the first call has an effect. */
 void nccl_conf_read(void);
-/* Where a variable is from: "the environment", or the file. */
+/* Returns where a variable was set: "the environment", or the path of a file. */
 const char *nccl_conf_where(const char *name);
 
-/* The folder that has our plugin, as this program was built or installed. -ENOENT with where it was looked for. */
+/* Finds the folder with our plugin, as this program was built or installed. Fails with -ENOENT; the error text then
+ * lists the places that were searched. */
 int nccl_plugin_dir(char *out, size_t cap);
 
-enum nccl_weight { NCCL_NOTE, NCCL_CAUTION, NCCL_WRONG }; /* harmless, slower, or it keeps ours from being used */
+enum nccl_weight { NCCL_NOTE, NCCL_CAUTION, NCCL_WRONG }; /* harmless; slower; prevents the use of our plugin */
 
 struct nccl_conflict {
-    const char *name, *value; /* the variable; value is the environment's */
+    const char *name, *value; /* name of the variable, and its value in the environment */
     enum nccl_weight weight;
-    char text[240]; /* what it does */
-    char mend[120]; /* a shell command, "" none */
+    char text[240]; /* effect of the variable */
+    char mend[120]; /* shell command that fixes the conflict, or "" */
 };
 
-/* The variables that stand against our plugin, or in part against what it sets. */
+/* Lists the variables that conflict with our plugin, or with parameters that the plugin sets. Returns their number. */
 size_t nccl_conflicts(struct nccl_conflict out[NCCL_CONFLICTS]);
 
 #endif

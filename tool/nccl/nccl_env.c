@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser nccl env: what to export, as shell lines whose comments say why, or as JSON. */
+/* hawser nccl env: prints what to export, either as shell lines with comments that give the reasons, or as JSON. */
 #include "mem/cuda.h"
 #include "nccl/params.h"
 #include "net/sysfs.h"
@@ -21,7 +21,7 @@ struct export
     const char *name;
     char value[NCCL_PATH];
     char why[384];
-    bool front; /* in front of what the variable holds already */
+    bool front; /* prepend to the present value of the variable */
 };
 
 struct env {
@@ -29,7 +29,7 @@ struct env {
     size_t n;
     struct nccl_conflict c[NCCL_CONFLICTS];
     size_t n_conflicts;
-    char missing[HW_ERR_TEXT]; /* the plugin is not there: why */
+    char missing[HW_ERR_TEXT]; /* why the plugin was not found; "" if it was found */
 };
 
 static struct export *add_env_export(struct env *v, const char *name, const char *value)
@@ -47,7 +47,7 @@ static struct export *add_env_export(struct env *v, const char *name, const char
 static void append_nic_name(char text[256], const char *name)
 {
     size_t at = strlen(text);
-    if (at + 1 + strlen(name) < 256) /* half a name would be another NIC's */
+    if (at + 1 + strlen(name) < 256) /* do not truncate: a partial name could be that of another NIC */
         snprintf(text + at, 256 - at, "%s%s", at ? "," : "", name);
 }
 
@@ -62,8 +62,9 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
     return *list && *left;
 }
 
-/* Ours uses every NIC that has an address, but the loopback and docker's bridges; the plan knows better where one of
- * them serves no GPU: a management NIC, or one that is much slower. */
+/* Exports HAWSER_NICS if needed. The plugin uses every NIC that has an address, except the loopback and docker's
+ * bridges. The plan is better if one of these NICs serves no GPU, such as a management NIC or a NIC that is much
+ * slower. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};
@@ -81,14 +82,15 @@ static void add_nics_export(struct env *v)
     }
     if (root >= 0 && n > 0 && hw_node_scan(&node, root, &scan) == 0 &&
         hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0 && nccl_nics(&node, &plan, list, left))
-        WHY(add_env_export(v, "HAWSER_NICS", list), "the NICs that serve the GPUs here (hawser topo); without %s",
-            left);
+        WHY(add_env_export(v, "HAWSER_NICS", list),
+            "the NICs that serve the GPUs on this node (see hawser topo), without %s", left);
     hw_plan_free(&plan);
     hw_node_free(&node);
     hw_close(&root);
 }
 
-/* The loader must find the plugin in dir, by the name libnccl-net.so too where dir has that name. */
+/* Exports LD_LIBRARY_PATH, unless the loader already finds the plugin in dir. If dir contains libnccl-net.so, the
+ * loader must also find this name in dir. */
 static void add_path_export(struct env *v, const char *dir)
 {
     char found[NCCL_PATH], want[NCCL_PATH], file[NCCL_PATH + 64];
@@ -101,7 +103,7 @@ static void add_path_export(struct env *v, const char *dir)
     struct nccl_extra *x = nccl_find(name);
     if (!x || !*x->path || !realpath(x->path, found) || !realpath(file, want) || strcmp(found, want) != 0) {
         struct export *e = add_env_export(v, "LD_LIBRARY_PATH", dir);
-        WHY(e, "%s exists, but the loader does not look there first", name);
+        WHY(e, "the loader would not find %s in this folder first", name);
         e->front = true;
     }
     nccl_unshare(x, sizeof *x);
@@ -114,22 +116,23 @@ static void make_env(struct env *v)
     char dir[NCCL_PATH];
     nccl_conf_read();
     v->n_conflicts = nccl_conflicts(v->c);
-    /* by its name, so that the tuner and a second communicator find it too */
+    /* use the name, so that the tuner and a second communicator find the plugin, too */
     WHY(add_env_export(v, "NCCL_NET_PLUGIN", NCCL_OUR_NAME), "NCCL loads " NCCL_PLUGIN_FILE " for this name");
     for (size_t i = 0; i < v->n_conflicts; i++)
         if (strcmp(v->c[i].name, "NCCL_NET") == 0)
-            WHY(add_env_export(v, "NCCL_NET", NCCL_OUR_NAME), "it is %.60s (%.80s), so NCCL would use no other network",
-                v->c[i].value, nccl_conf_where("NCCL_NET"));
+            WHY(add_env_export(v, "NCCL_NET", NCCL_OUR_NAME),
+                "NCCL_NET is set to %.60s in %.80s, so NCCL would use no other network", v->c[i].value,
+                nccl_conf_where("NCCL_NET"));
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         snprintf(v->missing, sizeof v->missing, "%s", hw_error());
     else
         add_path_export(v, dir);
-    /* both are the user's word on NICs, and the plugin follows either */
+    /* both state the user's choice of NICs, which the plugin follows */
     if (!getenv("HAWSER_NICS") && !getenv("NCCL_SOCKET_IFNAME"))
         add_nics_export(v);
 }
 
-/* In single quotes, whatever it is. */
+/* Prints text in single quotes for the shell, whatever characters it contains. */
 static void quote_export_value(FILE *out, const char *text)
 {
     fputc('\'', out);
@@ -141,7 +144,7 @@ static void quote_export_value(FILE *out, const char *text)
     fputc('\'', out);
 }
 
-/* A comment stays one line, whatever it repeats. */
+/* Prints text as a comment on one line, and replaces control characters. */
 static void print_env_comment(FILE *out, const char *text)
 {
     for (; *text; text++)
@@ -151,8 +154,7 @@ static void print_env_comment(FILE *out, const char *text)
 
 static void print_shell(FILE *out, const struct env *v)
 {
-    fputs("# What NCCL needs on this node to run over hawser: eval \"$(hawser nccl env)\", the same on every node.\n",
-          out);
+    fputs("# Settings for NCCL to use hawser on this node. Run eval \"$(hawser nccl env)\" on every node.\n", out);
     if (*v->missing) {
         fputs("# The plugin is not installed: ", out);
         print_env_comment(out, v->missing);
@@ -167,8 +169,8 @@ static void print_shell(FILE *out, const struct env *v)
             fprintf(out, "\"${%s:+:$%s}\"", e->name, e->name);
         fputc('\n', out);
     }
-    fprintf(out, "#\n# The plugin sets by itself, on every rank the same, unless you have set it (HAWSER_NCCL_TUNE=0: "
-                 "nothing):\n");
+    fprintf(out, "#\n# The plugin itself sets these variables, to the same values on every rank, unless you have set "
+                 "them (with HAWSER_NCCL_TUNE=0, none):\n");
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
         fprintf(out, "#   %s=%s\n#     ", p->name, p->value);
@@ -244,8 +246,8 @@ int nccl_env_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Prints what to export so that NCCL uses hawser, as shell lines for eval, and in comments the "
-                 "reasons,\nwhat the plugin sets by itself, and what in this environment conflicts with it.",
+        .about = "Prints what to export so that NCCL uses hawser, as shell lines for eval. Comments give the reasons, "
+                 "what the plugin sets by itself, and what in this environment conflicts with the plugin.",
         .rows = rows,
         .too_many = "env takes options only"};
     struct env_args a = {0};
@@ -261,7 +263,7 @@ int nccl_env_main(int argc, char **argv)
         rc = print_nccl_env_json(stdout, v);
     else
         print_shell(stdout, v);
-    /* lines that lead nowhere are no answer */
+    /* settings are useless without the plugin, so report an error */
     rc = rc < 0 ? tool_fail(CMD, "%s", hw_error()) : *v->missing ? tool_fail(CMD, "%s", v->missing) : TOOL_OK;
     free(v);
     return rc;

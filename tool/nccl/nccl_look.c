@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After NCCL's plugin/net.cc and plugin/plugin_open.cc of 2.28: names, order, symbols. */
+/* Repeats the lookup of plugin/net.cc and plugin/plugin_open.cc in NCCL 2.28: names, order, symbols. */
 #include "tool/nccl/nccl_look.h"
 
 #include "transport/netplugin/table/abi.h"
@@ -12,11 +12,11 @@
 #include <string.h>
 #include <strings.h>
 
-#define LIB_MS    60000 /* NCCL's library is of some 300 MB */
+#define LIB_MS    60000 /* ms; NCCL's library has about 300 MB */
 #define PLUGIN_MS 10000
 #define EXTRA_MS  10000
 
-/* From which NCCL on a table is known (abi.h). */
+/* The first NCCL version that knows each table (abi.h). */
 static const struct {
     int version, table;
 } known[] = {{23003, 12}, {22800, 11}, {22600, 10}, {22400, 9}, {22000, 8}, {21900, 7}};
@@ -104,12 +104,13 @@ static ncclResult_t start_net(int version, void *table, void **ctx)
         return ((ncclNet_v11_t *)table)->init(ctx, 1, &config, say, ignore_nccl_profiler);
     case 10:
         return ((ncclNet_v10_t *)table)->init(say, ignore_nccl_profiler);
-    default: /* v6 to v9 begin alike */
+    default: /* v6 to v9 have the same beginning */
         return ((ncclNet_v6_t *)table)->init(say);
     }
 }
 
-/* Speed is at another place in each version; name, path, guid and ptrSupport are at the same. */
+/* Copies the properties of a device. The speed has a different offset in each version; name, path, guid and ptrSupport
+ * have the same offsets in all versions. */
 static void keep_device(int version, const void *props, struct nccl_device *d)
 {
     const ncclNetProperties_v6_t *p = props;
@@ -123,7 +124,7 @@ static void keep_device(int version, const void *props, struct nccl_device *d)
 
 static void try_table(struct nccl_plugin *p, void *table)
 {
-    const ncclNet_v6_t *t = table; /* name, devices and getProperties are at the same places in all */
+    const ncclNet_v6_t *t = table; /* name, devices and getProperties have the same offsets in all versions */
     void *ctx = NULL;
     union {
         ncclNetProperties_v6_t v6;
@@ -208,7 +209,7 @@ static int add_net_plugin(struct nccl_look *l, const char *asked, size_t len, bo
 {
     struct nccl_plugin *p = l->n < HW_ARRAY_LEN(l->plugin) ? nccl_shared(sizeof *p) : NULL;
     if (!p)
-        return hw_no_memory("what is to be known of a plugin");
+        return hw_no_memory("the results for a plugin");
     l->plugin[l->n++] = p;
     snprintf(p->asked, sizeof p->asked, "%.*s", (int)HW_MIN(len, sizeof p->asked - 1), asked);
     p->listed = listed;
@@ -247,7 +248,7 @@ static int try_net_plugins(struct nccl_look *l)
     }
     for (size_t i = 0; i < l->n; i++)
         ours = ours || l->plugin[i]->ours;
-    /* ours, even so: by its path, since it is not the search for it that is in question */
+    /* Also try our plugin if it is not listed. Use its path, because the lookup is not in question. */
     char path[NCCL_PATH + 64];
     snprintf(path, sizeof path, "%s/" NCCL_PLUGIN_FILE, l->dir);
     const char *name = *l->dir ? path : NCCL_OUR_NAME;
@@ -260,7 +261,7 @@ int nccl_look(struct nccl_look *l, const char *nccl)
     nccl_conf_read();
     *l = (struct nccl_look){.chosen = -1, .lib = nccl_shared(sizeof *l->lib)};
     if (!l->lib)
-        return hw_no_memory("what is to be known of NCCL");
+        return hw_no_memory("the results for NCCL");
     snprintf(l->lib->asked, sizeof l->lib->asked, "%s", nccl ? nccl : "libnccl.so.2");
     nccl_run(&l->lib->child, try_lib, l->lib, LIB_MS);
     l->newest = nccl_newest_table(l->lib->version);
@@ -271,7 +272,7 @@ int nccl_look(struct nccl_look *l, const char *nccl)
     l->tuner = nccl_find(tuner && *tuner ? tuner : "libnccl-tuner.so");
     l->env = nccl_find("libnccl-env.so");
     if (rc == 0 && !(l->link && l->tuner && l->env))
-        rc = hw_no_memory("what is to be known of NCCL's libraries");
+        rc = hw_no_memory("the results for NCCL's libraries");
     return rc;
 }
 

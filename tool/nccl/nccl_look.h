@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's way to a net plugin, gone once without NCCL: what it would try, in which order, and what came of it. All that
- * loads strangers' libraries happens in child processes, where a crash, an exit or a hang is an answer too.
+ * Repeats NCCL's lookup of a net plugin without NCCL: what NCCL would try, in which order, and with what result. Child
+ * processes load the third-party libraries, so that a crash, an exit or a hang is a result, too.
  */
 #ifndef HW_TOOL_NCCL_LOOK_H
 #define HW_TOOL_NCCL_LOOK_H
 
 #include "tool/nccl/nccl_conf.h"
 
-#define NCCL_LIST       16 /* plugins of one NCCL_NET_PLUGIN, as many as NCCL 2.28 takes */
+#define NCCL_LIST       16 /* maximum plugins in NCCL_NET_PLUGIN, as in NCCL 2.28 */
 #define NCCL_DEVICES    64
-#define NCCL_TAIL       2048 /* of what a child said */
-#define NCCL_OLDEST     6    /* tables that a NCCL of today takes */
+#define NCCL_TAIL       2048 /* bytes kept of a child's output */
+#define NCCL_OLDEST     6    /* oldest table version that current NCCL versions accept */
 #define NCCL_NEWEST     12
 #define NCCL_TABLE_NAME "ncclNetPlugin_v"
 
-/* How far a child came: the step it was in when it ended. */
+/* The step that a child had reached when it ended. */
 enum nccl_step { NCCL_LOADING, NCCL_TABLES, NCCL_INITIALISING, NCCL_COUNTING, NCCL_ASKING, NCCL_FINALISING, NCCL_DONE };
 
 struct nccl_child {
-    int rc;                /* 0, or -errno: it ended early, and how */
-    char how[HW_ERR_TEXT]; /* "was killed by signal 11 (Segmentation fault)" */
-    char tail[NCCL_TAIL];  /* what it said last */
+    int rc;                /* 0, or -errno if the child ended early; the reason is in how */
+    char how[HW_ERR_TEXT]; /* such as "was killed by signal 11 (Segmentation fault)" */
+    char tail[NCCL_TAIL];  /* last output of the child */
 };
 
-/* Runs fn in a child that has `ms` to end; shared is memory of both (nccl_shared()). */
+/* Runs fn in a child that must finish within ms. Both processes share the memory `shared` (see nccl_shared()). */
 void nccl_run(struct nccl_child *c, void (*fn)(void *shared), void *shared, int ms);
 void *nccl_shared(size_t len);
 void nccl_unshare(void *p, size_t len);
 
 struct nccl_lib {
     struct nccl_child child;
-    char asked[NCCL_PATH], path[NCCL_PATH]; /* path: of the file that was found; "": none, why */
+    char asked[NCCL_PATH], path[NCCL_PATH]; /* path of the loaded file, or "" with the reason in why */
     char why[HW_ERR_TEXT];
-    int version; /* 22809; 0: not known */
+    int version; /* such as 22809; 0 if unknown */
 };
 
 struct nccl_device {
@@ -43,22 +43,22 @@ struct nccl_device {
 
 struct nccl_plugin {
     struct nccl_child child;
-    char asked[256]; /* as NCCL_NET_PLUGIN has it; "libnccl-net.so" where it is not set */
-    bool listed;     /* NCCL would try it; ours is looked at anyway */
-    bool ours;       /* hawser's */
+    char asked[256]; /* item of NCCL_NET_PLUGIN, or "libnccl-net.so" if the variable is not set */
+    bool listed;     /* NCCL would try the plugin; hawser's plugin is examined in any case */
+    bool ours;       /* the plugin is hawser's */
     char path[NCCL_PATH];
     char why[HW_ERR_TEXT];
-    unsigned tables, tuners; /* bit v: it has ncclNetPlugin_v<v>, ncclTunerPlugin_v<v> */
-    int newest;              /* given: what NCCL knows */
-    int table;               /* which of them NCCL takes; 0: none */
+    unsigned tables, tuners; /* bit v is set if the plugin has ncclNetPlugin_v<v> or ncclTunerPlugin_v<v> */
+    int newest;              /* newest table version that NCCL knows */
+    int table;               /* table version that NCCL uses, or 0 if none */
     enum nccl_step step;
-    int rc;        /* of init, devices or getProperties: ncclResult_t */
-    char name[64]; /* which NCCL_NET must equal */
-    int n_devices; /* as it says; device[] has no more than fit */
+    int rc;        /* ncclResult_t of init, devices or getProperties */
+    char name[64]; /* name that NCCL_NET must equal */
+    int n_devices; /* number that the plugin reports; device[] may have fewer */
     struct nccl_device device[NCCL_DEVICES];
 };
 
-/* A library of a given name that NCCL loads where there is one. */
+/* A library that NCCL loads by this name if the library exists. */
 struct nccl_extra {
     struct nccl_child child;
     char asked[NCCL_PATH], path[NCCL_PATH], why[HW_ERR_TEXT];
@@ -66,25 +66,29 @@ struct nccl_extra {
 
 struct nccl_look {
     struct nccl_lib *lib;
-    int newest; /* table that this NCCL takes */
+    int newest; /* newest table version that this NCCL accepts */
     bool asked; /* NCCL_NET_PLUGIN is set */
-    bool none;  /* to "none" */
+    bool none;  /* NCCL_NET_PLUGIN is "none" */
     struct nccl_plugin *plugin[NCCL_LIST + 1];
     size_t n;
-    int chosen;                            /* whose network it would be; -1: one of NCCL's own */
+    /* index of the plugin that NCCL would use, or -1 for one of NCCL's own networks */
+    int chosen;
     struct nccl_extra *link, *tuner, *env; /* libnccl-net.so, libnccl-tuner.so, libnccl-env.so */
-    char dir[NCCL_PATH];                   /* where our plugin is; "": not found */
+    char dir[NCCL_PATH];                   /* folder of our plugin, or "" if not found */
 };
 
-/* The table that NCCL of this version takes at most; 0: not known, and the newest there is. */
+/* Returns the newest table version that this NCCL version accepts. If version is 0, which means unknown, returns the
+ * newest one that exists. */
 int nccl_newest_table(int version);
-/* NCCL_NET lets a network of this name be used. */
+/* Returns true if NCCL_NET permits a network of this name. */
 bool nccl_net_allows(const char *name);
-/* What NCCL would do with a plugin: use it? */
+/* Returns true if NCCL would use the plugin. */
 bool nccl_usable(const struct nccl_plugin *p);
-/* What dlopen() makes of a name. NULL: no memory. To be given back by nccl_unshare(). */
+/* Loads a library in a child process, as dlopen() finds the name. Returns NULL if out of memory. The caller frees the
+ * result with nccl_unshare(). */
 struct nccl_extra *nccl_find(const char *name);
-/* nccl: its library, NULL for libnccl.so.2. -ENOMEM. To be freed after either. */
+/* Examines what NCCL would load. nccl is NCCL's library, or NULL for libnccl.so.2. Fails with -ENOMEM. The caller calls
+ * nccl_look_free() in any case. */
 int nccl_look(struct nccl_look *l, const char *nccl);
 void nccl_look_free(struct nccl_look *l);
 

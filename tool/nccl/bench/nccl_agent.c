@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hawser nccl bench --hosts` starts on a host: it does what it is asked over its standard input. */
+/* The agent that `hawser nccl bench --hosts` starts on a host. The agent executes the requests that arrive on its
+ * standard input. */
 #include "hawser.h"
 #include "mem/cuda.h"
 #include "tool/child.h"
@@ -22,7 +23,7 @@
 #define POLL_MS  100
 #define LEAVE_MS 3000
 
-static int in, out; /* the wire */
+static int in, out; /* connection to the supervisor */
 
 static void answer_host_probe(const char *items, size_t len)
 {
@@ -45,7 +46,7 @@ struct job {
     char key[40];
 };
 
-/* The key in a file of memory that others cannot read; the descriptor stays open over exec. */
+/* Stores the key in a memory file that others cannot read. The descriptor stays open across exec. */
 static int make_key(struct job *j, const char *hex)
 {
     int fd = memfd_create("hawser-key", 0);
@@ -60,7 +61,7 @@ static int set_variable(char *text)
 {
     char *eq = strchr(text, '=');
     if (!eq)
-        return hw_fail(-EPROTO, "a variable without a value");
+        return hw_fail(-EPROTO, "a variable has no value");
     *eq = 0;
     return setenv(text, eq + 1, 1) < 0 ? hw_fail(-errno, "setting %s: %s", text, strerror(errno)) : 0;
 }
@@ -71,7 +72,7 @@ static int add_plugin_folder(void)
     HW_AUTO_FREE char *path = NULL;
     const char *was = getenv("LD_LIBRARY_PATH");
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
-        return 0; /* NCCL's loader may find it elsewhere, and the supervisor sees which network NCCL takes */
+        return 0; /* NCCL's loader may find the plugin elsewhere; the supervisor checks which network NCCL uses */
     return asprintf(&path, "%s%s%s", dir, was && *was ? ":" : "", was ? was : "") < 0 ||
                    setenv("LD_LIBRARY_PATH", path, 1) < 0
                ? hw_no_memory("an environment")
@@ -95,7 +96,7 @@ static int read_job(struct job *j, char *items, size_t len)
         else if (*at == 'd')
             j->plugin = true;
         else
-            rc = hw_fail(-EPROTO, "an item '%c'", *at);
+            rc = hw_fail(-EPROTO, "unknown item '%c'", *at);
         at = next;
     }
     for (size_t i = 1; i < j->n; i++)
@@ -124,7 +125,7 @@ static int exit_code(int status)
     return WEXITSTATUS(status);
 }
 
-/* Passes on orders until the wire or the rank ends. */
+/* Forwards orders and replies until the connection or the rank ends. */
 static int bridge_rank(pid_t pid, int talk)
 {
     struct nb_order o;
@@ -161,7 +162,7 @@ static int bridge_rank(pid_t pid, int talk)
     return exit_code(child_reap(&pid, LEAVE_MS));
 }
 
-/* Waits for its end, and ends it with the wire. */
+/* Waits for the command to end, and terminates the command if the connection closes. */
 static int watch_command(pid_t pid)
 {
     for (;;) {
@@ -202,16 +203,16 @@ int nb_agent(void)
     signal(SIGPIPE, SIG_IGN);
     in = fcntl(0, F_DUPFD_CLOEXEC, NB_RANK_FD + 1);
     out = fcntl(1, F_DUPFD_CLOEXEC, NB_RANK_FD + 1);
-    /* what a library prints is not to be taken for an answer */
+    /* Keep output of libraries apart from the replies. */
     if (in < 0 || out < 0 || dup2(2, 1) < 0)
-        return tool_fail("agent", "its descriptors: %s", strerror(errno));
+        return tool_fail("agent", "duplicating descriptors: %s", strerror(errno));
     snprintf(g.version, sizeof g.version, "%s", hawser_version());
     if (!child_write(out, &g, sizeof g))
         return TOOL_FAILED;
     while (child_read(in, &ask, sizeof ask)) {
         char *items = ask.len < NB_ASK_MOST ? calloc(1, (size_t)ask.len + 1) : NULL;
         if (!items || !child_read(in, items, ask.len))
-            return tool_fail("agent", "an order of %u bytes that did not come", ask.len);
+            return tool_fail("agent", "an order of %u bytes did not arrive completely", ask.len);
         if (ask.type != NB_ASK_PROBE) {
             int rc = start_job(ask.type, items, ask.len);
             free(items);

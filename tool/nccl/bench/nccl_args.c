@@ -68,7 +68,7 @@ static int parse_set(void *args, const char *text)
     return 0;
 }
 
-/* "NAME=VALUE[,..]", or "default". */
+/* Parses "NAME=VALUE[,..]" or "default". */
 static int parse_sockets(void *args, const char *text)
 {
     struct nb_args *a = args;
@@ -99,7 +99,7 @@ static int parse_sockets(void *args, const char *text)
     return 0;
 }
 
-/* The map on one line, as knob rails takes it: ranks on other hosts need no file then. */
+/* Stores the map on one line, as knob rails accepts it, so that ranks on other hosts need no file. */
 static int parse_rails(void *args, const char *text)
 {
     struct nb_args *a = args;
@@ -124,10 +124,10 @@ static int parse_rails(void *args, const char *text)
     }
     if (strlen(a->rails) >= sizeof limit->rails)
         return hw_fail(-E2BIG,
-                       "a map of rails of %zu bytes is too long to be handed on: put the file on every host and give "
-                       "--set HAWSER_RAILS=@FILE",
+                       "the map of rails has %zu bytes, which is too long to pass to the ranks: put the file on every "
+                       "host and use --set HAWSER_RAILS=@FILE",
                        strlen(a->rails));
-    return setenv("HAWSER_RAILS", a->rails, 1) < 0 ? hw_fail(-errno, "the environment: %s", strerror(errno)) : 0;
+    return setenv("HAWSER_RAILS", a->rails, 1) < 0 ? hw_fail(-errno, "setting HAWSER_RAILS: %s", strerror(errno)) : 0;
 }
 
 static int parse_nccl_sizes(void *args, const char *text)
@@ -141,36 +141,39 @@ static const struct opt rows[] = {
     OPT_CALL("size", 0, "SIZE[,..]", parse_nccl_sizes,
              "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
     OPT_NUMBER("gpus", 0, "N", struct nb_args, gpus, 1, NB_RANKS,
-               "ranks, one GPU each, from GPU 0 up; with --hosts: per host (default: all)"),
+               "number of ranks, one per GPU from GPU 0 up; with --hosts, per host (default: all GPUs)"),
     OPT_TEXT("hosts", 0, "A,B[,..]", struct nb_args, hosts,
-             "run ranks on these hosts: NCCL over hawser, sockets, and TCPX if installed, and hawser's own transfer "
-             "from B to A"),
+             "run ranks on these hosts: measure NCCL over hawser, sockets and (if installed) TCPX, and hawser's own "
+             "transfer from B to A"),
     OPT_TEXT("ssh", 0, "COMMAND", struct nb_args, ssh,
-             "command that reaches a host; {} is the host, which otherwise follows (default: ssh -oBatchMode=yes)"),
+             "command that runs a program on a host; {} stands for the host, which is otherwise appended (default: ssh "
+             "-oBatchMode=yes)"),
     OPT_TEXT("remote", 0, "PATH", struct nb_args, remote,
-             "path of this program on the hosts (default: as on this host)"),
+             "path of this program on the hosts (default: its path on this host)"),
     OPT_TEXT("tcpx", 0, "PATH", struct nb_args, tcpx,
              "path of the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
     OPT_TEXT("key-file", 0, "FILE", struct nb_args, common.key_file,
-             "the key of the processes that a launcher has started (default: that of HAWSER_MESH_KEY)"),
-    OPT_TEXT("meet", 0, "HOST[:PORT]", struct nb_args, meet, "where their rank 0 is, if the launcher does not say it"),
-    OPT_TIME("wait", 0, "TIME", struct nb_args, wait_ms, 1000, 3600000, "for all of them to come (default: 60s)"),
-    OPT_FLAG("local", 0, struct nb_args, local, "this host's GPUs alone, whatever a launcher has set"),
-    OPT_CALL("rails", 0, "MAP", parse_rails,
-             "which NICs may be joined, as HAWSER_RAILS: 'eth1;eth2', or @FILE with a rail a line"),
+             "job key of the processes that a launcher started (default: the key in HAWSER_MESH_KEY)"),
+    OPT_TEXT("meet", 0, "HOST[:PORT]", struct nb_args, meet, "address of rank 0, if the launcher does not provide it"),
+    OPT_TIME("wait", 0, "TIME", struct nb_args, wait_ms, 1000, 3600000,
+             "how long to wait for all processes (default: 60s)"),
+    OPT_FLAG("local", 0, struct nb_args, local, "use only this host's GPUs, even if a launcher started this process"),
+    OPT_CALL(
+        "rails", 0, "MAP", parse_rails,
+        "NICs that may be connected to each other, as in HAWSER_RAILS: 'eth1;eth2', or @FILE with one rail per line"),
     OPT_FLAG("vs-socket", 0, struct nb_args, vs,
-             "also measure NCCL's own sockets, alternating with hawser: their default, and two tuned settings"),
+             "also measure NCCL's own sockets, alternating with hawser: with default and with two tuned settings"),
     OPT_CALL("sockets", 0, "NAME=VALUE[,..]", parse_sockets,
-             "also measure NCCL's own sockets with these variables; 'default': without; may be repeated"),
+             "also measure NCCL's own sockets with these variables; 'default' sets none; may be repeated"),
     OPT_CALL("raw", 0, "N[,..]", parse_raw, "also measure N plain sockets over loopback"),
     OPT_NUMBER("rounds", 0, "N", struct nb_args, rounds, 1, NB_ROUNDS,
-               "rounds, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
+               "number of rounds; medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
     OPT_NUMBER("iters", 0, "N", struct nb_args, iters, 1, 1000000,
-               "measured operations (default: 1GiB in all, 10 to 500)"),
+               "number of measured operations (default: 1GiB in total, but 10 to 500)"),
     OPT_NUMBER("warmup", 0, "N", struct nb_args, warmup, 0, 1000000,
-               "unmeasured operations before them (default: a tenth, at least 3)"),
+               "number of operations before the measured ones (default: a tenth, at least 3)"),
     OPT_TEXT("plugin", 0, "NAME", struct nb_args, plugin, "NCCL_NET_PLUGIN for hawser's runs (default: hawser)"),
-    OPT_CALL("set", 0, "NAME=VALUE", parse_set, "a variable for hawser's runs only; may be repeated"),
+    OPT_CALL("set", 0, "NAME=VALUE", parse_set, "set a variable for hawser's runs only; may be repeated"),
     OPT_TEXT("nccl", 0, "FILE", struct nb_args, nccl, "NCCL's library (default: libnccl.so.2)"),
     OPT_TEXT("lab", 0, "LAB", struct nb_args, lab,
              "run rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"),
@@ -191,17 +194,17 @@ int nb_args_parse(struct nb_args *a, int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Measures NCCL over hawser, and over NCCL's own sockets, as nccl-tests do: a process for each\n"
-                 "GPU of this host, each as if it were a node of its own; or on several nodes, started there by "
-                 "mpirun, srun or torchrun\n"
-                 "--no_python, one process a node or one a GPU. All that arrives is checked.",
+        .about =
+            "Measures NCCL over hawser and over NCCL's own sockets, as nccl-tests do. On one host, starts a process "
+            "for each GPU, and each process acts as a separate node. For several nodes, start this command with "
+            "mpirun, srun or torchrun --no_python, one process per node or per GPU. All received data is checked.",
         .rows = rows,
         .too_many = "bench takes options only"};
     int rc = opts_parse(&o, a, argc, argv);
     if (rc != OPTS_GO)
         return rc;
     if (a->lab && a->n_raw)
-        return tool_usage(CMD, "--raw cannot be combined with --lab: it uses this host's loopback");
+        return tool_usage(CMD, "--raw cannot be combined with --lab, because --raw uses this host's loopback");
     if (a->hosts && (a->lab || a->n_raw))
         return tool_usage(CMD, "--hosts cannot be combined with --lab or --raw");
     if (!a->hosts && (a->ssh || a->remote || a->tcpx))

@@ -16,8 +16,8 @@ struct nb_args {
     size_t n_sizes;
     const char *nccl, *plugin, *json, *report, *lab, *rank, *hosts, *ssh, *remote, *tcpx, *meet, *via;
     uint64_t wait_ms;
-    struct common common; /* the key */
-    char *rails;          /* the map as it is handed on; NULL: none */
+    struct common common; /* holds the key */
+    char *rails;          /* map of rails as passed to the ranks, or NULL */
     bool verbose, agent, local;
     struct nb_var set[NB_SETS + 1];
     char *set_text[NB_SETS];
@@ -29,7 +29,7 @@ struct nb_args {
     size_t n_raw;
 };
 
-/* Reads the command line. OPTS_GO, or the exit status: what is wrong was said. */
+/* Parses the command line. Returns OPTS_GO, or the exit status after printing an error or the help. */
 int nb_args_parse(struct nb_args *a, int argc, char **argv);
 void nb_args_free(struct nb_args *a);
 

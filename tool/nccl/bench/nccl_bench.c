@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser nccl bench: which configurations are measured, in which order; its options. */
+/* hawser nccl bench: chooses the configurations, and measures them in rounds. */
 #include "tool/nccl/bench/nccl_args.h"
 #include "tool/report/files.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CMD        NB_CMD
-#define BYTES      (1ull << 30) /* that the iterations of a size move by default */
+#define BYTES      (1ull << 30) /* bytes that all iterations of a size move by default */
 #define ITERS_MIN  10
 #define ITERS_MAX  500
 #define WARMUP_MIN 3
@@ -23,7 +23,8 @@
 #define WAIT_MS    60000
 #define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
-/* The tuned settings are the two that no other beat by much, each for another operation (docs/performance.md). */
+/* The tuned settings are the two that no other setting beats by much, each for different operations
+ * (docs/performance.md). */
 static struct nb_config configs[] = {
     {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
     {.name = "socket",
@@ -62,13 +63,13 @@ static struct nb_config configs[] = {
 #define CONFIGS HW_ARRAY_LEN(configs)
 enum { OURS, STANDARD, FIRST_TUNED, PLUGIN_TCPX = CONFIGS - 1 };
 
-/* Two GPUs of one host are to behave as two nodes'. NVLink multicast would go around the network too. */
+/* Make the GPUs of one host behave like GPUs of different nodes. NVLink multicast would also bypass the network. */
 static const struct nb_var common[] = {
     {"NCCL_P2P_DISABLE", "1"},
     {"NCCL_SHM_DISABLE", "1"},
     {"NCCL_NVLS_ENABLE", "0"},
     {"NCCL_MNNVL_ENABLE", "0"},
-    /* what we read, and the user's that would send it elsewhere or choose another network */
+    /* log output that the supervisor parses, and user settings that would redirect it or choose another network */
     {"NCCL_DEBUG", "INFO"},
     {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
     {"NCCL_DEBUG_FILE", NULL},
@@ -77,7 +78,8 @@ static const struct nb_var common[] = {
     {0},
 };
 
-/* On several hosts their own links are as they are; NCCL is not to go around the network between them. */
+/* On several hosts, leave the links within a host as they are, but prevent NCCL from bypassing the network between
+ * hosts. */
 static const struct nb_var common_hosts[] = {
     {"NCCL_MNNVL_ENABLE", "0"},
     {"NCCL_DEBUG", "INFO"},
@@ -96,10 +98,10 @@ struct bench_run {
     struct report_files files;
     struct nb_start start;
     struct nb_hosts hosts;
-    bool on_hosts;                                 /* ranks are there, else here */
-    struct nb_config config[CONFIGS + NB_SOCKETS]; /* those that are measured */
+    bool on_hosts;                                 /* ranks run on hosts or in a launcher's processes */
+    struct nb_config config[CONFIGS + NB_SOCKETS]; /* configurations to measure */
     bool failed[CONFIGS + NB_SOCKETS], own_failed;
-    bool left_badly; /* ranks of some round did not end in good order */
+    bool left_badly; /* ranks of some round did not exit cleanly */
     int version;
     uint64_t most;
 };
@@ -129,7 +131,7 @@ static int measure_row(struct bench_run *b, struct nb_crew *crew, struct nb_row 
     return rc;
 }
 
-/* A set of ranks does all operations and sizes of a configuration once. */
+/* Measures all operations and sizes of a configuration once, with one set of ranks. */
 static int measure_config(struct bench_run *b, size_t config, unsigned round)
 {
     HW_AUTO_FREE struct nb_crew *crew = calloc(1, sizeof *crew);
@@ -156,7 +158,7 @@ static int measure_config(struct bench_run *b, size_t config, unsigned round)
     return rc;
 }
 
-/* hawser's own transfer, of all sizes. */
+/* Measures hawser's own transfer of all sizes. */
 static int own_round(struct bench_run *b, unsigned round)
 {
     output_progress("round %u of %u: hawser bench", round + 1, b->t.rounds);
@@ -173,7 +175,7 @@ static int measure_rounds(struct bench_run *b)
     int rc = 0;
     for (unsigned round = 0; round < b->t.rounds; round++) {
         for (size_t i = 0; i < b->t.n_configs; i++) {
-            /* nobody is always the first */
+            /* rotate, so that no configuration is always the first */
             size_t config = (i + round) % b->t.n_configs;
             if (b->failed[config])
                 continue;
@@ -218,13 +220,13 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
         fputs("# all ranks are on one node, where NCCL need not use the network\n", out);
     if (a->rails)
         fprintf(out, "# rails: %s\n", a->rails);
-    fputs(b->on_hosts ? "# for all:" : "# as if each rank were a node of its own:", out);
+    fputs(b->on_hosts ? "# for all ranks:" : "# each rank as a separate node:", out);
     for (const struct nb_var *v = b->start.common; v->name; v++)
         if (v->value && strncmp(v->name, "NCCL_DEBUG", 10) != 0)
             fprintf(out, " %s=%s", v->name, v->value);
     fputc('\n', out);
     if (b->on_hosts && !b->hosts.tcpx)
-        fprintf(out, "# tcpx: not measured: not all hosts have %s (--tcpx)\n", b->hosts.tcpx_path);
+        fprintf(out, "# tcpx: not measured, because not all hosts have %s (--tcpx)\n", b->hosts.tcpx_path);
     if (b->t.n_own)
         fprintf(out, "# hawser bench: write from host %s to host %s, GPU memory\n", b->hosts.host[b->hosts.other],
                 b->hosts.host[0]);
@@ -236,7 +238,7 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
             fprintf(out, " %s=%s", v->name, v->value);
         fputc('\n', out);
     }
-    fprintf(out, "# cpu: of all ranks' processes, per GB of algbw\n");
+    fprintf(out, "# cpu: CPU seconds of all ranks' processes per GB of algbw\n");
 }
 
 static int make_rows(struct bench_run *b)
@@ -285,7 +287,7 @@ static bool all_well(const struct bench_run *b)
     return true;
 }
 
-/* Which configurations are measured: ours, and with --vs-socket or --hosts those of others. */
+/* Chooses the configurations to measure: hawser's own and, with --vs-socket or --hosts, those of others. */
 static void choose_configs(struct bench_run *b)
 {
     const struct nb_args *a = b->a;
@@ -305,19 +307,19 @@ static void choose_configs(struct bench_run *b)
     b->t.n_configs = n;
 }
 
-/* How many ranks each host has. TOOL_OK, or what was said. */
+/* Determines the number of ranks per host. Returns TOOL_OK, or the exit code after printing an error. */
 static int find_hosts_gpus(struct bench_run *b)
 {
     const struct nb_args *a = b->a;
     struct nb_hosts *h = &b->hosts;
     int gpus = 0;
-    output_progress("asking %u hosts", h->n);
+    output_progress("querying %u hosts", h->n);
     int rc = nb_hosts_probe(h, a->tcpx ? a->tcpx : TCPX, &gpus);
     output_progress(NULL);
     if (rc < 0)
         return tool_failed(CMD, rc);
     if (h->per_host && a->gpus > 1)
-        return tool_usage(CMD, "several processes on a node have a GPU each, not %llu (--gpus)",
+        return tool_usage(CMD, "with several processes on a node, each process has one GPU, not %llu (--gpus)",
                           (unsigned long long)a->gpus);
     if (a->gpus > (uint64_t)gpus)
         return tool_fail(CMD, "not all hosts have %llu GPUs: one has %d", (unsigned long long)a->gpus, gpus);
@@ -331,7 +333,7 @@ static int find_hosts_gpus(struct bench_run *b)
     return TOOL_OK;
 }
 
-/* How many ranks there are here. TOOL_OK, or what was said. */
+/* Determines the number of local ranks. Returns TOOL_OK, or the exit code after printing an error. */
 static int find_local_gpus(struct bench_run *b)
 {
     const struct nb_args *a = b->a;
@@ -339,11 +341,11 @@ static int find_local_gpus(struct bench_run *b)
     if (gpus < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (gpus < 2)
-        return tool_fail(CMD, "NCCL transfers nothing with one GPU: two are needed, but there is %d", gpus);
+        return tool_fail(CMD, "NCCL transfers nothing with fewer than two GPUs, but this host has %d", gpus);
     if (a->gpus == 1)
         return tool_usage(CMD, "--gpus needs at least 2 on one host, not '1'");
     if (a->gpus > (uint64_t)gpus)
-        return tool_fail(CMD, "no %llu GPUs: there are %d", (unsigned long long)a->gpus, gpus);
+        return tool_fail(CMD, "%llu GPUs were requested, but this host has %d", (unsigned long long)a->gpus, gpus);
     b->t.ranks = a->gpus ? (unsigned)a->gpus : (unsigned)HW_MIN(gpus, NB_RANKS);
     return TOOL_OK;
 }
@@ -356,7 +358,7 @@ static int measure_all(struct bench_run *b)
     if (found != TOOL_OK)
         return found;
     choose_configs(b);
-    /* so that a program that was built, and not installed, measures its own plugin */
+    /* Let a program that was built but not installed measure its own plugin. */
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         dir[0] = 0;
     b->start = (struct nb_start){.nccl = a->nccl,
@@ -373,7 +375,8 @@ static int measure_all(struct bench_run *b)
         rc = measure_rounds(b);
     if (rc < 0 && rc != -EINTR)
         return tool_fail(CMD, "%s", hw_error());
-    if (b->version && (!a->json || strcmp(a->json, "-") != 0)) { /* else no communicator was made, and all was said */
+    /* otherwise no communicator was created, and the error was printed */
+    if (b->version && (!a->json || strcmp(a->json, "-") != 0)) {
         print_nccl_bench_head(b->files.shown, b);
         nb_print(b->files.shown, &b->t);
     }
@@ -400,7 +403,7 @@ static void free_rows(struct nb_table *t)
     free(t->network);
 }
 
-/* Measures here, on the hosts of --hosts, or where n rows say. */
+/* Measures on this host, on the hosts of --hosts, or on the n processes that a launcher started. */
 static int run_bench(const struct nb_args *a, const struct nb_seat_row *row, uint32_t n, int via)
 {
     struct bench_run *b = calloc(1, sizeof *b);
@@ -432,7 +435,7 @@ static int supervise(void *arg, const struct nb_seat_row *row, uint32_t n, int v
     return run_bench(arg, row, n, via);
 }
 
-/* As one of the processes of a launcher. */
+/* Runs as one of the processes that a launcher started. */
 static int run_launched(struct nb_args *a, struct launch_seat *seat)
 {
     struct nb_launch l = {.common = &a->common, .seat = seat, .wait_ms = a->wait_ms};
@@ -441,14 +444,15 @@ static int run_launched(struct nb_args *a, struct launch_seat *seat)
         rc = opts_host(a->meet, seat->meet, sizeof seat->meet, &seat->port);
     if (rc < 0)
         return tool_fail(CMD, "%s", hw_error());
-    /* what a seat is told to start runs with its rights */
+    /* Require a key, because a process executes the commands of rank 0 with its own rights. */
     if (!a->common.key_len)
-        return tool_usage(CMD,
-                          "a key is needed where %s has started several processes: --key-file, or HAWSER_MESH_KEY on "
-                          "every node (head -c 32 /dev/urandom | base64); --local measures this host alone",
-                          seat->launcher);
+        return tool_usage(
+            CMD,
+            "a job key is needed, because %s started several processes: use --key-file, or set HAWSER_MESH_KEY on "
+            "every node (head -c 32 /dev/urandom | base64); --local measures only this host",
+            seat->launcher);
     if (a->n_raw)
-        return tool_usage(CMD, "--raw goes over one host's loopback: give --local with it");
+        return tool_usage(CMD, "--raw uses one host's loopback: add --local");
     launch_place_of(seat, &l.place);
     return seat->rank == 0 ? nb_hub(&l, supervise, a) : nb_seat(&l);
 }
@@ -469,7 +473,7 @@ static int parse_and_bench(struct nb_args *a, int argc, char **argv)
     tool_catch_signals();
     rc = a->hosts || a->lab || a->local ? -ENOENT : launch_env((const char *const *)environ, &seat);
     if (rc < 0 && rc != -ENOENT)
-        rc = tool_fail(CMD, "%s (--local measures this host alone)", hw_error());
+        rc = tool_fail(CMD, "%s (--local measures only this host)", hw_error());
     else if (rc == 0 && seat.size != 1)
         rc = run_launched(a, &seat);
     else

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser nccl bench`: collective operations over real NCCL, a process for each GPU. Each process is this program
- * again, a rank, which loads NCCL and CUDA and does what it is told; the supervisor loads neither, since NCCL reads its
- * parameters once in a process and each configuration is to have its own.
+ * `hawser nccl bench`: collective operations with the real NCCL, one process per GPU. Each process is this program
+ * again, a rank, which loads NCCL and CUDA and executes orders. The supervisor loads neither, because NCCL reads its
+ * parameters once per process, and each configuration needs its own parameters.
  *
- * Orders and replies are one SOCK_SEQPACKET message each; both ends are the same program.
+ * Each order and each reply is one SOCK_SEQPACKET message between two instances of the same program.
  */
 #ifndef HW_TOOL_NCCL_BENCH_H
 #define HW_TOOL_NCCL_BENCH_H
@@ -14,26 +14,26 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#define NB_RANKS   256 /* the sums of more than 367 ranks would not be exact in float32 */
+#define NB_RANKS   256 /* maximum ranks; the sums of more than 367 ranks would not be exact in float32 */
 #define NB_NICS    16
 #define NB_SIZES   64
-#define NB_SET     12 /* variables of a configuration */
+#define NB_SET     12 /* maximum variables of a configuration */
 #define NB_UID     128
-#define NB_TAIL    3072 /* of a rank's output */
-#define NB_LINE    200  /* of its last line */
-#define NB_RANK_FD 3    /* of a rank: where its supervisor is */
+#define NB_TAIL    3072 /* bytes kept of a rank's output */
+#define NB_LINE    200  /* bytes kept of the last line of a rank's output */
+#define NB_RANK_FD 3    /* a rank's descriptor for the connection to its supervisor */
 #define NB_LEAVE   10000
 #define NB_ROUNDS  99
 
 enum nb_op { NB_ALL_REDUCE, NB_SENDRECV, NB_ALLTOALL, NB_ALL_GATHER, NB_REDUCE_SCATTER, NB_BROADCAST, NB_OPS };
 
 const char *nb_op_name(enum nb_op op);
-/* What of `size` bytes an operation among n ranks moves, as nccl-tests count: busbw = algbw times this. The size of an
- * all_gather is that of its output, of a reduce_scatter that of its input. */
+/* Returns the factor between algbw and busbw, as in nccl-tests: the part of `size` bytes that an operation among n
+ * ranks moves. The size of an all_gather is that of its output, and the size of a reduce_scatter that of its input. */
 double nb_bus_factor(enum nb_op op, unsigned n);
-/* The floats of which a size must be a multiple: n where each rank has a part of its own, else 1. */
+/* Returns the number of floats of which a size must be a multiple: n if each rank has its own part, otherwise 1. */
 unsigned nb_parts(enum nb_op op, unsigned n);
-/* The size as it is moved: whole floats, as many for each rank. 0: too small. */
+/* Returns the size rounded down to whole floats, the same number for each rank. Returns 0 if the size is too small. */
 uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size);
 
 /* ---- orders and replies --------------------------------------------------------------------- */
@@ -41,16 +41,16 @@ uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size);
 enum nb_order_type { NB_MAKE_UID = 1, NB_JOIN_COMM, NB_RUN, NB_END };
 struct nb_order {
     uint32_t type, op;
-    uint64_t size; /* NB_RUN: bytes; NB_JOIN_COMM: the most that will be run */
+    uint64_t size; /* NB_RUN: bytes; NB_JOIN_COMM: the largest size that will be run */
     uint32_t iters, warmup;
     uint8_t uid[NB_UID];
 };
 
-/* Counters of a node's NICs: since it was started, or what they grew by. */
+/* Counters of a node's NICs: absolute values, or their increase. */
 struct nb_nic {
     char name[HAWSER_NIC_NAME];
-    uint64_t sent, received, dropped; /* the kernel's: bytes, bytes, packets */
-    uint64_t retransmits;             /* segments, of the TCP connections that this process has */
+    uint64_t sent, received, dropped; /* the kernel's counters: bytes, bytes, packets */
+    uint64_t retransmits;             /* segments, of this process's TCP connections */
 };
 
 struct nb_counts {
@@ -62,48 +62,48 @@ struct nb_counts {
 uint64_t nb_node_id(void);
 /* Reads the counters of the NICs that are up and have an address. */
 void nb_count(struct nb_counts *c);
-/* Leaves in c what its counters have grown by. */
+/* Replaces the counters in c by their increase since before. */
 void nb_count_since(struct nb_counts *c, struct nb_counts *before);
 
 struct nb_reply {
-    int32_t rc; /* 0, or -errno and text says why */
+    int32_t rc; /* 0, or -errno with the reason in text */
     int32_t version;
-    double seconds, cpu; /* of all iterations; cpu of the whole process, over the same time */
-    double first_op;     /* seconds of the communicator's first operation of this kind; 0: it was not this one */
-    uint64_t checked, bad, first; /* elements; first: the index of the first bad one */
-    struct nb_counts counts;      /* NB_RUN: meanwhile */
+    double seconds, cpu; /* of all iterations; cpu is that of the whole process over the same time */
+    double first_op;     /* seconds of the communicator's first operation of this kind; 0 if this was not the first */
+    uint64_t checked, bad, first; /* numbers of elements; index of the first wrong element */
+    struct nb_counts counts;      /* NB_RUN: increase during the run */
     uint8_t uid[NB_UID];
     char text[HW_ERR_TEXT];
 };
 
-/* A rank's life: told FD,RANK,RANKS,GPU by the hidden option --rank. The exit code. */
+/* Runs a rank. told is FD,RANK,RANKS,GPU, the value of the hidden option --rank. Returns the exit code. */
 int nb_rank(const char *told, const char *nccl);
 
 /* ---- the ranks of one configuration --------------------------------------------------------- */
 
 struct nb_var {
-    const char *name, *value; /* value NULL: taken out of the environment */
+    const char *name, *value; /* a NULL value removes the variable from the environment */
 };
 
-/* What is measured: NCCL with these variables. */
+/* A configuration to measure: NCCL with these variables. */
 struct nb_config {
-    const char *name; /* "hawser", "socket-1x1" */
+    const char *name; /* such as "hawser" or "socket-1x1" */
     const char *about;
     bool socket, tuned;
-    bool theirs; /* another plugin than ours */
+    bool theirs; /* uses a plugin other than hawser's */
     struct nb_var set[NB_SET];
 };
 
 struct nb_member {
     pid_t pid;
-    const char *host; /* NULL: here */
+    const char *host; /* NULL if the rank runs on this host */
     int fd, err, gpu;
-    size_t got; /* bytes of the reply */
+    size_t got; /* bytes of the reply received so far */
     bool answered;
     struct nb_reply reply;
-    char network[40]; /* as NCCL says */
+    char network[40]; /* network that NCCL reports */
     char tail[NB_TAIL + 1];
-    size_t tail_len, line; /* line: where its last line begins */
+    size_t tail_len, line; /* line is the offset of the last line */
 };
 
 struct nb_crew {
@@ -114,42 +114,43 @@ struct nb_crew {
     bool verbose;
 };
 
-/* All that it has written so far; its last NB_TAIL bytes are kept, from the start of a line on. */
+/* Reads all output that is available, and keeps the last NB_TAIL bytes, beginning with a whole line. */
 void nb_overhear(struct nb_member *m, bool verbose);
-/* Those on standard error, where there are any. */
-/* The last line of it, cut at NB_LINE. */
+/* nb_last_line() copies the last line of the output, truncated to NB_LINE bytes. nb_show_tail() prints the kept output,
+ * if there is any, to standard error. */
 void nb_last_line(const struct nb_member *m, char line[NB_LINE]);
 void nb_show_tail(const struct nb_member *m, const char *who);
 
-/* How ranks are started. */
+/* Parameters for starting ranks. */
 struct nb_hosts;
 struct nb_start {
-    const char *nccl;                   /* NULL: libnccl.so.2 */
-    const char *lab;                    /* ranks live in its nodes; NULL: here */
-    const struct nb_hosts *hosts;       /* ranks live on them; NULL: here */
-    const char *library_path;           /* put in front of LD_LIBRARY_PATH; "": nothing */
-    const struct nb_var *common, *more; /* each ends with a NULL name */
+    const char *nccl;                   /* NULL means libnccl.so.2 */
+    const char *lab;                    /* lab in whose nodes the ranks run, or NULL */
+    const struct nb_hosts *hosts;       /* hosts on which the ranks run, or NULL for this host */
+    const char *library_path;           /* prepended to LD_LIBRARY_PATH, unless "" */
+    const struct nb_var *common, *more; /* each terminated by a NULL name */
     unsigned n;
     int timeout_ms; /* for each order */
     bool verbose;
 };
 
-/* Starts the ranks and makes their communicator. In any case to be ended by nb_crew_end(). */
+/* Starts the ranks and creates their communicator. The caller calls nb_crew_end() in any case. */
 int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struct nb_start *s, uint64_t most);
-/* All ranks carry out the order; their replies are in m[].reply. -ETIMEDOUT, -EPIPE, what a rank says. */
+/* Has all ranks execute the order; their replies are in m[].reply. Fails with -ETIMEDOUT, -EPIPE, or the error of a
+ * rank. */
 int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms);
-/* Ends all ranks, in good order after rc 0 and by force else. Then, what they said last goes to standard error. rc, or
- * what came of the good order. */
+/* Ends all ranks: with an order if rc is 0, otherwise by force, and then prints their last output to standard error.
+ * Returns rc, or the result of the order. */
 int nb_crew_end(struct nb_crew *c, int rc);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
 struct nb_sample {
-    double us, cpu; /* of one iteration */
-    double first;   /* us of the first of its kind, in which NCCL connects; 0: it was not this one */
+    double us, cpu; /* per iteration */
+    double first;   /* us of the first operation of its kind, in which NCCL connects; 0 if this was not the first */
 };
 
-/* One NIC of one node, over all samples of a cell. */
+/* Counters of one NIC of one node, over all samples of a cell. */
 struct nb_counted {
     uint64_t node;
     char host[64];
@@ -157,23 +158,24 @@ struct nb_counted {
 };
 
 struct nb_counted_list {
-    struct nb_counted *at; /* to be freed */
+    struct nb_counted *at; /* freed by the caller */
     size_t n;
 };
 
-/* Adds what a rank of the crew has told in its last reply; the NICs of a node count once. -ENOMEM. */
+/* Adds the counters that a rank of the crew sent in its last reply. The NICs of a node count only once. Fails with
+ * -ENOMEM. */
 int nb_counted_add(struct nb_counted_list *l, const struct nb_crew *c, unsigned rank);
 
 struct page;
 struct hw_json;
 struct nb_cell {
     struct nb_sample sample[NB_ROUNDS];
-    unsigned n; /* samples */
+    unsigned n; /* number of samples */
     uint64_t checked, bad;
     struct nb_counted_list nics;
 };
 
-/* A row is one operation and size; a cell of it, one configuration. */
+/* A row of the table is one operation and size. Each of its cells is one configuration. */
 struct nb_row {
     enum nb_op op;
     uint64_t size;
@@ -200,31 +202,31 @@ struct nb_own {
 struct nb_table {
     const struct nb_config *config;
     size_t n_configs;
-    char (*network)[40]; /* of each configuration */
+    char (*network)[40]; /* network of each configuration */
     struct nb_row *row;
     size_t n_rows;
     unsigned ranks, rounds;
     struct nb_raw raw[NB_RAWS];
     size_t n_raw;
-    const char *hosts; /* "a,b"; NULL: all ranks are here */
+    const char *hosts; /* such as "a,b"; NULL if all ranks are on this host */
     struct nb_own own[NB_SIZES];
     size_t n_own;
 };
 
-/* One round of so many plain sockets over the loopback. */
+/* Runs one round of `streams` plain sockets over the loopback. */
 int nb_raw_run(uint32_t streams, double *GBps);
 
-/* Medians over the rounds; NAN where nothing was measured. */
+/* Return medians over the rounds, or NAN if nothing was measured. */
 double nb_us(const struct nb_cell *c);
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
-double nb_first_ms(const struct nb_cell *c); /* NAN also where another row has it */
+double nb_first_ms(const struct nb_cell *c); /* NAN also if the first operation is in another row */
 void nb_print(FILE *out, const struct nb_table *t);
 void nb_print_nics(FILE *out, const struct nb_table *t);
 void nb_json_nics(struct hw_json *j, const struct nb_cell *cell);
-/* For a report: arg is a struct nb_table. */
+/* Writes a report; arg is a struct nb_table. */
 void nb_write_page(struct page *p, const void *arg);
-/* A line for each operation, size and configuration, and one for each kind of plain sockets; schema
- * hawser-nccl-bench-1. -EIO. */
+/* Writes one JSON line for each operation, size and configuration, and one for each number of plain sockets, with
+ * schema hawser-nccl-bench-1. Fails with -EIO. */
 int nb_print_json(FILE *out, const struct nb_table *t);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks of one configuration, as their supervisor sees them: started, told, heard, ended. */
+/* The supervisor's side of the ranks of one configuration: starts them, sends orders, reads replies and output, and
+ * ends them. */
 #include "nccl/params.h"
 #include "tool/child.h"
 #include "tool/nccl/bench/nccl_hosts.h"
@@ -15,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define POLL_MS 200  /* how late an interruption is seen at most */
-#define REAP_MS 5000 /* for a rank that was told to end */
+#define POLL_MS 200  /* ms; maximum delay in noticing an interruption */
+#define REAP_MS 5000 /* ms for a rank to exit after the order to end */
 
 extern char **environ;
 
@@ -54,8 +55,8 @@ static void env_free(struct env *e)
     free(e->v);
 }
 
-/* NCCL's parameters that decide its sockets' speed, besides those that the plugin sets: what the user has set is for
- * ours, and is taken from NCCL's own, so that its default is its default. */
+/* NCCL's parameters that decide the speed of its sockets, in addition to those that the plugin sets. What the user has
+ * set of these applies to hawser's runs. It is removed for NCCL's own sockets, so that NCCL's default is measured. */
 static const char *const tuning[] = {
     "NCCL_MAX_NCHANNELS",     "NCCL_MIN_CTAS",          "NCCL_MAX_CTAS",
     "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NCHANNELS_PER_NET_PEER",
@@ -72,7 +73,8 @@ static int change_vars(const struct nb_var *v, change_fn *fn, void *arg)
     return rc;
 }
 
-/* What is changed for a rank, against the environment that is here; value NULL: taken out. */
+/* Calls fn for each change of a rank's environment relative to this process's environment. A NULL value removes the
+ * variable. */
 static int each_change(const struct nb_config *config, const struct nb_start *s, unsigned rank, change_fn *fn,
                        void *arg)
 {
@@ -86,7 +88,7 @@ static int each_change(const struct nb_config *config, const struct nb_start *s,
         return rc;
     if (s->more && !config->socket && !config->theirs && (rc = change_vars(s->more, fn, arg)) < 0)
         return rc;
-    /* of ranks here each is a host of its own; else those of a host are of one */
+    /* each local rank counts as a host; otherwise, the ranks of a node share a host ID */
     snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? s->hosts->node[nb_host_of(s->hosts, rank)] : rank);
     return fn(arg, "NCCL_HOSTID", host);
 }
@@ -96,7 +98,7 @@ static int change_env(void *arg, const char *name, const char *value)
     return env_add(arg, name, value);
 }
 
-/* What a rank is given: the environment that is here, with changes. */
+/* Builds the environment of a local rank: a copy of this process's environment, with changes. */
 static int env_make(struct env *e, const struct nb_config *config, const struct nb_start *s, unsigned rank)
 {
     size_t n = 0;
@@ -128,7 +130,8 @@ static int change_item(void *arg, const char *name, const char *value)
     return 0;
 }
 
-/* On another host: its own environment, with what is set here of NCCL's and ours, and the changes. */
+/* Starts a rank on another host. Its environment is that of the host, with NCCL's and hawser's variables of this
+ * process, and with the changes. */
 static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
 {
     struct nb_member *m = &c->m[rank];
@@ -155,7 +158,7 @@ static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config 
     return rc;
 }
 
-/* Between fork and exec: only what is safe there. */
+/* Runs between fork and exec, and therefore calls only functions that are safe there. */
 static void exec_nccl_rank(char **argv, char **env, pid_t parent, int fd, int err)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
@@ -212,7 +215,7 @@ static int start_local_rank(struct nb_crew *c, unsigned rank, const struct nb_co
 
 /* ---- hearing --------------------------------------------------------------------------------- */
 
-/* NCCL tells which network it chose by "NCCL INFO Using network Socket". */
+/* Finds the network that NCCL reports in a line such as "NCCL INFO Using network Socket". */
 static void look_at_line(struct nb_member *m)
 {
     static const char mark[] = "Using network ";
@@ -273,7 +276,7 @@ void nb_show_tail(const struct nb_member *m, const char *who)
     }
 }
 
-/* "rank 1 (GPU 1)", "rank 1 (host b, GPU 0)" */
+/* Formats "1 (GPU 1)" or "1 (host b, GPU 0)". */
 static const char *rank_text(const struct nb_crew *c, unsigned rank, char buf[96])
 {
     const struct nb_member *m = &c->m[rank];
@@ -296,12 +299,12 @@ static int reap_dead_rank(struct nb_crew *c, unsigned rank)
                    WEXITSTATUS(status));
 }
 
-/* Its reply is there, or its end. */
+/* Reads a rank's reply, or notices that the rank has ended. */
 static int read_rank_reply(struct nb_crew *c, unsigned rank)
 {
     struct nb_member *m = &c->m[rank];
     char who[96];
-    /* from another host it may come in pieces */
+    /* a reply from another host may arrive in pieces */
     ssize_t k = recv(m->fd, (uint8_t *)&m->reply + m->got, sizeof m->reply - m->got, MSG_DONTWAIT);
     if (k < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
@@ -339,7 +342,7 @@ static int fail_late_ranks(const struct nb_crew *c, const struct nb_order *o, in
                    order_text(o, what, sizeof what));
 }
 
-/* Waits for the answers of the first n ranks. */
+/* Waits for the replies of the first n ranks. */
 static int collect_rank_replies(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
 {
     uint64_t deadline = hw_deadline(ms);
@@ -348,7 +351,7 @@ static int collect_rank_replies(struct nb_crew *c, unsigned n, const struct nb_o
         struct pollfd p[2 * NB_RANKS];
         unsigned left = 0;
         for (size_t i = 0; i < c->n; i++) {
-            /* who has answered may still die, and then the others wait for it in vain */
+            /* a rank that has replied may still die, and the other ranks would then wait for it forever */
             p[2 * i] = (struct pollfd){.fd = c->m[i].fd, .events = c->m[i].answered ? 0 : POLLIN};
             p[2 * i + 1] = (struct pollfd){.fd = c->m[i].err, .events = POLLIN};
             if (c->m[i].answered && o->type == NB_END)
@@ -388,7 +391,7 @@ int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms)
     return run_rank_order(c, c->n, o, ms);
 }
 
-/* Where NCCL took another network than was asked for, all numbers would be of that one. */
+/* Fails if NCCL uses another network than requested, because the results would be those of the other network. */
 static int check_networks(struct nb_crew *c, const struct nb_config *config)
 {
     for (unsigned i = 0; i < c->n; i++) {
@@ -413,7 +416,7 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
     for (unsigned i = 0; i < c->n; i++)
         c->m[i] = (struct nb_member){
             .fd = -1, .err = -1, .gpu = s->hosts ? nb_gpu_of(s->hosts, i) : (int)i, .answered = true};
-    fflush(NULL); /* else each child would have what is not written yet */
+    fflush(NULL); /* otherwise each child would inherit output that is not yet written */
     for (unsigned i = 0; i < c->n && rc == 0; i++)
         rc = s->hosts ? start_there(c, i, config, s) : start_local_rank(c, i, config, s);
     if (rc < 0 || (rc = run_rank_order(c, 1, &o, s->timeout_ms)) < 0)

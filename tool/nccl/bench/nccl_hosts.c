@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's half of agents on hosts: started by ssh or the like, greeted, asked, ended. */
+/* The supervisor's side of agents on hosts: starts them with ssh or another command, reads their greetings, sends
+ * requests, and ends them. */
 #include "tool/nccl/bench/nccl_launch.h"
 
 #include "hawser.h"
@@ -17,12 +18,12 @@
 
 #define SSH        "ssh -oBatchMode=yes"
 #define POLL_MS    200
-#define CHATTER    (64u << 10) /* of a shell's before the greeting */
+#define CHATTER    (64u << 10) /* bytes that a shell may print before the greeting */
 #define HOST_PLACE "{}"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* No shell on the way changes these. */
+/* Returns true if no shell changes the word. */
 static bool plain_word(const char *word)
 {
     return *word && *word != '-' &&
@@ -41,7 +42,7 @@ static int split_list(struct nb_hosts *hosts, const char *list)
             return hw_fail(-EINVAL, "'%s' is not a host name", word);
         for (unsigned i = 0; i < hosts->n; i++)
             if (strcmp(hosts->host[i], word) == 0)
-                return hw_fail(-EINVAL, "host %s is named twice", word);
+                return hw_fail(-EINVAL, "host %s appears twice", word);
         hosts->node[hosts->n] = hosts->n;
         hosts->host[hosts->n++] = word;
     }
@@ -72,7 +73,7 @@ int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, co
     if (remote)
         snprintf(hosts->remote, sizeof hosts->remote, "%s", remote);
     if (!plain_word(hosts->remote))
-        return hw_fail(-EINVAL, "'%s' is not a path that a shell leaves unchanged: give another one by --remote",
+        return hw_fail(-EINVAL, "a shell would change the path '%s': give a different path with --remote",
                        hosts->remote);
     return 0;
 }
@@ -80,9 +81,9 @@ int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, co
 int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uint32_t n, int via)
 {
     enum { NAME = LAUNCH_NAME + 16 };
-    bool several = false; /* on one node */
+    bool several = false; /* several processes on one node */
     if (n > NB_RANKS)
-        return hw_fail(-E2BIG, "%u processes are more than %d", n, NB_RANKS);
+        return hw_fail(-E2BIG, "%u processes are too many: at most %d", n, NB_RANKS);
     hosts->text = calloc(n, NAME);
     if (!hosts->text)
         return hw_no_memory("names of hosts");
@@ -141,7 +142,7 @@ void nb_item(struct nb_items *items, char tag, const char *fmt, ...)
         free(text);
 }
 
-/* All of it, or the agent is gone: the socket's buffer may be smaller than an ask. */
+/* Sends all bytes, or fails if the agent is gone. The socket's buffer may be smaller than the data. */
 static int send_to_agent(struct nb_member *m, const void *data, size_t len)
 {
     const uint8_t *at = data;
@@ -153,9 +154,9 @@ static int send_to_agent(struct nb_member *m, const void *data, size_t len)
             at += k;
             len -= (size_t)k;
         } else if (k == 0 || (errno != EAGAIN && errno != EINTR))
-            return hw_fail(-EPIPE, "host %s: lost the connection: %s", m->host, strerror(errno));
+            return hw_fail(-EPIPE, "host %s: the connection is lost: %s", m->host, strerror(errno));
         else if (hw_now() > deadline || tool_stop)
-            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "host %s: it does not accept orders", m->host);
+            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "host %s does not accept orders", m->host);
         else
             (void)poll(&p, 1, POLL_MS);
     }
@@ -190,7 +191,7 @@ static void become_agent(char **argv, pid_t parent, int fd, int err)
     _exit(127);
 }
 
-/* The command line; what {} stands in is made anew in room. */
+/* Builds the command line. Words that contain {} are expanded into room. */
 static void agent_command(const struct nb_hosts *hosts, unsigned host, char *argv[NB_HOST_ARGS], char *room, size_t cap)
 {
     static char nccl[] = "nccl", bench[] = "bench", agent[] = "--agent", self[] = "/proc/self/exe";
@@ -234,7 +235,7 @@ static int agent_gone(struct nb_member *m, const char *what)
     return hw_fail(-EPIPE, "host %s: %s%s%s", m->host, what, *tail ? "; its last output: " : "", tail);
 }
 
-/* Exactly len bytes of what the agent answers. */
+/* Reads exactly len bytes of the agent's answer. */
 static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t deadline, const char *what)
 {
     uint8_t *at = data;
@@ -259,7 +260,7 @@ static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t dea
     return 0;
 }
 
-/* The greeting, wherever it begins: a login shell may have printed before. */
+/* Reads the greeting, and skips what a login shell may have printed before it. */
 static int hear_greeting(struct nb_member *m)
 {
     static const char magic[] = NB_MAGIC;
@@ -273,7 +274,7 @@ static int hear_greeting(struct nb_member *m)
             return rc;
         have = c == magic[have] ? have + 1 : c == magic[0];
         if (++seen > CHATTER)
-            return hw_fail(-EPROTO, "host %s: the command that reaches it prints text, and does not start hawser",
+            return hw_fail(-EPROTO, "host %s: the command that reaches it prints text, but does not start hawser",
                            m->host);
     }
     memcpy(g.magic, magic, sizeof magic);
@@ -284,10 +285,10 @@ static int hear_greeting(struct nb_member *m)
     if (strcmp(g.version, hawser_version()) != 0 || g.order_size != sizeof(struct nb_order) ||
         g.reply_size != sizeof(struct nb_reply))
         return hw_fail(-EPROTO,
-                       "host %s runs hawser %s, but this host runs %s%s: install the same build on both, or name one "
+                       "host %s runs hawser %s, but this host runs %s%s: install the same build on both, or specify it "
                        "with --remote",
                        m->host, g.version, hawser_version(),
-                       strcmp(g.version, hawser_version()) ? "" : " (another build)");
+                       strcmp(g.version, hawser_version()) ? "" : " (a different build)");
     return 0;
 }
 
@@ -348,7 +349,7 @@ static int hear_probe(const struct nb_hosts *hosts, unsigned host, struct nb_mem
     return p->gpus == 0 ? hw_fail(-ENODEV, "host %s has no GPU", hosts->host[host]) : 0;
 }
 
-/* Each host of a node gets a GPU of its own, where a host sees those of the others too. */
+/* Assigns different GPUs to the hosts of one node, if each host also sees the GPUs of the others. */
 static void choose_gpu(struct nb_hosts *hosts, unsigned host, int gpus)
 {
     int before = 0;
@@ -366,7 +367,7 @@ int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus)
     nb_item(&items, 'f', "%s", hosts->tcpx_path);
     int rc = m ? 0 : hw_no_memory("%u hosts", hosts->n);
     *gpus = NB_RANKS;
-    /* all of them look at the same time */
+    /* all hosts work at the same time */
     for (; started < hosts->n && rc == 0; started++) {
         rc = nb_agent_start(&m[started], hosts, started);
         if (rc == 0)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser nccl bench --hosts`: processes on several hosts. The supervisor starts an agent on a host, which is this
- * program again (the hidden option --agent), by a command that reaches the host: ssh, or what --ssh says. The agent's
- * standard input and output are the wire; its standard error is overheard. All words of the command line are plain, so
- * that no shell on the way changes them; what else is to be said goes over the wire.
+ * `hawser nccl bench --hosts`: processes on several hosts. The supervisor starts an agent on each host. The agent is
+ * this program again, with the hidden option --agent, started by a command that reaches the host: ssh, or the command
+ * of --ssh. The agent's standard input and output are the connection; its standard error is captured. The command line
+ * contains only words that no shell changes; everything else is sent through the connection.
  *
  *   agent to supervisor: struct nb_greeting, as the first bytes that begin with NB_MAGIC (a shell may print before)
  *   supervisor to agent: struct nb_ask and its items
- *   NB_ASK_PROBE: the agent answers with struct nb_probe, and takes another ask
+ *   NB_ASK_PROBE: the agent answers with struct nb_probe, and accepts another request
  *   NB_ASK_RANK:  the agent starts a rank, and passes on orders and replies
  *   NB_ASK_RUN:   the agent starts a command, whose standard output follows
- * An agent whose standard input ends, ends what it started.
+ * When an agent's standard input ends, the agent ends what it started.
  */
 #ifndef HW_TOOL_NCCL_HOSTS_H
 #define HW_TOOL_NCCL_HOSTS_H
@@ -29,46 +29,48 @@ struct nb_greeting {
 
 enum nb_ask_type { NB_ASK_PROBE = 1, NB_ASK_RANK, NB_ASK_RUN };
 
-/* len bytes of items follow, each a letter, text, and a NUL:
- *   a WORD        of the command line, after the program's name
- *   s NAME=VALUE  set in its environment
- *   u NAME        taken out of it
- *   d             the folder of our plugin is put in front of LD_LIBRARY_PATH
- *   k HEX         a key; the word NB_KEY_WORD becomes the path of a file with it
- *   f PATH        of a probe: is there such a file? */
+/* len bytes of items follow. Each item is a letter, a text and a NUL:
+ *   a WORD        argument of the command, after the program's name
+ *   s NAME=VALUE  set in the command's environment
+ *   u NAME        removed from the command's environment
+ *   d             prepend the folder of our plugin to LD_LIBRARY_PATH
+ *   k HEX         a key; the word NB_KEY_WORD becomes the path of a file with the key
+ *   f PATH        in a probe: a file whose existence is to be checked */
 struct nb_ask {
     uint32_t type, len;
 };
 #define NB_KEY_WORD "{key}"
 
 struct nb_probe {
-    int32_t gpus;  /* or -errno */
-    uint32_t file; /* the number of the first file that is there, from 1; 0: none */
+    int32_t gpus;  /* number of GPUs, or -errno */
+    uint32_t file; /* number of the first file that exists, counted from 1; 0 if none exists */
     char text[HW_ERR_TEXT];
 };
 
 struct nb_hosts {
-    char *text; /* what the names point into */
+    char *text; /* storage of the names */
     const char *host[NB_RANKS];
-    unsigned n, per_host;    /* ranks */
-    unsigned node[NB_RANKS]; /* which hosts are one node: the number of its first one */
-    int gpu[NB_RANKS];       /* of the host's first rank */
-    unsigned other;          /* the first host on another node than host 0; 0: there is none */
-    int via;                 /* hosts are processes that a launcher has started (nccl_launch.h); else -1 */
+    unsigned n, per_host;    /* number of hosts; ranks per host */
+    unsigned node[NB_RANKS]; /* node of each host, as the index of the first host on that node */
+    int gpu[NB_RANKS];       /* GPU of each host's first rank */
+    unsigned other;          /* first host on another node than host 0, or 0 if there is none */
+    /* descriptor for --via if the hosts are a launcher's processes (nccl_launch.h), otherwise -1 */
+    int via;
     char *ssh_text, *ssh[NB_HOST_ARGS / 2];
-    char remote[4096]; /* the program's path there */
-    char *label;       /* the launched ones in a list; else NULL */
-    const char *tcpx;  /* the plugin's path on all hosts; NULL: not on all */
+    char remote[4096]; /* path of the program on the hosts */
+    char *label;       /* list of the launcher's processes, or NULL */
+    const char *tcpx;  /* path of the plugin on all hosts, or NULL if not all have it */
     char tcpx_path[256];
 };
 
-/* "a,b", "ssh -oBatchMode=yes", the path or NULL. -EINVAL, -ENOMEM. */
+/* Parses a list of hosts such as "a,b". ssh is a command such as "ssh -oBatchMode=yes"; remote is the program's path on
+ * the hosts. Both may be NULL. Fails with -EINVAL, -E2BIG or -ENOMEM. */
 int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, const char *remote);
-/* The hosts are processes that a launcher has started: one on each node, or several, with a rank each. */
+/* Uses the processes that a launcher started as hosts: one on each node, or several on a node with one rank each. */
 struct nb_seat_row;
 int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uint32_t n, int via);
 void nb_hosts_free(struct nb_hosts *hosts);
-/* Where a rank is, and its GPU there. */
+/* Return the host of a rank, and the rank's GPU on this host. */
 static inline unsigned nb_host_of(const struct nb_hosts *hosts, unsigned rank)
 {
     return rank / hosts->per_host;
@@ -77,11 +79,11 @@ static inline int nb_gpu_of(const struct nb_hosts *hosts, unsigned rank)
 {
     return hosts->gpu[nb_host_of(hosts, rank)] + (int)(rank % hosts->per_host);
 }
-/* Asks each host for its version, its GPUs (the least of all in *gpus) and its TCPX plugin. Of several hosts on one
- * node each gets a GPU of its own, as far as each sees more than one. */
+/* Asks each host for its version, its GPUs (the smallest number is stored in *gpus) and its TCPX plugin. Several hosts
+ * on one node get different GPUs, if each of them sees more than one. */
 int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus);
 
-/* Items of an ask, as they are added. */
+/* The items of a request, while they are collected. */
 struct nb_items {
     char *at;
     size_t len;
@@ -89,18 +91,20 @@ struct nb_items {
 };
 void nb_item(struct nb_items *items, char tag, const char *fmt, ...) HW_PRINTF(3, 4);
 
-/* Starts an agent and hears its greeting; m is to be ended by nb_agent_end() in any case. */
+/* Starts an agent and reads its greeting. The caller calls nb_agent_end() in any case. */
 int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host);
-/* Starts argv with a socket as its standard input and output, and a pipe as its errors. -errno. */
+/* Starts argv with a socket as standard input and output, and a pipe as standard error. Returns 0 or -errno. */
 int nb_agent_process(char **argv, pid_t *pid, int *fd, int *err);
 int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_items *items);
-/* Lets it end within ms, by force after that. show: what it said last goes to standard error. Its status. */
+/* Waits up to ms for the agent to exit, then kills it. If show is set, prints its last output to standard error.
+ * Returns the wait status. */
 int nb_agent_end(struct nb_member *m, int ms, bool show);
 
-/* The other end: its whole life. The exit code. */
+/* Runs an agent. Returns the exit code. */
 int nb_agent(void);
 
-/* Measures hawser's own transfer from the second host to the first one: `hawser serve` and `hawser bench`. */
+/* Measures hawser's own transfer to the first host from a host on another node, with `hawser serve` and `hawser bench`.
+ */
 int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms);
 
 #endif

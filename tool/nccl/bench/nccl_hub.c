@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 of the processes that a launcher has started: it meets the others, and joins the supervisor's commands with
- * the agents that the seats start. */
+/* Rank 0 of the processes that a launcher started. It meets the other processes, and connects the supervisor's commands
+ * with the agents that the processes start. */
 #include "base/size.h"
 #include "tool/child.h"
 #include "tool/nccl/bench/nccl_launch.h"
@@ -20,21 +20,21 @@
 #define TUBES    ((size_t)2 * NB_RANKS)
 #define EVENTS   64
 #define POLL_MS  100
-#define GIVE_MS  10000 /* a supervisor that does not read for so long gets no more of an agent */
-#define LEAVE_MS 15000 /* for the supervisor to end after a signal */
+#define GIVE_MS  10000 /* ms; output for a supervisor that does not read for this long is dropped */
+#define LEAVE_MS 15000 /* ms for the supervisor to exit after a signal */
 #define SEAT_MS  5000
-#define FDS      3 /* that --via hands over: input, output, errors */
+#define FDS      3 /* descriptors that --via passes: input, output, errors */
 
-/* A command of the supervisor's and the agent that it stands for. */
+/* A command of the supervisor, and the agent that the command represents. */
 struct tube {
     bool used;
     uint32_t id, seat;
-    int call;         /* to the command; its end means that nobody waits any more */
-    int in, out, err; /* the command's; in -1: at its end */
+    int call;         /* socket to the command; its end means that the result is no longer wanted */
+    int in, out, err; /* descriptors of the command; in is -1 after the end of its input */
 };
 
 struct met {
-    hawser_peer *peer; /* NULL: it has not come, or is gone */
+    hawser_peer *peer; /* NULL if not connected yet, or lost */
     struct nb_hello hello;
 };
 
@@ -44,7 +44,7 @@ struct hub {
     struct met *met;
     uint32_t size, here, next_id;
     bool begun;
-    int door; /* where --via asks */
+    int door; /* socket for the requests of --via */
     struct tube tube[TUBES];
     struct nb_tube message;
     struct pollfd poll[2 + 2 * TUBES];
@@ -61,7 +61,7 @@ static void close_tube(struct tube *t)
     t->used = false;
 }
 
-/* Ends the command with the agent's status, or with a text and a failure. */
+/* Ends the command with the agent's status. Prints text first, unless text is NULL. */
 static void end_tube(struct tube *t, int status, const char *text)
 {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -71,13 +71,13 @@ static void end_tube(struct tube *t, int status, const char *text)
     close_tube(t);
 }
 
-/* Gives the supervisor what an agent wrote. */
+/* Writes an agent's output to the supervisor. */
 static void give_output(int fd, const uint8_t *at, size_t len)
 {
     const uint64_t deadline = hw_deadline(GIVE_MS);
     while (len) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
-        /* a pipe that is ready takes PIPE_BUF bytes without waiting */
+        /* a pipe that is ready accepts PIPE_BUF bytes without blocking */
         ssize_t k =
             poll(&p, 1, POLL_MS) > 0 && !(p.revents & (POLLERR | POLLNVAL)) ? write(fd, at, HW_MIN(len, 4096u)) : -1;
         if (k > 0) {
@@ -88,7 +88,7 @@ static void give_output(int fd, const uint8_t *at, size_t len)
     }
 }
 
-/* Takes one message of a command: the seat, and four descriptors. */
+/* Receives one message of a command: the seat's number, and four descriptors. */
 static void answer_door(struct hub *b)
 {
     uint32_t seat = UINT32_MAX;
@@ -116,12 +116,12 @@ static void answer_door(struct hub *b)
     *t = (struct tube){
         .used = true, .id = ++b->next_id, .seat = seat, .in = fd[0], .out = fd[1], .err = fd[2], .call = fd[3]};
     if (seat >= b->size || !b->met[seat].peer)
-        end_tube(t, 255 << 8, "the process that the launcher has started there is gone");
+        end_tube(t, 255 << 8, "the process that the launcher started there is gone");
     else if (nb_tube_send(b->met[seat].peer, NB_TUBE_OPEN, t->id, 0, NULL, 0) < 0)
         end_tube(t, 255 << 8, hw_error());
 }
 
-/* Reads what a command has for its agent, or that the command has ended. */
+/* Forwards a command's input to its agent, or reports that the command has ended. */
 static void serve_tube(struct hub *b, struct tube *t, bool ended, bool readable)
 {
     hawser_peer *p = b->met[t->seat].peer;
@@ -154,13 +154,13 @@ static struct met *find_met(struct hub *b, const hawser_peer *p)
 
 static void meet_seat(struct hub *b, hawser_peer *p, const struct nb_hello *h)
 {
-    const char *why = b->begun                                    ? "the others have begun"
-                      : h->size != b->size                        ? "it belongs to a job of another size"
-                      : b->met[h->rank].peer                      ? "its rank is here already"
-                      : strcmp(h->version, hawser_version()) != 0 ? "it has another version of hawser"
+    const char *why = b->begun                                    ? "the measurement has begun"
+                      : h->size != b->size                        ? "it belongs to a job of a different size"
+                      : b->met[h->rank].peer                      ? "its rank is already connected"
+                      : strcmp(h->version, hawser_version()) != 0 ? "it runs a different version of hawser"
                                                                   : NULL;
     if (why) {
-        tool_fail("nccl bench", "%s (%s) is refused: %s", h->name, hawser_peer_name(p), why);
+        tool_fail("nccl bench", "%s (%s) was refused: %s", h->name, hawser_peer_name(p), why);
         hawser_peer_close(p);
         return;
     }
@@ -179,7 +179,7 @@ static void lose_seat(struct hub *b, hawser_peer *p)
     b->here--;
     for (size_t i = 0; i < TUBES; i++)
         if (b->tube[i].used && b->tube[i].seat == seat)
-            end_tube(&b->tube[i], 255 << 8, "the process that the launcher has started there is lost");
+            end_tube(&b->tube[i], 255 << 8, "the process that the launcher started there is lost");
 }
 
 static void hear_seat(struct hub *b, const struct hawser_completion *c)
@@ -221,7 +221,7 @@ static int meet_seats(struct hub *b)
     const uint64_t end = hw_deadline((int)b->l->wait_ms);
     uint32_t missing = 0;
     while (b->here < b->size && hw_now() < end) {
-        output_progress("%u of %u ranks are here", b->here, b->size);
+        output_progress("%u of %u ranks connected", b->here, b->size);
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         int n = hear_seats(b, POLL_MS);
@@ -235,8 +235,8 @@ static int meet_seats(struct hub *b)
     if (b->here == b->size)
         return 0;
     return hw_fail(-ETIMEDOUT,
-                   "%u of %u ranks came within %llu s; rank %u%s%s did not (--local measures this host alone)", b->here,
-                   b->size, (unsigned long long)(b->l->wait_ms / 1000), missing, b->l->seat->names ? ", " : "",
+                   "%u of %u ranks connected within %llu s; rank %u%s%s did not (--local measures only this host)",
+                   b->here, b->size, (unsigned long long)(b->l->wait_ms / 1000), missing, b->l->seat->names ? ", " : "",
                    b->l->seat->names ? b->l->seat->names[missing] : "");
 }
 
@@ -263,7 +263,7 @@ static void poll_all(struct hub *b, int event)
         answer_door(b);
 }
 
-/* Until the supervisor has ended. Its status. */
+/* Serves requests until the supervisor has exited. Returns its wait status. */
 static int serve_supervisor(struct hub *b, pid_t *pid)
 {
     const int event = hawser_eventfd(b->h);
@@ -292,7 +292,7 @@ static int tell_rows(struct hub *b, int to)
         struct nb_seat_row row = {.node = b->met[i].hello.node};
         memcpy(row.name, b->met[i].hello.name, sizeof row.name);
         if (write(to, &row, sizeof row) != sizeof row)
-            return hw_fail(-EPIPE, "the supervisor is gone");
+            return hw_fail(-EPIPE, "the supervisor has exited");
     }
     return 0;
 }
@@ -304,7 +304,7 @@ static void dismiss_seats(struct hub *b)
     uint32_t left = 0;
     for (uint32_t i = 0; b->met && i < b->size; i++)
         left += b->met[i].peer && nb_tube_send(b->met[i].peer, NB_TUBE_BYE, 0, 0, NULL, 0) == 0;
-    while (left > 0 && hw_now() < end) { /* a seat leaves once it has been told */
+    while (left > 0 && hw_now() < end) { /* a seat disconnects after BYE */
         int n = hawser_poll_wait(b->h, c, EVENTS, POLL_MS);
         for (int i = 0; i < n; i++) {
             if (c[i].event == HAWSER_NOTIFIED)
@@ -314,7 +314,7 @@ static void dismiss_seats(struct hub *b)
     }
 }
 
-/* Listens, meets all seats, then serves the supervisor. The exit code. */
+/* Listens, meets all seats, and serves the supervisor. Returns the exit code. */
 static int run_hub(struct hub *b, pid_t *supervisor, int seat, int rows)
 {
     const struct nb_launch *l = b->l;
@@ -383,7 +383,7 @@ static void become_supervisor(int (*supervise)(void *, const struct nb_seat_row 
     while (row && n < LAUNCH_RANKS && child_read(from, &row[n], sizeof row[n]))
         n++;
     close(from);
-    int code = n ? supervise(arg, row, n, via) : TOOL_FAILED; /* the hub has said why */
+    int code = n ? supervise(arg, row, n, via) : TOOL_FAILED; /* the hub has printed the error */
     free(row);
     exit(code);
 }
@@ -396,7 +396,7 @@ int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat
     struct hub *b = calloc(1, sizeof *b);
     if (!b || pipe2(seat, O_CLOEXEC) < 0 || pipe2(rows, O_CLOEXEC) < 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, door) < 0 || (first = fork()) < 0)
-        return tool_fail("nccl bench", "processes for rank 0: %s", strerror(errno));
+        return tool_fail("nccl bench", "starting processes for rank 0: %s", strerror(errno));
     if (first == 0) {
         follow_parent(parent);
         close(seat[1]);
@@ -409,7 +409,7 @@ int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat
         follow_parent(parent);
         close(seat[1]);
         close(rows[1]);
-        (void)fcntl(door[1], F_SETFD, 0); /* for the commands that it starts */
+        (void)fcntl(door[1], F_SETFD, 0); /* inherited by the commands that the supervisor starts */
         free(b);
         become_supervisor(supervise, arg, rows[0], door[1]);
     }
@@ -441,7 +441,7 @@ int nb_via(const char *told)
         return TOOL_USAGE;
     uint32_t seat = (uint32_t)number;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, call) < 0)
-        return tool_fail("nccl bench", "sockets: %s", strerror(errno));
+        return tool_fail("nccl bench", "creating sockets: %s", strerror(errno));
     const int fd[FDS + 1] = {0, 1, 2, call[1]};
     union {
         struct cmsghdr head;
@@ -452,7 +452,7 @@ int nb_via(const char *told)
     control.head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
     memcpy(CMSG_DATA(&control.head), fd, sizeof fd);
     if (sendmsg((int)door, &msg, MSG_NOSIGNAL) != sizeof seat)
-        return tool_fail("nccl bench", "rank 0's process: %s", strerror(errno));
+        return tool_fail("nccl bench", "contacting the process of rank 0: %s", strerror(errno));
     close(call[1]);
     close(0);
     close(1);

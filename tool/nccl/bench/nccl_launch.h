@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser nccl bench` as processes that a launcher has started (mpirun, srun, torchrun): a seat each. Rank 0's process
- * is the hub and has two children: the supervisor, which measures as for --hosts, and rank 0's own seat. The supervisor
- * reaches a seat by a command as it reaches a host by ssh: this program with the hidden option --via, which hands its
- * descriptors to the hub and waits for a status. The hub and the seats talk by notifications of hawser's own
- * connections, which both sides have proved the key on; the seat starts the agent (nccl_hosts.h).
+ * `hawser nccl bench` in processes that a launcher started (mpirun, srun, torchrun). Each process is a seat. Rank 0's
+ * process is the hub and has two children: the supervisor, which measures as with --hosts, and rank 0's own seat. The
+ * supervisor reaches a seat with a command, as it reaches a host with ssh: this program with the hidden option --via,
+ * which passes its descriptors to the hub and waits for a status. The hub and the seats exchange notifications on
+ * hawser's own connections, on which both sides have proved the key. The seat starts the agent (nccl_hosts.h).
  *
- *   HELLO  seat to hub: who I am
+ *   HELLO  seat to hub: identifies the seat
  *   OPEN   hub to seat: start agent `id`
  *   DATA   both ways: bytes of agent `id`; value: 0 its standard input, 1 its output, 2 its errors
- *   SHUT   hub to seat: its standard input ends
- *   KILL   hub to seat: nobody waits for it any more
- *   ENDED  seat to hub: it has ended, with status `value` as of waitpid()
- *   BYE    hub to seat: all is measured
+ *   SHUT   hub to seat: the agent's standard input has ended
+ *   KILL   hub to seat: the agent is no longer needed
+ *   ENDED  seat to hub: the agent has ended; `value` is the status of waitpid()
+ *   BYE    hub to seat: all measurements are finished
  */
 #ifndef HW_TOOL_NCCL_LAUNCH_H
 #define HW_TOOL_NCCL_LAUNCH_H
@@ -20,7 +20,7 @@
 #include "tool/launch/launch_meet.h"
 #include "tool/nccl/bench/nccl_hosts.h"
 
-#define NB_SILENT_MS      30000 /* a process that is silent for so long is dead */
+#define NB_SILENT_MS      30000 /* ms; a process that is silent for this long counts as dead */
 #define NB_TUBE_DATA_MOST 16384
 #define NB_TUBE_MOST      (NB_TUBE_DATA_MOST + 16)
 
@@ -49,33 +49,34 @@ struct nb_tube {
     uint8_t data[NB_TUBE_DATA_MOST];
 };
 
-/* Writes the message to buf. Its length, or -EINVAL: a caller's bug. */
+/* Writes the message to buf. Returns its length, or -EINVAL if the message is invalid, which is a bug of the caller. */
 int nb_tube_encode(const struct nb_tube *m, uint8_t buf[NB_TUBE_MOST]);
-/* Reads a message of len bytes. -EPROTO with hw_error() for anything that nb_tube_encode() does not write. */
+/* Decodes a message of len bytes. Fails with -EPROTO for anything that nb_tube_encode() does not write. */
 int nb_tube_decode(const uint8_t *buf, size_t len, struct nb_tube *m);
-/* Sends a message to p; data may be NULL where len is 0. -errno. */
+/* Sends a message to p. data may be NULL if len is 0. Returns 0 or -errno. */
 int nb_tube_send(hawser_peer *p, enum nb_tube_type type, uint32_t id, uint32_t value, const void *data, size_t len);
 
-/* Where ranks can be started, as the supervisor is told. */
+/* A process in which ranks can be started, as the hub describes it to the supervisor. */
 struct nb_seat_row {
     char name[LAUNCH_NAME];
     uint64_t node;
 };
 
 struct nb_launch {
-    const struct common *common; /* its key */
+    const struct common *common; /* holds the key */
     struct launch_seat *seat;
     struct launch_place place;
-    uint64_t wait_ms; /* for all ranks to come */
+    uint64_t wait_ms; /* ms to wait for all ranks */
 };
 
-/* Rank 0: meets the other seats and has supervise() measure with them in a process of its own, whose exit code comes
- * back. row: n of them, by rank; via: the descriptor for --via. */
+/* Runs rank 0: meets the other seats, and runs supervise() in a separate process. Returns the exit code of supervise(),
+ * which gets n rows, ordered by rank, and the descriptor for --via. */
 int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat_row *row, uint32_t n, int via),
            void *arg);
-/* A seat's whole life. The exit code: TOOL_OK once the hub has let it go. */
+/* Runs a seat. Returns the exit code, which is TOOL_OK once the hub has dismissed the seat. */
 int nb_seat(struct nb_launch *l);
-/* A process that stands for the agent of a seat: told "FD,SEAT" by --via. The agent's exit code. */
+/* Runs a process that represents a seat's agent. told is "FD,SEAT", the value of --via. Returns the agent's exit code.
+ */
 int nb_via(const char *told);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NICs of the ranks' nodes counted while operations ran. */
+/* Counts the traffic of the ranks' NICs while operations run. */
 #include "base/size.h"
 #include "net/nic.h"
 #include "net/sysfs.h"
@@ -40,7 +40,7 @@ static struct nb_nic *find_counted_nic(struct nb_counts *c, const char *name)
     return NULL;
 }
 
-/* Adds what the TCP connection fd has sent again to the NIC that has its local address. */
+/* Adds the retransmissions of the TCP connection fd to the NIC that has its local address. */
 static void count_connection(struct nb_counts *c, int fd, const struct hw_nic *nics, int n)
 {
     struct tcp_info info = {0};
@@ -88,7 +88,7 @@ void nb_count(struct nb_counts *c)
 
 static uint64_t grown(uint64_t now, uint64_t before)
 {
-    return now > before ? now - before : 0; /* less: connections were closed, or a NIC was made anew */
+    return now > before ? now - before : 0; /* smaller if connections were closed, or if a NIC was recreated */
 }
 
 void nb_count_since(struct nb_counts *c, struct nb_counts *before)
@@ -143,14 +143,14 @@ int nb_counted_add(struct nb_counted_list *l, const struct nb_crew *c, unsigned 
     snprintf(text, sizeof text, "rank %u's", rank);
     for (uint32_t i = 0; i < HW_MIN(counts->n, (uint32_t)NB_NICS) && rc == 0; i++) {
         struct nb_nic nic = counts->nic[i];
-        if (!first) /* the first rank of a node has told what its NICs carried, of all ranks there */
+        if (!first) /* the first rank of a node has already reported the traffic of the node's NICs */
             nic.sent = nic.received = nic.dropped = 0;
         rc = add_counted(l, counts->node, host ? host : text, &nic);
     }
     return rc;
 }
 
-/* A NIC that carried nothing is worth a line; a loopback is not. */
+/* Returns true for every NIC except an unused loopback. An unused NIC is worth a line. */
 static bool is_shown(const struct nb_nic *nic)
 {
     return nic->sent || nic->received || strcmp(nic->name, "lo") != 0;
@@ -171,7 +171,8 @@ void nb_print_nics(FILE *out, const struct nb_table *t)
             if (!is_shown(nic))
                 continue;
             if (!any)
-                fputs("\n# NICs of each node, while operations ran, all rounds (sent, received, dropped: the kernel's "
+                fputs("\n# NICs of each node, while operations ran, over all rounds (sent, received, dropped: the "
+                      "kernel's "
                       "counts, of all programs;\n# retransmits: segments of the ranks' connections)\n"
                       "#  network          host                NIC              sent (B)    received (B)  retransmits  "
                       "dropped\n",

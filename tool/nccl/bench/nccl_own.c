@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our own transfer beside NCCL's: `hawser serve` on the first host, `hawser bench` on the second one. */
+/* Measures hawser's own transfer for comparison with NCCL: `hawser serve` on the first host, `hawser bench` on another
+ * one. */
 #include "tool/nccl/bench/nccl_hosts.h"
 
 #include "base/size.h"
@@ -16,15 +17,15 @@
 #define POLL_MS  200
 #define ADDRS    16
 #define LEAVE_MS 5000
-#define OUTPUT   (4u << 20) /* of a command, at most */
+#define OUTPUT   (4u << 20) /* maximum bytes of a command's output */
 
-/* What a command has printed, with a NUL; to be freed. */
+/* The output of a command, terminated by a NUL. The caller frees at. */
 struct output {
     char *at;
     size_t len, cap;
 };
 
-/* More of it: 1; 0 at its end; -EAGAIN. */
+/* Reads more output. Returns 1, 0 at the end, -EAGAIN if no output is available, or -ENOMEM. */
 static int read_member_output(struct nb_member *m, struct output *o, int ms)
 {
     struct pollfd p[2] = {{.fd = m->fd, .events = POLLIN}, {.fd = m->err, .events = POLLIN}};
@@ -36,7 +37,7 @@ static int read_member_output(struct nb_member *m, struct output *o, int ms)
     if (o->len + 4096 > o->cap) {
         char *more = o->cap < OUTPUT ? realloc(o->at, o->cap + 65536) : NULL;
         if (!more)
-            return hw_fail(-ENOMEM, "host %s: no room for its output", m->host);
+            return hw_fail(-ENOMEM, "host %s: no memory for its output", m->host);
         o->at = more;
         o->cap += 65536;
     }
@@ -71,7 +72,7 @@ static bool is_loopback(const char *addr)
     return strncmp(addr, "127.", 4) == 0 || strncmp(addr, "[::1]", 5) == 0 || strcmp(addr, "::1") == 0;
 }
 
-/* The addresses that serve says are its own, the loopback's last. */
+/* Reads the addresses that serve prints; loopback addresses come last. */
 static void read_addresses(struct own *w, const char *text)
 {
     static const char mark[] = "  hawser bench ";
@@ -103,7 +104,7 @@ static int start_serving(struct own *w, struct nb_member *m)
     while (rc == 0) {
         int k = read_member_output(m, &o, POLL_MS);
         if (k == -EAGAIN && o.len && strstr(o.at, "On the other node") && o.at[o.len - 1] == '\n')
-            break; /* all of its lines come at once */
+            break; /* serve prints all of its lines at once */
         if (k < 0 && k != -EAGAIN)
             rc = k;
         else if (k == 0)
@@ -111,7 +112,7 @@ static int start_serving(struct own *w, struct nb_member *m)
         else if (tool_stop)
             rc = hw_fail(-EINTR, "interrupted");
         else if (hw_now() > deadline)
-            rc = hw_fail(-ETIMEDOUT, "host %s: hawser serve does not start", m->host);
+            rc = hw_fail(-ETIMEDOUT, "host %s: hawser serve did not start in time", m->host);
     }
     if (rc == 0)
         read_addresses(w, o.at);
@@ -126,7 +127,7 @@ static bool take_row(struct own *w, const char *line, size_t len)
     json_auto_t *o = json_loadb(line, len, 0, NULL);
     const json_t *gpu = json_object_get(o, "gpu");
     const uint64_t size = (uint64_t)json_integer_value(json_object_get(o, "size"));
-    /* of several GPUs the line of all counts */
+    /* with several GPUs, use only the line for all of them */
     for (size_t i = 0; i < w->t->n_own && o; i++) {
         struct nb_own *r = &w->t->own[i];
         if (r->size != size || (w->hosts->per_host > 1 && !json_is_string(gpu)) || r->n == NB_ROUNDS)
@@ -197,14 +198,14 @@ int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms)
     uint8_t key[32];
     unsigned rows = 0;
     if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
-        return hw_fail(-EIO, "the kernel gave no random bytes: %s", hw_errno_text(errno));
+        return hw_fail(-EIO, "the kernel returned no random bytes: %s", hw_errno_text(errno));
     for (size_t i = 0; i < sizeof key; i++)
         snprintf(w.key + 2 * i, 3, "%02x", key[i]);
     int rc = start_serving(&w, &serve);
     if (rc == 0)
         for (size_t i = 0; i < w.n_addrs; i++)
             if ((rc = run_bench(&w, w.addr[i], &rows)) == 0 || rows > 0 || rc == -EINTR)
-                break; /* else it is not reached by this address */
+                break; /* otherwise the host cannot be reached at this address */
     HW_KEEP_ERROR();
     (void)nb_agent_end(&serve, LEAVE_MS, rc < 0 && rc != -EINTR);
     return rc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank: a process with one GPU and one communicator. NCCL's prototypes and numbers are ours, written from its
- * public documentation (User Guide, "NCCL API"): float32 is 7, sum is 0, a unique id is 128 bytes passed by value.
+ * One rank: a process with one GPU and one communicator. The declarations of NCCL's functions and constants are ours,
+ * written from its public documentation (User Guide, "NCCL API"): float32 is 7, sum is 0, a unique id is 128 bytes
+ * passed by value.
  */
 #include "base/size.h"
 #include "mem/cuda.h"
@@ -37,7 +38,7 @@ enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_FLOAT32 = 7, NCCL_SUM = 0 };
     X(Send, (const void *from, size_t n, int type, int peer, ncclComm_t comm, CUstream stream))             \
     X(Recv, (void *to, size_t n, int type, int peer, ncclComm_t comm, CUstream stream))
 
-#define STAGE ((size_t)8 << 20) /* pinned, for filling and checking GPU memory */
+#define STAGE ((size_t)8 << 20) /* bytes of pinned memory, for filling and checking GPU memory */
 
 struct rank {
     int fd, rank, n, gpu;
@@ -57,7 +58,7 @@ struct rank {
     void *in, *out;
     uint32_t *stage;
     uint64_t cap;
-    bool connected[NB_OPS]; /* NCCL connects in the first operation that needs it */
+    bool connected[NB_OPS]; /* kinds of operations for which NCCL has already connected */
 };
 
 static int nccl_fail(const struct rank *k, int rc, const char *what)
@@ -70,14 +71,14 @@ static int load_nccl(struct rank *k)
 {
     void *lib = dlopen(k->nccl_path, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return hw_fail(-ENOENT, "no NCCL: %s; give the path of its library by --nccl", dlerror());
+        return hw_fail(-ENOENT, "cannot load NCCL: %s; give the path of its library with --nccl", dlerror());
 #define X(name, params)                                   \
     if (!(*(void **)&k->name = dlsym(lib, "nccl" #name))) \
         return hw_fail(-ENOEXEC, "%s has no nccl" #name ": 2.7 or later is needed", k->nccl_path);
     NCCL_CALLS(X)
 #undef X
     *(void **)&k->GetErrorString = dlsym(lib, "ncclGetErrorString");
-    *(void **)&k->GetLastError = dlsym(lib, "ncclGetLastError"); /* from 2.13 on */
+    *(void **)&k->GetLastError = dlsym(lib, "ncclGetLastError"); /* since 2.13 */
     return k->GetErrorString ? 0 : hw_fail(-ENOEXEC, "%s has no ncclGetErrorString", k->nccl_path);
 }
 
@@ -87,13 +88,13 @@ static int open_rank_gpu(struct rank *k)
     int rc = hw_cuda(&k->cu);
     if (rc < 0 || (rc = hw_cuda_device(k->gpu, &k->space)) < 0)
         return rc;
-    /* Never left: NCCL's CUDA runtime takes this thread's current context for the device that is meant. */
+    /* This thread keeps the context, because NCCL's CUDA runtime chooses the device by the thread's current context. */
     rc = hw_cuda_enter(k->space);
     if (rc < 0)
         return rc;
     if ((e = k->cu->StreamCreate(&k->stream, CU_STREAM_NON_BLOCKING)) || (e = k->cu->EventCreate(&k->begin, 0)) ||
         (e = k->cu->EventCreate(&k->end, 0)))
-        return hw_cuda_fail(e, "a stream and events on GPU %d", k->gpu);
+        return hw_cuda_fail(e, "creating a stream and events on GPU %d", k->gpu);
     k->stage = hw_pages_alloc(STAGE, k->space->numa);
     if (!k->stage)
         return hw_no_memory("%zu bytes", STAGE);
@@ -116,14 +117,15 @@ static int join_nccl_comm(struct rank *k, const struct nb_order *o)
 
 /* ---- data: small integers, so that sums are exact in any order ------------------------------- */
 
-/* Element i of what rank r puts in. Of each rank another, and so that no other ranks' sum is the same. */
+/* Returns element i of the input of rank r. All ranks have different values, and no other set of ranks has the same
+ * sum. */
 static inline float compute_input_value(uint64_t i, uint32_t seed, unsigned r)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)(i >> 32) + seed;
     return (float)((x >> 24) + r * r);
 }
 
-/* Fills len bytes of GPU memory; poison: with NaNs, that nothing makes. */
+/* Fills len bytes of GPU memory with input or, if poison is set, with NaNs, which no operation produces. */
 static int fill_gpu_memory(struct rank *k, void *to, uint64_t len, uint32_t seed, bool poison)
 {
     for (uint64_t at = 0; at < len; at += STAGE) {
@@ -140,14 +142,14 @@ static int fill_gpu_memory(struct rank *k, void *to, uint64_t len, uint32_t seed
     return 0;
 }
 
-/* New data to go in, and nothing of what must come out. */
+/* Fills the input with new data, and overwrites the previous output. */
 static int fill_rank_buffers(struct rank *k, uint64_t len, uint32_t seed)
 {
     int rc = fill_gpu_memory(k, k->in, len, seed, false);
     return rc < 0 ? rc : fill_gpu_memory(k, k->out, len, 0, true);
 }
 
-/* What must be at element i of the output of `count` elements. */
+/* Returns the expected value of element i in an output of `count` elements. */
 static inline float compute_expected_value(const struct rank *k, enum nb_op op, uint64_t count, uint64_t i,
                                            uint32_t seed)
 {
@@ -168,7 +170,7 @@ static inline float compute_expected_value(const struct rank *k, enum nb_op op, 
     default:
         break;
     }
-    /* a sum: that of r * r is a number */
+    /* a sum over all ranks; that of r * r is a fixed number */
     const unsigned squares = (n - 1) * n * (2 * n - 1) / 6;
     return (float)n * compute_input_value(i, seed, 0) + (float)squares;
 }
@@ -186,7 +188,7 @@ static int check_gpu_output(struct rank *k, enum nb_op op, uint64_t len, uint32_
         for (size_t i = 0; i < n / 4; i++) {
             float want = compute_expected_value(k, op, len / 4, at / 4 + i, seed);
             uint32_t bits;
-            memcpy(&bits, &want, sizeof bits); /* by bits: -0 is no 0, and a NaN is never right */
+            memcpy(&bits, &want, sizeof bits); /* compare bits: -0 is not 0, and a NaN is never right */
             if (k->stage[i] != bits && r->bad++ == 0)
                 r->first = at / 4 + i;
         }
@@ -237,7 +239,8 @@ static int start_op(struct rank *k, enum nb_op op, uint64_t len)
     return rc ? nccl_fail(k, rc, what[op]) : 0;
 }
 
-/* Sleeps between looks: a waiter that spins would count as NCCL's CPU time. The time is taken by the GPU's events. */
+/* Waits for an event. Sleeps between polls, because the CPU time of a spinning thread would count as NCCL's. The GPU's
+ * events measure the time, so sleeping does not affect the result. */
 static int wait_event(struct rank *k, CUevent e)
 {
     for (unsigned i = 0;; i++) {
@@ -250,7 +253,7 @@ static int wait_event(struct rank *k, CUevent e)
         if (i % 64 == 63) {
             int rc = k->CommGetAsyncError(k->comm, &async);
             if (rc || (async && async != NCCL_IN_PROGRESS))
-                return nccl_fail(k, rc ? rc : async, "NCCL while it moved data");
+                return nccl_fail(k, rc ? rc : async, "transferring data with NCCL");
         }
         usleep(i < 200 ? 50 : 500);
     }
@@ -263,7 +266,7 @@ static double cpu_seconds(void)
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* Starts n operations, and waits for them between two events. */
+/* Starts n operations between two events, and waits for the second event. */
 static int time_operations(struct rank *k, const struct nb_order *o, uint32_t n, double *seconds)
 {
     float ms = 0;
@@ -271,26 +274,26 @@ static int time_operations(struct rank *k, const struct nb_order *o, uint32_t n,
     *seconds = 0;
     CUresult e = k->cu->EventRecord(k->begin, k->stream);
     if (e)
-        return hw_cuda_fail(e, "an event on GPU %d", k->gpu);
+        return hw_cuda_fail(e, "recording an event on GPU %d", k->gpu);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = start_op(k, o->op, o->size);
     if (rc < 0)
         return rc;
     e = k->cu->EventRecord(k->end, k->stream);
     if (e)
-        return hw_cuda_fail(e, "an event on GPU %d", k->gpu);
+        return hw_cuda_fail(e, "recording an event on GPU %d", k->gpu);
     rc = wait_event(k, k->end);
     if (rc < 0)
         return rc;
     e = k->cu->EventElapsedTime(&ms, k->begin, k->end);
     if (e)
-        return hw_cuda_fail(e, "the time between two events on GPU %d", k->gpu);
+        return hw_cuda_fail(e, "reading the time between two events on GPU %d", k->gpu);
     *seconds = (double)ms / 1e3;
     return 0;
 }
 
-/* The first of them by itself, where it is the communicator's first of this kind: by this thread's clock, since the
- * GPU's events are recorded once NCCL has connected. */
+/* Runs the warm-up operations. Times the communicator's first operation of this kind separately, by this thread's
+ * clock, because the GPU's events are recorded only after NCCL has connected. */
 static int warm_up(struct rank *k, const struct nb_order *o, double *first)
 {
     double ignored;
@@ -307,14 +310,14 @@ static int warm_up(struct rank *k, const struct nb_order *o, double *first)
     return time_operations(k, o, n, &ignored);
 }
 
-/* Warm-up, the clock, a check of all that the last of these left; then one more of other data, that
- * leftovers of those before cannot pass for. */
+/* Runs the warm-up and the timed operations, and checks the whole output of the last one. Then runs one more operation
+ * with different data, so that leftovers of earlier operations cannot pass the check. */
 static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_reply *r)
 {
     double ignored;
     struct nb_counts before;
     if (o->op >= NB_OPS || o->size > k->cap || o->size % 4)
-        return hw_fail(-EINVAL, "an order of %llu bytes, but room for %llu", (unsigned long long)o->size,
+        return hw_fail(-EINVAL, "an order of %llu bytes exceeds the buffers of %llu bytes", (unsigned long long)o->size,
                        (unsigned long long)k->cap);
     nb_count(&before);
     int rc = fill_rank_buffers(k, o->size, 1);
@@ -353,7 +356,7 @@ static int handle_rank_order(struct rank *k, const struct nb_order *o, struct nb
         e = k->CommDestroy(k->comm);
         return e ? nccl_fail(k, e, "ncclCommDestroy") : 0;
     default:
-        return hw_fail(-EINVAL, "an order of type %u", o->type);
+        return hw_fail(-EINVAL, "unknown order of type %u", o->type);
     }
 }
 
@@ -383,11 +386,11 @@ int nb_rank(const char *told, const char *nccl)
     if (!parse_rank_args(told, &k))
         return 2;
     (void)prctl(PR_SET_NAME, "hawser-rank");
-    setlinebuf(stdout); /* NCCL writes there, and is to be heard at once */
+    setlinebuf(stdout); /* NCCL writes to stdout, and its lines must be visible at once */
     int ready = open_rank_gpu(&k);
     if (ready == 0)
         ready = load_nccl(&k);
-    /* What went wrong so far is the answer to the first order. */
+    /* An error so far is the reply to the first order. */
     while (o.type != NB_END && recv(k.fd, &o, sizeof o, 0) == sizeof o) {
         struct nb_reply r = {.rc = ready};
         if (ready == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain sockets over this host's loopback, beside what NCCL moves over it. */
+/* Measures plain sockets over this host's loopback, for comparison with NCCL over the loopback. */
 #include "tool/nccl/bench/nccl_bench.h"
 #include "tool/raw/raw.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define RAW_MS     1000 /* under the clock */
+#define RAW_MS     1000 /* ms of measured time */
 #define RAW_BUFFER (64u << 20)
 
 int nb_raw_run(uint32_t streams, double *GBps)
@@ -24,7 +24,7 @@ int nb_raw_run(uint32_t streams, double *GBps)
         return hw_no_memory("plain sockets");
     memset(from, 1, RAW_BUFFER);
     if (getrandom(plan.token, sizeof plan.token, 0) != (ssize_t)sizeof plan.token)
-        return hw_fail(-EIO, "the kernel gave no random bytes: %s", hw_errno_text(errno));
+        return hw_fail(-EIO, "the kernel returned no random bytes: %s", hw_errno_text(errno));
     int rc = raw_server_start(&plan, addr, 1, to, RAW_BUFFER, deadline, &server, &path.port);
     if (rc < 0)
         return rc;

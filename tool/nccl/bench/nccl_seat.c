@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that a launcher has started: it starts agents as the hub says, and passes on what they write. */
+/* A process that a launcher started. It starts agents as the hub requests, and forwards their output. */
 #include "tool/child.h"
 #include "tool/nccl/bench/nccl_launch.h"
 #include "tool/tool.h"
@@ -12,17 +12,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHILDREN 64 /* agents of one seat at once: the ranks of a node's GPUs, and a few more */
+#define CHILDREN 64 /* maximum simultaneous agents of a seat: one for each GPU of a node, and a few more */
 #define EVENTS   64
 #define POLL_MS  200
-#define REAP_MS  20    /* where an agent is about to end */
-#define STUCK_MS 30000 /* an agent that does not read for so long is ended */
-#define LEAVE_MS 5000  /* for the hub's BYE after a signal */
+#define REAP_MS  20    /* ms between polls while an agent is about to exit */
+#define STUCK_MS 30000 /* ms; an agent that does not read for this long is killed */
+#define LEAVE_MS 5000  /* ms to wait for the hub's BYE after a signal */
 
 struct child {
-    pid_t pid; /* 0: this one is free */
+    pid_t pid; /* 0 if the slot is free */
     uint32_t id;
-    int fd, err; /* its standard input and output, its errors; -1: closed */
+    int fd, err; /* standard input and output, and standard error; -1 if closed */
 };
 
 struct seat {
@@ -58,12 +58,12 @@ static void open_child(struct seat *s, uint32_t id)
         c->id = id;
         return;
     }
-    const char *why = c ? hw_error() : "more agents than one node's";
+    const char *why = c ? hw_error() : "too many agents for one node";
     (void)nb_tube_send(s->hub, NB_TUBE_DATA, id, 2, why, strlen(why));
     tell_end(s, id, 127 << 8);
 }
 
-/* What the agent is to read. One that does not take it is ended. */
+/* Sends input to the agent. Kills an agent that does not read its input. */
 static void feed_child(struct child *c, const uint8_t *at, size_t len)
 {
     while (len && c->fd >= 0) {
@@ -79,7 +79,7 @@ static void feed_child(struct child *c, const uint8_t *at, size_t len)
     }
 }
 
-/* Passes on what the agent has written to one of its two ends; at its end closes it. */
+/* Forwards what the agent has written to one of its two descriptors. Closes standard error at its end. */
 static void drain_child(struct seat *s, struct child *c, int *fd, uint32_t which)
 {
     uint8_t buf[NB_TUBE_DATA_MOST];
@@ -90,7 +90,7 @@ static void drain_child(struct seat *s, struct child *c, int *fd, uint32_t which
         else if (k == 0 && which == 2)
             hw_close(fd);
         else if (k == 0 || errno != EINTR)
-            return; /* at the end of its output an agent may still read */
+            return; /* an agent may still read after the end of its output */
     }
 }
 
@@ -134,7 +134,7 @@ static int hear_hub(struct seat *s, struct nb_tube *m)
         for (int i = 0; i < n; i++) {
             const struct hawser_completion *c = &done[i];
             if (c->event == HAWSER_DIED && !s->done && rc == 0)
-                rc = hw_fail(-ECONNRESET, "rank 0 is lost");
+                rc = hw_fail(-ECONNRESET, "the connection to rank 0 is lost");
             if (c->event != HAWSER_NOTIFIED)
                 continue;
             if (rc == 0 && !s->done && (rc = nb_tube_decode(c->data, c->length, m)) == 0)

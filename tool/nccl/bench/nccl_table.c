@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hawser nccl bench` says in the end: as nccl-tests print it, then ours against the others. */
+/* The output of `hawser nccl bench`: results in the format of nccl-tests, then the comparison of hawser with the
+ * others. */
 #include "base/size.h"
 #include "sys/json.h"
 #include "tool/nccl/bench/nccl_bench.h"
@@ -86,16 +87,16 @@ static double compute_algbw(const struct nb_row *r, double us)
     return (double)r->size / us / 1e3;
 }
 
-/* What crosses the network in all, ranks together, at that speed. */
+/* Returns the rate at which all ranks together use the network at that speed, in GB/s. */
 static double compute_wire_speed(const struct nb_table *t, const struct nb_row *r, double us)
 {
     return compute_algbw(r, us) * nb_bus_factor(r->op, t->ranks) * t->ranks;
 }
 
-/* What ours is compared with in a row. */
+/* The values with which hawser's result in a row is compared. */
 struct compared {
-    double ours, standard, tuned, raw; /* us, us, us, GB/s; NAN: not measured */
-    size_t best;                       /* the configuration that tuned is of */
+    double ours, standard, tuned, raw; /* us, us, us, GB/s; NAN if not measured */
+    size_t best;                       /* index of the configuration to which tuned belongs */
 };
 
 static struct compared compare_configs(const struct nb_table *t, const struct nb_row *r)
@@ -119,7 +120,7 @@ static struct compared compare_configs(const struct nb_table *t, const struct nb
     return c;
 }
 
-/* A number of significant digits in a column, "-" where it was not measured. */
+/* Prints a number with about four significant digits in a column, or "-" for NAN. */
 static void print_column_number(FILE *out, int width, double v)
 {
     if (isnan(v))
@@ -176,7 +177,7 @@ static void print_measured_rows(FILE *out, const struct nb_table *t)
     print_own_rows(out, t);
 }
 
-/* How long the first operation of each kind took, in which NCCL makes its connections. */
+/* Prints how long the first operation of each kind took. NCCL connects in these operations. */
 static void print_first_operations(FILE *out, const struct nb_table *t)
 {
     for (size_t i = 0; i < t->n_rows; i++) {
@@ -275,16 +276,16 @@ static void write_best_card(struct page *p, const struct nb_table *t)
 void nb_write_page(struct page *p, const void *arg)
 {
     static const struct page_column heads[] = {
-        {"Operation", "as of nccl-tests: float32, sum", true},
-        {"Network", "hawser, or what it is compared with", true},
+        {"Operation", "as in nccl-tests: float32, sum", true},
+        {"Network", "hawser, or a network that hawser is compared with", true},
         {"Size", "bytes of a rank&#39;s buffer", false},
-        {"Time", "of an operation, of the slowest rank; median of the rounds", false},
+        {"Time", "of an operation on the slowest rank; median of the rounds", false},
         {"algbw<br>GB/s", "size divided by time", false},
         {"busbw<br>GB/s", "bus bandwidth: algbw times what crosses the network per byte", false},
-        {"Against<br>default", "time of NET/Socket as it comes, divided by this one&#39;s", false},
-        {"Against<br>best tuned", "time of the fastest tuned NET/Socket, divided by this one&#39;s", false},
+        {"Against<br>default", "time of NET/Socket with default settings, divided by this time", false},
+        {"Against<br>best tuned", "time of the fastest tuned NET/Socket, divided by this time", false},
         {"CPU<br>s/GB", "of all ranks&#39; processes, per GB of algbw", false},
-        {"Wrong", "elements that are not what they should be", false}};
+        {"Wrong", "elements with a wrong value", false}};
     const struct nb_table *t = arg;
     page_cards(p);
     write_best_card(p, t);
