@@ -500,7 +500,7 @@ def part_hosts(tmp):
     ok(r.returncode == 1 and "not all hosts have 2 GPUs" in r.stderr, "more GPUs than there are", r)
     for argv, said in (["--hosts", "one"], "two hosts"), (["--hosts", "a,a"], "appears twice"), (["--hosts", "a;b,c"], "not a host name"), \
             (["--hosts", "a,-oProxyCommand=x"], "not a host name"), (["--hosts", "a,b", "--lab", "x"], "cannot be combined"), (["--ssh", "x"], "need --hosts"), \
-            (["--hosts", "a,b", "--remote", "a b"], "give another one"):
+            (["--hosts", "a,b", "--remote", "a b"], "give a different path"):
         r = bench(tmp, *argv, **one)
         ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`nccl bench {' '.join(argv)}`: exit 2", r)
     p = subprocess.Popen([HAWSER, "nccl", "bench", "--nccl", NCCL, *map(str, [*reach, *quick])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
