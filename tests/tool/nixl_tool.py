@@ -89,7 +89,7 @@ def without_backend(tmp):
     (plugins / "libplugin_HAWSER.so").write_text("no library")
     status, seen, _ = check("--dir", empty)
     ok(status == 1 and "is not hawser's" in seen["nixl.backend"][1] and "file too short" in seen["nixl.load"][1], "a foreign file", status, seen)
-    for argv, said in (["--dir"], "needs a value"), (["--dir", "a", "--python", "b"], "exclude each other"), (["x"], "takes options only"):
+    for argv, said in (["--dir"], "needs a value"), (["--dir", "a", "--python", "b"], "cannot be combined"), (["x"], "takes options only"):
         status, seen, err = check(*argv)
         ok(status == 2 and said in err, f"`{' '.join(argv)}`: exit status 2, says {said}", status, err)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser lab: up, down, list, exec, link, rate. */
+/* hawser lab: the actions up, down, list, exec, link and rate. */
 #include "lab/lab.h"
 #include "sys/json.h"
 #include "tool/opts.h"
@@ -21,7 +21,8 @@ static const struct opt name_opts[] = {
     {0},
 };
 
-/* Splits "LAB/a" or "a": *name becomes LAB if that is given. -EINVAL if --name gives another one. */
+/* Splits "LAB/a" or "a", and sets *name to LAB if the text contains a lab. Fails with -EINVAL if --name specifies a
+ * different lab. */
 static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_MAX + 1], const char **node)
 {
     const char *slash = strchr(text, '/');
@@ -30,16 +31,17 @@ static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_
         return 0;
     size_t len = (size_t)(slash - text);
     if (len == 0 || len > HW_LAB_NAME_MAX || **node == 0)
-        return hw_fail(-EINVAL, "'%s' is not a node: write a, or LAB/a", text);
+        return hw_fail(-EINVAL, "'%s' is not a node: use a form such as a or LAB/a", text);
     memcpy(lab, text, len);
     lab[len] = 0;
     if (*name && strcmp(*name, lab) != 0)
-        return hw_fail(-EINVAL, "'%s' and --name %s name two different labs", text, *name);
+        return hw_fail(-EINVAL, "'%s' and --name %s specify two different labs", text, *name);
     *name = lab;
     return 0;
 }
 
-/* Lists are parsed last, because they need the numbers of nodes and NICs; the number of NICs first. */
+/* Lists are parsed after all options, because they depend on the numbers of nodes and NICs. The number of NICs is
+ * parsed first. */
 static const struct list {
     const char *name;
     int (*parse)(const char *text, struct hw_lab_spec *spec);
@@ -71,11 +73,11 @@ static const struct opt up_opts[] = {
     OPT_TEXT("names", 'x', "NAME[,..]", struct up_args, list[1],
              "the NICs' names without the number; for all nodes, or one for each: eth,enp (default: eth)"),
     OPT_TEXT("rate", 'r', "RATE[,..]", struct up_args, list[2],
-             "for all NICs, or one for each: 1gbit,1gbit,250mbit,none (default: none)"),
+             "rate limit, for all NICs or one for each: 1gbit,1gbit,250mbit,none (default: none)"),
     OPT_TEXT("delay", 0, "TIME[,..]", struct up_args, list[3],
-             "one-way delay between nodes; for all NICs, or one for each: 10ms,0 (default: 0)"),
+             "one-way delay between nodes, for all NICs or one for each: 10ms,0 (default: 0)"),
     OPT_TEXT("loss", 0, "PERCENT[,..]", struct up_args, list[4],
-             "packets lost between nodes; for all NICs, or one for each: 0.1% (default: 0)"),
+             "packet loss between nodes, for all NICs or one for each: 0.1% (default: 0)"),
     OPT_NUMBER("mtu", 0, "BYTES", struct up_args, mtu, 576, 65535, "bytes, 576 to 65535 (default: 1500)"),
     {0},
 };
@@ -85,9 +87,9 @@ static int lab_up(int argc, char **argv)
     static const struct opts o = {
         .cmd = "lab up",
         .args = "[OPTION...]",
-        .about = "Makes nodes as network namespaces and connects their NICs. As root the lab stays until `hawser lab "
-                 "down`,\nand `ip netns` shows the nodes as hawser-LAB-NODE; other users get the lab in a user "
-                 "namespace, kept by\na process named hawser-lab that `down` ends.",
+        .about = "Creates network namespaces as nodes, and connects their NICs. As root, the lab exists until `hawser "
+                 "lab down`, and `ip netns` shows the nodes as hawser-LAB-NODE. For other users, the lab is in a user "
+                 "namespace, which a process named hawser-lab holds until `down` ends the process.",
         .rows = up_opts};
     struct up_args a = {.spec = {.nodes = 2, .nics = 4}};
     int rc = opts_parse(&o, &a, argc, argv);
@@ -107,10 +109,11 @@ static int lab_down(int argc, char **argv)
 {
     static const struct opts o = {.cmd = "lab down",
                                   .args = "[OPTION...]",
-                                  .about = "Removes a lab and ends the programs that run in it. A lab that does not "
-                                           "exist is no error; what a crash\nleft of a lab is removed too.",
+                                  .about =
+                                      "Removes a lab, and ends the programs that run in the lab. It is no error if the "
+                                      "lab does not exist. Also removes what is left of a lab after a crash.",
                                   .rows = name_opts,
-                                  .too_many = "name a lab by --name"};
+                                  .too_many = "specify a lab with --name"};
     struct lab_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -182,9 +185,9 @@ static int lab_list(int argc, char **argv)
     };
     static const struct opts o = {.cmd = "lab list",
                                   .args = "[OPTION...]",
-                                  .about = "Shows the labs, their nodes and NICs, as the kernel has them now.",
+                                  .about = "Shows the labs with their nodes and NICs, in their current state.",
                                   .rows = rows,
-                                  .too_many = "name a lab by --name"};
+                                  .too_many = "specify a lab with --name"};
     struct lab_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -210,7 +213,7 @@ static int lab_list(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         if (hw_lab_info(name ? name : names[i], info) < 0) {
             (void)tool_fail(o.cmd, "%s", hw_error());
-            if (name) /* when listing all, some labs may be root's, or disappear: reported, but no failure */
+            if (name) /* without a name, a lab may belong to root or disappear: report this, but do not fail */
                 result = TOOL_FAILED;
         } else if (a.json)
             list_json(&j, info);
@@ -249,7 +252,7 @@ static int lab_exec(int argc, char **argv)
     int dashes = 1;
     while (dashes < argc && strcmp(argv[dashes], "--") != 0)
         dashes++;
-    int rc = opts_parse(&o, &a, dashes, argv); /* only up to the --: the rest is the command */
+    int rc = opts_parse(&o, &a, dashes, argv); /* only up to the --, because the rest is the command */
     if (rc != OPTS_GO)
         return rc;
     if (dashes + 1 >= argc)
@@ -261,14 +264,14 @@ static int lab_exec(int argc, char **argv)
     return !cannot_run ? EXIT_LAB : rc == -ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
 }
 
-/* Shared by `link` and `rate`: a node, a NIC and a word. */
+/* Implements `link` and `rate`. Their arguments are a node, a NIC and a word. */
 static int lab_nic(int argc, char **argv, bool link)
 {
     const struct opts o = {
         .cmd = link ? "lab link" : "lab rate",
         .args = link ? "[OPTION...] NODE NIC up|down" : "[OPTION...] NODE NIC RATE",
-        .about = link ? "Sets a NIC (eth1, or 1; only by number if --names gave other names) up or down in that node; "
-                        "the other side loses its carrier."
+        .about = link ? "Sets a NIC of a node up or down; the other side loses its carrier. NIC is eth1 or 1, but only "
+                        "a number if the lab has other --names."
                       : "Sets the rate of a NIC (eth1, or 1), in both directions: 250mbit, 1.5gbit, none. In a lab of "
                         "two nodes the\nNIC of the other node is on the same cable, so its rate changes too.",
         .rows = name_opts,
@@ -305,7 +308,7 @@ static int lab_rate(int argc, char **argv)
 }
 
 static const struct tool_action actions[] = {
-    {"up", lab_up, "make a lab"},
+    {"up", lab_up, "create a lab"},
     {"down", lab_down, "remove a lab, and end the programs in it"},
     {"list", lab_list, "show labs, nodes and NICs"},
     {"exec", lab_exec, "run a command in a node"},
@@ -318,9 +321,9 @@ int cmd_lab(int argc, char **argv)
 {
     static const struct tool_actions t = {
         .cmd = "lab",
-        .about = "Makes a cluster of this machine: nodes a, b, ... are network namespaces, each with NICs eth0, eth1, "
-                 "...\nNIC i of the k-th node has the address 198.18.i.k/24; other fabrics use other addresses "
-                 "within\n198.18.0.0/15. Works as root, and without root in a user namespace.",
+        .about = "Makes a cluster on this machine. Its nodes a, b, ... are network namespaces, each with NICs eth0, "
+                 "eth1, ... NIC i of the k-th node has the address 198.18.i.k/24; other fabrics use other addresses "
+                 "within 198.18.0.0/15. Works as root, and without root in a user namespace.",
         .action = actions};
     return tool_act(&t, argc, argv);
 }

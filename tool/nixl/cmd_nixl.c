@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser nixl: check. */
+/* hawser nixl: the action check. */
 #include "tool/nixl/nixl.h"
 #include "tool/tool.h"
 
 static const struct tool_action actions[] = {
-    {"check", nixl_check_main, "check whether NIXL finds and accepts the backend HAWSER, and if not, why"},
+    {"check", nixl_check_main, "check whether NIXL finds and accepts the backend HAWSER and, if not, why"},
     {0},
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser nixl check: doctor's checks of the group nixl alone. */
+/* hawser nixl check: runs only doctor's checks of group nixl. */
 #include "tool/doctor/doctor.h"
 #include "tool/nixl/nixl.h"
 #include "tool/nixl/nixl_look.h"
@@ -16,8 +16,8 @@ struct check_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("python", 0, "FILE", struct check_args, python,
-             "the Python whose NIXL to check (default: that of this program's package, of VIRTUAL_ENV, or python3)"),
-    OPT_TEXT("dir", 0, "DIR", struct check_args, dir, "the folder that NIXL is installed in, instead of asking Python"),
+             "Python whose NIXL to check (default: Python of this program's package, of VIRTUAL_ENV, or python3)"),
+    OPT_TEXT("dir", 0, "DIR", struct check_args, dir, "folder in which NIXL is installed, instead of asking Python"),
     OPT_GROUP(dr_finish_opts, struct check_args, how),
     {0},
 };
@@ -27,8 +27,9 @@ int nixl_check_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Finds a Python's NIXL, and the backend HAWSER where that NIXL looks, loads the backend in a "
-                 "child\nprocess, and says whether NIXL would use it. Exit status: 1 if not.",
+        .about =
+            "Finds a Python's NIXL, and the backend HAWSER in the folder where this NIXL looks. Loads the backend in a "
+            "child process, and reports whether NIXL would use the backend. Exit status: 1 if NIXL would not use it.",
         .rows = rows,
         .too_many = "check takes options only"};
     struct check_args a = {0};
@@ -36,7 +37,7 @@ int nixl_check_main(int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     if (a.python && a.dir)
-        return tool_usage(CMD, "--python and --dir exclude each other");
+        return tool_usage(CMD, "--python and --dir cannot be combined");
     struct nixl_look *look = calloc(1, sizeof *look);
     struct dr_machine *m = calloc(1, sizeof *m);
     struct dr_report d = {0};

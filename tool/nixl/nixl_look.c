@@ -20,7 +20,8 @@
 
 static const char *const tried[] = {HX_TRIED_VERSIONS};
 
-/* Prints each folder of sys.path that contains a NIXL. Python's start files may print other lines. */
+/* A Python program that prints each folder of sys.path that contains a NIXL. MARK identifies its lines, because
+ * Python's startup files may print other lines. */
 #define MARK "hawser-nixl:"
 static const char search[] = "import os, sys\n"
                              "for p in dict.fromkeys(map(os.path.abspath, sys.path)):\n"
@@ -50,7 +51,7 @@ static bool is_tried(const char *version)
     return false;
 }
 
-/* Returns true if the path fits. */
+/* Joins folder and name to a path. Returns true if the path fits. */
 static bool join_path(char out[NIXL_PATH], const char *folder, const char *name)
 {
     return (size_t)snprintf(out, NIXL_PATH, "%s/%s", folder, name) < NIXL_PATH;
@@ -61,7 +62,7 @@ static bool join_path(char out[NIXL_PATH], const char *folder, const char *name)
 struct asked {
     struct nccl_child child;
     const char *python;
-    int status; /* of waitpid() */
+    int status; /* status of waitpid() */
 };
 
 static void ask_python(void *shared)
@@ -113,7 +114,7 @@ static int examine_backend(struct nixl_wheel *w, const char *plugin_dir)
     char folder[NIXL_PATH], name[64];
     struct nixl_backend *b = w->backend = nccl_shared(sizeof *b);
     if (!b)
-        return hw_no_memory("what is to be known of a backend");
+        return hw_no_memory("the results for a backend");
     snprintf(name, sizeof name, ".%s.mesonpy.libs/plugins", w->name);
     name[strcspn(name, "-")] = '_';
     if (!join_path(folder, w->folder, name) || !join_path(b->path, *plugin_dir ? plugin_dir : folder, NIXL_PLUGIN_FILE))
@@ -125,7 +126,7 @@ static int examine_backend(struct nixl_wheel *w, const char *plugin_dir)
     return 0;
 }
 
-/* Adds "nixl_cu12-1.5.1.dist-info" of this folder if it is one of NIXL's. */
+/* Adds a wheel if entry, a name in this folder such as "nixl_cu12-1.5.1.dist-info", belongs to NIXL. */
 static void add_nixl_wheel(struct nixl_look *l, const char *folder, const char *entry)
 {
     static const char tail[] = ".dist-info";
@@ -197,7 +198,7 @@ static void find_own_backend(struct nixl_look *l)
         if (realpath(file, real) && strlen(real) < sizeof l->own)
             snprintf(l->own, sizeof l->own, "%s", real);
     }
-    /* .../lib/python3.11/site-packages/hawser/native */
+    /* such as .../lib/python3.11/site-packages/hawser/native */
     snprintf(file, sizeof file, "%s/../__init__.py", exe);
     if (access(file, F_OK) != 0)
         return;

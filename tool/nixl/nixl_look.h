@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the NIXL of a Python, and what that NIXL would load as the backend HAWSER. Python and the backend run in child
- * processes. */
+/* Finds the NIXL of a Python, and the file that this NIXL would load as the backend HAWSER. Python and the backend run
+ * in child processes. */
 #ifndef HW_TOOL_NIXL_LOOK_H
 #define HW_TOOL_NIXL_LOOK_H
 
@@ -9,44 +9,46 @@
 #define NIXL_WHEELS      4
 #define NIXL_PATH        1024
 #define NIXL_PLUGIN_FILE "libplugin_HAWSER.so"
-/* Lets the backend accept untested versions at the user's risk, and identifies it: the backend of each release contains
- * this name. */
+/* Environment variable that makes the backend accept untested versions, at the user's risk. Its name also identifies
+ * hawser's backends, because the backend of each release contains the name. */
 #define NIXL_ANY_VERSION "HAWSER_NIXL_ANY_VERSION"
 
 /* A file that NIXL would load as the backend HAWSER. */
 struct nixl_backend {
     struct nccl_child child;
     char path[NIXL_PATH];
-    bool there, ours, loads, entry; /* it exists; is hawser's; dlopen() succeeds; it has NIXL's entry point */
-    char why[HW_ERR_TEXT];          /* of !loads */
+    /* the file exists; the backend is hawser's; dlopen() succeeds; NIXL's entry point exists */
+    bool there, ours, loads, entry;
+    char why[HW_ERR_TEXT]; /* reason for !loads */
 };
 
-/* An installed NIXL: the wheels nixl-cu12 and nixl-cu13. */
+/* An installed NIXL, from the wheel nixl-cu12 or nixl-cu13. */
 struct nixl_wheel {
     char name[32], version[48];
-    char folder[NIXL_PATH]; /* site-packages */
+    char folder[NIXL_PATH]; /* the site-packages folder */
     bool tried;             /* the backend was tested with this version */
     struct nixl_backend *backend;
 };
 
 struct nixl_look {
-    char python[NIXL_PATH]; /* the Python that was asked; "": a folder was given */
-    char where[NIXL_PATH];  /* the given folder */
-    char why[HW_ERR_TEXT];  /* why Python could not be asked; "": it was */
+    char python[NIXL_PATH]; /* the Python that was asked, or "" if a folder was given */
+    char where[NIXL_PATH];  /* the given folder, or "" */
+    char why[HW_ERR_TEXT];  /* why Python could not be asked, or "" */
     struct nixl_wheel wheel[NIXL_WHEELS];
     size_t n;
-    char plugin_dir[NIXL_PATH]; /* NIXL_PLUGIN_DIR; "": not set */
-    char own[NIXL_PATH];        /* the backend that belongs to this program; "": not found */
-    char package[NIXL_PATH];    /* the Python of this program's package, which has nixl-install; "": none */
+    char plugin_dir[NIXL_PATH]; /* NIXL_PLUGIN_DIR, or "" if not set */
+    char own[NIXL_PATH];        /* backend that belongs to this program, or "" if not found */
+    char package[NIXL_PATH];    /* Python of this program's package, which has nixl-install, or "" */
 };
 
-/* python: a program; NULL: that of this program's package, else of VIRTUAL_ENV, else python3. folder: where NIXL is
- * installed, instead of asking Python; NULL: none. -ENOMEM. Call nixl_look_free() in any case. */
+/* Examines a NIXL. python is a program; NULL means the Python of this program's package, else that of VIRTUAL_ENV, else
+ * python3. folder is where NIXL is installed, or NULL to ask Python. Fails with -ENOMEM. The caller calls
+ * nixl_look_free() in any case. */
 int nixl_look(struct nixl_look *l, const char *python, const char *folder);
 void nixl_look_free(struct nixl_look *l);
-/* Writes "1.0.0, 1.0.1": the versions that the backend was tested with. */
+/* Writes the versions with which the backend was tested, such as "1.0.0, 1.0.1", to buf. Returns buf. */
 const char *nixl_list_tried(char *buf, size_t cap);
-/* Returns the newest of them. */
+/* Returns the newest version with which the backend was tested. */
 const char *nixl_newest_tried(void);
 
 #endif

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define ACK_WARM ((uint8_t)0x57) /* the receiver has received the warm-up */
-#define LOOK_MS  200             /* between two checks for a signal */
+#define LOOK_MS  200             /* ms between two checks for a signal */
 #define ACK_DONE ((uint8_t)0x44) /* the receiver has received the last byte */
 
 struct run;
@@ -26,28 +26,28 @@ struct stream {
     bool started;
     int fd;
     size_t index;
-    uint8_t *mem; /* receiver: its stripe of the buffer, or a private message; sender: the whole buffer */
+    uint8_t *mem; /* receiver: the stream's part of the buffer, or a private buffer; sender: the whole buffer */
     size_t mem_len;
-    uint8_t *owned; /* mem, if it is private */
+    uint8_t *owned; /* mem, if it is private; freed at the end of the run */
     uint64_t bytes, t_first, t_end;
     double cpu;
 };
 
-/* One side's threads. */
+/* The threads of one side. */
 struct run {
     struct raw_plan plan;
     bool sender;
     uint8_t *buf;
     size_t len;
     struct stream *streams;
-    atomic_uint_fast64_t next; /* the next piece to send; streams pull pieces */
-    pthread_mutex_t lock;      /* of all below */
+    atomic_uint_fast64_t next; /* index of the next piece to send; streams take pieces from this counter */
+    pthread_mutex_t lock;      /* protects all members below */
     pthread_cond_t cond;
     size_t n; /* number of streams; 0 before and after the run */
     size_t ready, running;
-    bool open; /* every stream is warm: the clock runs */
+    bool open; /* all streams are warm, and the clock runs */
     uint64_t t0;
-    int rc; /* the first failure */
+    int rc; /* first error */
     char text[HW_ERR_TEXT];
 };
 
@@ -68,7 +68,7 @@ static void run_destroy(struct run *r)
     pthread_cond_destroy(&r->cond);
 }
 
-/* Keeps the first failure and its error line, and ends every blocking call. */
+/* Records the first error and its text, and ends all blocking calls. */
 static void run_fail(struct run *r, int rc)
 {
     pthread_mutex_lock(&r->lock);
@@ -97,7 +97,7 @@ static int send_stream_bytes(struct stream *s, const uint8_t *p, size_t n)
     return 0;
 }
 
-/* Receives up to n bytes; returns 0 at the end of the stream, or -errno. */
+/* Receives up to n bytes. Returns the number of bytes, 0 at the end of the stream, or -errno. */
 static ssize_t recv_some(struct stream *s, uint8_t *p, size_t n)
 {
     for (;;) {
@@ -117,10 +117,12 @@ static int recv_ack(struct stream *s, uint8_t want)
         return (int)n;
     if (n == 0)
         return hw_fail(-ECONNRESET, "plain sockets: the receiver closed stream %zu before it acknowledged", s->index);
-    return got == want ? 0 : hw_fail(-EPROTO, "plain sockets: stream %zu: acknowledgement 0x%02x", s->index, got);
+    return got == want
+               ? 0
+               : hw_fail(-EPROTO, "plain sockets: stream %zu: unexpected acknowledgement 0x%02x", s->index, got);
 }
 
-/* Waits until every stream of this side is warm; the last one starts the clock. */
+/* Waits until every stream of this side is warm. The last stream starts the clock. */
 static int await_warm_streams(struct run *r)
 {
     pthread_mutex_lock(&r->lock);
@@ -153,14 +155,14 @@ static int stream_send(struct stream *s)
         return rc;
     double cpu = raw_thread_cpu();
     uint64_t stop = p->total ? HW_NEVER : r->t0 + p->duration_ms * HW_MS;
-    const size_t pieces = (r->len + p->message - 1) / p->message; /* of the buffer */
+    const size_t pieces = (r->len + p->message - 1) / p->message; /* number of pieces in the buffer */
     for (;;) {
         uint64_t i = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
         if (p->total ? i * p->message >= p->total : hw_now() >= stop)
             break;
         uint64_t want = p->total ? HW_MIN(p->message, p->total - i * p->message) : p->message;
         size_t off = (size_t)(i % pieces) * p->message;
-        while (want) { /* a piece at the buffer's end may be short: continue at its start */
+        while (want) { /* a piece may wrap around the end of the buffer */
             size_t n = (size_t)HW_MIN(want, r->len - off);
             if ((rc = send_stream_bytes(s, r->buf + off, n)))
                 return rc;
@@ -198,7 +200,7 @@ static int stream_recv(struct stream *s)
     if (p->warmup && (rc = send_stream_bytes(s, &warm, 1)))
         return rc;
     double cpu = raw_thread_cpu();
-    /* fills one call's worth, then takes the next, cyclically */
+    /* Fill the buffer in units of one call, cyclically. */
     size_t base = 0;
     off = 0;
     for (;;) {
@@ -249,7 +251,7 @@ static int streams_make(struct run *r, const int *fds, size_t n)
         return hw_no_memory("%zu streams of plain sockets", n);
     size_t stripe = r->len / n;
     if (n > 1)
-        stripe = stripe / 4096 * 4096; /* whole pages each */
+        stripe = stripe / 4096 * 4096; /* whole pages for each stream */
     for (size_t i = 0; i < n; i++) {
         struct stream *s = &r->streams[i];
         *s = (struct stream){.run = r, .fd = fds[i], .index = i, .mem = r->buf, .mem_len = r->len};
@@ -263,24 +265,24 @@ static int streams_make(struct run *r, const int *fds, size_t n)
             s->mem_len = r->plan.message;
             if (!s->owned)
                 return hw_no_memory("the buffer of plain stream %zu", i);
-            memset(s->owned, 1, r->plan.message); /* page faults must happen before the clock starts */
+            memset(s->owned, 1, r->plan.message); /* take page faults before the clock starts */
         }
     }
-    pthread_mutex_lock(&r->lock); /* from here on run_fail() in any thread can see them */
+    pthread_mutex_lock(&r->lock); /* from now on, run_fail() in any thread can see the streams */
     r->n = n;
     int rc = r->rc;
     pthread_mutex_unlock(&r->lock);
     return rc;
 }
 
-/* Waits until all streams have ended: true; or until the deadline or a signal: false. */
+/* Waits until all streams have ended, and returns true. Returns false at the deadline or after a signal. */
 static bool await_streams(struct run *r, uint64_t deadline)
 {
     pthread_mutex_lock(&r->lock);
     while (r->running) {
         const uint64_t now = hw_now(), next = HW_MIN(deadline, now + LOOK_MS * HW_MS);
         const struct timespec until = {.tv_sec = (time_t)(next / 1000000000u), .tv_nsec = (long)(next % 1000000000u)};
-        if (r->rc) { /* after a failure all sockets are shut down, and the streams end by themselves */
+        if (r->rc) { /* a failure shuts down all sockets, so the streams end by themselves */
             pthread_cond_wait(&r->cond, &r->lock);
             continue;
         }
@@ -293,7 +295,7 @@ static bool await_streams(struct run *r, uint64_t deadline)
     return ended;
 }
 
-/* Runs the plan over n connected descriptors, which the caller keeps. */
+/* Runs the plan over n connected descriptors. The caller closes the descriptors. */
 static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadline, struct raw_result *out)
 {
     int rc = streams_make(r, fds, n);
@@ -342,7 +344,7 @@ static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadlin
     free(r->streams);
     if (rc)
         return hw_fail_copy(rc, r->text);
-    if (r->plan.total && res.bytes != r->plan.total) /* a killed sender's streams may end without an error */
+    if (r->plan.total && res.bytes != r->plan.total) /* if the sender is killed, its streams may end without an error */
         return hw_fail(-ECONNRESET, "plain sockets: %llu of %llu bytes arrived", (unsigned long long)res.bytes,
                        (unsigned long long)r->plan.total);
     res.seconds = last > first ? (double)(last - first) * 1e-9 : 0;
@@ -353,21 +355,25 @@ static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadlin
 static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf, size_t len)
 {
     if (n_paths < 1 || n_paths > RAW_MAX_PATHS || p->streams < 1 || p->streams > RAW_MAX_STREAMS / n_paths)
-        return hw_fail(-EINVAL, "plain sockets: %zu paths of %u streams; 1 to %d paths and up to %d streams in all",
-                       n_paths, p->streams, RAW_MAX_PATHS, RAW_MAX_STREAMS);
+        return hw_fail(
+            -EINVAL,
+            "plain sockets: %zu paths of %u streams are invalid: use 1 to %d paths, and up to %d streams in total",
+            n_paths, p->streams, RAW_MAX_PATHS, RAW_MAX_STREAMS);
     if (p->message < 1 || p->message > RAW_MESSAGE || !buf || !len)
-        return hw_fail(-EINVAL, "plain sockets: message of %llu bytes (1 to %u) over a buffer of %zu",
+        return hw_fail(-EINVAL,
+                       "plain sockets: a message of %llu bytes (must be 1 to %u) in a buffer of %zu bytes is invalid",
                        (unsigned long long)p->message, RAW_MESSAGE, len);
     if (!p->total && !p->duration_ms)
         return hw_fail(-EINVAL, "plain sockets: neither a total nor a duration is given");
     if (p->dir != RAW_CLIENT_SENDS && p->dir != RAW_SERVER_SENDS)
-        return hw_fail(-EINVAL, "plain sockets: direction %d", (int)p->dir);
+        return hw_fail(-EINVAL, "plain sockets: unknown direction %d", (int)p->dir);
     return 0;
 }
 
 /* ---- client --------------------------------------------------------------------------------- */
 
-/* Connects all streams, and waits for the server's go on each. *n: number of fds, also after a failure. */
+/* Connects all streams, and waits for the server's go byte on each. *n counts the descriptors in fds, also after a
+ * failure. */
 static int connect_raw_streams(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths,
                                uint64_t deadline, int *fds, size_t *n)
 {
@@ -484,7 +490,7 @@ int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size
 void raw_server_cancel(struct raw_server *s)
 {
     const uint64_t one = 1;
-    if (write(s->stop_fd, &one, sizeof(one)) < 0 && errno != EAGAIN) /* EAGAIN: it is already set to stop */
+    if (write(s->stop_fd, &one, sizeof(one)) < 0 && errno != EAGAIN) /* EAGAIN: the stop was already requested */
         return;
     run_fail(&s->run, hw_fail(-ECANCELED, "plain sockets: cancelled"));
 }

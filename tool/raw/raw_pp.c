@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain-socket ping-pong, both halves. */
+/* The ping-pong over plain sockets, both sides. */
 #include "tool/raw/raw.h"
 #include "tool/raw/raw_sock.h"
 #include "tool/tool.h"
@@ -18,12 +18,14 @@
 static int pp_check(const struct raw_pingpong *pp)
 {
     if (pp->size < 1 || pp->size > RAW_MESSAGE || pp->iters < 1)
-        return hw_fail(-EINVAL, "plain ping-pong: invalid %u bytes or %u round trips: 1 to %u bytes, at least one trip",
-                       pp->size, pp->iters, RAW_MESSAGE);
+        return hw_fail(
+            -EINVAL,
+            "plain ping-pong: %u bytes or %u round trips are invalid: use 1 to %u bytes, and at least one round trip",
+            pp->size, pp->iters, RAW_MESSAGE);
     return 0;
 }
 
-/* Blocking calls end at the deadline too: no wait of this connection may exceed the run. */
+/* Makes blocking calls on the connection time out at the deadline of the run. */
 static int pp_limit(int fd, uint64_t deadline)
 {
     uint64_t now = hw_now(), left = deadline > now ? deadline - now : 1000;
@@ -38,7 +40,7 @@ static int pp_limit(int fd, uint64_t deadline)
     return 0;
 }
 
-/* Moves exactly n bytes in one direction. */
+/* Sends or receives exactly n bytes. */
 static int pp_move(int fd, uint8_t *p, size_t n, bool out, bool spin, uint64_t deadline)
 {
     const int flags = MSG_NOSIGNAL | (spin ? MSG_DONTWAIT : 0);
@@ -91,7 +93,7 @@ int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (now >= deadline)
-            return hw_fail(-ETIMEDOUT, "plain ping-pong: %llu of %llu round trips before the deadline",
+            return hw_fail(-ETIMEDOUT, "plain ping-pong: only %llu of %llu round trips ended before the deadline",
                            (unsigned long long)i + 1, (unsigned long long)trips);
     }
     *out = (struct raw_latency){.p50_ns = hw_hist_quantile(h, 0.5),
@@ -107,7 +109,7 @@ int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path
 struct raw_pp_server {
     struct raw_pingpong pp;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards fd and cancelled */
+    pthread_mutex_t lock; /* protects fd and cancelled */
     int fd;
     bool cancelled;
     int listener, stop_fd;
@@ -137,7 +139,7 @@ static int pp_serve(struct raw_pp_server *s, uint8_t *buf)
         if (!rc)
             rc = pp_move(fd, buf, pp->size, true, pp->spin, s->deadline);
         if (!rc && i % SPINS_PER_CLOCK == 0 && hw_now() >= s->deadline)
-            rc = hw_fail(-ETIMEDOUT, "plain ping-pong: %llu of %llu round trips before the deadline",
+            rc = hw_fail(-ETIMEDOUT, "plain ping-pong: only %llu of %llu round trips ended before the deadline",
                          (unsigned long long)i + 1, (unsigned long long)trips);
     }
     s->cpu = raw_thread_cpu() - cpu;
@@ -203,7 +205,7 @@ int raw_pp_server_start(const struct raw_pingpong *pp, const char *addr, uint64_
 void raw_pp_server_cancel(struct raw_pp_server *s)
 {
     const uint64_t one = 1;
-    ssize_t n = write(s->stop_fd, &one, sizeof(one)); /* fails only if it is already set to stop */
+    ssize_t n = write(s->stop_fd, &one, sizeof(one)); /* fails only if the stop was already requested */
     (void)n;
     pthread_mutex_lock(&s->lock);
     s->cancelled = true;

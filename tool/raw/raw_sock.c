@@ -16,11 +16,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* connections that have not presented the token yet; a new one replaces the oldest */
+/* Maximum number of connections that have not presented the token yet. A new connection replaces the oldest one. */
 #define PENDING_MAX 128
-#define PENDING_NS  (3000 * HW_MS)  /* most time for presenting the token */
-#define POLL_MS_MAX 3600000         /* one poll() call; its callers loop */
-#define GO          ((uint8_t)0x47) /* "all are here" */
+#define PENDING_NS  (3000 * HW_MS)  /* maximum time for presenting the token */
+#define POLL_MS_MAX 3600000         /* limit of one poll() call, which the callers repeat */
+#define GO          ((uint8_t)0x47) /* sent by the server when all streams have connected */
 
 int raw_poll_ms(uint64_t deadline)
 {
@@ -105,7 +105,7 @@ struct taker {
     const struct hw_knobs *knobs;
     size_t need;
     int *fds;
-    size_t *taken; /* per listener */
+    size_t *taken; /* number of accepted connections of each listener */
     size_t n_pending;
     struct pending pending[PENDING_MAX];
 };
@@ -128,7 +128,7 @@ static void pending_add(struct taker *t, int fd, uint32_t listener)
     t->pending[t->n_pending++] = (struct pending){.fd = fd, .listener = listener, .deadline = hw_now() + PENDING_NS};
 }
 
-/* Reads the available part of the token. Returns true when the entry was removed. */
+/* Reads the available part of the token. Returns true if the entry was removed. */
 static bool pending_read(struct taker *t, size_t i, int *rc)
 {
     struct pending *p = &t->pending[i];
@@ -140,7 +140,7 @@ static bool pending_read(struct taker *t, size_t i, int *rc)
     if (n > 0 && p->got < RAW_TOKEN_SIZE)
         return false;
     uint8_t diff = n <= 0;
-    for (size_t k = 0; k < RAW_TOKEN_SIZE; k++) /* constant time, wherever they differ */
+    for (size_t k = 0; k < RAW_TOKEN_SIZE; k++) /* compare in constant time */
         diff |= p->token[k] ^ t->want[k];
     if (diff || t->taken[p->listener] == t->need) {
         pending_drop(t, i);
@@ -157,7 +157,7 @@ static bool pending_read(struct taker *t, size_t i, int *rc)
     return true;
 }
 
-/* accept(2): returns true for errors of a connection that went away, not of the listener. */
+/* Returns true if accept(2) failed because of a connection, and not because of the listener. */
 static bool accept_again(int err)
 {
     return err == EAGAIN || err == EINTR || err == ECONNABORTED || err == EPROTO || err == ENETDOWN ||
@@ -170,7 +170,7 @@ static int take_step(struct taker *t, const int *listeners, size_t n, int stop_f
     uint64_t until = deadline;
     size_t k = 0;
     pfd[k++] = (struct pollfd){.fd = stop_fd, .events = POLLIN};
-    for (size_t i = 0; i < n; i++) /* poll() ignores -1 */
+    for (size_t i = 0; i < n; i++) /* poll() ignores descriptors that are -1 */
         pfd[k++] = (struct pollfd){.fd = t->taken[i] < t->need ? listeners[i] : -1, .events = POLLIN};
     for (size_t i = 0; i < t->n_pending; i++) {
         pfd[k++] = (struct pollfd){.fd = t->pending[i].fd, .events = POLLIN};
@@ -183,7 +183,8 @@ static int take_step(struct taker *t, const int *listeners, size_t n, int stop_f
 
     int rc = 0;
     uint64_t now = hw_now();
-    for (size_t i = t->n_pending; i-- > 0;) { /* backwards: a removal moves only entries that were already handled */
+    /* backwards, because a removal moves only entries that were already handled */
+    for (size_t i = t->n_pending; i-- > 0;) {
         bool gone = pfd[1 + n + i].revents && pending_read(t, i, &rc);
         if (rc)
             return rc;
@@ -219,8 +220,9 @@ int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[
     t->taken = taken;
     while (!rc && done < n * need) {
         if (hw_now() >= deadline)
-            rc = hw_fail(-ETIMEDOUT, "plain sockets: %zu of the client's %zu streams connected before the deadline",
-                         done, n * need);
+            rc =
+                hw_fail(-ETIMEDOUT, "plain sockets: only %zu of the client's %zu streams connected before the deadline",
+                        done, n * need);
         else
             rc = take_step(t, listeners, n, stop_fd, deadline);
         done = 0;
@@ -233,7 +235,7 @@ int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[
     const uint8_t go = GO;
     for (size_t i = 0; !rc && i < n * need; i++)
         if (send(fds[i], &go, 1, MSG_NOSIGNAL) != 1)
-            rc = hw_fail(-errno, "plain sockets: stream %zu: %s", i, strerror(errno));
+            rc = hw_fail(-errno, "plain sockets: starting stream %zu: %s", i, strerror(errno));
     for (size_t i = 0; rc && i < n * need; i++)
         hw_close(&fds[i]);
     return rc;
@@ -290,7 +292,7 @@ int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE]
     rc = connect_fd(fd, path, &sa, len, deadline);
     if (!rc)
         rc = make_data_socket(fd, k);
-    /* 16 bytes always fit an empty socket buffer */
+    /* the socket buffer is empty, so 16 bytes always fit */
     if (!rc && send(fd, token, RAW_TOKEN_SIZE, MSG_NOSIGNAL) != RAW_TOKEN_SIZE)
         rc = hw_fail(-errno, "plain sockets: sending the token to %s port %u: %s", path->addr, path->port,
                      strerror(errno));

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define RUN_MS      120000 /* longest plain run, beyond its own duration */
+#define RUN_MS      120000 /* ms; maximum time of a plain run, beyond its own duration */
 #define WARMUP      (16ull << 20)
 #define WARMUP_CALL 1000
 
-/* Reads hawser's current paths: a NIC may have been added or lost since the session began, and both sides of the
- * comparison must use the same. */
+/* Reads hawser's current paths. A NIC may have been added or lost since the session began, and both sides of the
+ * comparison must use the same NICs. */
 static void learn_paths(struct rival *v)
 {
     struct session_path path[TP_MAX_PATHS];
@@ -35,7 +35,7 @@ int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs)
 static int generate_raw_token(struct tp_request *q)
 {
     if (getrandom(q->raw.token, sizeof q->raw.token, 0) != (ssize_t)sizeof q->raw.token)
-        return hw_fail(-EIO, "the kernel gave no random bytes: %s", hw_errno_text(errno));
+        return hw_fail(-EIO, "the kernel returned no random bytes: %s", hw_errno_text(errno));
     return 0;
 }
 
@@ -56,7 +56,7 @@ static int start_rival_run(struct rival *v, struct tp_request *q, struct tp_repl
 
 static int end_rival_run(struct rival *v, struct tp_reply *r, int rc)
 {
-    /* requested even if our half failed: the server must end its half before it can serve anything else */
+    /* Sent even if our side failed, because the server must end its side before it can serve anything else. */
     struct tp_request q = {.type = TP_RAW_END};
     if (rc == 0)
         return session_call(v->s, &q, r, RUN_MS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain sockets (raw.h) between the two ends of a session, over the same addresses and the same memory. */
+/* Runs plain sockets (raw.h) between the two ends of a session, over the same addresses and with the same memory. */
 #ifndef HW_TOOL_RIVAL_H
 #define HW_TOOL_RIVAL_H
 
@@ -14,19 +14,19 @@ struct rival {
 
 struct rival_result {
     double GBps, cpu_s_per_GB, peer_cpu_s_per_GB;
-    char congestion[16]; /* of this side's sockets */
+    char congestion[16]; /* algorithm of this side's sockets */
 };
 
-/* Reads the paths from the session's channels; repeated before each run. knobs: the session's, which must outlive v.
- * -ENODEV if there are none. */
+/* Reads the paths from the session's channels; each run reads them again. knobs are those of the session, and must
+ * outlive v. Fails with -ENODEV if there are no paths. */
 int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs);
-/* Runs once with `streams` streams per path over m's memory: as many bytes as iters operations move, or for
- * duration_ms. */
+/* Runs once, with `streams` streams per path over m's memory. Moves as many bytes as iters operations do, or runs for
+ * duration_ms if that is not 0. */
 int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t iters, uint64_t duration_ms,
               struct rival_result *out);
 /* Finds the fastest number of streams among 1, 2, 4 and 8, one run each. */
 int rival_best(struct rival *v, struct measure *m, uint64_t iters, uint32_t *streams);
-/* Runs one ping-pong on the first path: median of half the round trip, microseconds. */
+/* Runs one ping-pong on the first path. Stores the median of half a round trip in *p50_us, in microseconds. */
 int rival_pingpong(struct rival *v, struct measure *m, uint64_t iters, bool spin, double *p50_us);
 
 #endif

@@ -18,7 +18,7 @@ static void name_notes(char out[NAME_MAX_LEN], const char *config)
     snprintf(out, NAME_MAX_LEN, "%s.hawser", config);
 }
 
-/* Reads the notes beside a configuration: an empty object if there are none. */
+/* Reads the notes beside a configuration. *out receives an empty object if there are none. */
 static int load_notes(json_t **out, const char *config)
 {
     char path[NAME_MAX_LEN];
@@ -58,7 +58,7 @@ static int write_bundle_json(const json_t *o, const char *path, unsigned mode)
     return text ? sandbox_write(path, text, mode) : hw_no_memory("JSON");
 }
 
-/* Adds the notes that the configuration names to out. */
+/* Adds the notes to which the configuration refers. */
 static int add_named_notes(json_t *out, const struct bundle_file *f)
 {
     static const char *const annotation[] = {SBX_NOTE_SANDBOX, SBX_NOTE_VERBS};
@@ -72,7 +72,7 @@ static int add_named_notes(json_t *out, const struct bundle_file *f)
     return rc;
 }
 
-/* Keeps both the old notes and the new ones on disk while it replaces the configuration: after a crash, either
+/* Keeps both the old and the new notes on disk while the configuration is replaced, so that after a crash either
  * configuration has its notes. */
 int bundle_save(const struct bundle_file *f, const char *out)
 {

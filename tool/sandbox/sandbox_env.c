@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox env: the environment variables for a container's programs, each with its reason. */
+/* hawser sandbox env: prints the environment variables for a container's programs, each with its reason. */
 #include "sandbox/plan/env.h"
 #include "sys/json.h"
 #include "tool/opts.h"
@@ -32,14 +32,14 @@ static int print_sandbox_env_json(const struct sbx_env *e)
     return hw_json_finish(&j);
 }
 
-/* Reasons, and values for --env-file, must stay one line. */
+/* Prints text on one line, as comments and --env-file require, and replaces control characters. */
 static void print_without_controls(const char *text)
 {
     for (; *text; text++)
         putchar((unsigned char)*text < ' ' ? '?' : *text);
 }
 
-/* Prints the value in single quotes, escaped. */
+/* Prints a value in single quotes, escaped for the shell. */
 static void print_shell_value(const char *text)
 {
     putchar('\'');
@@ -112,20 +112,21 @@ static const struct opt rows[] = {
     OPT_TEXT("net-plugin", 0, "NAME", struct env_args, want.net_plugin,
              "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct env_args, want.debug_all,
-             "all that finds faults; system calls become 5 to 10 times slower in gVisor"),
+             "add settings for debugging; system calls become 5 to 10 times slower in gVisor"),
     OPT_FLAG("moved", 0, struct env_args, want.moved,
-             "read GID indexes too: this is the container's network namespace, and the NICs are in it"),
+             "also read GID indexes, because this is the container's network namespace and has the NICs"),
     OPT_GROUP(sandbox_opts, struct env_args, plan),
     {0},
 };
 
 int sandbox_env_main(int argc, char **argv)
 {
-    static const struct opts o = {.cmd = CMD,
-                                  .args = "[OPTION...]",
-                                  .about = "Prints what a container with these NICs needs in its environment, at its "
-                                           "start and at each exec; variables\nthat are set here already are kept.",
-                                  .rows = rows};
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "[OPTION...]",
+        .about = "Prints the environment that a container with these NICs needs, at its start and at each exec. "
+                 "Variables that are already set in this command's environment are kept.",
+        .rows = rows};
     struct env_args a = {.want.caller = environ};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : print_env(&a.plan, &a.want, a.form);

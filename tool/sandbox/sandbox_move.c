@@ -14,7 +14,7 @@ void sandbox_log(void *arg, int level, const char *line)
     fprintf(stderr, "hawser %s: %s%s\n", (const char *)arg, level == HAWSER_LOG_WARN ? "warning: " : "", line);
 }
 
-/* Splits "eth1,eth2=rdma0" into names. -EINVAL. */
+/* Splits a list such as "eth1,eth2=rdma0" into names. Fails with -EINVAL. */
 static int cut_names(char *text, struct sb_nic *nic, size_t *n)
 {
     *n = 0;
@@ -28,7 +28,7 @@ static int cut_names(char *text, struct sb_nic *nic, size_t *n)
         if (as)
             *as++ = 0;
         if (!*text || (as && !*as))
-            return hw_fail(-EINVAL, "an empty name among the NICs");
+            return hw_fail(-EINVAL, "the list of NICs has an empty name");
         nic[(*n)++] = (struct sb_nic){text, as};
     }
     return 0;
@@ -49,10 +49,10 @@ static const struct opt rows[] = {
     OPT_TEXT("nics", 'n', "NIC[=NAME][,..]", struct move_args, nics,
              "these NICs; NAME: the NIC's name in the container (default: the same)"),
     OPT_ENUM("rdma", 0, "auto|yes|no", struct move_args, m.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
-             "move their RDMA devices too: yes (or fail), no, or if possible (default: auto)"),
+             "also move their RDMA devices: yes (or fail), no, or if possible (default: auto)"),
     OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "leave the container's ARP settings unchanged"),
     OPT_FLAG("force", 0, struct move_args, m.force,
-             "take NICs with a default route, or with other devices on them, too"),
+             "also move NICs that have a default route, or other devices on top"),
     OPT_TEXT("journal-dir", 0, "DIR", struct move_args, m.journal_dir,
              "folder of the journals (default: " SB_JOURNAL_DIR ")"),
     OPT_COUNT("verbose", 'v', struct move_args, log.level, "print what is done"),
@@ -69,8 +69,8 @@ int sandbox_move_main(int argc, char **argv)
                                   .rows = rows,
                                   .least = 1,
                                   .most = 1,
-                                  .too_few = "needs one ID, the container's",
-                                  .too_many = "needs one ID, the container's"};
+                                  .too_few = "needs one container ID",
+                                  .too_many = "needs one container ID"};
     char cmd[] = CMD;
     struct sb_nic nic[SB_NICS_MAX];
     struct move_args a = {.m.nic = nic, .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the other node's `hawser serve` for its NICs, and finds this node's NICs with a partner there. */
+/* Asks the peer's `hawser serve` for its NICs, and finds this node's NICs that have a partner there. */
 #include "tool/peer/reach.h"
 #include "tool/peer/session.h"
 #include "tool/sandbox/sandbox.h"
@@ -28,7 +28,7 @@ static struct tp_fact_nic as_fact(const struct sbx_addr *a)
     return f;
 }
 
-/* In matching order; both nodes of a pair reach the same result. */
+/* Ways to match NICs, in the order in which they are tried. Both nodes of a pair reach the same result. */
 enum way { WAY_NAME, WAY_SUBNET, WAY_RAIL, WAY_NAME_ALONE, WAYS };
 
 static bool matches_peer_nic(const struct sbx_snapshot *s, size_t net, const struct tp_fact_nic *p, enum way way)
@@ -71,7 +71,7 @@ void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int part
             while (!taken && k < peer->n_nics && (partner[k] >= 0 || !matches_peer_nic(s, i, &peer->nic[k], way)))
                 k++;
             for (uint32_t n = 0; !taken && k < peer->n_nics && n < peer->n_nics; n++)
-                if (strcmp(peer->nic[n].nic, peer->nic[k].nic) == 0) /* all addresses of the NIC */
+                if (strcmp(peer->nic[n].nic, peer->nic[k].nic) == 0) /* for all addresses of the NIC */
                     partner[n] = (int)i;
         }
 }
@@ -119,7 +119,7 @@ static void print_peer_nic(const struct sbx_snapshot *s, const struct tp_fact_ni
     if (p->rdma[0])
         snprintf(rdma, sizeof(rdma), "%s GID %u", p->rdma, p->gid);
     fprintf(stderr, "# the peer's %s %s/%u, %s%s: %s%s\n", p->nic, ip, p->prefix, rdma,
-            p->contained ? ", in a container" : "", partner < 0 ? "no NIC for it here" : "with ",
+            p->contained ? ", in a container" : "no partner here", partner < 0 ? "no NIC for it here" : "with ",
             partner < 0 ? "" : s->net[partner].name);
 }
 
@@ -134,15 +134,15 @@ static void warn_of_peer_nics(const char *cmd, const struct sbx_snapshot *s, con
         if (again)
             continue;
         if (partner[k] < 0 && v4)
-            fprintf(stderr, "hawser %s: warning: no NIC here belongs to %s's %s: plan there with --peer too\n", cmd,
+            fprintf(stderr, "hawser %s: warning: no NIC here is a partner of %s's %s: use --peer there, too\n", cmd,
                     host, p->nic);
         else if (partner[k] >= 0 && has_rdma_device(s, (size_t)partner[k]) != v4)
             fprintf(stderr, "hawser %s: warning: %s here has %s RDMA device, %s's %s has %s with a GID of RoCE v2\n",
                     cmd, s->net[partner[k]].name, v4 ? "no" : "an", host, p->nic, v4 ? "one" : "none");
     }
     if (peer->n_nics == TP_MAX_NICS)
-        fprintf(stderr, "hawser %s: warning: %s reports at most %d addresses; for more use --peer-nics\n", cmd, host,
-                TP_MAX_NICS);
+        fprintf(stderr, "hawser %s: warning: %s reports at most %d addresses; use --peer-nics if there are more\n", cmd,
+                host, TP_MAX_NICS);
 }
 
 char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose)

@@ -7,26 +7,25 @@
 #include <string.h>
 
 const struct opt sandbox_opts[] = {
-    OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "another machine, from a snapshot, instead of this one"),
-    OPT_TEXT("sysfs", 0, "DIR", struct sandbox_args, sysfs,
-             "the machine whose sys/ and proc/ are below DIR, instead of this one"),
+    OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "plan for another machine, from its snapshot"),
+    OPT_TEXT("sysfs", 0, "DIR", struct sandbox_args, sysfs, "plan for the machine whose sys/ and proc/ are below DIR"),
     OPT_TEXT("nics", 'n', "NIC[,..]", struct sandbox_args, want.nics,
              "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"),
     OPT_TEXT("gpus", 'g', "LIST", struct sandbox_args, want.gpus, "only these GPUs: 0-3,6, or none (default: all)"),
     OPT_TEXT("exclude", 0, "REGEX", struct sandbox_args, want.exclude,
-             "leave out NICs that match; empty: none (default: ^eth[0-9]+$, unless near a GPU)"),
+             "exclude NICs that match; empty: none (default: ^eth[0-9]+$, unless near a GPU)"),
     OPT_TEXT("peer-nics", 0, "NIC[,..]", struct sandbox_args, want.peer_nics,
-             "only NICs that the peer has too, by name"),
+             "only NICs whose names the peer has, too"),
     OPT_TEXT("peer", 0, "HOST[:PORT]", struct sandbox_args, peer,
-             "only NICs that have a partner on this node, which runs `hawser serve`"),
+             "only NICs that have a partner on HOST, which runs `hawser serve`"),
     OPT_TEXT("key-file", 0, "FILE", struct sandbox_args, common.key_file, "job key for --peer"),
     OPT_FLAG("insecure", 0, struct sandbox_args, common.insecure, "without a key, accept any address for --peer"),
     OPT_TEXT("bootstrap", 0, "ADDR", struct sandbox_args, want.bootstrap,
-             "this node's address at which the nodes meet: its NIC stays"),
+             "this node's rendezvous address, whose NIC stays"),
     OPT_FLAG("require-ipv4", 0, struct sandbox_args, want.require_ipv4,
-             "a NIC without an IPv4 address is an error, instead of left out"),
+             "fail if a NIC has no IPv4 address, instead of excluding the NIC"),
     OPT_FLAG("force", 0, struct sandbox_args, want.force,
-             "take NICs with a default route or the bootstrap address too"),
+             "also take NICs with a default route or the bootstrap address"),
     OPT_FLAG("all-nics", 0, struct sandbox_args, want.keep_nics,
              "show the PCI devices of all NICs in sysfs, usable or not"),
     {0},
@@ -37,9 +36,9 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
     *p = (struct sbx_plan){0};
     *s = (struct sbx_snapshot){0};
     if (a->from && a->sysfs)
-        return tool_usage(cmd, "--from and --sysfs exclude each other: they name two machines");
+        return tool_usage(cmd, "--from and --sysfs cannot be combined: each specifies a machine");
     if (a->peer && a->want.peer_nics)
-        return tool_usage(cmd, "--peer and --peer-nics exclude each other");
+        return tool_usage(cmd, "--peer and --peer-nics cannot be combined");
     int rc = a->from ? sbx_snapshot_load(s, a->from) : sandbox_take(s, a->sysfs, false);
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
@@ -55,7 +54,7 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
     }
     rc = sbx_plan_make(p, s, &want);
     free(list);
-    /* a typing error, or it does not fit this machine */
+    /* a wrong option, or one that does not fit this machine */
     return rc == -EINVAL || rc == -ENODEV || rc == -EPERM ? tool_usage(cmd, "%s", hw_error())
            : rc < 0                                       ? tool_fail(cmd, "%s", hw_error())
                                                           : TOOL_OK;
@@ -76,7 +75,7 @@ int sandbox_plan_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = "sandbox plan",
         .args = "[OPTION...]",
-        .about = "Shows which NICs, RDMA devices and GPUs a container gets, and for each other one the reason.",
+        .about = "Shows which NICs, RDMA devices and GPUs a container gets, and why not the others.",
         .rows = rows};
     struct plan_args a = {0};
     struct sbx_snapshot s;

@@ -21,7 +21,7 @@ struct run_args {
     struct hw_logger log;
 };
 
-/* The exit status. */
+/* Runs the command. Returns the exit status. */
 static int run_sandboxed_command(const struct run_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
 {
     struct sb_nic nic[SB_NICS_MAX];
@@ -78,18 +78,19 @@ static int parse_netns(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("id", 0, "ID", struct run_args, run.move.id, "the command's name in the journal (default: run-PID)"),
+    OPT_TEXT("id", 0, "ID", struct run_args, run.move.id, "name of the command in the journal (default: run-PID)"),
     OPT_CALL("netns", 0, "NETNS", parse_netns,
-             "in this network namespace: a process ID, a path, a name; new: its own (default: new)"),
+             "run in this network namespace: a process ID, a path or a name; new: in its own (default: new)"),
     OPT_FLAG("no-sysfs", 0, struct run_args, run.no_sysfs, "leave /sys unchanged"),
     OPT_ENUM("rdma", 0, "auto|yes|no", struct run_args, run.move.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
-             "move the NICs' RDMA devices too: yes (or fail), no, or if possible (default: auto)"),
+             "also move the NICs' RDMA devices: yes (or fail), no, or if possible (default: auto)"),
     OPT_FLAG("no-arp", 0, struct run_args, run.move.no_arp, "leave the namespace's ARP settings unchanged"),
     OPT_TEXT("journal-dir", 0, "DIR", struct run_args, run.move.journal_dir,
              "folder of the journals (default: " SB_JOURNAL_DIR ")"),
     OPT_TEXT("net-plugin", 0, "NAME", struct run_args, run.env.net_plugin,
              "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
-    OPT_FLAG("debug-all", 0, struct run_args, run.env.debug_all, "all that finds faults, at a cost"),
+    OPT_FLAG("debug-all", 0, struct run_args, run.env.debug_all,
+             "add settings for debugging, which slow down the command"),
     OPT_COUNT("verbose", 'v', struct run_args, log.level, "print what is done"),
     OPT_GROUP(sandbox_opts, struct run_args, plan),
     {0},
@@ -100,9 +101,9 @@ int sandbox_run_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...] -- COMMAND [ARGUMENT...]",
-        .about = "Runs a command with the planned NICs in its own namespaces, with a /sys that shows only these, and "
-                 "gives\neverything back when it ends. The exit status is the command's; 125 if hawser failed, 126 if "
-                 "the command\ncould not be executed, 127 if not found.",
+        .about = "Runs a command with the planned NICs in its own namespaces, with a /sys that shows only these NICs, "
+                 "and restores everything when the command ends. The exit status is the command's; 125 if hawser "
+                 "failed, 126 if the command could not be executed, 127 if it was not found.",
         .rows = rows,
         .least = 1,
         .most = OPTS_ANY,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox snapshot, and the snapshots of the other actions. */
+/* hawser sandbox snapshot, and the functions with which other actions take snapshots. */
 #include "net/sysfs.h"
 #include "sandbox/plan/snapshot.h"
 #include "tool/opts.h"
@@ -55,7 +55,7 @@ static int take_and_write(const char *dir, const char *out, bool no_addresses)
     if (rc == 0)
         rc = out ? sandbox_save(&s, out) : sbx_snapshot_write(&s, stdout);
     if (rc == 0 && s.skipped)
-        fprintf(stderr, "hawser sandbox snapshot: left out: %zu devices with invalid names\n", s.skipped);
+        fprintf(stderr, "hawser sandbox snapshot: %zu devices with invalid names were left out\n", s.skipped);
     sbx_snapshot_free(&s);
     return rc < 0 ? tool_fail("sandbox snapshot", "%s", hw_error()) : TOOL_OK;
 }
@@ -78,8 +78,8 @@ int sandbox_snapshot_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = "sandbox snapshot",
         .args = "[OPTION...]",
-        .about = "Writes what sysfs has on this machine's PCI devices, NICs, RDMA devices and NUMA nodes as one JSON "
-                 "file,\nwhich `hawser topo` and `hawser sandbox` read with --from.",
+        .about = "Writes the data in sysfs about this machine's PCI devices, NICs, RDMA devices and NUMA nodes as one "
+                 "JSON file, which `hawser topo` and `hawser sandbox` read with --from.",
         .rows = rows};
     struct snapshot_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);

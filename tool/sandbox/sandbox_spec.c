@@ -25,15 +25,17 @@ static int parse_topo(void *args, const char *text)
 const struct opt sandbox_bundle_opts[] = {
     OPT_TEXT("sysfs-out", 0, "DIR", struct sandbox_bundle_args, sysfs_out, "folder for the rebuilt sysfs"),
     OPT_FLAG("no-sysfs", 0, struct sandbox_bundle_args, no_sysfs, "leave the container's /sys unchanged"),
-    OPT_CALL("nccl-topo", 0, "PATH", parse_topo, "set NCCL_TOPO_FILE too: mounted there in the container"),
+    OPT_CALL("nccl-topo", 0, "PATH", parse_topo,
+             "also set NCCL_TOPO_FILE, to a file that is mounted at PATH in the container"),
     OPT_TEXT("journal-dir", 0, "DIR", struct sandbox_bundle_args, journal_dir,
              "folder of the hooks' journals (default: " SB_JOURNAL_DIR ")"),
     OPT_WORD("rdma", 0, "auto|yes|no", struct sandbox_bundle_args, rdma, sandbox_rdma_words,
-             "move the NICs' RDMA devices too: yes (or fail), no, or if possible (default: auto)"),
+             "also move the NICs' RDMA devices: yes (or fail), no, or if possible (default: auto)"),
     OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "leave the container's ARP settings unchanged"),
     OPT_TEXT("net-plugin", 0, "NAME", struct sandbox_bundle_args, env.net_plugin,
              "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
-    OPT_FLAG("debug-all", 0, struct sandbox_bundle_args, env.debug_all, "all that finds faults, at a cost"),
+    OPT_FLAG("debug-all", 0, struct sandbox_bundle_args, env.debug_all,
+             "add settings for debugging, which slow down the container"),
     {0},
 };
 
@@ -57,9 +59,9 @@ int sandbox_write(const char *path, const char *text, unsigned mode)
     return sandbox_publish(path, write_text_file, &(struct line){path, text, mode});
 }
 
-/* Makes the hooks' arguments: the NICs by name, so that exactly the planned NICs move, or an error is reported. With
- * RDMA devices the hook makes the sysfs again after the move, over the one written here, because a NIC that moves gets
- * new GIDs. A sysfs from another machine's plan stays. */
+/* Makes the hooks' arguments. They list the NICs by name, so that exactly the planned NICs move, or an error is
+ * reported. If RDMA devices are planned, the hook rebuilds the sysfs after the move and replaces the one written here,
+ * because a NIC that moves gets new GIDs. A sysfs from another machine's plan is kept. */
 static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
 {
     const struct sbx_want *w = &a->plan.want;
@@ -82,7 +84,8 @@ static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args 
     return 0;
 }
 
-/* Makes path absolute; its last part need not exist. The caller frees the result; NULL with hw_error(). */
+/* Returns path as an absolute path; its last component need not exist. The caller frees the result. Returns NULL with
+ * hw_error() on failure. */
 static char *resolve_output_path(const char *path)
 {
     char dir[PATH_MAX], *out = NULL;
@@ -99,7 +102,7 @@ static char *resolve_output_path(const char *path)
     return NULL;
 }
 
-/* Sets the paths of the files. */
+/* Sets the paths of the files to write. */
 static int set_bundle_paths(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
 {
     char *topo = NULL, *sysfs = NULL;
@@ -168,7 +171,7 @@ void sandbox_bundle_free(struct sandbox_bundle *b)
 
 /* ---- spec ---------------------------------------------------------------------------------------- */
 
-/* Returns the prefix of the bundle's files: "BUNDLE/hawser". */
+/* Writes the prefix of the bundle's files, such as "BUNDLE/hawser", to out. */
 static void name_beside(char out[PATH_MAX], const struct bundle_file *f)
 {
     snprintf(out, PATH_MAX, "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);
@@ -179,14 +182,14 @@ static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_a
     char path[PATH_MAX + 16], beside[PATH_MAX];
     int rc = sbx_spec_undo(f->config, f->notes);
     name_beside(beside, f);
-    /* it must still be a configuration */
+    /* the result must still be a configuration */
     if (rc == 0 && !json_is_string(json_object_get(f->config, "ociVersion")))
         rc = hw_fail(-EINVAL, "not an OCI configuration");
     if (rc < 0)
         return tool_fail(CMD, "%s: %s", f->path, hw_error());
     if (rc == 1)
         rc = bundle_save(f, a->out);
-    if (rc == 0 && !a->out) { /* otherwise the bundle's own configuration may still name them */
+    if (rc == 0 && !a->out) { /* otherwise, the bundle's own configuration may still refer to these files */
         snprintf(path, sizeof(path), "%s.sys", beside);
         rc = sbx_tree_remove(a->sysfs_out ? a->sysfs_out : path);
         snprintf(path, sizeof(path), "%s.nccl.xml", beside);
@@ -196,7 +199,8 @@ static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_a
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
-/* Applies the container's annotations. A tenant may write these: they only choose among what the options allow. */
+/* Applies the container's annotations. A tenant may have written them, so they only choose among what the options
+ * allow. */
 static int take_annotations(struct sbx_oci *oci, const struct bundle_file *f, struct sandbox_bundle_args *a)
 {
     char *text = sbx_oci_dump(f->config);
@@ -258,8 +262,8 @@ int sandbox_spec_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "CONFIG [OPTION...]",
-        .about = "Adds to an OCI bundle's config.json what its container needs of the plan: hooks, mounts,\ndevices, "
-                 "environment, limits. Settings of the container itself are kept.",
+        .about = "Adds what the container needs for the plan to an OCI bundle's config.json: hooks, mounts, devices, "
+                 "environment, limits. Keeps the container's own settings.",
         .rows = rows,
         .least = 1,
         .most = 1,

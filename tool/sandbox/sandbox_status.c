@@ -33,7 +33,7 @@ static int print_text(const struct sb_status *s, void *arg)
         putchar('\n');
     }
     if (s->state == SB_STATE_ENDED || s->state == SB_STATE_BROKEN)
-        printf("  to be given back: hawser sandbox restore %s\n", s->id);
+        printf("  to return the NICs: hawser sandbox restore %s\n", s->id);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox sysfs: a folder, a FUSE file system, or NCCL's XML. */
+/* hawser sandbox sysfs: writes a folder, serves a FUSE file system, or writes NCCL's XML. */
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/opts.h"
@@ -34,8 +34,8 @@ int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const c
     return sandbox_publish(path, put_topo, &(struct topo){s, p});
 }
 
-/* Returns in the parent once it is mounted; the child continues to serve, detached from the terminal. Returns a
- * tool_exit. */
+/* Serves the tree by FUSE. The parent returns an exit code once the file system is mounted. The child continues to
+ * serve, detached from the terminal. */
 static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, const char *host)
 {
     int ready[2] = {-1, -1};
@@ -51,7 +51,7 @@ static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, con
             return tool_fail(CMD, "fork: %s", strerror(errno));
         if (pid > 0) {
             hw_close(&ready[1]);
-            /* if the child ended early, it has reported why */
+            /* a child that ended early has reported why */
             return read(ready[0], &byte, 1) == 1 ? TOOL_OK : TOOL_FAILED;
         }
         hw_close(&ready[0]);
@@ -90,12 +90,12 @@ struct sysfs_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("out", 'o', "DIR", struct sysfs_args, out.dir,
-             "write it to DIR, to be mounted read-only on a container's /sys"),
+             "write the sysfs to DIR, for mounting read-only on a container's /sys"),
     OPT_TEXT("fuse", 0, "DIR", struct sysfs_args, out.fuse,
-             "mount it there; states, rates, GIDs and counters are read live from the host"),
-    OPT_FLAG("foreground", 'F', struct sysfs_args, out.foreground, "with --fuse: stay in the foreground"),
+             "mount the sysfs on DIR; states, rates, GIDs and counters are read live from the host"),
+    OPT_FLAG("foreground", 'F', struct sysfs_args, out.foreground, "stay in the foreground, with --fuse"),
     OPT_TEXT("nccl-topo", 0, "FILE", struct sysfs_args, out.topo,
-             "write it to FILE in the format of NCCL_TOPO_FILE; -: standard output"),
+             "write the topology to FILE in the format of NCCL_TOPO_FILE; -: standard output"),
     OPT_GROUP(sandbox_opts, struct sysfs_args, plan),
     {0},
 };
@@ -104,7 +104,7 @@ int sandbox_sysfs_main(int argc, char **argv)
 {
     static const struct opts o = {.cmd = CMD,
                                   .args = "--out DIR|--fuse DIR|--nccl-topo FILE [OPTION...]",
-                                  .about = "Rebuilds the sysfs that a container with these NICs and GPUs is to see.",
+                                  .about = "Rebuilds the sysfs that a container with these NICs and GPUs should see.",
                                   .rows = rows};
     struct sysfs_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
