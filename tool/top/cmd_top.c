@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser top: shows once a second which contexts move how much over which NICs. */
+/* hawser top: shows, once per interval, how much each context transfers over which NICs. */
 #include "tool/opts.h"
 #include "tool/top/top.h"
 
@@ -9,7 +9,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#define ANSWER_MS   500 /* for contexts to answer */
+#define ANSWER_MS   500 /* ms for contexts to answer */
 #define LINES_LEAST 8
 
 struct top_args {
@@ -20,7 +20,7 @@ struct top_args {
 
 static const struct opt rows[] = {
     OPT_TIME("interval", 'i', "TIME", struct top_args, interval_ms, 100, 3600000, "interval (default: 1s)"),
-    OPT_FLAG("once", '1', struct top_args, once, "end after one interval"),
+    OPT_FLAG("once", '1', struct top_args, once, "exit after one interval"),
     OPT_FLAG("json", 'j', struct top_args, json, "print one JSON line per interval"),
     OPT_TEXT("dir", 0, "FOLDER", struct top_args, dir,
              "look for sockets in this folder only (the processes' knob metrics_dir)"),
@@ -28,8 +28,8 @@ static const struct opt rows[] = {
 };
 
 struct screen {
-    bool is;   /* the output is a terminal that is redrawn */
-    bool keys; /* the input is a terminal too */
+    bool is;   /* standard output is a terminal that is redrawn */
+    bool keys; /* standard input is a terminal, too */
     struct termios was;
 };
 
@@ -69,10 +69,10 @@ static unsigned count_lines(void)
 {
     struct winsize w;
     unsigned n = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row ? w.ws_row : 24;
-    return HW_MAX(n, (unsigned)LINES_LEAST) - 1; /* writing the last line would scroll */
+    return HW_MAX(n, (unsigned)LINES_LEAST) - 1; /* writing the last line would scroll the screen */
 }
 
-/* Waits until that time, a signal or the key q. */
+/* Waits until the given time, a signal, or the key q. */
 static void wait_for(const struct screen *s, uint64_t until)
 {
     for (uint64_t now; !tool_stop && (now = hw_now()) < until;) {
@@ -85,7 +85,7 @@ static void wait_for(const struct screen *s, uint64_t until)
     }
 }
 
-/* Returns 0, or -EIO: the output is closed. */
+/* Shows one view. Returns 0, or -EIO if the output is closed. */
 static int show_view(const struct screen *s, const struct top_args *a, const struct top_view *v)
 {
     if (a->json)
@@ -130,10 +130,10 @@ int cmd_top(int argc, char **argv)
     static const struct opts o = {
         .cmd = "top",
         .args = "[OPTION...]",
-        .about = "Shows what the contexts of this machine's processes transfer, over which NICs, and its cost: the "
-                 "processes\nof this user; for root, of all users. The key q or Ctrl-C ends it.",
+        .about = "Shows what the contexts of this user's processes (for root, of all users' processes) transfer, over "
+                 "which NICs, and at what CPU cost. The key q or Ctrl-C ends the display.",
         .rows = rows,
-        .too_many = "takes no arguments: it finds the processes itself"};
+        .too_many = "top takes no arguments, because it finds the processes itself"};
     struct top_args a = {.interval_ms = 1000};
     struct screen s = {0};
     int rc = opts_parse(&o, &a, argc, argv);

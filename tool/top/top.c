@@ -17,13 +17,13 @@ static bool is_same_series(const struct prom_sample *a, const struct prom_sample
     return same;
 }
 
-/* Returns the growth of sample i of `now`. A smaller value means that the counter restarted. */
+/* Returns the increase of sample i of `now`. A smaller value means that the counter has restarted. */
 static double count_growth(const struct gather_source *before, const struct gather_source *now, size_t i)
 {
     const struct prom_sample *s = &now->data.sample[i], *old = NULL;
     if (!before)
         return 0;
-    if (i < before->data.n && is_same_series(s, &before->data.sample[i])) /* as most often */
+    if (i < before->data.n && is_same_series(s, &before->data.sample[i])) /* the usual case */
         old = &before->data.sample[i];
     for (size_t k = 0; k < before->data.n && !old; k++)
         if (is_same_series(s, &before->data.sample[k]))

@@ -5,41 +5,41 @@
 
 #include "tool/metrics/gather.h"
 
-/* Rates are per second; 0 for what is new. */
+/* Rates are per second, and 0 for a new series. */
 struct top_rail {
     char peer[PROM_LABEL], id[PROM_LABEL], nic[PROM_LABEL], peer_nic[PROM_LABEL];
-    double sent, received;                 /* bytes a second */
-    double resent, failovers, retransmits; /* so far */
+    double sent, received;                 /* bytes per second */
+    double resent, failovers, retransmits; /* totals so far */
     double rails, up, suspect;
-    double rtt; /* seconds; 0: unknown */
+    double rtt; /* seconds; 0 if unknown */
 };
 
 struct top_process {
     const struct gather_source *source;
-    double cpu, threads;   /* of the process, and of its progress threads: seconds per second */
-    double sent, received; /* of all rails */
-    double ops;            /* a second */
+    double cpu, threads;   /* CPU seconds per second, of the process and of its progress threads */
+    double sent, received; /* sums over all rails */
+    double ops;            /* operations per second */
     double peers, in_flight, failed, lost;
-    struct top_rail *rail; /* the one with most bytes first */
+    struct top_rail *rail; /* the rail with the most bytes is the first */
     size_t n_rails;
 };
 
 struct top_view {
-    struct top_process *process; /* likewise */
+    struct top_process *process; /* the process with the most bytes is the first */
     size_t n;
-    double seconds; /* between the two; 0: there is no earlier query */
+    double seconds; /* time between the two queries; 0 if there is no earlier query */
 };
 
-/* Compares g with an earlier query; before may be NULL. The sources in v->process belong to g. -ENOMEM; call top_free()
- * in any case. */
+/* Compares g with an earlier query, before, which may be NULL. The sources in v->process belong to g. Fails with
+ * -ENOMEM. The caller calls top_free() in any case. */
 int top_compare(const struct gather *before, const struct gather *g, struct top_view *v);
 void top_free(struct top_view *v);
 
-/* Writes at most `lines` lines of at most 80 columns, each followed by end. */
+/* Writes at most `lines` lines of at most 80 columns. Each line is followed by end. */
 void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end);
-/* Writes one JSON object on one line. -EIO. */
+/* Writes one JSON object on one line. Returns 0 or -EIO. */
 int top_json(FILE *f, const struct top_view *v);
-/* Formats bytes per second as "1.23GB/s"; "0" for none. */
+/* Formats bytes per second as in "1.23GB/s", or as "0" if the rate is zero. Returns buf. */
 char *top_rate(double rate, char *buf, size_t cap);
 
 #endif

@@ -21,7 +21,7 @@ char *top_rate(double rate, char *buf, size_t cap)
     return buf;
 }
 
-/* Formats up to 5 columns: "12345", "12.3k", "123M". */
+/* Formats a count in at most 5 columns, as in "12345", "12.3k" or "123M". */
 static char *show_count(double n, char *buf, size_t cap)
 {
     static const char units[] = "kMGTP";
@@ -95,7 +95,8 @@ static void show_rail(FILE *f, const struct top_rail *r, const char *end)
 
 void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end)
 {
-    size_t all = 0, shown = 0, most = lines > 4 ? lines - 4 : 1; /* three lines above, one line about omitted ones */
+    /* three lines above, and one line about omitted lines */
+    size_t all = 0, shown = 0, most = lines > 4 ? lines - 4 : 1;
     for (size_t i = 0; i < v->n; i++)
         all += 1 + v->process[i].n_rails;
     most += all == most + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser trace: records the calls into a net plugin with their results, and compares two runs. */
+/* hawser trace: records the calls into a net plugin and their results, and compares two traces. */
 #include "tool/opts.h"
 #include "tool/trace/trace_read.h"
 
@@ -80,7 +80,7 @@ static size_t print_missing(const struct trace *in, const struct trace *from, ch
     return n;
 }
 
-/* The number of calls that move data means nothing by itself. */
+/* Returns true for calls whose number is worth comparing. The number of calls that move data is not. */
 static bool told_by_count(const char *key)
 {
     static const char *const names[] = {"isend ", "irecv ", "test ", "iflush ", "irecvConsumed ", "log "};
@@ -112,7 +112,7 @@ static void print_times(const struct trace *a, const struct trace *b)
         for (size_t i = 0; i < t->n_call; i++) {
             const char *name = t->call[i].name;
             const struct trace_call *x = trace_call_of(a, name), *y = trace_call_of(b, name);
-            if (pass && x) /* it was there */
+            if (pass && x) /* printed in the first pass */
                 continue;
             printf("%-14s %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f %12.1f %12.1f\n", name, x ? x->n : 0, y ? y->n : 0,
                    x ? x->us / (double)x->n : NAN, y ? y->us / (double)y->n : NAN, x ? x->most : NAN,
@@ -121,7 +121,7 @@ static void print_times(const struct trace *a, const struct trace *b)
     }
 }
 
-/* Like diff(1): 0: no difference; 1: different. */
+/* Compares two traces. Like diff(1), returns 0 if there is no difference, and 1 if there is one. */
 static int compare_traces(const char *path_a, const char *path_b)
 {
     struct trace a = {0}, b = {0};
@@ -169,10 +169,10 @@ static void set_level(const char *level)
     (void)setenv("NCCL_DEBUG_SUBSYS", "ALL", 1);
 }
 
-/* Runs the command; *status is its exit status. */
+/* Runs the command, and stores its wait status in *status. */
 static int run_traced_command(const struct tracing *t, char **argv, int *status)
 {
-    FILE *f = fopen(t->out, "we"); /* truncated here: the plugin's process appends */
+    FILE *f = fopen(t->out, "we"); /* truncates the file, because the plugin's process appends */
     if (!f)
         return hw_fail(-errno, "writing %s: %s", t->out, strerror(errno));
     (void)fclose(f);
@@ -182,7 +182,7 @@ static int run_traced_command(const struct tracing *t, char **argv, int *status)
     (void)setenv("HAWSER_PLUGIN_TRACE", full, 1);
     (void)setenv("HAWSER_PLUGIN_TRACE_POLLS", t->polls ? "yes" : "no", 1);
     free(full);
-    /* a terminal's signals reach the command too, which ends by them; then the trace is summed up */
+    /* A terminal's signals also reach the command and end it. Then the trace is summarized. */
     tool_catch_signals();
     const pid_t pid = fork();
     if (pid == 0) {
@@ -231,9 +231,9 @@ int cmd_trace(int argc, char **argv)
 {
     static const struct opts o = {.cmd = "trace",
                                   .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
-                                  .about = "Runs serve, bench, validate (or a program) and records every call into the "
-                                           "net plugin of its transport:\narguments, result, time, and the plugin's "
-                                           "own log. Exit status of --diff: 0 if equal, 1 if not.",
+                                  .about = "Runs serve, bench, validate or another program, and records every call "
+                                           "into the net plugin of its transport: arguments, result, time, and the "
+                                           "plugin's own log. Exit status of --diff: 0 if equal, 1 if not.",
                                   .rows = rows,
                                   .most = OPTS_ANY,
                                   .stops = true};

@@ -48,7 +48,7 @@ static int count_kind(struct trace *t, const char *key)
     return 0;
 }
 
-/* Returns true for words that carry no information for a comparison, or differ each time. */
+/* Returns true for words that carry no information for a comparison, or that differ between runs. */
 static bool passes_over(const char *word)
 {
     static const char *const names[] = {"us=", "polls=", "handle=", "ptr=", "guid="};
@@ -58,7 +58,7 @@ static bool passes_over(const char *word)
     return false;
 }
 
-/* "comm=S12" is any sending connection: drops the number. */
+/* Returns true for words such as "comm=S12", which stands for a sending connection. The number is not compared. */
 static bool names_thing(const char *word)
 {
     const char *v = strchr(word, '=');
@@ -93,7 +93,7 @@ static struct trace_call *find_or_add_call(struct trace *t, const char *name)
     return c;
 }
 
-/* Parses "CALL [NAME=VALUE]... = RESULT [NAME=VALUE]...". */
+/* Parses a call: "CALL [NAME=VALUE]... = RESULT [NAME=VALUE]...". */
 static int parse_trace_call(struct trace *t, char *text)
 {
     char key[TRACE_KEY] = "";
@@ -133,7 +133,7 @@ static int parse_trace_call(struct trace *t, char *text)
     return count_kind(t, key);
 }
 
-/* Parses "LEVEL FILE:LINE TEXT": numbers in the text differ between runs. */
+/* Parses a line of the log: "LEVEL FILE:LINE TEXT". Replaces numbers in the text, because they differ between runs. */
 static int take_log(struct trace *t, const char *text)
 {
     char key[TRACE_KEY];
@@ -180,9 +180,9 @@ int trace_read(FILE *in, const char *path, struct trace *t)
         rc = parse_trace_line(t, line);
     }
     if (rc == 0 && ferror(in))
-        rc = hw_fail(-EIO, "reading %s", path);
+        rc = hw_fail(-EIO, "reading %s failed", path);
     if (rc == 0 && t->n_kind == 0)
-        rc = hw_fail(-ENODATA, "%s has no call of a plugin: was the transport netplugin:PLUGIN?", path);
+        rc = hw_fail(-ENODATA, "%s contains no plugin call: check that the transport was netplugin:PLUGIN", path);
     if (rc < 0) {
         HW_KEEP_ERROR();
         trace_free(t);

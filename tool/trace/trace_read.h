@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the output of knob plugin_trace: lib/transport/netplugin/table/trace.h describes the lines. */
+/* Reads the output of the knob plugin_trace. lib/transport/netplugin/table/trace.h describes the lines. */
 #ifndef HW_TOOL_TRACE_READ_H
 #define HW_TOOL_TRACE_READ_H
 
@@ -7,35 +7,36 @@
 
 #include <stdio.h>
 
-#define TRACE_CALL 24  /* bytes of a call's name */
-#define TRACE_KEY  400 /* bytes of the event's description */
+#define TRACE_CALL 24  /* maximum bytes of a call's name */
+#define TRACE_KEY  400 /* maximum bytes of an event's description */
 
 /* One kind of event, without times, addresses and object numbers, so that runs can be compared. */
 struct trace_kind {
     char key[TRACE_KEY];
-    size_t line; /* line number of its first occurrence */
+    size_t line; /* line of the first occurrence */
     uint64_t n;
 };
 
-/* All calls with one name. */
+/* All calls with the same name. */
 struct trace_call {
     char name[TRACE_CALL];
     uint64_t n, polls, failed;
-    double us, most; /* sum; the longest */
+    double us, most; /* us: sum of all calls, and longest call */
 };
 
 struct trace {
     struct trace_kind *kind; /* in order of first occurrence */
     size_t n_kind, room;
     struct trace_call call[64];
-    size_t n_call, n_lines, n_odd; /* odd: unrecognised lines */
-    uint64_t log[6];               /* lines of the plugin's log, by level */
+    size_t n_call, n_lines, n_odd; /* n_odd counts unrecognized lines */
+    uint64_t log[6];               /* number of lines of the plugin's log, by level */
 };
 
-/* Reads a trace. -errno; -ENODATA: no such line in it; -E2BIG, -ENOMEM. On failure t is empty. */
+/* Reads a trace. Fails with -errno, with -ENODATA if the file contains no plugin call, or with -E2BIG or -ENOMEM. After
+ * a failure, t is empty. */
 int trace_read(FILE *in, const char *path, struct trace *t);
 void trace_free(struct trace *t);
-/* Return NULL if it has no such kind, or call. */
+/* Return the kind or the call of t, or NULL if t has none with this key or name. */
 const struct trace_kind *trace_kind_of(const struct trace *t, const char *key);
 const struct trace_call *trace_call_of(const struct trace *t, const char *name);
 

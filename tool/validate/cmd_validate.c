@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser validate: N channels at once on one NIC; each must be up, and carry correct data both ways. */
+/* hawser validate: opens N channels at once on one NIC. Each channel must be up, and carry correct data both ways. */
 #include "base/knob.h"
 #include "base/size.h"
 #include "tool/load/buffer.h"
@@ -23,39 +23,42 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define MAX_VALIDATE 64             /* channels */
-#define MAX_SLOTS    16384          /* operations of a round, far fewer than a peer accepts */
-#define MAX_BYTES    (512ull << 20) /* bytes of a round, unless one operation for each channel is more */
+#define MAX_VALIDATE 64             /* maximum number of channels */
+#define MAX_SLOTS    16384          /* maximum operations of a round, far fewer than a peer accepts */
+#define MAX_BYTES    (512ull << 20) /* maximum bytes of a round, unless one operation per channel needs more */
 
 struct validate {
     struct common common;
     char host[256], nic[HAWSER_NIC_NAME];
     uint16_t port;
     uint64_t channels, size, timeout_ms, window;
-    int gpu;           /* or BUFFER_HOST */
-    uint16_t peer_gpu; /* or TP_HOST */
+    int gpu;           /* GPU of this node, or BUFFER_HOST */
+    uint16_t peer_gpu; /* GPU of the serving node, or TP_HOST */
     const char *gpus_text, *map;
     struct gpus gpus;
     struct session s;
     uint64_t seed, stride;
-    struct buffer out, in; /* a slot for each operation of a round: no two receive into the same bytes */
+    /* one slot for each operation of a round, so that no two operations receive into the same bytes */
+    struct buffer out, in;
     struct hawser_region region;
     struct hawser_channel_stats ch[MAX_VALIDATE];
-    size_t n_ch, n_open; /* open: not proved yet, but may be after another round */
+    size_t n_ch, n_open; /* n_open: channels that are not proved yet, but may be after another round */
     uint64_t bad_out, bad_in;
-    bool many;                                         /* several NICs for an address that leads to the first of them */
-    struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
+    /* the NIC may differ from the NIC to which the host's address leads */
+    bool many;
+    struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* traffic of the NICs */
     size_t n_own, n_peer;
     struct verdict here, there;
-    const char *json, *report; /* NULL: none; json "-": standard output, and text goes to standard error */
+    /* NULL if not requested; with json "-", JSON goes to standard output and text to standard error */
+    const char *json, *report;
     struct report_files files;
-    FILE *text, *json_out; /* of files */
+    FILE *text, *json_out; /* owned by files */
     struct validate_page page;
-    uint64_t moved;        /* bytes that each side received */
-    struct hw_knobs knobs; /* in force */
+    uint64_t moved;        /* bytes received by each side */
+    struct hw_knobs knobs; /* knobs in force */
 };
 
-/* Finds the NIC whose address the kernel would use towards host. 0 or -errno. */
+/* Finds the NIC whose address the kernel would use to reach host. Returns 0 or -errno. */
 static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
@@ -92,7 +95,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
             b = &((const struct sockaddr_in6 *)(const void *)&own)->sin6_addr;
             n = sizeof(struct in6_addr);
         }
-        /* 127.0.0.2 and similar belong to lo without being listed */
+        /* 127.0.0.2 and similar addresses belong to lo without being listed */
         bool lo = own.ss_family == AF_INET && (i->ifa_flags & IFF_LOOPBACK) && *(const uint8_t *)b == 127;
         if (lo || memcmp(a, b, n) == 0) {
             snprintf(nic, HAWSER_NIC_NAME, "%s", i->ifa_name);
@@ -102,11 +105,11 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     }
     freeifaddrs(list);
     if (rc < 0)
-        return hw_fail(rc, "no NIC has the source address of the route to %s: give --nic", host);
+        return hw_fail(rc, "no NIC has the source address of the route to %s: use --nic", host);
     return 0;
 }
 
-/* Allocates memory for `slots` concurrent operations on both sides, replacing the previous memory. */
+/* Allocates memory for `slots` concurrent operations on both sides, and frees the previous memory. */
 static int prepare_validate_slots(struct validate *v, uint32_t slots)
 {
     (void)buffer_free(&v->out);
@@ -129,7 +132,7 @@ static int prepare_validate_slots(struct validate *v, uint32_t slots)
     return rc < 0 ? rc : hawser_import(r.key, &v->region);
 }
 
-/* Moves the slots of iterations [first, first+slots) to the server (write) or back from it, all at once. */
+/* Writes the slots of iterations [first, first+slots) to the server, or reads them back, all at once. */
 static int transfer_slots(struct validate *v, bool back, uint64_t first, uint64_t deadline)
 {
     uint64_t n = v->out.slots, now = hw_now();
@@ -175,7 +178,8 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     rc = transfer_slots(v, false, first, deadline);
     if (rc < 0 || (rc = buffer_clear(&v->in)) < 0)
         return rc;
-    rc = transfer_slots(v, true, first, deadline); /* before END, so that the counters there have both directions */
+    /* before TP_END, so that the server's counters include both directions */
+    rc = transfer_slots(v, true, first, deadline);
     if (rc < 0)
         return rc;
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
@@ -227,13 +231,13 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
                                              .gpu = gpus ? HAWSER_GPU(v->gpu) : 0,
                                              .peer_gpu = gpus ? HAWSER_GPU(v->peer_gpu) : 0};
     if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
-        return hw_fail(-EIO, "the kernel gave no random bytes");
+        return hw_fail(-EIO, "the kernel returned no random bytes");
     int rc = session_open(&v->s, h, v->host, v->port, &o);
     if (rc < 0)
         return rc;
     v->stride = (v->size + 4095) / 4096 * 4096;
-    /* Channels pull their work, so a few may take all of it: each round has twice as many operations, until every
-     * channel has had some, or time is up. */
+    /* Channels take operations when they are free, so a few channels may take all of them. Each round has twice as many
+     * operations, until every channel has had some, or until the time is up. */
     uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
     rc = prepare_validate_slots(v, slots);
     while (rc == 0) {
@@ -250,7 +254,7 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
         rc = prepare_validate_slots(v, 2 * slots);
         if (rc == 0) {
             slots *= 2;
-        } else if (rc == -ENOMEM) { /* no memory here or there: the previous amount suffices */
+        } else if (rc == -ENOMEM) { /* no memory on one of the nodes: keep the previous number of slots */
             most = slots;
             rc = prepare_validate_slots(v, slots);
         }
@@ -267,7 +271,7 @@ static void print_own_counts(const struct validate *v, const char *side, const s
         }
 }
 
-/* Prints how the GPUs' data arrived, and the NICs' own counts. Returns false if a requirement is not met. */
+/* Prints how the GPUs' data arrived, and the NICs' own counters. Returns false if a requirement is not met. */
 static bool print_verdict(struct validate *v)
 {
     char who[40];
@@ -318,7 +322,8 @@ static void print_validated_channels(const struct validate *v)
     }
 }
 
-/* Validates one NIC, with host memory or a pair of GPUs: returns TOOL_OK or TOOL_FAILED, after reporting. */
+/* Validates one NIC with host memory or with a pair of GPUs, and reports the results. Returns TOOL_OK or TOOL_FAILED.
+ */
 static int run_nic_validation(struct validate *v, hawser *h)
 {
     size_t good = 0;
@@ -340,7 +345,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
         good = count_good_channels(v);
     print_validated_channels(v);
     if (rc < 0 && rc != -EINTR)
-        good = 0; /* the use of channels is unknown, so none of them is proved */
+        good = 0; /* after an error, no channel counts as proved */
     good = HW_MIN(good, v->channels);
     char detour[DETOUR_TEXT];
     bool astray = rc == 0 && detour_find(v->own, v->n_own, v->peer, v->n_peer, detour, sizeof detour);
@@ -348,14 +353,15 @@ static int run_nic_validation(struct validate *v, hawser *h)
     v->there = verdict_of(v->peer, v->n_peer, v->moved);
     const bool direct = rc < 0 || print_verdict(v);
     if (astray || !direct)
-        good = 0; /* what they carried proves nothing about this NIC */
+        good = 0; /* this traffic proves nothing about the NIC */
     fprintf(v->text, "Success: %zu / %" PRIu64 "\n", good, v->channels);
     fflush(v->text);
     if (astray)
         snprintf(why, sizeof why, "%s", detour);
     else if (rc == 0 && !direct)
-        snprintf(why, sizeof why, "GPU %d -> %d: not all of it used the device path, which --require-direct requires",
-                 v->gpu, (int)v->peer_gpu);
+        snprintf(why, sizeof why,
+                 "GPU %d -> %d: some data did not use the device path, which --require-direct requires", v->gpu,
+                 (int)v->peer_gpu);
     else if (rc == 0 && good < v->channels && v->n_ch && !v->n_open)
         snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " connections were lost", v->channels - good, v->channels);
     else if (rc == 0 && good < v->channels)
@@ -376,7 +382,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     return rc == 0 && wrote == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
 }
 
-/* Validates every pair over each of its planned NICs. */
+/* Validates every pair of GPUs over each of its planned NICs. */
 static int validate_gpus(struct validate *v, hawser *h, const char *route)
 {
     bool wrapped;
@@ -464,7 +470,7 @@ static int parse_validate_gpus(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_NUMBER("channels", 'c', "N", struct validate, channels, 1, MAX_VALIDATE,
                "connections at once, 1 to 64 (default: 4)"),
-    OPT_CALL("nic", 0, "NIC", parse_nic, "NIC of this node (default: that of the route to HOST)"),
+    OPT_CALL("nic", 0, "NIC", parse_nic, "NIC of this node (default: the NIC of the route to HOST)"),
     OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
              "bytes per connection and round, in each direction (default: 16MiB)"),
     OPT_SIZE("window", 0, "SIZE", struct validate, window, 0, UINT64_MAX,
@@ -472,7 +478,7 @@ static const struct opt rows[] = {
     OPT_TIME("timeout", 0, "TIME", struct validate, timeout_ms, 100, 3600000,
              "time limit for the whole run (default: 30s)"),
     OPT_CALL("gpus", 'g', "LIST", parse_validate_gpus,
-             "GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; each pair over each of its NICs"),
+             "use GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; tests each pair over each of its NICs"),
     OPT_TEXT("map", 'm', "MAP", struct validate, map,
              "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("json", 0, "FILE", struct validate, json,
@@ -482,15 +488,15 @@ static const struct opt rows[] = {
     {0},
 };
 
-/* OPTS_GO, or the exit status. */
+/* Parses the command line. Returns OPTS_GO, or the exit status. */
 static int parse_validate_args(struct validate *v, int argc, char **argv)
 {
     static const struct opts o = {.cmd = "validate",
                                   .args = "HOST[:PORT] [OPTION...]",
                                   .about =
                                       "Opens N connections at once on one NIC to a node that runs `hawser serve`, "
-                                      "transfers checked data in both\ndirections and reports for each connection "
-                                      "whether it carried its part. Exit status: 0 all did, 1 not all,\n2 usage error.",
+                                      "transfers checked data in both directions, and reports whether each connection "
+                                      "carried its part. Exit status: 0 if all did, 1 if not, 2 for a usage error.",
                                   .rows = rows,
                                   .least = 1,
                                   .most = 1,
@@ -502,7 +508,7 @@ static int parse_validate_args(struct validate *v, int argc, char **argv)
         return tool_usage("validate", "--map needs --gpus");
     if (opts_host(argv[optind], v->host, sizeof v->host, &v->port) < 0)
         return tool_usage("validate", "%s", hw_error());
-    /* small, so that no channel takes all the work */
+    /* a small window, so that no channel takes all the work */
     char window[24];
     snprintf(window, sizeof window, "%" PRIu64, v->window ? v->window : HW_MAX(v->size / 8, 65536u));
     if (common_knob(&v->common, "window", window) < 0)

@@ -31,7 +31,7 @@ void validate_page_add(struct validate_page *v, const char *nic, const struct ha
     v->ch = more;
     memcpy(more + v->n, ch, n * sizeof *more);
     v->n += n;
-    if (n == 0) { /* never connected */
+    if (n == 0) { /* no channel was ever connected */
         more[v->n] = (struct hawser_channel_stats){0};
         snprintf(more[v->n++].nic, HAWSER_NIC_NAME, "%s", nic);
     }
@@ -46,14 +46,15 @@ void validate_page_write(struct page *p, const void *arg)
     static const struct page_column heads[] = {
         {"Channel", "one TCP connection", false},
         {"NIC", "of this node", true},
-        {"Local", "its address and port here", true},
-        {"Remote", "its address and port there", true},
+        {"Local", "local address and port", true},
+        {"Remote", "address and port of the peer", true},
         {"Peer&#39;s NIC", NULL, true},
         {"Sent", "payload bytes that the peer has confirmed", false},
         {"Chunks", "chunks of this payload", false},
         {"Received", "payload bytes that arrived from the peer", false},
         {"Chunks", NULL, false},
-        {"Result", "OK: it is up, has carried its part both ways, and every byte of the round was right", true}};
+        {"Result", "OK: the channel is up, has carried its part both ways, and every byte of the round was right",
+         true}};
     const struct validate_page *v = arg;
     char value[48];
     page_cards(p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs: its actions, one file each (verbs_*.c), and shared code. */
+/* hawser verbs: the table of its actions, each of which has its own file (verbs_*.c), and shared code. */
 #include "tool/verbs/verbs.h"
 
 #include <libgen.h>
@@ -11,8 +11,8 @@ static const struct tool_action actions[] = {
     {"agent", verbs_agent_main, "serve containers of crun and runc, with a broker for each"},
     {"run", verbs_run_main, "run a command with a broker, without a container runtime"},
     {"spec", verbs_spec_main, "add the broker's filter and the device nodes to an OCI bundle's config.json"},
-    {"status", verbs_status_main, "show containers, their objects, pinned bytes, refusals"},
-    {"audit", verbs_audit_main, "show what was refused, to which container and why"},
+    {"status", verbs_status_main, "show containers with their objects, pinned bytes and refusals"},
+    {"audit", verbs_audit_main, "show which requests were refused, to which container, and why"},
     {0},
 };
 
@@ -69,7 +69,7 @@ int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
     return fd < 0 ? hw_fail(-errno, "creating a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
-/* Raises the limit for descriptors fetched from applications. */
+/* Raises the limit on descriptors, because brokers fetch descriptors from applications. */
 static void raise_verbs_file_limit(struct rlimit *was)
 {
     struct rlimit l;
@@ -86,7 +86,8 @@ int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, c
     *b = (struct verbs_base){.log = {.fn = verbs_log, .arg = (char *)cmd, .level = HAWSER_LOG_INFO}, /* NOLINT */
                              .audit = {.fd = -1}};
     if (!policy)
-        return tool_usage(cmd, "--policy FILE is missing: it says what containers may do; see hawser-verbs-policy(5)");
+        return tool_usage(
+            cmd, "--policy FILE is missing; the policy says what containers may do, see hawser-verbs-policy(5)");
     int rc = vb_policy_load(policy, &b->policy);
     if (rc == 0)
         rc = vb_audit_open(&b->audit, audit, &b->log);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs agent: brokers for containers of crun and runc. */
+/* hawser verbs agent: runs brokers for containers of crun and runc. */
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/stub/guard.h"
@@ -11,7 +11,7 @@
 #define CONTAINERS     256
 #define CONTAINERS_MAX 4096
 
-/* What signals ask for. */
+/* Opens a signalfd for each kind of request: stop, leave and reload. */
 static int open_signals(struct vb_agent_options *o)
 {
     static const int ends[] = {SIGTERM, SIGINT}, leaves[] = {SIGUSR1}, reloads[] = {SIGHUP};
@@ -64,7 +64,7 @@ struct agent_args {
     bool verbose;
 };
 
-/* Runtimes read it in configurations, from other folders. */
+/* Requires an absolute path, because runtimes read it from configurations in other folders. */
 static int parse_agent_socket(void *args, const char *text)
 {
     struct agent_args *a = args;
@@ -73,15 +73,16 @@ static int parse_agent_socket(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("policy", 'P', "FILE", struct agent_args, o.policy_file, "what containers may do: hawser-verbs-policy(5)"),
+    OPT_TEXT("policy", 'P', "FILE", struct agent_args, o.policy_file,
+             "policy for containers, see hawser-verbs-policy(5)"),
     OPT_CALL("socket", 0, "PATH", parse_agent_socket, "socket for the runtimes (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("state-dir", 0, "DIR", struct agent_args, o.state_dir,
              "folder for `hawser verbs status` (default: " VB_AGENT_STATE ")"),
     OPT_TEXT("audit", 0, "FILE", struct agent_args, audit, "append refused requests to FILE, one JSON line each"),
     OPT_TEXT("container", 0, "NAME", struct agent_args, o.section,
-             "use this section of the policy for every container, instead of the one its annotation names"),
+             "use this section of the policy for every container, and ignore the section in the annotation"),
     OPT_NUMBER("containers", 0, "N", struct agent_args, o.containers_max, 1, CONTAINERS_MAX,
-               "most containers at once (default: 256)"),
+               "maximum number of containers at once (default: 256)"),
     OPT_FLAG("verbose", 'v', struct agent_args, verbose, "print more"),
     {0},
 };
@@ -92,9 +93,9 @@ int verbs_agent_main(int argc, char **argv)
         .cmd = CMD,
         .args = "--policy FILE [OPTION...]",
         .about = "Receives the seccomp listeners of containers that `hawser verbs spec` has prepared from crun and "
-                 "runc, and\nstarts a broker for each. Runs as root until SIGTERM, which ends the brokers too, or "
-                 "SIGUSR1, which leaves\nthem running, as if the agent were killed: another agent can be started. "
-                 "SIGHUP makes it read the policy\nagain, for containers that start later.",
+                 "runc, and starts a broker for each container. Runs as root until SIGTERM, which also ends the "
+                 "brokers, or SIGUSR1, which leaves the brokers running, as if the agent were killed, so that another "
+                 "agent can be started. SIGHUP makes the agent read the policy again, for containers that start later.",
         .rows = rows};
     struct agent_args a = {.o = {.socket = VB_AGENT_SOCKET,
                                  .state_dir = VB_AGENT_STATE,

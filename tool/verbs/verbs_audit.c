@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs audit: prints the file that agent and run write, as text or unchanged. */
+/* hawser verbs audit: prints the audit file of agent and run, as text or unchanged. */
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
 
@@ -10,7 +10,7 @@
 
 #define CMD       "verbs audit"
 #define LOOK_NS   200000000
-#define LINE_MOST 65536 /* a writer's lines are below 4096 */
+#define LINE_MOST 65536 /* maximum bytes of a line; writers' lines are below 4096 */
 
 static const char *get_audit_text(const json_t *o, const char *key)
 {
@@ -18,7 +18,8 @@ static const char *get_audit_text(const json_t *o, const char *key)
     return s ? s : "?";
 }
 
-/* "2026-01-31T12:00:00.000Z web: ib_write_bw (4711) on rxe0: REG_MR length=1: EACCES by max_mrs = 1: there is one". */
+/* Prints a record, as in "2026-01-31T12:00:00.000Z web: ib_write_bw (4711) on rxe0: REG_MR length=1: EACCES by max_mrs
+ * = 1: there is one". */
 static void print_audit_record(const json_t *o)
 {
     const json_t *left = json_object_get(o, "left_out");
@@ -48,7 +49,7 @@ struct reader {
     FILE *f;
     bool json;
     char line[LINE_MOST];
-    size_t len; /* of an unfinished line */
+    size_t len; /* bytes of an unfinished line */
     bool cut;   /* the line is too long */
     unsigned bad;
 };
@@ -59,7 +60,7 @@ static void handle_audit_line(struct reader *r)
     json_t *o = r->cut ? NULL : json_loadb(r->line, r->len, 0, &e);
     if (!json_is_object(o)) {
         r->bad++;
-        fprintf(stderr, "hawser " CMD ": %s: a line that is not an audit record\n", r->path);
+        fprintf(stderr, "hawser " CMD ": %s: a line is not an audit record\n", r->path);
     } else if (r->json) {
         fwrite(r->line, 1, r->len, stdout);
         putchar('\n');
@@ -71,7 +72,7 @@ static void handle_audit_line(struct reader *r)
     r->cut = false;
 }
 
-/* Reads everything available. */
+/* Reads and handles all lines that are available. */
 static void read_audit_lines(struct reader *r)
 {
     for (int c; (c = getc(r->f)) != EOF;) {
@@ -86,7 +87,7 @@ static void read_audit_lines(struct reader *r)
     fflush(stdout);
 }
 
-/* Checks for another or a shorter file at the path: it was rotated. */
+/* Follows the file after a rotation, which shows as a different or a shorter file at the path. */
 static void look_again(struct reader *r)
 {
     struct stat now, open;
@@ -147,7 +148,7 @@ int verbs_audit_main(int argc, char **argv)
         .cmd = CMD,
         .args = "[FILE] [OPTION...]",
         .about = "Shows what --audit of `hawser verbs agent` and `run` has written: each refusal, with container, "
-                 "program,\ncommand, rule and reason. FILE: - is standard input (default: " VERBS_AUDIT_FILE
+                 "program,\ncommand, rule and reason. FILE is - for standard input (default: " VERBS_AUDIT_FILE
                  ").\nExit status: 1 if a line is not an audit record.",
         .rows = rows,
         .most = 1};

@@ -24,17 +24,17 @@
 
 #define CMD    "verbs run"
 #define NODES  "/dev/infiniband"
-#define END_MS 5000 /* for the broker, when the command has ended */
+#define END_MS 5000 /* ms for the broker to exit after the command has ended */
 
 enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* as in env(1) and hawser sandbox run */
 
 static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 
 struct user {
-    bool other; /* than the caller */
+    bool other; /* run the command as a user other than the caller */
     uid_t uid;
     gid_t gid;
-    char name[64]; /* for its groups; "": only gid */
+    char name[64]; /* user whose groups are set; "" if only gid is set */
 };
 
 struct run_args {
@@ -46,9 +46,9 @@ struct run_args {
 
 /* ---- the command's side --------------------------------------------------------------------------- */
 
-/* Makes every device node impossible to open natively, as with `hawser verbs spec`: the filter does not see openat2()
- * and opens for writing only, and after a notification that lets a call continue the kernel reads the path again, from
- * memory that may have changed. */
+/* Makes it impossible to open a device node natively, as with `hawser verbs spec`. The filter does not see openat2(),
+ * and does not see opening for writing only. After a notification that lets a call continue, the kernel also reads the
+ * path again, from memory that may have changed. */
 static int hide_nodes(void)
 {
     struct stat st;
@@ -67,7 +67,7 @@ static int set_command_user(const struct user *u)
     return u->other ? vb_guard_user(*u->name ? u->name : NULL, u->uid, u->gid) : vb_guard_command();
 }
 
-/* Its devices get the descriptors from VB_FD_FIRST on. */
+/* Raises the command's limit on descriptors, because its devices get the descriptors from VB_FD_FIRST on. */
 static int limit_files(struct rlimit l)
 {
     l.rlim_cur = HW_MAX(l.rlim_cur, (rlim_t)VB_FD_LAST + 1);
@@ -84,7 +84,7 @@ static void send_listener(int sock, int fd, bool killable)
         _exit(EXIT_US);
 }
 
-/* Does not return. */
+/* Runs in the child: installs the filter and executes the command. Does not return. */
 static void exec_verbs_command(const struct run_args *a, const struct rlimit *files, int sock, const sigset_t *mask)
 {
     bool killable = false;
@@ -109,7 +109,7 @@ static void exec_verbs_command(const struct run_args *a, const struct rlimit *fi
 
 /* ---- ours ----------------------------------------------------------------------------------------- */
 
-/* Receives the listener; or an error's text in why, or the child's end. */
+/* Receives the listener's descriptor. Fails if the child sends an error text, which is stored in why, or ends. */
 static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
 {
     int fd;
@@ -122,8 +122,8 @@ static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
     return fd;
 }
 
-/* Waits for the command's end; forwards signals, except a terminal's, which the command gets itself. *broker becomes 0
- * when that has ended. */
+/* Waits for the command's end, and returns its wait status. Forwards signals, except those of a terminal, which the
+ * command receives itself. Sets *broker to 0 when the broker has ended. */
 static int await_verbs_command(pid_t child, pid_t *broker, int signals, const struct hw_logger *log)
 {
     for (;;) {
@@ -181,7 +181,7 @@ static int supervise_verbs_run(const struct run_args *a, pid_t child, int sock, 
         hw_log(a->o.log, HAWSER_LOG_WARN,
                "this kernel is older than Linux 5.19: a signal can discard the answer to a request that was executed");
     }
-    ssize_t n = rc < 0 ? 0 : recv(sock, why, sizeof(why) - 1, 0); /* nothing arrives if the command could be run */
+    ssize_t n = rc < 0 ? 0 : recv(sock, why, sizeof(why) - 1, 0); /* nothing arrives if the command was executed */
     if (n > 0)
         tool_fail(CMD, "%.*s", (int)n, why);
     status = await_verbs_command(child, &broker, signals, a->o.log);
@@ -225,7 +225,7 @@ static int run_brokered(const struct run_args *args)
     struct run_args copy = *args, *a = &copy;
     struct verbs_base b;
     if (geteuid() != 0) {
-        tool_fail(CMD, "needs root, to make device nodes and to read the command's memory");
+        tool_fail(CMD, "root is needed to create device nodes and to read the command's memory");
         return EXIT_US;
     }
     int rc = verbs_base_open(&b, CMD, a->policy, a->audit);
@@ -246,7 +246,7 @@ static int run_brokered(const struct run_args *args)
     return rc;
 }
 
-/* NAME, or UID[:GID]. */
+/* Parses NAME or UID[:GID]. */
 static int parse_user(void *args, const char *text)
 {
     struct user *out = &((struct run_args *)args)->user;
@@ -264,14 +264,15 @@ static int parse_user(void *args, const char *text)
     } else {
         *out = (struct user){.other = true, .uid = (uid_t)u, .gid = (gid_t)g};
     }
-    return out->uid == 0 ? hw_fail(-EINVAL, "it may not be root") : 0;
+    return out->uid == 0 ? hw_fail(-EINVAL, "the user may not be root") : 0;
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "what the command may do: hawser-verbs-policy(5)"),
+    OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "policy for the command, see hawser-verbs-policy(5)"),
     OPT_TEXT("container", 0, "NAME", struct run_args, container,
-             "the policy's section for it (default: the one for all)"),
-    OPT_CALL("user", 0, "USER", parse_user, "as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
+             "section of the policy for the command (default: the section for all)"),
+    OPT_CALL("user", 0, "USER", parse_user,
+             "run as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
     OPT_TEXT("state-dir", 0, "DIR", struct run_args, o.state_dir,
              "folder for `hawser verbs status` (default: " VB_AGENT_STATE ")"),
     OPT_TEXT("audit", 0, "FILE", struct run_args, audit, "append refused requests to FILE, one JSON line each"),
@@ -284,9 +285,9 @@ int verbs_run_main(int argc, char **argv)
         .cmd = CMD,
         .args = "--policy FILE [OPTION...] -- COMMAND [ARGUMENT...]",
         .about = "Runs a command whose RDMA verbs go through a broker, without a container runtime. The exit status is "
-                 "the\ncommand's; 125 if hawser failed, 126 if the command could not be executed, 127 if not found. "
-                 "Child\nprocesses that outlive the command get ENOSYS. Needs root; see hawser(1) on what is weaker "
-                 "than with a\ncontainer.",
+                 "the command's; 125 if hawser failed, 126 if the command could not be executed, 127 if it was not "
+                 "found. Child processes that outlive the command get ENOSYS. Needs root. hawser(1) describes what is "
+                 "weaker than with a container.",
         .rows = rows,
         .least = 1,
         .most = OPTS_ANY,

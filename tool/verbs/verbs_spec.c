@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hawser verbs spec: a bundle's config.json for the broker. What was changed is noted (oci/note.h), so that it can
- * be undone: {"seccomp": what there was, "filter": what is there now, "mounts": [added], "devices": and "rules": of
- * linux.devices and linux.resources.devices [[PLACE, taken away]...], "limit": what there was, "section": true where
- * the annotation hawser.verbs.policy is ours}. `hawser sandbox spec`, run after it, adds to "devices" and "rules", and
- * not to the container's (oci/spec.c).
+ * hawser verbs spec: prepares a bundle's config.json for the broker. A note (oci/note.h) records the changes, so that
+ * they can be undone: {"seccomp": old value, "filter": new value, "mounts": [added], "devices" and "rules": [[POSITION,
+ * removed element]...] of linux.devices and linux.resources.devices, "limit": old value, "section": true if hawser has
+ * set the annotation hawser.verbs.policy}. A later `hawser sandbox spec` adds its devices and rules to the note, and
+ * not to the container's lists (oci/spec.c).
  */
 #include "oci/note.h"
 #include "oci/oci.h"
@@ -52,7 +52,7 @@ static void print_spec_warning(const char *fmt, ...)
     putc('\n', stderr);
 }
 
-/* Returns the object or array at key; creates it if missing. NULL: it has another type. */
+/* Returns the object or array at key, and creates it if missing. Returns NULL if the value has another type. */
 static json_t *ensure_spec_member(json_t *o, const char *key, bool array)
 {
     json_t *v = json_object_get(o, key);
@@ -100,7 +100,7 @@ static size_t limit_place(const json_t *limits, const char *name)
     return i;
 }
 
-/* Puts elements back into o's devices, each at its old position. */
+/* Inserts the removed elements into o's devices, each at its old position. */
 static void restore_spec_devices(json_t *o, const json_t *taken)
 {
     for (size_t i = 0; json_is_object(o) && i < json_array_size(taken); i++) {
@@ -111,8 +111,9 @@ static void restore_spec_devices(json_t *o, const json_t *taken)
     }
 }
 
-/* Returns 1: undone; 0: there was nothing. A note whose filter is not in the configuration belongs to an older
- * configuration: a tenant can know its name, and its contents must not be restored into this one. */
+/* Undoes the changes that the note records. Returns 1 if it undid changes, or 0 if there were none. A note whose filter
+ * is not in the configuration belongs to an older configuration. A tenant can know the note's name, so its contents
+ * must not be restored into this configuration. */
 static int undo_verbs_spec(json_t *config, const json_t *notes_kept)
 {
     json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
@@ -129,8 +130,8 @@ static int undo_verbs_spec(json_t *config, const json_t *notes_kept)
         !json_object_get(note, "seccomp"))
         return sbx_note_foreign(config, SBX_NOTE_VERBS);
     if (!json_equal(json_object_get(linux_object, "seccomp"), filter))
-        return hw_fail(-EINVAL, "its annotation " SBX_NOTE_VERBS
-                                " is for another linux.seccomp: restore that, or remove the annotation");
+        return hw_fail(-EINVAL, "the annotation " SBX_NOTE_VERBS
+                                " belongs to a different linux.seccomp: restore that value, or remove the annotation");
     restore_spec_value(linux_object, "seccomp", json_object_get(note, "seccomp"));
     for (size_t i = json_array_size(added); i-- > 0;) {
         size_t at = find_json_element(mounts, json_array_get(added, i));
@@ -169,12 +170,12 @@ static bool has_json_string(const json_t *strings, const char *s)
 static bool brings_nodes(const char *from, const json_t *options)
 {
     if (has_json_string(options, "nodev") &&
-        !has_json_string(options, "rbind")) /* nodes below it then stay as they are */
+        !has_json_string(options, "rbind")) /* with rbind, mounts below the folder keep their own options */
         return false;
     return strcmp(from, "/") == 0 || is_below_folder(NODES, from) || is_below_folder(from, NODES);
 }
 
-/* Refuses mounts with nodes that the container could open natively. */
+/* Refuses mounts that contain nodes which the container could open natively. */
 static int check_mounts(const json_t *mounts)
 {
     for (size_t i = 0; i < json_array_size(mounts); i++) {
@@ -183,15 +184,15 @@ static int check_mounts(const json_t *mounts)
         bool bind =
             strcmp(get_spec_text(m, "type"), "bind") == 0 || has_json_string(o, "bind") || has_json_string(o, "rbind");
         if (is_below_folder(to, NODES) || (bind && brings_nodes(from, o)))
-            return hw_fail(
-                -EINVAL,
-                "its mount of %s at %s would hide the device nodes, or give access past the broker: remove the mount",
-                from, to);
+            return hw_fail(-EINVAL,
+                           "the mount of %s at %s would hide the device nodes, or allow access without the broker: "
+                           "remove the mount",
+                           from, to);
     }
     return 0;
 }
 
-/* device: the container's device for that path; NULL: none. */
+/* Adds a mount of a device node. device is the container's device for that path, or NULL. */
 static int add_mount(const struct spec_args *a, const char *name, const json_t *device, json_t *mounts, json_t *added)
 {
     const json_t *maj = json_object_get(device, "major"), *min = json_object_get(device, "minor");
@@ -205,7 +206,7 @@ static int add_mount(const struct spec_args *a, const char *name, const json_t *
     if (!S_ISCHR(st.st_mode))
         return hw_fail(-EINVAL, "%s is not a device node", path);
     if (device && (json_integer_value(maj) != major(st.st_rdev) || json_integer_value(min) != minor(st.st_rdev)))
-        return hw_fail(-EINVAL, "its device %s is %lld:%lld, and %s of this machine is %u:%u",
+        return hw_fail(-EINVAL, "the container's device %s is %lld:%lld, but %s of this machine is %u:%u",
                        get_spec_text(device, "path"), (long long)json_integer_value(maj),
                        (long long)json_integer_value(min), path, major(st.st_rdev), minor(st.st_rdev));
     json_auto_t *m =
@@ -224,13 +225,13 @@ static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
     return rc;
 }
 
-/* Mounts the container's previous devices: the author's, or those of `hawser sandbox spec`. */
+/* Mounts the devices that the container had before, from its author or from `hawser sandbox spec`. */
 static int mount_taken(const struct spec_args *a, const json_t *taken, json_t *mounts, json_t *added)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(taken); i++) {
         const json_t *d = json_array_get(json_array_get(taken, i), 1);
-        const char *name = strrchr(get_spec_text(d, "path"), '/') + 1; /* it is below NODES */
+        const char *name = strrchr(get_spec_text(d, "path"), '/') + 1; /* the path is below NODES */
         if (strncmp(name, UVERBS, strlen(UVERBS)) == 0)
             rc = add_mount(a, name, d, mounts, added);
     }
@@ -259,8 +260,9 @@ static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
                            a->dev);
 }
 
-/* Adds read-only bind mounts with nodev: stat() sees the device, a native open gives EACCES, the broker opens its own
- * node. planned: by `hawser sandbox spec`; devices that it omitted must not be added here. */
+/* Adds read-only bind mounts with nodev: stat() shows the device, a native open fails with EACCES, and the broker opens
+ * its own node. If planned is set, `hawser sandbox spec` has chosen the devices, and devices that it omitted must not
+ * be added here. */
 static int mount_nodes(const struct spec_args *a, bool planned, const json_t *taken, json_t *mounts, json_t *added)
 {
     if (a->devices)
@@ -268,14 +270,12 @@ static int mount_nodes(const struct spec_args *a, bool planned, const json_t *ta
     int rc = mount_taken(a, taken, mounts, added);
     if (rc < 0 || json_array_size(added))
         return rc;
-    return planned
-               ? hw_fail(
-                     -ENODEV,
-                     "`hawser sandbox spec` has planned no RDMA device for it; give its devices by --device, or none")
-               : mount_all(a, mounts, added);
+    return planned ? hw_fail(-ENODEV, "`hawser sandbox spec` has planned no RDMA device for the container; specify "
+                                      "devices, or none, with --device")
+                   : mount_all(a, mounts, added);
 }
 
-/* Removes the i-th element of all. place: its position before others were removed. */
+/* Moves the i-th element of all to taken. place is its position before other elements were removed. */
 static int take_spec_element(json_t *all, size_t i, size_t place, json_t *taken)
 {
     return json_array_append_new(taken, json_pack("[iO]", (int)place, json_array_get(all, i))) < 0 ||
@@ -293,7 +293,7 @@ static int take_devices(json_t *linux_object, json_t *taken)
             i++;
             continue;
         }
-        print_spec_warning("%s was removed from its devices: it could be opened past the broker",
+        print_spec_warning("%s was removed from the container's devices, because it could be opened without the broker",
                            get_spec_text(d, "path"));
         int rc = take_spec_element(all, i, place, taken);
         if (rc < 0)
@@ -309,7 +309,7 @@ static bool same_number(const json_t *a, const json_t *b, const char *key)
     return json_is_integer(n) && json_equal(n, json_object_get(b, key));
 }
 
-/* Removes rules that let the container open such a device's node in its image. */
+/* Removes rules that let the container open a node of one of these devices in its image. */
 static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken)
 {
     json_t *all = json_object_get(json_object_get(linux_object, "resources"), "devices");
@@ -330,13 +330,14 @@ static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken
     return 0;
 }
 
-/* Devices use descriptors up to VB_FD_LAST. *was: the previous limit if it was too low. */
+/* Raises the limit on descriptors, because devices use descriptors up to VB_FD_LAST. *was receives the previous limit
+ * if it was too low. */
 static int raise_nofile_limit(json_t *process, json_t **was)
 {
     json_t *all = json_object_get(process, "rlimits"), *l = json_array_get(all, limit_place(all, NOFILE));
     const json_t *soft = json_object_get(l, "soft"), *hard = json_object_get(l, "hard");
     if (!l || !json_is_integer(soft) ||
-        json_integer_value(soft) > VB_FD_LAST) /* no integer: one too large for jansson */
+        json_integer_value(soft) > VB_FD_LAST) /* not an integer if the value is too large for jansson */
         return 0;
     *was = json_deep_copy(l);
     if (!*was || json_object_set_new(l, "soft", json_integer(VB_FD_LAST + 1)) < 0 ||
@@ -346,8 +347,8 @@ static int raise_nofile_limit(json_t *process, json_t **was)
     return 0;
 }
 
-/* Returns true if the rules forbid opening a node of that number in its image. The last matching rule decides
- * (runtime-spec, config-linux.md, "Allowed Device list"). */
+/* Returns true if the rules forbid opening a node with this device number in the container's image. The last matching
+ * rule decides (runtime-spec, config-linux.md, "Allowed Device list"). */
 static bool rules_forbid(const json_t *rules, dev_t rdev)
 {
     bool forbid = false;
@@ -370,17 +371,16 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     for (size_t i = 0; i < json_array_size(mounts); i++) {
         const char *node = get_spec_text(json_array_get(mounts, i), "source");
         if (stat(node, &st) == 0 && !rules_forbid(rules, st.st_rdev)) {
-            print_spec_warning(
-                "its linux.resources.devices does not forbid %s: if its image has a node of that device, it can be "
-                "opened "
-                "past the broker",
-                node);
+            print_spec_warning("linux.resources.devices does not forbid %s: if the container's image has a node of "
+                               "this device, the container can open it without the broker",
+                               node);
             return;
         }
     }
 }
 
-/* The kernel charges an application's registrations to its own limit, which the broker cannot see. */
+/* Warns of the container's own limit, to which the kernel charges an application's registrations. The broker cannot see
+ * this limit. */
 static void warn_of_memlock(const json_t *process)
 {
     const json_t *all = json_object_get(process, "rlimits");
@@ -388,16 +388,16 @@ static void warn_of_memlock(const json_t *process)
     if (has_json_string(json_object_get(json_object_get(process, "capabilities"), "effective"), "CAP_IPC_LOCK"))
         return;
     if (!l)
-        print_spec_warning("it has no " MEMLOCK ": it can register no more memory than the starting process may lock "
-                           "(ulimit -l), and gets ENOMEM beyond, which the audit does not show");
+        print_spec_warning("the container has no " MEMLOCK
+                           ": it can register no more memory than the starting process may lock (ulimit -l), and gets "
+                           "ENOMEM beyond this, which the audit does not show");
     else if (json_is_integer(soft)) /* otherwise it is unlimited, see raise_nofile_limit() */
-        print_spec_warning(
-            "its " MEMLOCK
-            " is %lld: it gets ENOMEM beyond this many bytes of registered memory, which the audit does not show",
-            (long long)json_integer_value(soft));
+        print_spec_warning("the container's " MEMLOCK
+                           " is %lld bytes: registering more memory fails with ENOMEM, which the audit does not show",
+                           (long long)json_integer_value(soft));
 }
 
-/* Warns of abilities that no filter restricts. */
+/* Warns of capabilities that no filter restricts, and of what runc cannot do. */
 static void warn_of(const json_t *config, const struct spec_args *a)
 {
     const struct vb_capability *c;
@@ -405,10 +405,11 @@ static void warn_of(const json_t *config, const struct spec_args *a)
         json_object_get(json_object_get(json_object_get(config, "process"), "capabilities"), "bounding");
     for (unsigned i = 0; (c = vb_capability(i)) != NULL; i++)
         if (c->container && has_json_string(caps, c->name))
-            print_spec_warning("it has %s, with which it can bypass the broker: %s", c->name, c->leaves);
+            print_spec_warning("the container has %s, with which it can bypass the broker: %s", c->name, c->leaves);
     if (strcmp(a->runtime, "runc") == 0)
-        print_spec_warning("runc cannot notify of write(), so devices that post by it (rxe, siw) do not work, and "
-                           "cannot wait for an answer through signals, so an answer can be lost: use crun");
+        print_spec_warning(
+            "runc cannot notify the broker of write(), so devices that post with write() (rxe, siw) do not work; nor "
+            "can it make a call wait for its answer through signals, so an answer can be lost: use crun");
 }
 
 static int apply_verbs_spec(json_t *config, json_t *notes_kept, const struct spec_args *a)
@@ -429,7 +430,7 @@ static int apply_verbs_spec(json_t *config, json_t *notes_kept, const struct spe
     if (rc < 0)
         return rc;
     if (a->container && !section && strcmp(get_spec_text(notes, SECTION), a->container) != 0)
-        return hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", get_spec_text(notes, SECTION));
+        return hw_fail(-EINVAL, "the annotation " SECTION " is already '%s'", get_spec_text(notes, SECTION));
     rc = take_devices(linux_object, taken);
     if (rc < 0 || (rc = take_rules(linux_object, taken, rules)) < 0)
         return rc;
@@ -480,7 +481,7 @@ static int edit_config(const char *path, const struct spec_args *a)
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
-/* Runtimes read it in configurations, elsewhere. */
+/* Requires an absolute path, because runtimes read it from configurations in other folders. */
 static int parse_spec_socket(void *args, const char *text)
 {
     struct spec_args *a = args;
@@ -492,12 +493,12 @@ static const char *const runtimes[] = {"crun", "runc", NULL};
 
 static const struct opt rows[] = {
     OPT_WORD("runtime", 0, "crun|runc", struct spec_args, runtime, runtimes,
-             "the runtime that will run it, crun or runc (default: crun, which supports more)"),
+             "runtime of the container, crun or runc (default: crun, which supports more)"),
     OPT_CALL("socket", 0, "PATH", parse_spec_socket, "socket of `hawser verbs agent` (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("device", 0, "NAME[,..]", struct spec_args, devices,
-             "these devices: uverbs0; none (default: its own, else all)"),
+             "devices, such as uverbs0, or none (default: the container's own, otherwise all)"),
     OPT_TEXT("container", 0, "NAME", struct spec_args, container,
-             "the policy's section for it, written as the annotation " SECTION),
+             "section of the policy for the container, written as the annotation " SECTION),
     OPT_TEXT("dev", 0, "DIR", struct spec_args, dev, "folder of the device nodes (default: " NODES ")"),
     OPT_TEXT("out", 'o', "FILE", struct spec_args, out, "write it to FILE instead of replacing config.json"),
     OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that was added"),
@@ -506,17 +507,17 @@ static const struct opt rows[] = {
 
 int verbs_spec_main(int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = CMD,
-        .args = "CONFIG [OPTION...]",
-        .about =
-            "Adds to an OCI bundle's config.json what its container needs to reach RDMA devices through the broker: "
-            "the\nseccomp filter, merged with the container's own, and the device nodes, which it cannot open itself.",
-        .rows = rows,
-        .least = 1,
-        .most = 1,
-        .too_few = "needs one config.json",
-        .too_many = "needs one config.json"};
+    static const struct opts o = {.cmd = CMD,
+                                  .args = "CONFIG [OPTION...]",
+                                  .about =
+                                      "Adds to an OCI bundle's config.json what its container needs to reach RDMA "
+                                      "devices through the broker: the seccomp filter, merged with the container's own "
+                                      "filter, and the device nodes, which the container cannot open itself.",
+                                  .rows = rows,
+                                  .least = 1,
+                                  .most = 1,
+                                  .too_few = "needs one config.json",
+                                  .too_many = "needs one config.json"};
     struct spec_args a = {.runtime = "crun", .socket = VB_AGENT_SOCKET, .dev = NODES};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : edit_config(argv[optind], &a);

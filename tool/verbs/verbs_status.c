@@ -16,10 +16,11 @@
 
 #define CMD        "verbs status"
 #define SUFFIX     ".status"
-#define ANSWER_MS  3000 /* a broker answers within microseconds, unless its loop is blocked */
+#define ANSWER_MS  3000 /* ms; a broker answers within microseconds, unless its loop is blocked */
 #define ANSWER_MAX (1u << 20)
 
-/* Returns a broker's answer; NULL with hw_error(). *gone: nobody listens there, the broker has died. */
+/* Returns a broker's answer, or NULL with hw_error(). Sets *gone if nothing listens on the socket, because the broker
+ * has died. */
 static json_t *ask_broker_status(int dir, const char *name, bool *gone)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -28,7 +29,7 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
     uint64_t until = hw_deadline(ANSWER_MS);
     json_error_t e;
     *gone = false;
-    /* through the folder's descriptor, because its path may be too long for an address */
+    /* use the folder's descriptor, because its path may be too long for a socket address */
     if (snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/%s", dir, name) >= (int)sizeof(a.sun_path)) {
         hw_fail(-ENAMETOOLONG, "its name is too long");
         return NULL;
@@ -36,7 +37,8 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         *gone = errno == ECONNREFUSED || errno == ENOENT;
-        hw_fail(-errno, "%s", *gone ? "its broker has died: its RDMA calls fail with ENOSYS" : strerror(errno));
+        hw_fail(-errno, "%s",
+                *gone ? "the broker has died: RDMA calls of the container fail with ENOSYS" : strerror(errno));
         hw_close(&fd);
         return NULL;
     }
@@ -50,7 +52,7 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
             hw_close(&fd);
             json_t *o = n == 0 ? json_loadb(text, len, 0, &e) : NULL;
             if (!json_is_object(o)) {
-                hw_fail(-EPROTO, "its broker %s", n < 0 ? "does not answer" : "gives an invalid answer");
+                hw_fail(-EPROTO, "the broker %s", n < 0 ? "does not answer" : "sent an invalid answer");
                 json_decref(o);
                 o = NULL;
             }
@@ -103,7 +105,7 @@ static void print_broker_status(const json_t *o)
     }
 }
 
-/* Returns the length of "ID.status" without the suffix; 0: another file. */
+/* Returns the length of ID in a name "ID.status", or 0 for other files. */
 static size_t get_status_id_length(const char *name)
 {
     size_t n = strlen(name), s = sizeof(SUFFIX) - 1;
@@ -115,7 +117,8 @@ static int is_status(const struct dirent *e)
     return get_status_id_length(e->d_name) > 0;
 }
 
-/* chosen: given with --state-dir. The first agent creates the default folder. */
+/* Shows the status of all brokers. chosen means that the folder was given with --state-dir. Only the default folder may
+ * be missing, because the first agent creates it. */
 static int show_status(const char *path, bool chosen, bool as_json)
 {
     struct dirent **e = NULL;

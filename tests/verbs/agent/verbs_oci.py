@@ -255,19 +255,19 @@ def undo(rt, host):
         c["process"]["capabilities"]["bounding"].append(f"CAP_{cap}")
         rt.file.write_text(json.dumps(c))
         r = rt.spec()
-        ok(r.returncode == 0 and (f"it has CAP_{cap}, with which" in r.stderr) == told, f"CAP_{cap}: {'told' if told else 'fine'}", r)
+        ok(r.returncode == 0 and (f"the container has CAP_{cap}, with which" in r.stderr) == told, f"CAP_{cap}: {'told' if told else 'fine'}", r)
     number = {"type": "c", "major": 231, "access": "rw"}
     for rules, told in (([], True), ([{"allow": False}], False), ([{"allow": False}, {**number, "allow": True, "minor": 192}], False),
                         ([{"allow": False}, {**number, "allow": True}], True), ([{"allow": True}, {**number, "allow": False}], False),
                         ([{"allow": False}, {"allow": True, "type": "c", "access": "m"}, {"allow": True, "type": "b"}], False)):
         rt.file.write_text(json.dumps({**was, "linux": {**was["linux"], "resources": {"devices": rules}}}))
         r = rt.spec()
-        ok(r.returncode == 0 and ("of that device" in r.stderr) == told, f"rules {rules}: {'told' if told else 'fine'}", r)
+        ok(r.returncode == 0 and ("of this device" in r.stderr) == told, f"rules {rules}: {'told' if told else 'fine'}", r)
     for what, edit, why in (
             ("a mount of the nodes", lambda c: c["mounts"].append({"destination": "/dev/infiniband", "type": "bind", "source": "/dev/infiniband",
-                                                                   "options": ["rbind"]}), "past the broker"),
-            ("a mount of /dev", lambda c: c["mounts"].append({"destination": "/host", "source": "/dev", "options": ["rbind"]}), "past the broker"),
-            ("a mount of everything", lambda c: c["mounts"].append({"destination": "/host", "source": "/", "options": ["rbind", "nodev"]}), "past the broker"),
+                                                                   "options": ["rbind"]}), "without the broker"),
+            ("a mount of /dev", lambda c: c["mounts"].append({"destination": "/host", "source": "/dev", "options": ["rbind"]}), "without the broker"),
+            ("a mount of everything", lambda c: c["mounts"].append({"destination": "/host", "source": "/", "options": ["rbind", "nodev"]}), "without the broker"),
             ("another listener", lambda c: c["linux"].update(seccomp={"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/x"}), "/x"),
             ("no container of Linux", lambda c: c.pop("linux"), "Linux"),
             ("another section", lambda c: c["annotations"].update({"hawser.verbs.policy": "other"}), "other"),
@@ -409,7 +409,7 @@ def containers(host, name):
         ok(ask(p) == "null ENOSYS", "its broker is killed: ENOSYS")
         ok(ask(q) == "null ok", "the other container goes on")
         r = verbs("status", "--state-dir", host.state)
-        ok(r.returncode == 1 and f"{a}: its broker has died" in r.stdout, "status says so", r)
+        ok(r.returncode == 1 and f"{a}: the broker has died" in r.stdout, "status says so", r)
         agent.kill()
         agent.wait()
         ok(ask(q) == "null ok", "the agent is killed: the container goes on")

@@ -56,7 +56,7 @@ rm -rf taken give watched
 evil stop &
 evil=$!
 ok "a container stops its broker" within 60 [ -e taken ]
-ok "its status says so" says 'evil: its broker does not answer' hawser verbs status
+ok "its status says so" says 'evil: the broker does not answer' hawser verbs status
 ok "another container notices nothing" good open
 touch give
 wait $evil # its own end: its first process's takes all others of its PID namespace along
