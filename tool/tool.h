@@ -12,8 +12,8 @@
 /* Exit codes of subcommands. After a signal, the exit code is 128 plus the signal's number (see tool_interrupted()). */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
-/* Subcommands. argv[0] is the subcommand's name. For --help, each function prints help to stdout and returns TOOL_OK;
- * `hawser help X` passes {"X", "--help"}. */
+/* Subcommands. argv[0] is the subcommand's name. For --help, each function prints help to stdout and returns TOOL_OK.
+ * `hawser help X` passes {"X", "--help"} to X. */
 int cmd_serve(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_validate(int argc, char **argv);

@@ -465,7 +465,7 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
             return hw_fail(-EINTR, "interrupted");
         if (!duration_ms)
             count = HW_MIN(count, iters - done);
-        else if (ping || m->plan.op == TP_SEND) /* these batches cannot be cut short by time, so keep them short */
+        else if (ping || m->plan.op == TP_SEND) /* the time limit cannot interrupt these batches, so keep them short */
             count = HW_MIN(count, ping ? 1000u : 4u * m->depth);
         uint32_t k = 0;
         bool cut = limit > 0 && (m->plan.op == TP_WRITE || m->plan.op == TP_READ);

@@ -16,8 +16,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define RANK_MS    10000 /* ms for the rank process of rank 0 to exit */
-#define HOSTS_WAIT 15000 /* ms to wait for all ranks after --hosts has started them */
+#define RANK_MS    10000 /* ms to wait for the rank process of rank 0 to exit */
+#define HOSTS_WAIT 15000 /* ms that all ranks may take to connect after --hosts has started them */
 
 struct mesh_args {
     struct mesh_options o;

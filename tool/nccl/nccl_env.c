@@ -62,9 +62,8 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
     return *list && *left;
 }
 
-/* Exports HAWSER_NICS if needed. The plugin uses every NIC that has an address, except the loopback and docker's
- * bridges. The plan is better if one of these NICs serves no GPU, such as a management NIC or a NIC that is much
- * slower. */
+/* Exports HAWSER_NICS if some of the NICs that the plugin would use serve no GPU, such as a management NIC or a much
+ * slower NIC. By itself, the plugin uses every NIC that has an address, except the loopback and docker's bridges. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};

@@ -248,7 +248,7 @@ static int try_net_plugins(struct nccl_look *l)
     }
     for (size_t i = 0; i < l->n; i++)
         ours = ours || l->plugin[i]->ours;
-    /* Also try our plugin if it is not listed. Use its path, because the lookup is not in question. */
+    /* Also try our plugin if it is not listed. Use the path, because only the plugin itself is tested here. */
     char path[NCCL_PATH + 64];
     snprintf(path, sizeof path, "%s/" NCCL_PLUGIN_FILE, l->dir);
     const char *name = *l->dir ? path : NCCL_OUR_NAME;

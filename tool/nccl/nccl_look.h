@@ -58,7 +58,7 @@ struct nccl_plugin {
     struct nccl_device device[NCCL_DEVICES];
 };
 
-/* A library that NCCL loads by this name if the library exists. */
+/* An optional library that NCCL loads if the library exists. */
 struct nccl_extra {
     struct nccl_child child;
     char asked[NCCL_PATH], path[NCCL_PATH], why[HW_ERR_TEXT];

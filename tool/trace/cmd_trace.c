@@ -80,7 +80,7 @@ static size_t print_missing(const struct trace *in, const struct trace *from, ch
     return n;
 }
 
-/* Returns true for calls whose number is worth comparing. The number of calls that move data is not. */
+/* Returns true for calls whose number is worth comparing, which excludes calls that move data. */
 static bool told_by_count(const char *key)
 {
     static const char *const names[] = {"isend ", "irecv ", "test ", "iflush ", "irecvConsumed ", "log "};

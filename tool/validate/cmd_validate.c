@@ -44,7 +44,7 @@ struct validate {
     struct hawser_channel_stats ch[MAX_VALIDATE];
     size_t n_ch, n_open; /* n_open: channels that are not proved yet, but may be after another round */
     uint64_t bad_out, bad_in;
-    /* the NIC may differ from the NIC to which the host's address leads */
+    /* --gpus without --nic: the NIC may differ from the NIC of the route to HOST */
     bool many;
     struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* traffic of the NICs */
     size_t n_own, n_peer;

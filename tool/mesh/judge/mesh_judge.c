@@ -248,7 +248,7 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
         return 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         const struct mesh_nic_facts *n = get_nic(m, i, name);
-        bool some = false; /* a node that carries no traffic at all has a finding of its own */
+        bool some = false; /* a node that carries no traffic at all has a separate finding */
         for (uint32_t k = 0; k < m->node[i].n_nics; k++)
             some |= use[(size_t)i * TP_MAX_NICS + k] > 0;
         if (!mesh_is_in(m, i) || !some || (n && use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))

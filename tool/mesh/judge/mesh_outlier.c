@@ -7,7 +7,7 @@
 
 #define RAIL_LEAST 0.2
 #define SOME       3   /* minimum number of slow paths for which a NIC is reported */
-#define CONFIRMS   0.7 /* part of the limit that a repeated measurement must still exceed */
+#define CONFIRMS   0.7 /* fraction of the limit that a repeated measurement must still exceed */
 #define PARTNERS   7   /* number of nodes with which an outlier is measured again */
 #define SETTLES    8   /* number of repeated results that settle a finding; at most one in SETTLES may be fast */
 #define SUSPECTS   16  /* maximum pairs to measure again, per node */
@@ -126,8 +126,8 @@ static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_f
 
 /* ---- findings -------------------------------------------------------------------------------------- */
 
-/* Returns true if all NICs of a node with several NICs are slow: at least one is named, and the others deviate by at
- * least half of the limit for naming a NIC. Stores the effect of the best NIC in *effect. */
+/* Returns true if all NICs of a node with several NICs are slow: at least one is in `named`, and the others deviate by
+ * at least half of the limit for a NIC. Stores the effect of the best NIC in *effect. */
 static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
 {
     unsigned there = 0, named = 0;
@@ -143,8 +143,8 @@ static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
     return there > 1 && named > 0 && *effect < s->port_limit / 2;
 }
 
-/* Also names the other direction of a NIC of which one direction is named, if repeated measurements of the other
- * direction were slow. */
+/* Also adds the other direction of a NIC to `named` if one direction is in `named`, and repeated measurements of the
+ * other direction were slow. */
 static void name_other_way(struct series *s, uint32_t node, uint8_t nic)
 {
     const uint32_t port = series_port(node, nic);

@@ -16,13 +16,13 @@
 #define TAIL_LEAST ((size_t)4)
 #define FEW_NODES  6
 #define LEAST_SD   0.004
-#define PORT_LEAST 0.15 /* a NIC is not named for a smaller deviation, however quiet the cluster is */
+#define PORT_LEAST 0.15 /* a NIC is not reported for a smaller deviation, however quiet the cluster is */
 #define PATH_LEAST 0.25
-#define PORT_MORE  0.5 /* a node is not named for a smaller relative increase of its latency */
+#define PORT_MORE  0.5 /* a node is not reported for a smaller relative increase of its latency */
 #define PATH_MORE  1.0
 #define PORT_OVER  1.5 /* standard deviations beyond the largest value that chance alone produces */
 #define PATH_OVER  2.5
-#define NOISY      0.5 /* part of the usual rate; a series in which a NIC this slow would not stand out is noisy */
+#define NOISY      0.5 /* fraction of the usual rate; a series is noisy if a NIC this slow would not stand out */
 
 uint32_t series_hash_nic(const struct mesh *m, uint32_t node, uint8_t nic)
 {
@@ -186,8 +186,8 @@ void series_close(struct series *s)
     }
 }
 
-/* Computes the median of each rail over points that no named port explains. With few nodes, a single slow node slows
- * half of all samples, so the upper quartile replaces the median. */
+/* Computes the median of each rail over points that no port in `named` explains. With few nodes, a single slow node
+ * slows half of all samples, so the upper quartile replaces the median. */
 static void compute_groups(struct series *s)
 {
     const bool few_nodes = s->m->n < FEW_NODES;
@@ -235,8 +235,8 @@ void series_prove(struct series *s)
     }
 }
 
-/* Computes the effect of each port as a sender or receiver: the median over its pairs with ports that are not named, or
- * over all its pairs if all those ports are named. */
+/* Computes the effect of each port as a sender or receiver: the median over its pairs with ports that are not in
+ * `named`, or over all its pairs if all those ports are in `named`. */
 static int compute_effects(struct series *s, unsigned side)
 {
     const unsigned other = side == SENDS ? RECEIVES : SENDS;
@@ -330,7 +330,7 @@ static void compute_limits(struct series *s)
     s->port_limit = get_limit(HW_MAX(scatter, each), ports, PORT_OVER, PORT_LEAST, PORT_MORE, s->kind);
 }
 
-/* Marks the points that a named port explains. */
+/* Marks the points that a port in `named` explains. */
 void series_mark(struct series *s)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -360,8 +360,8 @@ static int fit_once(struct series *s)
 int series_fit(struct series *s)
 {
     int rc = fit_once(s);
-    /* Latencies are not noisy in this sense: a few nodes have shorter best latencies than all others, depending on
-     * which side polls. */
+    /* Latencies are exempt, because a few nodes always have shorter best latencies than the others, depending on which
+     * side polls. */
     s->noisy = rc == 0 && s->kind != MESH_K_LATENCY && s->port_limit < log(NOISY);
     if (!s->noisy || s->proof != s->kind)
         return rc;

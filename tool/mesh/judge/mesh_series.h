@@ -13,7 +13,7 @@ enum { SENDS, RECEIVES, SIDES };
 struct point {
     uint32_t port[SIDES]; /* the sender's and the receiver's */
     uint16_t group;
-    bool slow;      /* explained by a named port */
+    bool slow;      /* explained by a port in `named` */
     double y, rest; /* logarithm of the value; the same without the rail's median */
     double best;    /* best logarithm of y and the repeated measurements */
 };
@@ -56,12 +56,12 @@ struct series {
  * series_close() also after a failure. Fails with -ENOMEM. */
 int series_open(struct series *s);
 void series_close(struct series *s);
-/* Estimates the medians, the effects of ports, and the limits, and names the ports that are outliers. Fails with
- * -ENOMEM. */
+/* Estimates the medians, the effects of ports, and the limits, and sets `named` for the ports that are outliers. Fails
+ * with -ENOMEM. */
 int series_fit(struct series *s);
 /* Computes the rails' medians over the samples of kind `proof`. */
 void series_prove(struct series *s);
-/* Marks the points that named ports explain. */
+/* Marks the points that ports in `named` explain. */
 void series_mark(struct series *s);
 /* Returns the value of a point without the contributions of its rail and its ports. */
 double series_rest(const struct series *s, const struct point *p);

@@ -19,7 +19,7 @@
 #define LEAVE_MS 5000  /* ms to wait for the final messages of ranks */
 #define HURRY_MS 500   /* ms to wait after an interrupt, because a launcher that ends a job soon kills this process */
 #define SLACK_MS 20000 /* ms beyond the expected time of an order, after which the lead gives up on the rank */
-#define HOPELESS 3     /* number of failed pairs, without one that worked, after which a node is left out */
+#define HOPELESS 3     /* a node is left out after this many failed pairs in a row */
 
 /* ---- messages from ranks ---------------------------------------------------------------------- */
 

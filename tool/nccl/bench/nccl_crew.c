@@ -55,8 +55,9 @@ static void env_free(struct env *e)
     free(e->v);
 }
 
-/* NCCL's parameters that decide the speed of its sockets, in addition to those that the plugin sets. What the user has
- * set of these applies to hawser's runs. It is removed for NCCL's own sockets, so that NCCL's default is measured. */
+/* NCCL's parameters that decide the speed of its sockets, in addition to those that the plugin sets. A user's settings
+ * of these parameters apply to hawser's runs, and are removed for NCCL's own sockets, so that NCCL's defaults are
+ * measured. */
 static const char *const tuning[] = {
     "NCCL_MAX_NCHANNELS",     "NCCL_MIN_CTAS",          "NCCL_MAX_CTAS",
     "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NCHANNELS_PER_NET_PEER",

@@ -8,7 +8,7 @@
  *   agent to supervisor: struct nb_greeting, as the first bytes that begin with NB_MAGIC (a shell may print before)
  *   supervisor to agent: struct nb_ask and its items
  *   NB_ASK_PROBE: the agent answers with struct nb_probe, and accepts another request
- *   NB_ASK_RANK:  the agent starts a rank, and passes on orders and replies
+ *   NB_ASK_RANK:  the agent starts a rank, and forwards orders and replies
  *   NB_ASK_RUN:   the agent starts a command, whose standard output follows
  * When an agent's standard input ends, the agent ends what it started.
  */

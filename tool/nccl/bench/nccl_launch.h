@@ -8,7 +8,7 @@
  *
  *   HELLO  seat to hub: identifies the seat
  *   OPEN   hub to seat: start agent `id`
- *   DATA   both ways: bytes of agent `id`; value: 0 its standard input, 1 its output, 2 its errors
+ *   DATA   both ways: bytes of agent `id`; value is 0 for its standard input, 1 for output, 2 for errors
  *   SHUT   hub to seat: the agent's standard input has ended
  *   KILL   hub to seat: the agent is no longer needed
  *   ENDED  seat to hub: the agent has ended; `value` is the status of waitpid()

@@ -150,7 +150,7 @@ int nb_counted_add(struct nb_counted_list *l, const struct nb_crew *c, unsigned 
     return rc;
 }
 
-/* Returns true for every NIC except an unused loopback. An unused NIC is worth a line. */
+/* Returns true unless the NIC is a loopback without traffic. Other NICs are shown even without traffic. */
 static bool is_shown(const struct nb_nic *nic)
 {
     return nic->sent || nic->received || strcmp(nic->name, "lo") != 0;

@@ -170,7 +170,7 @@ static inline float compute_expected_value(const struct rank *k, enum nb_op op, 
     default:
         break;
     }
-    /* a sum over all ranks; that of r * r is a fixed number */
+    /* the expected value is a sum over all ranks; the sum of r * r has a closed form */
     const unsigned squares = (n - 1) * n * (2 * n - 1) / 6;
     return (float)n * compute_input_value(i, seed, 0) + (float)squares;
 }
