@@ -169,7 +169,7 @@ def shared_subnet():
         carries(r, four, "after the remedy")
         ok(not re.search(astray, r.stderr), "they come in where they should", r)
         r = lab.run(HAWSER, "validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
-        ok(r.returncode == 1 and "left through another NIC; add, there, a routing table" in r.stderr,
+        ok(r.returncode == 1 and "left through another NIC; on the peer, add a routing table" in r.stderr,
            "without routes by source they leave by the first: validate fails, with the remedy", r)
 
 

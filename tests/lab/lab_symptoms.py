@@ -112,7 +112,7 @@ def wrong_nic(tcpx):
         lab.run("sh", "-c", "cd /proc/sys/net/ipv4/conf; for n in all eth0 eth1 eth2 eth3; do echo 1 >$n/arp_ignore; echo 2 >$n/arp_announce; done")
         lab.run("ip", "neigh", "flush", "all")
         r = lab("validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
-        answers(r, "that eth1 there sent, the kernel counted only 0.0 MB", "bytes by another NIC, validate")
+        answers(r, "that eth1 on the peer sent, the kernel counted only 0.0 MB", "bytes by another NIC, validate")
         ok("a routing table for " in r.stderr, "with the remedy", r)
         answers(r, "Success: 0 / 4", "and fails")
 

@@ -26,7 +26,7 @@ int launch_key(struct common *c)
     if (n < KEY_LEAST || n > sizeof c->key)
         return hw_fail(-EINVAL,
                        "the key in " KEY_VARIABLE
-                       " is %zu bytes; %d to %zu are needed (head -c 32 /dev/urandom | base64)",
+                       " is %zu bytes long; it must be %d to %zu (head -c 32 /dev/urandom | base64)",
                        n, KEY_LEAST, sizeof c->key);
     memcpy(c->key, text, n);
     c->key_len = n;

@@ -5,7 +5,7 @@
 
 #define ARP_REMEDY                                                                   \
     "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 (in " \
-    "/etc/sysctl.d to keep it)"
+    "/etc/sysctl.d to persist)"
 #define LEAST 1000000u /* bytes of payload; smaller counts are not compared */
 
 struct lack {
@@ -35,7 +35,7 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
     find_missing_bytes(peer, n_peer, true, &w);
     if (!w.nic)
         return false;
-    const char *side = w.there ? "there" : "here", *name = w.nic->nic;
+    const char *side = w.there ? "on the peer" : "on this node", *name = w.nic->nic;
     /* the kernel counted nothing in either direction, not even acknowledgements */
     bool idle = w.nic->kernel_rx_bytes + w.nic->kernel_tx_bytes == 0;
     int n = snprintf(text, cap, "of %.1f MB that %s %s %s, the kernel counted only %.1f MB: ", (double)w.ours / 1e6,
@@ -44,15 +44,15 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
         return true;
     if (idle)
         snprintf(text + n, cap - (size_t)n,
-                 "other devices carried the data; for several NICs in one subnet, run, %s, " ARP_REMEDY
-                 ", and add a routing table for each address; otherwise both sides are on one machine, or %s is a "
-                 "second name of another device (ip -s link)",
+                 "other devices carried the data; if NICs share a subnet, run %s: " ARP_REMEDY
+                 ", and add a routing table per address; otherwise both sides share a machine, or %s is an "
+                 "alias (ip -s link)",
                  side, name);
     else if (w.rx)
-        snprintf(text + n, cap - (size_t)n, "the rest arrived on another NIC; run, %s: " ARP_REMEDY, side);
+        snprintf(text + n, cap - (size_t)n, "the rest arrived on another NIC; run %s: " ARP_REMEDY, side);
     else
         snprintf(text + n, cap - (size_t)n,
-                 "the rest left through another NIC; add, %s, a routing table for its address: ip route add default "
+                 "the rest left through another NIC; %s, add a routing table for its address: ip route add default "
                  "dev %s table 100; ip rule add from ADDRESS table 100",
                  side, name);
     return true;

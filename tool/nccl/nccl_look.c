@@ -58,7 +58,7 @@ static void try_lib(void *shared)
     *(void **)&get = dlsym(lib, "ncclGetVersion");
     if (!get || get(&l->version) != 0) {
         l->version = 0;
-        snprintf(l->why, sizeof l->why, "it has no working ncclGetVersion");
+        snprintf(l->why, sizeof l->why, "the library has no working ncclGetVersion");
     }
 }
 

@@ -13,10 +13,10 @@
 static void print_oci_hook_help(void)
 {
     printf("Usage: hawser oci-hook createRuntime|poststop [SETTING=VALUE...]\n\n"
-           "A hook for crun, runc and the runtimes built on them, which write the\n"
+           "A hook for crun, runc and the runtimes built on them. They write the\n"
            "container's state to its standard input. createRuntime moves NICs into the\n"
-           "container, poststop gives them back. Only these settings decide what a\n"
-           "container gets. Its annotations, which a tenant may write, choose among that:\n"
+           "container, poststop returns them. Only these settings decide what a container\n"
+           "may get. Its annotations, which a tenant may write, choose from that:\n"
            "hawser.nics, hawser.gpus, hawser.peer-nics, hawser.bootstrap,\n"
            "hawser.require-ipv4 and hawser.rdma.\n\n"
            "  nics=NIC[,..]         these NICs or RDMA devices; all: those that fit; none\n"

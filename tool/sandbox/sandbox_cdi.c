@@ -52,8 +52,8 @@ static int parse_name(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_CALL("name", 0, "NAME", parse_name, "the device's name: " SBX_CDI_KIND "=NAME (default: all)"),
-    OPT_TEXT("out", 'o', "write it to FILE, below /etc/cdi or /run/cdi (default: standard output)", struct cdi_args,
-             bundle.out, "write it to FILE, below /etc/cdi or /run/cdi (default: standard output)"),
+    OPT_TEXT("out", 'o', "FILE", struct cdi_args, bundle.out,
+             "write to FILE, below /etc/cdi or /run/cdi (default: standard output)"),
     OPT_FLAG("no-env", 0, struct cdi_args, no_env,
              "leave the environment to `hawser sandbox env` and the container's --env-file"),
     OPT_GROUP(sandbox_bundle_opts, struct cdi_args, bundle),

@@ -119,7 +119,7 @@ static void print_peer_nic(const struct sbx_snapshot *s, const struct tp_fact_ni
     if (p->rdma[0])
         snprintf(rdma, sizeof(rdma), "%s GID %u", p->rdma, p->gid);
     fprintf(stderr, "# the peer's %s %s/%u, %s%s: %s%s\n", p->nic, ip, p->prefix, rdma,
-            p->contained ? ", in a container" : "no partner here", partner < 0 ? "no NIC for it here" : "with ",
+            p->contained ? ", in a container" : "", partner < 0 ? "no partner here" : "with ",
             partner < 0 ? "" : s->net[partner].name);
 }
 

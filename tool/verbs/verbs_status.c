@@ -31,7 +31,7 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
     *gone = false;
     /* use the folder's descriptor, because its path may be too long for a socket address */
     if (snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/%s", dir, name) >= (int)sizeof(a.sun_path)) {
-        hw_fail(-ENAMETOOLONG, "its name is too long");
+        hw_fail(-ENAMETOOLONG, "the name of the socket is too long");
         return NULL;
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -65,7 +65,7 @@ static int parse_host(struct host *h, char *line)
         if (*word == '#')
             break;
         if (!is_plain(word))
-            return hw_fail(-EINVAL, "'%s' has characters that are not allowed", word);
+            return hw_fail(-EINVAL, "'%s' contains a character that is not allowed", word);
         char **to = !h->name                         ? &h->name
                     : strncmp(word, "rack=", 5) == 0 ? &h->rack
                     : strncmp(word, "addr=", 5) == 0 ? &h->addr
