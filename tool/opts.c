@@ -206,7 +206,7 @@ static size_t find_row(const struct flat *f, int id)
     return i;
 }
 
-/* Returns the row of the option that word is, if the option takes a value. Returns NULL otherwise. */
+/* If word is an option that takes a value, returns the row of the option. Otherwise returns NULL. */
 static const struct opt *find_pending(const struct flat *f, const char *word)
 {
     for (size_t i = 0; word && word[0] == '-' && i < f->n; i++) {

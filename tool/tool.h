@@ -84,7 +84,7 @@ extern char **tool_argv;
 /* Last SIGINT or SIGTERM since tool_catch_signals(), or 0. The fifth signal kills the process. tool_catch_signals()
  * also makes the process ignore SIGPIPE. */
 extern volatile sig_atomic_t tool_stop;
-/* Returns the milliseconds since the first such signal, or 0 if none arrived. */
+/* Returns the milliseconds since the first SIGINT or SIGTERM, or 0 if no such signal has arrived. */
 uint64_t tool_stopped_ms(void);
 void tool_catch_signals(void);
 

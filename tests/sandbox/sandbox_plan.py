@@ -256,7 +256,7 @@ def env(t, s, a3):
 def usage(t, s):
     f = t.file(s)
     for argv, said in {("plan", "--frob"): "--frob", ("plan", "x"): "'x'", ("plan", "--from"): "needs a value",
-                       ("plan", "--from", f, "--sysfs", "/"): "two machines", ("sysfs", "--from", f): "needs --out DIR",
+                       ("plan", "--from", f, "--sysfs", "/"): "each specifies a machine", ("sysfs", "--from", f): "needs --out DIR",
                        ("frob",): "'frob'", (): "ACTION is missing"}.items():
         r = t(*argv)
         ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`{' '.join(map(str, argv))}`: exit 2, says {said}", r)

@@ -109,7 +109,7 @@ def part_env(tmp):
 
     (tmp / LIB / "libnccl-net-hawser.so").unlink()
     r = run(tmp, "env", tool=tool)
-    ok(r.returncode == 1 and "no libnccl-net-hawser.so beside" in r.stderr, "no plugin: exit 1, and where it was looked for", r)
+    ok(r.returncode == 1 and "libnccl-net-hawser.so was not found near" in r.stderr, "no plugin: exit 1, and where it was looked for", r)
     for argv, said in ([], "ACTION is missing; it must be one of env, check, bench"), (["nope"], "unknown action 'nope'"), (["env", "x"], "takes options only"), \
             (["check", "--nccl"], "needs a value"), (["env", "--nope"], "unknown option"):
         r = run(tmp, *argv)
@@ -228,7 +228,7 @@ def part_check(tmp):
     r, f = check(tmp, **good)
     ok(has(f, "nccl.tuner", "WARN", "libnccl-tuner.so") and has(f, "nccl.env-plugin", "WARN", "libnccl-env.so"), "a tuner and an env plugin", f)
     r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="nosuch", NCCL_BUFFSIZE="1048576")
-    ok(has(f, "nccl.tuner", "WARN", "is not found") and has(f, "nccl.environment", "WARN", "reduces NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"),
+    ok(has(f, "nccl.tuner", "WARN", "is not found") and has(f, "nccl.environment", "WARN", "NCCL limits NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"),
        "a tuner that is not there; a partial override", f)
     r, f = check(tmp, nccl="/nowhere/libnccl.so.2", **good)
     ok(r.returncode == 0 and has(f, "nccl.library", "WARN", "/nowhere") and has(f, "nccl.network", "PASS", "v11"), "no NCCL: a guess, and said", f)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses what a launcher puts into the environment: the rank, the number of ranks, and where rank 0 is. Has no side
- * effects. */
+/* Parses the environment variables that a launcher sets: the rank, the number of ranks, and the host of rank 0. Has no
+ * side effects. */
 #ifndef HW_LAUNCH_ENV_H
 #define HW_LAUNCH_ENV_H
 

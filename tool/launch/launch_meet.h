@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the processes that a launcher started meet: rank 0 listens, the others connect to rank 0, and all prove the same
- * job key. */
+/* Connects the processes that a launcher started. Rank 0 listens, the other ranks connect to rank 0, and all prove that
+ * they have the same job key. */
 #ifndef HW_LAUNCH_MEET_H
 #define HW_LAUNCH_MEET_H
 

@@ -45,7 +45,7 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
     if (idle)
         snprintf(text + n, cap - (size_t)n,
                  "other devices carried the data; if NICs share a subnet, run %s: " ARP_REMEDY
-                 ", and add a routing table per address; otherwise both sides share a machine, or %s is an "
+                 ", and add a routing table for each address; otherwise both sides share a machine, or %s is an "
                  "alias (ip -s link)",
                  side, name);
     else if (w.rx)

@@ -156,7 +156,7 @@ static int run_hosts(const struct mesh_args *a, struct mesh *m)
     return mesh_hosts_run(&a->hosts, args, m);
 }
 
-/* Judges results that other processes measured: those of a file, or of hosts. */
+/* Judges the results of other processes: those in a file, or those of agents on hosts. */
 static int judge_others(const struct mesh_args *a)
 {
     struct mesh m = {0};

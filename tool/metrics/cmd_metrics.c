@@ -141,7 +141,7 @@ int cmd_metrics(int argc, char **argv)
         .about = "Prints the counters of all contexts of this user's processes on this machine (for root, of all "
                  "users' processes) in Prometheus's format, by default to standard output.",
         .rows = rows,
-        .too_many = "use --textfile for a file"};
+        .too_many = "use --textfile FILE to write a file"};
     struct metrics_args a = {.interval_ms = DEFAULT_INTERVAL_MS};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DONE 0x5d /* exit status of a child that finished; a library's exit(0) differs */
+#define DONE 0x5d /* exit status of a child that finished; not 0, so that exit(0) in a library is recognized */
 
 void *nccl_shared(size_t len)
 {

@@ -167,8 +167,7 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
             TEXT(add_nccl_conflict(out, n, others[i], NCCL_NOTE), "applies to NCCL's own networks only, not to hawser");
 }
 
-/* Finds parameters that differ from those of the plugin because the user has set them, or that no longer fit together.
- */
+/* Finds parameters that the plugin does not set because the user has set them, and user settings that impair others. */
 static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
 {
     if (!hn_tune(NULL)) {

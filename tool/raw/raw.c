@@ -457,7 +457,7 @@ static int start_raw_server(struct raw_server *s, const char *const *addrs, size
 {
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->stop_fd < 0)
-        return hw_fail(-errno, "plain sockets: eventfd: %s", strerror(errno));
+        return hw_fail(-errno, "plain sockets: creating an eventfd: %s", strerror(errno));
     for (; s->n_paths < n_addrs; s->n_paths++) {
         int rc = raw_listen(addrs[s->n_paths], s->run.plan.knobs, &s->listeners[s->n_paths], &ports[s->n_paths]);
         if (rc)

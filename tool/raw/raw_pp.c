@@ -174,7 +174,7 @@ static int start_pp_server(struct raw_pp_server *s, const char *addr, uint16_t *
 {
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->stop_fd < 0)
-        return hw_fail(-errno, "plain ping-pong: eventfd: %s", strerror(errno));
+        return hw_fail(-errno, "plain ping-pong: creating an eventfd: %s", strerror(errno));
     int rc = raw_listen(addr, s->pp.knobs, &s->listener, port);
     if (rc)
         return rc;

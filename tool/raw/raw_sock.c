@@ -67,7 +67,7 @@ int raw_listen(const char *addr, const struct hw_knobs *k, int *fd_out, uint16_t
         return rc;
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return hw_fail(-errno, "plain sockets: socket() for %s: %s", addr, strerror(errno));
+        return hw_fail(-errno, "plain sockets: creating a socket for %s: %s", addr, strerror(errno));
     if (k)
         hw_congestion_choose(fd, k);
     if (bind(fd, (struct sockaddr *)&sa, len) != 0 || listen(fd, SOMAXCONN) != 0 ||
@@ -177,7 +177,7 @@ static int take_step(struct taker *t, const int *listeners, size_t n, int stop_f
         until = HW_MIN(until, t->pending[i].deadline);
     }
     if (poll(pfd, k, raw_poll_ms(until)) < 0 && errno != EINTR)
-        return hw_fail(-errno, "plain sockets: poll: %s", strerror(errno));
+        return hw_fail(-errno, "plain sockets: waiting for connections: %s", strerror(errno));
     if (pfd[0].revents)
         return hw_fail(-ECANCELED, "plain sockets: cancelled while waiting for the client's streams");
 
@@ -198,7 +198,7 @@ static int take_step(struct taker *t, const int *listeners, size_t n, int stop_f
         if (fd >= 0)
             pending_add(t, fd, (uint32_t)i);
         else if (!accept_again(errno))
-            return hw_fail(-errno, "plain sockets: accept: %s", strerror(errno));
+            return hw_fail(-errno, "plain sockets: accepting a connection: %s", strerror(errno));
     }
     return 0;
 }
@@ -286,7 +286,7 @@ int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE]
         return rc;
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return hw_fail(-errno, "plain sockets: socket() for %s: %s", path->addr, strerror(errno));
+        return hw_fail(-errno, "plain sockets: creating a socket for %s: %s", path->addr, strerror(errno));
     if (k)
         hw_congestion_choose(fd, k);
     rc = connect_fd(fd, path, &sa, len, deadline);
@@ -308,7 +308,7 @@ int raw_wait_go(int fd, uint64_t deadline)
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int n = poll(&p, 1, raw_poll_ms(deadline));
         if (n < 0 && errno != EINTR)
-            return hw_fail(-errno, "plain sockets: poll: %s", strerror(errno));
+            return hw_fail(-errno, "plain sockets: waiting for the server: %s", strerror(errno));
         if (n > 0) {
             uint8_t go = 0;
             ssize_t got = recv(fd, &go, 1, 0);

@@ -14,9 +14,9 @@ static const struct tool_action actions[] = {
     {"watch", sandbox_watch_main, "wait until the container has ended, then restore"},
     {"status", sandbox_status_main, "show which containers have which NICs"},
     {"run", sandbox_run_main,
-     "run a command with all of this, without a container runtime, and restore everything afterwards"},
+     "run a command with the planned NICs, without a container runtime, and return the NICs afterwards"},
     {"spec", sandbox_spec_main, "add hooks, mounts, devices, environment and limits to an OCI bundle's config.json"},
-    {"cdi", sandbox_cdi_main, "write the same as a specification of the Container Device Interface"},
+    {"cdi", sandbox_cdi_main, "write the plan as a specification of the Container Device Interface"},
     {0},
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox restore: restores what `move` moved. hawser sandbox watch: does so once the container has ended. */
+/* hawser sandbox restore returns the NICs that `move` took. hawser sandbox watch does so once the container has ended.
+ */
 #include "sandbox/move/move.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"

@@ -68,7 +68,7 @@ struct snapshot_args {
 int sandbox_snapshot_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_TEXT("out", 'o', "FILE", struct snapshot_args, out, "write it to FILE (default: standard output)"),
+        OPT_TEXT("out", 'o', "FILE", struct snapshot_args, out, "write to FILE (default: standard output)"),
         OPT_TEXT("sysfs", 0, "DIR", struct snapshot_args, dir,
                  "the machine whose sys/ and proc/ are below DIR (default: this one)"),
         OPT_FLAG("no-addresses", 'A', struct snapshot_args, no_addresses,

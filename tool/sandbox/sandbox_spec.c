@@ -250,7 +250,7 @@ struct spec_args {
 };
 
 static const struct opt rows[] = {
-    OPT_TEXT("out", 'o', "FILE", struct spec_args, bundle.out, "write it to FILE instead of replacing config.json"),
+    OPT_TEXT("out", 'o', "FILE", struct spec_args, bundle.out, "write to FILE instead of replacing config.json"),
     OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that was added"),
     OPT_GROUP(sandbox_bundle_opts, struct spec_args, bundle),
     OPT_GROUP(sandbox_opts, struct spec_args, bundle.plan),

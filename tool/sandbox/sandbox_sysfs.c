@@ -48,7 +48,7 @@ static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, con
             return tool_fail(CMD, "creating a pipe: %s", strerror(errno));
         pid_t pid = fork();
         if (pid < 0)
-            return tool_fail(CMD, "fork: %s", strerror(errno));
+            return tool_fail(CMD, "starting a process: %s", strerror(errno));
         if (pid > 0) {
             hw_close(&ready[1]);
             /* a child that ended early has reported why */

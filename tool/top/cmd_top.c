@@ -94,7 +94,7 @@ static int show_view(const struct screen *s, const struct top_args *a, const str
         fputs("\033[H", stdout);
     top_show(stdout, v, s->is ? count_lines() : UINT_MAX, s->is ? "\033[K\n" : "\n");
     fputs(s->is ? "\033[J" : a->once ? "" : "\n", stdout);
-    return fflush(stdout) != 0 ? hw_fail(-EIO, "writing: %s", strerror(errno)) : 0;
+    return fflush(stdout) != 0 ? hw_fail(-EIO, "writing to standard output: %s", strerror(errno)) : 0;
 }
 
 static int show_until_stopped(const struct screen *s, const struct top_args *a)

@@ -33,7 +33,7 @@ struct verbs_base {
  * in any case. */
 int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, const char *audit);
 void verbs_base_close(struct verbs_base *b);
-/* Creates the folder in which path is, if missing. If itself is set, also creates path as a folder. Returns 0 or
+/* Creates the parent folder of path, if it is missing. If itself is set, also creates path as a folder. Returns 0 or
  * -errno. */
 int verbs_folder(const char *path, bool itself);
 /* Blocks the signals of set, and returns a signalfd for them or -errno. *old receives the previous mask. */

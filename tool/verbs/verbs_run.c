@@ -209,7 +209,7 @@ static int start_command(const struct run_args *a, const struct rlimit *files)
         }
         hw_close(&sock[1]);
         if (child < 0)
-            tool_fail(CMD, "fork: %s", hw_errno_text(errno));
+            tool_fail(CMD, "starting a process: %s", hw_errno_text(errno));
         else
             rc = supervise_verbs_run(a, child, sock[0], signals, stop);
     }

@@ -500,7 +500,7 @@ static const struct opt rows[] = {
     OPT_TEXT("container", 0, "NAME", struct spec_args, container,
              "section of the policy for the container, written as the annotation " SECTION),
     OPT_TEXT("dev", 0, "DIR", struct spec_args, dev, "folder of the device nodes (default: " NODES ")"),
-    OPT_TEXT("out", 'o', "FILE", struct spec_args, out, "write it to FILE instead of replacing config.json"),
+    OPT_TEXT("out", 'o', "FILE", struct spec_args, out, "write to FILE instead of replacing config.json"),
     OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that was added"),
     {0},
 };

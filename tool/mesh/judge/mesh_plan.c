@@ -16,7 +16,7 @@ size_t mesh_round(uint32_t n, uint32_t round, struct mesh_pair *out)
         uint32_t b = (round + moving - k) % moving;
         if (a >= n || b >= n) /* paired with the dummy that makes the number of nodes even */
             continue;
-        /* Alternate the order of (i, j) and (i, j + 1), so that each node asks about half of the others. */
+        /* Alternate the order of (i, j) and (i, j + 1), so that each node comes first in about half of its pairs. */
         bool swap = ((a + b) % 2 == 1) == (a < b);
         out[count++] = swap ? (struct mesh_pair){b, a} : (struct mesh_pair){a, b};
     }

@@ -277,8 +277,8 @@ static double estimate_sigma(double *v, size_t n)
     return HW_MAX(SIGMA * series_median(v, n) * (1 + FEW / (double)n), LEAST_SD);
 }
 
-/* Estimates the standard deviation from the lower tail, at one value in twenty: on a machine that is busy with other
- * work, the tail is longer than the middle suggests. Reorders v[0..n). */
+/* Estimates the standard deviation from the lower tail, at the 5th percentile, because on a machine that is busy with
+ * other work the tail is longer than the middle suggests. Reorders v[0..n). */
 static double estimate_tail(double *v, size_t n)
 {
     const size_t k = HW_MAX(n / TAIL, TAIL_LEAST);

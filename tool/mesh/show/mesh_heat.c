@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define CELLS 128 /* maximum cells per row */
-#define NAMED 40  /* maximum nodes of which all have labels; with more nodes, only those with findings */
-#define HOVER 40  /* maximum nodes of which all cells have tooltips; with more nodes, only bad cells */
+#define NAMED 40  /* up to this number of nodes, all have labels; otherwise only nodes with findings */
+#define HOVER 40  /* up to this number of nodes, all cells have tooltips; otherwise only bad cells */
 #define LABEL 110 /* width and height of the area for names */
 #define WIDTH 640 /* width of all cells together */
 

@@ -13,7 +13,7 @@
 
 #define NODES_SHOWN 1024 /* maximum rows of the table */
 
-/* Radio buttons switch between the heat maps without a script. Without CSS, all maps are shown below each other. */
+/* Radio buttons switch between the heat maps without a script. Without CSS, all maps are shown, one below the other. */
 static const char own_style[] =
     ".pick{position:absolute;opacity:0}.picks label{display:inline-block;padding:3px 10px;margin:0 6px 6px "
     "0;border:1px solid "

@@ -23,8 +23,8 @@
 #define WAIT_MS    60000
 #define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
-/* The tuned settings are the two that no other setting beats by much, each for different operations
- * (docs/performance.md). */
+/* No other setting of NCCL's sockets is much faster than the better one of the two tuned settings. Which of them is
+ * better depends on the operation (docs/nccl.md). */
 static struct nb_config configs[] = {
     {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
     {.name = "socket",
@@ -287,7 +287,7 @@ static bool all_well(const struct bench_run *b)
     return true;
 }
 
-/* Chooses the configurations to measure: hawser's own and, with --vs-socket or --hosts, those of others. */
+/* Chooses the configurations to measure: that of hawser and, with --vs-socket or --hosts, those of other networks. */
 static void choose_configs(struct bench_run *b)
 {
     const struct nb_args *a = b->a;

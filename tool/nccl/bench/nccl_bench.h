@@ -219,7 +219,8 @@ int nb_raw_run(uint32_t streams, double *GBps);
 /* Return medians over the rounds, or NAN if nothing was measured. */
 double nb_us(const struct nb_cell *c);
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
-double nb_first_ms(const struct nb_cell *c); /* NAN also if the first operation is in another row */
+/* Also returns NAN if the first operation of this kind is in another row. */
+double nb_first_ms(const struct nb_cell *c);
 void nb_print(FILE *out, const struct nb_table *t);
 void nb_print_nics(FILE *out, const struct nb_table *t);
 void nb_json_nics(struct hw_json *j, const struct nb_cell *cell);

@@ -89,7 +89,7 @@ static int each_change(const struct nb_config *config, const struct nb_start *s,
         return rc;
     if (s->more && !config->socket && !config->theirs && (rc = change_vars(s->more, fn, arg)) < 0)
         return rc;
-    /* each local rank counts as a host; otherwise, the ranks of a node share a host ID */
+    /* without --hosts, each rank has its own host ID; with --hosts, the ranks of a node share one */
     snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? s->hosts->node[nb_host_of(s->hosts, rank)] : rank);
     return fn(arg, "NCCL_HOSTID", host);
 }

@@ -37,7 +37,7 @@ static int read_member_output(struct nb_member *m, struct output *o, int ms)
     if (o->len + 4096 > o->cap) {
         char *more = o->cap < OUTPUT ? realloc(o->at, o->cap + 65536) : NULL;
         if (!more)
-            return hw_fail(-ENOMEM, "host %s: no memory for its output", m->host);
+            return hw_fail(-ENOMEM, "host %s: out of memory for the output", m->host);
         o->at = more;
         o->cap += 65536;
     }

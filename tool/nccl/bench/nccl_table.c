@@ -271,7 +271,7 @@ static void write_best_card(struct page *p, const struct nb_table *t)
         return;
     format_ratio(c.standard / c.ours, value, sizeof value);
     page_card(p, "Against NET/Socket", value, "", c.standard >= c.ours ? "good" : "bad",
-              "the default plugin, for the same operation");
+              "with its default settings, for the same operation");
 }
 
 void nb_write_page(struct page *p, const void *arg)
