@@ -105,8 +105,11 @@ static int load_cuda_driver(void)
 int hw_cuda(const struct hw_cuda **out)
 {
     int s = atomic_load(&state);
-    pid_t me = getpid(), first = 0;
-    if (s >= 0 && !atomic_compare_exchange_strong(&owner, &first, me) && first != me)
+    /* a failed exchange would still take the cache line from the other threads */
+    pid_t me = getpid(), first = atomic_load(&owner);
+    if (s >= 0 && first == 0 && atomic_compare_exchange_strong(&owner, &first, me))
+        first = me;
+    if (s >= 0 && first != me)
         return hw_fail(-EOPNOTSUPP,
                        "CUDA does not work after fork: process %d loaded it, and this is its child %d; fork before the "
                        "first use of GPU memory, or exec",
