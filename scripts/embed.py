@@ -8,7 +8,7 @@ print("/* Generated; do not edit. */")
 print(f"extern const char {name}[];\nconst char {name}[] =")
 with open(path, encoding="ascii") as f:
     for line in f:
-        line = line.strip()
+        line = line.rstrip() if path.endswith(".py") else line.strip()
         if line and not line.startswith("//"):
             print('    "' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"')
 print("    ;")

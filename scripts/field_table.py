@@ -9,7 +9,7 @@ import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "docs/field"
 BEGIN, END = "<!-- table -->\n", "<!-- end -->\n"
-HEADS = ("result", "kernel", "NICs", "GPUs", "plain", "sum", "iperf3", "lists", "latency", "findings")
+HEADS = ("result", "kernel", "NICs", "GPUs", "plain", "sum", "iperf3", "NIXL", "lists", "latency", "findings")
 
 
 def ratio(a, b):
@@ -32,11 +32,11 @@ def make_row(path):
     here = d["nodes"]["here"]
     alone = {n: [v for v in (find(d, n, "write", "GBps"), find(d, n, "write", "GBps", True)) if v] for n in {p["nic"] for p in d["paths"]}}
     whole = find(d, "all", "write", "GBps")
-    iperf = [r["hawser_ratio"] for v in d["rivals"] if v["rival"] == "iperf3" for r in v["rows"] if r["hawser_ratio"]]
+    rivals = [[r["hawser_ratio"] for v in d["rivals"] if v["rival"] == name for r in v["rows"] if r["hawser_ratio"]] for name in ("iperf3", "NIXL over UCX")]
     spin = find(d, "all", "latency", "raw_pingpong_spin_us")
     return (f"[{path.stem}]({path.name}){'' if d['complete'] else ', incomplete'}", here["kernel"], describe_nics(d), str(len(here["gpus"])),
             ratio(find(d, "all", "write", "ratio_raw"), 1), ratio(whole, sum(max(v) for v in alone.values() if v)),
-            f"{statistics.median(iperf):.2f}" if iperf else "-", ratio(find(d, "all", "lists", "GBps", True), whole),
+            *(f"{statistics.median(r):.2f}" if r else "-" for r in rivals), ratio(find(d, "all", "lists", "GBps", True), whole),
             ratio(spin, find(d, "all", "latency", "p50_us")), str(len(d["findings"])))
 
 

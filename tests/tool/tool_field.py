@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser fieldtest` (TAP). whole: in a lab of two NICs, one of them slow, which it names; what is in both files, and
-what is not. ends: on loopback, a peer that dies, a signal, no peer, and that nothing is left. docs: every key of the
+what is not; NIXL over UCX where its wheel can be had. ends: on loopback, a peer that dies, a signal, no peer, and that nothing is left. docs: every key of the
 page on it is in a result, and the other way round; its table is made of the results there.
-Usage: tool_field.py PART HAWSER SOURCE_ROOT"""
+Usage: tool_field.py PART HAWSER SOURCE_ROOT NIXL_WHEELS"""
 import fnmatch
 import html.parser
 import json
@@ -20,9 +20,12 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from tap import done, ok  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "nixl"))
+from nixl_wheels import NEWEST, Missing, Wheels  # noqa: E402
+from tap import done, ok, skip  # noqa: E402
 
-PART, HAWSER, ROOT = sys.argv[1], os.path.abspath(sys.argv[2]), pathlib.Path(sys.argv[3])
+PART, HAWSER, ROOT, CACHE = sys.argv[1], os.path.abspath(sys.argv[2]), pathlib.Path(sys.argv[3]), os.path.abspath(sys.argv[4])
+INSTALL_S = 60
 LAB = f"field{os.getpid()}"
 MAC_NIC = "enx0242ac1100fe"
 
@@ -129,7 +132,35 @@ def look_for_secrets(folder, key):
         ok(len(macs) >= 5 and not there, f"{name} has no key, name or address", there)
 
 
-def whole(folder):
+def make_python(folder):
+    """A Python that has NIXL, and "", or one that has not, and why."""
+    python, path, why = folder / "python", "", ""
+    try:
+        wheels, until = Wheels(CACHE), time.monotonic() + INSTALL_S
+        path = f"{wheels.prepare(until)}:{wheels.get(NEWEST, until)}"
+    except Missing as e:
+        why = str(e)
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {sys.executable} "$@"\n', encoding="ascii")
+    python.chmod(0o755)
+    return python, why
+
+
+def look_at_nixl(d, python, why):
+    r = next(r for r in d["rivals"] if r["rival"] == "NIXL over UCX")
+    if why:
+        ok(r["state"] == "not installed" and "on this node" in r["why"], "no NIXL, which is told", r)
+        skip("NIXL over UCX beside it", why)
+        return
+    sizes = {b["size"] for b in d["bench"] if b["nic"] == "all" and b["test"] in ("small", "write")}
+    ok(r["state"] == "measured" and {x["size"] for x in r["rows"]} == sizes and
+       all(0.001 < x["GBps"] < 0.07 and x["hawser_ratio"] > 0 and x["version"] == NEWEST for x in r["rows"]), "NIXL over UCX beside it", r, sizes)
+    end = time.monotonic() + 20
+    while is_left(str(python)) and time.monotonic() < end:
+        time.sleep(0.1)
+    ok(not is_left(str(python)), "and no process of it is left", is_left(str(python)))
+
+
+def whole(folder, python, why):
     """The second NIC has a tenth of the first's rate."""
     key = secrets.token_hex(24)
     (folder / "job.key").write_text(key, encoding="ascii")
@@ -140,7 +171,7 @@ def whole(folder):
     while "hawser bench" not in serve.stdout.readline():
         pass
     out, err, code = finish(start(node("b", HAWSER, "fieldtest", "198.18.0.1", "--key-file", folder / "job.key", "-t", "150s", "--each", "100ms",
-                                       "--ssh", f"{HAWSER} lab exec {LAB}/a --", "-o", "r"), folder, NCCL_DEBUG_FILE="not to be told"))
+                                       "--ssh", f"{HAWSER} lab exec {LAB}/a --", "--python", python, "-o", "r"), folder, NCCL_DEBUG_FILE="not to be told"))
     serve.send_signal(signal.SIGINT)
     said = finish(serve)
     ok(code == 1 and (folder / "r.json").exists(), "a slow NIC is something wrong", out, err)
@@ -162,8 +193,9 @@ def whole(folder):
        "bench of all and of each", tests, d["problems"])
     ok(all(b["bad_bytes"] == 0 for b in d["bench"]) and any(b["raw_GBps"] and b["raw_congestion"] for b in d["bench"]), "every byte is right; plain sockets too")
     others = {r["rival"]: r for r in d["rivals"]}
-    ok(set(others) == {"iperf3", "NCCL", "NIXL over UCX"} and all(others[r]["state"] in ("skipped", "not installed") for r in ("NCCL", "NIXL over UCX")),
+    ok(set(others) == {"iperf3", "NCCL", "NIXL over UCX"} and others["NCCL"]["state"] in ("skipped", "not installed"),
        "what others could not be measured, and why", others)
+    look_at_nixl(d, python, why)
     if shutil.which("iperf3"):
         ok(others["iperf3"]["state"] == "measured" and others["iperf3"]["rows"][0]["nic"] == "eth0", "iperf3 beside it", others["iperf3"])
     else:
@@ -247,9 +279,9 @@ def docs():
 
 def main():
     if PART == "whole":
-        with tempfile.TemporaryDirectory() as at:
+        with tempfile.TemporaryDirectory() as at, tempfile.TemporaryDirectory() as tools:
             try:
-                whole(pathlib.Path(at))
+                whole(pathlib.Path(at), *make_python(pathlib.Path(tools)))
             finally:
                 subprocess.run([HAWSER, "lab", "down", "--name", LAB], check=False, capture_output=True)
     elif PART == "ends":

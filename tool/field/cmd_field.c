@@ -89,7 +89,8 @@ static const struct opt rows[] = {
              "at the end, disable each NIC of this node for one second under load (needs root)"),
     OPT_FLAG("names", 0, struct field, names, "keep host names and addresses in the files (default: replace them)"),
     OPT_TEXT("ssh", 0, "COMMAND", struct field, ssh,
-             "command that runs programs on the peer, for iperf3 and NCCL; {} is the host: \"ssh -oBatchMode=yes {}\""),
+             "command that runs iperf3, NCCL and NIXL on the peer; {} is the host: \"ssh -oBatchMode=yes {}\""),
+    OPT_TEXT("python", 0, "FILE", struct field, python, "the Python with NIXL, on both nodes (default: python3)"),
     OPT_GROUP(common_opts, struct field, common),
     {0},
 };
@@ -102,8 +103,8 @@ static int parse_and_run(struct field *f, int argc, char **argv)
         .about =
             "Tests this node and a node that runs `hawser serve`, in at most ten minutes, and writes a JSON file and\n"
             "an HTML file to send to the authors of hawser: inventory, doctor, validate and bench of each NIC and of\n"
-            "all NICs, and plain sockets, iperf3 and NCCL for comparison. The files have no keys; names and addresses\n"
-            "are replaced. Exit status: 0 success, 1 a problem was found, 2 usage error.",
+            "all NICs, and plain sockets, iperf3, NCCL and NIXL for comparison. The files have no keys; names and\n"
+            "addresses are replaced. Exit status: 0 success, 1 a problem was found, 2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,

@@ -21,7 +21,7 @@ enum field_part { FIELD_INVENTORY, FIELD_DOCTOR, FIELD_VALIDATE, FIELD_BENCH, FI
 
 struct field {
     struct common common;
-    const char *out, *ssh;
+    const char *out, *ssh, *python;
     bool drill, names;
     bool brief; /* true if there is too little time for all steps */
     uint64_t total_ms,

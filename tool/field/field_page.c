@@ -191,6 +191,13 @@ static void write_others(struct page *p, const struct field *f)
         {{"Time", NULL, false}, "time_us", rep_text_us},
         {{"Bus GB/s", NULL, false}, "busbw_GBps", rep_text_num},
         {{"Times default", "speed relative to NCCL&#39;s own sockets", false}, "ratio_default", rep_text_num}};
+    static const struct column nixl[] = {
+        {{"Bytes", "size of a write", false}, "size", rep_text_size},
+        {{"GB/s", "rate over all NICs, by TCP", false}, "GBps", rep_text_num},
+        {{"NIXL", "version of NIXL", true}, "version", NULL},
+        {{"hawser", "hawser&#39;s rate at the same size over all NICs, divided by this rate", false},
+         "hawser_ratio",
+         rep_text_num}};
     static const struct column drill[] = {
         {{"NIC", "the NIC that was disabled", true}, "nic", NULL},
         {{"How", NULL, true}, "what", NULL},
@@ -210,6 +217,8 @@ static void write_others(struct page *p, const struct field *f)
             write_rows(p, "iperf3", iperf, HW_ARRAY_LEN(iperf), get(r, "rows"));
         else if (name && strcmp(name, "NCCL") == 0)
             write_rows(p, "NCCL", nccl, HW_ARRAY_LEN(nccl), get(r, "rows"));
+        else if (name && strcmp(name, "NIXL over UCX") == 0)
+            write_rows(p, "NIXL over UCX", nixl, HW_ARRAY_LEN(nixl), get(r, "rows"));
     }
     write_rows(p, "Failover drill", drill, HW_ARRAY_LEN(drill), get(f->doc, "drill"));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other programs on the same path, if they are installed: iperf3, and NCCL over its own sockets and over hawser.
- * Both need a process on the other node, which --ssh starts; an iperf3 server that already runs there will do as
- * well. NIXL over UCX is only reported as installed or not. bench measures plain sockets, against hawser serve. */
+/* Other programs on the same path, if they are installed: iperf3, NCCL over its own sockets and over hawser, and NIXL
+ * over UCX. They need a process on the other node, which --ssh starts; an iperf3 server that already runs there will do
+ * as well. bench measures plain sockets, against hawser serve. */
 #include "tool/field/field.h"
 
 #include <stdlib.h>
@@ -226,15 +226,115 @@ static void run_nccl(struct field *f)
     json_decref(r.rows);
 }
 
+/* ---- NIXL -------------------------------------------------------------------------------------------- */
+
+#define NIXL_ABSENT 3 /* nixl_write.py's exit status: a node has no NIXL */
+#define NIXL_TESTS  2
+
+extern const char field_nixl_write[]; /* nixl_write.py, embedded by scripts/embed.py */
+
+/* The values of the key in all paths, each once, with commas between them. */
+static void list_nics(const struct field *f, const char *key, char *text, size_t cap)
+{
+    json_t *p, *seen = json_object();
+    size_t i, n = 0;
+    *text = 0;
+    json_array_foreach(json_object_get(f->doc, "paths"), i, p)
+    {
+        const char *nic = json_string_value(json_object_get(p, key));
+        if (!nic || json_object_get(seen, nic) || n >= cap)
+            continue;
+        json_object_set_new(seen, nic, json_true());
+        n += (size_t)snprintf(text + n, cap - n, "%s%s", n ? "," : "", nic);
+    }
+    json_decref(seen);
+}
+
+/* hawser's rows of one direction over all NICs, whose sizes NIXL writes, too. Returns how many. */
+static size_t find_own_writes(const struct field *f, const json_t *own[NIXL_TESTS])
+{
+    static const char *const test[] = {"write", "small"};
+    size_t n = 0;
+    for (size_t i = 0; i < HW_ARRAY_LEN(test); i++) {
+        const json_t *row = find_bench(f, "all", test[i]);
+        if (row && (n == 0 || !json_equal(json_object_get(row, "size"), json_object_get(own[0], "size"))))
+            own[n++] = row;
+    }
+    return n;
+}
+
+static json_t *read_nixl(const json_t *said, const json_t *const *own, size_t n)
+{
+    static const char *const keys[] = {"size", "GBps", "seconds", "version", NULL};
+    json_t *rows = json_array(), *row;
+    size_t i;
+    json_array_foreach(said, i, row)
+    {
+        json_t *kept = field_pick(row, keys), *ratio = NULL;
+        const double GBps = json_number_value(json_object_get(row, "GBps"));
+        for (size_t k = 0; k < n; k++)
+            if (GBps > 0 && json_equal(json_object_get(own[k], "size"), json_object_get(row, "size")))
+                ratio = json_real(json_number_value(json_object_get(own[k], "GBps")) / GBps);
+        json_object_set_new(kept, "hawser_ratio", ratio ? ratio : json_null());
+        json_array_append_new(rows, kept);
+    }
+    return rows;
+}
+
+static void run_nixl(struct field *f)
+{
+    const char *const python = f->python ? f->python : "python3";
+    const json_t *own[NIXL_TESTS];
+    const size_t n = find_own_writes(f, own);
+    char text[WORDS], nics[WORDS], peer_nics[WORDS], seconds[16], limit[16], sizes[64] = "";
+    struct field_args a = {0};
+    struct field_result r;
+    uint64_t share;
+    if (!f->ssh || n == 0) {
+        note_rival(f, NIXL, "skipped", f->ssh ? "bench measured nothing to compare it with" : "it needs --ssh", NULL);
+        return;
+    }
+    const uint64_t ms = field_begin(f, FIELD_RIVALS, 4, "NIXL over UCX", &share);
+    if (!ms)
+        return;
+    const uint64_t each = HW_MIN(f->each_ms ? f->each_ms : share / 8, (uint64_t)10000);
+    snprintf(seconds, sizeof seconds, "%.3f", (double)each / 1e3);
+    snprintf(limit, sizeof limit, "%u", (unsigned)(ms / 1000) + 10);
+    for (size_t i = 0; i < n; i++)
+        snprintf(sizes + strlen(sizes), sizeof sizes - strlen(sizes), "%s%lld", i ? "," : "",
+                 (long long)json_integer_value(json_object_get(own[i], "size")));
+    list_nics(f, "nic", nics, sizeof nics);
+    list_nics(f, "peer_nic", peer_nics, sizeof peer_nics);
+    const char *const words[] = {python, "-c", field_nixl_write, "write", field_nixl_write, seconds,
+                                 sizes,  nics, peer_nics};
+    for (size_t i = 0; i < HW_ARRAY_LEN(words); i++)
+        field_arg(&a, words[i]);
+    add_ssh(f, &a, text);
+    const char *const there[] = {"timeout", limit, python, "-u", "-"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(there); i++)
+        field_arg(&a, there[i]);
+    const int rc = field_run(&a, ms + PATIENCE_MS, &r);
+    json_t *rows = read_nixl(r.rows, own, n);
+    const bool some = json_array_size(rows) > 0, absent = r.status == NIXL_ABSENT || r.status == 127;
+    note_rival(f, NIXL,
+               some        ? "measured"
+               : tool_stop ? "skipped"
+               : absent    ? "not installed"
+                           : "failed",
+               some        ? NULL
+               : tool_stop ? "interrupted"
+               : rc < 0    ? hw_error()
+               : r.late    ? "it did not end in its time"
+                           : r.why,
+               rows);
+    json_decref(r.rows);
+}
+
 /* ---- all programs ----------------------------------------------------------------------------------- */
 
 void field_rivals(struct field *f)
 {
-    static const char *const nixl[] = {"python3", "-c", "import nixl._api", NULL};
     run_iperf(f);
     run_nccl(f);
-    if (is_installed(nixl))
-        note_rival(f, NIXL, "skipped", "it is installed; this version does not measure it between two nodes", NULL);
-    else
-        note_rival(f, NIXL, "not installed", NULL, NULL);
+    run_nixl(f);
 }

@@ -456,7 +456,8 @@ static void measure_part(struct field *f, enum field_part p)
  * direction. */
 static void plan_steps(struct field *f)
 {
-    const unsigned n = (unsigned)f->n_nics, most = 2 + n + 11 + (n > 1 ? n * 10 : 0) + 4 + (f->drill ? 4 : 0);
+    const unsigned n = (unsigned)f->n_nics,
+                   most = 2 + n + 11 + (n > 1 ? n * 10 : 0) + (f->ssh ? 8 : 4) + (f->drill ? 4 : 0);
     f->brief = !f->each_ms && f->total_ms < (uint64_t)most * BRIEF_MS;
     f->weight_left = f->brief && n > 1 ? most - n * 7 : most;
     json_object_set_new(json_object_get(f->doc, "asked"), "brief", json_boolean(f->brief));
