@@ -394,7 +394,7 @@ static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct h
         *out = links[i];
         return 0;
     }
-    return n < 0 ? n : hw_fail(-ENODEV, "no NIC %u", nic);
+    return n < 0 ? n : hw_fail(-ENODEV, "no NIC eth%u", nic);
 }
 
 int hw_lab_parse_nic(const char *text, unsigned *nic)

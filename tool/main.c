@@ -46,14 +46,17 @@ static const struct command *find_tool_command(const char *name)
     return NULL;
 }
 
-static int refuse_command(const char *name)
+/* help: as an argument of `hawser help`, which has knobs, too. */
+static int refuse_command(const char *name, bool help)
 {
     struct hw_guess g = {.word = name};
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
         hw_guess(&g, commands[i].name);
+    if (help)
+        hw_guess(&g, "knobs");
     if (g.near)
         return tool_usage(NULL, "unknown command '%s'; did you mean '%s'?", name, g.near);
-    return tool_usage(NULL, "unknown command '%s': see `hawser help`", name);
+    return tool_usage(NULL, "unknown command '%s'", name);
 }
 
 static void print_row(FILE *out, const char *name, const char *summary)
@@ -99,7 +102,7 @@ static int cmd_help(int argc, char **argv)
     }
     const struct command *c = find_tool_command(argv[1]);
     if (!c)
-        return refuse_command(argv[1]);
+        return refuse_command(argv[1], true);
     char help[] = "--help";
     char *args[] = {argv[1], argc > 2 ? argv[2] : help, argc > 2 ? help : NULL, NULL};
     return c->run(argc > 2 ? 3 : 2, args);
@@ -176,7 +179,7 @@ int main(int argc, char **argv)
     } else if (argv[1][0] == '-') {
         rc = tool_usage(NULL, "unknown option '%s': see `hawser help`", argv[1]);
     } else {
-        rc = refuse_command(argv[1]);
+        rc = refuse_command(argv[1], false);
     }
     /* Losing output, for example on a full disk, is a failure. */
     errno = 0;

@@ -79,6 +79,13 @@ int tool_interrupted(const char *cmd, const char *fmt, ...)
     return 128 + tool_stop;
 }
 
+int tool_hint(int rc, const char *hint)
+{
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    return hw_fail(rc, "%s: %s", why, hint);
+}
+
 int tool_failed(const char *cmd, int rc)
 {
     return rc == -EINTR && tool_stop ? tool_interrupted(cmd, "%s", "") : tool_fail(cmd, "%s", hw_error());

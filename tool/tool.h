@@ -44,6 +44,9 @@ int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
  * already printed the results so far. Returns 128 + tool_stop, as shells do. */
 int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
+/* Adds what to do to hw_error(). Returns rc. */
+int tool_hint(int rc, const char *hint);
+
 /* Reports a command that failed with rc, and returns its exit code. After a signal, -EINTR is reported by
  * tool_interrupted(), and any other error as hw_error(). */
 int tool_failed(const char *cmd, int rc);

@@ -181,11 +181,11 @@ const char *hw_refusal_text(unsigned refusal)
     static const char *const text[HW_REFUSE_COUNT] = {
         [HW_OK] = "accepted",
         [HW_REFUSE_VERSION] = "it speaks another protocol version: upgrade the older hawser",
-        [HW_REFUSE_KEY_NEEDED] = "it requires a job key, but this side gave none (--key-file)",
-        [HW_REFUSE_KEY_UNWANTED] = "it has no job key, but this side gave one",
+        [HW_REFUSE_KEY_NEEDED] = "the server requires a job key, but the client gave none (--key-file)",
+        [HW_REFUSE_KEY_UNWANTED] = "the server has no job key, but the client gave one",
         [HW_REFUSE_ADDRESS] = "without a job key only loopback and lab addresses (198.18.0.0/15) are served",
-        [HW_REFUSE_FULL] = "it has as many peers as it allows (knob max_peers)",
-        [HW_REFUSE_SESSION] = "it does not know the session, or no longer does",
+        [HW_REFUSE_FULL] = "the server has as many peers as it allows (knob max_peers)",
+        [HW_REFUSE_SESSION] = "the server does not know the session, or no longer does",
         [HW_REFUSE_PROOF] = "the job keys differ",
         [HW_REFUSE_STALE] = "the connection is still in use there, or an older one",
     };

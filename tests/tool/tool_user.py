@@ -100,9 +100,16 @@ def errors(tmp):
     for argv, said in {"bench x --iters 5x": "--iters: '5x'", "bench x --duration 5y": "--duration: '5y'", "bench x -c 4,99": "--channels: '99'",
                        "bench x --size 12Q": "--size: '12Q'", "bench x --knob windwo=1": "did you mean 'window'",
                        "bench x --knob frobnicate=1": "`hawser help knobs`", "lab lst": "did you mean 'list'",
-                       "sevre": "did you mean 'serve'", "bench x --itres 5": "did you mean '--iters'"}.items():
+                       "sevre": "did you mean 'serve'", "help knob": "did you mean 'knobs'", "bench x --itres 5": "did you mean '--iters'"}.items():
         r = run(*argv.split())
         ok(r.returncode == 2 and said in r.stderr, f"`{argv}`: {said}", r)
+    s = Serve()
+    port = s.host.split(":")[1]
+    for argv, said in {f"serve --bind 127.0.0.1 --port {port}": "choose another port by --port", "trace -o /dev/null /no/such/program": "No such file",
+                       "lab link a eth0 down --name nosuchlab": "no lab 'nosuchlab'"}.items():
+        r = run(*argv.split())
+        ok(r.returncode == 1 and said in r.stderr and r.stderr.count("\n") == 1, f"`{argv}`: {said}", r)
+    s.stop()
     for argv in "lab ls", "frobnicate", "bench x --frobnicate", "bench x --knob frobnicate=1":
         r = run(*argv.split())
         ok(r.returncode == 2 and "did you mean" not in r.stderr, f"`{argv}`: nothing is near, so nothing is guessed", r)

@@ -156,7 +156,8 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
         print_bind_obstacle(bad, "Linux %s cannot bind device memory, which needs 6.12 or later with CONFIG_NET_DEVMEM",
                             v->release);
     if (v->rx && n->rx == DR_CANNOT)
-        print_bind_obstacle(bad, "the driver %s of Linux %s cannot receive into device memory", n->driver, v->release);
+        print_bind_obstacle(bad, "%s%s of Linux %s cannot receive into device memory",
+                            *n->driver ? "the driver " : "this NIC's driver", n->driver, v->release);
     if (v->rx && n->rx == DR_MAY)
         printf("  unknown: the driver supports devmem in Linux 7.3, but only a bind shows whether it does in %s\n",
                v->release);

@@ -148,7 +148,12 @@ void dr_pair_session(struct dr_report *d)
     const struct dr_pair *p = d->pair;
     if (p->connected < 0) {
         dr_say(d, DR_FAIL, NULL, "%s", p->why);
-        dr_mend(d, "hawser serve   # run on the other node; this command prints the command for this node");
+        if (p->connected == -EACCES)
+            dr_mend(d, "hawser doctor HOST --key-file FILE   # the key file that serve has on the other node");
+        else if (p->connected == -EHOSTUNREACH)
+            dr_mend(d, "getent ahosts HOST   # prints the addresses of the name; check the route to them");
+        else
+            dr_mend(d, "hawser serve   # run on the other node; this command prints the command for this node");
     } else
         dr_say(d, DR_PASS, NULL, "%s", p->peer);
 }

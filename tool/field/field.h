@@ -89,7 +89,7 @@ int field_measure(struct field *f);
  * session with the peer can be opened. */
 int field_inventory(struct field *f);
 void field_doctor(struct field *f);
-/* Measures iperf3 and NCCL if they are installed and there is time, and reports whether NIXL is installed. */
+/* Measures iperf3, NCCL and NIXL over UCX, if they are installed and there is time. */
 void field_rivals(struct field *f);
 
 /* Begins a step with this weight. what is the text of the progress line. Returns the milliseconds after which the

@@ -224,6 +224,7 @@ int http_listen(const struct sockaddr *addr, socklen_t len)
         return hw_fail(-errno, "creating a socket: %s", strerror(errno));
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, addr, len) < 0 || listen(fd, 64) < 0)
-        return hw_fail(-errno, "listening on the address: %s", strerror(errno));
+        return hw_fail(-errno, "listening on the address: %s%s", strerror(errno),
+                       errno == EADDRINUSE ? ": choose another port by --listen" : "");
     return hw_take_fd(&fd);
 }

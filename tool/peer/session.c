@@ -18,11 +18,8 @@ int session_open(struct session *s, hawser *h, const char *host, uint16_t port, 
     int rc = hawser_mem_register(h, HAWSER_MEM_HOST, s->msg, TP_REQUEST + TP_REPLY, &s->mem);
     if (rc == 0)
         rc = hawser_connect(h, host, port, o, SESSION_CONNECT_MS, &s->peer);
-    if (rc == -ECONNREFUSED) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof why, "%s", hw_error());
-        rc = hw_fail(rc, "%s: no server listens there; start `hawser serve` on that node first", why);
-    }
+    if (rc == -ECONNREFUSED)
+        rc = tool_hint(rc, "no server listens there; start `hawser serve` on that node first");
     if (rc < 0)
         session_close(s);
     return rc;

@@ -115,6 +115,8 @@ static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t po
     with.devmem = stats_has_devmem(knobs.transport);
     with.knobs = &knobs;
     rc = hawser_listen(*h, bind_addr, port, &port);
+    if (rc == -EADDRINUSE)
+        rc = tool_hint(rc, "another process listens there: choose another port by --port");
     if (rc < 0)
         return rc;
     printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),

@@ -111,7 +111,8 @@ void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end
             show_rail(f, &p->rail[k], end);
     }
     if (v->n == 0)
-        fprintf(f, "No process uses hawser%s%s", geteuid() == 0 ? "" : " of this user; root sees all", end);
+        fprintf(f, "No process%s uses hawser%s%s", geteuid() == 0 ? "" : " of this user",
+                geteuid() == 0 ? "" : "; root sees all", end);
     if (shown < all)
         fprintf(f, "  .. and %zu more lines%s", all - shown, end);
 }

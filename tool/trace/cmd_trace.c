@@ -155,6 +155,8 @@ static bool is_hawser_command(const char *name)
 }
 
 /* Sets the variables from which plugins read their log level. */
+#define NOT_STARTED 127 /* exit status of a child process whose program could not be run */
+
 static void set_level(const char *level)
 {
     static const char *const names[] = {"NCCL_DEBUG", "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL"};
@@ -188,7 +190,8 @@ static int run_traced_command(const struct tracing *t, char **argv, int *status)
     if (pid == 0) {
         if (!is_hawser_command(argv[0])) {
             execvp(argv[0], argv);
-            _exit(127);
+            tool_fail("trace", "starting %s: %s", argv[0], strerror(errno));
+            _exit(NOT_STARTED);
         }
         size_t n = 0;
         static char self[] = "hawser";
@@ -196,11 +199,11 @@ static int run_traced_command(const struct tracing *t, char **argv, int *status)
             n++;
         char **all = calloc(n + 2, sizeof(char *));
         if (!all)
-            _exit(127);
+            _exit(NOT_STARTED);
         all[0] = self;
         memcpy(all + 1, argv, n * sizeof(char *));
         execv("/proc/self/exe", all);
-        _exit(127);
+        _exit(NOT_STARTED);
     }
     if (pid < 0)
         return hw_fail(-errno, "starting %s: %s", argv[0], strerror(errno));
@@ -219,11 +222,11 @@ static int trace_command(const struct tracing *t, char **argv)
     set_level(t->level);
     if (run_traced_command(t, argv, &status) < 0)
         return tool_fail("trace", "%s", hw_error());
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_STARTED)
+        return TOOL_FAILED;
     putchar('\n');
     fflush(stdout);
     int rc = show_trace(t->out);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return tool_fail("trace", "starting %s failed", argv[0]);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? rc : TOOL_FAILED;
 }
 

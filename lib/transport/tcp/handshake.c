@@ -136,7 +136,7 @@ static int server_hello(struct hw_hs *hs, int fd)
                              hs->challenge_raw);
     int sent = send_bytes(fd, hs->challenge_raw, HW_CHALLENGE_SIZE);
     if (refusal)
-        return rc ? rc : hw_fail(-EACCES, "refused: %s", hw_refusal_text(refusal));
+        return rc ? rc : hw_fail(-EACCES, "%s", hw_refusal_text(refusal));
     return sent;
 }
 
