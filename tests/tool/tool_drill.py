@@ -61,6 +61,7 @@ def takes(folder):
     ok([(f["nic"], f["what"], f["judged"]) for f in row["drill"]] == [("eth1", "hole", True), ("eth2", "hole", True)], "and notes both", row["drill"])
     ok(all(f["retaken_bytes"] > 0 for f in row["drill"]) and row["retaken_bytes"] >= sum(f["retaken_bytes"] for f in row["drill"]),
        "what was lost is counted as sent again", row["drill"])
+    ok(row["lost_channels"] == sum(c["lost"] for c in row["per_channel"]) and row["nics"] == ["eth0", "eth1", "eth2"], "and the channels that died", row)
     ok(row["bad_bytes"] == 0 and row["verified_bytes"] == 64 * 128 << 10, "every place of the region is right in the end")
     ok({p["nic"] for p in row["timeline"]} == {"eth0", "eth1", "eth2"}, "the timeline has each NIC")
     ok("eth1: hole" in (folder / "a.html").read_text(encoding="utf-8"), "the report marks the faults")

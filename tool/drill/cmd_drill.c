@@ -365,6 +365,10 @@ static int write_json(const struct drill *d, FILE *out)
     hw_json_str(&j, "schema", "hawser-drill-1");
     hw_json_str(&j, "op", "write");
     hw_json_str(&j, "mem", "host");
+    hw_json_array(&j, "nics");
+    for (size_t i = 0; i < l->n_nics; i++)
+        hw_json_str(&j, NULL, l->nic[i]);
+    hw_json_end(&j);
     hw_json_u64(&j, "size", l->size);
     hw_json_u64(&j, "iters", l->ops);
     hw_json_u64(&j, "depth", l->depth);
@@ -375,6 +379,7 @@ static int write_json(const struct drill *d, FILE *out)
     hw_json_double(&j, "p999_us", (double)hw_hist_quantile(l->hist, 0.999) / 1e3);
     hw_json_u64(&j, "verified_bytes", d->checked);
     hw_json_u64(&j, "bad_bytes", d->bad);
+    hw_json_u64(&j, "lost_channels", stats_lost(d->s.peer));
     hw_json_u64(&j, "retaken_bytes", count_again(l));
     write_drill_faults(&j, l);
     write_timeline(&j, l);

@@ -158,7 +158,12 @@ static void write_bench(struct page *p, const struct field *f)
          "raw_GBps",
          rep_text_num},
         {{"Ratio", "hawser&#39;s rate divided by that of plain sockets", false}, "ratio_raw", rep_text_num},
-        {{"Median", "duration of an operation; latency: half of the round trip time", false}, "p50_us", rep_text_us},
+        {{"Median",
+          "duration of an operation, with several in flight mostly waiting for the others; latency: half of the round "
+          "trip time",
+          false},
+         "p50_us",
+         rep_text_us},
         {{"Plain", "latency of a plain socket, with blocking calls on both sides", false},
          "raw_pingpong_block_us",
          rep_text_us},

@@ -81,13 +81,7 @@ static void tell_interval(struct measure *m, double t)
 
 uint64_t measure_lost(struct measure *m)
 {
-    struct hawser_nic_stats st[TP_MAX_NICS];
-    size_t n = TP_MAX_NICS;
-    uint64_t lost = 0;
-    if (hawser_nic_stats(m->s->peer, st, &n) == 0)
-        for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
-            lost += st[i].lost;
-    return lost - m->lost_before;
+    return stats_lost(m->s->peer) - m->lost_before;
 }
 
 /* Allocates memory on both sides, in slots that are stride bytes apart. */

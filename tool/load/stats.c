@@ -91,6 +91,17 @@ bool stats_has_devmem(const char *transport)
     return strcmp(transport, "tcp") != 0;
 }
 
+uint64_t stats_lost(hawser_peer *p)
+{
+    struct hawser_nic_stats st[TP_MAX_NICS];
+    size_t n = TP_MAX_NICS;
+    uint64_t lost = 0;
+    if (hawser_nic_stats(p, st, &n) == 0)
+        for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
+            lost += st[i].lost;
+    return lost;
+}
+
 int stats_nics(hawser_peer *p, bool devmem, struct tp_nic *nics, size_t *n)
 {
     struct hawser_nic_stats own[TP_MAX_NICS];

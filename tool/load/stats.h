@@ -14,6 +14,9 @@ uint64_t stats_cpu_us(void);
  * the table lists. Returns how many NICs were found. Skips malformed lines. */
 size_t stats_parse_netdev(const char *text, size_t len, struct tp_nic *nics, size_t n);
 
+/* Returns how often channels of p have died. */
+uint64_t stats_lost(hawser_peer *p);
+
 /* Reads our counters and the kernel's for each NIC of p, in this thread's network namespace. *n is the capacity on
  * entry and the count on return. If devmem is set, also reads the NICs' rx_devmem_pkts. Returns 0 or -errno; kernel
  * counters that cannot be read stay 0. */

@@ -63,6 +63,7 @@ static const char style[] =
     "h1+.cards,h1+.sheet{margin-top:14px}.run td:first-child{white-space:nowrap}"
     ".run td+td,.run "
     "th{white-space:normal;vertical-align:top;overflow-wrap:anywhere}.w{white-space:normal;min-width:16em}"
+    ".list{white-space:normal;min-width:7em}"
     ".proof{margin:0;padding-left:20px}.warn{color:var(--warn)}\n"
     "@media(max-width:640px){main{padding:16px 10px 28px}h1{font-size:20px}.cards{gap:8px;"
     "grid-template-columns:1fr 1fr}.card{padding:8px 10px}.card dd{font-size:20px}figure{overflow-x:auto;padding:12px}"

@@ -139,6 +139,20 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
+/* Names with commas between them: the line may break behind each. */
+static void write_nics(struct page *p, const char *nics)
+{
+    char text[600];
+    size_t n = 0;
+    for (; nics && *nics && n < sizeof text - 2; nics++) {
+        text[n++] = *nics;
+        if (*nics == ',')
+            text[n++] = ' ';
+    }
+    text[n] = 0;
+    page_text(p, text, "list");
+}
+
 enum column_group { RATES, TIMES, CPU, GROUPS };
 
 struct column {
@@ -289,7 +303,7 @@ static void write_group(struct page *p, const struct rep *r, const struct shown 
         if (s->mem)
             page_text(p, row->mem, "");
         if (s->nics)
-            page_text(p, row->nics, "");
+            write_nics(p, row->nics);
         if (group != RATES)
             page_number(p, row->num[REP_SIZE], rep_text_size, "");
         for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++)

@@ -116,6 +116,14 @@ static size_t series_points(const struct rep *r, const size_t *series, size_t id
     return k;
 }
 
+static bool has_raw(const struct point *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(p[i].raw))
+            return true;
+    return false;
+}
+
 static void draw_series(struct svg *s, const struct point *p, size_t n, size_t colour, double *xs, double *ys)
 {
     char class[32], hover[128], size[40], v[40];
@@ -223,7 +231,7 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             snprintf(class, sizeof(class), "c%zu", k);
             snprintf(text, sizeof(text), "hawser %s", names[k]);
             legend_item(f, class, false, text);
-            if (series_points(r, series, k, p) && n_raw) {
+            if (has_raw(p, series_points(r, series, k, p))) {
                 snprintf(class, sizeof(class), "c%zu raw", k);
                 snprintf(text, sizeof(text), shown > 1 ? "plain sockets, %s" : "plain sockets", names[k]);
                 legend_item(f, class, false, text);

@@ -11,8 +11,9 @@
 #define CELLS 128 /* maximum cells per row */
 #define NAMED 40  /* up to this number of nodes, all have labels; otherwise only nodes with findings */
 #define HOVER 40  /* up to this number of nodes, all cells have tooltips; otherwise only bad cells */
-#define LABEL 110 /* width and height of the area for names */
-#define WIDTH 640 /* width of all cells together */
+#define CHARS 14  /* maximum characters of a name */
+#define WIDTH 640 /* maximum width of all cells together */
+#define SIDE  48  /* maximum width of a cell */
 
 /* ---- nodes ---------------------------------------------------------------------------------------- */
 
@@ -115,6 +116,7 @@ struct heat {
     enum mesh_kind kind;
     double median;
     uint32_t n, per; /* cells in a row; nodes per cell */
+    int label;       /* width and height of the area for names */
     uint32_t *place; /* position of each node */
     const uint32_t *order;
     struct cell *cell;
@@ -157,8 +159,8 @@ static void write_cell(const struct heat *h, uint32_t row, uint32_t column, doub
     const double gap = side > 6 ? 1 : 0;
     if (c->class == NOTHING)
         return;
-    fprintf(h->f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"h%u\"", LABEL + column * side,
-            LABEL + row * side, side - gap, side - gap, c->class);
+    fprintf(h->f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"h%u\"", h->label + column * side,
+            h->label + row * side, side - gap, side - gap, c->class);
     if (h->m->n > HOVER && c->class == GOOD) {
         fputs("/>", h->f);
         return;
@@ -189,22 +191,33 @@ static void write_label(const struct heat *h, uint32_t row, double side)
         }
     if (h->m->n > NAMED && !named)
         return;
-    const double at = LABEL + (row + 0.5) * side;
+    const double at = h->label + (row + 0.5) * side;
     const char *class = named ? " bad" : "";
-    fprintf(h->f, "<text class=\"end%s\" x=\"%d\" y=\"%.1f\">", class, LABEL - 6, at + 4);
-    svg_escape(h->f, h->m->node[node].name, 14);
-    fprintf(h->f, "</text><text class=\"%s\" transform=\"translate(%.1f %d) rotate(-60)\">", class, at + 3, LABEL - 6);
-    svg_escape(h->f, h->m->node[node].name, 14);
+    fprintf(h->f, "<text class=\"end%s\" x=\"%d\" y=\"%.1f\">", class, h->label - 6, at + 4);
+    svg_escape(h->f, h->m->node[node].name, CHARS);
+    fprintf(h->f, "</text><text class=\"%s\" transform=\"translate(%.1f %d) rotate(-60)\">", class, at + 3,
+            h->label - 6);
+    svg_escape(h->f, h->m->node[node].name, CHARS);
     fputs("</text>\n", h->f);
+}
+
+/* Room for the longest name, in pixels. */
+static int measure_label(const struct mesh *m)
+{
+    size_t longest = 1;
+    for (uint32_t i = 0; i < m->n; i++)
+        longest = HW_MAX(longest, strlen(m->node[i].name));
+    return 12 + 7 * (int)HW_MIN(longest, (size_t)CHARS);
 }
 
 static void draw(const struct heat *h)
 {
-    const double side = (double)WIDTH / h->n;
+    const double side = HW_MIN((double)WIDTH / h->n, (double)SIDE);
+    const int cells = (int)(side * h->n + 0.5), width = cells + h->label + h->label / 2 + 5;
     fprintf(h->f,
-            "<svg viewBox=\"0 0 %d %d\" style=\"min-width:320px;max-width:%dpx\" role=\"img\" aria-label=\"%s of each "
+            "<svg viewBox=\"0 0 %d %d\" style=\"min-width:%dpx;max-width:%dpx\" role=\"img\" aria-label=\"%s of each "
             "pair\">\n",
-            WIDTH + LABEL + 60, WIDTH + LABEL + 4, WIDTH + LABEL + 60, mesh_kind_name(h->kind));
+            width, cells + h->label + 4, width * 3 / 4, width, mesh_kind_name(h->kind));
     for (uint32_t row = 0; row < h->n; row++) {
         write_label(h, row, side);
         for (uint32_t column = 0; column < h->n; column++)
@@ -229,6 +242,7 @@ int mesh_heat(FILE *f, const struct mesh *m, const struct mesh_findings *found, 
                      .kind = kind,
                      .median = figures.median,
                      .per = 1 + m->n / (CELLS + 1),
+                     .label = measure_label(m),
                      .order = nodes.order[order]};
     h.n = (m->n + h.per - 1) / h.per;
     h.place = calloc(m->n + 1, sizeof *h.place);
