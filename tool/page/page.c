@@ -70,9 +70,8 @@ static const char style[] =
     "figure>svg{width:auto;min-width:720px;max-width:none}.sheet{padding:12px}.cols{grid-template-columns:1fr}"
     ".cols dd{margin:0 0 4px}.faults{columns:1}table{font-size:12px}th,td{padding:4px 3px}.run td,.run th{padding:4px "
     "3px;font-size:12px}}\n"
-    "@media print{.said{white-space:pre-wrap;overflow-wrap:anywhere}.sheet,figure{overflow:visible}th,td{padding:3px "
-    "4px}"
-    "table{font-size:10px}}\n"
+    "@media print{.said{white-space:pre-wrap;overflow-wrap:anywhere}.sheet,figure{overflow:visible}th,td{padding:3px}"
+    "table{font-size:9.5px}}\n"
     "footer{color:var(--soft);font-size:12px}\n";
 
 static const char no_value[] = "\u2013"; /* a dash */
