@@ -20,6 +20,7 @@
 #define GREETING "hawser-mesh-agent"
 #define GREET_MS 30000
 #define END_MS   10000
+#define LOST_MS  1000 /* the same if a rank is lost: a hung process does not end by itself */
 #define WORDS    64
 #define LINE     4096
 #define PLAIN    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]"
@@ -312,11 +313,19 @@ static int read_results(struct starter *s, struct mesh *m)
                      : rc;
 }
 
-static void end_agents(struct starter *s)
+static bool is_any_lost(const struct mesh *m)
+{
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->node[i].state != MESH_WELL)
+            return true;
+    return false;
+}
+
+static void end_agents(struct starter *s, int wait_ms)
 {
     for (uint32_t i = 0; i < s->n; i++)
         hw_close(&s->host[i].in);
-    const uint64_t end = hw_deadline(END_MS);
+    const uint64_t end = hw_deadline(wait_ms);
     for (uint32_t i = 0; i < s->n; i++) {
         uint64_t now = hw_now();
         if (s->host[i].pid > 0 && now > end)
@@ -361,7 +370,7 @@ int mesh_hosts_run(const struct mesh_hosts *o, const char *const *args, struct m
     if (rc == 0)
         rc = read_results(&s, m);
     HW_KEEP_ERROR();
-    end_agents(&s);
+    end_agents(&s, is_any_lost(m) ? LOST_MS : END_MS);
     return rc;
 }
 
