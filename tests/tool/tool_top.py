@@ -307,6 +307,9 @@ def by_http():
         first = (out / "hawser.prom").stat().st_ino
         wait_until(lambda: (out / "hawser.prom").stat().st_ino != first, "a new file")
         ok(stop(p) == 0 and len(list(out.iterdir())) == 1, "is renewed", list(out.iterdir()))
+        os.mkfifo(FOLDER / "pipe")
+        r = run("metrics", "--textfile", FOLDER / "pipe", "--once")
+        ok(r.returncode == 1 and "not a regular file" in r.stderr and (FOLDER / "pipe").is_fifo(), "what is no regular file, as /dev/full, is not replaced", r.stderr)
         r = run("metrics", "--textfile", FOLDER / "none" / "x.prom")
         ok(r.returncode == 1 and "No such file" in r.stderr, "where it cannot be, that is said at once", r)
 

@@ -2,6 +2,7 @@
 /* hawser fieldtest: tests two nodes in ten minutes, and writes two files for the authors of hawser. */
 #include "tool/build.h"
 #include "tool/field/field.h"
+#include "tool/report/files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +33,10 @@ static int name_files(const struct field *f, char **json, char **page)
     struct tm tm;
     if (gmtime_r(&now, &tm))
         (void)strftime(prefix, sizeof prefix, "hawser-field-%Y%m%d-%H%M%S", &tm);
-    const char *to = f->out ? f->out : prefix, *slash = strrchr(to, '/');
-    HW_AUTO_FREE char *folder = slash ? strndup(to, (size_t)(slash - to) + 1) : strdup(".");
-    if (asprintf(json, "%s.json", to) < 0 || asprintf(page, "%s.html", to) < 0 || !folder)
+    const char *to = f->out ? f->out : prefix;
+    if (asprintf(json, "%s.json", to) < 0 || asprintf(page, "%s.html", to) < 0)
         return hw_no_memory("the names of the output files");
-    return access(folder, W_OK) < 0 ? hw_fail(-errno, "writing %s: %s", *json, strerror(errno)) : 0;
+    return report_files_check(*json);
 }
 
 static int write_files(struct field *f, const char *json, const char *page)

@@ -7,6 +7,7 @@
 #include "tool/mesh/show/mesh_json.h"
 #include "tool/mesh/show/mesh_out.h"
 #include "tool/opts.h"
+#include "tool/report/files.h"
 
 #include "net/nic.h"
 
@@ -114,6 +115,13 @@ static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_fin
     return code;
 }
 
+/* Checks, before anything is measured, that the files can be written. */
+static int check_files(const struct mesh_args *a)
+{
+    const int rc = report_files_check(a->json);
+    return rc < 0 ? rc : report_files_check(a->report);
+}
+
 /* Passes the options on to agents, and runs the agents on the hosts. */
 static int run_hosts(const struct mesh_args *a, struct mesh *m)
 {
@@ -161,7 +169,9 @@ static int judge_others(const struct mesh_args *a)
 {
     struct mesh m = {0};
     struct mesh_findings f = {0};
-    int rc = a->read ? read_mesh(a->read, &m) : run_hosts(a, &m), code = TOOL_USAGE;
+    int rc = check_files(a), code = TOOL_USAGE;
+    if (rc == 0)
+        rc = a->read ? read_mesh(a->read, &m) : run_hosts(a, &m);
     if (rc == 0)
         rc = mesh_judge(&m, &f);
     if (rc < 0)
@@ -228,6 +238,8 @@ static void describe_run(const struct mesh_args *a, const struct launch_seat *se
 
 static int run_rank_0(const struct mesh_args *a, struct launch_seat *seat, const struct launch_place *place)
 {
+    if (check_files(a) < 0)
+        return tool_fail("mesh", "%s", hw_error()), TOOL_USAGE;
     struct mesh m = {0};
     struct mesh_findings f = {0};
     struct common own = {0};

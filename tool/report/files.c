@@ -9,6 +9,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+int report_files_check(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    HW_AUTO_FREE char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!path || strcmp(path, "-") == 0)
+        return 0;
+    if (!folder)
+        return hw_no_memory("the name of a folder");
+    return access(folder, W_OK) < 0 ? hw_fail(-errno, "writing %s: %s", path, strerror(errno)) : 0;
+}
+
 static int open_report(struct report_files *f)
 {
     int fd = open(f->report, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -23,6 +23,9 @@ struct report_files {
     size_t n_figures;
 };
 
+/* Checks that the folder of path can be written, and creates nothing. path may be NULL or "-". Returns 0, or a negative
+ * errno with the path in hw_error(). */
+int report_files_check(const char *path);
 /* Opens the files. json is a path, "-" for standard output, or NULL. report is a path or NULL. For a report without
  * json, the lines are kept in memory. Text for people then goes to f->shown, which passes it to out and to the
  * report. Returns 0, or a negative errno with the path in hw_error(). */

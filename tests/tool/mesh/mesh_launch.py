@@ -76,7 +76,9 @@ def refuses(folder):
                                  ({**own, "HAWSER_MESH_KEY": "short"}, [], 2, "it must be 16 to 4096"), ({**own, "HAWSER_MESH_SIZE": "x"}, [], 2, "HAWSER_MESH_SIZE"),
                                  (own, ["--wait", "1s"], 2, "was not found at 198.18.0.77"), ({"SLURM_PROCID": "0"}, [], 2, "launch hawser with srun"),
                                  ({}, ["--hosts", folder / "one"], 2, "at least two"), ({}, ["--hosts", folder / "bad"], 2, "line 2"),
-                                 ({}, ["--read", folder / "no.json"], 2, "line 1"), ({}, ["--read", folder / "none"], 2, "No such file")):
+                                 ({}, ["--read", folder / "no.json"], 2, "line 1"), ({}, ["--read", folder / "none"], 2, "No such file"),
+                                 ({**own, "HAWSER_MESH_RANK": "0"}, ["--json", "/no/such/folder/x"], 2, "writing /no/such/folder/x"),
+                                 ({}, ["--hosts", folder / "bad", "--report", "/no/such/folder/x"], 2, "writing /no/such/folder/x")):
         p = subprocess.run([HAWSER, "mesh", *map(str, argv)], env={**none, **env}, capture_output=True, text=True, timeout=60, check=False)
         ok(p.returncode == code and why in p.stderr, f"refused: {why}", p.returncode, p.stderr)
 
