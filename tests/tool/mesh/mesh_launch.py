@@ -17,14 +17,13 @@ from launchers import BEGIN_S, LETTERS, ROUND, ByHand, Hosts, Lab, Mpirun, Outpu
 from tap import done, ok  # noqa: E402
 
 HAWSER, LAUNCHER = sys.argv[1], sys.argv[2]
-SHORT = ["--duration", "100ms"]  # bench/mesh_launchers has longer measurements
 KINDS = {"hand": ByHand, "more": ByHand, "hosts": Hosts, "mpirun": Mpirun, "srun": Srun, "torchrun": TorchrunVariables}
 
 
 def try_all_at_once(launcher):
     """On two CPUs that are busy with other tests, a path or a latency may stand out besides: bench/mesh_launchers counts these."""
     faults = {"b": "slow", "d": "dead", "g": "hung"}
-    launcher.extra = [*SHORT, "--deadline", "5s"]
+    launcher.extra = ["--deadline", "5s"]
     r = Run(launcher, faults)
     names = {node: launcher.name_of(node) for node in faults}
     for node, fault in faults.items():
@@ -39,7 +38,7 @@ def try_all_at_once(launcher):
 
 def more_by_hand(launcher):
     """What is the same under every launcher."""
-    launcher.extra = [*SHORT, "--report", launcher.folder / "report.html", "--load", "--wait", "10s", "--time", "3s"]
+    launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "10s", "--time", "3s"]
     launcher.json.unlink(missing_ok=True)
     every = launcher.start()
     every[LETTERS.index("d")].kill()
@@ -53,7 +52,7 @@ def more_by_hand(launcher):
     ok("GB/s bisection" in text and "all to all" in text, "loads of all nodes at once are measured", text)
     again = subprocess.run([HAWSER, "mesh", "--read", launcher.json, "--baseline", launcher.json], capture_output=True, text=True, timeout=60, check=False)
     ok(again.returncode == 1 and "1 finding\n" in again.stdout, "a saved run is judged to the same, and differs from itself in nothing", again.stdout, again.stderr)
-    launcher.extra = SHORT
+    launcher.extra = []
     outputs = [Output(p) for p in launcher.start()]
     outputs[0].wait_for(ROUND, BEGIN_S)
     launcher.lab.signal_ranks("a", signal.SIGINT)
