@@ -111,10 +111,10 @@ static int check_size(const struct hd_facts *f, unsigned n)
     if (f->rc)
         return hw_fail_copy(f->rc, f->why);
     if (f->bytes % page || f->bytes < page * HW_MAX(n, 1u))
-        return hw_fail(
-            -EINVAL,
-            "the dma-buf has %llu bytes, but must have whole pages of %llu bytes and at least a page for each queue",
-            (unsigned long long)f->bytes, (unsigned long long)page);
+        return hw_fail(-EINVAL,
+                       "the dma-buf has %llu bytes, but its size must be a multiple of the page size, %llu bytes, with "
+                       "at least one page per queue",
+                       (unsigned long long)f->bytes, (unsigned long long)page);
     return 0;
 }
 

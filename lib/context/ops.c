@@ -106,8 +106,8 @@ static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, si
     if (v->mem && v->mem->h != p->h)
         return hw_fail(-EINVAL, "descriptor %zu has memory that is registered with another context", i);
     if (v->mem && (v->offset > v->mem->len || v->length > v->mem->len - v->offset))
-        return hw_fail(-EFAULT, "descriptor %zu: bytes %llu to %llu lie outside the registered memory of %zu bytes", i,
-                       (unsigned long long)v->offset, (unsigned long long)(v->offset + v->length), v->mem->len);
+        return hw_fail(-EFAULT, "descriptor %zu: %llu bytes at offset %llu exceed the registered memory of %zu bytes",
+                       i, (unsigned long long)v->length, (unsigned long long)v->offset, v->mem->len);
     if (kind != HW_OP_WRITE && kind != HW_OP_READ)
         return 0;
     uint32_t right = kind == HW_OP_WRITE ? HAWSER_REMOTE_WRITE : HAWSER_REMOTE_READ;
@@ -117,8 +117,8 @@ static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, si
         return hw_fail(-EACCES, "descriptor %zu: the peer's region does not allow it to be %s", i,
                        kind == HW_OP_WRITE ? "written" : "read");
     if (v->remote_offset > v->region->length || v->length > v->region->length - v->remote_offset)
-        return hw_fail(-EFAULT, "descriptor %zu: bytes %llu to %llu lie outside the peer's region of %llu bytes", i,
-                       (unsigned long long)v->remote_offset, (unsigned long long)(v->remote_offset + v->length),
+        return hw_fail(-EFAULT, "descriptor %zu: %llu bytes at offset %llu exceed the peer's region of %llu bytes", i,
+                       (unsigned long long)v->length, (unsigned long long)v->remote_offset,
                        (unsigned long long)v->region->length);
     return 0;
 }

@@ -257,7 +257,7 @@ int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int i
         if (err == 0)
             rc = add_attr_record(j, nic, table[i].name, &b);
         else if (is_machine_error(err) && !skip)
-            rc = hw_wrap(err, "%s: reading its %s failed; --force moves the NIC without this attribute", name,
+            rc = hw_wrap(err, "%s: its %s cannot be saved (with --force, the NIC moves without saving it)", name,
                          table[i].what);
         else if (!is_missing_attr_error(err))
             sb_log(log, HAWSER_LOG_WARN, "%s: its %s cannot be read, so changes by the container will remain: %s", name,

@@ -34,7 +34,7 @@ static enum vb_hold detect_window_hold(char why[64])
     if (n > 0 && strtoull(text, NULL, 10) <= VB_WALL_AT)
         return VB_HOLD_WALL;
     text[strcspn(text, "\n")] = 0;
-    snprintf(why, 64, "vm.mmap_min_addr is %s, above %llu", n > 0 ? text : "unknown", VB_WALL_AT);
+    snprintf(why, 64, "vm.mmap_min_addr is %s, not at most %llu", n > 0 ? text : "unreadable", VB_WALL_AT);
     return VB_HOLD_NOT;
 }
 #endif

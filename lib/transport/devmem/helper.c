@@ -155,7 +155,7 @@ static int connect_hawserd(const char *path)
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         int err = errno;
         hw_close(&fd);
-        return err == EAGAIN ? hw_fail(-EAGAIN, "hawserd at %s has reached its limit of clients: try again later", path)
+        return err == EAGAIN ? hw_fail(-EAGAIN, "the queue of hawserd at %s is full: try again later", path)
                              : no_way_in(err, path);
     }
     return fd;

@@ -226,10 +226,14 @@ int dm_rx_discard(struct dm_rx *rx)
     for (; rx->nwait > rx->started_of; rx->nwait--) /* no gather reads these pages */
         rx->held[(rx->head - (rx->nwait - rx->started_of)) % HELD].batch = 0;
     rx->nwait = rx->started_of = 0;
-    while (poll_rx_gather(rx) == 0 && rx->over < rx->started && hw_now() < until)
+    int rc;
+    while ((rc = poll_rx_gather(rx)) == 0 && rx->over < rx->started && hw_now() < until)
         (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
     rx->to = NULL;
-    return rx->over < rx->started ? hw_fail(-ENXIO, "a gather has not ended within %d ms", DISCARD_MS) : 0;
+    if (rx->over == rx->started)
+        return 0;
+    return rc < 0 ? hw_wrap(-ENXIO, "waiting for the GPU's gather")
+                  : hw_fail(-ENXIO, "the GPU's gather did not complete within %d ms", DISCARD_MS);
 }
 
 bool dm_rx_strayed(const struct dm_rx *rx)

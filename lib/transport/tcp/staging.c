@@ -325,7 +325,7 @@ static int wait_for_part(struct hw_staging *s, const struct part *p)
     int rc;
     while ((rc = hw_copy_test(s->copies, p->queue, p->ticket)) == -EBUSY)
         if (hw_now() >= until)
-            return hw_fail(-ENXIO, "%s hangs in a copy of memory that is about to be freed", p->queue->space->name);
+            return hw_fail(-ENXIO, "%s has not completed a copy in time", p->queue->space->name);
     return rc;
 }
 
@@ -360,7 +360,7 @@ int hw_staging_settle(struct hw_staging *s)
         return rc;
     const struct hw_copy_queue *stuck = hw_copies_find_stuck(s->copies);
     if (stuck)
-        return hw_fail(-ENXIO, "%s hangs in a copy of memory that is about to be freed", stuck->space->name);
+        return hw_fail(-ENXIO, "%s has not completed a copy in time", stuck->space->name);
     while (s->out.first < s->out.next)
         drop_first_part(&s->out);
     return 0;

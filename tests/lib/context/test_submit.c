@@ -176,7 +176,7 @@ static void stops(void)
     }
     vec[6].remote_offset = 991;
     is_rc(hawser_submit(pr.ab, req, 10, &started), -EFAULT, "the seventh of ten is outside its region");
-    ok(strstr(hawser_error(), "lie outside the peer's region") != NULL, "in words: %s", hawser_error());
+    ok(strstr(hawser_error(), "exceed the peer's region") != NULL, "in words: %s", hawser_error());
     is_int(started, 6, "six are started");
     int bad = 0;
     for (unsigned i = 0; i < 6; i++)

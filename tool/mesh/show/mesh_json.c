@@ -173,7 +173,7 @@ static int read_run(const json_t *o, struct mesh *m)
     if (m->node)
         return hw_fail(-EINVAL, "the file contains a second run");
     if (!schema || strcmp(schema, SCHEMA) != 0)
-        return hw_fail(-EINVAL, "not a file of `hawser mesh --json`: its schema is not " SCHEMA);
+        return hw_fail(-EINVAL, "not output of `hawser mesh --json`: its schema is not " SCHEMA);
     int rc = get_number(o, "nodes", MESH_RANKS, &n);
     if (rc == 0)
         rc = mesh_init(m, (uint32_t)n);
@@ -283,7 +283,7 @@ static int read_line(const char *line, size_t len, struct mesh *m)
     if (!o)
         return hw_fail(-EINVAL, "not JSON: %s", e.text);
     const char *type = json_string_value(json_object_get(o, "type"));
-    int rc = !type                          ? hw_fail(-EINVAL, "not a file of `hawser mesh --json`")
+    int rc = !type                          ? hw_fail(-EINVAL, "not output of `hawser mesh --json`")
              : strcmp(type, "run") == 0     ? read_run(o, m)
              : strcmp(type, "node") == 0    ? read_node(o, m)
              : strcmp(type, "sample") == 0  ? read_sample(o, m, false)

@@ -169,7 +169,7 @@ static const struct opt rows[] = {
     OPT_NUMBER("rounds", 0, "N", struct nb_args, rounds, 1, NB_ROUNDS,
                "number of rounds; medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
     OPT_NUMBER("iters", 0, "N", struct nb_args, iters, 1, 1000000,
-               "number of measured operations (default: 1GiB in total, but 10 to 500)"),
+               "number of measured operations (default: enough for 1GiB, at least 10, at most 500)"),
     OPT_NUMBER("warmup", 0, "N", struct nb_args, warmup, 0, 1000000,
                "number of operations before the measured ones (default: a tenth, at least 3)"),
     OPT_TEXT("plugin", 0, "NAME", struct nb_args, plugin, "NCCL_NET_PLUGIN for hawser's runs (default: hawser)"),
