@@ -71,7 +71,7 @@ struct sbx_oci {
 void sbx_oci_free(struct sbx_oci *o);
 /* Parses the state, and turns its annotations into settings. Fails with -EINVAL. */
 int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len);
-/* Parses a config.json. Only its root and its annotations are used. */
+/* Parses a config.json. Uses its root and its annotations, and fails if ociVersion is missing. */
 int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
 
 /*

@@ -47,8 +47,8 @@ int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Adds what to do to hw_error(). Returns rc. */
 int tool_hint(int rc, const char *hint);
 
-/* Reports a command that failed with rc, and returns its exit code. After a signal, -EINTR is reported by
- * tool_interrupted(), and any other error as hw_error(). */
+/* Reports that a command failed with rc, and returns its exit code. Calls tool_interrupted() for -EINTR after a signal,
+ * and otherwise prints hw_error(). */
 int tool_failed(const char *cmd, int rc);
 
 /* Prints text and a newline, and wraps lines at spaces before column 80. at is the current column of out; the following

@@ -523,7 +523,7 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     } else if (kind == SB_ROUTE) {
         ((struct rtmsg *)to)->rtm_flags &= RTNH_F_ONLINK;
     } else if (kind == SB_RULE) {
-        /* the other flags report that the rule's device is absent */
+        /* the other flags only report state: a missing device, or a goto target that does not exist */
         ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT;
     }
     const struct nlattr *a;

@@ -155,8 +155,8 @@ void measure_close(struct measure *m)
     *m = (struct measure){0};
 }
 
-/* Lists the pieces of the operation at offset `at`. Each piece has the same offset on both sides. The pieces of a write
- * or read are listed so that none follows its neighbour in memory, which prevents merging. A message's pieces are
+/* Lists the pieces of the operation at offset `at`. Each piece has the same offset on both sides. Three or more pieces
+ * of a write or read are listed so that no piece directly follows the previous one in memory, which prevents merging. A message's pieces are
  * listed in order, because they also arrive in order. */
 static void list_blocks(struct measure *m, uint64_t at)
 {

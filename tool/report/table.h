@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints bench's table, 80 columns wide. Each measurement gives a row with the rates. The durations of operations and
- * their CPU cost follow after the last row. The result of a ping-pong is a duration, so its rows have the durations
- * instead of the rates.
+ * Prints bench's table, 80 columns wide. Each measurement is a row of rates. A second table with the durations of
+ * operations and their CPU cost follows. A row of a ping-pong has the durations and the echoes per second instead, and
+ * no second table follows.
  */
 #ifndef HW_TOOL_TABLE_H
 #define HW_TOOL_TABLE_H

@@ -160,8 +160,8 @@ int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs);
 /* Adds a descriptor to the cache, which then owns mine. At each use the cache checks again that both descriptors refer
  * to the same file. */
 void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c);
-/* Closes cached descriptors that were not used for VB_CACHE_NS. If all is true, closes all of them except `but` (-1 for
- * no exception), also in the tables of stubs. */
+/* Closes cached descriptors that have been unused for VB_CACHE_NS, or all except `but` (-1 for no exception) if all is
+ * true. Also closes the device descriptors of idle stubs: all of them if all is true. */
 void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 
 /* open.c */

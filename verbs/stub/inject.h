@@ -92,8 +92,8 @@ struct vb_stub {
     uint64_t seq; /* number of the last parked call */
 };
 
-/* Checks whether stubs can be injected. Returns 0, or -EOPNOTSUPP if the kernel can protect no window or the
- * architecture is not supported. */
+/* Checks whether stubs can be injected. Returns 0, or -EOPNOTSUPP if the kernel has no way to protect a window or
+ * does not run on a supported architecture. */
 int vb_inject_possible(void);
 /* Prepares a window for the next vb_inject() if there is none. Call it when the broker is idle. */
 void vb_inject_idle(struct vb_tracer *t);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Injects a stub by ptrace(). This is done in a separate process, a child of the tracer process (tracer.c), which ends
- * when the stub is injected or everything is undone.
+ * Injects a stub with ptrace(). A child of the tracer process (tracer.c) does this, and exits once the stub is injected
+ * or everything has been undone.
  *
- * The traced thread makes the injected system calls with the `syscall` instruction of its interrupted call. It stops at
- * entry to and exit from the kernel, where PTRACE_GET_SYSCALL_INFO shows whether it makes the intended call with the
- * intended arguments (ptrace(2)). Changes of the mappings by other threads are detected when the sealed mappings are
- * verified.
+ * The traced thread makes the injected system calls with the `syscall` instruction of its interrupted call. The thread
+ * stops on entry to and exit from each call, where PTRACE_GET_SYSCALL_INFO shows whether the call and its arguments are
+ * the intended ones (ptrace(2)). The final verification detects changes that other threads make to the mappings.
  */
 #include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"

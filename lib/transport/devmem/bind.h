@@ -13,7 +13,7 @@
 
 struct dm_ctx;
 
-/* Returns NULL if out of memory. env must outlive the context. */
+/* Returns NULL if out of memory or descriptors. env must outlive the context. */
 struct dm_ctx *dm_ctx_new(const struct hw_tp_env *env);
 void dm_ctx_free(struct dm_ctx *x);
 
