@@ -156,8 +156,8 @@ void measure_close(struct measure *m)
 }
 
 /* Lists the pieces of the operation at offset `at`. Each piece has the same offset on both sides. Three or more pieces
- * of a write or read are listed so that no piece directly follows the previous one in memory, which prevents merging. A message's pieces are
- * listed in order, because they also arrive in order. */
+ * of a write or read are listed so that no piece directly follows the previous one in memory, which prevents merging. A
+ * message's pieces are listed in order, because they also arrive in order. */
 static void list_blocks(struct measure *m, uint64_t at)
 {
     const uint32_t n = m->plan.blocks, half = (n + 1) / 2;
