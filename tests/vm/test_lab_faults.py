@@ -55,7 +55,7 @@ exit 7
          "booting it again")
 
     # None of these boots anything.
-    ends("no such kernel", ("--kernel", "5", "-c", "true"), 125, "'5' is no series", "no kernel 5")
+    ends("no such kernel", ("--kernel", "5", "-c", "true"), 125, "unknown kernel series '5'", "kernel 5 is not available")
     ends("no such module", ("--module", "nonesuch", "-c", "true"), 125, "has no module 'nonesuch'")
     ends("no such program", ("--program", "nonesuch", "-c", "true"), 125, "no program 'nonesuch'")
     ends("no such file", ("--file", tmp / "none", "-c", "true"), 125, "cannot read")

@@ -79,12 +79,15 @@ static void feed_child(struct child *c, const uint8_t *at, size_t len)
     }
 }
 
-/* Forwards what the agent has written to one of its two descriptors. Closes standard error at its end. */
+/* Forwards what the agent has written to one of its two descriptors. Closes standard error at its end. Output is
+ * forwarded after all of standard error so far: a rank's reply says that NCCL has logged which network it uses. */
 static void drain_child(struct seat *s, struct child *c, int *fd, uint32_t which)
 {
     uint8_t buf[NB_TUBE_DATA_MOST];
     while (*fd >= 0) {
         ssize_t k = which == 1 ? recv(*fd, buf, sizeof buf, MSG_DONTWAIT) : read(*fd, buf, sizeof buf);
+        if (k > 0 && which == 1)
+            drain_child(s, c, &c->err, 2);
         if (k > 0)
             (void)nb_tube_send(s->hub, NB_TUBE_DATA, c->id, which, buf, (size_t)k);
         else if (k == 0 && which == 2)
