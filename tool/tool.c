@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 volatile sig_atomic_t tool_stop;
@@ -77,6 +78,14 @@ int tool_interrupted(const char *cmd, const char *fmt, ...)
     va_end(ap);
     tool_fail(cmd, "interrupted%s%s", *text ? ": " : "", text);
     return 128 + tool_stop;
+}
+
+int tool_check_replace(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode)
+               ? hw_fail(-EINVAL, "%s is not a regular file, and would be replaced", path)
+               : 0;
 }
 
 int tool_hint(int rc, const char *hint)

@@ -44,6 +44,10 @@ int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
  * already printed the results so far. Returns 128 + tool_stop, as shells do. */
 int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
+/* Checks that path is a regular file or does not exist, for a command that replaces the file by rename(2): root could
+ * replace a device. Returns 0, or -EINVAL with the path in hw_error(). */
+int tool_check_replace(const char *path);
+
 /* Adds what to do to hw_error(). Returns rc. */
 int tool_hint(int rc, const char *hint);
 

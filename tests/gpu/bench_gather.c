@@ -61,7 +61,7 @@ static double start_rate(struct bench *b, size_t n, size_t batch)
     const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
     struct hw_gather *g;
     double r[ROUNDS];
-    uint64_t upto, started = 0;
+    uint64_t started = 0;
     must(hw_gather_open(b->s, HW_GATHER_KERNEL, 1024, 2 * FRAGS, &g));
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t bytes = 0;
@@ -73,7 +73,6 @@ static double start_rate(struct bench *b, size_t n, size_t batch)
         drain(g, started);
         r[i] = 2e9 * (double)bytes / (double)(hw_now() - t);
     }
-    must(hw_gather_done(g, &upto));
     hw_gather_close(g);
     return median(r, ROUNDS);
 }

@@ -75,9 +75,9 @@ static int write_metrics(const struct metrics_args *a, FILE *f)
 static int write_textfile(const struct metrics_args *a)
 {
     char path[PATH_MAX];
-    struct stat st;
-    if (stat(a->textfile, &st) == 0 && !S_ISREG(st.st_mode)) /* root could replace a device */
-        return hw_fail(-EINVAL, "%s is not a regular file, and would be replaced", a->textfile);
+    int rc = tool_check_replace(a->textfile);
+    if (rc < 0)
+        return rc;
     /* node_exporter ignores the temporary file, because its name does not end with .prom */
     if (snprintf(path, sizeof path, "%s.%d.tmp", a->textfile, getpid()) >= (int)sizeof path)
         return hw_fail(-ENAMETOOLONG, "%.60s..", a->textfile);
@@ -88,7 +88,7 @@ static int write_textfile(const struct metrics_args *a)
         hw_close(&fd);
         return hw_fail(-errno, "writing %s: %s", path, strerror(errno));
     }
-    int rc = write_metrics(a, f);
+    rc = write_metrics(a, f);
     bool bad = ferror(f);
     if ((fclose(f) != 0 || bad) && rc == 0)
         rc = hw_fail(-EIO, "writing %s failed", path);

@@ -11,10 +11,10 @@
 
 int report_files_check(const char *path)
 {
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    HW_AUTO_FREE char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (!path || strcmp(path, "-") == 0)
         return 0;
+    const char *slash = strrchr(path, '/');
+    HW_AUTO_FREE char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (!folder)
         return hw_no_memory("the name of a folder");
     return access(folder, W_OK) < 0 ? hw_fail(-errno, "writing %s: %s", path, strerror(errno)) : 0;

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses)
@@ -24,15 +23,15 @@ int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses)
 int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), const void *arg)
 {
     char part[4096];
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* root could replace a device */
-        return hw_fail(-EINVAL, "%s is not a regular file, and would be replaced", path);
+    int rc = tool_check_replace(path);
+    if (rc < 0)
+        return rc;
     if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
         return hw_fail(-ENAMETOOLONG, "%s: the name is too long", path);
     FILE *f = fopen(part, "we");
     if (!f)
         return hw_fail(-errno, "%s: %s", part, strerror(errno));
-    int rc = put(arg, f);
+    rc = put(arg, f);
     if (fclose(f) != 0 && rc == 0)
         rc = hw_fail(-EIO, "writing %s failed", part);
     if (rc == 0 && rename(part, path) < 0)

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define NOT_STARTED 127 /* exit status of a child process whose program could not be run */
+
 struct tracing {
     const char *out, *show, *level;
     bool polls, diff;
@@ -155,8 +157,6 @@ static bool is_hawser_command(const char *name)
 }
 
 /* Sets the variables from which plugins read their log level. */
-#define NOT_STARTED 127 /* exit status of a child process whose program could not be run */
-
 static void set_level(const char *level)
 {
     static const char *const names[] = {"NCCL_DEBUG", "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL"};
