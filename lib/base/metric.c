@@ -22,7 +22,8 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
     [HW_METRIC_OPS_FAILED] = {"hawser_operation_failures_total", true, "op", "Operations of this side that failed."},
     [HW_METRIC_OPS_BYTES] = {"hawser_operation_bytes_total", true, "op",
                              "Bytes of the operations of this side that succeeded."},
-    [HW_METRIC_OPS_IN_FLIGHT] = {"hawser_operations_in_flight", false, "", "Operations in flight that this side started."},
+    [HW_METRIC_OPS_IN_FLIGHT] = {"hawser_operations_in_flight", false, "",
+                                 "Operations in flight that this side started."},
     [HW_METRIC_PATH_BYTES] = {"hawser_path_bytes_total", true, "direction,path",
                               "Payload by the way it took between the network and memory. device: moved by the NIC or "
                               "a net plugin. copied: by a CPU, where the transport might have placed it. staged: GPU "

@@ -28,7 +28,7 @@ struct sbx_fuse {
      * descriptors are /dev/null. */
     int ready;
 };
-/* Mounts t at f->at and serves it until it is unmounted. Unmounts it on SIGTERM, SIGINT or SIGHUP, and after an error. */
+/* Mounts t at f->at and serves it until it is unmounted. Unmounts it on SIGTERM, SIGINT, SIGHUP, and after an error. */
 int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f);
 
 /* Writes the XML file for NCCL_TOPO_FILE from the same snapshot and plan. */

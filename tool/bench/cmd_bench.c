@@ -80,8 +80,7 @@ static int parse_blocks(void *args, const char *text)
         if (rc < 0 || (rc = hw_parse_size(x + 1, &size)) < 0)
             return rc;
         if (size < 1 || size > (1ull << 40) / n)
-            return hw_fail(-EINVAL, "%sx%s: the total size of a list must be from 1 byte to 1TiB", word,
-                           x + 1);
+            return hw_fail(-EINVAL, "%sx%s: the total size of a list must be from 1 byte to 1TiB", word, x + 1);
         b->blocks[b->n_sizes] = (uint32_t)n;
         b->sizes[b->n_sizes++] = n * size;
         p += len;
