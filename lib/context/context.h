@@ -204,8 +204,7 @@ struct hawser_peer {
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
     void *user;
-    atomic_uint refs;     /* references of the application, operations and arrivals */
-    atomic_int under_way; /* operations in flight, without receives */
+    atomic_uint refs; /* references of the application, operations and arrivals */
     struct hw_list in_context, in_accept;
     /* Place of the peer in the metrics. 0 means that no reader has seen the peer. Values from 1 to HW_METRICS_PEERS are
      * the peer's number plus 1. A larger value means that the peer is one of the others. */

@@ -27,20 +27,12 @@ static void put_imports(const struct hw_op *o)
     }
 }
 
-/* Counts operations in flight without receives, which may wait for a long time. */
-static void count_under_way(const struct hawser_op *op, int n)
-{
-    if (op->op->kind != HW_OP_RECV)
-        atomic_fetch_add(&op->peer->under_way, n);
-}
-
 /* Called by the message layer, on any thread, when the operation has ended. */
 static void end_op(struct hw_op *o)
 {
     struct hawser_op *op = o->user;
     struct hawser *h = op->peer->h;
     struct hw_driver *home = op->peer->home;
-    count_under_way(op, -1);
     put_imports(o);
     for (uint32_t i = 0; i < op->n_mems; i++)
         atomic_fetch_sub(&op->mem[i]->busy, 1);
@@ -176,11 +168,40 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
     return 0;
 }
 
+/* A caller's visit to the peer's home loop. The caller's own thread sends the posted operations when the visit ends,
+ * unless another thread is running the loop. */
+struct visit {
+    struct hw_driver *home;
+    bool begun;
+    size_t posted; /* number of operations posted in this visit */
+    uint64_t now;  /* time of the visit, or 0 if it was not read yet */
+};
+
+/* Reads the clock once for all operations of the visit. */
+static uint64_t get_visit_time(struct visit *v)
+{
+    v->now = v->now ? v->now : hw_now();
+    return v->now;
+}
+
+static void begin_visit(struct visit *v)
+{
+    if (!v->begun)
+        v->begun = hw_driver_begin(v->home, get_visit_time(v));
+}
+
+static void end_visit(struct visit *v)
+{
+    if (v->begun)
+        hw_driver_end(v->home);
+    *v = (struct visit){.home = v->home};
+}
+
 /* Creates an operation from the request's descriptors without starting it. inlined is the number of inline bytes, which
  * are copied. The handle and the copy are stored behind the spans, so that they live as long as a rail may read them.
  * Returns NULL if out of memory. */
 static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_request *r,
-                                 uint64_t inlined, const struct hawser_op_options *o)
+                                 uint64_t inlined, const struct hawser_op_options *o, struct visit *visit)
 {
     size_t own = sizeof(struct hawser_op) + count_mems(r->vecs, r->n_vecs) * sizeof(struct hawser_mem *);
     struct hw_op *inner = hw_op_new(&p->peer, kind, (uint32_t)r->n_vecs + count_spans(own + inlined));
@@ -199,7 +220,7 @@ static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, co
     inner->user = op;
     inner->queue = (uint64_t)o->stream << 32 | o->tag;
     int ms = o->timeout_ms ? o->timeout_ms : kind == HW_OP_RECV ? -1 : (int)p->h->k.op_timeout_ms;
-    inner->deadline = ms > 0 ? hw_deadline(ms) : HW_NEVER;
+    inner->deadline = ms > 0 ? get_visit_time(visit) + (uint64_t)ms * HW_MS : HW_NEVER;
     return op;
 }
 
@@ -226,29 +247,7 @@ static enum hw_urgency get_urgency(const struct hawser_op *op)
         return HW_NOW;
     if (o->kind == HW_OP_RECV)
         return HW_LAZY;
-    return atomic_load(&op->peer->under_way) > 0 ? HW_SOON : HW_NOW;
-}
-
-/* A caller's visit to the peer's home loop. The caller's own thread sends the posted operations when the visit ends,
- * unless another thread is running the loop. */
-struct visit {
-    struct hw_driver *home;
-    bool begun;
-    size_t posted; /* number of operations posted in this visit */
-};
-
-static void begin_visit(struct visit *v)
-{
-    if (!v->begun)
-        v->begun = hw_driver_begin(v->home);
-}
-
-static void end_visit(struct visit *v)
-{
-    if (v->begun)
-        hw_driver_end(v->home);
-    v->begun = false;
-    v->posted = 0;
+    return atomic_load(&op->peer->peer.outgoing) > 0 ? HW_SOON : HW_NOW;
 }
 
 /* Starts op, or frees it if rc or the start is an error. */
@@ -257,7 +256,6 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit 
     struct hawser_peer *p = op->peer;
     enum hw_urgency urgency = get_urgency(op);
     hw_peer_ref(p);
-    count_under_way(op, 1);
     if (rc == 0) {
         if (urgency == HW_NOW)
             begin_visit(v);
@@ -277,7 +275,6 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit 
         return 0;
     if (out)
         *out = NULL;
-    count_under_way(op, -1);
     put_imports(op->op);
     for (uint32_t i = 0; i < op->n_mems; i++)
         atomic_fetch_sub(&op->mem[i]->busy, 1);
@@ -314,7 +311,7 @@ static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, 
         rc = hawser_peer_state(p);
     if (rc < 0)
         return rc;
-    struct hawser_op *op = make_op(p, kind, r, inlined, &o);
+    struct hawser_op *op = make_op(p, kind, r, inlined, &o, visit);
     if (!op)
         return hw_no_memory("an operation of %zu descriptors", r->n_vecs);
     rc = fill_spans(op, r->vecs, r->n_vecs);
@@ -337,7 +334,7 @@ static int post_notification(struct hawser_peer *p, const struct hawser_request 
         rc = hawser_peer_state(p);
     if (rc < 0)
         return rc;
-    struct hawser_op *op = make_op(p, HW_OP_NOTIFY, r, 0, &o);
+    struct hawser_op *op = make_op(p, HW_OP_NOTIFY, r, 0, &o, visit);
     if (!op)
         return hw_no_memory("a notification");
     return start_op(op, take_note_of(op->op, r->data, r->len), r->op, visit);

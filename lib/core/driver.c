@@ -36,6 +36,8 @@
 #define LOOK_AT_ALL 16 /* number of polls of one driver after which a caller checks all drivers */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
+#define LEADS (1u << 31) /* bit of hw_driver.callers: one of the callers leads */
+
 #define NO_WATCH UINT64_MAX /* marks the driver's own descriptors in events */
 
 static __thread const struct hw_driver
@@ -43,6 +45,19 @@ static __thread const struct hw_driver
 /* Driver that this thread last visited as a caller. The driver may have been freed. */
 static __thread struct hw_driver *visited;
 static __thread enum hw_urgency deferring; /* set by hw_driver_defer() */
+
+/* Lets the calling thread, which has the role, use the objects on the loop. */
+static void begin_work(struct hw_driver *d)
+{
+    begun = d;
+    hw_loop_claim(&d->loop);
+}
+
+static void end_work(struct hw_driver *d)
+{
+    begun = NULL;
+    hw_loop_release(&d->loop);
+}
 
 static void write_wake(struct hw_driver *d)
 {
@@ -53,9 +68,8 @@ static void write_wake(struct hw_driver *d)
 static void end_nap(struct hw_driver *d)
 {
     pthread_mutex_lock(&d->lead);
-    if (d->napping)
+    if (atomic_exchange(&d->napping, false))
         pthread_cond_signal(&d->nap);
-    d->napping = false;
     pthread_mutex_unlock(&d->lead);
 }
 
@@ -65,7 +79,9 @@ static void wake_driver(void *arg)
     /* A lower bound of the urgency of the tasks in the mailbox. HW_NOW if a task was not deferred, and usually if the
      * mailbox is empty. */
     unsigned slow = atomic_load(&d->loop.slow);
-    atomic_store(&d->loop.slow, begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring);
+    unsigned least = begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring;
+    if (slow != least)
+        atomic_store(&d->loop.slow, least);
     if (begun == d)
         return;
     if (atomic_load(&d->asleep) || atomic_load(&d->polled))
@@ -147,7 +163,8 @@ static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
     bool rang = atomic_load(&d->armed) <= now;
     if (rang || (due && due < atomic_load(&d->armed)))
         set_alarm(d, due ? due : HW_NEVER);
-    atomic_store(&d->left, due == 0);
+    if (atomic_load(&d->left) != (due == 0))
+        atomic_store(&d->left, due == 0);
     d->held_since = due ? 0 : d->held_since ? d->held_since : d->loop.now;
     pthread_mutex_unlock(&d->role);
     if (due == 0 && !(stays && atomic_load(&d->away)))
@@ -185,10 +202,10 @@ static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e,
 {
     uint64_t moved = d->loop.moved;
     bool any = n > 0 || hw_loop_due(&d->loop) <= now;
-    begun = d;
+    begin_work(d);
     tell_sources(d, e, n);
     hw_loop_turn(&d->loop, now, TASKS, atomic_load(&d->has_thread) ? done : NULL, arg);
-    begun = NULL;
+    end_work(d);
     if (d->loop.moved - moved >= BULK)
         atomic_store(&d->bulk_until, now + BULK_TIME);
     leave_role(d, now, done && done(arg));
@@ -247,9 +264,9 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
         write_wake(d); /* the sleeping thread was woken for this event and may not find it */
     d->loop.now = now;
     bool same = n == 1 && quick && find_source(d, e) == quick; /* its bytes have usually been read already */
-    begun = d;
+    begin_work(d);
     bool found = (same || !all) && quick->look(quick, same ? e->events : 0);
-    begun = NULL;
+    end_work(d);
     n = same ? 0 : n;
     if (found)
         return work(d, now, e, 0, done, arg);
@@ -351,7 +368,8 @@ static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg)
 static struct hw_driver *note_visit(struct hw_driver *d)
 {
     struct hw_driver *was = visited;
-    atomic_fetch_add(&d->visits, 1);
+    /* two callers that arrive together may count as one */
+    atomic_store_explicit(&d->visits, atomic_load_explicit(&d->visits, memory_order_relaxed) + 1, memory_order_relaxed);
     visited = d;
     for (unsigned i = 0; i < d->n_all && was != d; i++)
         if (was == &d->all[i])
@@ -382,38 +400,39 @@ void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg)
             look_once(&d->all[i], now, NULL, NULL);
 }
 
-static void begin_role(struct hw_driver *d)
+static void begin_role(struct hw_driver *d, uint64_t now)
 {
-    begun = d;
-    d->loop.now = hw_now();
+    begin_work(d);
+    d->loop.now = HW_MAX(d->loop.now, now); /* another thread may have run the loop since the time was read */
 }
 
 void hw_driver_enter(struct hw_driver *d)
 {
     assert(!begun);
     pthread_mutex_lock(&d->role);
-    begin_role(d);
+    begin_role(d, hw_now());
 }
 
-bool hw_driver_begin(struct hw_driver *d)
+bool hw_driver_begin(struct hw_driver *d, uint64_t now)
 {
     if (begun || pthread_mutex_trylock(&d->role) != 0)
         return false;
-    begin_role(d);
+    begin_role(d, now);
     return true;
 }
 
 void hw_driver_end(struct hw_driver *d)
 {
     hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL, NULL); /* the visit has just begun */
-    begun = NULL;
+    end_work(d);
     leave_role(d, 0, false);
 }
 
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency)
 {
     if (urgency && !atomic_load(&d->loop.slow))
-        atomic_store(&d->loop.slow, urgency); /* before the post, so that the next thread that posts wakes the driver */
+        /* before the post, so that the next thread that posts wakes the driver */
+        atomic_store_explicit(&d->loop.slow, urgency, memory_order_release);
     deferring = urgency;
 }
 
@@ -427,43 +446,74 @@ int hw_driver_fd(struct hw_driver *d)
 
 /* ---- callers ------------------------------------------------------------------------------------------ */
 
+static bool try_to_lead(struct hw_driver *d, unsigned callers, unsigned more)
+{
+    while (!(callers & LEADS))
+        if (atomic_compare_exchange_weak(&d->callers, &callers, (callers + more) | LEADS))
+            return true;
+    return false;
+}
+
+/* Counts the calling thread as a caller. Returns true if it leads the callers. */
+static bool arrive(struct hw_driver *d)
+{
+    if (try_to_lead(d, atomic_load(&d->callers), 1))
+        return true;
+    atomic_fetch_add(&d->callers, 1);
+    return false;
+}
+
+/* Waits until no other caller leads, done(arg) is true, or the time has come. Returns true if the calling thread leads
+ * from now on. */
+static bool follow(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until)
+{
+    const struct timespec t = hw_timespec(until);
+    bool leads = false;
+    pthread_mutex_lock(&d->lead);
+    atomic_fetch_add(&d->followers, 1); /* from here on, a leader that leaves signals a follower, and a thread that
+                                           makes done() true signals all */
+    while (!done(arg) && !(leads = try_to_lead(d, atomic_load(&d->callers), 0)) && hw_now() < until)
+        pthread_cond_timedwait(&d->led, &d->lead, &t);
+    atomic_fetch_sub(&d->followers, 1);
+    pthread_mutex_unlock(&d->lead);
+    return leads;
+}
+
+/* Ends arrive(). */
+static void depart(struct hw_driver *d, bool leads)
+{
+    unsigned others = atomic_fetch_sub(&d->callers, leads ? LEADS + 1 : 1) - (leads ? LEADS + 1 : 1);
+    /* the thread does not expect this caller to leave, or another thread has relied on the caller */
+    bool wake = !others && atomic_load(&d->napping) && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox));
+    /* the follower that was signalled to lead next may be leaving, so another follower is signalled */
+    bool pass = !(others & LEADS) && atomic_load(&d->followers);
+    if (!wake && !pass)
+        return;
+    pthread_mutex_lock(&d->lead);
+    if (pass)
+        pthread_cond_signal(&d->led);
+    if (wake)
+        pthread_cond_signal(&d->nap);
+    pthread_mutex_unlock(&d->lead);
+}
+
 bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until)
 {
     bool is = done(arg);
     if (is)
         return true;
     atomic_fetch_add(&d->inside, 1);
-    atomic_fetch_add(&d->callers, 1);
+    bool leads = arrive(d);
     struct hw_driver *was = note_visit(d);
     if (was) {
         finish_visit(was, hw_now());
         call_thread(was);
     }
-    pthread_mutex_lock(&d->lead);
-    while (d->leading && !done(arg) && hw_now() < until) {
-        atomic_fetch_add(&d->followers, 1); /* from here on, a thread that makes done() true signals this thread */
-        struct timespec t = hw_timespec(until);
-        if (!done(arg))
-            pthread_cond_timedwait(&d->led, &d->lead, &t);
-        atomic_fetch_sub(&d->followers, 1);
-    }
-    if (!d->leading) {
-        d->leading = true;
-        pthread_mutex_unlock(&d->lead);
-        while (!(is = done(arg)) && hw_now() < until)
-            (void)take_turn(d, until, d->spin, done, arg);
-        pthread_mutex_lock(&d->lead);
-        d->leading = false;
-    }
-    is = is || done(arg);
-    /* the thread that was signalled to lead next may be leaving, so another thread is signalled */
-    if (!d->leading && atomic_load(&d->followers))
-        pthread_cond_signal(&d->led);
-    bool last = atomic_fetch_sub(&d->callers, 1) == 1;
-    /* the thread does not expect this caller to leave, or another thread has relied on the caller */
-    if (last && d->napping && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox)))
-        pthread_cond_signal(&d->nap);
-    pthread_mutex_unlock(&d->lead);
+    if (!leads)
+        leads = follow(d, done, arg, until);
+    while (!(is = done(arg)) && leads && hw_now() < until)
+        (void)take_turn(d, until, d->spin, done, arg);
+    depart(d, leads);
     atomic_fetch_sub(&d->inside, 1); /* the last access to d */
     return is;
 }
@@ -490,12 +540,12 @@ static void nap(struct hw_driver *d, uint64_t until)
     struct timespec t = hw_timespec(until);
     bool deep = until == HW_NEVER;
     pthread_mutex_lock(&d->lead);
-    d->napping = true;
+    atomic_store(&d->napping, true);
     atomic_store(&d->away, !deep);
     bool stay = deep ? atomic_load(&d->callers) > 0 : !atomic_load(&d->loop.mailbox) && !atomic_load(&d->wanted);
     if (stay && !atomic_load(&d->stop))
         pthread_cond_timedwait(&d->nap, &d->lead, &t);
-    d->napping = false;
+    atomic_store(&d->napping, false);
     atomic_store(&d->away, false);
     pthread_mutex_unlock(&d->lead);
 }

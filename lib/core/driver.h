@@ -46,11 +46,12 @@ struct hw_driver {
     uint64_t held_since; /* time since which work that is not urgent has been delayed, or 0; protected by the role */
     atomic_bool polled;  /* the application has the descriptor */
 
-    pthread_mutex_t lead;    /* protects led, nap, leading and napping */
+    pthread_mutex_t lead;    /* protects led and nap */
     pthread_cond_t led, nap; /* conditions that the followers and the thread wait for */
-    bool leading, napping;
-    atomic_uint callers, followers; /* threads in hw_driver_wait(), and those of them that do not lead */
-    atomic_uint visits;             /* number of times that a caller arrived */
+    atomic_bool napping;     /* the thread waits for nap */
+    atomic_uint callers;     /* threads in hw_driver_wait(); the highest bit is set if one of them leads */
+    atomic_uint followers;   /* threads that wait for led */
+    atomic_uint visits;      /* approximate number of times that a caller arrived */
     /* Threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
     atomic_uint inside;
     atomic_bool away;   /* the thread leaves the loop to callers */
@@ -93,9 +94,9 @@ void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
 /* Takes the role. The calling thread may then use the objects on the loop, and its posts wake no other thread.
  * hw_driver_end() does the posted work and releases the role. A thread has at most one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
-/* Takes the role if no thread has it. Returns false if the role was not taken; hw_driver_end() must not be called then.
- */
-bool hw_driver_begin(struct hw_driver *d);
+/* Takes the role if no thread has it. now is a time that the calling thread has just read. Returns false if the role
+ * was not taken; hw_driver_end() must not be called then. */
+bool hw_driver_begin(struct hw_driver *d, uint64_t now);
 void hw_driver_end(struct hw_driver *d);
 /* Sets the urgency of the tasks that this thread posts from now on. Tasks with another urgency than HW_NOW do not wake
  * a thread that leaves its loop to callers. The next caller runs such tasks, or else the thread at its next check,

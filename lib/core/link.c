@@ -163,6 +163,11 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     return n;
 }
 
+bool hw_link_has_unsent(const struct hw_link *l)
+{
+    return l->tx.piece_at < l->tx.n_pieces;
+}
+
 bool hw_link_sends_apart(const struct hw_link *l)
 {
     return l->tx.apart && l->tx.piece_at >= l->tx.apart_at && l->tx.piece_at < l->tx.n_pieces;

@@ -176,6 +176,8 @@ void hw_link_free(struct hw_link *l);
 /* Returns the next bytes to send in up to cap pieces, and pulls frames if possible. Returns the number of pieces, or 0
  * if there is nothing to send now. */
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
+/* Returns true if frames that were pulled are not completely sent. */
+bool hw_link_has_unsent(const struct hw_link *l);
 /* Returns true if the pieces from hw_link_tx() are for the second stream. */
 bool hw_link_sends_apart(const struct hw_link *l);
 /* Reports that the first n bytes from hw_link_tx() are written. */

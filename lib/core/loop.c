@@ -8,6 +8,25 @@ void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg)
     l->last_late = &l->late;
 }
 
+/* ---- the thread that runs the loop ------------------------------------------------------------------- */
+
+static __thread char self; /* its address identifies the thread */
+
+void hw_loop_claim(struct hw_loop *l)
+{
+    atomic_store_explicit(&l->runner, &self, memory_order_relaxed);
+}
+
+void hw_loop_release(struct hw_loop *l)
+{
+    atomic_store_explicit(&l->runner, NULL, memory_order_relaxed);
+}
+
+bool hw_loop_is_mine(const struct hw_loop *l)
+{
+    return atomic_load_explicit(&l->runner, memory_order_relaxed) == &self; /* only this thread stores this address */
+}
+
 /* ---- tasks ------------------------------------------------------------------------------------ */
 
 void hw_loop_post(struct hw_loop *l, struct hw_task *t)
@@ -25,7 +44,9 @@ void hw_loop_post(struct hw_loop *l, struct hw_task *t)
 /* Appends the mailbox to the queue, oldest task first. */
 static void empty_mailbox(struct hw_loop *l)
 {
-    struct hw_task *t = atomic_exchange(&l->mailbox, NULL), *oldest = NULL, **end = t ? &t->next : NULL;
+    if (!atomic_load(&l->mailbox))
+        return; /* an exchange takes 20 cycles even if nothing was posted */
+    struct hw_task *t = atomic_exchange(&l->mailbox, NULL), *oldest = NULL, **end = &t->next;
     while (t) {
         struct hw_task *next = t->next;
         t->next = oldest;
@@ -40,8 +61,10 @@ static void empty_mailbox(struct hw_loop *l)
 
 void hw_loop_post_late(struct hw_loop *l, struct hw_task *t)
 {
-    if (atomic_exchange(&t->posted, true))
+    /* only this thread posts and runs the task; other threads may read the flag */
+    if (atomic_load_explicit(&t->posted, memory_order_relaxed))
         return;
+    atomic_store_explicit(&t->posted, true, memory_order_release);
     t->next = NULL;
     *l->last_late = t;
     l->last_late = &t->next;
@@ -143,7 +166,7 @@ static void run_late(struct hw_loop *l)
     l->last_late = &l->late;
     while (t) {
         struct hw_task *next = t->next;
-        atomic_store(&t->posted, false);
+        atomic_store_explicit(&t->posted, false, memory_order_release);
         t->run(t);
         t = next;
     }
@@ -166,10 +189,14 @@ static void run_tasks(struct hw_loop *l, unsigned budget)
 
 bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget, bool (*hold)(void *arg), void *arg)
 {
+    bool claimed = hw_loop_is_mine(l);
     l->now = now;
+    hw_loop_claim(l);
     run_tasks(l, budget);
     if (l->late && !(hold && hold(arg)))
         run_late(l);
+    if (!claimed)
+        hw_loop_release(l);
     return hw_loop_due(l) <= now;
 }
 

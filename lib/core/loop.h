@@ -49,8 +49,9 @@ struct hw_source {
 struct hw_loop {
     void (*wake)(void *arg); /* makes the driver call hw_loop_turn() soon; may be called from any thread */
     void *wake_arg;
-    uint64_t now;   /* time of the current turn */
-    uint64_t moved; /* bytes that the objects on the loop have read and written */
+    uint64_t now;                 /* time of the current turn */
+    uint64_t moved;               /* bytes that the objects on the loop have read and written */
+    _Atomic(const void *) runner; /* thread that runs the loop, see hw_loop_claim() */
 
     /* for the loop's use */
     _Atomic(struct hw_task *) mailbox; /* newest task first */
@@ -66,6 +67,11 @@ void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg);
 /* Posts t, which runs on l after all tasks that this thread has posted to l before. May be called from any thread.
  * run() may post the task again. A task that is already posted and has not begun to run, runs once. */
 void hw_loop_post(struct hw_loop *l, struct hw_task *t);
+/* Declares that the calling thread runs the loop until hw_loop_release(). hw_loop_turn() does so for its duration. */
+void hw_loop_claim(struct hw_loop *l);
+void hw_loop_release(struct hw_loop *l);
+/* Returns true if the calling thread runs the loop, so that it may use the objects on the loop directly. */
+bool hw_loop_is_mine(const struct hw_loop *l);
 /* Posts t for the end of the turn, after tasks that are posted during the turn. Called on the loop's own thread. */
 void hw_loop_post_late(struct hw_loop *l, struct hw_task *t);
 /* Runs up to budget tasks and due timers, then the tasks for the end of the turn. If hold is not NULL and hold(arg) is

@@ -69,12 +69,27 @@ static void give_back_queues(struct hw_rail *r)
 
 void hw_rail_send(struct hw_rail *r, struct hw_parcel *p)
 {
+    if (hw_loop_is_mine(r->loop) && r->state == HW_RAIL_UP) {
+        append_parcel(p->small ? &r->small : &r->bulk, p);
+        hw_loop_post_late(r->loop, &r->flush);
+        return;
+    }
     hw_parcel_push(&r->inbox, p);
     hw_loop_post(r->loop, &r->work);
 }
 
-void hw_rail_ready(struct hw_rail *r)
+void hw_rail_wake(struct hw_rail *r)
 {
+    if (hw_loop_is_mine(r->loop) && r->state == HW_RAIL_UP)
+        hw_loop_post_late(r->loop, &r->flush);
+    else
+        hw_loop_post(r->loop, &r->work);
+}
+
+void hw_rail_ready(struct hw_rail *r, unsigned link)
+{
+    if (r->state == HW_RAIL_UP)
+        r->link[link].ready = true;
     hw_loop_post(r->loop, &r->work);
 }
 
@@ -164,8 +179,10 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
             p = take_parcel(&r->bulk);
         if (!p && (!express || r->links == 1))
             p = r->ops->cut(r->up, r, budget);
-        if (!p)
+        if (!p) {
+            r->dry |= !express && l->in_flight == 0;
             return false;
+        }
         out->token = p;
         out->n_pieces = out->ext_len = 0; /* an earlier frame may have been abandoned half-way */
         out->patient = false;
@@ -298,6 +315,7 @@ void hw_rail_let_go(struct hw_rail *r, const void *owner)
         if (rc == 0)
             rc = hw_link_let_go(&rl->link, owner);
         rl->let_go = rl->link.gone;
+        rl->ready = true; /* the transport may return bytes again that it had read for this memory */
         if (rc < 0)
             hw_rail_end(r, rc);
     }
@@ -373,7 +391,6 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
 {
     struct hw_piece piece[TURN_PIECES];
     struct rail_link *rl = &r->link[i];
-    note_released(r, rl);
     for (int step = 0; step < TURN_STEPS; step++) {
         uint32_t n = hw_link_rx(&rl->link, piece, TURN_PIECES);
         int64_t done = (hw_link_reads_apart(&rl->link) ? r->io->read_apart : r->io->read)(rl->conn, piece, n);
@@ -415,17 +432,17 @@ static void watch_patience(struct hw_rail *r)
         hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.patience);
 }
 
-bool hw_rail_look(struct hw_rail *r)
+bool hw_rail_look(struct hw_rail *r, unsigned link)
 {
-    uint64_t before = get_heard(r);
-    bool more = false;
     if (r->state != HW_RAIL_UP)
         return false;
-    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
-        more |= read_rail_link(r, i);
-    if (get_heard(r) == before && r->state == HW_RAIL_UP && !more)
+    uint64_t before = r->loop->moved;
+    bool more = read_rail_link(r, link);
+    if (r->state == HW_RAIL_UP && !more && r->loop->moved == before)
         return false;
-    hw_loop_post(r->loop, &r->work);
+    if (more)
+        hw_rail_ready(r, link);
+    hw_loop_post_late(r->loop, &r->flush);
     return true;
 }
 
@@ -433,8 +450,10 @@ static void flush_rail(struct hw_task *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, flush);
     bool more = false;
+    r->dry = false;
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
-        more |= write_link(r, i);
+        if (!r->dry || hw_link_has_unsent(&r->link[i].link))
+            more |= write_link(r, i);
     if (r->state != HW_RAIL_UP)
         return;
     watch_closely(r);
@@ -451,11 +470,16 @@ static void work_rail(struct hw_task *t)
         give_back_queues(r);
         return;
     }
-    empty_inbox(r);
+    if (atomic_load(&r->inbox))
+        empty_inbox(r);
     if (atomic_load_explicit(&r->asked, memory_order_relaxed))
         r->ping_due |= atomic_exchange(&r->asked, false);
-    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
-        more |= read_rail_link(r, i);
+    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {
+        struct rail_link *rl = &r->link[i];
+        note_released(r, rl);
+        if (rl->ready)
+            more |= rl->ready = read_rail_link(r, i);
+    }
     if (more)
         hw_loop_post(r->loop, &r->work);
     hw_loop_post_late(r->loop, &r->flush);
@@ -580,7 +604,8 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
         r->link[i].conn = conn[i];
         r->link[i].since = r->loop->now;
         r->links = i + 1;
-        rc = rc < 0 ? rc : r->io->attach(conn[i], r);
+        r->link[i].ready = true;
+        rc = rc < 0 ? rc : r->io->attach(conn[i], r, i);
         if (rc == 0 && r->io->apart)
             r->link[i].link.apart = r->io->apart(conn[i]);
     }

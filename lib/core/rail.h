@@ -78,9 +78,9 @@ struct hw_rail_ops {
 /* A connection as the rail uses it, on the rail's loop, except for close() of a connection without a rail. A connection
  * with one stream in each direction omits the members after check(). */
 struct hw_rail_io {
-    /* Called when the rail has started with this connection. From now on the connection must call hw_rail_ready() when
-     * it may be readable or writable. Returns 0 or a negative errno. */
-    int (*attach)(struct hw_conn *c, struct hw_rail *r);
+    /* Called when the rail has started with this connection, which is link number `link` of the rail. From now on the
+     * connection must call hw_rail_ready() when it may be readable or writable. Returns 0 or a negative errno. */
+    int (*attach)(struct hw_conn *c, struct hw_rail *r, unsigned link);
     /* Returns the number of bytes written or read, or one of the following errors. -EAGAIN: nothing can be transferred
      * now. -EBUSY: a device is not ready and there will be no event, so the rail calls again soon. -ENXIO: the device
      * of the first piece failed; bytes that were read for this piece and not counted are counted next, for a piece
@@ -166,6 +166,7 @@ struct hw_rail {
     atomic_bool asked;     /* set by hw_rail_ask() */
     struct hw_timer watch; /* separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
+    bool dry;                  /* nothing was left to cut when an idle link last asked */
     bool confirm_due; /* all frames that have arrived are confirmed, including those that the peer does not wait for */
     struct rail_link {
         struct hw_link link;
@@ -173,6 +174,7 @@ struct hw_rail {
         uint64_t told;       /* value of link.received that was last sent to the peer */
         uint64_t let_go;     /* value of link.gone at the last hw_rail_let_go() */
         bool full;           /* the connection accepted no more bytes */
+        bool ready;          /* the connection may have bytes to read */
         uint64_t progress;   /* bytes written plus frames confirmed, at the last check */
         uint64_t since;      /* time at which a check first saw this value of progress, in ns */
         uint64_t began;      /* time at which the link last changed from idle to having data in flight, in ns */
@@ -219,13 +221,14 @@ bool hw_rail_is_reading(struct hw_rail *r, struct hw_task *t);
 
 /* Passes a parcel to the rail. A rail that is not up gives the parcel back. May be called from any thread. */
 void hw_rail_send(struct hw_rail *r, struct hw_parcel *p);
-/* Reports that there may be new parcels to cut, or that a connection is readable or writable. The rail does the work in
- * its own task. May be called from any thread. */
-void hw_rail_ready(struct hw_rail *r);
+/* Reports that there may be new parcels to cut. The rail cuts them in its own task. May be called from any thread. */
+void hw_rail_wake(struct hw_rail *r);
+/* Reports that the connection of this link may be readable or writable. The rail reads and writes in its own tasks. */
+void hw_rail_ready(struct hw_rail *r, unsigned link);
 /* Asks the peer to answer on this rail, if the rail is up. May be called from any thread. */
 void hw_rail_ask(struct hw_rail *r);
-/* Reads available data at once. Returns true if there was data; the rail does the remaining work in its own task.
- * Called on the rail's loop. */
-bool hw_rail_look(struct hw_rail *r);
+/* Reads available data of this link at once. Returns true if there was data; the rail does the remaining work in its
+ * own tasks. */
+bool hw_rail_look(struct hw_rail *r, unsigned link);
 
 #endif

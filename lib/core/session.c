@@ -47,7 +47,7 @@ void hw_session_wake(struct hw_session *s, unsigned i)
         if (at == i)
             return;
     }
-    hw_rail_ready(&s->rail[at].rail);
+    hw_rail_wake(&s->rail[at].rail);
 }
 
 static void let_go_by_rail(struct hw_task *t)

@@ -188,14 +188,6 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
 
 /* ---- receiving: on the home loop ------------------------------------------------------------------------ */
 
-void hw_control_arrived(struct hw_peer *p, struct hw_control_in *c)
-{
-    c->next = atomic_load(&p->in.inbox);
-    while (!atomic_compare_exchange_weak(&p->in.inbox, &c->next, c))
-        ;
-    hw_loop_post(p->session.home, &p->in.read);
-}
-
 static void free_control_in(struct hw_control_in *c)
 {
     free(c->note);
@@ -208,19 +200,28 @@ static uint32_t get_next(const struct hw_peer *p)
     return (uint32_t)atomic_load(&p->in.next);
 }
 
-/* Sorts the inbox into the ring. Fails with -EPROTO if the peer sent a message twice or exceeded the window. */
+/* Puts the message into the ring. Fails with -EPROTO if the peer sent a message twice or exceeded the window. */
+static int sort_control(struct hw_peer *p, struct hw_control_in *c)
+{
+    struct hw_control_in **at = &p->in.ring[c->head.sequence % HW_CONTROL_WINDOW];
+    if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {
+        *at = c;
+        return 0;
+    }
+    int rc = hw_fail(-EPROTO, "control message %u arrived where %u was expected", c->head.sequence, get_next(p));
+    free_control_in(c);
+    return rc;
+}
+
+/* Sorts the inbox into the ring. Fails like sort_control(). */
 static int sort_inbox(struct hw_peer *p)
 {
     int rc = 0;
     struct hw_control_in *c = atomic_exchange(&p->in.inbox, NULL);
     while (c) {
-        struct hw_control_in *next = c->next, **at = &p->in.ring[c->head.sequence % HW_CONTROL_WINDOW];
-        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {
-            *at = c;
-        } else {
-            rc = hw_fail(-EPROTO, "control message %u arrived where %u was expected", c->head.sequence, get_next(p));
-            free_control_in(c);
-        }
+        struct hw_control_in *next = c->next;
+        int one = sort_control(p, c);
+        rc = one < 0 ? one : rc;
         c = next;
     }
     return rc;
@@ -237,22 +238,22 @@ static void tell_taken(struct hw_peer *p)
     }
 }
 
-static void read_control(struct hw_task *t)
+/* Processes the messages in the ring that are next. rc is the result of sorting them. */
+static void read_ring(struct hw_peer *p, int rc)
 {
-    struct hw_peer *p = hw_container_of(t, struct hw_peer, in.read);
-    int rc = sort_inbox(p);
     while (rc == 0 && !p->session.dead) {
         struct hw_control_in **at = &p->in.ring[get_next(p) % HW_CONTROL_WINDOW], *c = *at;
         if (!c)
             break;
         rc = hw_peer_control(p, c);
         if (rc == -ENOMEM) { /* the message had no effect yet, so it can be processed again */
-            hw_loop_post(p->session.home, t);
+            hw_loop_post(p->session.home, &p->in.read);
             rc = 0;
             break;
         }
         *at = NULL;
-        atomic_fetch_add(&p->in.next, 1);
+        /* only the home loop changes the number, and unfencing takes the lock */
+        atomic_store_explicit(&p->in.next, atomic_load(&p->in.next) + 1, memory_order_release);
         free_control_in(c);
     }
     pthread_mutex_lock(&p->lock);
@@ -260,12 +261,31 @@ static void read_control(struct hw_task *t)
         rc = check_waiting(p);
     hw_ops_unfence(p);
     tell_taken(p);
-    pthread_mutex_unlock(&p->lock);
     if (rc < 0 && !p->session.dead) {
+        pthread_mutex_unlock(&p->lock);
         hw_peer_die(p, rc);
         p->ops->died(p->up, rc);
+        pthread_mutex_lock(&p->lock);
     }
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
+}
+
+static void read_control(struct hw_task *t)
+{
+    struct hw_peer *p = hw_container_of(t, struct hw_peer, in.read);
+    read_ring(p, sort_inbox(p));
+}
+
+void hw_control_arrived(struct hw_peer *p, unsigned rail, struct hw_control_in *c)
+{
+    if (p->session.rail[rail].rail.loop == p->session.home) {
+        read_ring(p, sort_control(p, c));
+        return;
+    }
+    c->next = atomic_load(&p->in.inbox);
+    while (!atomic_compare_exchange_weak(&p->in.inbox, &c->next, c))
+        ;
+    hw_loop_post(p->session.home, &p->in.read);
 }
 
 /* ---- TAKEN ---------------------------------------------------------------------------------------- */

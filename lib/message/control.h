@@ -41,8 +41,9 @@ uint32_t hw_control_mark(const struct hw_peer *p);
 void hw_control_fill(const struct hw_control *c, struct hw_link_out *out);
 /* Ends a control message that the peer has received or that is lost with the session. */
 void hw_control_done(struct hw_peer *p, struct hw_control *c);
-/* Adds a received message to the inbox, which takes ownership. */
-void hw_control_arrived(struct hw_peer *p, struct hw_control_in *c);
+/* Takes ownership of a message that this rail received. On the home loop, the message is processed at once if it is the
+ * next one. On another loop, a task of the home loop processes it. */
+void hw_control_arrived(struct hw_peer *p, unsigned rail, struct hw_control_in *c);
 void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out);
 void hw_taken_done(struct hw_peer *p);
 /* Processes a TAKEN frame: the peer has read the messages before `sequence`, and its application has taken `notes`

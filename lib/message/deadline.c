@@ -45,7 +45,7 @@ static void desert_op(struct hw_op *op)
     op->deserted = true;
     op->peer->deserted += op->kind == HW_OP_WRITE;
     hw_list_append(&op->peer->over, &op->queued);
-    atomic_store(&op->peer->unflushed, true);
+    hw_ops_need_flush(op->peer);
 }
 
 /* Handles a cancelled operation that is due. The first call is made immediately, so that this loop's clock sets the

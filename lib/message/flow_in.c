@@ -245,7 +245,7 @@ static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, s
                        (unsigned long long)g->bytes);
     }
     if (op->kind == HW_OP_RECV)
-        atomic_store(&op->got, h.total);
+        atomic_store_explicit(&op->got, h.total, memory_order_relaxed); /* read after the operation has ended */
     return hw_flow_more(p, rail, in, 0, piece, n);
 }
 
@@ -466,13 +466,12 @@ int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in)
 {
     struct hw_peer *p = up;
     const struct hw_control_in *c = in->cookie;
-    (void)rail;
     if (in->type == HW_MSG_CONTROL ? c->head.kind == HW_CONTROL_EAGER
                                    : !in->bulk && (in->type == HW_MSG_WRITE || in->type == HW_MSG_DATA))
         hw_peer_note_small(p);
     switch (in->type) {
     case HW_MSG_CONTROL:
-        hw_control_arrived(p, in->cookie);
+        hw_control_arrived(p, rail, in->cookie);
         return 0;
     case HW_MSG_WRITE:
         if (in->dropped)

@@ -73,7 +73,7 @@ static void free_chunk(struct hw_chunk *c)
     if (c != &c->op->first)
         free(c);
     else
-        atomic_store(&c->op->first_used, false);
+        atomic_store_explicit(&c->op->first_used, false, memory_order_release);
 }
 
 void hw_serve_was_cut(struct hw_op *op)
@@ -241,7 +241,6 @@ static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 void hw_op_send(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
-    bool wait;
     if (op->total && (op->total > HW_SMALL_OP || op->n > HW_SMALL_SPANS)) {
         bool more = atomic_fetch_add(&p->uncut, op->total) > 0;
         hw_list_append(&p->bulk, &op->queued);
@@ -250,14 +249,14 @@ void hw_op_send(struct hw_op *op)
         wake_rails(p, op->total, more);
         return;
     }
-    struct hw_stripe whole = {.max_chunk = op->total};
-    struct hw_chunk *c = &op->first;
-    if (op->total)
-        c = cut_chunk(op, &whole, op->total, &wait);
-    else
-        *c = (struct hw_chunk){.op = op, .parcel = {.type = HW_MSG_DATA}}; /* a message without bytes */
-    c->parcel.small = true;
-    hw_session_send(&p->session, 0, &c->parcel);
+    /* no rail knows the operation yet */
+    atomic_store_explicit(&op->first_used, true, memory_order_relaxed);
+    atomic_store_explicit(&op->cursor, op->total, memory_order_relaxed);
+    uint8_t type = op->kind == HW_OP_WRITE ? HW_MSG_WRITE : HW_MSG_DATA;
+    op->first = (struct hw_chunk){.parcel = {.type = type, .small = true}, .op = op, .len = op->total};
+    if (op->kind == HW_OP_SERVE)
+        hw_serve_was_cut(op);
+    hw_session_send(&p->session, 0, &op->first.parcel);
 }
 
 /* ---- read requests: with the lock held ---------------------------------------------------------------------- */

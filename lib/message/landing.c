@@ -71,8 +71,8 @@ struct hw_landing *hw_landing_take(struct hw_landings *t, void *op, uint64_t fro
     g->op = op;
     g->from = from;
     g->bytes = bytes;
-    atomic_store(&g->left, bytes);
-    atomic_store(&g->state, make_state(generation, bytes));
+    atomic_store_explicit(&g->left, bytes, memory_order_relaxed);
+    atomic_store_explicit(&g->state, make_state(generation, bytes), memory_order_release);
     return g;
 }
 
@@ -134,7 +134,8 @@ static bool end_generation(struct hw_landing *g, uint64_t *state)
 enum hw_landing_end hw_landing_arrived(struct hw_landing *g, uint64_t n)
 {
     uint64_t state;
-    if (atomic_fetch_sub(&g->left, n) != n)
+    /* if nothing else is left, no other thread changes the count */
+    if (atomic_load(&g->left) != n && atomic_fetch_sub(&g->left, n) != n)
         return HW_LANDING_GOES_ON;
     return end_generation(g, &state) ? HW_LANDING_FULL : HW_LANDING_FREE;
 }

@@ -36,7 +36,8 @@ struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
 
 void hw_op_put(struct hw_op *op)
 {
-    if (atomic_fetch_sub(&op->refs, 1) != 1)
+    /* if this is the only reference, no other thread can add one */
+    if (atomic_load(&op->refs) != 1 && atomic_fetch_sub(&op->refs, 1) != 1)
         return;
     free(op->note);
     free(op->text);
@@ -117,7 +118,7 @@ static void retire_op(struct hw_op *op)
     hw_list_remove(&op->serve_at);
     hw_list_remove(&op->queued);
     hw_list_append(&p->over, &op->queued);
-    atomic_store(&p->unflushed, true);
+    hw_ops_need_flush(p);
     if (op->deserted && op->kind == HW_OP_WRITE && --p->deserted == 0)
         hw_ops_resume(p, &p->held);
 }
@@ -139,17 +140,25 @@ static void end_op(struct hw_op *op)
 
 void hw_op_sub_locked(struct hw_op *op, uint64_t n)
 {
-    if (n && atomic_fetch_sub(&op->left, n) == n)
+    /* if nothing else is left, only a thread with the lock changes the count */
+    bool last = atomic_load(&op->left) == n;
+    if (last)
+        atomic_store_explicit(&op->left, 0, memory_order_release);
+    if (n && (last || atomic_fetch_sub(&op->left, n) == n))
         end_op(op);
 }
 
 void hw_op_sub(struct hw_op *op, uint64_t n)
 {
     struct hw_peer *p = op->peer;
-    if (!n || atomic_fetch_sub(&op->left, n) != n)
+    bool last = atomic_load(&op->left) == n;
+    if (!n || (!last && atomic_fetch_sub(&op->left, n) != n))
         return;
     pthread_mutex_lock(&p->lock);
-    end_op(op);
+    if (last)
+        hw_op_sub_locked(op, n);
+    else
+        end_op(op);
     hw_ops_unlock(p);
 }
 
@@ -166,6 +175,18 @@ static void count_end(struct hw_peer *p, const struct hw_op *op)
         c->bytes += op->kind == HW_OP_RECV ? atomic_load_explicit(&op->got, memory_order_relaxed) : op->total;
 }
 
+static bool is_outgoing(const struct hw_op *op)
+{
+    return op->kind < HW_OP_BYE && op->kind != HW_OP_RECV;
+}
+
+/* Called with the lock held. */
+static void count_outgoing(struct hw_peer *p, int n)
+{
+    atomic_store_explicit(&p->outgoing, atomic_load_explicit(&p->outgoing, memory_order_relaxed) + (unsigned)n,
+                          memory_order_relaxed);
+}
+
 /* Calls over() of one operation that has ended, or copies a receive's message. Called with the lock held; releases the
  * lock. */
 static void flush_one(struct hw_peer *p)
@@ -179,10 +200,13 @@ static void flush_one(struct hw_peer *p)
     if (op && !receive) {
         if (tell)
             count_end(p, op);
+        if (tell && is_outgoing(op))
+            count_outgoing(p, -1);
         op->told = true;
-        atomic_fetch_add(&op->refs, !last);
+        if (!last)
+            atomic_fetch_add(&op->refs, 1);
     }
-    atomic_store(&p->unflushed, !hw_list_empty(&p->filling) || !hw_list_empty(&p->over));
+    atomic_store_explicit(&p->unflushed, !hw_list_empty(&p->filling) || !hw_list_empty(&p->over), memory_order_release);
     pthread_mutex_unlock(&p->lock);
     if (receive)
         hw_queue_copy(receive);
@@ -301,10 +325,7 @@ static int advance_op(struct hw_op *op)
 {
     if (is_two_sided(op)) {
         op->started = true;
-        int rc = hw_queue_post(op);
-        if (rc == 0)
-            hw_op_sub_locked(op, 1); /* the start itself is counted as one step */
-        return rc;
+        return hw_queue_post(op);
     }
     if (op->kind == HW_OP_WRITE && op->total && op->peer->deserted) {
         hw_list_append(&op->peer->held, &op->queued);
@@ -368,14 +389,13 @@ static int count_bytes(struct hw_op *op)
     return 0;
 }
 
-/* Returns the remaining count of an operation before its start: one for the start, one for a notification, and its
- * bytes or its message. */
+/* Returns the remaining count of an operation before its start: its message, or one for the start, one for a
+ * notification, and its bytes. */
 static uint64_t count_left(const struct hw_op *op)
 {
-    return 1 + (op->has_note || op->kind == HW_OP_BYE) +
-           (op->kind == HW_OP_RECV ? 1
-            : is_two_sided(op)     ? HW_MAX(op->total, 1)
-                                   : op->total);
+    if (is_two_sided(op))
+        return op->kind == HW_OP_RECV ? 1 : HW_MAX(op->total, 1);
+    return 1 + (op->has_note || op->kind == HW_OP_BYE) + op->total;
 }
 
 int hw_op_post(struct hw_op *op)
@@ -392,9 +412,10 @@ int hw_op_post(struct hw_op *op)
         pthread_mutex_unlock(&p->lock);
         return rc;
     }
-    atomic_fetch_add(&op->refs, 1);
+    /* no other thread knows the operation yet */
+    atomic_store_explicit(&op->refs, atomic_load_explicit(&op->refs, memory_order_relaxed) + 1, memory_order_relaxed);
     op->has_note = op->note != NULL;
-    atomic_store_explicit(&op->left, count_left(op), memory_order_relaxed); /* no other thread knows it yet */
+    atomic_store_explicit(&op->left, count_left(op), memory_order_relaxed);
     if (op->kind == HW_OP_RECV)
         atomic_store_explicit(&op->cursor, op->total, memory_order_relaxed);
     op->pending = true;
@@ -413,6 +434,8 @@ int hw_op_post(struct hw_op *op)
         hw_op_time(p, op);
     }
     p->started += rc >= 0 && op->kind < HW_OP_BYE;
+    if (rc >= 0 && is_outgoing(op))
+        count_outgoing(p, 1);
     hw_ops_unlock(p);
     return rc;
 }
@@ -498,7 +521,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
             return; /* the operation is ending */
     while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
     atomic_store(&op->off, true);
-    atomic_store(&op->peer->unflushed, true); /* other notifications may have waited behind this operation's */
+    hw_ops_need_flush(op->peer); /* other notifications may have waited behind this operation's */
     hw_op_untime(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);

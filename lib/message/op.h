@@ -32,6 +32,11 @@ void hw_ops_unfence(struct hw_peer *p);
 void hw_ops_unlock(struct hw_peer *p);
 /* Calls over() of the operations that have ended, if the lock was released in another way. */
 void hw_ops_flush(struct hw_peer *p);
+/* Records that hw_ops_unlock() has something to flush. Called with the lock held. */
+static inline void hw_ops_need_flush(struct hw_peer *p)
+{
+    atomic_store_explicit(&p->unflushed, true, memory_order_release);
+}
 /* Returns the operation with this number, or NULL. Called with the lock held. */
 struct hw_op *hw_op_find(struct hw_peer *p, uint64_t id);
 /* Returns a landing that has ended to the table. Called with the lock held. */

@@ -119,7 +119,7 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
                                                     .d = landing});
     hw_list_remove(&op->queued);
     hw_list_append(&p->filling, &op->queued);
-    atomic_store(&p->unflushed, true);
+    hw_ops_need_flush(p);
 }
 
 /* Returns the message of h, which is removed from its lists. The caller frees h. */

@@ -89,7 +89,7 @@ static void ask_to_stop(void)
         if (!c)
             exit(1);
         c->head = (struct hw_control_head){.sequence = n, .kind = HW_CONTROL_STOP, .a = n};
-        hw_control_arrived(&peer, c);
+        hw_control_arrived(&peer, 0, c);
         run_loop();
     }
     ok(died == -EPROTO && n >= HW_CONTROLS && n <= HW_CONTROLS + 2 * HW_CONTROL_WINDOW,

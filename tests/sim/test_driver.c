@@ -60,7 +60,7 @@ static int run_round(unsigned round)
     hw_driver_notify(&driver);
     usleep(round % 3 * 50);
     for (unsigned i = WAITERS / 2; i < WAITERS; i++) {
-        bool begun = i % 2 && hw_driver_begin(&driver);
+        bool begun = i % 2 && hw_driver_begin(&driver, hw_now());
         hw_loop_post(&driver.loop, &w[i].task);
         if (begun)
             hw_driver_end(&driver);
@@ -260,7 +260,7 @@ static int count_gone_early(void)
         hw_driver_poll(&two[0], NULL, NULL);
         hw_driver_poll(&two[0], NULL, NULL);
         early += atomic_load(&poll.all_done);
-        if (hw_driver_begin(&two[0]))
+        if (hw_driver_begin(&two[0], hw_now()))
             hw_driver_end(&two[0]);
         poll_until_all_done();
     }

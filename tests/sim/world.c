@@ -35,9 +35,9 @@ static void look_for_poison(struct hw_conn *c, const struct hw_piece *piece, uin
     }
 }
 
-static int attach_conn(struct hw_conn *c, struct hw_rail *r)
+static int attach_conn(struct hw_conn *c, struct hw_rail *r, unsigned link)
 {
-    (void)c, (void)r; /* rails are told at random times */
+    (void)c, (void)r, (void)link; /* rails are told at random times */
     return 0;
 }
 
@@ -370,11 +370,20 @@ static void notice(struct world *w, int side, unsigned rail)
     }
 }
 
+/* Tells a rail that its connections may be ready. */
+static void tell_rail(struct world *w, int side, unsigned rail)
+{
+    struct hw_rail *r = &w->side[side].session->rail[rail].rail;
+    for (unsigned k = 0; k < r->links; k++)
+        hw_rail_ready(r, k);
+    hw_session_wake(w->side[side].session, rail);
+}
+
 void world_notice(struct world *w, int side)
 {
     unsigned rail = (unsigned)sim_random(w->s, w->rails);
     notice(w, side, rail);
-    hw_session_wake(w->side[side].session, rail);
+    tell_rail(w, side, rail);
 }
 
 void world_turn(struct world *w, int side, unsigned budget)
@@ -419,7 +428,7 @@ void world_step(struct world *w)
     case 5:
     case 6:
     case 7:
-        hw_session_wake(w->side[side].session, rail); /* a connection is ready */
+        tell_rail(w, side, rail);
         break;
     case 8:
     case 9:

@@ -35,6 +35,7 @@ struct hw_conn {
     bool posted;             /* rx has a posted receive */
     struct hw_source source; /* events of the second socket, if nothing is sent on it */
     struct hw_rail *rail;
+    unsigned link; /* number of the rail's link */
 
     uint64_t gone;           /* bytes that the second socket has accepted */
     uint64_t begun, over;    /* number of sends that were started, and number of the first of them that are complete */
@@ -208,18 +209,20 @@ static void take_side(struct hw_conn *c, int fd)
 
 static void note_side_ready(struct hw_source *s, uint32_t events)
 {
+    const struct hw_conn *c = hw_container_of(s, struct hw_conn, source);
     (void)events;
-    hw_rail_ready(hw_container_of(s, struct hw_conn, source)->rail);
+    hw_rail_ready(c->rail, c->link);
 }
 
-static int attach_devmem(struct hw_conn *c, struct hw_rail *r)
+static int attach_devmem(struct hw_conn *c, struct hw_rail *r, unsigned link)
 {
-    int rc = hw_tcp_io.attach(c->heads, r);
+    int rc = hw_tcp_io.attach(c->heads, r, link);
     if (rc == 0 && c->side)
-        return hw_tcp_io.attach(c->side, r);
+        return hw_tcp_io.attach(c->side, r, link);
     if (rc < 0 || c->side_fd < 0)
         return rc;
     c->rail = r;
+    c->link = link;
     c->source.ready = note_side_ready;
     return hw_driver_watch(get_driver(r), c->side_fd, &c->source);
 }

@@ -23,6 +23,7 @@ struct hw_conn {
     int fd;                  /* socket of heads */
     struct hw_source source; /* source of the plugin's event */
     struct hw_rail *rail;
+    unsigned link;    /* number of the rail's link */
     uint32_t pending; /* uncounted bytes of a message in a slot that the plugin has not accepted yet */
     uint32_t len, at; /* payload bytes of the oldest received message, and how many of them were read */
     bool has_message;
@@ -177,16 +178,18 @@ static int get_meeting_fd(const struct hw_conn *c)
 
 static void note_plugin_ready(struct hw_source *s, uint32_t events)
 {
+    const struct hw_conn *c = hw_container_of(s, struct hw_conn, source);
     (void)events;
-    hw_rail_ready(hw_container_of(s, struct hw_conn, source)->rail);
+    hw_rail_ready(c->rail, c->link);
 }
 
-static int attach_carried(struct hw_conn *c, struct hw_rail *r)
+static int attach_carried(struct hw_conn *c, struct hw_rail *r, unsigned link)
 {
-    int rc = hw_tcp_io.attach(c->heads, r);
+    int rc = hw_tcp_io.attach(c->heads, r, link);
     if (rc < 0 || !c->np)
         return rc;
     c->rail = r;
+    c->link = link;
     c->source.ready = note_plugin_ready;
     return hw_driver_watch(get_driver(r), c->np->event, &c->source);
 }

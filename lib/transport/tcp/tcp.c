@@ -27,6 +27,7 @@ struct hw_conn {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
     struct hw_rail *rail; /* NULL before the connection is on a rail */
+    unsigned link;        /* number of the rail's link */
     struct hw_source source;
     bool drained, full; /* nothing to read, and no space to write, until the next event */
     bool ends;          /* the peer has closed its side or TCP has failed; the next read reports which */
@@ -83,7 +84,7 @@ static void note_socket_ready(struct hw_source *s, uint32_t events)
     c->drained &= !(events & ~(uint32_t)EPOLLOUT);
     c->full &= !(events & ~(uint32_t)EPOLLIN);
     c->ends |= events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
-    hw_rail_ready(c->rail);
+    hw_rail_ready(c->rail, c->link);
 }
 
 static bool look_at_socket(struct hw_source *s, uint32_t events)
@@ -94,12 +95,13 @@ static bool look_at_socket(struct hw_source *s, uint32_t events)
         return true;
     }
     c->drained = false;
-    return hw_rail_look(c->rail);
+    return hw_rail_look(c->rail, c->link);
 }
 
-static int attach_socket(struct hw_conn *c, struct hw_rail *r)
+static int attach_socket(struct hw_conn *c, struct hw_rail *r, unsigned link)
 {
     c->rail = r;
+    c->link = link;
     c->source.ready = note_socket_ready;
     c->source.look = look_at_socket;
     hw_sock_look(c->fd, &c->watch);

@@ -345,7 +345,7 @@ static void end(const char *what, hawser_op *op)
     if (!op)
         return;
     int rc = hawser_wait(op, 4000); /* its own deadline is a tenth of that */
-    if (rc == -EAGAIN && strstr(hawser_error(), "under way")) {
+    if (rc == -EAGAIN && strstr(hawser_error(), "has not ended")) {
         if (!life.stuck++)
             snprintf(life.first, sizeof(life.first), "%s does not end", what);
     } else {
