@@ -120,10 +120,15 @@ static int make_daemon_folder(const char *path, const char *user)
     return 0;
 }
 
-static int load_policy(struct hd_policy *p, const char *path)
+/* Loads the policy. Without a policy file, root and the user that hawserd will run as (NULL: the present user) have all
+ * rights. */
+static int load_policy(struct hd_policy *p, const char *path, const char *user)
 {
     if (!path && access(HD_POLICY_FILE, F_OK) < 0 && errno == ENOENT) {
-        hd_policy_default(p, geteuid());
+        const struct passwd *u = user ? getpwnam(user) : NULL;
+        if (user && !u)
+            return hw_fail(-ENOENT, "unknown user '%s'", user);
+        hd_policy_default(p, u ? u->pw_uid : geteuid());
         return 0;
     }
     return hd_policy_load(p, path ? path : HD_POLICY_FILE);
@@ -233,7 +238,7 @@ int main(int argc, char **argv)
     umask(022);
     raise_daemon_file_limit();
     struct hd_daemon d = {.policy = &policy, .listener = -1, .stop = open_daemon_signalfd()};
-    if (d.stop < 0 || load_policy(&policy, a.policy) < 0 || make_daemon_folder(a.state, a.user) < 0 ||
+    if (d.stop < 0 || load_policy(&policy, a.policy, a.user) < 0 || make_daemon_folder(a.state, a.user) < 0 ||
         make_daemon_folder(a.socket, a.user) < 0)
         return report_daemon_error();
     int lock = try_for_a_second(hd_journal_lock, a.state);

@@ -175,16 +175,17 @@ static int add_dialler(void)
 {
     int rc = 0;
     bool any = false;
+    struct hn_dialler *next = NULL;
     pthread_mutex_lock(&hn_g.dial.mu);
     join_ended_diallers();
     for (size_t i = 0; i < HN_DIALLERS; i++) {
         struct hn_dialler *d = &hn_g.dial.thread[i];
         any |= d->started;
-        if (d->started)
-            continue;
-        rc = hw_thread_start(&d->id, run_dialler, d, "a connecting thread");
-        d->started = rc == 0;
-        break;
+        next = d->started || next ? next : d;
+    }
+    if (next) {
+        rc = hw_thread_start(&next->id, run_dialler, next, "a connecting thread");
+        next->started = rc == 0;
     }
     pthread_mutex_unlock(&hn_g.dial.mu);
     return any ? 0 : rc;

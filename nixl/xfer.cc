@@ -242,10 +242,10 @@ void Request::abandon()
     auto &w = link_->waiting;
     w.erase(std::remove(w.begin(), w.end(), this), w.end());
     std::unique_lock lock(mu_);
-    for (hawser_op *op : ops_) {
+    for (hawser_op *op : ops_)
         (void)hawser_cancel(op);
+    for (hawser_op *op : ops_)
         agent_.keep_op(op);
-    }
     ops_.clear();
     result_ = NIXL_ERR_CANCELED;
     state_ = State::done;

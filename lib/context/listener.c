@@ -33,7 +33,7 @@ struct slot {
     int fd; /* -1 if the slot is free */
     union hw_addr from;
     uint64_t began;
-    unsigned same; /* number of slots of the same address when this connection arrived, including this one */
+    unsigned same; /* number of slots of the same address, including this one */
     enum { AT_GREETING, AT_ASK, AT_CHOICE } stage;
     struct hw_hs hs;
     uint8_t ask[HW_ASK_SIZE];
@@ -97,6 +97,18 @@ static void log_refusal(struct hw_listener *l, int level, const union hw_addr *f
 
 /* ---- slots ------------------------------------------------------------------------------------------------ */
 
+/* Counts the slots of this address after one of them has changed. */
+static void count_same(struct hw_listener *l, const union hw_addr *from)
+{
+    struct slot *same[SLOTS];
+    unsigned n = 0;
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (l->slot[i].fd >= 0 && hw_addr_same_host(&l->slot[i].from, from))
+            same[n++] = &l->slot[i];
+    for (unsigned i = 0; i < n; i++)
+        same[i]->same = n;
+}
+
 static void free_slot(struct slot *s)
 {
     hw_timer_stop(get_loop(s->l), &s->timer);
@@ -104,6 +116,7 @@ static void free_slot(struct slot *s)
         hw_driver_forget(&s->l->h->driver[0], s->fd, &s->source);
         hw_fork_close(&s->fd);
     }
+    count_same(s->l, &s->from);
     free(s->choice);
     s->choice = NULL;
     if (s->peer)
@@ -385,14 +398,6 @@ static void fire_slot(struct hw_timer *t)
 /* ---- accepting -----------------------------------------------------------------------------------------------------
  */
 
-static unsigned count_same(const struct hw_listener *l, const union hw_addr *from)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < SLOTS; i++)
-        n += l->slot[i].fd >= 0 && hw_addr_same_host(&l->slot[i].from, from);
-    return n;
-}
-
 /* Returns true if the client has sent nothing that requires knowledge of the key or a session. */
 static bool is_stranger(const struct slot *s)
 {
@@ -424,7 +429,7 @@ static void take_connection(struct hw_listener *l, struct slot *s, int fd, const
     hw_sock_tune(fd, &l->h->k); /* small messages must not wait for acknowledgements */
     s->stage = AT_GREETING;
     s->began = get_loop(l)->now;
-    s->same = count_same(l, from);
+    count_same(l, from);
     hw_hs_server(&s->hs, l->h->keyed, admit, s, l->h->k.handshake_ms);
     int rc = hw_driver_watch(&l->h->driver[0], fd, &s->source);
     if (rc < 0) {

@@ -3,11 +3,13 @@
 #include "tool/opts.h"
 #include "tool/trace/trace_read.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,12 +174,22 @@ static void set_level(const char *level)
 }
 
 /* Runs the command, and stores its wait status in *status. */
+/* Creates the file, or truncates it, because the plugin's process appends. Only its owner may read the file, because it
+ * contains the handles of listeners. */
+static int make_trace_file(const char *path)
+{
+    HW_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0))
+        return hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+    return 0;
+}
+
 static int run_traced_command(const struct tracing *t, char **argv, int *status)
 {
-    FILE *f = fopen(t->out, "we"); /* truncates the file, because the plugin's process appends */
-    if (!f)
-        return hw_fail(-errno, "writing %s: %s", t->out, strerror(errno));
-    (void)fclose(f);
+    int rc = make_trace_file(t->out);
+    if (rc < 0)
+        return rc;
     char *full = realpath(t->out, NULL);
     if (!full)
         return hw_fail(-errno, "%s: %s", t->out, strerror(errno));

@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#define MOST 3000
+#define MOST  3000
+#define CROWD 300 /* more than the listener has places for */
 
 static int stranger[MOST];
 static unsigned strangers;
@@ -54,7 +55,34 @@ static int connect_one(hawser *a, hawser *b, uint16_t port)
     return rc || j.rc ? -1 : ms;
 }
 
-#define CROWD 300 /* more than the listener has places for */
+/* Returns true if the server has closed the connection. */
+static bool is_closed(int fd)
+{
+    char byte[64];
+    ssize_t n;
+    while ((n = recv(fd, byte, sizeof byte, MSG_DONTWAIT)) > 0)
+        ;
+    return n == 0 || errno != EAGAIN;
+}
+
+/* Connections of one address replace its oldest connection, so that a new connection has time to send its greeting. */
+static void replace_oldest(uint16_t port)
+{
+    unsigned closed = 0;
+    come(port, CROWD, 1);
+    for (int i = 0; i < 100 && closed < 20; i++) {
+        usleep(10000);
+        closed = 0;
+        for (unsigned k = 0; k < CROWD; k++)
+            closed += is_closed(stranger[k]);
+    }
+    unsigned old = 0;
+    for (unsigned k = 0; k < closed; k++)
+        old += is_closed(stranger[k]);
+    ok(closed >= 20 && closed < CROWD / 2 && old == closed, "%u of %u connections are replaced: the oldest (%u)",
+       closed, CROWD, old);
+    leave();
+}
 
 static hawser_peer *accepted[CROWD];
 
@@ -121,6 +149,8 @@ int main(void)
     leave();
     ms = connect_one(p.a, p.b, p.port);
     ok(ms >= 0 && ms < 5000, "and once they are gone: %d ms", ms);
+    step("oldest");
+    replace_oldest(p.port);
     step("peers");
     unsigned well = connect_crowd(p.a, p.b, p.port);
     if (well < CROWD)

@@ -386,7 +386,8 @@ static int measure_all(struct bench_run *b)
     if (wrote < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (rc == -EINTR)
-        return tool_interrupted(CMD, "the results above were measured before the interruption");
+        return tool_interrupted(CMD, b->version ? "the results above were measured before the interruption"
+                                                : "nothing was measured");
     return all_well(b) ? TOOL_OK : TOOL_FAILED;
 }
 
