@@ -30,7 +30,7 @@ enum mesh_what {
     MESH_LATENCY = 1, /* 8 bytes each way, one at a time */
     MESH_ONE_WAY,     /* to the target, then back */
     MESH_BOTH_WAYS,   /* to the target and back at once */
-    MESH_RAILS,       /* one way, over each pair of NICs alone */
+    MESH_RAILS,       /* to the target, then back, over each pair of NICs alone */
     MESH_ALL_TO_ALL,  /* to all targets at once */
     MESH_WHATS
 };
