@@ -237,9 +237,10 @@ static int lab_exec(int argc, char **argv)
 {
     static const struct opts o = {.cmd = "lab exec",
                                   .args = "[OPTION...] NODE -- COMMAND [ARGUMENT...]",
-                                  .about = "Executes COMMAND in a node (a, b, ..., or LAB/a), with the node's own "
-                                           "/sys. The exit status is the\ncommand's; 125 if the lab or node failed, "
-                                           "126 if the command could not be executed, 127 if not found.",
+                                  .about =
+                                      "Executes COMMAND in a node (a, b, ..., or LAB/a), with the node's own "
+                                      "/sys. The exit status is the\ncommand's; 125 if the node cannot be entered, "
+                                      "126 if the command could not be executed, 127 if not found.",
                                   .rows = name_opts,
                                   .least = 1,
                                   .most = 1,
@@ -321,9 +322,10 @@ int cmd_lab(int argc, char **argv)
 {
     static const struct tool_actions t = {
         .cmd = "lab",
-        .about = "Makes a cluster on this machine. Its nodes a, b, ... are network namespaces, each with NICs eth0, "
-                 "eth1, ... NIC i of the k-th node has the address 198.18.i.k/24; other fabrics use other addresses "
-                 "within 198.18.0.0/15. Works as root, and without root in a user namespace.",
+        .about =
+            "Makes a cluster on this machine. Its nodes a, b and so on are network namespaces, each with NICs eth0, "
+            "eth1 and so on. By default, NIC i of the k-th node has the address 198.18.i.k/24. Works as root, and "
+            "without root in a user namespace.",
         .action = actions};
     return tool_act(&t, argc, argv);
 }
