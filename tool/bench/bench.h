@@ -53,12 +53,12 @@ struct bench {
     struct report_files files;
     FILE *json_out; /* stream for JSON lines, owned by files */
     uint64_t bad;
-    bool failed;      /* a worker failed */
-    bool abandoned;   /* a thread hangs in the driver, so the process can only exit */
+    bool failed;      /* a worker or run failed, or violated --require-direct */
+    bool abandoned;   /* a thread did not end, so the process can only exit */
     const char *what; /* start of the progress line */
 };
 
-/* Returns the stream for the table: standard output, unless the JSON lines go there. */
+/* Returns the stream for the table, to standard output or, if the JSON lines go there, to standard error. */
 FILE *bench_table(const struct bench *b);
 /* Return the number of measured operations of a round (--iters or a default), and of warm-up operations. */
 uint64_t bench_iters(const struct bench *b, uint64_t size);

@@ -459,7 +459,7 @@ int bench_gpus(struct bench *b)
     struct gpu_table t = {.b = b, .c = &c};
     int rc = run_gpu_bench(b, &t);
     if (b->abandoned)
-        return rc; /* a hanging thread still uses the memory */
+        return rc; /* a thread that did not end still uses the memory */
     HW_KEEP_ERROR();
     snprintf(b->files.run.peer, sizeof b->files.run.peer, "%s", b->host);
     crew_close(&c);

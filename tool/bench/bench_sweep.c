@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench with lists of channels or windows: runs each combination in its own process, and prints one table for all.
- * Separate processes are needed because knobs belong to a context, and because a plugin's process must be started
- * before CUDA is used. */
+ * Each run has its own context, because the knobs of a context do not change, and its own process, because a plugin's
+ * process must be started before CUDA is used. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/report/report_data.h"

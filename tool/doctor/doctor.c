@@ -22,8 +22,8 @@ const struct dr_check dr_checks[] = {
     {"nic.speed", DR_NIC, "link speed", "a slow NIC adds little bandwidth to a transfer", dr_nic_speed},
     {"nic.pcie", DR_NIC, "PCIe link", "a PCIe link that trained below the NIC's maximum limits the NIC", dr_nic_pcie},
     {"nic.mtu", DR_NIC, "MTU",
-     "small packets cost CPU time, and each fills only a part of a page in GPU memory; with an MTU of 4148 or more "
-     "they fill whole pages",
+     "small packets cost CPU time, and each fills only a part of a page in GPU memory; with an MTU of 4148 or more, a "
+     "packet fills at least one page",
      dr_nic_mtu},
     {"nic.devmem", DR_NIC, "driver and devmem", "only some drivers can receive into, or send from, GPU memory",
      dr_nic_devmem},

@@ -27,7 +27,7 @@
 enum dr_outcome { DR_PASS, DR_WARN, DR_FAIL, DR_SKIP, DR_OUTCOMES };
 enum dr_group { DR_KERNEL, DR_NIC, DR_GPU, DR_LIMITS, DR_TCPX, DR_RDMA, DR_PAIR, DR_NCCL, DR_NIXL, DR_GROUPS };
 
-/* Values of ETHTOOL_A_RINGS_TCP_DATA_SPLIT (linux/ethtool.h). */
+/* Values of ETHTOOL_A_RINGS_TCP_DATA_SPLIT (linux/ethtool_netlink.h). */
 enum dr_split { DR_SPLIT_UNKNOWN, DR_SPLIT_OFF, DR_SPLIT_ON };
 
 /* A NIC. An int field holds a negative errno if the value could not be read. */

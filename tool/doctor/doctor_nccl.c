@@ -288,5 +288,5 @@ void dr_nccl_environment(struct dr_report *d)
         dr_mend(d, "%s", c[i].mend);
     }
     if (n == 0)
-        dr_say(d, DR_PASS, NULL, "nothing conflicts with the plugin or with what it sets");
+        dr_say(d, DR_PASS, NULL, "nothing conflicts with the plugin or with its settings");
 }

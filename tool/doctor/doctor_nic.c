@@ -266,7 +266,8 @@ static void rss_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_WARN, n->name, "all ordinary traffic uses one of %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
-        dr_say(d, DR_WARN, n->name, "ordinary traffic uses all %d queues: none is left to bind", n->queues);
+        dr_say(d, DR_WARN, n->name,
+               "ordinary traffic uses even the last of %d queues, so this queue is not free to be bound", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, HW_MAX(n->queues - 1, 1));
     } else
         dr_say(d, DR_PASS, n->name, "ordinary traffic uses %d of %d queues", n->rss_queues, n->queues);

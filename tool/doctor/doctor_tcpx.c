@@ -20,7 +20,7 @@
 #define SYMBOL       "ncclNetPlugin_v"
 #define MAX_PLUGINS  16
 #define MAX_FILE     (128u << 20)
-#define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, and later versions load v6 to v12 */
+#define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, and NCCL 2.30.3 and later load v6 to v12 */
 
 /* Folders in which vendors' images install the plugin, and folders that the dynamic loader searches. */
 static const char *const tcpx_dirs[] = {"/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/nvidia/lib64"};

@@ -84,7 +84,8 @@ struct drill_child {
 
 /* Starts the child. Must be called before this process has threads. Returns 0 or a negative errno. */
 int drill_child_start(struct drill_child *c);
-/* Disables the NIC, or restores it if away is false. *at receives the time. Returns 0 or a negative errno. */
+/* Disables the NIC, or restores the disabled NIC if away is false. *at receives the time. Returns 0 or a negative
+ * errno. */
 int drill_child_do(struct drill_child *c, const char *nic, enum drill_how how, bool away, uint64_t *at);
 /* Restores the NIC and ends the child. The struct may be zeroed. */
 void drill_child_end(struct drill_child *c);

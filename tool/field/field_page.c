@@ -153,7 +153,7 @@ static void write_bench(struct page *p, const struct field *f)
         {{"Operation", "test both: one row for each direction, and one for their sum", true}, "op", NULL},
         {{"Bytes", "size of one operation", false}, "size", rep_text_size},
         {{"Blocks", "scattered blocks of one operation", false}, "blocks", rep_text_count},
-        {{"GB/s", "payload that the peer has confirmed and checked", false}, "GBps", rep_text_num},
+        {{"GB/s", "payload that was confirmed and checked", false}, "GBps", rep_text_num},
         {{"Plain GB/s", "plain sockets over the same paths and memory, alternating with hawser", false},
          "raw_GBps",
          rep_text_num},
@@ -198,7 +198,7 @@ static void write_others(struct page *p, const struct field *f)
         {{"Times default", "speed relative to NCCL&#39;s own sockets", false}, "ratio_default", rep_text_num}};
     static const struct column nixl[] = {
         {{"Bytes", "size of a write", false}, "size", rep_text_size},
-        {{"GB/s", "rate over all NICs, by TCP", false}, "GBps", rep_text_num},
+        {{"GB/s", "rate over all NICs, over TCP", false}, "GBps", rep_text_num},
         {{"NIXL", "version of NIXL", true}, "version", NULL},
         {{"hawser", "hawser&#39;s rate at the same size over all NICs, divided by this rate", false},
          "hawser_ratio",

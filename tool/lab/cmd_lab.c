@@ -107,13 +107,13 @@ static int lab_up(int argc, char **argv)
 
 static int lab_down(int argc, char **argv)
 {
-    static const struct opts o = {.cmd = "lab down",
-                                  .args = "[OPTION...]",
-                                  .about =
-                                      "Removes a lab, and ends the programs that run in the lab. It is no error if the "
-                                      "lab does not exist. Also removes what is left of a lab after a crash.",
-                                  .rows = name_opts,
-                                  .too_many = "specify a lab with --name"};
+    static const struct opts o = {
+        .cmd = "lab down",
+        .args = "[OPTION...]",
+        .about = "Removes a lab, and ends the programs that run in the lab. It is not an error if the "
+                 "lab does not exist. Also removes what is left of a lab after a crash.",
+        .rows = name_opts,
+        .too_many = "specify a lab with --name"};
     struct lab_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -271,7 +271,8 @@ static int lab_nic(int argc, char **argv, bool link)
     const struct opts o = {
         .cmd = link ? "lab link" : "lab rate",
         .args = link ? "[OPTION...] NODE NIC up|down" : "[OPTION...] NODE NIC RATE",
-        .about = link ? "Sets a NIC of a node up or down; the other side loses its carrier. NIC is eth1 or 1, but only "
+        .about = link ? "Sets a NIC of a node up or down. While it is down, the other side has no carrier. NIC is eth1 "
+                        "or 1, but only "
                         "a number if the lab has other --names."
                       : "Sets the rate of a NIC (eth1, or 1), in both directions: 250mbit, 1.5gbit, none. In a lab of "
                         "two nodes the\nNIC of the other node is on the same cable, so its rate changes too.",

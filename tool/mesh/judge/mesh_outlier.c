@@ -278,7 +278,8 @@ static int find_path(const struct series *s, struct point **slow, size_t n, size
     return mesh_find(out, &f);
 }
 
-/* Lists the outliers that no repeated measurement refutes, and makes each of them a suspect. */
+/* Lists the outliers that no repeated measurement refutes, and makes them suspects, at most SUSPECTS for each node of
+ * the mesh. */
 static int list_slow(const struct series *s, struct point **slow, size_t *n, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;

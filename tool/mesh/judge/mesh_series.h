@@ -14,7 +14,7 @@ struct point {
     uint32_t port[SIDES]; /* the sender's and the receiver's */
     uint16_t group;
     bool slow;      /* explained by a port in `named` */
-    double y, rest; /* logarithm of the value; the same without the rail's median */
+    double y, rest; /* series_log() of the value; the same without the group's median */
     double best;    /* best logarithm of y and the repeated measurements */
 };
 
@@ -22,7 +22,7 @@ struct group {
     uint32_t from, to; /* hashes of the NICs' names */
     bool same_rack;
     double median;
-    double usual; /* median of the samples of kind `proof` */
+    double usual; /* usual value of the samples of kind `proof` */
 };
 
 struct series {
