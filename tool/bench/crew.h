@@ -56,7 +56,7 @@ struct crew_member {
     bool gone;     /* there is no worker yet, or the worker has closed its socket */
     bool failed, named, still;
     char why[HW_ERR_TEXT]; /* reason if failed is true */
-    struct crew_ready at;  /* last gate that the worker reached, or the next size once this size has a result */
+    struct crew_ready at;  /* last gate that the worker reached; after a result, the start of the next size */
     bool ready;
     struct crew_beat beat;
     uint64_t heard; /* hw_now() of the last sign of progress */

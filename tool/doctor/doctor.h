@@ -186,7 +186,8 @@ bool dr_has_devmem(const struct dr_nic *n);
 int dr_shares_subnet(const struct dr_machine *m, int nic);
 
 /* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. CUDA is queried only
- * if gpus is true. Never fails: the structures say how a value that cannot be read is marked. */
+ * if gpus is true. Never fails: an int that cannot be read becomes a negative errno, and other values stay 0 or empty.
+ */
 void dr_probe(struct dr_machine *m, int root, bool gpus);
 
 /* The checks, by group. */

@@ -20,9 +20,9 @@ struct launch_place {
  * environment. Leaves c->key_len 0 if neither is set. Fails with -EINVAL, -EACCES or another -errno. */
 int launch_key(struct common *c);
 
-/* Copies the key, `insecure` and a log level one step lower from c to the options of another context, which uses
- * deadline_ms, or at least 100 ms, as its peer and handshake timeouts. The caller frees *own with common_free().
- * Returns 0 or -errno. */
+/* Copies the key and `insecure` of c, and a log level one step lower, to the options of another context, whose peer and
+ * handshake timeouts are deadline_ms, but at least 100 ms. The caller frees *own with common_free(). Returns 0 or
+ * -errno. */
 int launch_copy_common(const struct common *c, uint64_t deadline_ms, struct common *own);
 /* Opens a context for control messages, with one thread and with events. A peer that is silent for deadline_ms counts
  * as dead. Returns 0 or -errno. */

@@ -219,8 +219,8 @@ static void slow_down_usual(struct series *s)
     }
 }
 
-/* Computes the usual values of the proof if it is of a different kind than the series. Without samples of that kind,
- * the proof refutes nothing. */
+/* Computes the usual values of kind `proof` if that is not the kind of the series, and lowers those of latencies.
+ * Without samples of kind `proof`, repeated measurements refute nothing. */
 void series_prove(struct series *s)
 {
     const struct mesh *m = s->m;
