@@ -96,7 +96,7 @@ static int cmd_help(int argc, char **argv)
         return TOOL_OK;
     }
     if (strcmp(argv[1], "knobs") == 0) {
-        printf("Knobs, set by --knob NAME=VALUE or in the environment:\n\n");
+        printf("Knobs, set with --knob NAME=VALUE or in the environment:\n\n");
         hawser_knobs(print_knob, NULL);
         return TOOL_OK;
     }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define READY_MS   10000 /* ms within which serve must print that it listens */
-#define BENCH_MS   80000 /* ms; longer than any benchmark of the demo takes */
+#define BENCH_MS   80000 /* ms; longer than any measurement between the two nodes takes */
 #define DOWN_AT_MS 3000
 #define UP_AT_MS   5500
 #define DRILL_RUN  "9s"
@@ -108,7 +108,7 @@ static int start_serve(struct demo *d)
             continue;
         ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);
         if (n == 0)
-            return hw_fail(-ECHILD, "`hawser serve` in node a exited at once: %.*s", (int)len, text);
+            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it listened: %.*s", (int)len, text);
         if (n > 0)
             len += (size_t)n;
         text[len] = 0;

@@ -2,7 +2,7 @@
 /*
  * `hawser fieldtest`: tests two nodes in several parts. A part may fail or be skipped without stopping the other parts.
  * Child processes do the measuring: hawser's other commands, iperf3, and a Python program for NIXL. They print JSON on
- * standard output. The rows of all of them are collected in one JSON tree (field "doc" of struct field), from which
+ * standard output. All rows are collected in one JSON tree (field "doc" of struct field), from which
  * both output files are written.
  */
 #ifndef HW_TOOL_FIELD_H

@@ -21,8 +21,8 @@ static const struct opt name_opts[] = {
     {0},
 };
 
-/* Splits "LAB/a" or "a", and sets *name to LAB if the text contains a lab. Fails with -EINVAL if --name specifies a
- * different lab. */
+/* Splits "LAB/a" or "a", and sets *name to LAB if the text contains a lab. Fails with -EINVAL if the text is invalid or
+ * --name specifies a different lab. */
 static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_MAX + 1], const char **node)
 {
     const char *slash = strchr(text, '/');

@@ -8,7 +8,7 @@
  *   ORDER   lead to rank: measure with one rank, or with several at once
  *   ANSWER  rank to lead: the result of an order
  *   BYE     lead to rank: all measurements are finished
- *   FINAL   rank to lead: the errors that its NICs counted meanwhile; the rank then exits
+ *   FINAL   rank to lead: the errors that its NICs counted since HELLO; the rank then exits
  */
 #ifndef HW_MESH_PROTO_H
 #define HW_MESH_PROTO_H
