@@ -55,7 +55,7 @@ static int compare_kind(const struct mesh *m, const struct mesh *was, enum mesh_
     f.ratio = get_median(m, kind, -1, NULL, room) / get_median(was, kind, -1, NULL, old);
     if (isnan(f.ratio))
         return 0;
-    if (is_worse(kind, f.ratio)) /* all nodes are slower, so the finding names none of them */
+    if (is_worse(kind, f.ratio)) /* the median over all nodes is worse, so the finding names none of them */
         return mesh_find(out, &f);
     int rc = 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {

@@ -70,8 +70,8 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
     return false;
 }
 
-/* Finds nodes with which every pair failed. Then finds single pairs that failed, unless one of their nodes has such a
- * finding. */
+/* Finds nodes with at least two failures and no successful measurement. Then finds single pairs that failed, unless one
+ * of their nodes has such a finding. */
 static int judge_failures(const struct mesh *m, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *bad = calloc(m->n + 1, sizeof *bad);

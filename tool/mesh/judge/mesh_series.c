@@ -290,7 +290,8 @@ static double estimate_tail(double *v, size_t n)
     return HW_MAX(-series_select(v, n, k), 0.0) / z;
 }
 
-/* Returns the logarithm below which chance does not explain a value, given n values with standard deviation sigma. */
+/* Returns the logarithm below which a value matters and chance does not explain it, given n values with standard
+ * deviation sigma. */
 static double get_limit(double sigma, size_t n, double over, double least, double more, enum mesh_kind kind)
 {
     double chance = (sqrt(2 * log((double)HW_MAX(n, (size_t)2))) + over) * sigma;
