@@ -17,7 +17,8 @@ void child_take_ends(int talk, int at, int err);
 /* Read or write all len bytes and block until done. Return false at end of file or after an error. */
 bool child_read(int fd, void *data, size_t len);
 bool child_write(int fd, const void *data, size_t len);
-/* Waits up to ms for the child to exit, then kills the child, and reaps it. Sets *pid to 0 and returns the wait status.
+/* Waits up to ms for the child to exit, kills the child if it has not, and reaps it. Sets *pid to 0 and returns the
+ * wait status.
  */
 int child_reap(pid_t *pid, int ms);
 

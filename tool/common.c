@@ -185,7 +185,7 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
 }
 
 /* Makes the context refuse a peer on this machine if the transport would fall back to another one, unless the user set
- * the knob. Results must be those of the requested transport. */
+ * the knob. Results must be measured over the requested transport. */
 static int refuse_same_machine(struct common *c)
 {
     static const char knob[] = "same_machine";

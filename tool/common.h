@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code shared by serve, bench, validate, doctor and sandbox: the job key, knobs, log output on stderr, and argument
+/* Code shared by the subcommands that open a context: the job key, knobs, log output on stderr, and argument
  * parsers. */
 #ifndef HW_TOOL_COMMON_H
 #define HW_TOOL_COMMON_H
@@ -7,14 +7,13 @@
 #include "tool/tool.h"
 
 /* Parses a list of sizes: "64MiB,1GiB", a range such as "1KiB:64MiB" (doubles at each step and includes the last size),
- * or a mix of both. Writes at most cap sizes and stores their number in *n. Fails with -E2BIG, or with -EINVAL and an
- * error text that quotes the invalid part. */
+ * or a mix of both. Writes at most cap sizes and stores their number in *n. Fails with -EINVAL or -E2BIG. */
 int opts_sizes(const char *text, uint64_t *out, size_t cap, size_t *n);
 /* Parses "host", "host:port", "1.2.3.4:port", "[v6]:port" or "v6". Leaves *port unchanged if the text has no port.
  * Fails with -EINVAL. */
 int opts_host(const char *text, char *host, size_t cap, uint16_t *port);
-/* Checks a comma-separated list of NIC names. No name may be empty, longer than IFNAMSIZ - 1, or repeated. Fails with
- * -EINVAL. */
+/* Checks a comma-separated list of NIC names. No name may be empty, longer than IFNAMSIZ - 1, or repeated, or contain a
+ * slash or a space. Fails with -EINVAL. */
 int opts_nics(const char *text);
 
 #define COMMON_MAX_KNOBS 32
@@ -37,8 +36,8 @@ int common_knob(struct common *c, const char *name, const char *value);
 int common_open(struct common *c, hawser **out);
 /* Clears the key and frees the knobs. */
 void common_free(struct common *c);
-/* Reads a job key from a regular file that other users cannot access, and drops one trailing newline. Fails with
- * -EACCES, -EINVAL or another -errno. */
+/* Reads a job key of at least 16 bytes from a regular file, and drops one trailing newline. Rejects a file with read or
+ * write permission for others. Fails with -EACCES, -EINVAL or another -errno. */
 int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len);
 
 #endif

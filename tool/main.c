@@ -26,7 +26,7 @@ static const struct command {
     {"top", cmd_top, "show live which processes transfer how much over which NICs"},
     {"metrics", cmd_metrics, "print the counters of all processes, for Prometheus"},
     {"nccl", cmd_nccl, "show what NCCL needs to use hawser, check it, and measure it"},
-    {"nixl", cmd_nixl, "check whether NIXL finds and accepts the backend HAWSER, and if not, why"},
+    {"nixl", cmd_nixl, "check whether NIXL finds and accepts hawser's backend, and if not, why"},
     {"sandbox", cmd_sandbox, "give a container NICs, a matching sysfs and NCCL settings, or take them back"},
     {"verbs", cmd_verbs, "run untrusted programs that use RDMA verbs, through a broker"},
     {"oci-hook", cmd_oci_hook, "a hook for OCI runtimes: moves NICs into a container, and back"},
@@ -46,7 +46,7 @@ static const struct command *find_tool_command(const char *name)
     return NULL;
 }
 
-/* help: as an argument of `hawser help`, which has knobs, too. */
+/* Reports an unknown command. help means that name is an argument of `hawser help`, which also accepts "knobs". */
 static int refuse_command(const char *name, bool help)
 {
     struct hw_guess g = {.word = name};
@@ -96,7 +96,7 @@ static int cmd_help(int argc, char **argv)
         return TOOL_OK;
     }
     if (strcmp(argv[1], "knobs") == 0) {
-        printf("Knobs, set by --knob NAME=VALUE or in the environment:\n\n");
+        printf("Knobs, set with --knob NAME=VALUE or in the environment:\n\n");
         hawser_knobs(print_knob, NULL);
         return TOOL_OK;
     }

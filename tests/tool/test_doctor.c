@@ -76,7 +76,7 @@ static void limits(void)
     m.nofile = (struct rlimit){1024, 524288};
     check("limits.nofile", DR_WARN, "1024 (at most 524288)");
     m.nofile = (struct rlimit){256, 256};
-    check("limits.nofile", DR_FAIL, "not enough");
+    check("limits.nofile", DR_FAIL, "too few");
     m.nofile = (struct rlimit){524288, 524288};
     check("limits.nofile", DR_PASS, "524288");
 }
@@ -148,7 +148,7 @@ static void rails(void)
     fresh();
     struct dr_nic *n = nic("eth1", "gve");
     address(n, 1, 1);
-    check("nic.rail", DR_SKIP, "has a subnet");
+    check("nic.rail", DR_SKIP, "without a subnet");
     n->addr[0].prefix = 32;
     check("nic.rail", DR_SKIP, "cannot be read");
     /* a route of another NIC, and one to the gateway alone */
@@ -287,7 +287,7 @@ static void nics(void)
     n->rss_last = 15;
     check("nic.rss", DR_PASS, "16 of 16");
     n->split = DR_SPLIT_ON;
-    check("nic.rss", DR_WARN, "none is left");
+    check("nic.rss", DR_WARN, "not free to be bound");
     n->rss_queues = 15;
     n->rss_last = 14;
     check("nic.rss", DR_PASS, "15 of 16");
@@ -325,7 +325,7 @@ static void irqs(void)
     put("proc/irq/40/smp_affinity_list", "0-7\n");
     put("proc/irq/40/effective_affinity_list", "2\n");
     put("proc/irq/41/smp_affinity_list", "1\n");
-    check("nic.irqs", DR_PASS, "2 interrupts on CPUs of its node 0");
+    check("nic.irqs", DR_PASS, "2 interrupts on CPUs of the NIC's NUMA node 0");
     put("proc/irq/41/smp_affinity_list", "3-4\n");
     check("nic.irqs", DR_WARN, "1 of 2 interrupts");
     put("sys/class/net/eth1/device/msi_irqs/50", "msix\n");

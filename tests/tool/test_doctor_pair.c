@@ -113,7 +113,7 @@ static void tcpx(void)
 
     struct dr_nic *g = nic("eth1", "gve");
     g->devmem_rc = 0;
-    check("tcpx.packets", DR_WARN, "has never placed a packet");
+    check("tcpx.packets", DR_WARN, "has placed no packet");
     g->devmem_pkts[0] = g->devmem_pkts[1] = 83018;
     check("tcpx.packets", DR_WARN, "83018 so far, but none within 300 ms: if a transfer runs now");
     g->rx_pkts[1] = 999;

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define RAW_BYTES (256ull << 20) /* minimum bytes of a round with --compare-raw and without --iters */
-#define RAW_ITERS 20000          /* upper limit for the number of operations that RAW_BYTES gives */
+#define RAW_BYTES (256ull << 20) /* with --compare-raw, operations are added to a round up to this many bytes */
+#define RAW_ITERS 20000          /* upper limit for the operations of a round that RAW_BYTES gives */
 
 FILE *bench_table(const struct bench *b)
 {

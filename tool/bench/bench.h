@@ -53,18 +53,18 @@ struct bench {
     struct report_files files;
     FILE *json_out; /* stream for JSON lines, owned by files */
     uint64_t bad;
-    bool failed;      /* a worker failed */
-    bool abandoned;   /* a thread hangs in the driver, so the process can only exit */
+    bool failed;      /* a worker or run failed, or violated --require-direct */
+    bool abandoned;   /* a thread did not end, so the process can only exit */
     const char *what; /* start of the progress line */
 };
 
-/* Returns the stream for the table: standard output, unless the JSON lines go there. */
+/* Returns the stream for the table, to standard output or, if the JSON lines go there, to standard error. */
 FILE *bench_table(const struct bench *b);
-/* Return the number of measured operations for a size (--iters or a default), and the number of warm-up operations. */
+/* Return the number of measured operations of a round (--iters or a default), and of warm-up operations. */
 uint64_t bench_iters(const struct bench *b, uint64_t size);
 uint64_t bench_warmup(const struct bench *b, uint64_t iters);
 uint32_t bench_depth(const struct bench *b, uint64_t size);
-/* Makes the plan for size i in host memory. Returns -EIO if the kernel gives no random seed. */
+/* Makes the plan for size i, with host memory on both sides. Returns -EIO if the kernel gives no random seed. */
 int bench_plan(const struct bench *b, size_t i, struct measure_plan *out);
 /* Returns a row with no measured values yet. */
 struct row bench_make_row(const struct bench *b, struct measure *m, const char *op, uint64_t size, uint32_t blocks);
@@ -72,7 +72,8 @@ struct row bench_make_row(const struct bench *b, struct measure *m, const char *
  * hooks of m (progress, beat, interval, gate). Closes m on failure. */
 int bench_start(const struct bench *b, struct session *s, const struct measure_plan *plan, uint64_t warmup,
                 struct measure *m, struct row *r);
-/* Fills in the results of measure_run(): percentiles, rates and NICs. */
+/* Fills in the results of the rounds except their rates: latencies, CPU time, lost channels, NICs, verdicts about GPUs,
+ * and fault events. */
 void bench_finish(const struct bench *b, struct measure *m, const struct session_path *path, size_t n_paths,
                   struct row *r);
 double bench_per_GB(uint64_t us, uint64_t bytes);
@@ -85,13 +86,13 @@ struct bench_turns {
     int (*before)(void *arg, size_t turn); /* called before each turn; even turns are hawser's */
     void *arg;
 };
-/* Runs the rounds and adds the results to r, with medians over the rounds. After a failure, or -EINTR, r covers the
- * rounds that finished. */
+/* Runs the rounds and adds the results to r, with medians over the rounds. After a failure, or -EINTR, r also counts
+ * those operations of the unfinished round that completed. */
 int bench_rounds(const struct bench *b, const struct bench_turns *t, uint64_t iters, struct row *r);
 /* Prints the congestion control algorithm of plain sockets, if it is known. */
 void bench_print_congestion(FILE *out, const struct row *r);
 
-/* Prints the heading line "# ..." with the operation, window, depth, verification and rounds. */
+/* Prints the heading with the operation, window, depth, verification and rounds. Each line begins with "#". */
 void bench_print_knobs(const struct bench *b, FILE *out);
 
 /* Parses a list of numbers, or with sizes a list of sizes such as 512KiB. Returns -EINVAL for an invalid list. */
@@ -107,8 +108,8 @@ int bench_sweep(struct bench *b);
  * b->failed. */
 int bench_gpus(struct bench *b);
 /* The work of one worker, on context h. The worker reports results and failures to the supervisor on fd. crowd is
- * the number of workers. own_cpu is true if the worker is a process, whose CPU time is therefore the worker's. stop
- * is as in struct session. */
+ * the number of workers. own_cpu is true if the worker has a process of its own, so that the CPU time of the process is
+ * the worker's. stop is as in struct session. */
 struct bench_work {
     const struct bench *b;
     const struct gpu_pair *pair; /* pair of GPUs, or with BUFFER_HOST the memory of both hosts */
@@ -127,8 +128,8 @@ bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, stru
 const struct gpu_pair *bench_worker_pair(const struct bench *b, size_t i);
 enum tp_op bench_worker_op(const struct bench *b, size_t i);
 
-/* Starts a child process for each worker (--per-process), and sets the crew's hooks. After a failure the caller ends
- * the started children with bench_children_end(). */
+/* Starts a child process for each worker (--per-process), and sets those hooks of the crew that concern the children.
+ * After a failure the caller ends the started children with bench_children_end(). */
 struct bench_child {
     pid_t pid; /* 0 once reaped */
 };

@@ -289,7 +289,7 @@ struct gpu_table {
     int rc;
 };
 
-/* After the last size prints how each GPU's data arrived. After each size reports GPUs that violate
+/* After the last size, prints how each GPU's data arrived. After each size, reports the workers that violate
  * --require-direct. */
 static void print_verdicts(struct gpu_table *t, size_t size, bool last)
 {
@@ -312,7 +312,7 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
     fflush(out);
 }
 
-/* Returns the name without "GPU " if the full name, which also has the direction, would not fit the column. */
+/* Returns the name without "GPU " if the full name would not fit the column. */
 static const char *get_row_name(const char *name)
 {
     return strlen(name) > 12 && strncmp(name, "GPU ", 4) == 0 ? name + 4 : name;
@@ -370,7 +370,7 @@ static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
 {
     FILE *out = bench_table(b);
     fprintf(out, "# hawser %s, peer %s port %u, %s%s\n", hawser_version(), b->host, b->port,
-            b->gpus_text ? "GPU memory, " : "host memory, ", b->per_process ? "a process for each" : "one process");
+            b->gpus_text ? "GPU memory, " : "host memory, ", b->per_process ? "one process per worker" : "one process");
     for (size_t i = 0; i < b->gpus.n && b->gpus_text; i++) {
         const struct gpu_pair *p = &b->gpus.pair[i];
         fprintf(out, "# GPU %d -> %d on %s", p->gpu, p->peer, p->nics[0] ? p->nics : "every NIC that reaches the peer");
@@ -459,7 +459,7 @@ int bench_gpus(struct bench *b)
     struct gpu_table t = {.b = b, .c = &c};
     int rc = run_gpu_bench(b, &t);
     if (b->abandoned)
-        return rc; /* a hanging thread still uses the memory */
+        return rc; /* a thread that did not end still uses the memory */
     HW_KEEP_ERROR();
     snprintf(b->files.run.peer, sizeof b->files.run.peer, "%s", b->host);
     crew_close(&c);

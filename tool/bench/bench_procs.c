@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --per-process: starts, binds and reaps a child process for each pair of GPUs. The child runs this program
+/* bench --per-process: starts, binds and reaps a child process for each worker. The child runs this program
  * again, near its GPU. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
@@ -163,7 +163,7 @@ int bench_children_start(const struct bench *b, struct crew *c, struct bench_chi
     c->interrupt = interrupt_child;
     c->ended = child_ended;
     int rc = 0;
-    fflush(NULL); /* otherwise each child would inherit and print buffered output */
+    fflush(NULL); /* print the heading before the children start */
     for (size_t i = 0; i < c->n && rc == 0; i++)
         rc = start_bench_child(b, c, i, &child[i].pid);
     return rc;

@@ -64,7 +64,7 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
     }
 }
 
-/* Replaces the rate by the median, over the rounds, of the workers' summed rates. With one round, the rate stays all
+/* Replaces the rate with the median, over the rounds, of the workers' summed rates. With one round, the rate stays all
  * bytes divided by the measured time. */
 static void sum_rounds(struct row *all)
 {
@@ -85,8 +85,6 @@ static void sum_rounds(struct row *all)
     }
 }
 
-/* Combines the results of one size. The combined rate is all bytes divided by the time in which at least one worker
- * measured. */
 bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, struct row *all, struct measure *m)
 {
     *all = bench_make_row(b, m, b->both ? "bidir" : output_op_name(b->op), b->sizes[size], b->blocks[size]);

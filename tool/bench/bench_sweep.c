@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench with lists of channels or windows: runs each combination in its own process, and prints one table for all.
- * Separate processes are needed because knobs belong to a context, and because a plugin's process must be started
- * before CUDA is used. */
+ * Each run has its own context, because the knobs of a context do not change, and its own process, because a plugin's
+ * process must be started before CUDA is used. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/report/report_data.h"
@@ -66,7 +66,7 @@ int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, stru
     }
 }
 
-/* Starts this command again in a child process, for the combination in one. Returns 0 with *pid, or a negative errno
+/* Starts this command again in a child process, for the combination in `one`. Returns 0 with *pid, or a negative errno
  * if the process could not be started. The child reports its own failures. */
 static int start_one(const struct bench *b, int json, const char *one, pid_t *pid)
 {
@@ -196,7 +196,7 @@ static int run_one(struct sweep *s, const char *one)
             (void)kill(pid, SIGINT);
     if ((!WIFEXITED(status) || WEXITSTATUS(status) != 0) && !tool_stop) {
         s->b->failed = true;
-        fprintf(s->table, "# the run with channels,window %s failed\n", one);
+        fprintf(s->table, "# the run with channels,window %s failed (0: not given)\n", one);
     }
     return lseek(fd, 0, SEEK_END) > 0 ? take_lines(s, fd, one) : 0;
 }

@@ -70,7 +70,7 @@ static int parse_blocks(void *args, const char *text)
         uint64_t n, size;
         const size_t len = strcspn(p, ",");
         if (len >= sizeof word || b->n_sizes == BENCH_SIZES)
-            return hw_fail(-E2BIG, "'%s' has more than %d lists", text, BENCH_SIZES);
+            return hw_fail(-E2BIG, "'%s' has more than %d lists, or a list that is too long", text, BENCH_SIZES);
         snprintf(word, sizeof word, "%.*s", (int)len, p);
         char *x = strchr(word, 'x');
         if (!x)
@@ -150,7 +150,8 @@ static const struct opt rows[] = {
              "instead of --size: each operation is a list of N scattered blocks, as in 1024x64KiB"),
     OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: write, and read over separate connections"),
     OPT_NUMBER("iters", 0, "N", struct bench, iters, 1, 1000000000,
-               "measured operations (default: 20 from 1MiB up, 200 below, 2000 for pingpong)"),
+               "measured operations per round (default: 20 from 1MiB up, 200 below, 2000 for pingpong; more with "
+               "--compare-raw)"),
     OPT_CALL("warmup", 0, "N", parse_warmup,
              "unmeasured operations before the measured ones (default: a tenth, at least 2)"),
     OPT_TIME("duration", 't', "TIME", struct bench, duration_ms, 10, TP_RAW_MS / 2,
@@ -173,7 +174,7 @@ static const struct opt rows[] = {
     OPT_CALL("raw-streams", 0, "N|best", parse_streams,
              "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
     OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
-               "rounds; reports their median (default: 1; 3 with --compare-raw)"),
+               "measure this many rounds, and report their median (default: 1; 3 with --compare-raw)"),
     OPT_TEXT("json", 0, "FILE", struct bench, json,
              "write one JSON line per measurement to FILE; - is standard output"),
     OPT_TEXT("report", 0, "FILE", struct bench, report, "write one HTML file with plots"),
@@ -197,8 +198,9 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     static const struct opts o = {
         .cmd = "bench",
         .args = "HOST[:PORT] [OPTION...]",
-        .about = "Measures transfers to a node that runs `hawser serve`. Every byte is checked, outside the measured "
-                 "time.\nExit status: 0 success, 1 a failure or wrong bytes, 2 usage error.",
+        .about =
+            "Measures transfers to a node that runs `hawser serve`. By default, every byte is checked, outside the "
+            "measured time.\nExit status: 0 success, 1 a failure or wrong bytes, 2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,

@@ -265,7 +265,7 @@ static void read_member_messages(struct crew *c, size_t i)
     m->in_len -= at;
 }
 
-/* Reads a child's standard error and keeps its last CREW_TAIL bytes, starting at the beginning of a line. */
+/* Reads a child's output and keeps at most its last CREW_TAIL bytes, starting at the beginning of a line. */
 static void read_member_stderr(struct crew *c, struct crew_member *m)
 {
     char text[1024];
@@ -378,7 +378,7 @@ static void tell_crew_progress(struct crew *c, struct pace *p)
     uint64_t moved = 0;
     for (size_t i = 0; i < c->n; i++)
         moved += c->m[i].beat.moved;
-    if (!p->at || moved < p->moved) { /* a new size has started */
+    if (!p->at || moved < p->moved) { /* no earlier sample to compare with */
         *p = (struct pace){.at = now, .moved = moved};
     } else if (now - p->at >= PACE_MS * HW_MS) {
         p->GBps = (double)(moved - p->moved) / (double)(now - p->at);
@@ -392,7 +392,7 @@ int crew_run(struct crew *c)
 {
     struct pollfd *p = calloc(2 * c->n, sizeof *p);
     size_t done = 0, n_failed = 0;
-    uint64_t last = HW_NEVER; /* deadline for workers that were given up */
+    uint64_t last = HW_NEVER; /* deadline for the workers to end, once none is working */
     bool stopped = false;
     struct pace pace = {0};
     if (!p)

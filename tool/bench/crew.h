@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crew of a benchmark with several GPUs: a worker for each pair of GPUs, which is a thread or a process, and one
- * supervisor.
+ * The crew of bench --gpus or --bidir: a worker for each pair of GPUs and direction, which is a thread or a process,
+ * and one supervisor.
  *
- * Each worker reports its progress to the supervisor over its own socket. Before each size, and before each measured
- * part, a worker waits until all other workers have reached the same point. The measured parts therefore run at the
- * same time, and no worker fills memory while another worker measures. The supervisor reports a worker that fails or
+ * Each worker reports its progress to the supervisor over its own socket. Before each size, and before each batch of
+ * measured operations, a worker waits until no other worker is behind it. The batches therefore begin at the same
+ * time, and none begins while another worker still fills memory. The supervisor reports a worker that fails or
  * stalls, and no longer waits for that worker.
  *
  * A message is a header {type, length} of two uint32_t, followed by length bytes. Both ends are the same program, so
@@ -18,11 +18,11 @@
 #include "tool/report/output.h"
 
 #define CREW_STILL_MS 3000  /* ms without progress, with data in flight, until a warning */
-#define CREW_STALL_MS 12000 /* ms until the worker is given up; must exceed knob peer_timeout_ms */
+#define CREW_STALL_MS 12000 /* ms until the worker is given up; must exceed the default of knob peer_timeout_ms */
 #define CREW_OTHER_MS 90000 /* limit for set-up, filling and checking; must exceed SESSION_CALL_MS */
 #define CREW_MESSAGE  (64u << 20)
-#define CREW_TAIL     2048 /* bytes kept of a child's standard error */
-#define CREW_PATIENCE 8000 /* ms for workers to end after they were given up */
+#define CREW_TAIL     2048 /* bytes kept of a child's output */
+#define CREW_PATIENCE 8000 /* ms for the workers to end once none is working */
 
 enum crew_type { CREW_READY = 1, CREW_BEAT, CREW_RESULT, CREW_ERROR, CREW_INTERVAL };
 
@@ -32,7 +32,7 @@ struct crew_ready {
 };
 struct crew_beat {
     /* flying: 1 if operations are in flight, else 0; moved: bytes sent and received so far, without small
-     * operations; ops: operations completed */
+     * operations; ops: measured operations completed */
     uint64_t flying, moved, ops;
 };
 
@@ -52,14 +52,14 @@ struct crew_result {
 
 struct crew_member {
     char name[40]; /* for example "GPU 0 -> 5" */
-    int fd, err;   /* socket for the worker's messages, pipe from its standard error; -1 if not open */
-    bool gone;     /* the worker has closed its socket */
+    int fd, err;   /* socket for the worker's messages, pipe from a child's standard output and error; -1 if not open */
+    bool gone;     /* there is no worker yet, or the worker has closed its socket */
     bool failed, named, still;
     char why[HW_ERR_TEXT]; /* reason if failed is true */
-    struct crew_ready at;  /* last gate that the worker reached */
+    struct crew_ready at;  /* last gate that the worker reached; after a result, the start of the next size */
     bool ready;
     struct crew_beat beat;
-    uint64_t heard; /* hw_now() of the last message that showed progress */
+    uint64_t heard; /* hw_now() of the last sign of progress */
     uint8_t *in;
     size_t in_len, in_cap;
     char tail[CREW_TAIL];
@@ -70,9 +70,9 @@ struct crew_member {
 struct crew {
     struct crew_member *m;
     size_t n, n_sizes;
-    bool verbose; /* print the workers' standard error at once */
-    /* Called after a signal. The worker must report its results within SESSION_FINISH_MS. NULL if the worker has
-     * seen the signal itself. */
+    bool verbose; /* print the children's output at once */
+    /* Called after a signal. The worker must report its results within SESSION_FINISH_MS. NULL if the workers
+     * see the signal themselves. */
     void (*interrupt)(void *arg, size_t i);
     /* Tells worker i to end. The supervisor then ignores its messages. */
     void (*give_up)(void *arg, size_t i);
@@ -91,7 +91,8 @@ struct crew {
 int crew_open(struct crew *c, size_t n, size_t n_sizes);
 void crew_close(struct crew *c);
 /* Handles the messages of all workers until the workers have ended, or were given up and did not end in time. Prints
- * failures on standard error at once. Returns the number of failed workers, or -EINTR if tool_stop was set. */
+ * failures on standard error as they occur, except after a signal. Returns the number of failed workers, -EINTR if
+ * tool_stop was set, or -ENOMEM. */
 int crew_run(struct crew *c);
 
 /* Functions for workers. Return 0, or -EPIPE if the supervisor has ended. */

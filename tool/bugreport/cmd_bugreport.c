@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser bugreport: prints what is needed to diagnose a fault remotely, without secrets. It reads no files of users,
- * prints only the values of knobs from the environment, and masks addresses on request. */
+ * prints the values only of those environment variables that are knobs, and masks addresses on request. */
 #include "net/sysfs.h"
 #include "tool/bugreport/mask.h"
 #include "tool/build.h"
@@ -170,7 +170,7 @@ int cmd_bugreport(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_TEXT("out", 'o', "FILE", struct bugreport, out, "write the text to FILE (default: standard output)"),
         OPT_FLAG("mask-addresses", 0, struct bugreport, mask,
-                 "replace IP and MAC addresses by <address-1>, <address-2>, ..., and this host's name by <host>"),
+                 "replace IP and MAC addresses with <address-1>, <address-2>, ..., and this host's name with <host>"),
         {0}};
     static const struct opts o = {
         .cmd = CMD,

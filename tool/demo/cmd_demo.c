@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser demo: runs two labs. In a lab of two nodes with four NICs each, one of them slow, it runs a benchmark
- * beside plain sockets, a benchmark of lists, a KV cache transfer through NIXL, and a drill in which a NIC goes down
- * and comes back up. In a lab of eight nodes, mesh finds the one bad NIC. */
+ * alternating with plain sockets, a benchmark of lists, with --kv-push a KV cache transfer through NIXL, and a drill in
+ * which a NIC goes down and comes back up. In a lab of eight nodes, mesh finds the one bad NIC. */
 #include "tool/demo/demo.h"
 
 #include "base/size.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define READY_MS   10000 /* ms within which serve must print that it listens */
-#define BENCH_MS   80000 /* ms; longer than any benchmark of the demo takes */
+#define BENCH_MS   80000 /* ms; longer than any measurement between the two nodes takes */
 #define DOWN_AT_MS 3000
 #define UP_AT_MS   5500
 #define DRILL_RUN  "9s"
@@ -108,7 +108,7 @@ static int start_serve(struct demo *d)
             continue;
         ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);
         if (n == 0)
-            return hw_fail(-ECHILD, "`hawser serve` in node a exited at once: %.*s", (int)len, text);
+            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it listened: %.*s", (int)len, text);
         if (n > 0)
             len += (size_t)n;
         text[len] = 0;
@@ -129,7 +129,7 @@ static int start_client(struct demo *d, const char *command, const char *const *
 static int end_bench(struct demo *d)
 {
     int rc = demo_await(&d->bench, hw_deadline(BENCH_MS));
-    return rc > 0 ? hw_fail(-EIO, "the benchmark failed (exit code %d)", rc) : rc;
+    return rc > 0 ? hw_fail(-EIO, "the measurement failed (exit code %d)", rc) : rc;
 }
 
 static int pause_until(uint64_t when)
@@ -196,7 +196,7 @@ static int run_fault_drill(struct demo *d)
 
 /* ---- report, cleanup and main program ------------------------------------------------------------ */
 
-/* Appends the lines of another result file to the first one, and removes that file. */
+/* Appends the lines of the result file at path to d->result, and removes the file at path. */
 static int append_results(struct demo *d, const char *path)
 {
     FILE *from = fopen(path, "re"), *to = fopen(d->result, "ae");
@@ -334,13 +334,15 @@ static int run_demo(const struct demo_args *a)
 static int parse_out(void *args, const char *text)
 {
     ((struct demo_args *)args)->dir = text;
-    return *text && strlen(text) <= 4000 ? 0 : hw_fail(-EINVAL, "must be a folder, not '%s'", text);
+    return *text && strlen(text) <= 4000
+               ? 0
+               : hw_fail(-EINVAL, "must be a folder's path of 1 to 4000 characters, not '%s'", text);
 }
 
 int cmd_demo(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_CALL("out", 'o', "DIR", parse_out, "folder for result.jsonl and report.html (default: hawser-demo)"),
+        OPT_CALL("out", 'o', "DIR", parse_out, "folder for the results and the reports (default: hawser-demo)"),
         OPT_TEXT("kv-push", 0, "FILE", struct demo_args, kv_push,
                  "program that transfers a KV cache through NIXL, such as examples/nixl/kv_push.py with NIXL's Python"),
         {0}};
@@ -348,8 +350,9 @@ int cmd_demo(int argc, char **argv)
                                   .args = "[--out DIR]",
                                   .about =
                                       "Creates a lab of two nodes on this machine, measures verified transfers between "
-                                      "the nodes beside\nplain sockets, and takes a NIC down in the middle of a drill. "
-                                      "Then mesh finds one bad NIC in a\nlab of eight nodes. Takes about 90 seconds.",
+                                      "the nodes and,\nalternating with them, plain sockets, and takes a NIC down in "
+                                      "the middle of a drill. Then mesh finds\none bad NIC in a lab of eight nodes. "
+                                      "Takes about 90 seconds.",
                                   .rows = rows};
     struct demo_args a = {.dir = "hawser-demo"};
     int rc = opts_parse(&o, &a, argc, argv);

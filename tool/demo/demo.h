@@ -35,25 +35,26 @@ struct demo {
 
 extern const uint64_t demo_rates[DEMO_NICS]; /* bits per second */
 
-/* Waits for *pid to end. Returns the process's exit status or 128 + signal number, -ETIMEDOUT at the deadline, or
- * -EINTR if the demo received a signal. Sets *pid to 0 once the process has ended. */
+/* Waits for *pid to end. Returns the process's exit status or 128 + signal number, -ETIMEDOUT at the deadline,
+ * -EINTR if the demo received a signal, or another -errno. Sets *pid to 0 once the process has ended. */
 int demo_await(pid_t *pid, uint64_t deadline);
 /* Sends the signal to *pid, and SIGKILL three seconds later if the process still runs. Does nothing if *pid is 0. */
 void demo_end(pid_t *pid, int sig);
 
-/* Transfers a KV cache between the lab's two nodes with the program d->kv_push, if set. Returns -EIO if the transfer
- * failed, -ETIMEDOUT or -EINTR. */
+/* Transfers a KV cache between the lab's two nodes with the program d->kv_push, if set. Returns 0 or -errno, which is
+ * -EIO if the program failed. */
 int demo_push_kv(struct demo *d);
-/* Creates a lab of eight nodes, one of them with a slow NIC, and runs mesh there. The lab remains, and d->up is
- * true. Returns -EIO, -ETIMEDOUT, -EINTR, or the error of creating the lab. */
+/* Creates a lab of eight nodes, one of them with a slow NIC, and runs mesh there. Leaves the lab up, and
+ * sets d->up. Returns 0 or -errno, which is -EIO if mesh found nothing or could not run. */
 int demo_run_mesh(struct demo *d);
-/* Print what the KV cache transfer and mesh have shown. Return -EIO if the result is not as expected. */
+/* Print what the KV cache transfer and mesh have shown. Return 0, or -errno if a result is missing or not as expected.
+ */
 int demo_check_kv(struct demo *d);
 int demo_check_mesh(struct demo *d);
 
 /* Prints what the benchmarks and the drill have shown. Returns -EIO if the result is not as expected. */
 int demo_check(struct demo *d);
-/* Adds a sentence to the report, and prints the sentence in lines of 78 columns. */
+/* Adds a sentence to the report, and prints the sentence in lines of at most 78 columns. */
 __attribute__((format(printf, 2, 3))) void demo_prove(struct demo *d, const char *fmt, ...);
 /* Returns the JSON lines of a result file as one array, which the caller releases, or NULL with hw_error(). */
 json_t *demo_read_lines(const char *path);

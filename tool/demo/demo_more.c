@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the demo that run other programs: a KV cache transfer through NIXL, and mesh on eight nodes. */
+/* Two parts of the demo: a KV cache transfer through NIXL, and mesh on eight nodes. */
 #include "tool/demo/demo.h"
 
 #include <errno.h>
@@ -168,6 +168,6 @@ int demo_check_mesh(struct demo *d)
     if (!said)
         return hw_fail(-EIO, "mesh did not report %s of node %s", BAD_NAME, BAD_NODE);
     demo_prove(d, "mesh found the one bad NIC among sixteen NICs of eight nodes: \"%s\".%s", said,
-               others ? " (On this busy machine, mesh reported other findings too.)" : "");
+               others ? " (mesh reported other findings too.)" : "");
     return 0;
 }

@@ -73,7 +73,7 @@ static int devmem_status(int argc, char **argv)
 
 /* ---- plan --------------------------------------------------------------------------------------- */
 
-/* Prints an obstacle, with the command that fixes it if there is one, and increments *n. */
+/* Prints an obstacle to the binding, and increments *n. */
 static void print_bind_obstacle(unsigned *n, const char *fmt, ...) HW_PRINTF(2, 3);
 static void print_bind_obstacle(unsigned *n, const char *fmt, ...)
 {
@@ -120,7 +120,7 @@ static void plan_queues(struct hd_state *s, const struct hd_link *link, const st
     putchar('\n');
 }
 
-/* Prints what hd_split_on() would change. */
+/* Prints what hd_split_on() would change while no queue of the NIC is bound. */
 static void plan_split(const struct devmem_nic *n, unsigned *bad)
 {
     bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;
@@ -229,7 +229,7 @@ static int devmem_plan(int argc, char **argv)
         OPT_NUMBER("queues", 'q', "COUNT", struct devmem_args, queues, 1, HW_HELPER_QUEUES,
                    "queues per binding, 1 to 16 (default: 1)"),
         OPT_TEXT("policy", 'P', "FILE", struct devmem_args, policy,
-                 "hawserd's policy (default: /etc/hawser/hawserd.conf; without that file: root's rights)"),
+                 "hawserd's policy (default: /etc/hawser/hawserd.conf; without that file: all NICs)"),
         OPT_ROWS(state_opts),
         {0},
     };

@@ -38,8 +38,8 @@ struct devmem_view {
     size_t n;
 };
 
-/* Reads the state of the NICs in only, a NULL-terminated array of names, or of all NICs except loopback if only is
- * empty or NULL. Returns -ENODEV if a named NIC does not exist. */
+/* Reads the state of the NICs in `only`, a NULL-terminated array of names, or of all NICs except loopback if `only` is
+ * empty or NULL. Returns 0 or -errno, which is -ENODEV if a named NIC does not exist. */
 int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only);
 void devmem_free(struct devmem_view *v);
 void devmem_print(FILE *out, const struct devmem_view *v);

@@ -61,7 +61,7 @@ static int ask_peer(struct doctor *d, int root)
     d->pair.peer = name;
     int rc = common_open(&d->common, &h);
     if (rc < 0)
-        return rc; /* the key or a knob is invalid; the peer was not contacted */
+        return rc; /* for example, the key or a knob is invalid; the peer was not contacted */
     d->pair.connected = session_open(&s, h, d->host, d->port, NULL);
     if (d->pair.connected < 0) {
         snprintf(d->pair.why, sizeof d->pair.why, "%s", hawser_error());
@@ -121,9 +121,11 @@ static int parse_and_examine(struct doctor *d, int argc, char **argv)
     static const struct opts o = {
         .cmd = "doctor",
         .args = "[HOST[:PORT]] [OPTION...]",
-        .about = "Checks this machine, or the paths between this machine and a node that runs `hawser serve`. Each "
-                 "line is\none check: PASS (good), WARN (could be better), FAIL (broken) or SKIP (cannot be "
-                 "determined), with the\nreason why it matters and the command that fixes it. Changes nothing.",
+        .about =
+            "Checks this machine, or the paths between this machine and a node that runs `hawser serve`. Each "
+            "line is\nthe result of a check: PASS (good), WARN (could be better), FAIL (broken) or SKIP (cannot be "
+            "determined).\nA reason, and the command that fixes the problem, follow each WARN and FAIL. Changes "
+            "nothing.",
         .rows = rows,
         .most = 1};
     int rc = opts_parse(&o, d, argc, argv);

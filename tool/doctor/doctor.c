@@ -2,7 +2,7 @@
 /* The table of checks, and the code that runs them. */
 #include "tool/doctor/doctor.h"
 
-/* A check is one row of this table and one function, which reports at least one result. The last text says why the
+/* A check is one row of this table and one function, which reports the results. The last text says why the
  * check matters, in a sentence for readers who do not know the subject. */
 const struct dr_check dr_checks[] = {
     {"kernel.version", DR_KERNEL, "kernel version",
@@ -22,8 +22,8 @@ const struct dr_check dr_checks[] = {
     {"nic.speed", DR_NIC, "link speed", "a slow NIC adds little bandwidth to a transfer", dr_nic_speed},
     {"nic.pcie", DR_NIC, "PCIe link", "a PCIe link that trained below the NIC's maximum limits the NIC", dr_nic_pcie},
     {"nic.mtu", DR_NIC, "MTU",
-     "small packets cost CPU time, and each fills only a part of a page in GPU memory; with an MTU of 4148 or more "
-     "they fill whole pages",
+     "small packets cost CPU time, and each fills only a part of a page in GPU memory; with an MTU of 4148 or more, a "
+     "packet fills at least one page",
      dr_nic_mtu},
     {"nic.devmem", DR_NIC, "driver and devmem", "only some drivers can receive into, or send from, GPU memory",
      dr_nic_devmem},
@@ -101,7 +101,8 @@ const struct dr_check dr_checks[] = {
      "cmsg\")",
      dr_pair_machine},
     {"pair.kernel", DR_PAIR, "kernels", "the kernels of both nodes may support different features", dr_pair_kernel},
-    {"pair.nics", DR_PAIR, "NICs of both nodes", "a NIC without a partner in its subnet is not used", dr_pair_nics},
+    {"pair.nics", DR_PAIR, "NICs of both nodes", "a NIC without a partner on the other node adds no bandwidth",
+     dr_pair_nics},
     {"pair.mtu", DR_PAIR, "MTUs of both nodes", "packets larger than the smaller MTU may be lost", dr_pair_mtu},
     {"pair.forward", DR_PAIR, "connections there",
      "each NIC of this node must reach the NICs of its subnet on the peer", dr_pair_forward},

@@ -3,10 +3,10 @@
  * `hawser doctor`: a table of checks. Each check is a function that examines one machine, or a pair of machines, and
  * reports its findings.
  *
- * A check uses only the data in struct dr_machine: files below a root directory, an environment, and recorded answers
- * from ethtool, netlink and CUDA. dr_probe() fills the structure from this machine; tests fill the structure
- * themselves. A field that could not be read holds a negative errno. The check then reports SKIP with the reason, and
- * never PASS.
+ * A check of one machine uses only the data in struct dr_machine: files below a root directory, an environment, and
+ * recorded answers from ethtool, netlink and CUDA. dr_probe() fills the structure from this machine; tests fill the
+ * structure themselves. An int field that could not be read holds a negative errno, so that no check takes it for a
+ * value.
  */
 #ifndef HW_TOOL_DOCTOR_H
 #define HW_TOOL_DOCTOR_H
@@ -27,7 +27,7 @@
 enum dr_outcome { DR_PASS, DR_WARN, DR_FAIL, DR_SKIP, DR_OUTCOMES };
 enum dr_group { DR_KERNEL, DR_NIC, DR_GPU, DR_LIMITS, DR_TCPX, DR_RDMA, DR_PAIR, DR_NCCL, DR_NIXL, DR_GROUPS };
 
-/* Values of ETHTOOL_A_RINGS_TCP_DATA_SPLIT (linux/ethtool.h). */
+/* Values of ETHTOOL_A_RINGS_TCP_DATA_SPLIT (linux/ethtool_netlink.h). */
 enum dr_split { DR_SPLIT_UNKNOWN, DR_SPLIT_OFF, DR_SPLIT_ON };
 
 /* A NIC. An int field holds a negative errno if the value could not be read. */
@@ -80,15 +80,15 @@ struct dr_link {
     uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
     bool routed;         /* the NICs share no subnet and reach each other by routes (reach_is_rail()) */
     int forward;         /* result of connecting from here to there: 0 or a negative errno */
-    /* Result of connecting from there to here: 0; -EHOSTUNREACH; -ENODATA if the peer runs an older hawser and did
-     * not try; or -EBADMSG if the connection was established but full-sized packets did not arrive. */
+    /* Result of connecting from there to here: 0; -EHOSTUNREACH; -ENODATA if the peer did not try; or -EBADMSG if the
+     * connection was established but 128 KiB did not arrive in both directions. */
     int reverse;
     uint32_t mtu; /* path MTU as the kernel knows it; 0 if unknown */
 };
 struct dr_pair {
     const char *peer; /* address and port, for example "198.18.0.2:20000" */
     int connected;    /* 0, or a negative errno with the reason in why */
-    int asked;        /* result of requesting the peer's facts: 0, or a negative errno with the reason in why */
+    int asked;        /* result of dr_pair_ask(): 0, or a negative errno with the reason in why */
     char why[HW_ERR_TEXT];
     struct tp_facts here, there;
     bool clock;        /* true if offset_ns and round_trip_ns were measured */
@@ -104,7 +104,8 @@ struct dr_result {
     char subject[48]; /* for example "eth1"; empty for the whole machine */
     char found[DR_TEXT];
     char mend[DR_TEXT]; /* command that fixes the problem; empty if none */
-    /* how to make the fix permanent, if mend lasts only until the next boot or in one shell; else empty */
+    /* how to make the fix permanent, if mend lasts only until the next boot or in one shell and dr_keep_of() knows the
+     * command; else empty */
     char keep[DR_TEXT];
 };
 
@@ -151,8 +152,9 @@ struct dr_finish {
     const struct run *run; /* run described in the HTML file; NULL if the file describes only this machine */
 };
 extern const struct opt dr_finish_opts[];
-/* Prints the report to stdout, as lines or as JSON, if rc is not negative. Otherwise prints why the command cmd
- * failed, from hw_error(). Frees the report. Returns the exit status, which is TOOL_FAILED if any check failed. */
+/* If rc is not negative, prints the report to stdout, as lines or as JSON, and writes how->report. Otherwise prints why
+ * the command cmd failed, from hw_error(). Frees the report. Returns the exit status, which is TOOL_FAILED if any check
+ * failed. */
 int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_finish *how);
 
 /* Adds a result about subject, or about the whole machine if subject is NULL. Checks call this function. */
@@ -160,8 +162,9 @@ void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const c
 /* Adds the command that fixes the problem to the last result. If the command's effect does not survive a reboot and
  * dr_keep_of() knows the command, its permanent form is added too. */
 void dr_mend(struct dr_report *d, const char *fmt, ...) HW_PRINTF(2, 3);
-/* Writes the permanent form of a command to out. Known commands are sysctl, ip link, ip route, ip addr, ethtool,
- * modprobe, ulimit, export, unset, and writes below /proc and /sys. Any other command gives an empty string. */
+/* Writes the permanent form of a command to out. Known commands are sysctl -w, modprobe, ip link set with mtu, ip route
+ * add, ip addr add, ethtool -G, -K, -L and -X, ulimit -l and -n, export, unset, and echo to files below /proc and /sys.
+ * Any other command gives an empty string. */
 void dr_keep_of(const char *mend, char *out, size_t cap);
 /* Returns the value of an environment variable, or NULL if the variable is not set. */
 const char *dr_env(const struct dr_machine *m, const char *name);
@@ -178,11 +181,13 @@ bool dr_tcpx_meant(const struct dr_machine *m);
 void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n));
 /* Returns true if this driver supports devmem in any kernel. */
 bool dr_has_devmem(const struct dr_nic *n);
-/* Returns the index of a NIC that shares a subnet with this one, or -1. */
+/* Returns the index of another NIC that shares an IPv4 subnet with NIC number nic, or -1. Only NICs that are up count.
+ */
 int dr_shares_subnet(const struct dr_machine *m, int nic);
 
 /* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. CUDA is queried only
- * if gpus is true. Never fails: a value that cannot be read is recorded as a negative errno. */
+ * if gpus is true. Never fails: an int that cannot be read becomes a negative errno, and other values stay 0 or empty.
+ */
 void dr_probe(struct dr_machine *m, int root, bool gpus);
 
 /* The checks, by group. */

@@ -98,7 +98,8 @@ void dr_nic_gro_hw(struct dr_report *d)
 /* ---- routed rails ------------------------------------------------------------------------------- */
 
 /* Returns true if a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) is a route through
- * the NIC to more than one address, or to a gateway. Ignores link-local and multicast routes. */
+ * the NIC by a gateway, or with a prefix shorter than /31 (IPv6: /127). Ignores link-local and multicast routes of
+ * IPv6. */
 static bool leads_out(char *line, const char *nic, bool v6)
 {
     enum { V4_NIC, V4_GATEWAY = 2, V4_MASK = 7, V6_TO = 0, V6_BITS, V6_HOP = 4, V6_NIC = 9, FIELDS };
@@ -114,7 +115,7 @@ static bool leads_out(char *line, const char *nic, bool v6)
            (strtoul(f[V4_GATEWAY], NULL, 16) || __builtin_popcountl(strtoul(f[V4_MASK], NULL, 16)) < 31);
 }
 
-/* Returns how many routes of the main table leads_out() accepts for the NIC, or a negative errno. */
+/* Returns the number of routes that leads_out() accepts for the NIC, or a negative errno. */
 static int routes_by(const struct dr_machine *m, const char *nic, bool v6)
 {
     static const size_t room = 4u << 20;
@@ -150,7 +151,7 @@ static void rail_of(struct dr_report *d, const struct dr_nic *n)
             dr_say(d, DR_PASS, n->name, "the prefix is /%u; routes that use this NIC: %d", a->prefix, routes);
         return;
     }
-    dr_say(d, DR_SKIP, n->name, "not needed: the address has a subnet");
+    dr_say(d, DR_SKIP, n->name, "not needed: no address of the NIC is without a subnet (/31, /32)");
 }
 
 void dr_nic_rail(struct dr_report *d)

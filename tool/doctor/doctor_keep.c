@@ -7,7 +7,7 @@
 
 #define RULES "/etc/udev/rules.d/90-hawser.rules"
 
-/* Copies the command without its trailing remark (" # ..."). */
+/* Copies the command without its trailing remark ("   # ..."). */
 static void command_of(const char *mend, char *out, size_t cap)
 {
     const char *remark = strstr(mend, "   #");
@@ -17,7 +17,7 @@ static void command_of(const char *mend, char *out, size_t cap)
     out[n] = 0;
 }
 
-/* Copies the word of cmd that follows the text before. Returns false if there is no such word or if the word does
+/* Copies the word of cmd that follows the text `before`. Returns false if there is no such word or if the word does
  * not fit. */
 static bool word_behind(const char *cmd, const char *before, char *out, size_t cap)
 {

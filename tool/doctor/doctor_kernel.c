@@ -164,7 +164,7 @@ void dr_kernel_congestion(struct dr_report *d)
         snprintf(can, sizeof can, "unknown");
     if (strncmp(now, "bbr", 3) == 0) {
         dr_say(d, DR_WARN, NULL,
-               "%s (available: %s); hawser uses another algorithm within a subnet, but other programs do not", now,
+               "%s (available: %s); hawser uses another algorithm over short paths, but other programs do not", now,
                can);
         dr_mend(d, "sysctl -w net.ipv4.tcp_congestion_control=cubic");
     } else {
@@ -215,7 +215,7 @@ void dr_limits_nofile(struct dr_report *d)
     else if (v >= 512)
         dr_say(d, DR_WARN, NULL, "%s (at most %s): enough for one peer, but not for many", now, top);
     else
-        dr_say(d, DR_FAIL, NULL, "%s (at most %s): not enough for the 256 connections of a peer", now, top);
+        dr_say(d, DR_FAIL, NULL, "%s (at most %s): too few, because a peer may use 256 connections", now, top);
     if (d->r && d->r[d->n - 1].outcome != DR_PASS) {
         if (most == RLIM_INFINITY || most >= 4096)
             dr_mend(d, "ulimit -n %s", most == RLIM_INFINITY ? "1048576" : top);

@@ -66,8 +66,8 @@ void dr_nccl_library(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which supports plugin tables up to v%d: %s", l->version / 10000,
                l->version / 100 % 100, l->version % 100, d->m->nccl->newest, l->path);
     else {
-        dr_say(d, DR_WARN, NULL, "%s: the plugin tables that NCCL supports are unknown, so v%d is tried", l->why,
-               NCCL_NEWEST);
+        dr_say(d, DR_WARN, NULL, "%s: the plugin tables that NCCL supports are unknown; tables up to v%d are tried",
+               l->why, NCCL_NEWEST);
         dr_mend(d, "hawser nccl check --nccl FILE   # to find PyTorch's library: find / -name libnccl.so.2");
     }
 }
@@ -288,5 +288,5 @@ void dr_nccl_environment(struct dr_report *d)
         dr_mend(d, "%s", c[i].mend);
     }
     if (n == 0)
-        dr_say(d, DR_PASS, NULL, "nothing conflicts with the plugin or with what it sets");
+        dr_say(d, DR_PASS, NULL, "nothing conflicts with the plugin or with its settings");
 }

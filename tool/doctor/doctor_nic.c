@@ -23,7 +23,7 @@ void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const stru
     if (m->n_nics < 0)
         dr_say(d, DR_SKIP, NULL, "the NICs cannot be listed: %s", hw_errno_text(-m->n_nics));
     else if (d->n == before)
-        dr_say(d, DR_SKIP, NULL, "this machine has no NIC except loopback");
+        dr_say(d, DR_SKIP, NULL, "no NIC except loopback is up");
 }
 
 static void link_of(struct dr_report *d, const struct dr_nic *n)
@@ -59,7 +59,7 @@ static void speed_of(struct dr_report *d, const struct dr_nic *n)
     if (hw_root_i64(d->m->root, &mbit, "sys/class/net/%s/speed", n->name) < 0)
         dr_say(d, DR_SKIP, n->name, "unknown, because the NIC is down or virtual");
     else if (mbit <= 0)
-        dr_say(d, DR_SKIP, n->name, "unknown to its driver (a virtual NIC)");
+        dr_say(d, DR_SKIP, n->name, "unknown to its driver");
     else if (mbit < 10000) {
         dr_say(d, DR_WARN, n->name, "%.1f Gbit/s: suitable for management, not for data", (double)mbit / 1e3);
         dr_mend(d, "ethtool %s   # shows the modes that the NIC and its link partner advertise", n->name);
@@ -131,9 +131,9 @@ void dr_nic_mtu(struct dr_report *d)
 }
 
 /*
- * In Linux 7.3.4 these drivers receive into unreadable memory (PP_FLAG_ALLOW_UNREADABLE_NETMEM) and send from it
- * (netdev->netmem_tx). In Linux 6.12 none of them does. The drivers gained support in different versions in between.
- * dmnic is hawser's own driver in lab/dmnic.
+ * Drivers that in Linux 7.3.4 receive into unreadable memory (rx: PP_FLAG_ALLOW_UNREADABLE_NETMEM) or send from it
+ * (tx: netdev->netmem_tx). Linux's drivers do neither in 6.12, and gained support in different versions in between.
+ * dmnic is hawser's own driver, in lab/dmnic.
  */
 static const struct {
     const char *driver;
@@ -266,7 +266,8 @@ static void rss_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_WARN, n->name, "all ordinary traffic uses one of %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
-        dr_say(d, DR_WARN, n->name, "ordinary traffic uses all %d queues: none is left to bind", n->queues);
+        dr_say(d, DR_WARN, n->name,
+               "ordinary traffic uses even the last of %d queues, so this queue is not free to be bound", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, HW_MAX(n->queues - 1, 1));
     } else
         dr_say(d, DR_PASS, n->name, "ordinary traffic uses %d of %d queues", n->rss_queues, n->queues);
@@ -342,8 +343,8 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
     if (known == 0)
         dr_say(d, DR_SKIP, n->name, "%zu interrupts, but their affinity cannot be read", n_irqs);
     else if (far > 0) {
-        dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts go to CPUs outside its node %lld (%s)", far, known,
-               (long long)node, near_text);
+        dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts can go to CPUs outside the NIC's NUMA node %lld (%s)", far,
+               known, (long long)node, near_text);
         dr_mend(
             d,
             "echo %s > /proc/irq/%u/smp_affinity_list   # repeat for the NIC's other interrupts; stop irqbalance first",
@@ -353,7 +354,7 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
         dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # spread the interrupts, one per CPU", near_text,
                 irq[0]);
     } else
-        dr_say(d, DR_PASS, n->name, "%zu interrupts on CPUs of its node %lld", known, (long long)node);
+        dr_say(d, DR_PASS, n->name, "%zu interrupts on CPUs of the NIC's NUMA node %lld", known, (long long)node);
 }
 
 void dr_nic_irqs(struct dr_report *d)

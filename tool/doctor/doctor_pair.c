@@ -133,7 +133,7 @@ static bool skip_without_facts(struct dr_report *d)
     return d->pair->asked < 0;
 }
 
-/* Returns true, and reports SKIP, if the facts are missing or the nodes share no subnet. */
+/* Returns true, and reports SKIP, if the facts are missing or no pair of NICs was tested. */
 static bool skip_without_links(struct dr_report *d)
 {
     if (skip_without_facts(d))
@@ -282,7 +282,7 @@ void dr_pair_nics(struct dr_report *d)
 static const char *format_link_ends(const struct dr_pair *p, const struct dr_link *l, bool back, char buf[48])
 {
     const char *here = p->here.nic[l->here].nic, *there = p->there.nic[l->there].nic;
-    /* the address family matters only for a NIC that has addresses of both families */
+    /* distinguishes the two links of NICs that have addresses of both families */
     const char *kind = p->here.nic[l->here].addr.family == 6 ? " (IPv6)" : "";
     snprintf(buf, 48, "%s %s %s%s", here, back ? "<-" : "->", there, kind);
     return buf;
@@ -379,7 +379,7 @@ void dr_pair_path_mtu(struct dr_report *d)
             dr_mend(d, "ip link set %s mtu 1500   # on both nodes; then find the hop with the smaller MTU",
                     p->here.nic[l->here].nic);
         } else if (l->forward < 0 || !l->mtu || !least)
-            dr_say(d, DR_SKIP, s, "unknown, because no connection was established");
+            dr_say(d, DR_SKIP, s, "unknown, because no connection was established or an MTU is unknown");
         else if (l->mtu < least) {
             dr_say(d, DR_WARN, s, "%u, less than the NICs' %u: a hop between them has a smaller MTU", l->mtu, least);
             dr_mend(d, "tracepath -n PEER   # shows the hop");

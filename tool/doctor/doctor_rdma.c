@@ -38,7 +38,7 @@ static void gids_of(struct dr_report *d, const char *dev, const char *port)
         dr_say(d, DR_FAIL, subject, "the port is active, but its GID table is empty");
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; its addresses become GIDs", dev);
     } else if (ethernet && v2 == 0) {
-        dr_say(d, DR_WARN, subject, "%zu GIDs, but none for RoCE v2, which routers and NCCL need", gids);
+        dr_say(d, DR_WARN, subject, "%zu GIDs, but none for RoCE v2, which NCCL and routed networks need", gids);
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; an IPv4 address becomes a RoCE v2 GID",
                 dev);
     } else

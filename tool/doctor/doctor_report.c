@@ -178,7 +178,7 @@ static void write_dr_page(struct page *p, const void *arg)
         {"On", "the NIC, GPU or pair of NICs that was checked", true},
         {"Found", NULL, true},
         {"Why it matters", NULL, true},
-        {"Fix", "a command that fixes the problem until the next boot", true}};
+        {"Fix", "a command that fixes the problem, often only until the next boot", true}};
     static const char *const class[DR_OUTCOMES] = {"good", "warn", "bad", ""};
     static const char *const what[DR_OUTCOMES] = {"Passed", "Warnings", "Failed", "Skipped"};
     static const char *const note[DR_OUTCOMES] = {"good", "could be better", "broken", "cannot be determined"};

@@ -20,7 +20,7 @@
 #define SYMBOL       "ncclNetPlugin_v"
 #define MAX_PLUGINS  16
 #define MAX_FILE     (128u << 20)
-#define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, and later versions load v6 to v12 */
+#define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, and NCCL 2.30.3 and later load v6 to v12 */
 
 /* Folders in which vendors' images install the plugin, and folders that the dynamic loader searches. */
 static const char *const tcpx_dirs[] = {"/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/nvidia/lib64"};
@@ -55,7 +55,7 @@ bool dr_tcpx_meant(const struct dr_machine *m)
     return hw_root_has(m->root, "run/tcpx");
 }
 
-/* Returns true if file is the plugin that NCCL_NET_PLUGIN selects, or any plugin if the variable is not set. */
+/* Returns true if file is named like a plugin, and NCCL_NET_PLUGIN selects it or is not set. */
 static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
 {
     const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");
@@ -207,7 +207,10 @@ void dr_tcpx_path(struct dr_report *d)
             continue;
         }
         const char *slash = strrchr(s.p[i].path, '/');
-        dr_say(d, DR_WARN, NULL, "%s is not in LD_LIBRARY_PATH (unless /etc/ld.so.conf lists its folder)", s.p[i].path);
+        dr_say(d, DR_WARN, NULL,
+               "the folder of %s is not in LD_LIBRARY_PATH, so NCCL finds the plugin only if /etc/ld.so.conf lists "
+               "that folder",
+               s.p[i].path);
         dr_mend(d, "export LD_LIBRARY_PATH=%.*s:$LD_LIBRARY_PATH", (int)(slash - s.p[i].path), s.p[i].path);
     }
     if (s.n == 0)
@@ -223,8 +226,8 @@ static bool is_socket(const struct dr_machine *m, const char *dir, const char *n
     return is;
 }
 
-/* Checks RxDM's sockets: rx_rule_manager, which receives the plugin's rules, and get_gpu_fd_<bdf>, which provides
- * each GPU's memory. */
+/* Checks RxDM's sockets: rx_rule_manager, which receives the plugin's rules, and for each GPU get_gpu_fd_<bdf>, which
+ * provides the GPU's memory. */
 void dr_tcpx_manager(struct dr_report *d)
 {
     struct hw_names l = {0};
@@ -369,7 +372,7 @@ void dr_tcpx_packets(struct dr_report *d)
                     "not, check the flow rules: ethtool -n %s",
                     n->name);
         } else {
-            dr_say(d, DR_WARN, n->name, "0: this NIC has never placed a packet in GPU memory");
+            dr_say(d, DR_WARN, n->name, "0: this NIC has placed no packet in GPU memory so far");
             dr_mend(d, "ethtool -S %s | grep rx_devmem_pkts   # repeat during a transfer from another machine",
                     n->name);
         }

@@ -37,7 +37,7 @@ struct drill {
     struct drill_child child;
     char victim[TAKE_MAX][HAWSER_NIC_NAME];
     size_t n_victims;
-    uint64_t taken, next; /* number of faults so far, and time of the next action */
+    uint64_t taken, next; /* number of faults that have ended, and time of the next action */
     bool away;
     uint64_t bad, checked;
     double seconds;
@@ -153,7 +153,8 @@ static int choose_victims(struct drill *d)
     return 0;
 }
 
-/* Disables the next NIC, or restores it, when the time has come. Returns 1 when all faults are done. */
+/* Disables the next NIC, or restores the disabled NIC, when it is time. Returns 1 when all faults are done, else 0 or
+ * -errno. */
 static int step_faults(struct drill *d, uint64_t now)
 {
     const char *nic = d->n_victims ? d->victim[d->taken % d->n_victims] : NULL;
@@ -413,7 +414,7 @@ static int run_load(struct drill *d)
                                   .arg = d};
     uint64_t start = hw_now();
     d->next = start + SETTLE_MS * HW_MS;
-    d->m.broken = true; /* until all writes have completed, the server may not listen to requests */
+    d->m.broken = true; /* until all writes have completed, the server may not answer requests */
     rc = drill_load_run(&d->load);
     d->seconds = (double)(hw_now() - start) / 1e9;
     if (rc < 0)
@@ -462,7 +463,7 @@ static int run_session(struct drill *d)
     return rc;
 }
 
-/* Returns true if goodput recovered after every fault. */
+/* Returns true if goodput recovered after every judged fault. */
 static bool came_back(const struct drill_load *l)
 {
     for (size_t i = 0; i < l->n_faults; i++)
@@ -479,7 +480,7 @@ static int run_drill(struct drill *d)
         rc = drill_child_start(&d->child);
     if (rc == 0)
         rc = run_session(d);
-    drill_child_end(&d->child); /* first of all, because this call restores the NIC */
+    drill_child_end(&d->child); /* before the rest, because this call restores the NIC */
     output_progress(NULL);
     if (d->report && d->s.peer)
         run_ask(&d->files.run, &d->s, d->host);

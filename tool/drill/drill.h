@@ -16,23 +16,24 @@
 
 /* A fault: a NIC was unavailable for some time. */
 struct drill_fault {
-    char nic[HAWSER_NIC_NAME]; /* NIC of this node, empty if unknown */
+    char nic[HAWSER_NIC_NAME]; /* NIC of this node or, with --marks, also of the peer */
     char text[64];             /* kind of fault, such as "down" */
     uint64_t at, until;        /* start and end, as hw_now(); until is 0 while the NIC is not restored */
     /* set by drill_judge() */
     bool judged;       /* the load continued for long enough before and after */
     double back_ms;    /* ms until goodput recovered; NAN if not within DRILL_BACK windows */
     double longest_ms; /* ms of the longest operation that completed within DRILL_AFTER windows */
-    uint64_t again;    /* bytes sent again over other NICs */
+    uint64_t again;    /* bytes sent again over other NICs in the DRILL_AFTER windows */
 };
 
 /* One window of the load, 10 ms long. */
 struct drill_window {
     uint64_t bytes;   /* bytes of the operations that completed in this window */
     uint64_t longest; /* duration of the longest of these operations, in ns */
-    /* Bytes that each NIC's connections had confirmed by the end of the window, since the connections were opened. */
+    /* Bytes that the peer has confirmed on each NIC's connections since they were opened, sampled near the start of the
+     * window. */
     uint64_t nic[TP_MAX_NICS];
-    uint64_t again; /* bytes sent again so far, over all NICs */
+    uint64_t again; /* bytes sent again so far over all NICs, sampled at the same time */
 };
 
 struct drill_load {
@@ -59,13 +60,14 @@ struct drill_load {
 };
 
 /* Runs the load until tick() ends it or a signal arrives, then waits for the writes in flight. m is open and its
- * memory is filled. Returns a negative errno if an operation failed. */
+ * memory is filled. Returns 0 or -errno, for example if an operation failed. */
 int drill_load_run(struct drill_load *l);
 void drill_load_free(struct drill_load *l);
 /* Records a fault. Returns NULL if DRILL_FAULTS faults are recorded already. */
 struct drill_fault *drill_add_fault(struct drill_load *l, const char *nic, const char *text, uint64_t at);
 /* Reads a file with lines SECONDS NIC TEXT (CLOCK_MONOTONIC). A line is a fault or, if the text ends in "up", the
- * end of the NIC's last fault. Returns a negative errno if the file cannot be opened. */
+ * end of the NIC's last unfinished fault. Other lines are ignored. Returns a negative errno if the file cannot be
+ * opened. */
 int drill_read_faults(struct drill_load *l, const char *path);
 
 /* Determines the cost of each fault. */
@@ -82,7 +84,8 @@ struct drill_child {
 
 /* Starts the child. Must be called before this process has threads. Returns 0 or a negative errno. */
 int drill_child_start(struct drill_child *c);
-/* Disables the NIC, or restores it if away is false. *at receives the time. Returns 0 or a negative errno. */
+/* Disables the NIC, or restores the disabled NIC if away is false. *at receives the time. Returns 0 or a negative
+ * errno. */
 int drill_child_do(struct drill_child *c, const char *nic, enum drill_how how, bool away, uint64_t *at);
 /* Restores the NIC and ends the child. The struct may be zeroed. */
 void drill_child_end(struct drill_child *c);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define NEIGHBOURS 256
-#define ANSWER_MS  15000 /* longer than the kernel's 10 s for each request */
+#define ANSWER_MS  15000 /* longer than the 10 s for which hw_netlink waits for the kernel */
 
 struct order {
     char nic[IFNAMSIZ];

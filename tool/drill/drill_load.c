@@ -46,7 +46,7 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
     return &l->win[i];
 }
 
-/* Returns the start of the last window in which the NIC's connections had a confirmation. */
+/* Returns the start of the last window in which the NIC had more confirmed bytes than in the window before. */
 static uint64_t find_last_progress(const struct drill_load *l, size_t nic)
 {
     size_t i = l->n_win - 1;
@@ -104,7 +104,7 @@ static int note_nics(struct drill_load *l, uint64_t now)
 
 /* ---- running the load -------------------------------------------------------------------------------------- */
 
-/* Handles the operations that complete within wait_ms and, if again is true, starts the next ones. Updates
+/* Waits at most wait_ms for completed operations, handles them and, if again is true, starts the next ones. Updates
  * *under_way, the number of writes in flight. */
 static int take_ended(struct drill_load *l, int wait_ms, bool again, uint32_t *under_way)
 {

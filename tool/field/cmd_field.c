@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser fieldtest: tests two nodes in ten minutes, and writes two files for the authors of hawser. */
+/* hawser fieldtest: tests two nodes, by default in at most ten minutes, and writes two files for the authors of hawser.
+ */
 #include "tool/build.h"
 #include "tool/field/field.h"
 #include "tool/report/files.h"
@@ -101,10 +102,14 @@ static int parse_and_run(struct field *f, int argc, char **argv)
         .cmd = FIELD_CMD,
         .args = "HOST[:PORT] [OPTION...]",
         .about =
-            "Tests this node and a node that runs `hawser serve`, in at most ten minutes, and writes a JSON file and\n"
-            "an HTML file to send to the authors of hawser: inventory, doctor, validate and bench of each NIC and of\n"
-            "all NICs, and plain sockets, iperf3, NCCL and NIXL for comparison. The files have no keys; names and\n"
-            "addresses are replaced. Exit status: 0 success, 1 a problem was found, 2 usage error.",
+            "Tests this node and a node that runs `hawser serve`, by default in at most ten minutes, and writes a "
+            "JSON\n"
+            "file and an HTML file to send to the authors of hawser: inventory, doctor, validate and bench of each "
+            "NIC\n"
+            "and of all NICs, and plain sockets, iperf3, NCCL and NIXL for comparison. The files have no keys. "
+            "Without\n"
+            "--names, host names and addresses are replaced. Exit status: 0 success, 1 a problem was found or a part\n"
+            "failed, 2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,

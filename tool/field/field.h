@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `hawser fieldtest`: tests two nodes in several parts. A part may fail or be skipped without stopping the other parts.
- * hawser's other commands do the measuring: they run as child processes and print JSON on standard output. The rows of
- * all commands are collected in one JSON tree (field "doc" of struct field), from which both output files are written.
+ * Child processes do the measuring: hawser's other commands, iperf3, and a Python program for NIXL. They print JSON on
+ * standard output. All rows are collected in one JSON tree (field "doc" of struct field), from which
+ * both output files are written.
  */
 #ifndef HW_TOOL_FIELD_H
 #define HW_TOOL_FIELD_H
@@ -71,7 +72,8 @@ struct field_result {
 };
 
 /* Starts a command in its own process group. The command ends when this process ends. The word "hawser" as word[0]
- * stands for this program. Variables that NCCL reads are not passed on. Returns 0 or a negative errno. */
+ * stands for this program. The variables NCCL_* and HAWSER_MESH_KEY are not passed on. Returns 0 or a negative errno.
+ */
 int field_start(struct field_child *c, const struct field_args *a);
 /* Waits at most ms for the child to end, and after that interrupts the child and waits for its last output. A signal
  * to this process also ends the child. */
@@ -93,8 +95,9 @@ void field_doctor(struct field *f);
 void field_rivals(struct field *f);
 
 /* Begins a step with this weight. what is the text of the progress line. Returns the milliseconds after which the
- * step must end. *share (may be NULL) is the step's share of the remaining time, which may be less. Returns 0 if no
- * time is left or the run was interrupted; the step is then recorded as skipped. */
+ * step must end. *share (may be NULL) is the step's share of the remaining time, which may be less. Returns 0 if less
+ * than a second is left, the run was interrupted, or the peer no longer answers; the step is then recorded as skipped.
+ */
 uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, const char *what, uint64_t *share);
 /* Record the outcome of a step in its part. field_wrong() is for a step that ran and found a problem. */
 void field_wrong(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
@@ -110,14 +113,14 @@ json_t *field_pick(const json_t *row, const char *const *keys);
 
 /* ---- field_judge.c, field_write.c, field_page.c: findings and output files ------------------------ */
 
-/* Stores NICs that carried far less than the others in operations of this kind ("write", "read"), each measured
- * alone. The caller measures these NICs again before reporting them. The names belong to doc. Returns the number of
- * NICs. */
+/* Stores the names of the NICs that carried far less than the others in operations of this kind ("write", "read"), each
+ * measured alone. The caller measures these NICs again before reporting them. The names belong to doc. Returns the
+ * number of NICs. */
 size_t field_suspects(const struct field *f, const char *op, const char *nic[FIELD_NICS]);
 /* Adds NICs that are much slower than the others to the findings. */
 void field_judge(struct field *f);
 const char *field_part_name(enum field_part p);
-/* Replaces host names and addresses in all strings of doc. Returns 0 or -ENOMEM. */
+/* Replaces host names, addresses and the path of the home folder in all strings of doc. Returns 0 or -ENOMEM. */
 int field_mask(struct field *f);
 /* Write doc to a file, as JSON or as an HTML page. Return 0 or a negative errno. */
 int field_write_json(const struct field *f, const char *path);

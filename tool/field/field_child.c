@@ -111,7 +111,8 @@ static void take_said(struct field_child *c)
     c->said[c->n_said] = 0;
 }
 
-/* Copies the last line that is not empty, without the prefix "hawser bench: " and without control characters. */
+/* Copies the last line that is not empty, without a prefix such as "hawser bench: " and with spaces for control
+ * characters. */
 static void copy_last_line(const struct field_child *c, char *why, size_t cap)
 {
     const char *end = c->said + c->n_said, *at;
@@ -168,8 +169,8 @@ void field_finish(struct field_child *c, uint64_t ms, struct field_result *r)
         kill(-group, SIGINT);
         wait_for_output(c, hw_deadline(SAYS_MS), false);
     }
-    /* Kills only the child itself, not its group: drill's own child restores a NIC when drill ends, and ignores
-     * SIGINT and SIGTERM. */
+    /* SIGKILL is only for the child itself, not for its group: drill's own child restores a NIC when drill ends, and
+     * ignores SIGINT and SIGTERM. */
     int status = child_reap(&c->pid, c->out >= 0 || c->err >= 0 ? 0 : REAP_MS);
     kill(-group, SIGTERM);
     r->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

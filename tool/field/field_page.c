@@ -153,7 +153,7 @@ static void write_bench(struct page *p, const struct field *f)
         {{"Operation", "test both: one row for each direction, and one for their sum", true}, "op", NULL},
         {{"Bytes", "size of one operation", false}, "size", rep_text_size},
         {{"Blocks", "scattered blocks of one operation", false}, "blocks", rep_text_count},
-        {{"GB/s", "payload that the peer has confirmed and checked", false}, "GBps", rep_text_num},
+        {{"GB/s", "payload that was confirmed and checked", false}, "GBps", rep_text_num},
         {{"Plain GB/s", "plain sockets over the same paths and memory, alternating with hawser", false},
          "raw_GBps",
          rep_text_num},
@@ -177,7 +177,7 @@ static void write_others(struct page *p, const struct field *f)
     static const struct column validate[] = {
         {{"NIC", NULL, true}, "nic", NULL},
         {{"Channels", "connections opened at the same time", false}, "channels", rep_text_count},
-        {{"Proved", "channels that carried their part with every byte correct", false}, "proved", rep_text_count},
+        {{"Proved", "channels that stayed up and carried bytes in both directions", false}, "proved", rep_text_count},
         {{"Why not", NULL, true}, "why", NULL}};
     static const struct column rivals[] = {{{"Program", NULL, true}, "rival", NULL},
                                            {{"State", NULL, true}, "state", NULL},
@@ -198,7 +198,7 @@ static void write_others(struct page *p, const struct field *f)
         {{"Times default", "speed relative to NCCL&#39;s own sockets", false}, "ratio_default", rep_text_num}};
     static const struct column nixl[] = {
         {{"Bytes", "size of a write", false}, "size", rep_text_size},
-        {{"GB/s", "rate over all NICs, by TCP", false}, "GBps", rep_text_num},
+        {{"GB/s", "rate over all NICs, over TCP", false}, "GBps", rep_text_num},
         {{"NIXL", "version of NIXL", true}, "version", NULL},
         {{"hawser", "hawser&#39;s rate at the same size over all NICs, divided by this rate", false},
          "hawser_ratio",
@@ -209,7 +209,9 @@ static void write_others(struct page *p, const struct field *f)
         {{"Back after ms", "time until goodput was at 90 % of the other NICs&#39; rate", false},
          "back_ms",
          rep_text_num},
-        {{"Longest ms", "duration of the longest write in flight", false}, "longest_ms", rep_text_num},
+        {{"Longest ms", "the longest write that ended within 1.5 s after the start of the fault", false},
+         "longest_ms",
+         rep_text_num},
         {{"Sent again", "bytes sent again over other NICs", false}, "retaken_bytes", rep_text_bytes}};
     json_t *r;
     size_t i;
@@ -275,7 +277,7 @@ static void write_node(struct page *p, const json_t *node, const char *heading)
         page_row_end(p);
     }
     page_table_end(p, NULL);
-    write_rows(p, "NICs of this node", nics, HW_ARRAY_LEN(nics), get(node, "nics"));
+    write_rows(p, "NICs", nics, HW_ARRAY_LEN(nics), get(node, "nics"));
 }
 
 int field_write_page(const struct field *f, const char *path)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Other programs on the same path, if they are installed: iperf3, NCCL over its own sockets and over hawser, and NIXL
  * over UCX. They need a process on the other node, which --ssh starts; an iperf3 server that already runs there will do
- * as well. bench measures plain sockets, against hawser serve. */
+ * as well. */
 #include "tool/field/field.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum rival { IPERF, NCCL, NIXL };
 
-/* Records the outcome of one program. row is its array of measured rows, which this function releases, or NULL. */
+/* Records the outcome of one program. row is the array of measured rows, which this function takes over, or NULL. */
 static void note_rival(struct field *f, enum rival v, const char *state, const char *why, json_t *row)
 {
     static const char *const name[] = {[IPERF] = "iperf3", [NCCL] = "NCCL", [NIXL] = "NIXL over UCX"};
@@ -96,7 +96,7 @@ static json_t *read_iperf(struct field *f, const json_t *said, const char **why)
     return row;
 }
 
-/* Adds the words of --ssh, with {} replaced by the host. The words are stored in text. */
+/* Adds the words of --ssh, with {} replaced with the host. The words are stored in text. */
 static void add_ssh(const struct field *f, struct field_args *a, char text[WORDS])
 {
     size_t n = 0;
@@ -233,7 +233,7 @@ static void run_nccl(struct field *f)
 
 extern const char field_nixl_write[]; /* nixl_write.py, embedded by scripts/embed.py */
 
-/* The values of the key in all paths, each once, with commas between them. */
+/* Writes the values of the key in all paths to text, each once, with commas between them. */
 static void list_nics(const struct field *f, const char *key, char *text, size_t cap)
 {
     json_t *p, *seen = json_object();
@@ -250,7 +250,8 @@ static void list_nics(const struct field *f, const char *key, char *text, size_t
     json_decref(seen);
 }
 
-/* hawser's rows of one direction over all NICs, whose sizes NIXL writes, too. Returns how many. */
+/* Stores hawser's rows of writes over all NICs, with different sizes. NIXL is measured at the same sizes. Returns the
+ * number of rows. */
 static size_t find_own_writes(const struct field *f, const json_t *own[NIXL_TESTS])
 {
     static const char *const test[] = {"write", "small"};
@@ -291,7 +292,8 @@ static void run_nixl(struct field *f)
     struct field_result r;
     uint64_t share;
     if (!f->ssh || n == 0) {
-        note_rival(f, NIXL, "skipped", f->ssh ? "bench measured nothing to compare it with" : "it needs --ssh", NULL);
+        note_rival(f, NIXL, "skipped",
+                   f->ssh ? "bench measured nothing to compare NIXL with" : "the comparison needs --ssh", NULL);
         return;
     }
     const uint64_t ms = field_begin(f, FIELD_RIVALS, 4, "NIXL over UCX", &share);
@@ -324,7 +326,7 @@ static void run_nixl(struct field *f)
                some        ? NULL
                : tool_stop ? "interrupted"
                : rc < 0    ? hw_error()
-               : r.late    ? "it did not end in its time"
+               : r.late    ? "the program did not end in time"
                            : r.why,
                rows);
     json_decref(r.rows);

@@ -452,8 +452,8 @@ static void measure_part(struct field *f, enum field_part p)
     }
 }
 
-/* Chooses the steps. If a unit of weight would get less than BRIEF_MS, each NIC alone is measured only in one
- * direction. */
+/* Chooses the steps. If a unit of weight would get less than BRIEF_MS and --each was not given, each NIC alone is
+ * measured only by the test "write". */
 static void plan_steps(struct field *f)
 {
     const unsigned n = (unsigned)f->n_nics,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One-sided writes by NIXL's backend UCX over TCP. `hawser fieldtest` embeds this file and runs it on both nodes:
+"""One-sided writes by NIXL's UCX backend over TCP. `hawser fieldtest` embeds this file and runs it on both nodes:
 
     python3 -c TEXT write TEXT SECONDS SIZES NICS PEER_NICS COMMAND...
 
 COMMAND starts a Python on the other node, which gets this text on its standard input. Prints a JSON line for each size. The
-exit status is 3 where a node has no NIXL."""
+exit status is 3 if a node has no NIXL."""
 import ctypes
 import glob
 import importlib.util
@@ -18,16 +18,16 @@ import time
 import types
 
 NOT_THERE = 3
-WAIT_S = 30  # for the other node's first line, and for a transfer
+WAIT_S = 30  # limit for the other node's first line, and for a transfer
 PAUSE_S = 50e-6
 MOST_RAILS = 4
 
 
 def load_nixl(nics):
-    """NIXL's Python module and version, its UCX confined to TCP over these NICs."""
+    """Returns NIXL's Python module and its version, or None for both. Restricts UCX to TCP over these NICs."""
     os.environ.update({"UCX_TLS": "tcp,cuda_copy" if glob.glob("/dev/nvidia[0-9]*") else "tcp", "UCX_NET_DEVICES": nics,
                        "UCX_MAX_RMA_RAILS": str(min(nics.count(",") + 1, MOST_RAILS)), "UCX_LOG_LEVEL": "fatal", "NIXL_LOG_LEVEL": "FATAL"})
-    if not importlib.util.find_spec("torch"):  # which versions before 1.4.0 import, and do without
+    if not importlib.util.find_spec("torch"):  # versions before 1.4.0 import torch, but work without it
         sys.modules["torch"] = types.ModuleType("torch")
         setattr(sys.modules["torch"], "Tensor", type("Tensor", (), {}))
     for name in ("nixl_cu12", "nixl_cu13"):
@@ -63,7 +63,7 @@ class End:
 
 
 def serve(total, nics):
-    """Until the reader of the standard output is gone."""
+    """Receives writes until the reader of standard output is gone."""
     end = End("target", int(total), nics)
     print(json.dumps({"metadata": end.agent.get_agent_metadata().hex(), "base": end.base}), flush=True)
     gone = select.poll()
@@ -74,7 +74,7 @@ def serve(total, nics):
 
 
 def start_peer(text, argv, command):
-    """The process, and what it says of its buffer."""
+    """Starts the other node's process. Returns the process, and the agent's metadata and the buffer's address that it prints."""
     peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         peer.stdin.write(f"import sys\nsys.argv = {json.dumps(['-', *argv])}\n{text}".encode())
@@ -90,7 +90,7 @@ def start_peer(text, argv, command):
 
 
 def write_for(end, remote, base, size, depth, seconds):
-    """Writes depth slots in turn; then looks at what arrived of the last one. Returns bytes and seconds."""
+    """Writes `depth` slots in turn for some seconds, then reads the first slot back and compares it. Returns bytes and seconds."""
     slots = [end.prepare("WRITE", remote, k * size, base + k * size, size) for k in range(depth)]
     for handle in slots:
         end.agent.transfer(handle)
@@ -133,7 +133,7 @@ def write(text, seconds, sizes, nics, peer_nics, *command):
 
 
 def main(role, *argv):
-    """The exit status. Other exceptions than SystemExit leave their line on standard error."""
+    """Returns the exit status, and writes the message of an exception to standard error."""
     try:
         {"write": write, "serve": serve}[role](*argv)
     except SystemExit as e:
@@ -147,4 +147,4 @@ def main(role, *argv):
     return 0
 
 
-os._exit(main(*sys.argv[1:]))  # the interpreter's own end crashes in UCX, while buffers are registered
+os._exit(main(*sys.argv[1:]))  # a normal exit crashes in UCX while buffers are registered

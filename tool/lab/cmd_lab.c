@@ -21,8 +21,8 @@ static const struct opt name_opts[] = {
     {0},
 };
 
-/* Splits "LAB/a" or "a", and sets *name to LAB if the text contains a lab. Fails with -EINVAL if --name specifies a
- * different lab. */
+/* Splits "LAB/a" or "a", and sets *name to LAB if the text contains a lab. Fails with -EINVAL if the text is invalid or
+ * --name specifies a different lab. */
 static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_MAX + 1], const char **node)
 {
     const char *slash = strchr(text, '/');
@@ -107,13 +107,13 @@ static int lab_up(int argc, char **argv)
 
 static int lab_down(int argc, char **argv)
 {
-    static const struct opts o = {.cmd = "lab down",
-                                  .args = "[OPTION...]",
-                                  .about =
-                                      "Removes a lab, and ends the programs that run in the lab. It is no error if the "
-                                      "lab does not exist. Also removes what is left of a lab after a crash.",
-                                  .rows = name_opts,
-                                  .too_many = "specify a lab with --name"};
+    static const struct opts o = {
+        .cmd = "lab down",
+        .args = "[OPTION...]",
+        .about = "Removes a lab, and ends the programs that run in the lab. It is not an error if the "
+                 "lab does not exist. Also removes what is left of a lab after a crash.",
+        .rows = name_opts,
+        .too_many = "specify a lab with --name"};
     struct lab_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -237,9 +237,10 @@ static int lab_exec(int argc, char **argv)
 {
     static const struct opts o = {.cmd = "lab exec",
                                   .args = "[OPTION...] NODE -- COMMAND [ARGUMENT...]",
-                                  .about = "Executes COMMAND in a node (a, b, ..., or LAB/a), with the node's own "
-                                           "/sys. The exit status is the\ncommand's; 125 if the lab or node failed, "
-                                           "126 if the command could not be executed, 127 if not found.",
+                                  .about =
+                                      "Executes COMMAND in a node (a, b, ..., or LAB/a), with the node's own "
+                                      "/sys. The exit status is the\ncommand's; 125 if the node cannot be entered, "
+                                      "126 if the command could not be executed, 127 if not found.",
                                   .rows = name_opts,
                                   .least = 1,
                                   .most = 1,
@@ -270,7 +271,8 @@ static int lab_nic(int argc, char **argv, bool link)
     const struct opts o = {
         .cmd = link ? "lab link" : "lab rate",
         .args = link ? "[OPTION...] NODE NIC up|down" : "[OPTION...] NODE NIC RATE",
-        .about = link ? "Sets a NIC of a node up or down; the other side loses its carrier. NIC is eth1 or 1, but only "
+        .about = link ? "Sets a NIC of a node up or down. While it is down, the other side has no carrier. NIC is eth1 "
+                        "or 1, but only "
                         "a number if the lab has other --names."
                       : "Sets the rate of a NIC (eth1, or 1), in both directions: 250mbit, 1.5gbit, none. In a lab of "
                         "two nodes the\nNIC of the other node is on the same cable, so its rate changes too.",
@@ -321,9 +323,10 @@ int cmd_lab(int argc, char **argv)
 {
     static const struct tool_actions t = {
         .cmd = "lab",
-        .about = "Makes a cluster on this machine. Its nodes a, b, ... are network namespaces, each with NICs eth0, "
-                 "eth1, ... NIC i of the k-th node has the address 198.18.i.k/24; other fabrics use other addresses "
-                 "within 198.18.0.0/15. Works as root, and without root in a user namespace.",
+        .about =
+            "Makes a cluster on this machine. Its nodes a, b and so on are network namespaces, each with NICs eth0, "
+            "eth1 and so on. By default, NIC i of the k-th node has the address 198.18.i.k/24. Works as root, and "
+            "without root in a user namespace.",
         .action = actions};
     return tool_act(&t, argc, argv);
 }

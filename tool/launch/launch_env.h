@@ -23,8 +23,8 @@ struct launch_seat {
 };
 
 /* Reads vars, an array of NAME=VALUE that ends with NULL. The caller frees *out with launch_seat_free(), also after a
- * failure. Fails with -ENOENT if no launcher set variables, and with -EINVAL for a missing or invalid variable; the
- * error text then contains the variable's name. */
+ * failure. Fails with -ENOENT if no launcher set variables, with -EINVAL for a missing or invalid variable, or with
+ * another -errno. */
 int launch_env(const char *const *vars, struct launch_seat *out);
 void launch_seat_free(struct launch_seat *seat);
 

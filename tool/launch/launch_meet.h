@@ -20,8 +20,9 @@ struct launch_place {
  * environment. Leaves c->key_len 0 if neither is set. Fails with -EINVAL, -EACCES or another -errno. */
 int launch_key(struct common *c);
 
-/* Copies the key and the log level of c to the options of another context, which uses deadline_ms as its peer timeout.
- * The caller frees *own with common_free(). Returns 0 or -errno. */
+/* Copies the key and `insecure` of c, and a log level one step lower, to the options of another context, whose peer and
+ * handshake timeouts are deadline_ms, but at least 100 ms. The caller frees *own with common_free(). Returns 0 or
+ * -errno. */
 int launch_copy_common(const struct common *c, uint64_t deadline_ms, struct common *own);
 /* Opens a context for control messages, with one thread and with events. A peer that is silent for deadline_ms counts
  * as dead. Returns 0 or -errno. */
@@ -34,7 +35,7 @@ int launch_listen(hawser *h, const struct launch_place *place, uint16_t *port);
 /* Publishes rank 0's addresses and port through PMIx. Returns 0 or -errno. */
 int launch_publish(struct launch_pmix *pmix, uint16_t port);
 /* Looks up rank 0's addresses and port through PMIx. Also sets seat->size if the launcher did not provide the size.
- * Fails with -EIO or -ENOENT. */
+ * Returns 0 or -errno. */
 int launch_look_up(struct launch_seat *seat, struct launch_place *place, uint64_t wait_ms);
 /* Connects to rank 0, retrying for wait_ms. Fails with -EACCES if rank 0 has a different key, with -EINTR after a
  * signal, or with another -errno. */

@@ -8,11 +8,11 @@
 struct launch_pmix;
 
 /* Connects to the launcher's PMIx server. Sets *rank, and *size if PMIx knows the size. Fails with -ENOENT if there is
- * no library, or with -EIO. */
+ * no suitable library, or with -EIO or -ENOMEM. */
 int launch_pmix_open(struct launch_pmix **out, uint32_t *rank, uint32_t *size);
 /* Disconnects and frees p, which may be NULL. */
 void launch_pmix_close(struct launch_pmix *p);
-/* Publishes text as this rank's value. Fails with -EIO. */
+/* Publishes text as this rank's value. Fails with -EIO or -ENOMEM. */
 int launch_pmix_put(struct launch_pmix *p, const char *text);
 /* Reads the text that rank 0 published, and waits up to timeout_ms for it. Fails with -EIO. */
 int launch_pmix_get(struct launch_pmix *p, char *text, size_t cap, int timeout_ms);

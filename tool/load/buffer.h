@@ -22,7 +22,7 @@ struct buffer {
     bool hot; /* all iterations use the first slot */
 };
 
-/* Returns the size of `slots` slots in bytes, at least 1, or 0 on overflow. */
+/* Returns the size of `slots` slots, or of one slot if hot is set, in bytes: at least 1, or 0 on overflow. */
 uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot);
 /* Allocates, populates and registers host memory, or allocates memory of the given GPU. Fails with -ENOMEM, or with an
  * error of hawser_mem_register() or hawser_mem_alloc(). */
@@ -38,7 +38,7 @@ static inline uint64_t buffer_offset(const struct buffer *b, uint64_t iteration)
 }
 
 /* Fills the slots of iterations [first, first+count); count must not exceed slots. If hot is set, fills the only slot
- * for the last iteration. This function and the next two fail only if a GPU fails, with -EIO. */
+ * for the last iteration. This function and the next two can fail only for GPU memory. */
 int buffer_fill(struct buffer *b, uint64_t first, uint32_t count);
 /* Checks the slots. Stores the number of wrong bytes in *bad, the number of checked bytes in *checked, and the offset
  * of the first wrong byte in *first_bad. */

@@ -9,9 +9,10 @@
 
 /*
  * Compares our counters with the kernel's over the same period (stats_add()). A NIC counts all TCP bytes that it
- * carries, including headers. A count below our payload therefore means that data took another path: routing ignores
- * the source address, a neighbour has a wrong ARP entry, or one device has two names. Writes one line with the remedy
- * for the NIC with the largest difference to text. Returns false, with an empty text, if no NIC lacks data.
+ * carries, including headers. A count more than a tenth below our payload therefore means that data took another path:
+ * routing ignores the source address, a neighbour has a wrong ARP entry, or one device has two names. Writes one line
+ * with the remedy for the NIC with the largest difference to text. Returns false, with an empty text, if no NIC lacks
+ * data.
  */
 bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *peer, size_t n_peer, char *text,
                  size_t cap);

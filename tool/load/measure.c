@@ -229,7 +229,7 @@ static int start_timed_ops(struct timed *t)
     return 0;
 }
 
-/* Waits up to wait_ms for the oldest operation, and frees all operations that have ended. */
+/* Waits up to wait_ms for the oldest operation, and frees the operations that have completed. */
 static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
 {
     (void)hawser_wait(t->fl[0].op, wait_ms); /* the loop below checks the result */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One measurement of one transfer size: batches of operations, with `depth` operations in flight. The clock runs only
- * during batches. Every batch has new data, which is checked between batches.
+ * during batches. With plan.verify, every batch has new data, which is checked while the clock stands still.
  */
 #ifndef HW_TOOL_MEASURE_H
 #define HW_TOOL_MEASURE_H
@@ -10,10 +10,10 @@
 #include "tool/peer/session.h"
 #include "tool/report/hist.h"
 
-#define MEASURE_FRESH  (64ull << 20)  /* minimum memory of the slots, larger than a cache */
-#define MEASURE_MEMORY (256ull << 20) /* maximum memory, unless the requested depth needs more */
-#define MEASURE_OP_MS  60000          /* ms; deadline of an operation, in addition to the time for its data at 1 MB/s */
-#define MEASURE_SAMPLE 100            /* ms of clocked time between two points of the timeline */
+#define MEASURE_FRESH  (64ull << 20)  /* intended memory of the slots, larger than a cache */
+#define MEASURE_MEMORY (256ull << 20) /* maximum of all slots, unless one operation or a given depth needs more */
+#define MEASURE_OP_MS  60000          /* ms; deadline of an operation, plus the time for all data in flight at 1 MB/s */
+#define MEASURE_SAMPLE 100            /* minimum ms of clocked time between two points of the timeline */
 #define MEASURE_POINTS 20000          /* maximum points of a timeline */
 #define MEASURE_FAULTS 256
 
@@ -90,9 +90,10 @@ struct measure {
     } * spans;               /* periods in which the clock ran; map machine time to measurement time */
     size_t n_spans;
 
-    /* Hooks, each of which may be NULL. interval() is called every interval_s seconds of clocked time. gate() is called
-     * before each batch, and returns when the batch may start. beat() is called with flying set at least every
-     * MEASURE_SAMPLE ms while operations are in flight, and with flying clear after the batch. */
+    /* Hooks, each of which may be NULL. interval() is called about every interval_s seconds of clocked time while
+     * `record` is set. progress() is called after each batch. gate() is called before each batch, and returns 0
+     * when the batch may start, or -errno. beat() is called with flying set about every MEASURE_SAMPLE ms while
+     * operations are in flight, and with flying clear after the batch. */
     void (*interval)(void *arg, const struct measure_mark *from, const struct measure_mark *to);
     void (*progress)(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes);
     int (*gate)(void *arg);
@@ -100,8 +101,7 @@ struct measure {
     void *progress_arg;
 };
 
-/* Allocates memory on both sides. Fails with -ENOMEM if either side lacks memory, or with the error that ended the
- * peer. */
+/* Allocates memory on both sides. Fails with -ENOMEM if either side lacks memory, or with another -errno. */
 int measure_open(struct measure *m, struct session *s, const struct measure_plan *plan);
 void measure_close(struct measure *m);
 
@@ -110,7 +110,7 @@ void measure_close(struct measure *m);
  * -EINTR after a signal; *sum then still includes the operations that ended. */
 int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum);
 
-/* Returns how many channels were lost since measure_open(). */
+/* Returns how often channels were lost since measure_open(). */
 uint64_t measure_lost(struct measure *m);
 
 /* Adds the faults from a file of lines "SECONDS-OF-CLOCK_MONOTONIC TEXT" that occurred during this measurement. Returns

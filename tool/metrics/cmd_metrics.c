@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser metrics: the metrics of all contexts on this machine, for Prometheus. */
+/* hawser metrics: the metrics of the contexts on this machine, for Prometheus. */
 #include "tool/metrics/gather.h"
 #include "tool/metrics/http.h"
 #include "tool/opts.h"

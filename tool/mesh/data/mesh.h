@@ -43,7 +43,7 @@ struct mesh_sample {
     uint16_t from, to; /* indices of nodes */
     uint8_t kind;
     uint8_t nic, to_nic; /* indices in the nodes' lists of NICs, or MESH_ALL */
-    float value;         /* NAN if the measurement failed */
+    float value;         /* positive if measured */
 };
 
 /* A pair whose measurement failed, or that received wrong bytes. */

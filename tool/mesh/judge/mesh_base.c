@@ -10,8 +10,8 @@
 #define SLOWER 0.8 /* ratio to the baseline below which a rate is a finding */
 #define LONGER 1.5 /* ratio to the baseline above which a latency is a finding */
 
-/* Returns the median of a node's samples as sender and receiver, or of all samples if node < 0. Returns NAN without
- * samples. */
+/* Returns the median of the samples of a node as sender and receiver, or of all nodes if node < 0: those over a single
+ * NIC or, if nic is NULL, those over all NICs together. Returns NAN without samples. */
 static double get_median(const struct mesh *m, enum mesh_kind kind, int node, const char *nic, double *room)
 {
     size_t n = 0;
@@ -55,7 +55,7 @@ static int compare_kind(const struct mesh *m, const struct mesh *was, enum mesh_
     f.ratio = get_median(m, kind, -1, NULL, room) / get_median(was, kind, -1, NULL, old);
     if (isnan(f.ratio))
         return 0;
-    if (is_worse(kind, f.ratio)) /* all nodes are slower, so the finding names none of them */
+    if (is_worse(kind, f.ratio)) /* the median over all nodes is worse, so the finding names none of them */
         return mesh_find(out, &f);
     int rc = 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
@@ -103,7 +103,7 @@ int mesh_compare(const struct mesh *m, const struct mesh *was, struct mesh_findi
     int rc = room && old ? 0 : hw_no_memory("%zu results", m->n_samples);
     for (enum mesh_kind kind = MESH_K_LATENCY; kind <= MESH_K_BOTH && rc == 0; kind++)
         rc = compare_kind(m, was, kind, room, old, out);
-    /* compare single NICs, unless the medians over all nodes have changed */
+    /* compare single NICs, unless a median over all nodes has become worse */
     bool all = false;
     for (size_t i = before; i < out->n; i++)
         all |= out->f[i].node < 0;

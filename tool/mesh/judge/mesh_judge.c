@@ -70,8 +70,8 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
     return false;
 }
 
-/* Finds nodes with which every pair failed. Then finds single pairs that failed, unless one of their nodes has such a
- * finding. */
+/* Finds nodes with at least two failures and no successful measurement. Then finds single pairs that failed, unless one
+ * of their nodes has such a finding. */
 static int judge_failures(const struct mesh *m, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *bad = calloc(m->n + 1, sizeof *bad);
@@ -168,7 +168,8 @@ static uint64_t get_fact(const struct mesh_nic_facts *n, enum mesh_fault_kind wh
     return what == MESH_F_SPEED ? n->speed : n->mtu;
 }
 
-/* Returns the value that more than half of the NICs with this name have, or 0 if there is none. */
+/* Returns the value that more than half of the NICs with this name have, or 0 if there is none or if there are fewer
+ * than three such NICs. */
 static uint64_t find_usual(const struct mesh *m, const char *name, enum mesh_fault_kind what)
 {
     uint64_t usual = 0;
@@ -202,7 +203,8 @@ static void count_use(const struct mesh *m, uint32_t *use)
     }
 }
 
-/* Returns true if at least three quarters of the other nodes use a NIC with this name. */
+/* Returns true if there are at least three nodes, and at least three quarters of all nodes but one use a NIC with this
+ * name. */
 static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint32_t *use)
 {
     size_t with = 0, all = 0;
@@ -360,7 +362,7 @@ static void drop_told(struct mesh_findings *all, size_t from)
     all->n = left;
 }
 
-/* Drops slow paths of nodes that are slow as a whole. */
+/* Drops paths with low rates of nodes that are slow as a whole. */
 static void drop_explained(struct mesh_findings *all)
 {
     size_t left = 0;

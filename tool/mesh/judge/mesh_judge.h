@@ -2,7 +2,7 @@
 /*
  * Finds faults of a cluster by comparing measurements, without I/O. docs/mesh.md describes the method. The judge
  * compares a NIC with the NICs of the same rail on other nodes, a path with the other paths of its two NICs, and a rail
- * with the other rails. A finding is an outlier that neither noise nor chance explains.
+ * with the other rails. An outlier that neither noise nor chance explains becomes a finding.
  */
 #ifndef HW_MESH_JUDGE_H
 #define HW_MESH_JUDGE_H
@@ -13,7 +13,7 @@
 
 enum mesh_fault_kind {
     /* faults of a node */
-    MESH_F_ABSENT = 1, /* never connected */
+    MESH_F_ABSENT = 1, /* never connected, connected too late, or was refused */
     MESH_F_DIED,
     MESH_F_SILENT,
     MESH_F_CUT,     /* answers, but every transfer with the node failed */
@@ -41,19 +41,19 @@ enum mesh_fault_kind {
 
 struct mesh_finding {
     enum mesh_fault_kind what;
-    enum mesh_kind kind;    /* kind of the samples that showed the fault, or 0 */
-    int node, nic;          /* -1 for none; for a path, the sender; for a rail, any node with a NIC of the rail */
-    int peer, peer_nic;     /* receiver of a path */
-    bool mutual;            /* the path is slow in the reverse direction, too */
-    double ratio;           /* value divided by that of the others: below 1 is slow; for a latency, above 1 */
-    double limit;           /* logarithm of the ratio at which a value becomes a finding */
-    uint32_t count, of;     /* numbers of paths or nodes, depending on `what` */
+    enum mesh_kind kind; /* kind of the samples that showed the fault, or 0 */
+    int node, nic;       /* -1 for none; for a path, the sender; for a rail, any node with a NIC of the rail */
+    int peer, peer_nic;  /* receiver of a path, or the other node of a pair */
+    bool mutual;         /* the path is slow in the reverse direction, too; for MESH_F_SOME: the NIC receives slowly */
+    double ratio;        /* value divided by that of the others: below 1 is slow; for a latency, above 1 */
+    double limit;        /* logarithm of the ratio at which a value becomes a finding */
+    uint32_t count, of;  /* numbers of paths or nodes, depending on `what` */
     uint64_t number, usual; /* speed, MTU, errors or bytes: the value of this node or NIC, and that of most others */
     bool confirmed;         /* a repeated measurement gave the same result */
-    const char *text;       /* reason, owned by the mesh, or NULL */
+    const char *text;       /* reason, or name of an idle NIC; owned by the mesh; may be NULL */
 };
 
-/* A pair that must be measured again, because the pair or one of its nodes is an outlier. */
+/* A pair that should be measured again. */
 struct mesh_suspect {
     enum mesh_kind kind;
     uint16_t from, to;

@@ -36,7 +36,7 @@ static size_t collect(struct series *s, const struct mesh_sample *sample, const 
     return 1;
 }
 
-/* Stores the median of the repeated measurements that concern f in *middle. Returns their number. */
+/* Stores the median of the best repeated measurements that concern f in *middle. Returns their number. */
 static size_t find_retried(struct series *s, const struct mesh_finding *f, double *middle)
 {
     size_t n = 0;
@@ -101,7 +101,7 @@ static int suspect_node(const struct series *s, const struct mesh_finding *f, st
     return rc;
 }
 
-/* Requests repeated measurements of all pairs of a series. */
+/* Requests repeated measurements of the pairs of a series, at most SUSPECTS for each node of the mesh. */
 static int suspect_all(const struct series *s, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
@@ -217,7 +217,7 @@ static const struct point *find_back(struct point *const *slow, size_t n, const 
     return NULL;
 }
 
-/* Finds NICs that are slow with several other NICs, but not with most. Removes their points from slow. */
+/* Finds NICs that have at least SOME of the slow paths in one direction. Removes their points from slow. */
 static int find_some(struct series *s, struct point **slow, size_t n, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *count = calloc(s->n_ports * SIDES, sizeof *count);
@@ -278,7 +278,8 @@ static int find_path(const struct series *s, struct point **slow, size_t n, size
     return mesh_find(out, &f);
 }
 
-/* Lists the outliers that no repeated measurement refutes, and makes each of them a suspect. */
+/* Lists the outliers that no repeated measurement refutes, and makes them suspects, at most SUSPECTS for each node of
+ * the mesh. */
 static int list_slow(const struct series *s, struct point **slow, size_t *n, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;

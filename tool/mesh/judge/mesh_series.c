@@ -187,7 +187,7 @@ void series_close(struct series *s)
 }
 
 /* Computes the median of each rail over points that no port in `named` explains. With few nodes, a single slow node
- * slows half of all samples, so the upper quartile replaces the median. */
+ * slows a large part of all samples, so the upper quartile replaces the median. */
 static void compute_groups(struct series *s)
 {
     const bool few_nodes = s->m->n < FEW_NODES;
@@ -219,8 +219,8 @@ static void slow_down_usual(struct series *s)
     }
 }
 
-/* Computes the usual values of the proof if it is of a different kind than the series. Without samples of that kind,
- * the proof refutes nothing. */
+/* Computes the usual values of kind `proof` if that is not the kind of the series, and lowers those of latencies.
+ * Without samples of kind `proof`, repeated measurements refute nothing. */
 void series_prove(struct series *s)
 {
     const struct mesh *m = s->m;
@@ -277,7 +277,7 @@ static double estimate_sigma(double *v, size_t n)
     return HW_MAX(SIGMA * series_median(v, n) * (1 + FEW / (double)n), LEAST_SD);
 }
 
-/* Estimates the standard deviation from the lower tail, at the 5th percentile, because on a machine that is busy with
+/* Estimates the standard deviation from a value of the lower tail, because on a machine that is busy with
  * other work the tail is longer than the middle suggests. Reorders v[0..n). */
 static double estimate_tail(double *v, size_t n)
 {
@@ -290,7 +290,8 @@ static double estimate_tail(double *v, size_t n)
     return HW_MAX(-series_select(v, n, k), 0.0) / z;
 }
 
-/* Returns the logarithm below which chance does not explain a value, given n values with standard deviation sigma. */
+/* Returns the logarithm below which a value matters and chance does not explain it, given n values with standard
+ * deviation sigma. */
 static double get_limit(double sigma, size_t n, double over, double least, double more, enum mesh_kind kind)
 {
     double chance = (sqrt(2 * log((double)HW_MAX(n, (size_t)2))) + over) * sigma;
@@ -366,7 +367,7 @@ int series_fit(struct series *s)
     if (!s->noisy || s->proof != s->kind)
         return rc;
     /* The machines were busy with other work, which only makes results worse. The best result of a pair is therefore
-     * the closest to the truth. A path has too few results to lower its limit. */
+     * the closest to the truth. A path has too few results to tighten its limit. */
     const double path_limit = s->path_limit;
     for (size_t i = 0; i < s->n; i++)
         s->p[i].y = s->p[i].best;

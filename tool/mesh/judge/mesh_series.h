@@ -14,7 +14,7 @@ struct point {
     uint32_t port[SIDES]; /* the sender's and the receiver's */
     uint16_t group;
     bool slow;      /* explained by a port in `named` */
-    double y, rest; /* logarithm of the value; the same without the rail's median */
+    double y, rest; /* series_log() of the value; the same without the group's median */
     double best;    /* best logarithm of y and the repeated measurements */
 };
 
@@ -22,7 +22,7 @@ struct group {
     uint32_t from, to; /* hashes of the NICs' names */
     bool same_rack;
     double median;
-    double usual; /* median of the samples of kind `proof` */
+    double usual; /* usual value of the samples of kind `proof` */
 };
 
 struct series {
@@ -52,29 +52,29 @@ struct series {
     bool few;   /* too few samples to separate the effects of ports and paths */
 };
 
-/* Reads the samples of s->kind and of s->proof. The caller has set m, kind, proof and nics in s, and calls
- * series_close() also after a failure. Fails with -ENOMEM. */
+/* Reads the samples of s->kind, and the repeated measurements of s->proof. The caller has set m, kind, proof and nics
+ * in s, and calls series_close() also after a failure. Fails with -ENOMEM. */
 int series_open(struct series *s);
 void series_close(struct series *s);
 /* Estimates the medians, the effects of ports, and the limits, and sets `named` for the ports that are outliers. Fails
  * with -ENOMEM. */
 int series_fit(struct series *s);
-/* Computes the rails' medians over the samples of kind `proof`. */
+/* Computes the groups' usual values for repeated measurements. */
 void series_prove(struct series *s);
 /* Marks the points that ports in `named` explain. */
 void series_mark(struct series *s);
-/* Returns the value of a point without the contributions of its rail and its ports. */
+/* Returns the value of a point without the contributions of its rail and, unless s->few is set, of its ports. */
 double series_rest(const struct series *s, const struct point *p);
 
 /* Returns the index of a port: a NIC of a node, or all its NICs if nic is MESH_ALL. */
 uint32_t series_port(uint32_t node, uint8_t nic);
-/* Returns the index of a sample's rail, or -1 if there are too many rails. */
+/* Returns the index of a sample's group (a rail, within racks or not), or -1 if there are too many groups. */
 int series_group(struct series *s, const struct mesh_sample *sample);
 uint32_t series_hash_nic(const struct mesh *m, uint32_t node, uint8_t nic);
 bool series_is_proof(const struct series *s, const struct mesh_sample *sample);
 double series_log(enum mesh_kind kind, double value);
-/* series_key() returns the hash key for a sample's nodes and NICs. series_retry() returns the repeated measurements for
- * a key; their key is 0 if there are none. */
+/* series_key() returns the hash key for a sample's nodes and NICs. series_retry() returns the slot for
+ * a key; the slot's key is 0 if there are no repeated measurements. */
 uint64_t series_key(const struct mesh_sample *sample);
 struct retry *series_retry(const struct series *s, uint64_t key);
 /* series_median() returns the median of v[0..n), n > 0: for an even number, the larger one of the two values in the

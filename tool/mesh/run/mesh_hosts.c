@@ -19,8 +19,8 @@
 #define SSH      "ssh -oBatchMode=yes {}"
 #define GREETING "hawser-mesh-agent"
 #define GREET_MS 30000
-#define END_MS   10000
-#define LOST_MS  1000 /* the same if a rank is lost: a hung process does not end by itself */
+#define END_MS   10000 /* ms for the agents to end */
+#define LOST_MS  1000  /* the same if a rank is lost: a hung process does not end by itself */
 #define WORDS    64
 #define LINE     4096
 #define PLAIN    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]"
@@ -44,7 +44,7 @@ struct starter {
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/* Returns true if no shell changes the word. */
+/* Returns true if the word consists of characters that are safe in a shell, and does not begin with a dash. */
 static bool is_plain(const char *word)
 {
     return *word && *word != '-' && strspn(word, PLAIN) == strlen(word);
@@ -128,8 +128,8 @@ static const char *get_bare_name(const struct host *h)
 
 /* ---- agents ------------------------------------------------------------------------------------- */
 
-/* Builds the command line: the words of --ssh with {} replaced, the program, and its options. The caller frees the
- * strings. */
+/* Builds the command line: the words of --ssh with {} replaced with the host's name, the program, and its options. The
+ * caller frees the strings. */
 static int make_command(const struct starter *s, const struct host *h, const char *const *args, char *argv[WORDS])
 {
     HW_AUTO_FREE char *text = strdup(s->o->ssh ? s->o->ssh : SSH);

@@ -18,8 +18,8 @@ struct mesh_hosts {
  * these words. Returns 0 or -errno. The caller frees m in any case. */
 int mesh_hosts_run(const struct mesh_hosts *h, const char *const *args, struct mesh *m);
 
-/* Runs in an agent: sends the greeting, and reads environment variables from standard input. Fails with -EPROTO or
- * -EPIPE. */
+/* Runs in an agent: sends the greeting, and reads environment variables from standard input. Fails with -EPROTO,
+ * -EPIPE or -ENOMEM. */
 int mesh_take_orders(void);
 /* Starts a thread that ends the process, as SIGTERM does, at the end of standard input. */
 void mesh_follow_starter(void);

@@ -33,7 +33,7 @@ static struct lead_rank *find_rank(struct lead *l, const hawser_peer *p)
 
 static struct mesh_node *get_node(struct lead *l, const struct lead_rank *r)
 {
-    /* no node exists before all ranks have connected */
+    /* no node exists while ranks still connect */
     return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL;
 }
 
@@ -144,7 +144,7 @@ static void note_message(struct lead *l, const struct hawser_completion *c)
     }
 }
 
-/* Processes messages from ranks for up to ms milliseconds. */
+/* Waits up to ms milliseconds for messages from ranks, and handles them. */
 static int hear(struct lead *l, int ms)
 {
     struct hawser_completion c[EVENTS];

@@ -29,7 +29,7 @@ struct lead {
     uint32_t *by_node;           /* rank of each node */
     uint32_t *failures;          /* failures of each node since a pair with the node last worked */
     uint32_t *railed;            /* for each node, the number of pairs whose rails were measured alone */
-    bool *hopeless, *failed_now; /* failed_now: a pair failed in this round */
+    bool *hopeless, *failed_now; /* failed_now: a pair with the node failed in this round */
     bool closed, full;
     char own[HAWSER_ADDR_TEXT]; /* rank 0's address, as other ranks see it */
     double sum_GBps;            /* sum over the answers of a phase */
@@ -42,7 +42,7 @@ bool lead_has(const struct lead *l, uint32_t node);
 int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh_what what, uint64_t duration_ms);
 int lead_all_to_all(struct lead *l, uint64_t duration_ms);
 void lead_answer(struct lead *l, struct lead_rank *r, const struct mesh_answer *a);
-/* Runs all rounds, then measures outliers again. Returns 0 or -errno. */
+/* Runs all rounds, measures outliers again and, with --load, measures all nodes at once. Returns 0 or -errno. */
 int lead_measure(struct lead *l);
 
 #endif

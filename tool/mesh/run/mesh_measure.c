@@ -19,7 +19,7 @@ struct gate {
     unsigned here, of;
 };
 
-/* A direction or target of an order, measured in its own thread. */
+/* One direction or one target of an order. */
 struct stream {
     struct session *s;
     const struct mesh_order *o;

@@ -8,7 +8,7 @@
  *   ORDER   lead to rank: measure with one rank, or with several at once
  *   ANSWER  rank to lead: the result of an order
  *   BYE     lead to rank: all measurements are finished
- *   FINAL   rank to lead: the errors that its NICs counted meanwhile; the rank then exits
+ *   FINAL   rank to lead: the errors that its NICs counted since HELLO; the rank then exits
  */
 #ifndef HW_MESH_PROTO_H
 #define HW_MESH_PROTO_H
@@ -30,7 +30,7 @@ enum mesh_what {
     MESH_LATENCY = 1, /* 8 bytes each way, one at a time */
     MESH_ONE_WAY,     /* to the target, then back */
     MESH_BOTH_WAYS,   /* to the target and back at once */
-    MESH_RAILS,       /* one way, over each pair of NICs alone */
+    MESH_RAILS,       /* to the target, then back, over each pair of NICs alone */
     MESH_ALL_TO_ALL,  /* to all targets at once */
     MESH_WHATS
 };

@@ -224,7 +224,7 @@ int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, cons
     int rc = live(k, place), code = TOOL_OK;
     if (rc < 0) {
         (void)tool_fail("mesh", "%s (rank %u): %s", k->hello.name, seat->rank, hw_error());
-        code = TOOL_USAGE; /* the same exit code as other commands that could not run */
+        code = TOOL_USAGE; /* the exit code of mesh if it could not run */
     }
     mesh_link_close(&k->link);
     tool_stop = 1; /* stops the service */

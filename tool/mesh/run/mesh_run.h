@@ -29,7 +29,7 @@ int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, cons
 int mesh_tell(hawser_peer *p, const struct mesh_message *m, int wait_ms);
 
 /* Runs the lead until all ranks are dismissed, and fills in m and out. pmix provides the names of ranks that never
- * connected, and may be NULL. Returns 0, also if tool_stop ended the run early, or -errno if nothing was measured. */
+ * connected, and may be NULL. Returns 0, also if the run ended early after at least one round, or -errno. */
 int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, hawser *h, struct launch_pmix *pmix,
               struct mesh *m, struct mesh_findings *out);
 

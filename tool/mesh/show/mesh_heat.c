@@ -10,7 +10,7 @@
 
 #define CELLS 128 /* maximum cells per row */
 #define NAMED 40  /* up to this number of nodes, all have labels; otherwise only nodes with findings */
-#define HOVER 40  /* up to this number of nodes, all cells have tooltips; otherwise only bad cells */
+#define HOVER 40  /* up to this number of nodes, all cells have tooltips; otherwise all cells but the good ones */
 #define CHARS 14  /* maximum characters of a name */
 #define WIDTH 640 /* maximum width of all cells together */
 #define SIDE  48  /* maximum width of a cell */
@@ -201,7 +201,7 @@ static void write_label(const struct heat *h, uint32_t row, double side)
     fputs("</text>\n", h->f);
 }
 
-/* Room for the longest name, in pixels. */
+/* Returns the room for the longest name, in pixels. */
 static int measure_label(const struct mesh *m)
 {
     size_t longest = 1;

@@ -19,8 +19,8 @@ void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out);
 /* Writes a self-contained page without scripts, fonts or images. Returns 0 or -errno. */
 int mesh_html(const struct mesh *m, const struct mesh_findings *f, const char *path);
 
-/* Adds findings for everything that is slower than in `was`: medians of all nodes, of each node and of each NIC,
- * matched by name. Skips nodes that a finding already names. Fails with -ENOMEM. */
+/* Adds findings for medians that are much worse than in `was`: those of all nodes or, if these are not worse, those of
+ * each node and of each NIC, matched by name. Skips nodes that a finding already names. Fails with -ENOMEM. */
 int mesh_compare(const struct mesh *m, const struct mesh *was, struct mesh_findings *out);
 
 #endif
