@@ -146,7 +146,7 @@ static void read_some(struct gather_source *s, size_t *total)
         if (s->len == s->room) {
             size_t room = s->room ? 2 * s->room : 16384;
             char *more = room <= 2 * PROM_TEXT && *total + room <= GATHER_BYTES ? realloc(s->text, room) : NULL;
-            if (!more) { /* the text is too long or memory is exhausted; judge_text() reports either as an error */
+            if (!more) { /* the texts are too long or memory is exhausted; judge_text() reports an error */
                 judge_text(s);
                 return;
             }

@@ -25,7 +25,7 @@ static int pp_check(const struct raw_pingpong *pp)
     return 0;
 }
 
-/* Makes blocking calls on the connection time out at the deadline of the run. */
+/* Limits each blocking call on the connection to the time that is left until the deadline. */
 static int pp_limit(int fd, uint64_t deadline)
 {
     uint64_t now = hw_now(), left = deadline > now ? deadline - now : 1000;
