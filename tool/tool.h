@@ -9,7 +9,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* Exit codes of subcommands. After a signal, the exit code is 128 plus the signal's number (see tool_interrupted()). */
+/* Exit codes of subcommands. If a signal interrupts the work, the exit code is 128 plus the signal's number (see
+ * tool_interrupted()). */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
 /* Subcommands. argv[0] is the subcommand's name. For --help, each function prints help to stdout and returns TOOL_OK.

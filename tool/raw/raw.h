@@ -8,7 +8,7 @@
  * Both sides must have the same plan and token. The caller transfers these, and the ports, from one side to the other:
  *   serve:  raw_server_start() -> ports -> (sent to the client) ... raw_server_finish()
  *   bench:  raw_client_run()
- * Every wait ends at the deadline (in terms of hw_now()) at the latest. All functions return 0, or -errno with
+ * The deadline (in terms of hw_now()) limits all waits. All functions return 0, or -errno with
  * hw_error().
  */
 #ifndef HW_TOOL_RAW_H

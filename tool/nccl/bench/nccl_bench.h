@@ -88,7 +88,7 @@ struct nb_var {
 
 /* A configuration to measure: NCCL with these variables. */
 struct nb_config {
-    const char *name; /* such as "hawser" or "socket-1x1" */
+    const char *name; /* such as "hawser" or "socket-1x1-16ch" */
     const char *about;
     bool socket, tuned;
     bool theirs; /* uses a plugin other than hawser's */
