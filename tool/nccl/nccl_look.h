@@ -10,7 +10,7 @@
 
 #define NCCL_LIST       16 /* maximum plugins in NCCL_NET_PLUGIN, as in NCCL 2.28 */
 #define NCCL_DEVICES    64
-#define NCCL_TAIL       2048 /* bytes kept of a child's output */
+#define NCCL_TAIL       2048 /* maximum bytes kept of a child's output, with a NUL */
 #define NCCL_OLDEST     6    /* oldest table version that current NCCL versions accept */
 #define NCCL_NEWEST     12
 #define NCCL_TABLE_NAME "ncclNetPlugin_v"

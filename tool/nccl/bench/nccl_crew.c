@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define POLL_MS 200  /* ms; maximum delay in noticing an interruption */
-#define REAP_MS 5000 /* ms for a rank to exit after the order to end */
+#define REAP_MS 5000 /* ms for a rank to exit at the end */
 
 extern char **environ;
 

@@ -249,7 +249,7 @@ static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t dea
             continue;
         }
         if (k == 0 || (errno != EAGAIN && errno != EINTR))
-            return agent_gone(m, "the command that reaches it ended (--ssh, --remote)");
+            return agent_gone(m, "the command that reaches this host ended (--ssh, --remote)");
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (hw_now() > deadline)
@@ -275,8 +275,8 @@ static int hear_greeting(struct nb_member *m)
             return rc;
         have = c == magic[have] ? have + 1 : c == magic[0];
         if (++seen > CHATTER)
-            return hw_fail(-EPROTO, "host %s: the command that reaches it prints text, but does not start hawser",
-                           m->host);
+            return hw_fail(
+                -EPROTO, "host %s: the command that reaches this host prints text, but does not start hawser", m->host);
     }
     memcpy(g.magic, magic, sizeof magic);
     int rc = hear_answer(m, (uint8_t *)&g + sizeof magic, sizeof g - sizeof magic, deadline, "greeting");
