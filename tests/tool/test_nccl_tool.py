@@ -367,7 +367,7 @@ def part_fails(tmp):
     r = bench(tmp, *quick, FAKENCCL_MUTE="1")
     ok(r.returncode == 1 and "did not report which network it uses" in r.stderr, "nor is one that is not told", r)
     r = bench(tmp, *quick, FAKECUDA_GPUS="1")
-    ok(r.returncode == 1 and "fewer than two GPUs, but this host has 1" in r.stderr, "one GPU: exit 1, and why", r)
+    ok(r.returncode == 1 and "fewer than two GPUs; this host has 1" in r.stderr, "one GPU: exit 1, and why", r)
     r = bench(tmp, *quick, HAWSER_CUDA_LIBRARY="/nowhere/libcuda.so.1")
     ok(r.returncode == 1 and "install NVIDIA's driver" in r.stderr, "no driver: what to do", r)
     r = bench(tmp, *quick, "--gpus", 3)
