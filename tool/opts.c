@@ -276,7 +276,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     return check_argument_count(o, argc, argv);
 }
 
-/* ---- options shared by serve, bench, validate and doctor ------------------------------------------ */
+/* ---- options shared by several subcommands -------------------------------------------------------- */
 
 static int parse_knob(void *args, const char *text)
 {

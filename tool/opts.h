@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parses the options of a subcommand, driven by a typed table. opts_parse() stores the values in the command's own
- * struct and prints --help from the table. For an invalid option, the error says what was given and what is allowed.
+ * struct and prints --help from the table. For an invalid value, the error says what was given and what is allowed.
  *
  *     static const struct opt rows[] = {
  *         OPT_TEXT("from", 'f', "FILE", struct args, from, "a snapshot of another machine"),
@@ -123,7 +123,7 @@ enum { OPTS_GO = -1 };
  * Otherwise prints help to stdout or an error to stderr, and returns the exit status. */
 int opts_parse(const struct opts *o, void *args, int argc, char **argv);
 
-/* Options shared by serve, bench, validate and doctor, which set fields of struct common. */
+/* Options shared by serve, bench, validate, doctor, drill, mesh and fieldtest, which set fields of struct common. */
 extern const struct opt common_opts[];
 
 #endif

@@ -11,7 +11,7 @@ int tool_argc;
 char **tool_argv;
 
 /* timeout(1) signals its child and then the process group, so one request to stop arrives as two signals. After this
- * many signals, the next one kills the process. */
+ * many signals, the next one of the same kind kills the process. */
 #define PATIENCE 4
 
 static atomic_uint_fast64_t stopped_at; /* hw_now() at the first signal */

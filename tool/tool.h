@@ -9,7 +9,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* Exit codes of subcommands. After a signal, the exit code is 128 plus the signal's number (see tool_interrupted()). */
+/* Exit codes of subcommands. If a signal interrupts the work, the exit code is 128 plus the signal's number (see
+ * tool_interrupted()). */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
 /* Subcommands. argv[0] is the subcommand's name. For --help, each function prints help to stdout and returns TOOL_OK.
@@ -48,15 +49,15 @@ int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
  * replace a device. Returns 0, or -EINVAL with the path in hw_error(). */
 int tool_check_replace(const char *path);
 
-/* Adds what to do to hw_error(). Returns rc. */
+/* Appends a hint that says what to do to the text of hw_error(). Returns rc. */
 int tool_hint(int rc, const char *hint);
 
 /* Reports that a command failed with rc, and returns its exit code. Calls tool_interrupted() for -EINTR after a signal,
  * and otherwise prints hw_error(). */
 int tool_failed(const char *cmd, int rc);
 
-/* Prints text and a newline, and wraps lines at spaces before column 80. at is the current column of out; the following
- * lines are indented by indent. A newline in text counts as a space. */
+/* Prints text and a newline, and wraps lines at spaces, so that they have at most 80 columns. at is the current column
+ * of out; the following lines are indented by indent. A newline in text counts as a space. */
 void tool_print_wrapped(FILE *out, unsigned at, unsigned indent, const char *text);
 
 /* An action of a command, such as `up` of `hawser lab`. */
@@ -88,8 +89,8 @@ void tool_complete(const char *dashes, const char *candidate, const char *text);
 extern int tool_argc;
 extern char **tool_argv;
 
-/* Last SIGINT or SIGTERM since tool_catch_signals(), or 0. The fifth signal kills the process. tool_catch_signals()
- * also makes the process ignore SIGPIPE. */
+/* Last SIGINT or SIGTERM since tool_catch_signals(), or 0. The fifth signal kills the process if it is the same as the
+ * fourth. tool_catch_signals() also makes the process ignore SIGPIPE. */
 extern volatile sig_atomic_t tool_stop;
 /* Returns the milliseconds since the first SIGINT or SIGTERM, or 0 if no such signal has arrived. */
 uint64_t tool_stopped_ms(void);

@@ -254,7 +254,7 @@ def everything(a, work):
     s = json.loads(hawser(a, "snapshot"))
     mine = gpus_of(s)[:2]
     if len(mine) < 2:
-        skip(f"NCCL transfers nothing with fewer than two GPUs, but this host has {len(mine)}")
+        skip(f"NCCL transfers nothing with fewer than two GPUs; this host has {len(mine)}")
     own_numa(s, mine)
     gpus = [place(g) + (bdf(g["path"]),) for g in mine]
     real = {bdf(x["path"]) for x in s["pci"] if x["files"]["class"].startswith("0x02")}

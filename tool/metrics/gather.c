@@ -147,7 +147,7 @@ static void read_some(struct gather_source *s, size_t *total)
             /* one byte more than is accepted */
             size_t room = s->room ? HW_MIN(2 * s->room, (size_t)PROM_TEXT + 1) : 16384;
             char *more = room > s->room && *total + room <= GATHER_BYTES ? realloc(s->text, room) : NULL;
-            if (!more) { /* the text is too long or memory is exhausted; judge_text() reports either as an error */
+            if (!more) { /* the texts are too long or memory is exhausted; judge_text() reports an error */
                 judge_text(s);
                 return;
             }

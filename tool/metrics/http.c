@@ -225,6 +225,6 @@ int http_listen(const struct sockaddr *addr, socklen_t len)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, addr, len) < 0 || listen(fd, 64) < 0)
         return hw_fail(-errno, "listening on the address: %s%s", strerror(errno),
-                       errno == EADDRINUSE ? ": choose another port by --listen" : "");
+                       errno == EADDRINUSE ? ": choose another port with --listen" : "");
     return hw_take_fd(&fd);
 }

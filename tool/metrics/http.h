@@ -26,8 +26,8 @@ int http_parse(const char *data, size_t len, struct http_request *r);
  * with -errno. */
 int http_listen(const struct sockaddr *addr, socklen_t len);
 
-/* Serves until *stop is set. GET /metrics returns the output of page(). If idle is not NULL, calls idle() whenever it
- * is due; idle() returns the time of its next call (hw_now()). Returns 0, or -ENOMEM. */
+/* Serves until *stop is set. GET /metrics returns the output of page(). If idle is not NULL, calls idle() at once, and
+ * then again at the time (hw_now()) that the last call returned. Returns 0, or -ENOMEM. */
 struct http_server {
     int fd;
     void (*page)(void *arg, FILE *f);

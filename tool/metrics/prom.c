@@ -33,8 +33,8 @@ static bool take_byte(struct cursor *c, char byte)
     return true;
 }
 
-/* Parses a string in quotes; unprintable characters become '?'. Rejects backslashes, because contexts do not write
- * escapes. */
+/* Parses a string in quotes; each byte that is not printable ASCII becomes '?'. Rejects backslashes, because contexts
+ * do not write escapes. */
 static bool take_string(struct cursor *c, char *buf, size_t cap)
 {
     size_t n = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parses the text that a context writes (lib/context/metrics.h). The text may come from any process, so only the metric
- * families of hw_metrics[] are accepted. Labels are converted to printable ASCII, and values are whole numbers or
- * decimal fractions of limited length. The result can therefore be shown on a terminal and passed on to Prometheus.
+ * Parses the text that a context writes (lib/context/metrics.h). The text may come from any process, so only samples of
+ * the metric families of hw_metrics[] are kept. Labels are converted to printable ASCII, and values are whole numbers
+ * or decimal fractions of limited length. The result can therefore be shown on a terminal and passed on to Prometheus.
  */
 #ifndef HW_TOOL_PROM_H
 #define HW_TOOL_PROM_H

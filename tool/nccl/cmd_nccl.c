@@ -15,8 +15,7 @@ int cmd_nccl(int argc, char **argv)
 {
     static const struct tool_actions t = {
         .cmd = "nccl",
-        .about =
-            "NCCL over hawser: with NCCL_NET_PLUGIN=hawser NCCL uses the plugin that is installed with this program.",
+        .about = "NCCL over hawser: with NCCL_NET_PLUGIN=hawser, NCCL uses hawser's plugin if the loader finds it.",
         .action = actions};
     return tool_act(&t, argc, argv);
 }

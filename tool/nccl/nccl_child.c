@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads third-party libraries in a child process, which may crash, exit or hang. */
+/* Runs a function in a child process, because the third-party libraries that the function loads may crash, exit or
+ * hang. */
 #include "tool/nccl/nccl_look.h"
 
 #include <fcntl.h>

@@ -73,8 +73,9 @@ const char *nccl_conf_where(const char *name)
 
 int nccl_plugin_dir(char *out, size_t cap)
 {
-    /* Look near this program: in its build folder, or where both were installed. HW_LIBDIR is meson's folder for
-     * libraries. The folder hawser/nccl has the plugin under both names that NCCL tries. */
+    /* Look for the plugin relative to this program, in the build folder or in the usual library folders, and then in
+     * HW_LIBDIR, meson's folder for libraries. The folder hawser/nccl has the plugin under both names that NCCL tries.
+     */
     static const char *const near[] = {"nccl", "../lib/" PRIVATE_DIR, "../lib/x86_64-linux-gnu/" PRIVATE_DIR,
                                        "../lib/aarch64-linux-gnu/" PRIVATE_DIR, "../lib64/" PRIVATE_DIR};
     char exe[NCCL_PATH], try[NCCL_PATH + 64];
@@ -167,7 +168,8 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
             TEXT(add_nccl_conflict(out, n, others[i], NCCL_NOTE), "applies to NCCL's own networks only, not to hawser");
 }
 
-/* Finds parameters that the plugin does not set because the user has set them, and user settings that impair others. */
+/* Finds settings of the user that keep the plugin from setting parameters, and unsuitable values of
+ * NCCL_P2P_NET_CHUNKSIZE and NCCL_BUFFSIZE. */
 static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
 {
     if (!hn_tune(NULL)) {

@@ -19,7 +19,7 @@ void nccl_conf_read(void);
 const char *nccl_conf_where(const char *name);
 
 /* Finds the folder with our plugin, as this program was built or installed. Fails with -ENOENT; the error text then
- * lists the places that were searched. */
+ * says where it was searched for. */
 int nccl_plugin_dir(char *out, size_t cap);
 
 enum nccl_weight { NCCL_NOTE, NCCL_CAUTION, NCCL_WRONG }; /* harmless; slower; prevents the use of our plugin */
@@ -31,7 +31,8 @@ struct nccl_conflict {
     char mend[120]; /* shell command that fixes the conflict, or "" */
 };
 
-/* Lists the variables that conflict with our plugin, or with parameters that the plugin sets. Returns their number. */
+/* Lists the variables that conflict with our plugin or with parameters that it sets, or do not apply to it. Returns
+ * their number. */
 size_t nccl_conflicts(struct nccl_conflict out[NCCL_CONFLICTS]);
 
 #endif

@@ -88,8 +88,8 @@ static void add_nics_export(struct env *v)
     hw_close(&root);
 }
 
-/* Exports LD_LIBRARY_PATH, unless the loader already finds the plugin in dir. If dir contains libnccl-net.so, the
- * loader must also find this name in dir. */
+/* Exports LD_LIBRARY_PATH, unless the loader already finds the plugin in dir: as libnccl-net.so if dir contains this
+ * name, otherwise by the plugin's own name. */
 static void add_path_export(struct env *v, const char *dir)
 {
     char found[NCCL_PATH], want[NCCL_PATH], file[NCCL_PATH + 64];

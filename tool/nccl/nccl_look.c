@@ -109,7 +109,7 @@ static ncclResult_t start_net(int version, void *table, void **ctx)
     }
 }
 
-/* Copies the properties of a device. The speed has a different offset in each version; name, path, guid and ptrSupport
+/* Copies the properties of a device. The offset of the speed depends on the version; name, path, guid and ptrSupport
  * have the same offsets in all versions. */
 static void keep_device(int version, const void *props, struct nccl_device *d)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repeats NCCL's lookup of a net plugin without NCCL: what NCCL would try, in which order, and with what result. Child
- * processes load the third-party libraries, so that a crash, an exit or a hang is a result, too.
+ * Repeats NCCL's lookup of a net plugin: what NCCL would try, in which order, and with what result. Child processes
+ * load the third-party libraries, so that a crash, an exit or a hang is a result, too.
  */
 #ifndef HW_TOOL_NCCL_LOOK_H
 #define HW_TOOL_NCCL_LOOK_H
@@ -10,7 +10,7 @@
 
 #define NCCL_LIST       16 /* maximum plugins in NCCL_NET_PLUGIN, as in NCCL 2.28 */
 #define NCCL_DEVICES    64
-#define NCCL_TAIL       2048 /* bytes kept of a child's output */
+#define NCCL_TAIL       2048 /* maximum bytes kept of a child's output, with a NUL */
 #define NCCL_OLDEST     6    /* oldest table version that current NCCL versions accept */
 #define NCCL_NEWEST     12
 #define NCCL_TABLE_NAME "ncclNetPlugin_v"
@@ -19,7 +19,7 @@
 enum nccl_step { NCCL_LOADING, NCCL_TABLES, NCCL_INITIALISING, NCCL_COUNTING, NCCL_ASKING, NCCL_FINALISING, NCCL_DONE };
 
 struct nccl_child {
-    int rc;                /* 0, or -errno if the child ended early; the reason is in how */
+    int rc;                /* 0, or -errno if the child did not finish; the reason is in how */
     char how[HW_ERR_TEXT]; /* such as "was killed by signal 11 (Segmentation fault)" */
     char tail[NCCL_TAIL];  /* last output of the child */
 };
@@ -43,7 +43,7 @@ struct nccl_device {
 
 struct nccl_plugin {
     struct nccl_child child;
-    char asked[256]; /* item of NCCL_NET_PLUGIN, or "libnccl-net.so" if the variable is not set */
+    char asked[256]; /* item of NCCL_NET_PLUGIN, "libnccl-net.so" if the variable is not set, or our plugin */
     bool listed;     /* NCCL would try the plugin; hawser's plugin is examined in any case */
     bool ours;       /* the plugin is hawser's */
     char path[NCCL_PATH];
@@ -52,7 +52,7 @@ struct nccl_plugin {
     int newest;              /* newest table version that NCCL knows */
     int table;               /* table version that NCCL uses, or 0 if none */
     enum nccl_step step;
-    int rc;        /* ncclResult_t of init, devices or getProperties */
+    int rc;        /* ncclResult_t of init, devices, getProperties or finalize */
     char name[64]; /* name that NCCL_NET must equal */
     int n_devices; /* number that the plugin reports; device[] may have fewer */
     struct nccl_device device[NCCL_DEVICES];
@@ -73,7 +73,7 @@ struct nccl_look {
     size_t n;
     /* index of the plugin that NCCL would use, or -1 for one of NCCL's own networks */
     int chosen;
-    struct nccl_extra *link, *tuner, *env; /* libnccl-net.so, libnccl-tuner.so, libnccl-env.so */
+    struct nccl_extra *link, *tuner, *env; /* libnccl-net.so, the tuner plugin, libnccl-env.so */
     char dir[NCCL_PATH];                   /* folder of our plugin, or "" if not found */
 };
 
@@ -82,7 +82,7 @@ struct nccl_look {
 int nccl_newest_table(int version);
 /* Returns true if NCCL_NET permits a network of this name. */
 bool nccl_net_allows(const char *name);
-/* Returns true if NCCL would use the plugin. */
+/* Returns true if the plugin works and NCCL_NET permits its network. */
 bool nccl_usable(const struct nccl_plugin *p);
 /* Loads a library in a child process, as dlopen() finds the name. Returns NULL if out of memory. The caller frees the
  * result with nccl_unshare(). */

@@ -4,7 +4,7 @@
 #include "tool/tool.h"
 
 static const struct tool_action actions[] = {
-    {"check", nixl_check_main, "check whether NIXL finds and accepts the backend HAWSER and, if not, why"},
+    {"check", nixl_check_main, "check whether NIXL finds and accepts the HAWSER backend and, if not, why"},
     {0},
 };
 

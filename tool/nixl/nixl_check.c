@@ -28,7 +28,7 @@ int nixl_check_main(int argc, char **argv)
         .cmd = CMD,
         .args = "[OPTION...]",
         .about =
-            "Finds a Python's NIXL, and the backend HAWSER in the folder where this NIXL looks. Loads the backend in a "
+            "Finds a Python's NIXL, and the HAWSER backend in the folder where this NIXL looks. Loads the backend in a "
             "child process, and reports whether NIXL would use the backend. Exit status: 1 if NIXL would not use it.",
         .rows = rows,
         .too_many = "check takes options only"};

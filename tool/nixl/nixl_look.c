@@ -92,7 +92,7 @@ static void load_backend(void *shared)
 
 /* ---- outside ---------------------------------------------------------------------------------- */
 
-/* Returns true if the file contains the name that hawser's backends contain. */
+/* Returns true if the file contains NIXL_ANY_VERSION, as hawser's backends do. */
 static bool is_our_backend(const char *path)
 {
     struct stat st;
@@ -126,7 +126,7 @@ static int examine_backend(struct nixl_wheel *w, const char *plugin_dir)
     return 0;
 }
 
-/* Adds a wheel if entry, a name in this folder such as "nixl_cu12-1.5.1.dist-info", belongs to NIXL. */
+/* Adds a wheel if entry, a name in `folder` such as "nixl_cu12-1.5.1.dist-info", belongs to NIXL. */
 static void add_nixl_wheel(struct nixl_look *l, const char *folder, const char *entry)
 {
     static const char tail[] = ".dist-info";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the NIXL of a Python, and the file that this NIXL would load as the backend HAWSER. Python and the backend run
+/* Finds the NIXL of a Python, and the file that this NIXL would load as the HAWSER backend. Python and the backend run
  * in child processes. */
 #ifndef HW_TOOL_NIXL_LOOK_H
 #define HW_TOOL_NIXL_LOOK_H
@@ -13,7 +13,7 @@
  * hawser's backends, because the backend of each release contains the name. */
 #define NIXL_ANY_VERSION "HAWSER_NIXL_ANY_VERSION"
 
-/* A file that NIXL would load as the backend HAWSER. */
+/* A file that NIXL would load as the HAWSER backend. */
 struct nixl_backend {
     struct nccl_child child;
     char path[NIXL_PATH];
@@ -33,7 +33,7 @@ struct nixl_wheel {
 struct nixl_look {
     char python[NIXL_PATH]; /* the Python that was asked, or "" if a folder was given */
     char where[NIXL_PATH];  /* the given folder, or "" */
-    char why[HW_ERR_TEXT];  /* why Python could not be asked, or "" */
+    char why[HW_ERR_TEXT];  /* why Python could not be asked or a folder could not be read, or "" */
     struct nixl_wheel wheel[NIXL_WHEELS];
     size_t n;
     char plugin_dir[NIXL_PATH]; /* NIXL_PLUGIN_DIR, or "" if not set */
@@ -42,8 +42,8 @@ struct nixl_look {
 };
 
 /* Examines a NIXL. python is a program; NULL means the Python of this program's package, else that of VIRTUAL_ENV, else
- * python3. folder is where NIXL is installed, or NULL to ask Python. Fails with -ENOMEM. The caller calls
- * nixl_look_free() in any case. */
+ * python3. folder is where NIXL is installed, or NULL to ask Python. Fails with -ENOMEM or -ENAMETOOLONG. The caller
+ * calls nixl_look_free() in any case. */
 int nixl_look(struct nixl_look *l, const char *python, const char *folder);
 void nixl_look_free(struct nixl_look *l);
 /* Writes the versions with which the backend was tested, such as "1.0.0, 1.0.1", to buf. Returns buf. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One self-contained HTML page, the frame of all reports. The page has no script, font or image, follows the reader's
- * light or dark mode, and is readable on a phone and on paper. It has key figures, the terminal's output, facts about
- * the run, and tables with explanations of their columns. Text from callers is escaped, except heads, helps, notes,
- * values and classes, which are constants of hawser and may contain markup.
+ * light or dark mode, and is readable on a phone and on paper. It may have key figures, the terminal's output, facts
+ * about the run, and tables with explanations of their columns. Text is escaped, except hawser's own texts, which may
+ * contain markup: headings, heads and helps of columns, notes below tables, and the names, values and units of key
+ * figures.
  */
 #ifndef HW_TOOL_PAGE_H
 #define HW_TOOL_PAGE_H
@@ -26,7 +27,7 @@ struct page {
     size_t n_col;
 };
 
-/* Creates the file and writes everything up to the title. Returns 0, or a negative errno; page_end() is not needed
+/* Creates the file and writes everything up to the title. Returns 0, or a negative errno; page_end() must not be called
  * after an error. */
 int page_begin(struct page *p, const char *path, const char *title);
 /* Ends and closes the page. rc is an earlier error or 0. Returns rc, or -EIO if the file is incomplete. */
@@ -54,9 +55,10 @@ void page_number(struct page *p, double v, void (*fmt)(double v, char *buf, size
 void page_row_end(struct page *p);
 void page_table_end(struct page *p, const char *note);
 
-/* Writes the date, the command line, and the hosts, versions, kernels, GPUs and NICs of both nodes. */
+/* Writes the date, the command line, and the host, version, kernel, GPUs and NICs of this node and of the peer, if
+ * there is one. */
 void page_run(struct page *p, const struct run *r);
-/* Writes text as it was printed, or nothing if the text is NULL or empty. */
+/* Writes the terminal's output, each line with at most 511 bytes, or nothing if text is NULL or empty. */
 void page_said(struct page *p, const char *text);
 
 #endif

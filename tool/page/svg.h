@@ -46,15 +46,17 @@ double svg_y(const struct svg *s, double v);
 /* Stores round values within [lo, hi] in out, at steps of 1, 2 or 5 times a power of ten, about `want` of them.
  * Returns how many, up to cap. */
 size_t svg_ticks(double lo, double hi, size_t want, double *out, size_t cap);
-/* Stores 1, 2 and 5 times powers of ten within [lo, hi] in out; lo must be above 0. Returns how many. */
+/* Stores 1, 2 and 5 times powers of ten within [lo, hi] in out, or only powers of ten if there are more than five
+ * decades; lo must be above 0. Returns how many, up to cap. */
 size_t svg_log_ticks(double lo, double hi, double *out, size_t cap);
 
-/* Draw grid lines and labels at the values. A label that would touch the previous one is omitted. */
+/* Draw grid lines and labels at the values. On the x axis, a label that would touch the previous label or leave the
+ * drawing is omitted. */
 void svg_axis_x(struct svg *s, const double *at, size_t n, svg_format fmt, const char *unit);
 void svg_axis_y(struct svg *s, const double *at, size_t n, svg_format fmt, const char *unit);
 
-/* Draw a line or an area. class is the value of the class attribute. A point closer than half a unit to the previous
- * point is skipped. */
+/* Draw a line or an area. class is the value of the class attribute. A point between the first and the last is skipped
+ * if its x and y are less than half a unit from those of the previous drawn point. */
 void svg_line(struct svg *s, const double *x, const double *y, size_t n, const char *class);
 void svg_area(struct svg *s, const double *x, const double *lo, const double *hi, size_t n, const char *class);
 /* Draws a dot. hover is a tooltip and may be NULL. */

@@ -264,7 +264,7 @@ int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r)
     return 0;
 }
 
-/* Applies splitmix64's finalizer to both numbers, so that adjacent iterations get unrelated seeds. */
+/* Applies splitmix64's finalizer to a combination of both numbers, so that adjacent iterations get unrelated seeds. */
 uint64_t tp_seed(uint64_t run, uint64_t iteration)
 {
     uint64_t z = run + (iteration + 1) * 0x9e3779b97f4a7c15u;

@@ -45,9 +45,9 @@ enum tp_raw_kind { TP_RAW_UP = 1, TP_RAW_DOWN, TP_RAW_SPIN, TP_RAW_BLOCK, TP_RAW
 
 #define TP_HASH 16
 
-/* FACTS may request that the serving node connects from each of its NICs to the client's addresses in the same
- * subnet, and from a NIC without a subnet (/31, /32) to all of the client's addresses. The client's listener answers
- * with the token, so that another program on this port cannot pass as the client. */
+/* FACTS may request that the serving node connects from each of its NICs to the client's addresses in the same subnet,
+ * and from a NIC without a subnet (/31, /32, /127, /128) to all of the client's addresses. The client's listener
+ * answers with the token, so that another program on this port cannot pass as the client. */
 struct tp_reach {
     uint16_t port; /* 1024 or above; 0 if there are no addresses */
     uint8_t token[TP_TOKEN];
@@ -78,7 +78,7 @@ struct tp_facts {
     /* Results of the request; bit i is for addr[i] of the request. tried: a connection was attempted. reached: the
      * connection was established, and the listener sent the token. */
     uint16_t tried[TP_MAX_NICS], reached[TP_MAX_NICS];
-    /* carried: in addition, 128 KiB arrived in both directions. */
+    /* carried: in addition, 128 KiB arrived from the listener. */
     uint16_t carried[TP_MAX_NICS];
 };
 
@@ -145,8 +145,8 @@ int tp_encode_reply(const struct tp_reply *r, uint8_t buf[TP_REPLY]);
 int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r);
 int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r);
 
-/* Returns true if s is a valid name of a NIC or RDMA device (dev_valid_name() in net/core/dev.c), is printable, and
- * has no comma. */
+/* Returns true if s is a valid name of a NIC or RDMA device (dev_valid_name() in net/core/dev.c) except for its length,
+ * is printable ASCII, and has no comma. */
 bool tp_name_ok(const char *s);
 
 /* Returns the pattern's seed for one iteration of a run. */

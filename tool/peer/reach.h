@@ -27,8 +27,8 @@ bool reach_same_subnet(const struct tp_fact_nic *n, const struct tp_addr *a);
 /* Returns true if the NIC's address has no subnet (/31, /32, /127, /128), so that its peers are reached only by
  * routes. */
 bool reach_is_rail(const struct tp_fact_nic *n);
-/* Returns true if n may reach a, in its subnet or, for a routed rail, by routes. Returns false for loopback,
- * link-local and multicast addresses. */
+/* Returns true if n may reach a: in the same subnet or, for a routed rail, by routes. Loopback, link-local and
+ * multicast addresses do not count as reached by routes. */
 bool reach_may(const struct tp_fact_nic *n, const struct tp_addr *a);
 
 /* Runs on the serving node: connects as q requests, and sets tried, reached and carried of f. Returns 0 or a

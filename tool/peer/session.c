@@ -165,7 +165,7 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     return n;
 }
 
-/* Prints a line with the reason for each unused NIC. */
+/* Prints a line with the reason for each path that is not used. */
 static void print_idle_nics(struct session *s, FILE *out)
 {
     HW_AUTO_FREE struct hawser_path *path = calloc(MAX_CHANNELS, sizeof *path);

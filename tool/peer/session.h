@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client side of bench and validate: a peer that runs `hawser serve`, and requests to it, one at a time. */
+/* The client side of commands such as bench and validate: a peer that runs `hawser serve`, and requests to it, one at a
+ * time. */
 #ifndef HW_TOOL_SESSION_H
 #define HW_TOOL_SESSION_H
 
@@ -42,15 +43,16 @@ void session_drop(hawser_op *op);
 /* Waits for op in short steps, so that a signal is noticed, and frees op. Returns -EINTR if the session has expired. */
 int session_await(const struct session *s, hawser_op *op, int timeout_ms);
 
-/* Lists the address pairs of the peer's channels, each once, in the order of their NICs. Address pairs whose
- * channels never came up are omitted. Returns the number of pairs. */
+/* Lists the address pairs of the peer's channels, each once, in the order of the channels. Address pairs whose channels
+ * never came up are omitted. Returns the number of pairs, up to cap. */
 struct session_path {
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
     uint32_t channels;
 };
 size_t session_paths(struct session *s, struct session_path *out, size_t cap);
-/* Prints versions, the peer, a line for each path, and a line with the reason for each unused NIC. */
+/* Prints the version, the peer, a line for each of up to TP_MAX_PATHS paths, and a line with the reason for each path
+ * that is not used. */
 void session_print_head(struct session *s, FILE *out);
 
 #endif

@@ -2,13 +2,13 @@
 /*
  * Measures what plain TCP sockets reach over the same path, with the same number of channels and the same memory. Each
  * stream has one blocking thread on each side, with send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY
- * and hawser's congestion control. The streams take their next piece from one shared counter, so that a slow NIC
- * carries less and does not slow down the others.
+ * and the congestion control of the plan's knobs. The streams take their next piece from one shared counter, so that a
+ * slow NIC carries less and does not slow down the others.
  *
  * Both sides must have the same plan and token. The caller transfers these, and the ports, from one side to the other:
  *   serve:  raw_server_start() -> ports -> (sent to the client) ... raw_server_finish()
  *   bench:  raw_client_run()
- * Every wait ends at the deadline (in terms of hw_now()) at the latest. All functions return 0, or -errno with
+ * The deadline (in terms of hw_now()) limits all waits. All functions return 0, or -errno with
  * hw_error().
  */
 #ifndef HW_TOOL_RAW_H
@@ -53,18 +53,19 @@ struct raw_result {
 struct raw_server;
 
 /* Listens on an ephemeral port of each address (IPv4 or IPv6 as text, "%scope" allowed), and accepts streams in its own
- * threads. Receives into, or sends from, buf[0..len) cyclically until raw_server_finish(). If a stream's part of the
- * buffer would be smaller than a message, the stream gets a private buffer of one message, so that its calls stay
- * large. ports[i] receives the port of addrs[i]. Fails with -EINVAL for an invalid plan or address, or with
- * -EADDRNOTAVAIL, -ENOMEM or -EMFILE. */
+ * threads. Receives into, or sends from, buf[0..len) cyclically; buf must stay valid until raw_server_finish() returns.
+ * If a stream's part of the buffer would be smaller than a message, the stream gets a private buffer of one message, so
+ * that its calls stay large. ports[i] receives the port of addrs[i]. Fails with -EINVAL for an invalid plan or address,
+ * or with another -errno such as -EADDRNOTAVAIL, -ENOMEM, -EMFILE or -EAGAIN. */
 int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size_t n_addrs, void *buf, size_t len,
                      uint64_t deadline, struct raw_server **out, uint16_t *ports);
 
-/* Waits for the end of the run or for the deadline, and always frees s. s and out may be NULL. Fails with -ETIMEDOUT,
- * -ECONNRESET or -ECANCELED. */
+/* Waits for the end of the run or for the deadline, and always frees s. s and out may be NULL. Fails with -errno such
+ * as -ETIMEDOUT, -ECONNRESET, -EINTR or -ECANCELED. */
 int raw_server_finish(struct raw_server *s, struct raw_result *out);
 
-/* Ends the run at once. May be called from any thread. raw_server_finish() then soon returns -ECANCELED. */
+/* Ends the run at once. May be called from any thread. raw_server_finish() then soon returns -ECANCELED, unless the run
+ * had already ended. */
 void raw_server_cancel(struct raw_server *s);
 
 struct raw_path {
@@ -75,7 +76,8 @@ struct raw_path {
 };
 
 /* Connects plan->streams streams on each path, runs the plan, and closes everything. Fills in out on success. Fails
- * with -EINVAL, -ECONNREFUSED, -ETIMEDOUT, -ECONNRESET, -ENODEV or -ENOMEM. */
+ * with -EINVAL for an invalid plan or address, or with another -errno such as -ECONNREFUSED, -ETIMEDOUT, -ECONNRESET or
+ * -ENODEV. */
 int raw_client_run(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths, void *buf, size_t len,
                    uint64_t deadline, struct raw_result *out);
 
@@ -105,7 +107,7 @@ int raw_pp_server_start(const struct raw_pingpong *pp, const char *addr, uint64_
 int raw_pp_server_finish(struct raw_pp_server *s, double *cpu_seconds);
 void raw_pp_server_cancel(struct raw_pp_server *s);
 
-/* Runs the round trips. hist, unless NULL, receives half of every round trip in ns. */
+/* Runs the round trips. hist, unless NULL, receives half of every measured round trip in ns. */
 int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path, uint64_t deadline,
                       struct raw_latency *out, struct hw_hist *hist);
 

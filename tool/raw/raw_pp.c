@@ -57,7 +57,7 @@ static int pp_move(int fd, uint8_t *p, size_t n, bool out, bool spin, uint64_t d
             return hw_fail(errno == EPIPE ? -ECONNRESET : -errno, "plain ping-pong: %s: %s", out ? "send" : "recv",
                            strerror(errno));
         if ((!spin || ++empty % SPINS_PER_CLOCK == 0) && hw_now() >= deadline)
-            return hw_fail(-ETIMEDOUT, "plain ping-pong: the other side was silent until the deadline");
+            return hw_fail(-ETIMEDOUT, "plain ping-pong: the other side did not send or receive in time");
     }
     return 0;
 }

@@ -16,7 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Maximum number of connections that have not presented the token yet. A new connection replaces the oldest one. */
+/* Maximum number of connections that have not presented the token yet. Beyond it, a new connection replaces the oldest
+ * one. */
 #define PENDING_MAX 128
 #define PENDING_NS  (3000 * HW_MS)  /* maximum time for presenting the token */
 #define POLL_MS_MAX 3600000         /* limit of one poll() call, which the callers repeat */
@@ -128,7 +129,8 @@ static void pending_add(struct taker *t, int fd, uint32_t listener)
     t->pending[t->n_pending++] = (struct pending){.fd = fd, .listener = listener, .deadline = hw_now() + PENDING_NS};
 }
 
-/* Reads the available part of the token. Returns true if the entry was removed. */
+/* Reads the available part of the token, and accepts or drops the connection if that decides it. Returns true if the
+ * entry was removed. */
 static bool pending_read(struct taker *t, size_t i, int *rc)
 {
     struct pending *p = &t->pending[i];

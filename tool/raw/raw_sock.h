@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets for the comparison with plain sockets. Only connections that present the token are accepted, and all waits
- * are bounded. */
+ * end at a deadline. */
 #ifndef HW_TOOL_RAW_SOCK_H
 #define HW_TOOL_RAW_SOCK_H
 

@@ -17,7 +17,7 @@ struct rival_result {
     char congestion[16]; /* algorithm of this side's sockets */
 };
 
-/* Reads the paths from the session's channels; each run reads them again. knobs are those of the session, and must
+/* Reads the paths from the session's channels; rival_run() reads them again. knobs are those of the session, and must
  * outlive v. Fails with -ENODEV if there are no paths. */
 int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs);
 /* Runs once, with `streams` streams per path over m's memory. Moves as many bytes as iters operations do, or runs for

@@ -32,8 +32,9 @@ int report_files_check(const char *path);
 int report_files_open(struct report_files *f, const char *json, const char *report);
 /* Closes f->shown and, if a report was requested, records the run in f->run. */
 void report_files_note(struct report_files *f);
-/* Writes the report if there are lines, prints its path on f->out, and closes the files. Returns 0 or a negative
- * errno as above. The struct may be zeroed. */
+/* Writes the report if there are lines in the file, and prints the report's path on f->out. Otherwise removes the
+ * report's file if this command created it. Closes the files. Returns 0 or a negative errno as above. The struct may be
+ * zeroed. */
 int report_files_close(struct report_files *f);
 /* Writes a report whose content the caller provides: write() gets a page that has a title, and arg. Does nothing if
  * no report was requested. */

@@ -65,7 +65,8 @@ void output_verdict(FILE *out, const char *who, const struct row *r)
     verdict_print(out, who, "there", &r->there);
 }
 
-/* Prints the bytes placed in device memory, as counted by hawser and by the NIC. */
+/* Prints hawser's counts of bytes sent from, placed in, and copied by a CPU to device memory, and the NIC's count of
+ * packets. Warns if hawser's and the NIC's counts contradict each other. */
 static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
 {
     char why[256];
@@ -124,7 +125,7 @@ void output_json_counts(struct hw_json *j, const struct tp_nic *n)
             hw_json_null(j, name[i]);
 }
 
-/* Writes each channel's counters since the channel was opened. */
+/* Writes the counters of up to 64 channels since they were opened. */
 void output_json_channels(struct hw_json *j, hawser_peer *peer)
 {
     struct hawser_channel_stats ch[64];
@@ -176,7 +177,7 @@ static void write_row_nics(struct hw_json *j, const struct row *r)
     hw_json_end(j);
 }
 
-/* Writes the paths that connect the two nodes, and the NICs that are not used. */
+/* Writes the paths between the two nodes, used or not, with their states and reasons. */
 static void json_paths(struct hw_json *j, hawser_peer *peer)
 {
     static const char *const state[] = {[HAWSER_PATH_USED] = "used",

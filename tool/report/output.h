@@ -44,7 +44,8 @@ struct row {
 };
 
 const char *output_op_name(enum tp_op op);
-/* Prints, for each NIC of both nodes, the bytes that hawser and the kernel counted, and the difference. */
+/* Prints, for each NIC of both nodes, the bytes that hawser and the kernel counted, how much counts of more than 1 MB
+ * differ, and the bytes in device memory. */
 void output_nics(FILE *out, const struct row *r);
 /* Prints how the received data of a row's GPUs arrived, with one line for each receiving node. */
 void output_verdict(FILE *out, const char *who, const struct row *r);
@@ -53,8 +54,8 @@ void output_own_count(FILE *out, const struct tp_nic *n);
 /* Returns true if hawser's count of bytes placed in device memory and the NIC's own packet count contradict each
  * other. why receives the explanation, or an empty string. devmem is true if the run's transport is devmem. */
 bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap);
-/* Write parts of a JSON line: a NIC's counters, with its own packet count (null if it has none); and an array of
- * each channel's counters since it was opened. */
+/* Write parts of a JSON line: a NIC's counters, with its own packet count (null if it has none); and an array of the
+ * counters of up to 64 channels since they were opened. */
 void output_json_counts(struct hw_json *j, const struct tp_nic *n);
 void output_json_channels(struct hw_json *j, hawser_peer *peer);
 /* Writes one line of the JSON file, schema hawser-bench-1. Returns 0 or -EIO. */

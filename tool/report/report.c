@@ -139,7 +139,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
-/* Names with commas between them: the line may break behind each. */
+/* Writes a list of names with a space after each comma, so that the line may break there. */
 static void write_nics(struct page *p, const char *nics)
 {
     char text[600];
@@ -212,8 +212,7 @@ static const struct column columns[] = {
     {RATES, REP_RECOVERED, rep_text_count, {"Re-<br>covered", "lost connections that were re-established", false}},
 };
 
-/* Returns true if all measurements have the same value. Such a value is printed once above the table instead of in a
- * column. */
+/* Returns true if all measurements have the same value, which common_line() may then print once above the table. */
 static bool all_same_num(const struct rep *r, enum rep_num key)
 {
     for (size_t i = 1; i < r->n_row; i++)
@@ -267,7 +266,7 @@ static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, boo
         fputs("</p>\n", f);
 }
 
-/* The columns to show: those with a value, except those with the same value in all measurements. */
+/* The columns to show: those with a value, except those that common_line() has printed. */
 struct shown {
     bool column[HW_ARRAY_LEN(columns)], mem, nics;
 };

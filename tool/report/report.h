@@ -5,7 +5,8 @@
  *
  * Each line is one object with one measurement. op and size are required. Every other key may be missing or null, and
  * unknown keys are ignored:
- *   op mem size iters depth channels window_bytes seconds GBps p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB
+ *   op mem gpu peer_gpu sum size blocks iters depth channels window_bytes seconds GBps Gbps ops_per_s
+ *   mean_us p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB
  *   verified_bytes bad_bytes raw_GBps ratio_raw raw_cpu_s_per_GB raw_peer_cpu_s_per_GB
  *   lost_channels recovered_channels
  *   nics      "a,b" or ["a", "b"]

@@ -13,7 +13,7 @@
 #define MAX_QUIET    2   /* maximum number of these plots without faults */
 #define MAX_GRID     600 /* maximum number of points of a plot over time */
 #define LABEL_MAX    30  /* maximum characters of a fault's label */
-#define MAX_LANES    3   /* maximum rows of labels; with more faults, numbers are drawn instead */
+#define MAX_LANES    3   /* maximum rows of labels; if more are needed, numbers are drawn instead */
 #define BADGE_LANES  5
 
 static void fmt_percent(double v, char *buf, size_t cap)
@@ -58,7 +58,7 @@ static void legend_item(FILE *f, const char *class, bool area, const char *text)
     fputs("</li>\n", f);
 }
 
-/* Returns ticks from 0 to at least max. The scale ends at the last tick. */
+/* Stores ticks from 0 to at least max, and ends the scale at the last tick. Returns the number of ticks. */
 static size_t y_from_zero(struct svg *s, double max, double *ticks, size_t cap)
 {
     if (!(max > 0))
@@ -147,7 +147,7 @@ static void draw_series(struct svg *s, const struct point *p, size_t n, size_t c
     }
 }
 
-/* Returns ticks at powers of two, at most about twelve. */
+/* Stores ticks at powers of two, at most twelve. Returns their number. */
 static size_t size_ticks(double lo, double hi, double *out, size_t cap)
 {
     double a = floor(log2(lo) + 1e-9), b = ceil(log2(hi) - 1e-9);
@@ -356,7 +356,7 @@ struct grid {
 };
 
 /* Resamples the NICs' samples, whose times may differ, to one even grid. A cell is the mean of its samples. Cells
- * without samples are interpolated linearly. */
+ * between a NIC's samples are interpolated linearly, and cells before and after them are 0. */
 static int make_grid(const struct rep_row *r, struct grid *g)
 {
     size_t most = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draw the report's three plots, each with its heading and legend. A plot without data is omitted. */
+/* Draw the report's plots, each with its heading and legend. A plot without data is omitted. */
 #ifndef HW_TOOL_REPORT_PLOT_H
 #define HW_TOOL_REPORT_PLOT_H
 
@@ -7,6 +7,6 @@
 
 int rep_plot_throughput(FILE *f, const struct rep *r);
 int rep_plot_latency(FILE *f, const struct rep *r);
-int rep_plot_timeline(FILE *f, const struct rep *r); /* one plot for each measurement that has a timeline */
+int rep_plot_timeline(FILE *f, const struct rep *r); /* one plot for each of up to six measurements with a timeline */
 
 #endif

@@ -145,8 +145,7 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
     return 0;
 }
 
-/* Returns the value of the busier direction. The other direction carries only acknowledgements, except in a
- * ping-pong, where both are equal. */
+/* Returns the count of the busier direction, or NAN if neither is known. */
 static double pick_larger_count(double a, double b)
 {
     return fmax(a, b); /* fmax() of a number and NAN is the number */

@@ -14,7 +14,7 @@ struct table_times;
 struct table {
     FILE *out;
     bool ping, raw,
-        who; /* ping: the operation is pingpong; raw: plain sockets are compared; who: rows begin with the GPUs */
+        who; /* ping: the operation is pingpong; raw: plain sockets are compared; who: rows begin with a name */
     struct table_times *times;
     size_t n_times;
 };

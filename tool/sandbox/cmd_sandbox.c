@@ -23,8 +23,9 @@ static const struct tool_action actions[] = {
 int cmd_sandbox(int argc, char **argv)
 {
     static const struct tool_actions t = {.cmd = "sandbox",
-                                          .about = "Gives a container NICs, and a correct topology and environment for "
-                                                   "NCCL. All changes are undone afterwards.",
+                                          .about =
+                                              "Gives a container NICs, and a correct topology and environment for "
+                                              "NCCL. The NICs return to the host afterwards, with all their settings.",
                                           .action = actions};
     return tool_act(&t, argc, argv);
 }

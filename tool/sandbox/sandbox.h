@@ -41,7 +41,7 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path);
 /* Options of every action that makes a plan. Their rows are a group in the action's table of options. */
 struct sandbox_args {
     const char *from;  /* path of a snapshot, or NULL */
-    const char *sysfs; /* folder with a machine's sys/ and proc/, or NULL for this machine; unused if from is set */
+    const char *sysfs; /* folder with a machine's sys/ and proc/, or NULL for this machine; not with from */
     const char *peer;  /* "HOST[:PORT]" of the peer's `hawser serve`, which is asked for its NICs, or NULL */
     struct common common;
     struct sbx_want want;
@@ -56,8 +56,9 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
  * for each NIC of the peer. */
 char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose);
 /* Sorts the peer's NICs by name. partner[k] receives the index in s->net of the partner of peer->nic[k], or -1 if there
- * is none. Matches first NICs with equal names that are in one subnet or are both routed rails (/31, /32), then NICs in
- * one subnet, then rails in order, then equal names alone. No NIC has two partners. */
+ * is none. Matches first NICs with equal names that are in one subnet or are both routed rails (such as /31), or any
+ * with equal names if s has no addresses. Then matches NICs in one subnet, and then rails in order, if both NICs or
+ * neither have an RDMA device. Finally, matches equal names alone. No NIC has two partners. */
 void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int partner[TP_MAX_NICS]);
 
 /* Options of spec and cdi for the data that is passed to a runtime, in addition to the options of the plan. */

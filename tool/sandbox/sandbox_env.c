@@ -112,7 +112,7 @@ static const struct opt rows[] = {
     OPT_TEXT("net-plugin", 0, "NAME", struct env_args, want.net_plugin,
              "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct env_args, want.debug_all,
-             "add settings for debugging; system calls become 5 to 10 times slower in gVisor"),
+             "add settings for debugging, which make a sandbox of gVisor 5 to 10 times slower"),
     OPT_FLAG("moved", 0, struct env_args, want.moved,
              "also read GID indexes, because this is the container's network namespace and has the NICs"),
     OPT_GROUP(sandbox_opts, struct env_args, plan),

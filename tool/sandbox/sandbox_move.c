@@ -52,7 +52,7 @@ static const struct opt rows[] = {
              "also move their RDMA devices: yes (or fail), no, or if possible (default: auto)"),
     OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "leave the container's ARP settings unchanged"),
     OPT_FLAG("force", 0, struct move_args, m.force,
-             "also move NICs that have a default route, or other devices on top"),
+             "also move NICs that have a default route, other devices on top, or nexthop objects"),
     OPT_TEXT("journal-dir", 0, "DIR", struct move_args, m.journal_dir,
              "folder of the journals (default: " SB_JOURNAL_DIR ")"),
     OPT_COUNT("verbose", 'v', struct move_args, log.level, "print what is done"),

@@ -28,7 +28,7 @@ static struct tp_fact_nic as_fact(const struct sbx_addr *a)
     return f;
 }
 
-/* Ways to match NICs, in the order in which they are tried. Both nodes of a pair reach the same result. */
+/* Ways to match NICs, in the order in which they are tried. Both nodes of a pair should reach the same result. */
 enum way { WAY_NAME, WAY_SUBNET, WAY_RAIL, WAY_NAME_ALONE, WAYS };
 
 static bool matches_peer_nic(const struct sbx_snapshot *s, size_t net, const struct tp_fact_nic *p, enum way way)

@@ -56,11 +56,12 @@ int sandbox_restore_main(int argc, char **argv)
     char cmd[] = "sandbox restore";
     struct back b;
     unsigned lost = 0;
-    int code = read_restore_options(&b, cmd,
-                                    "Returns the NICs of the container ID, with all their settings, wherever the NICs "
-                                    "are now. It is no error if there is nothing to return. NICs that cannot be "
-                                    "returned are reported, one per line, and the next call tries again.",
-                                    argc, argv);
+    int code =
+        read_restore_options(&b, cmd,
+                             "Returns the NICs of the container ID, with all their settings, wherever the NICs "
+                             "are now. It is no error if there is nothing to return. NICs that cannot be returned are "
+                             "reported, one per line, and the next call tries again, unless they no longer exist.",
+                             argc, argv);
     if (code != OPTS_GO)
         return code;
     int rc = sb_restore(&b.o, &lost);

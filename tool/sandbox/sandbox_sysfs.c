@@ -34,8 +34,8 @@ int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const c
     return sandbox_publish(path, put_topo, &(struct topo){s, p});
 }
 
-/* Serves the tree by FUSE. The parent returns an exit code once the file system is mounted. The child continues to
- * serve, detached from the terminal. */
+/* Serves the tree by FUSE. Unless out->foreground is set, a child that is detached from the terminal serves the tree,
+ * and the parent returns an exit code once the file system is mounted. */
 static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, const char *host)
 {
     int ready[2] = {-1, -1};

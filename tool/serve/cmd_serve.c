@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser serve: serves bench and validate, and prints the command for the other node. */
+/* hawser serve: serves clients such as bench and validate, and prints commands for the other node. */
 #include "base/knob.h"
 #include "base/size.h"
 #include "tool/load/stats.h"
@@ -39,8 +39,8 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? x->rank - y->rank : strcmp(x->text, y->text);
 }
 
-/* Stores addresses under which the other node may reach this node in out, the most useful first. Unless any is set,
- * only addresses that need no key are listed. Returns how many. */
+/* Stores in out the addresses at which the other node may reach this node, the most useful first. Unless any is set,
+ * stores only addresses that need no key. Returns their number. */
 static size_t list_serve_addresses(struct addr *out, bool any)
 {
     struct ifaddrs *list = NULL;
@@ -116,7 +116,7 @@ static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t po
     with.knobs = &knobs;
     rc = hawser_listen(*h, bind_addr, port, &port);
     if (rc == -EADDRINUSE)
-        rc = tool_hint(rc, "another process listens there: choose another port by --port");
+        rc = tool_hint(rc, "another process listens there: choose another port with --port");
     if (rc < 0)
         return rc;
     printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),
@@ -173,7 +173,7 @@ static const struct opt rows[] = {
              "addresses for clients if they differ from the NICs' own: [NIC=]ADDRESS[:PORT],.."),
     OPT_SIZE("max-memory", 0, "SIZE", struct serve_args, options.max_memory, 0, UINT64_MAX,
              "memory for all clients together (default: 8GiB)"),
-    OPT_FLAG("once", '1', struct serve_args, options.once, "end when the first client has disconnected"),
+    OPT_FLAG("once", '1', struct serve_args, options.once, "end when all clients have disconnected"),
     OPT_GROUP(common_opts, struct serve_args, common),
     {0},
 };

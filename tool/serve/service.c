@@ -18,14 +18,14 @@
 #define POLL_MS      250    /* ms until a stop is noticed while data is awaited */
 #define REPLY_MS     30000  /* ms; a client that does not receive its reply within this time is lost */
 #define DATA_MS      300000 /* ms until an announced message must arrive */
-#define AHEAD        16     /* minimum number of receives posted ahead */
+#define AHEAD        16     /* minimum number of receives posted ahead, unless there are fewer slots */
 #define PINGS_AHEAD  4
 #define THREAD_STACK (1u << 20) /* CUDA drivers run on this stack too, and do not document how much they need */
 
 struct service {
     hawser *h;
     struct service_options o;
-    pthread_mutex_t lock; /* guards all fields below, and idle of each client */
+    pthread_mutex_t lock; /* guards changes of all fields below except sum.refused, and each client's idle and done */
     uint64_t memory;      /* bytes in use by clients */
     struct client *clients;
     struct service_summary sum;
@@ -225,7 +225,7 @@ static int await_slot_op(struct client *c, uint64_t iteration)
 }
 
 /* Receives a batch while keeping further receives posted. pingpong sends each message back from the same slot, and
- * waits for that send only when the slot is used again. */
+ * waits for that send only before the slot is used again, or at the end of the batch. */
 static int receive_batch(struct client *c, uint64_t posted)
 {
     uint64_t end = c->first + c->count;
@@ -344,7 +344,7 @@ static int raw_end(struct client *c, struct tp_reply *r)
     return rc;
 }
 
-/* Fills the reply to FACTS, for `hawser doctor` and for clients that need the number of GPUs. */
+/* Fills the reply to FACTS, for clients such as `hawser doctor`. */
 static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
 {
     uint64_t in = reach_wall_ns();
@@ -384,8 +384,8 @@ static int fill_reply_inventory(struct client *c, const struct tp_request *q, st
     return 0;
 }
 
-/* Handles one request. Returns 0 if the caller must send r, 1 if the reply was already sent, or a negative errno,
- * which the caller sends as the reply unless the peer is lost. */
+/* Handles one request. Returns 0 if the caller must send r, 1 if the reply was already sent, or a negative errno, which
+ * the caller sends as the reply unless c->streaming is set. */
 static int serve_one(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
     switch (q->type) {
@@ -411,8 +411,8 @@ static int serve_one(struct client *c, const struct tp_request *q, struct tp_rep
     }
 }
 
-/* Serves requests until the client disconnects or is lost, or the service stops. Returns the reason as a negative
- * errno. */
+/* Serves requests until the client disconnects, is lost or violates the protocol, or the service stops. Returns the
+ * reason as a negative errno. */
 static int serve_requests(struct client *c)
 {
     HW_AUTO_FREE struct tp_request *q = calloc(1, sizeof *q);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server side of bench and validate. Each peer has a thread with 1 MiB of stack and one request at a time. All
- * peers share one memory limit. A peer that dies, violates the protocol or disconnects does no harm: its receives fail,
- * and its thread frees its memory and ends.
+ * The server side of commands such as bench and validate. Each peer has a thread with 1 MiB of stack and one request at
+ * a time. All peers share one memory limit. A peer that dies, violates the protocol or disconnects does no harm: its
+ * receives fail, and its thread frees its memory and ends.
  */
 #ifndef HW_TOOL_SERVICE_H
 #define HW_TOOL_SERVICE_H
@@ -12,7 +12,7 @@
 
 struct service_options {
     uint64_t max_memory;          /* maximum bytes for all clients together */
-    bool once;                    /* end when the first client has disconnected */
+    bool once;                    /* end when all clients have disconnected */
     bool quiet;                   /* do not print a line for each client */
     bool devmem;                  /* report the NICs' counter rx_devmem_pkts to clients */
     const struct hw_knobs *knobs; /* knobs of the context, for plain-socket comparisons */
@@ -25,8 +25,8 @@ struct service_summary {
     uint64_t tx_bytes, rx_bytes; /* payload bytes of all clients */
 };
 
-/* Serves clients of the listening context until tool_stop is set or, with once, until the first client has
- * disconnected. Returns 0 or a negative errno. */
+/* Serves clients of the listening context until tool_stop is set or, with once, until all clients have disconnected.
+ * Returns 0 or a negative errno. */
 int service_run(hawser *h, const struct service_options *o, struct service_summary *out);
 
 #endif

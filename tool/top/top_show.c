@@ -21,7 +21,7 @@ char *top_rate(double rate, char *buf, size_t cap)
     return buf;
 }
 
-/* Formats a count in at most 5 columns, as in "12345", "12.3k" or "123M". */
+/* Formats a count in at most 5 columns, as in "12345", "123k" or "12M". */
 static char *show_count(double n, char *buf, size_t cap)
 {
     static const char units[] = "kMGTP";

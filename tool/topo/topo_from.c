@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves and reads snapshots for `hawser topo`, which have the format of `hawser sandbox` (sandbox/plan/snapshot.h)
- * without addresses. To read a snapshot, the machine's sysfs is rebuilt in a temporary folder and scanned like a
- * machine. */
+/* Saves and reads snapshots for `hawser topo`, in the format of `hawser sandbox snapshot` (sandbox/plan/snapshot.h).
+ * Saved snapshots have no addresses. To read a snapshot, the machine's sysfs is rebuilt in a temporary folder and
+ * scanned like that of this machine. */
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/sandbox/sandbox.h"

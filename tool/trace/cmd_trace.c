@@ -84,7 +84,7 @@ static size_t print_missing(const struct trace *in, const struct trace *from, ch
     return n;
 }
 
-/* Returns true for calls whose number is worth comparing, which excludes calls that move data. */
+/* Returns true for calls whose number is worth comparing, which excludes calls that move data and lines of the log. */
 static bool told_by_count(const char *key)
 {
     static const char *const names[] = {"isend ", "irecv ", "test ", "iflush ", "irecvConsumed ", "log "};
@@ -125,7 +125,7 @@ static void print_times(const struct trace *a, const struct trace *b)
     }
 }
 
-/* Compares two traces. Like diff(1), returns 0 if there is no difference, and 1 if there is one. */
+/* Compares two traces. Returns 0 if there is no difference, and 1 if there is one or after an error. */
 static int compare_traces(const char *path_a, const char *path_b)
 {
     struct trace a = {0}, b = {0};

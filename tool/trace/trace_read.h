@@ -32,8 +32,8 @@ struct trace {
     uint64_t log[6];               /* number of lines of the plugin's log, by level */
 };
 
-/* Reads a trace. Fails with -errno, with -ENODATA if the file contains no plugin call, or with -E2BIG or -ENOMEM. After
- * a failure, t is empty. */
+/* Reads a trace. Fails with -errno, with -ENODATA if the file contains neither a plugin call nor a line of the log, or
+ * with -E2BIG or -ENOMEM. After a failure, t is empty. */
 int trace_read(FILE *in, const char *path, struct trace *t);
 void trace_free(struct trace *t);
 /* Return the kind or the call of t, or NULL if t has none with this key or name. */

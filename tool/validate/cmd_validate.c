@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser validate: opens N channels at once on one NIC. Each channel must be up, and carry correct data both ways. */
+/* hawser validate: opens N channels at once on a NIC. Each channel must be up and carry data both ways, and all data
+ * must be correct. */
 #include "base/knob.h"
 #include "base/size.h"
 #include "tool/load/buffer.h"
@@ -24,7 +25,7 @@
 #include <unistd.h>
 
 #define MAX_VALIDATE 64             /* maximum number of channels */
-#define MAX_SLOTS    16384          /* maximum operations of a round, far fewer than a peer accepts */
+#define MAX_SLOTS    16384          /* maximum operations of a round, fewer than a peer accepts */
 #define MAX_BYTES    (512ull << 20) /* maximum bytes of a round, unless one operation per channel needs more */
 
 struct validate {
@@ -237,7 +238,7 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
         return rc;
     v->stride = (v->size + 4095) / 4096 * 4096;
     /* Channels take operations when they are free, so a few channels may take all of them. Each round has twice as many
-     * operations, until every channel has had some, or until the time is up. */
+     * operations, up to a maximum, until every channel has had some, or until the time is up. */
     uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
     rc = prepare_validate_slots(v, slots);
     while (rc == 0) {
@@ -476,7 +477,7 @@ static const struct opt rows[] = {
     OPT_SIZE("window", 0, "SIZE", struct validate, window, 0, UINT64_MAX,
              "bytes in flight per connection (default: an eighth of --size, at least 64KiB)"),
     OPT_TIME("timeout", 0, "TIME", struct validate, timeout_ms, 100, 3600000,
-             "time limit for the whole run (default: 30s)"),
+             "time limit for each NIC and pair of GPUs (default: 30s)"),
     OPT_CALL("gpus", 'g', "LIST", parse_validate_gpus,
              "use GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; tests each pair over each of its NICs"),
     OPT_TEXT("map", 'm', "MAP", struct validate, map,
@@ -491,16 +492,16 @@ static const struct opt rows[] = {
 /* Parses the command line. Returns OPTS_GO, or the exit status. */
 static int parse_validate_args(struct validate *v, int argc, char **argv)
 {
-    static const struct opts o = {.cmd = "validate",
-                                  .args = "HOST[:PORT] [OPTION...]",
-                                  .about =
-                                      "Opens N connections at once on one NIC to a node that runs `hawser serve`, "
-                                      "transfers checked data in both directions, and reports whether each connection "
-                                      "carried its part. Exit status: 0 if all did, 1 if not, 2 for a usage error.",
-                                  .rows = rows,
-                                  .least = 1,
-                                  .most = 1,
-                                  .too_few = "HOST is missing: `hawser serve` on the other node prints it"};
+    static const struct opts o = {
+        .cmd = "validate",
+        .args = "HOST[:PORT] [OPTION...]",
+        .about = "Opens N connections at once on one NIC to a node that runs `hawser serve`, "
+                 "transfers checked data in both directions, and reports whether each connection carried data both "
+                 "ways. Exit status: 0 if all did, 1 if not, 2 for a usage error.",
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "HOST is missing: `hawser serve` on the other node prints it"};
     int rc = opts_parse(&o, v, argc, argv);
     if (rc != OPTS_GO)
         return rc;

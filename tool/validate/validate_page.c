@@ -53,14 +53,13 @@ void validate_page_write(struct page *p, const void *arg)
         {"Chunks", "chunks of this payload", false},
         {"Received", "payload bytes that arrived from the peer", false},
         {"Chunks", NULL, false},
-        {"Result", "OK: the channel is up, has carried its part both ways, and every byte of the round was right",
-         true}};
+        {"Result", "OK: the channel is up, was never lost, and carried bytes in both directions", true}};
     const struct validate_page *v = arg;
     char value[48];
     page_cards(p);
     snprintf(value, sizeof value, "%" PRIu64 " / %" PRIu64, v->proved, v->of);
     page_card(p, "Channels proved", value, "", v->proved == v->of ? "good" : "bad",
-              v->proved == v->of ? "each carried its part, and every byte was right" : v->why);
+              v->proved == v->of ? "each carried bytes both ways, and every byte was right" : v->why);
     page_cards_end(p);
     page_table(p, "Channels", "");
     page_heads(p, heads, HW_ARRAY_LEN(heads));

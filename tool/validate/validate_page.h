@@ -5,7 +5,7 @@
 
 #include "tool/page/page.h"
 
-/* Returns why a channel does not count as proved, or NULL if it does. */
+/* Returns a channel's fault, or NULL if the channel is up, was never lost, and has sent and received bytes. */
 const char *validate_channel_fault(const struct hawser_channel_stats *c);
 
 /* A report. A zeroed struct is an empty report. */

@@ -166,7 +166,7 @@ static bool has_json_string(const json_t *strings, const char *s)
     return false;
 }
 
-/* Returns true if a bind mount of this host folder includes the device nodes. */
+/* Returns true if a bind mount of this host folder brings device nodes that can be opened. */
 static bool brings_nodes(const char *from, const json_t *options)
 {
     if (has_json_string(options, "nodev") &&
@@ -175,7 +175,7 @@ static bool brings_nodes(const char *from, const json_t *options)
     return strcmp(from, "/") == 0 || is_below_folder(NODES, from) || is_below_folder(from, NODES);
 }
 
-/* Refuses mounts that contain nodes which the container could open natively. */
+/* Refuses mounts that would hide the device nodes, or contain nodes which the container could open natively. */
 static int check_mounts(const json_t *mounts)
 {
     for (size_t i = 0; i < json_array_size(mounts); i++) {
@@ -225,7 +225,7 @@ static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
     return rc;
 }
 
-/* Mounts the devices that the container had before, from its author or from `hawser sandbox spec`. */
+/* Mounts the uverbs devices that the container had before, from its author or from `hawser sandbox spec`. */
 static int mount_taken(const struct spec_args *a, const json_t *taken, json_t *mounts, json_t *added)
 {
     int rc = 0;
@@ -309,7 +309,7 @@ static bool same_number(const json_t *a, const json_t *b, const char *key)
     return json_is_integer(n) && json_equal(n, json_object_get(b, key));
 }
 
-/* Removes rules that let the container open a node of one of these devices in its image. */
+/* Removes rules that allow exactly one of these devices, and so let the container open a node of it in its image. */
 static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken)
 {
     json_t *all = json_object_get(json_object_get(linux_object, "resources"), "devices");
@@ -379,8 +379,8 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     }
 }
 
-/* Warns of the container's own limit, to which the kernel charges an application's registrations. The broker cannot see
- * this limit. */
+/* Warns of the container's own limit, against which the kernel charges an application's registrations. The broker
+ * cannot see this limit. */
 static void warn_of_memlock(const json_t *process)
 {
     const json_t *all = json_object_get(process, "rlimits");

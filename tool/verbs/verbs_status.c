@@ -16,7 +16,7 @@
 
 #define CMD        "verbs status"
 #define SUFFIX     ".status"
-#define ANSWER_MS  3000 /* ms; a broker answers within microseconds, unless its loop is blocked */
+#define ANSWER_MS  3000 /* ms; a broker answers at once, unless its loop is busy or blocked */
 #define ANSWER_MAX (1u << 20)
 
 /* Returns a broker's answer, or NULL with hw_error(). Sets *gone if nothing listens on the socket, because the broker

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent that `hawser nccl bench --hosts` starts on a host. The agent executes the requests that arrive on its
- * standard input. */
+/* The agent of `hawser nccl bench` on a host (see nccl_hosts.h). Executes the requests that arrive on its standard
+ * input. */
 #include "hawser.h"
 #include "mem/cuda.h"
 #include "tool/child.h"
@@ -46,7 +46,7 @@ struct job {
     char key[40];
 };
 
-/* Stores the key in a memory file that others cannot read. The descriptor stays open across exec. */
+/* Stores the key in a memory file that other users cannot read. The descriptor stays open across exec. */
 static int make_key(struct job *j, const char *hex)
 {
     int fd = memfd_create("hawser-key", 0);
@@ -212,7 +212,7 @@ int nb_agent(void)
     while (child_read(in, &ask, sizeof ask)) {
         char *items = ask.len < NB_ASK_MOST ? calloc(1, (size_t)ask.len + 1) : NULL;
         if (!items || !child_read(in, items, ask.len))
-            return tool_fail("agent", "an order of %u bytes did not arrive completely", ask.len);
+            return tool_fail("agent", "an order of %u bytes is too long or did not arrive", ask.len);
         if (ask.type != NB_ASK_PROBE) {
             int rc = start_job(ask.type, items, ask.len);
             free(items);

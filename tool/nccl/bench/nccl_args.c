@@ -167,7 +167,7 @@ static const struct opt rows[] = {
              "also measure NCCL's own sockets with these variables; 'default' sets none; may be repeated"),
     OPT_CALL("raw", 0, "N[,..]", parse_raw, "also measure N plain sockets over loopback"),
     OPT_NUMBER("rounds", 0, "N", struct nb_args, rounds, 1, NB_ROUNDS,
-               "number of rounds; medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
+               "number of rounds; medians are printed (default: 1; 3 with --vs-socket or on several hosts)"),
     OPT_NUMBER("iters", 0, "N", struct nb_args, iters, 1, 1000000,
                "number of measured operations (default: enough for 1GiB, at least 10, at most 500)"),
     OPT_NUMBER("warmup", 0, "N", struct nb_args, warmup, 0, 1000000,
@@ -197,7 +197,8 @@ int nb_args_parse(struct nb_args *a, int argc, char **argv)
         .about =
             "Measures NCCL over hawser and over NCCL's own sockets, as nccl-tests do. On one host, starts a process "
             "for each GPU, and each process acts as a separate node. For several nodes, start this command with "
-            "mpirun, srun or torchrun --no_python, one process per node or per GPU. All received data is checked.",
+            "mpirun, srun or torchrun --no_python, one process per node or per GPU. Every element of the last timed "
+            "result is checked.",
         .rows = rows,
         .too_many = "bench takes options only"};
     int rc = opts_parse(&o, a, argc, argv);

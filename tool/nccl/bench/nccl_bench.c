@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CMD        NB_CMD
-#define BYTES      (1ull << 30) /* bytes that all iterations of a size move by default */
+#define BYTES      (1ull << 30) /* bytes of all iterations of a size by default, within ITERS_MIN and ITERS_MAX */
 #define ITERS_MIN  10
 #define ITERS_MAX  500
 #define WARMUP_MIN 3
@@ -23,8 +23,8 @@
 #define WAIT_MS    60000
 #define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
-/* No other setting of NCCL's sockets is much faster than the better one of the two tuned settings. Which of them is
- * better depends on the operation (docs/nccl.md). */
+/* Of the settings of NCCL's sockets that were measured, none is much faster than the better one of the two tuned
+ * settings. Which of the two is better depends on the operation (docs/nccl.md). */
 static struct nb_config configs[] = {
     {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
     {.name = "socket",
@@ -287,7 +287,8 @@ static bool all_well(const struct bench_run *b)
     return true;
 }
 
-/* Chooses the configurations to measure: that of hawser and, with --vs-socket or --hosts, those of other networks. */
+/* Chooses the configurations to measure: hawser's, those of --sockets and, with --vs-socket or on several hosts,
+ * others. */
 static void choose_configs(struct bench_run *b)
 {
     const struct nb_args *a = b->a;
@@ -327,7 +328,7 @@ static int find_hosts_gpus(struct bench_run *b)
         h->per_host = a->gpus ? (unsigned)a->gpus : HW_MIN((unsigned)gpus, (unsigned)NB_RANKS / h->n);
     b->t.ranks = h->n * h->per_host;
     if (b->t.ranks > NB_RANKS)
-        return tool_fail(CMD, "%u ranks are too many: at most %d", b->t.ranks, NB_RANKS);
+        return tool_fail(CMD, "too many ranks: %u (at most %d are supported)", b->t.ranks, NB_RANKS);
     for (size_t i = 0; i < a->n_sizes && h->other; i++)
         b->t.own[b->t.n_own++].size = a->size[i];
     return TOOL_OK;
@@ -341,7 +342,7 @@ static int find_local_gpus(struct bench_run *b)
     if (gpus < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (gpus < 2)
-        return tool_fail(CMD, "NCCL transfers nothing with fewer than two GPUs, but this host has %d", gpus);
+        return tool_fail(CMD, "NCCL transfers nothing with fewer than two GPUs; this host has %d", gpus);
     if (a->gpus == 1)
         return tool_usage(CMD, "--gpus needs at least 2 on one host, not '1'");
     if (a->gpus > (uint64_t)gpus)
@@ -375,7 +376,7 @@ static int measure_all(struct bench_run *b)
         rc = measure_rounds(b);
     if (rc < 0 && rc != -EINTR)
         return tool_fail(CMD, "%s", hw_error());
-    /* otherwise no communicator was created, and the error was printed */
+    /* 0 if no configuration created a communicator; errors were printed */
     if (b->version && (!a->json || strcmp(a->json, "-") != 0)) {
         print_nccl_bench_head(b->files.shown, b);
         nb_print(b->files.shown, &b->t);
@@ -404,7 +405,7 @@ static void free_rows(struct nb_table *t)
     free(t->network);
 }
 
-/* Measures on this host, on the hosts of --hosts, or on the n processes that a launcher started. */
+/* Measures on this host, on the hosts of --hosts, or in the n processes that a launcher started. */
 static int run_bench(const struct nb_args *a, const struct nb_seat_row *row, uint32_t n, int via)
 {
     struct bench_run *b = calloc(1, sizeof *b);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `hawser nccl bench`: collective operations with the real NCCL, one process per GPU. Each process is this program
- * again, a rank, which loads NCCL and CUDA and executes orders. The supervisor loads neither, because NCCL reads its
- * parameters once per process, and each configuration needs its own parameters.
+ * again, a rank, which loads NCCL and CUDA and executes orders. The supervisor does not load NCCL, because NCCL reads
+ * its parameters once per process, and each configuration needs its own parameters.
  *
- * Each order and each reply is one SOCK_SEQPACKET message between two instances of the same program.
+ * Orders and replies are structures that instances of the same build exchange: as messages of a SOCK_SEQPACKET socket
+ * on one host, and as parts of a byte stream between hosts.
  */
 #ifndef HW_TOOL_NCCL_BENCH_H
 #define HW_TOOL_NCCL_BENCH_H
@@ -14,13 +15,13 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#define NB_RANKS   256 /* maximum ranks; the sums of more than 367 ranks would not be exact in float32 */
+#define NB_RANKS   256 /* maximum ranks; with more than 369 ranks, a sum could exceed 2^24 and be inexact in float32 */
 #define NB_NICS    16
 #define NB_SIZES   64
-#define NB_SET     12 /* maximum variables of a configuration */
+#define NB_SET     12 /* size of a configuration's list of variables, including its end */
 #define NB_UID     128
-#define NB_TAIL    3072 /* bytes kept of a rank's output */
-#define NB_LINE    200  /* bytes kept of the last line of a rank's output */
+#define NB_TAIL    3072 /* maximum bytes kept of a rank's output */
+#define NB_LINE    200  /* maximum bytes of the last line of a rank's output, including the NUL */
 #define NB_RANK_FD 3    /* a rank's descriptor for the connection to its supervisor */
 #define NB_LEAVE   10000
 #define NB_ROUNDS  99
@@ -28,8 +29,8 @@
 enum nb_op { NB_ALL_REDUCE, NB_SENDRECV, NB_ALLTOALL, NB_ALL_GATHER, NB_REDUCE_SCATTER, NB_BROADCAST, NB_OPS };
 
 const char *nb_op_name(enum nb_op op);
-/* Returns the factor between algbw and busbw, as in nccl-tests: the part of `size` bytes that an operation among n
- * ranks moves. The size of an all_gather is that of its output, and the size of a reduce_scatter that of its input. */
+/* Returns the factor between algbw and busbw, as in nccl-tests. The size of an all_gather is that of its output, and
+ * the size of a reduce_scatter that of its input. */
 double nb_bus_factor(enum nb_op op, unsigned n);
 /* Returns the number of floats of which a size must be a multiple: n if each rank has its own part, otherwise 1. */
 unsigned nb_parts(enum nb_op op, unsigned n);
@@ -60,7 +61,7 @@ struct nb_counts {
 };
 
 uint64_t nb_node_id(void);
-/* Reads the counters of the NICs that are up and have an address. */
+/* Reads the counters of the NICs that are up and have an address, at most NB_NICS. */
 void nb_count(struct nb_counts *c);
 /* Replaces the counters in c by their increase since before. */
 void nb_count_since(struct nb_counts *c, struct nb_counts *before);
@@ -68,8 +69,8 @@ void nb_count_since(struct nb_counts *c, struct nb_counts *before);
 struct nb_reply {
     int32_t rc; /* 0, or -errno with the reason in text */
     int32_t version;
-    double seconds, cpu; /* of all iterations; cpu is that of the whole process over the same time */
-    double first_op;     /* seconds of the communicator's first operation of this kind; 0 if this was not the first */
+    double seconds, cpu;          /* of all iterations; cpu is that of the whole process over the same time */
+    double first_op;              /* seconds of the communicator's first operation of this kind; 0 if not measured */
     uint64_t checked, bad, first; /* numbers of elements; index of the first wrong element */
     struct nb_counts counts;      /* NB_RUN: increase during the run */
     uint8_t uid[NB_UID];
@@ -87,7 +88,7 @@ struct nb_var {
 
 /* A configuration to measure: NCCL with these variables. */
 struct nb_config {
-    const char *name; /* such as "hawser" or "socket-1x1" */
+    const char *name; /* such as "hawser" or "socket-1x1-16ch" */
     const char *about;
     bool socket, tuned;
     bool theirs; /* uses a plugin other than hawser's */
@@ -114,7 +115,7 @@ struct nb_crew {
     bool verbose;
 };
 
-/* Reads all output that is available, and keeps the last NB_TAIL bytes, beginning with a whole line. */
+/* Reads all output that is available, and keeps its end, at most NB_TAIL bytes. */
 void nb_overhear(struct nb_member *m, bool verbose);
 /* nb_last_line() copies the last line of the output, truncated to NB_LINE bytes. nb_show_tail() prints the kept output,
  * if there is any, to standard error. */
@@ -127,7 +128,7 @@ struct nb_start {
     const char *nccl;                   /* NULL means libnccl.so.2 */
     const char *lab;                    /* lab in whose nodes the ranks run, or NULL */
     const struct nb_hosts *hosts;       /* hosts on which the ranks run, or NULL for this host */
-    const char *library_path;           /* prepended to LD_LIBRARY_PATH, unless "" */
+    const char *library_path;           /* prepended to LD_LIBRARY_PATH of local ranks that use hawser, unless "" */
     const struct nb_var *common, *more; /* each terminated by a NULL name */
     unsigned n;
     int timeout_ms; /* for each order */
@@ -136,18 +137,19 @@ struct nb_start {
 
 /* Starts the ranks and creates their communicator. The caller calls nb_crew_end() in any case. */
 int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struct nb_start *s, uint64_t most);
-/* Has all ranks execute the order; their replies are in m[].reply. Fails with -ETIMEDOUT, -EPIPE, or the error of a
- * rank. */
+/* Has all ranks execute the order; their replies are in m[].reply. Fails with -ETIMEDOUT, -EINTR, -EPIPE, or the error
+ * of a rank. */
 int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms);
-/* Ends all ranks: with an order if rc is 0, otherwise by force, and then prints their last output to standard error.
- * Returns rc, or the result of the order. */
+/* Ends all ranks with an order if rc is 0, and by force if rc or the order is an error. After an error other than an
+ * interruption, prints the ranks' last output to standard error, unless c->verbose is set. Returns rc, or the result of
+ * the order. */
 int nb_crew_end(struct nb_crew *c, int rc);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
 struct nb_sample {
     double us, cpu; /* per iteration */
-    double first;   /* us of the first operation of its kind, in which NCCL connects; 0 if this was not the first */
+    double first;   /* us of the first operation of its kind, in which NCCL connects; 0 if not measured */
 };
 
 /* Counters of one NIC of one node, over all samples of a cell. */
@@ -162,8 +164,8 @@ struct nb_counted_list {
     size_t n;
 };
 
-/* Adds the counters that a rank of the crew sent in its last reply. The NICs of a node count only once. Fails with
- * -ENOMEM. */
+/* Adds the counters that a rank of the crew sent in its last reply. Of the ranks on a node, only the first one's kernel
+ * counters are added. Fails with -ENOMEM. */
 int nb_counted_add(struct nb_counted_list *l, const struct nb_crew *c, unsigned rank);
 
 struct page;
@@ -219,15 +221,16 @@ int nb_raw_run(uint32_t streams, double *GBps);
 /* Return medians over the rounds, or NAN if nothing was measured. */
 double nb_us(const struct nb_cell *c);
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
-/* Also returns NAN if the first operation of this kind is in another row. */
+/* Also returns NAN if no first operation was measured in this row. */
 double nb_first_ms(const struct nb_cell *c);
 void nb_print(FILE *out, const struct nb_table *t);
 void nb_print_nics(FILE *out, const struct nb_table *t);
 void nb_json_nics(struct hw_json *j, const struct nb_cell *cell);
 /* Writes a report; arg is a struct nb_table. */
 void nb_write_page(struct page *p, const void *arg);
-/* Writes one JSON line for each operation, size and configuration, and one for each number of plain sockets, with
- * schema hawser-nccl-bench-1. Fails with -EIO. */
+/* Writes JSON lines with schema hawser-nccl-bench-1: one for each operation, size and configuration, for each number of
+ * plain sockets, and for each size of hawser's own transfer. Omits those without a sample, except plain sockets. Fails
+ * with -EIO. */
 int nb_print_json(FILE *out, const struct nb_table *t);
 
 #endif

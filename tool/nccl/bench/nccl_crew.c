@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define POLL_MS 200  /* ms; maximum delay in noticing an interruption */
-#define REAP_MS 5000 /* ms for a rank to exit after the order to end */
+#define REAP_MS 5000 /* ms for a rank to exit at the end */
 
 extern char **environ;
 
@@ -55,7 +55,7 @@ static void env_free(struct env *e)
     free(e->v);
 }
 
-/* NCCL's parameters that decide the speed of its sockets, in addition to those that the plugin sets. A user's settings
+/* NCCL's parameters that affect the speed of its sockets, in addition to those that the plugin sets. A user's settings
  * of these parameters apply to hawser's runs, and are removed for NCCL's own sockets, so that NCCL's defaults are
  * measured. */
 static const char *const tuning[] = {
@@ -89,7 +89,7 @@ static int each_change(const struct nb_config *config, const struct nb_start *s,
         return rc;
     if (s->more && !config->socket && !config->theirs && (rc = change_vars(s->more, fn, arg)) < 0)
         return rc;
-    /* without --hosts, each rank has its own host ID; with --hosts, the ranks of a node share one */
+    /* on this host, each rank has its own host ID; on several hosts, the ranks of a node share one */
     snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? s->hosts->node[nb_host_of(s->hosts, rank)] : rank);
     return fn(arg, "NCCL_HOSTID", host);
 }
@@ -131,8 +131,8 @@ static int change_item(void *arg, const char *name, const char *value)
     return 0;
 }
 
-/* Starts a rank on another host. Its environment is that of the host, with NCCL's and hawser's variables of this
- * process, and with the changes. */
+/* Starts a rank on another host. Its environment is that of the host, with NCCL's and hawser's variables and
+ * LD_LIBRARY_PATH of this process, and with the changes. */
 static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
 {
     struct nb_member *m = &c->m[rank];
@@ -327,7 +327,7 @@ static const char *order_text(const struct nb_order *o, char *buf, size_t cap)
     if (o->type == NB_RUN)
         snprintf(buf, cap, "%s of %llu bytes", nb_op_name(o->op), (unsigned long long)o->size);
     else
-        snprintf(buf, cap, "%s", o->type == NB_END ? "leaving" : "making the communicator");
+        snprintf(buf, cap, "%s", o->type == NB_END ? "the exit" : "the creation of the communicator");
     return buf;
 }
 
@@ -339,7 +339,7 @@ static int fail_late_ranks(const struct nb_crew *c, const struct nb_order *o, in
             size_t at = strlen(who);
             snprintf(who + at, sizeof who - at, "%s%s", at ? ", " : "rank ", rank_text(c, i, one));
         }
-    return hw_fail(-ETIMEDOUT, "%s: no answer from %s within %d s in %s; giving up", c->config, who, ms / 1000,
+    return hw_fail(-ETIMEDOUT, "%s: no answer from %s within %d s during %s; giving up", c->config, who, ms / 1000,
                    order_text(o, what, sizeof what));
 }
 
@@ -392,7 +392,8 @@ int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms)
     return run_rank_order(c, c->n, o, ms);
 }
 
-/* Fails if NCCL uses another network than requested, because the results would be those of the other network. */
+/* Fails if NCCL does not use its sockets where they were requested, or uses a built-in network instead of a plugin,
+ * because the results would be those of the other network. */
 static int check_networks(struct nb_crew *c, const struct nb_config *config)
 {
     for (unsigned i = 0; i < c->n; i++) {

@@ -23,7 +23,7 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Returns true if no shell changes the word. */
+/* Returns true if the word has no characters that are special to a shell, except brackets. */
 static bool plain_word(const char *word)
 {
     return *word && *word != '-' &&
@@ -83,7 +83,7 @@ int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uin
     enum { NAME = LAUNCH_NAME + 16 };
     bool several = false; /* several processes on one node */
     if (n > NB_RANKS)
-        return hw_fail(-E2BIG, "%u processes are too many: at most %d", n, NB_RANKS);
+        return hw_fail(-E2BIG, "too many processes: %u (at most %d are supported)", n, NB_RANKS);
     hosts->text = calloc(n, NAME);
     if (!hosts->text)
         return hw_no_memory("names of hosts");
@@ -142,7 +142,8 @@ void nb_item(struct nb_items *items, char tag, const char *fmt, ...)
         free(text);
 }
 
-/* Sends all bytes, or fails if the agent is gone. The socket's buffer may be smaller than the data. */
+/* Sends all bytes, even if the socket's buffer is smaller. Fails if the agent is gone or does not read in time, or
+ * after a signal. */
 static int send_to_agent(struct nb_member *m, const void *data, size_t len)
 {
     const uint8_t *at = data;
@@ -248,7 +249,7 @@ static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t dea
             continue;
         }
         if (k == 0 || (errno != EAGAIN && errno != EINTR))
-            return agent_gone(m, "the command that reaches it ended (--ssh, --remote)");
+            return agent_gone(m, "the command that reaches this host ended (--ssh, --remote)");
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (hw_now() > deadline)
@@ -274,8 +275,8 @@ static int hear_greeting(struct nb_member *m)
             return rc;
         have = c == magic[have] ? have + 1 : c == magic[0];
         if (++seen > CHATTER)
-            return hw_fail(-EPROTO, "host %s: the command that reaches it prints text, but does not start hawser",
-                           m->host);
+            return hw_fail(
+                -EPROTO, "host %s: the command that reaches this host prints text, but does not start hawser", m->host);
     }
     memcpy(g.magic, magic, sizeof magic);
     int rc = hear_answer(m, (uint8_t *)&g + sizeof magic, sizeof g - sizeof magic, deadline, "greeting");
@@ -367,7 +368,7 @@ int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus)
     nb_item(&items, 'f', "%s", hosts->tcpx_path);
     int rc = m ? 0 : hw_no_memory("%u hosts", hosts->n);
     *gpus = NB_RANKS;
-    /* all hosts work at the same time */
+    /* a host counts its GPUs while the next host is started */
     for (; started < hosts->n && rc == 0; started++) {
         rc = nb_agent_start(&m[started], hosts, started);
         if (rc == 0)

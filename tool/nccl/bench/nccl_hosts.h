@@ -2,10 +2,11 @@
 /*
  * `hawser nccl bench --hosts`: processes on several hosts. The supervisor starts an agent on each host. The agent is
  * this program again, with the hidden option --agent, started by a command that reaches the host: ssh, or the command
- * of --ssh. The agent's standard input and output are the connection; its standard error is captured. The command line
- * contains only words that no shell changes; everything else is sent through the connection.
+ * of --ssh. On this host, the agent is started directly. The agent's standard input and output are the connection; its
+ * standard error is captured. The agent's command line contains only words that need no quoting; everything else is
+ * sent through the connection.
  *
- *   agent to supervisor: struct nb_greeting, as the first bytes that begin with NB_MAGIC (a shell may print before)
+ *   agent to supervisor: struct nb_greeting, the first bytes that begin with NB_MAGIC (a shell may print text before)
  *   supervisor to agent: struct nb_ask and its items
  *   NB_ASK_PROBE: the agent answers with struct nb_probe, and accepts another request
  *   NB_ASK_RANK:  the agent starts a rank, and forwards orders and replies
@@ -35,7 +36,7 @@ enum nb_ask_type { NB_ASK_PROBE = 1, NB_ASK_RANK, NB_ASK_RUN };
  *   u NAME        removed from the command's environment
  *   d             prepend the folder of our plugin to LD_LIBRARY_PATH
  *   k HEX         a key; the word NB_KEY_WORD becomes the path of a file with the key
- *   f PATH        in a probe: a file whose existence is to be checked */
+ *   f PATH        in a probe: a file that should be readable */
 struct nb_ask {
     uint32_t type, len;
 };
@@ -43,7 +44,7 @@ struct nb_ask {
 
 struct nb_probe {
     int32_t gpus;  /* number of GPUs, or -errno */
-    uint32_t file; /* number of the first file that exists, counted from 1; 0 if none exists */
+    uint32_t file; /* number of the first readable file, counted from 1; 0 if none is readable */
     char text[HW_ERR_TEXT];
 };
 

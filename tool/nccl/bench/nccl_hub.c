@@ -23,7 +23,7 @@
 #define GIVE_MS  10000 /* ms; output for a supervisor that does not read for this long is dropped */
 #define LEAVE_MS 15000 /* ms for the supervisor to exit after a signal */
 #define SEAT_MS  5000
-#define FDS      3 /* descriptors that --via passes: input, output, errors */
+#define FDS      3 /* descriptors of a command: input, output, errors; --via passes these and a socket */
 
 /* A command of the supervisor, and the agent that the command represents. */
 struct tube {
@@ -77,7 +77,7 @@ static void give_output(int fd, const uint8_t *at, size_t len)
     const uint64_t deadline = hw_deadline(GIVE_MS);
     while (len) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
-        /* a pipe that is ready accepts PIPE_BUF bytes without blocking */
+        /* a pipe or socket that is ready accepts 4,096 bytes without blocking */
         ssize_t k =
             poll(&p, 1, POLL_MS) > 0 && !(p.revents & (POLLERR | POLLNVAL)) ? write(fd, at, HW_MIN(len, 4096u)) : -1;
         if (k > 0) {

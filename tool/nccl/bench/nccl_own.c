@@ -37,7 +37,7 @@ static int read_member_output(struct nb_member *m, struct output *o, int ms)
     if (o->len + 4096 > o->cap) {
         char *more = o->cap < OUTPUT ? realloc(o->at, o->cap + 65536) : NULL;
         if (!more)
-            return hw_fail(-ENOMEM, "host %s: out of memory for the output", m->host);
+            return hw_fail(-ENOMEM, "host %s: the command's output is too long, or memory is exhausted", m->host);
         o->at = more;
         o->cap += 65536;
     }
@@ -205,7 +205,7 @@ int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms)
     if (rc == 0)
         for (size_t i = 0; i < w.n_addrs; i++)
             if ((rc = run_bench(&w, w.addr[i], &rows)) == 0 || rows > 0 || rc == -EINTR)
-                break; /* otherwise the host cannot be reached at this address */
+                break; /* otherwise try the next address, because this one may be unreachable */
     HW_KEEP_ERROR();
     (void)nb_agent_end(&serve, LEAVE_MS, rc < 0 && rc != -EINTR);
     return rc;

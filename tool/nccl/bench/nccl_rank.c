@@ -74,7 +74,7 @@ static int load_nccl(struct rank *k)
         return hw_fail(-ENOENT, "cannot load NCCL: %s; give the path of its library with --nccl", dlerror());
 #define X(name, params)                                   \
     if (!(*(void **)&k->name = dlsym(lib, "nccl" #name))) \
-        return hw_fail(-ENOEXEC, "%s has no nccl" #name ": 2.7 or later is needed", k->nccl_path);
+        return hw_fail(-ENOEXEC, "%s has no nccl" #name ": NCCL 2.7 or later is needed", k->nccl_path);
     NCCL_CALLS(X)
 #undef X
     *(void **)&k->GetErrorString = dlsym(lib, "ncclGetErrorString");
@@ -117,8 +117,8 @@ static int join_nccl_comm(struct rank *k, const struct nb_order *o)
 
 /* ---- data: small integers, so that sums are exact in any order ------------------------------- */
 
-/* Returns element i of the input of rank r. All ranks have different values, and no other set of ranks has the same
- * sum. */
+/* Returns element i of the input of rank r. All ranks have different values, and a sum that lacks a rank is wrong in
+ * most elements. */
 static inline float compute_input_value(uint64_t i, uint32_t seed, unsigned r)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)(i >> 32) + seed;
@@ -149,7 +149,7 @@ static int fill_rank_buffers(struct rank *k, uint64_t len, uint32_t seed)
     return rc < 0 ? rc : fill_gpu_memory(k, k->out, len, 0, true);
 }
 
-/* Returns the expected value of element i in an output of `count` elements. */
+/* Returns the expected value of element i in the output of an operation of `count` elements. */
 static inline float compute_expected_value(const struct rank *k, enum nb_op op, uint64_t count, uint64_t i,
                                            uint32_t seed)
 {
@@ -292,8 +292,8 @@ static int time_operations(struct rank *k, const struct nb_order *o, uint32_t n,
     return 0;
 }
 
-/* Runs the warm-up operations. Times the communicator's first operation of this kind separately, by this thread's
- * clock, because the GPU's events are recorded only after NCCL has connected. */
+/* Runs the warm-up operations. Times the communicator's first operation of this kind, in which NCCL connects,
+ * separately and by this thread's clock. */
 static int warm_up(struct rank *k, const struct nb_order *o, double *first)
 {
     double ignored;
@@ -390,7 +390,7 @@ int nb_rank(const char *told, const char *nccl)
     int ready = open_rank_gpu(&k);
     if (ready == 0)
         ready = load_nccl(&k);
-    /* An error so far is the reply to the first order. */
+    /* An error so far is the reply to every order. */
     while (o.type != NB_END && recv(k.fd, &o, sizeof o, 0) == sizeof o) {
         struct nb_reply r = {.rc = ready};
         if (ready == 0)

@@ -63,7 +63,7 @@ static void open_child(struct seat *s, uint32_t id)
     tell_end(s, id, 127 << 8);
 }
 
-/* Sends input to the agent. Kills an agent that does not read its input. */
+/* Sends input to the agent. Kills an agent that does not read its input within STUCK_MS. */
 static void feed_child(struct child *c, const uint8_t *at, size_t len)
 {
     while (len && c->fd >= 0) {
@@ -80,7 +80,8 @@ static void feed_child(struct child *c, const uint8_t *at, size_t len)
 }
 
 /* Forwards what the agent has written to one of its two descriptors. Closes standard error at its end. Output is
- * forwarded after all of standard error so far: a rank's reply says that NCCL has logged which network it uses. */
+ * forwarded after all of standard error so far, because the supervisor looks for NCCL's choice of network there when a
+ * rank has replied. */
 static void drain_child(struct seat *s, struct child *c, int *fd, uint32_t which)
 {
     uint8_t buf[NB_TUBE_DATA_MOST];

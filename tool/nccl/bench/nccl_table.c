@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output of `hawser nccl bench`: results in the format of nccl-tests, then the comparison of hawser with the
- * others. */
+/* The output of `hawser nccl bench`: a table like that of nccl-tests, the comparison with NCCL's sockets, JSON lines,
+ * and an HTML report. */
 #include "base/size.h"
 #include "sys/json.h"
 #include "tool/nccl/bench/nccl_bench.h"
@@ -87,7 +87,7 @@ static double compute_algbw(const struct nb_row *r, double us)
     return (double)r->size / us / 1e3;
 }
 
-/* Returns the rate at which all ranks together use the network at that speed, in GB/s. */
+/* Returns the sum of all ranks' bus bandwidths in GB/s, if an operation takes `us`. */
 static double compute_wire_speed(const struct nb_table *t, const struct nb_row *r, double us)
 {
     return compute_algbw(r, us) * nb_bus_factor(r->op, t->ranks) * t->ranks;
@@ -282,7 +282,7 @@ void nb_write_page(struct page *p, const void *arg)
         {"Size", "bytes of a rank&#39;s buffer", false},
         {"Time", "of an operation on the slowest rank; median of the rounds", false},
         {"algbw<br>GB/s", "size divided by time", false},
-        {"busbw<br>GB/s", "bus bandwidth: algbw times what crosses the network per byte", false},
+        {"busbw<br>GB/s", "bus bandwidth: algbw times the factor that nccl-tests use", false},
         {"Against<br>default", "time of NET/Socket with default settings, divided by this time", false},
         {"Against<br>best tuned", "time of the fastest tuned NET/Socket, divided by this time", false},
         {"CPU<br>s/GB", "of all ranks&#39; processes, per GB of algbw", false},
