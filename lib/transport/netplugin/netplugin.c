@@ -65,9 +65,10 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     if (o.unpack == HW_GATHER_WAYS)
         return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is not one of kernel, d2d, host",
                        env->knobs->plugin_unpack);
-    /* A connect or accept that sleeps blocks the loop that calls it. Therefore, without threads, each connection has a
-     * separate process. The number of NICs and peers is unknown here, so there are enough processes for four. The
-     * processes are started before this process uses CUDA. */
+    /* A connect or accept that sleeps blocks the loop that calls it. Therefore, without threads, each connection should
+     * have a separate process. The number of NICs and peers is unknown here, so there are enough processes for the
+     * channels of four pairs of NICs, but at most NP_POOL_MOST. The processes are started before this process uses
+     * CUDA. */
     const unsigned processes =
         o.one_thread ? 4 * (unsigned)HW_MIN(hw_knob_channels(env->knobs), (uint64_t)NP_POOL_MOST) : 1;
     int rc = np_pool_open(plugin, &o, processes, &pool);
@@ -212,9 +213,9 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
     return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes as many pieces as fit and are
- * in one space. Returns 0 with c->pending set, or -EAGAIN if no slot is free. The event is signalled once a slot is
- * free. */
+/* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes as many pieces, up to PARTS,
+ * as fit and are in one space. Returns 0 with c->pending set, or -EAGAIN if no slot is free. The event is signalled
+ * once a slot is free. */
 static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, uint64_t at)
 {
     struct np_conn *np = c->np;
@@ -391,8 +392,7 @@ static int settle_heads(struct hw_conn *c)
     return hw_tcp_io.settle(c->heads);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------------
- */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static int check_carried(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {

@@ -20,7 +20,7 @@ static unsigned window_of(const struct kid *k)
     return k->q->max_requests ? HW_MIN(k->q->max_requests, most) : most;
 }
 
-/* Creates a connection in an empty slot. */
+/* Creates a connection or a listener in an empty slot. */
 static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
