@@ -320,8 +320,8 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     return hn_error(hw_fail(-EINVAL, "dma-bufs are not supported"), "regMrDmaBuf");
 }
 
-/* Cancels the communicator's requests on m, and no other requests. NCCL may test other requests meanwhile in another
- * thread. Fails with -ETIMEDOUT if a request has not ended, and may still access the memory. */
+/* Cancels the communicator's requests on m, and no other requests, because NCCL may still test these. Fails with
+ * -ETIMEDOUT if a request has not ended, and may still access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
 {
     int rc = 0;
@@ -376,7 +376,8 @@ static void free_request(struct hn_req *r)
     r->copied = r->told = false;
 }
 
-/* Sets *r to a free request, or to NULL if all requests are in use. */
+/* Sets *r to a free request, or to NULL if all requests are in use. Fails if a send that NCCL was told is done has
+ * failed. */
 static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
 {
     *r = NULL;

@@ -79,7 +79,7 @@ int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note)
     note->len = (uint32_t)(len - HX_NOTE - note->name_len);
     if (note->total > HX_NOTE_MAX || note->offset > note->total || note->len > note->total - note->offset ||
         (note->len == 0 && note->total != 0))
-        return hw_fail(-EPROTO, "a notification's piece [%u, +%u) exceeds its total of %u bytes", note->offset,
+        return hw_fail(-EPROTO, "a notification's piece [%u, +%u) is not a part of its total of %u bytes", note->offset,
                        note->len, note->total);
     return 0;
 }
