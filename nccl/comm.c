@@ -451,8 +451,8 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
 
 /* NCCL calls this after receives into GPU memory, since a NIC's writes may still be on their way when a kernel reads
  * the memory. Here nothing is left to do. A receive is complete only when the GPU has reported the end of its copy or
- * gather (an event in its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c), and hw_store() waits in the
- * same way for small messages. */
+ * gather (an event in its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c), and hw_store(), for small
+ * messages, waits for its stream. */
 ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mhs, void **req)
 {
     (void)rc;

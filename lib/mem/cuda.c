@@ -133,7 +133,7 @@ static int open_bounce(struct cuda_space *c)
     }
     if (e) {
         hw_pages_free(bounce, BOUNCE);
-        return hw_cuda_fail(e, "preparing copies of %s", c->s.name);
+        return hw_cuda_fail(e, "preparing copies to and from %s", c->s.name);
     }
     c->bounce = bounce;
     return 0;

@@ -135,7 +135,7 @@ static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landi
     while (l < end && (l->nic != nic || l->pool.space != space))
         l++;
     if (l == end && x->nlandings == DM_LANDINGS)
-        return hw_fail(-E2BIG, "devmem supports at most %d pairs of NIC and GPU", DM_LANDINGS);
+        return hw_fail(-E2BIG, "devmem supports at most %d pairs of a NIC and a GPU", DM_LANDINGS);
     if (l == end) {
         *l = (struct dm_landing){.nic = nic, .pool = {.space = space}};
         if ((rc = space->ops->dmabuf_alloc(space, x->env->knobs->devmem_pool, &l->pool.buf)))
@@ -176,7 +176,7 @@ static int bind_queues(struct dm_ctx *x, struct dm_landing *l)
                "%s: %zu bytes of %s memory are bound to %u of its queues, in pieces of %s", name, l->pool.buf.size,
                l->pool.space->name, l->binding.nqueues,
                l->binding.page   ? "devmem_piece bytes"
-               : k->devmem_piece ? "a page (kernel, driver or memory do not support devmem_piece)"
+               : k->devmem_piece ? "a page (the kernel, the driver or the memory does not support devmem_piece)"
                                  : "a page");
     return rc;
 }

@@ -35,7 +35,7 @@ struct dm_range {
     unsigned nic;
     const struct hw_space *space;
     struct dm_source is; /* size 0 if the range is not bound yet or never will be */
-    size_t len, window;  /* WANTED: size of the data to send, and size of the range to bind around it */
+    size_t len, window;  /* WANTED: length of the data to send, and window for dmabuf_of() */
     uint32_t binding;
 };
 

@@ -380,7 +380,8 @@ static int check_devmem(struct hw_conn *c, uint64_t alone, uint64_t *window)
     uint64_t heads = UINT64_MAX;
     int rc = c->claim ? dm_claim_health(c->claim) : 0;
     if (rc == 0 && c->rx && dm_rx_strayed(c->rx))
-        rc = hw_fail(-ENOLINK, "payload no longer arrives in device memory: the flow rule on %s was removed", c->nic);
+        rc = hw_fail(-ENOLINK, "payload no longer arrives in device memory: the flow rule on %s may have been removed",
+                     c->nic);
     if (rc == 0)
         rc = hw_tcp_io.check(c->heads, alone, &heads);
     int side = rc >= 0 && c->side ? hw_tcp_io.check(c->side, alone, window) : 0;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define WORD       16
-#define HEAD       8 /* bytes of a message that are equal in all versions */
+#define HEAD       8 /* bytes of a message whose layout is the same in all versions */
 #define VERSION    2
 #define NO_GPU     0xffff
 #define MAGIC      0x4d445748u /* "HWDM" */
@@ -337,7 +337,7 @@ static int probe_receive(struct dm_meet *m)
         if (n == -EAGAIN)
             return 0;
         if (n <= 0)
-            return n ? (int)n : hw_fail(-ECONNRESET, "the peer closed the connection before its probe");
+            return n ? (int)n : hw_fail(-ECONNRESET, "the peer closed the connection before its probe had arrived");
         int rc = probe_look(m, &r, host);
         if (rc)
             return rc;

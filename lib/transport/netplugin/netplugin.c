@@ -44,7 +44,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
     if (rc)
         return rc;
     if (p->max_size < 2 * 4096)
-        return hw_fail(-EOPNOTSUPP, "plugin %s accepts only %u bytes per request, which is too small",
+        return hw_fail(-EOPNOTSUPP, "plugin %s accepts only %u bytes per request; at least 8192 are needed",
                        np_info(h)->table, p->max_size);
     return p->ptr_support & NCCL_PTR_HOST
                ? 0

@@ -291,7 +291,7 @@ static bool take_messages(struct kid *k)
         exit_child_process(0); /* the parent is gone, or the plugin has closed this socket */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
-    r.rc = lost ? hw_fail(-EMFILE, "the plugin's process may not open enough files: raise RLIMIT_NOFILE (ulimit -n)")
+    r.rc = lost ? hw_fail(-EMFILE, "the plugin's process cannot open enough files: raise RLIMIT_NOFILE (ulimit -n)")
                 : handle_child_request(k, &m, fd, &r);
     if (r.rc < 0)
         snprintf(r.text, sizeof(r.text), "%s", hw_error());

@@ -71,7 +71,8 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: device %u does not exist: the number of devices is %u", h->name, dev,
+                       h->info.devices);
     rc = ask_device(h, dev, d);
     if (rc < 0)
         return rc;
@@ -112,7 +113,8 @@ int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: device %u does not exist: the number of devices is %u", h->name, dev,
+                       h->info.devices);
     struct np_listener *l = calloc(1, sizeof(*l));
     const int slot = l ? np_number(h, h->slot, NP_COMMS) : -1;
     if (slot < 0) {

@@ -129,7 +129,8 @@ int np_gpu(struct np_host *h, unsigned dev, int gpu)
     if (rc)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: device %u does not exist: the number of devices is %u", h->name, dev,
+                       h->info.devices);
     rc = np_ask(h, &q, NULL, 0, &r);
     return rc ? rc : r.u.gpu.device;
 }

@@ -3,7 +3,7 @@
  * Writes a line for every plugin call to a file, with time, thread, call, arguments, result and duration. The file also
  * gets the plugin's own log messages of all levels. The lines are
  *
- *    SECONDS PID.TID CALL [NAME=VALUE]... = RESULT us=TIME [NAME=VALUE]...
+ *    SECONDS PID.TID CALL [NAME=VALUE]... = RESULT [NAME=VALUE]... us=TIME
  *    SECONDS PID.TID log LEVEL FILE:LINE TEXT
  *
  * SECONDS are CLOCK_MONOTONIC. Listeners, connections and registrations have names that are numbered in the order of
