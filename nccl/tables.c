@@ -5,8 +5,8 @@
  * ends in the first version that uses it.
  *
  * No version has makeVDevice, which would merge the plugin's devices under one NIC, or getDeviceMr and irecvConsumed,
- * which are for devices that unpack on the GPU. Each function sets its outputs first: on entry a request is stale or
- * contains NCCL_NET_OPTIONAL_RECV_COMPLETION.
+ * which are for devices that unpack on the GPU. Each function that makes an object sets its output to NULL first: on
+ * entry a request is stale or contains NCCL_NET_OPTIONAL_RECV_COMPLETION.
  */
 #include "net.h"
 #include "params.h"

@@ -11,7 +11,7 @@ namespace
 
 std::mutex mu;
 std::string refusal;    /* why this NIXL is refused, or "" if it is accepted */
-std::string last_error; /* why an engine could last not be created, or "" */
+std::string last_error; /* why create_engine() last failed, or "" */
 
 nixlBackendEngine *fail(const std::string &why)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A memory space defines where an address is valid and how bytes are copied in and out. Host memory is one space, and
- * the memory of each CUDA context is another. The layers above call the space's operations and do not check its kind.
+ * the memory of each CUDA context is another. The layers above call the space's operations.
  *
  * Spaces live as long as the process, so pointers to them stay valid. Any thread may call any function, but only one
  * thread at a time may use a copy queue. Functions that can fail return 0 or a negative errno. They set the error text,

@@ -11,8 +11,8 @@
 
 #include <sys/socket.h>
 
-/* Constants that Debian 12's headers lack: include/linux/socket.h, include/uapi/asm-generic/socket.h, uapi/linux/uio.h.
- */
+/* Constants that Debian 12's headers lack: include/linux/socket.h, include/uapi/asm-generic/socket.h,
+ * include/uapi/linux/uio.h. */
 #define DM_MSG_SOCK_DEVMEM    0x2000000
 #define DM_SCM_DEVMEM_LINEAR  78
 #define DM_SCM_DEVMEM_DMABUF  79

@@ -226,7 +226,7 @@ static void side_step(struct dm_meet *m)
 /* ---- steering and probe ------------------------------------------------------------------------------------ */
 
 /* Returns the limit of the kernel's autotuning of receive buffers, which is the last of the three numbers in
- * net.ipv4.tcp_rmem. */
+ * net.ipv4.tcp_rmem, or UINT64_MAX if it is unknown. */
 static uint64_t autotuned_most(void)
 {
     char text[96] = "";

@@ -54,7 +54,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
 static int open_netplugin(const char *plugin, struct hw_tp_env *env)
 {
     struct np_pool *pool;
-    /* A hung call is reported before the peer's timeout. */
+    /* Half of the peer's timeout, within limits, so that a hung call is reported first. */
     const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
     struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
     o.trace = env->knobs->plugin_trace;

@@ -112,7 +112,7 @@ void kid_fail(struct kid_comm *c, int rc);
 /* ---- child_comm.c: handlers of messages. They return 0 or -errno with hw_error(). The caller closes the descriptors
  * unless stated otherwise. */
 int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]);
-/* Always takes ownership of fd[0], the eventfd, and of fd[1] if present. */
+/* Connecting and accepting always take ownership of fd[0], the eventfd, and of fd[1] if present. */
 int kid_connect(struct kid *k, const struct np_message *m, int *fd);
 int kid_accept(struct kid *k, const struct np_message *m, int *fd);
 int kid_close(struct kid *k, const struct np_message *m);

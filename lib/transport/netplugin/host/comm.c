@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parent's side of connections. Messages set up a connection, and afterwards only the ring is used. */
+/* The parent's side of connections. Messages set up and close connections and registrations. Requests use only the
+ * ring. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include <poll.h>
