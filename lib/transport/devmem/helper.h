@@ -54,9 +54,9 @@ int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struc
  * the fewest rules in the receive binding. The socket proves that the connection is the caller's. hawserd reads both
  * ends from the socket, so no user can steer another user's traffic. The caller keeps the socket.
  *
- * The rule exists until it or its binding is released. hawserd also removes the rule within a second after the
- * connection ends, even if the socket stays open. While the rule exists, the connection's local port cannot be reused
- * if it is an ephemeral port.
+ * The rule exists until it or its binding is released. hawserd also removes the rule after the connection has ended,
+ * usually within a second, even if the socket stays open. While the rule exists, the connection's local port cannot be
+ * reused if it is an ephemeral port.
  *
  * Errors include -ENOTCONN (also if the connection ends during the call), -EINVAL (not a TCP socket, both ends on one
  * host, or a binding for sending), -EXDEV (another network namespace), -EEXIST (the connection has a rule), -EDQUOT (a
