@@ -132,7 +132,8 @@ static int open_gpu_slots(struct np_slots *s, const struct hw_space *space)
     return rc ? rc : space->ops->queue_open(space, DEPTH, &s->in.q);
 }
 
-/* Returns true if there are slots in the memory of this GPU. Creates them when memory of a GPU is first used. */
+/* Returns true if there are slots in the memory of this GPU. Creates them when memory of a GPU is first used, if the
+ * plugin accepts GPU memory and `only` permits this GPU. */
 static bool has_gpu_slots(struct np_slots *s, const struct hw_space *space)
 {
     if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {
