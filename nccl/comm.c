@@ -320,8 +320,8 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     return hn_error(hw_fail(-EINVAL, "dma-bufs are not supported"), "regMrDmaBuf");
 }
 
-/* Cancels the communicator's requests on m, and no other requests. NCCL may test other requests meanwhile in another
- * thread. Fails with -ETIMEDOUT if a request has not ended, and may still access the memory. */
+/* Cancels the communicator's requests on m, and no other requests, because NCCL may still test these. Fails with
+ * -ETIMEDOUT if a request has not ended, and may still access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
 {
     int rc = 0;
@@ -376,7 +376,8 @@ static void free_request(struct hn_req *r)
     r->copied = r->told = false;
 }
 
-/* Sets *r to a free request, or to NULL if all requests are in use. */
+/* Sets *r to a free request, or to NULL if all requests are in use. Fails if a send that NCCL was told is done has
+ * failed. */
 static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
 {
     *r = NULL;
@@ -450,8 +451,8 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
 
 /* NCCL calls this after receives into GPU memory, since a NIC's writes may still be on their way when a kernel reads
  * the memory. Here nothing is left to do. A receive is complete only when the GPU has reported the end of its copy or
- * gather (an event in its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c), and hw_store() waits in the
- * same way for small messages. */
+ * gather (an event in its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c), and hw_store(), for small
+ * messages, waits for its stream. */
 ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mhs, void **req)
 {
     (void)rc;

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #define NAME      "hawser-nccl/"
-#define MANY_CPUS 16 /* CPUs per process from which every link, outgoing or incoming, gets its own thread */
-#define THREADS   12
-#define POLL_CPUS 8 /* CPUs per process from which threads poll after they had work */
+#define MANY_CPUS 16 /* CPUs per process from which there are THREADS threads */
+#define THREADS   12 /* one for each outgoing and each incoming link of one peer */
+#define POLL_CPUS 8  /* CPUs per process from which threads poll after they had work */
 
 void hn_cpus_begin(void)
 {

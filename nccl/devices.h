@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices that the plugin presents to NCCL. NCCL spreads its channels over the devices, so there are always at
- * least HN_DEVICES, assigned to the NICs in turn. Each device has its NIC's position in the PCI tree, so that NCCL
- * gives a GPU the devices near it.
+ * The devices that the plugin presents to NCCL. NCCL spreads its channels over the devices, so there are at least
+ * HN_DEVICES if there is a NIC, assigned to the NICs in turn. Each device has its NIC's position in the PCI tree, so
+ * that NCCL gives a GPU the devices near it.
  *
  * NICs that are near the same GPUs form a group. If several groups have a GPU, and there are at least as many processes
  * as groups with a GPU, data that NCCL sends on a device goes over the NICs of the device's group, and over other NICs
@@ -45,10 +45,10 @@ void hn_find_places(int root, struct hn_nic *nic, unsigned n);
 unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *group);
 
 /* Fills out, which needs at least HN_NICS_MAX entries, and returns the number of devices, or 0 if n is 0. If apart is
- * true, there are several groups of NICs: each NIC has at least one device, with the NIC's place and speed. Otherwise
- * there are HN_DEVICES devices, which share the speed of all NICs. Their number must not depend on the NICs, because
- * NCCL before 2.29.2 hangs if ranks have different numbers of devices. rails is a map of rails (net/paths.h), or "" for
- * none. */
+ * true, there are several groups of NICs: each NIC has at least one device, and its devices have its place and share
+ * its speed. Otherwise there are HN_DEVICES devices, which share the speed of all NICs. Their number must not depend on
+ * the NICs, because NCCL before 2.29.2 hangs if ranks have different numbers of devices. rails is a map of rails
+ * (net/paths.h), or "" for none. */
 unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const char *rails, struct hn_device *out);
 
 #endif

@@ -156,7 +156,7 @@ static void join_ended_diallers(void)
         struct hn_dialler *d = &hn_g.dial.thread[i];
         if (!d->started || !d->ended)
             continue;
-        (void)pthread_join(d->id, NULL); /* does not block: the thread has released dial.mu or is about to */
+        (void)pthread_join(d->id, NULL); /* does not block: the thread set `ended` just before it ended */
         d->started = d->ended = false;
     }
 }

@@ -5,11 +5,11 @@
  * A *link* is a libhawser peer between two processes; the documents call a link a session (docs/glossary.md). Each
  * communicator is a stream on one link, and a link carries any number of streams. A process that has few peers connects
  * up to `lanes` links to each of them and sends on these links. A process that has many peers connects fewer links, and
- * may send on a link that the peer has connected (hn_link_get()). A link has one connection per pair of NICs, over the
- * NICs of its group or over all NICs (devices.h), and libhawser handles slow and failed NICs.
+ * may send on a link that the peer has connected (hn_link_get()). A link uses the NICs of its group, or all NICs
+ * (devices.h), and libhawser handles slow and failed NICs.
  *
- * g.mu guards everything except state that a single NCCL thread uses: the requests of a communicator belong to its
- * progress thread.
+ * hn_g.mu, called g.mu below, guards everything that changes after hn_init(), except the requests of a communicator
+ * (hn_comm.mu) and the queue of links to be connected (hn_g.dial.mu).
  */
 #ifndef HN_INNER_H
 #define HN_INNER_H
@@ -29,7 +29,7 @@
 #define HN_LINKS     48
 #define HN_DIALLERS  8 /* threads that connect links */
 #define HN_LANES_MAX 64
-/* Mbit/s that each device reports; constant, because ranks of some NCCL versions must agree on it */
+/* Mbit/s that each device reports up to table v11; constant, because ranks of NCCL up to 2.29 must agree on it */
 #define HN_SPEED    24000
 #define HN_REQUESTS 64 /* per communicator: twice as many as NCCL posts */
 /* ms from the first attempt until the plugin gives up on a process that does not answer */
@@ -110,9 +110,9 @@ struct hn_link {
     uint64_t give_up, refused, not_before;
 };
 
-/* Sets *out to a link for a new communicator to the process in the handle, over the NICs of a group, and counts the
- * communicator in the link's refs. If a new link is needed, starts to connect it. Fails with -ENOMEM, or with -EAGAIN
- * if no thread could be started. Call under g.mu. */
+/* Sets *out to a link for a new communicator to the process in the handle, preferably over the NICs of a group, and
+ * counts the communicator in the link's refs. If a new link is needed, starts to connect it. Fails with -ENOMEM, or
+ * with -EAGAIN if no thread could be started. Call under g.mu. */
 int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out);
 void hn_link_put(struct hn_link *l);
 uint32_t hn_link_stream(struct hn_link *l); /* returns a stream number that is not in use */
@@ -120,8 +120,8 @@ bool hn_link_is_dead(struct hn_link *l);
 /* Moves the communicators of a link, none of which has sent its hello yet, to another link to the same process that is
  * up, if there is one. Call under g.mu. */
 void hn_link_yield(struct hn_link *l);
-/* Accepts new connections and hellos, frees links that are dead and unused, and joins dialling threads that have
- * ended. */
+/* Accepts new connections and hellos, frees links that are dead and unused, and joins dialling threads that have ended,
+ * unless this was done less than HN_SERVE_US ago. */
 void hn_links_serve(void);
 void hn_links_close(void); /* frees all links; no communicator may use them, and no dialling thread may run */
 /* hn_attend() starts the thread that calls hn_links_serve() periodically. hn_attend_no_more() stops the thread and must

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context of the process, which is opened for the first connection and closed after the last; its NICs; and the
- * properties that NCCL reads. */
+/* The context of the process, which is opened for the first connection and closed after the last connection and the
+ * last finalize; its NICs; and the properties that NCCL reads. */
 #include "base/size.h"
 #include "inner.h"
 #include "net/host.h"
@@ -222,7 +222,7 @@ void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
 
 static void reset_nccl_after_fork(void)
 {
-    /* The child has no threads, and must not touch the connections, which still belong to the parent. */
+    /* The child has none of the threads, and must not touch the connections, which still belong to the parent. */
     struct hn_global fresh = {.mu = PTHREAD_MUTEX_INITIALIZER, .presence = -1};
     hn_cpus_end();
     hn_g = fresh;

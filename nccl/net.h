@@ -2,9 +2,9 @@
 /*
  * The implementation behind all versions of NCCL's net table (tables.c), on top of libhawser's public API.
  *
- * All functions return a ncclResult_t (transport/netplugin/table/abi.h). On failure they log the reason once through
- * NCCL's logger. abi.h describes which of NCCL's threads calls which function, and which functions may block: here only
- * hn_init(), hn_reg() and the close functions do.
+ * All functions return an ncclResult_t (transport/netplugin/table/abi.h). On failure they log the reason once through
+ * NCCL's logger. abi.h describes which of NCCL's threads calls which function. Only hn_init(), hn_finalize(), hn_reg(),
+ * hn_dereg() and the close functions may block.
  */
 #ifndef HN_NET_H
 #define HN_NET_H

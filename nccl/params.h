@@ -27,8 +27,8 @@ extern const struct hn_param hn_params[];
  * yields to. Returns NULL if the plugin may set p. An empty variable counts as set. */
 const char *hn_param_user(const struct hn_param *p);
 
-/* Returns whether HAWSER_NCCL_TUNE permits tuning. Warns of a value that is neither yes nor no, and takes it for
- * yes. */
+/* Returns whether HAWSER_NCCL_TUNE permits tuning. Warns of a value that is neither yes nor no, and treats it as yes.
+ */
 bool hn_tune(ncclDebugLogger_t logger);
 
 /* Sets the parameters that the user has not set. Only the first call in a process has an effect. */

@@ -5,8 +5,8 @@
  * ends in the first version that uses it.
  *
  * No version has makeVDevice, which would merge the plugin's devices under one NIC, or getDeviceMr and irecvConsumed,
- * which are for devices that unpack on the GPU. Each function sets its outputs first: on entry a request is stale or
- * contains NCCL_NET_OPTIONAL_RECV_COMPLETION.
+ * which are for devices that unpack on the GPU. Each function that makes an object sets its output to NULL first: on
+ * entry a request is stale or contains NCCL_NET_OPTIONAL_RECV_COMPLETION.
  */
 #include "net.h"
 #include "params.h"
@@ -21,10 +21,9 @@
  * src/transport/net.cc), and would post the receives of several ranks as one request. This would have three
  * disadvantages:
  *  - Only the tag, which is the sender's rank in the topmost communicator, would distinguish messages. Communicators
- * split
- *    from it, with shared resources, would share one first-in first-out queue. Today each has its own queue.
+ *    that were split from it, with shared resources, would share one queue. Today each has its own queue.
  *  - A request would complete with its slowest receive, and the buffers of the other receives would wait for it.
- *  - All these ranks would share one of HN_LANES links, to which the connection was assigned.
+ *  - All these ranks would share the one link to which the connection was assigned.
  * There would be no advantage: NCCL would save connections, and a connection is only a stream number in this plugin. */
 #define MAX_RECVS 1
 
@@ -116,8 +115,7 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->regIsGlobal = 0; \
     } while (0)
 
-/* A NIC of one device is its own only device. NCCL copies ndevs entries of devs to its stack, so both must be
- * correct. */
+/* A physical device is its own only device. NCCL copies ndevs entries of devs to its stack, so both must be correct. */
 #define FILL_V9(to, from, dev)                          \
     do {                                                \
         FILL_V8(to, from);                              \
@@ -135,7 +133,8 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->maxMultiRequestSize = 1; \
     } while (0)
 
-/* An NCCL with this table uses the smallest number of channels of all ranks (init.cc, allGather3Data; since 2.29.2). */
+/* The speeds of ranks may differ here: an NCCL with this table uses the smallest number of channels of all ranks
+ * (init.cc, allGather3Data; since 2.29.2). */
 #define FILL_V12(to, from, dev)               \
     do {                                      \
         FILL_V11(to, from, dev);              \

@@ -15,8 +15,8 @@
 namespace hx
 {
 
-constexpr int attend_ms = 200;         /* time between two checks for peers that have connected or died */
-constexpr int busy_ms = 10;            /* the same while connections are being made or notifications are incomplete */
+constexpr int attend_ms = 200; /* time between two checks for peers that have connected or died */
+constexpr int busy_ms = 10; /* the same while connections are being made, or notifications are incomplete or unsent */
 constexpr int linger_ms = 1000;        /* longest wait, before the context closes, for peers to confirm notifications */
 constexpr size_t ready_max = 64 << 20; /* limit for the bytes of notifications taken before getNotifs() is called */
 constexpr size_t note_cost = 128;      /* bytes added per notification when ready_max is checked */
@@ -165,7 +165,8 @@ void Agent::count_connecting(int more)
         wake();
 }
 
-/* Sleeps until there is work. Returns false if the thread must exit. */
+/* Sleeps until wake() is called or the next check is due, but not while connections are being made. Returns false if
+ * the thread must exit. */
 bool Agent::wait_for_work(bool busy)
 {
     std::unique_lock lock(wake_mu_);
@@ -423,8 +424,8 @@ void Agent::drain_all()
 }
 
 /* Reads notifications before take_notes() is called, so that a long notification makes progress without calls of the
- * application. Stops at ready_max bytes, and libhawser then makes the senders wait. Returns whether a notification is
- * incomplete. */
+ * application. Reads nothing while at least ready_max bytes are ready, and libhawser then makes the senders wait.
+ * Returns whether a notification is incomplete. */
 bool Agent::take_ahead()
 {
     std::unique_lock lock(in_mu_);

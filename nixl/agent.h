@@ -43,7 +43,8 @@ class Agent
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
-    /* Returns the link to a remote agent. Starts a new link if there is none. */
+    /* Returns the link to a remote agent. Starts a new link if there is none, or if it has ended and a caller was told
+     * so. */
     nixl_status_t find_link(const std::string &remote, std::shared_ptr<Link> &out);
 
     /* Splits a notification into pieces that libhawser can carry. */
@@ -91,7 +92,7 @@ class Agent
     std::condition_variable wake_;
     bool stop_ = false, woken_ = false;
 
-    std::mutex mu_; /* guards the links */
+    std::mutex mu_; /* guards the following three members */
     std::map<std::string, hx_info> remotes_;
     std::map<std::string, std::shared_ptr<Link>> links_;
     uint64_t next_link_ = 0;

@@ -30,10 +30,10 @@ void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info)
 int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
 {
     if (len != HX_INFO || hw_get32(in) != INFO_MAGIC)
-        return hw_fail(-EPROTO, "%zu bytes are not connection information of backend HAWSER", len);
+        return hw_fail(-EPROTO, "%zu bytes are not connection information of the HAWSER backend", len);
     if (hw_get16(in + 4) != VERSION)
         return hw_fail(-EPROTO,
-                       "connection information of version %u of backend HAWSER; this backend supports version %d: "
+                       "connection information of version %u of the HAWSER backend; this backend supports version %d: "
                        "install the same version on both sides",
                        hw_get16(in + 4), VERSION);
     info->port = hw_get16(in + 6);
@@ -67,7 +67,7 @@ void hx_note_encode(uint8_t *out, const struct hx_note *note)
 int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note)
 {
     if (len < HX_NOTE || hw_get32(in) != NOTE_MAGIC || hw_get16(in + 4) != VERSION)
-        return hw_fail(-EPROTO, "a notification of %zu bytes is not from backend HAWSER", len);
+        return hw_fail(-EPROTO, "a notification of %zu bytes is not from the HAWSER backend", len);
     note->name_len = hw_get16(in + 6);
     note->id = hw_get64(in + 8);
     note->total = hw_get32(in + 16);
@@ -79,7 +79,7 @@ int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note)
     note->len = (uint32_t)(len - HX_NOTE - note->name_len);
     if (note->total > HX_NOTE_MAX || note->offset > note->total || note->len > note->total - note->offset ||
         (note->len == 0 && note->total != 0))
-        return hw_fail(-EPROTO, "a notification's piece [%u, +%u) exceeds its total of %u bytes", note->offset,
+        return hw_fail(-EPROTO, "a notification's piece [%u, +%u) is not a part of its total of %u bytes", note->offset,
                        note->len, note->total);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The NIXL backend's messages: the connection information, which NIXL's metadata carries, and libhawser notifications,
- * each with a piece of a NIXL notification. All functions except hx_list_addresses() are pure. The code is in C so that
- * the fuzz targets can use it. */
+ * each with a piece of a NIXL notification. Only hx_list_addresses() makes system calls. The code is in C so that the
+ * fuzz targets can use it. */
 #ifndef HX_BLOB_H
 #define HX_BLOB_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine that NIXL calls. No function lets an exception escape: NIXL gets a status instead. */
+/* The engine that NIXL calls. No function that returns a status lets an exception escape: NIXL gets a status instead.
+ */
 #ifndef HX_ENGINE_H
 #define HX_ENGINE_H
 

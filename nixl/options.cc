@@ -81,7 +81,7 @@ const Row *find_row(const std::string &name)
 std::string read_options(const nixl_b_params_t &params, Options &out)
 {
     for (const auto &[name, value] : params) {
-        if (name == "error") /* default_options() includes this parameter, and users pass the defaults back */
+        if (name == "error") /* get_plugin_params() includes this parameter, and users pass the defaults back */
             continue;
         const Row *row = find_row(name);
         if (!row)

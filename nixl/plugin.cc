@@ -11,7 +11,7 @@ namespace
 
 std::mutex mu;
 std::string refusal;    /* why this NIXL is refused, or "" if it is accepted */
-std::string last_error; /* why the last engine could not be created, or "" */
+std::string last_error; /* why create_engine() last failed, or "" */
 
 nixlBackendEngine *fail(const std::string &why)
 {
@@ -55,8 +55,8 @@ const char *plugin_version()
     return hawser_version();
 }
 
-/* Returns the parameters with their defaults. Parameter "error" is the reason why the last create_backend() failed,
- * because NIXL gives its user only a status. */
+/* Returns the parameters with their defaults. Parameter "error" is the reason why this NIXL is refused or
+ * create_backend() last failed, because NIXL gives its user only a status. */
 nixl_b_params_t backend_options()
 {
     nixl_b_params_t all = default_options();

@@ -65,7 +65,7 @@ std::string list_tried()
 
 std::string refuse(const std::string &what)
 {
-    return what + "; backend HAWSER was tested with NIXL " + list_tried() + ": install one of these, or set " +
+    return what + "; the HAWSER backend was tested with NIXL " + list_tried() + ": install one of these, or set " +
            any_version + "=1 to continue at your own risk";
 }
 

@@ -8,7 +8,7 @@ namespace hx
 {
 
 /* Determines the version of the NIXL library that contains the code at `caller`. Returns "" if the backend was tested
- * with that version, else the reason for refusing it. */
+ * with that version or HAWSER_NIXL_ANY_VERSION is 1, else the reason for refusing it. */
 std::string check_nixl_version(const void *caller);
 
 } // namespace hx

@@ -8,7 +8,7 @@
 namespace hx
 {
 
-/* at most one check per link drives the connection in this time; see may_skip() */
+/* within this time after a check that drove the connection, other checks of the link need not; see may_skip() */
 constexpr uint64_t drive_ns = 2000;
 constexpr uint64_t look_ns = 1000000; /* at least one check per request drives the connection in this time */
 

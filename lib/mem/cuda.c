@@ -133,14 +133,14 @@ static int open_bounce(struct cuda_space *c)
     }
     if (e) {
         hw_pages_free(bounce, BOUNCE);
-        return hw_cuda_fail(e, "preparing copies of %s", c->s.name);
+        return hw_cuda_fail(e, "preparing copies to and from %s", c->s.name);
     }
     c->bounce = bounce;
     return 0;
 }
 
-/* Copies in pieces on a separate stream. cuMemcpyDtoH and cuMemcpyHtoD would wait for all work of the application in
- * this context, which may be waiting for this very message. */
+/* Copies in pieces on a separate stream. cuMemcpyDtoH and cuMemcpyHtoD would wait for work of the application in this
+ * context, which may be waiting for this very message. */
 static int small_copy(const struct hw_space *s, bool in, void *dev, void *host, size_t len)
 {
     struct cuda_space *c = cuda_of(s);
@@ -333,8 +333,8 @@ static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
     return node;
 }
 
-/* Finds the space of a context, or with ctx NULL the space of the device's primary context. spaces_lock must be held.
- */
+/* Finds or creates the space of a context, or with ctx NULL the space of the device's primary context. spaces_lock must
+ * be held. */
 static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const struct hw_space **out)
 {
     for (struct cuda_space *c = spaces; c; c = c->next)
@@ -380,7 +380,8 @@ int hw_cuda_device(int device, const struct hw_space **out)
     if (n < 0)
         return n;
     if (device < 0 || device >= n)
-        return hw_fail(-ENODEV, "no GPU %d: there %s %d, numbered from 0", device, n == 1 ? "is" : "are", n);
+        return hw_fail(-ENODEV, "GPU %d does not exist: there %s %d GPU(s), numbered from 0", device,
+                       n == 1 ? "is" : "are", n);
     int rc = hw_cuda(&cu);
     if (rc < 0)
         return rc;
@@ -441,7 +442,8 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
         return rc;
     const CUdeviceptr first = (uintptr_t)ptr, last = first + (len ? len - 1 : 0);
     if (!ptr || last < first)
-        return hw_fail(-EINVAL, "cannot register %zu bytes at %p", len, ptr);
+        return hw_fail(-EINVAL, "cannot register %zu bytes at %p: the address is NULL or the range overflows", len,
+                       ptr);
     struct place a, b;
     rc = query_cuda_pointer(cu, first, &a);
     if (rc < 0)
@@ -461,7 +463,10 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
         if (rc < 0)
             return hw_wrap(rc, "%zu bytes from %p are not in one allocation: register each piece", len, ptr);
         if (b.type != a.type || b.managed || b.ctx != a.ctx || b.device != a.device)
-            return hw_fail(-EINVAL, "%zu bytes from %p are on more than one device: register each piece", len, ptr);
+            return hw_fail(
+                -EINVAL,
+                "%zu bytes from %p are in memory of several devices, CUDA contexts or kinds: register each piece", len,
+                ptr);
     }
     if (a.type == CU_MEMORYTYPE_HOST) {
         *out = &hw_host;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The CUDA driver. libcuda.so.1, or the file in environment variable HAWSER_CUDA_LIBRARY, is loaded with dlopen() at
- * the first use, so a process that uses no GPU memory never loads it. It is loaded once and never unloaded. A failure
- * is final, and its reason is kept. The prototypes were written from the documentation of the driver API. The versioned
- * names (cuMemAlloc_v2...) are those of CUDA 11 and later.
+ * the first use, so a process that never asks for GPUs or their memory does not load it. It is loaded once and never
+ * unloaded. A failure is final, and its reason is kept. The prototypes were written from the documentation of the
+ * driver API. The versioned names (cuMemAlloc_v2...) are those of CUDA 11 and later.
  */
 #ifndef HW_CUDA_H
 #define HW_CUDA_H
@@ -116,8 +116,9 @@ struct hw_cuda {
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* Returns the initialised driver in *out. Fails with -ENODEV if there is no driver or the driver finds no GPU; the text
- * gives the library and the reason. */
+/* Returns the initialised driver in *out. Fails with -ENODEV if there is no driver or the driver finds no GPU, and with
+ * -EOPNOTSUPP in a child, made by fork(), of the process that loaded the driver. Other errors of the driver are also
+ * returned. */
 int hw_cuda(const struct hw_cuda **out);
 
 /* Sets the error text to "WHAT: CUDA_ERROR_X (the driver's description)" and returns the matching negative errno. */
@@ -136,8 +137,8 @@ int hw_cuda_count(void); /* returns the number of GPUs or a negative errno */
 int hw_cuda_info(int device, struct hw_gpu_info *out);
 int hw_cuda_driver_version(void); /* returns 12040 for 12.4, or a negative errno */
 
-/* Makes the space's context current in the calling thread until hw_cuda_leave(). All other functions in this file do
- * this themselves. */
+/* Makes the space's context current in the calling thread until hw_cuda_leave(). The other functions in this file need
+ * no current context. */
 int hw_cuda_enter(const struct hw_space *s);
 void hw_cuda_leave(void);
 
@@ -145,9 +146,9 @@ void hw_cuda_leave(void);
 size_t hw_cuda_page(void);
 
 /* Exports [ptr, ptr+len) of a GPU's memory as a dma-buf. Returns the descriptor, which the caller closes, or a negative
- * errno. Fails with -EINVAL if ptr or len is not a multiple of the page size, and with -EOPNOTSUPP if the GPU or its
- * driver does not support dma-bufs; the text then says what is missing. pcie requests a mapping through BAR1 (flag
- * CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
+ * errno. Fails with -EINVAL if ptr or len is not a multiple of the page size or len is 0, and with -EOPNOTSUPP if the
+ * GPU or its driver does not support dma-bufs; the text then says what is missing. pcie requests a mapping through BAR1
+ * (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
 int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie);
 
 /* Sets *len to the number of bytes from ptr to the end of its allocation. Fails with -EINVAL if ptr is not memory of

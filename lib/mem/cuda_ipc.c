@@ -69,8 +69,8 @@ int hw_cuda_ipc_open(const struct hw_space *s, const CUipcMemHandle *handle, uin
         return hw_cuda_fail(e, "opening memory of %s that another process shares", s->name);
     rc = hw_cuda_rest(s, (void *)(uintptr_t)base, &there);
     if (rc == 0 && (offset > there || len > there - offset))
-        rc = hw_fail(-EPROTO, "another process shares %zu bytes of %s, but requested %zu at %llu", there, s->name, len,
-                     (unsigned long long)offset);
+        rc = hw_fail(-EPROTO, "another process shares %zu bytes of %s, but %zu bytes at offset %llu are needed", there,
+                     s->name, len, (unsigned long long)offset);
     if (rc < 0) {
         HW_KEEP_ERROR();
         hw_cuda_ipc_close(s, (void *)(uintptr_t)base, 0);

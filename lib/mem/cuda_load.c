@@ -53,8 +53,8 @@ int hw_cuda_fail(CUresult rc, const char *fmt, ...)
     return hw_fail(errno_of(rc), "%s: %s (%s)", what, name, text);
 }
 
-/* Returns true for entry points that old drivers lack. This one was added in CUDA 11.7; only the export of dma-bufs
- * needs it and reports its absence. */
+/* Returns true for the entry point that drivers before CUDA 11.7 lack. Only the export of dma-bufs needs it, and
+ * reports its absence. */
 static bool may_lack(const char *symbol)
 {
     return strcmp(symbol, "cuMemGetHandleForAddressRange") == 0;
@@ -155,7 +155,7 @@ int hw_cuda_info(int device, struct hw_gpu_info *out)
     if (rc < 0)
         return rc;
     if (device < 0 || device >= gpus)
-        return hw_fail(-ENODEV, "no GPU %d: there are %d, numbered from 0", device, gpus);
+        return hw_fail(-ENODEV, "GPU %d does not exist: the number of GPUs is %d", device, gpus);
 
     CUdevice dev;
     size_t memory = 0;

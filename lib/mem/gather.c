@@ -13,7 +13,7 @@
 #define RING_SPARE 4096
 #define SLICE_MIN  4096 /* bytes; overhead dominates if a warp copies less */
 #define SLICE_MAX  GIB  /* entries have 32-bit lengths, and slices are up to twice as long as this */
-#define SLICES     8192 /* maximum number of slices of a large batch: two for each warp of the largest GPUs */
+#define SLICES     8192 /* slices of a large batch with few fragments: two for each warp of the largest GPUs */
 #define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
 #define EACH_MAX   8                 /* entries that a warp reads in one access, which is one cache line */
 #define WARP_BYTES 6144              /* see each_of() */
@@ -65,7 +65,7 @@ static int open_pinned(struct hw_gather *g, size_t len)
     return 0;
 }
 
-/* Creates the stream, events and pinned memory. The CUDA context must be current. */
+/* Creates the streams, events and pinned memory. The CUDA context must be current. */
 static int open_gpu_gather(struct hw_gather *g)
 {
     CUresult e = CUDA_SUCCESS;
@@ -193,8 +193,8 @@ static CUresult launch_gather(struct hw_gather *g, struct launch *l)
     return e;
 }
 
-/* Returns true if the entry's 32-bit source offset can express src_off. In a larger source, offsets are relative to an
- * address 2 GiB before the first fragment. */
+/* Returns true if the entry's 32-bit source offset can express src_off. If it cannot, the offsets of the next launch
+ * are relative to an address up to 2 GiB before src_off. */
 static bool can_reach(const struct launch *l, uint64_t src_off)
 {
     return src_off >= l->base && src_off - l->base <= UINT32_MAX;
@@ -216,7 +216,8 @@ static CUresult add_gather_entry(struct hw_gather *g, struct launch *l, uint64_t
     return e;
 }
 
-/* Cuts a long fragment into slices, one entry for each warp, that end at cache lines of the destination. */
+/* Cuts a fragment into n slices, and adds an entry for each. All slices but the last end at cache lines of the
+ * destination. */
 static CUresult add_slices(struct hw_gather *g, struct launch *l, const struct hw_frag *f, uint64_t n)
 {
     const uint64_t slice = f->len / n;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gather: copies fragments that are scattered in one buffer to their places in another buffer of the same space,
- * without moving the bytes through the host. One call starts a batch. Many batches may be in flight; the GPU may run
- * several at once, and hw_gather_done() reports them in the order in which they were started. Only one thread at a time
- * may use a hw_gather.
+ * Gather: copies fragments that are scattered in one buffer to their places in another buffer of the same space. One
+ * call starts a batch. Many batches may be in flight; the GPU may run several at once, and hw_gather_done() reports
+ * them in the order in which they were started. Only one thread at a time may use a hw_gather.
  */
 #ifndef HW_GATHER_H
 #define HW_GATHER_H
@@ -26,8 +25,8 @@ struct hw_gather_bufs {
 
 /* Method of a gather on a GPU. In a direct space the CPU copies with memcpy(), and the gather is complete on return. */
 enum hw_gather_way {
-    /* hawser's GPU kernel; a batch needs more than one launch only at the end of the ring, or if sources are more than
-     * 2 GiB apart */
+    /* hawser's GPU kernel; a batch needs more than one launch only at the end of the ring, or if the source is larger
+     * than 4 GiB */
     HW_GATHER_KERNEL,
     /* one copy by the driver for each fragment; starting a batch blocks with more than about a thousand copies in
      * flight */
@@ -39,8 +38,9 @@ extern const char *const hw_gather_way_names[HW_GATHER_WAYS]; /* "kernel", "d2d"
 
 struct hw_gather;
 
-/* Opens a gather. depth is the maximum number of batches in flight. frags is the maximum number of fragments in flight
- * over all batches; it is the size of the kernel's ring, which is rounded up to a power of two of at least 1024. */
+/* Opens a gather. depth is the maximum number of batches in flight. frags is the size of the kernel's ring in entries,
+ * which is rounded up to a power of two of at least 1024. A short fragment in flight occupies one entry, and a long
+ * fragment several. */
 int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned depth, unsigned frags,
                    struct hw_gather **out);
 /* Waits until all batches in flight are complete or the device is lost, and frees the gather. */
@@ -51,9 +51,10 @@ void hw_gather_close(struct hw_gather *g);
  * again for the others. Batches are numbered 1, 2, 3, and so on, in the order in which they were started. The caller
  * may reuse frags on return.
  *
- * Fails with -EAGAIN if no fragment could be started; the ring has space again when a batch ends. Fails with -EFAULT if
- * a fragment, which the text names, is outside its buffer; no fragment is started then. Fails with -EINVAL if the
- * buffers overlap. Other errors mean that the device has failed.
+ * Fails with -EAGAIN if no fragment could be started, because the ring has too little space or depth batches are in
+ * flight; call again when a batch has ended. Fails with -EFAULT if a fragment, which the text names, is outside its
+ * buffer; no fragment is started then. Fails with -EINVAL if the buffers overlap. Other errors mean that the device has
+ * failed.
  */
 int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
                     size_t *taken);
@@ -72,7 +73,7 @@ void *hw_gather_stream(const struct hw_gather *g, unsigned i);
  * parameters. The layout, 16 bytes per fragment, is that of the list that the plugin of GPUDirect-TCPX leaves for a
  * kernel (its loadMeta), so that the same kernel can read this list. Offsets are relative to the addresses of the
  * launch. If the source is larger than 4 GiB, hw_gather_start() passes an address near the fragments. It also splits
- * long fragments, because a warp copies one entry.
+ * long fragments, because a warp copies one entry at a time.
  */
 struct hw_gather_entry {
     uint32_t src_off, len;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A memory space defines where an address is valid and how bytes are copied in and out. Host memory is one space, and
- * the memory of each CUDA context is another. The layers above call the space's operations and do not check its kind.
+ * the memory of each CUDA context is another. The layers above call the space's operations.
  *
  * Spaces live as long as the process, so pointers to them stay valid. Any thread may call any function, but only one
- * thread at a time may use a copy queue. Functions return 0, or a negative errno with the error text set.
+ * thread at a time may use a copy queue. Functions that can fail return 0 or a negative errno. They set the error text,
+ * except for -EAGAIN.
  */
 #ifndef HW_SPACE_H
 #define HW_SPACE_H
@@ -35,7 +36,7 @@ struct hw_space_ops {
     int (*alloc)(const struct hw_space *s, size_t len, void **out);
     void (*free)(const struct hw_space *s, void *ptr, size_t len);
 
-    /* Copy small amounts between the host and addresses of the space. The copy is complete on return. */
+    /* Copy between the host and addresses of the space, for small amounts. The copy is complete on return. */
     int (*load)(const struct hw_space *s, void *host, const void *from, size_t len);
     int (*store)(const struct hw_space *s, void *to, const void *host, size_t len);
 
@@ -45,7 +46,7 @@ struct hw_space_ops {
 
     /* Opens a queue with up to depth copies in flight. */
     int (*queue_open)(const struct hw_space *s, unsigned depth, struct hw_copyq **out);
-    /* Closes the queue after all copies are complete, or after the device is lost (see done()). */
+    /* Closes the queue. All copies must be complete, or the device must have failed (see done()). */
     void (*queue_close)(struct hw_copyq *q);
     /* Starts a copy between pinned host memory and the space, or within the space, depending on the addresses. Copies
      * are numbered 1, 2, 3, and so on. Fails with -EAGAIN if depth copies are in flight. */
@@ -54,13 +55,13 @@ struct hw_space_ops {
      * negative errno if the device has failed; no further copy will complete then. */
     int (*done)(struct hw_copyq *q, uint64_t *upto);
 
-    /* Allocate and free whole pages of the space as a dma-buf. Fail with -EOPNOTSUPP if the space has no dma-bufs; the
-     * text gives the reason. */
+    /* Allocate and free whole pages of the space as a dma-buf. The allocation fails with -EOPNOTSUPP if the space has
+     * no dma-bufs; the text gives the reason. */
     int (*dmabuf_alloc)(const struct hw_space *s, size_t len, struct hw_dmabuf *out);
     void (*dmabuf_free)(const struct hw_space *s, struct hw_dmabuf *b);
-    /* Exports [ptr, ptr+len) of the caller's allocation as a dma-buf. The dma-buf also contains the other whole pages
-     * of the allocation up to addresses that are multiples of window, which is a power of two of at least a page. Fails
-     * with -EOPNOTSUPP if the space has no dma-bufs. */
+    /* Exports the whole pages of the caller's allocation around [ptr, ptr+len) as a dma-buf, which begins and ends at
+     * multiples of window (a power of two of at least a page) or at the first or last whole page of the allocation.
+     * Fails with -EOPNOTSUPP if the space has no dma-bufs, or if ptr is not in a whole page. */
     int (*dmabuf_of)(const struct hw_space *s, const void *ptr, size_t len, size_t window, struct hw_dmabuf *out);
     /* Returns hw_dmabuf.id of the allocation around ptr, or 0 if there is none. The call is cheap. */
     uint64_t (*dmabuf_id)(const struct hw_space *s, const void *ptr);
@@ -68,13 +69,13 @@ struct hw_space_ops {
 
 extern const struct hw_space hw_host;
 
-/* Finds the space of [ptr, ptr+len) and checks that the range is of this kind. Fails with -EINVAL if the memory is of
- * another kind, is managed, or is in more than one allocation, with -ENODEV if there is no driver or no GPU, and with
- * -EOPNOTSUPP for an unknown kind. */
+/* Finds the space of [ptr, ptr+len). A range of HAWSER_MEM_HOST is not checked. With HAWSER_MEM_CUDA, pinned host
+ * memory belongs to hw_host, and the call fails with -EINVAL if the range is not CUDA memory, is managed, has holes, or
+ * is on more than one device, and with -ENODEV if there is no driver or no GPU. Fails with -EOPNOTSUPP for an unknown
+ * kind. */
 int hw_space_find(enum hawser_mem_kind kind, const void *ptr, size_t len, const struct hw_space **out);
 
-/* Finds the space of a device by its ordinal, for allocations. Fails with -ENODEV if the device does not exist; the
- * text gives the number of devices. */
+/* Finds the space of a device by its ordinal, for allocations. Fails with -ENODEV if the device does not exist. */
 int hw_space_device(enum hawser_mem_kind kind, int device, const struct hw_space **out);
 
 /* Allocates whole pages of host memory near NUMA node `numa` (-1 for any node), for hw_space_ops.pin. The pages are not

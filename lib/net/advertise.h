@@ -6,9 +6,9 @@
 
 #include "net/nic.h"
 
-/* Checks the text "NIC=ADDRESS[:PORT]", whose parts are separated by commas. An IPv6 address with a port is in
- * brackets. A part without "NIC=" applies to the NIC that a peer's first connection arrived on. Returns 0, or -EINVAL
- * with the bad part in the error text. */
+/* Checks a text of parts "[NIC=]ADDRESS[:PORT]", separated by commas. An IPv6 address with a port is in brackets. A
+ * part without "NIC=" applies to the NIC that a peer's first connection arrived on. Returns 0, or -EINVAL with the bad
+ * part in the error text. */
 int hw_advertise_check(const char *text);
 
 /* Reads one part of the text. The port is 0 if the part has none. Returns false if the part is invalid. */

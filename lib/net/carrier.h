@@ -6,11 +6,11 @@
 #include "base/base.h"
 
 /* Opens a nonblocking socket that becomes readable when a NIC of this network namespace changes. Returns a descriptor,
- * or a negative errno in a sandbox without netlink. */
+ * or a negative errno, for example in a sandbox without netlink. */
 int hw_carrier_open(void);
 
-/* Calls tell for each NIC that has changed since the last call. up is true if the NIC is up and has a link, and false
- * also for a removed NIC. If nic is NULL, the kernel has dropped messages, and the state of every NIC is unknown. */
+/* Calls tell for each change of a NIC since the last call. up is true if the NIC is up and has a link, and false also
+ * for a removed NIC. If nic is NULL, changes were lost, and the state of every NIC is unknown. */
 void hw_carrier_read(int fd, void (*tell)(void *arg, const char *nic, bool up), void *arg);
 
 #endif

@@ -36,9 +36,8 @@ static bool on_link(const union hw_addr *addr)
     return false;
 }
 
-/* Returns true if only switches and routers of one site are between the two ends. Comparing subnets is not sufficient,
- * because on Google's cloud and in layer-3 fabrics no two NICs share a subnet (facts/clusters.md). Round trips are
- * short in both. */
+/* Comparing subnets is not sufficient, because on Google's cloud and in layer-3 fabrics no two NICs share a subnet.
+ * Round trips are short in both. */
 bool hw_path_is_near(int fd)
 {
     union hw_addr peer;

@@ -46,9 +46,9 @@ bool hw_nic_is_down(int fd, const char *name);
  * (loopback). */
 uint64_t hw_nic_mbps(const char *name);
 
-/* Returns the CPUs near the NIC (sysfs local_cpulist) that this process may use. Fails with -ENOENT if the machine does
- * not report them (virtual devices, a single NUMA node), or if they are all CPUs of the process, because pinning has no
- * advantage then. */
+/* Sets *out to the CPUs near the NIC (sysfs local_cpulist) that this thread may use. Fails with -ENOENT if the machine
+ * does not report them (virtual devices), if there are none, or if they are all CPUs of the thread, because pinning has
+ * no advantage then. */
 int hw_nic_cpus(const char *name, cpu_set_t *out);
 
 /* Writes the address as text, such as "198.18.0.1:20000" or "[fd00::1]:20000", without the port if it is 0. buf should
@@ -61,7 +61,7 @@ void hw_addr_set_port(union hw_addr *a, uint16_t port);
 void hw_addr_unmap(union hw_addr *a);
 bool hw_addr_same_host(const union hw_addr *a, const union hw_addr *b);
 /* Return true for loopback addresses (127/8, ::1). The second function also returns true for lab addresses
- * (198.18.0.0/15, which RFC 2544 reserves for tests; they are never routed). */
+ * (198.18.0.0/15, which RFC 2544 reserves for tests; they are not routed on the Internet). */
 bool hw_addr_is_loopback(const union hw_addr *a);
 bool hw_addr_is_private_ground(const union hw_addr *a);
 

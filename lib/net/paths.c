@@ -74,8 +74,7 @@ static bool leads_there(const struct hw_paths_in *in, unsigned i, unsigned j)
     return way != HW_WAY_NONE && way != HW_WAY_NEVER;
 }
 
-/* ---- units that can be used only once ------------------------------------------------------------------------------
- */
+/* ---- units that can be used only once ---------------------------------------------------------------------------- */
 
 static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 {
@@ -133,7 +132,8 @@ static int by_weight(const void *a, const void *b)
     return x->mine != y->mine ? (int)x->mine - (int)y->mine : (int)x->theirs - (int)y->theirs;
 }
 
-/* Adds the best candidate between the two names whose address families match. Returns -1 if there is none. */
+/* Adds the best pair of addresses of the two NICs, except pairs that must not be dialled. Returns -1 if there is none.
+ */
 static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, const char *mine, size_t n_mine,
                           const char *theirs, size_t n_theirs)
 {
@@ -167,10 +167,11 @@ static int add_pairs(const struct hw_paths_in *in, struct hw_paths *out)
                            "NICs are paired in order, but one list is longer: there is no NIC to pair with %.*s of %s",
                            (int)(a ? na : nb), a ? a : b, a ? "this machine" : "the peer");
         if (add_named_path(in, out, a, na, b, nb))
-            return hw_fail(-ENODEV,
-                           "%.*s of this machine cannot be paired with %.*s of the peer: it has an address of another "
-                           "family, an address of this machine, or an address that needs a job key",
-                           (int)na, a, (int)nb, b);
+            return hw_fail(
+                -ENODEV,
+                "%.*s of this machine cannot be paired with %.*s of the peer: the peer's NIC has only addresses "
+                "that are of another family, belong to this machine, or need a job key",
+                (int)na, a, (int)nb, b);
     }
 }
 
@@ -184,7 +185,7 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
         rc = hw_rails_check(in->rails);
     if (rc)
         return rc;
-    /* the user may name more pairs than there are NICs, because a NIC may be in several pairs */
+    /* the user may name more pairs than there are candidates, because a pair may be named twice */
     size_t most = (size_t)in->n_mine * in->n_theirs, named = in->nics ? strlen(in->nics) / 2 + 1 : 0;
     out->list = calloc(HW_MAX(most, named) + 1, sizeof(*out->list));
     out->mine = list_units(in, true);
@@ -220,11 +221,12 @@ void hw_paths_free(struct hw_paths *p)
 /* ---- the best assignment ---------------------------------------------------------------------------------------- */
 
 /*
- * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). Each row also has its own
- * additional column with weight 0, which means "unused". Indices start at 1; 0 is the row that is being assigned.
+ * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). There is also an
+ * additional column with weight 0 for each row; a row that is assigned to it is unused. Indices start at 1; column 0
+ * holds the row that is being assigned.
  */
 struct match {
-    unsigned rows, columns; /* columns includes the rows' own columns */
+    unsigned rows, columns; /* columns includes the additional columns */
     int32_t *cost;          /* rows x columns: the negated weights */
     int64_t *u, *v, *least;
     unsigned *row, *from; /* indexed by column */
@@ -304,7 +306,7 @@ static int new_match(struct match *m, unsigned rows, unsigned columns)
     return hw_no_memory("the pairs of NICs");
 }
 
-/* Returns true if the user has restricted the choice of local NICs. */
+/* Returns true if the user has chosen the local NICs, the rails, or the only address to dial. */
 static bool has_chosen(const struct hw_paths_in *in)
 {
     return (in->nics && *in->nics) || (in->rails && *in->rails) || in->only_dialled;
@@ -354,7 +356,8 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
             n += pick[k] = !out || !out[k];
         return n;
     }
-    /* An overlay runs over other NICs and adds no bandwidth, so it is used only if nothing else leads to the peer. */
+    /* An overlay runs over other NICs and adds no bandwidth, so it is used only if nothing else leads to the peer or
+     * the user has chosen. */
     n = assign_nics(in, p, out, has_chosen(in), pick);
     return n ? n : assign_nics(in, p, out, true, pick);
 }
@@ -381,7 +384,8 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
         any_allowed |= is_allowed(in, ours ? i : k, ours ? k : i);
     }
     if (!any_allowed)
-        return in->only_dialled && !ours ? "only the given address may be dialled" : "on no rail of the other side";
+        return in->only_dialled && !ours ? "only the given address may be dialled"
+                                         : "on no rail with a NIC of the other side";
     if (in->only_dialled && ours)
         return "no route from it to the given address";
     return any_way ? "the NICs that reach it were not named, or are on other rails"

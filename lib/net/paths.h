@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses the NICs of two nodes that are paired. The choice is a pure function of both sides' addresses, the kernel's
+ * Chooses which NICs of two nodes are paired. The choice is a pure function of both sides' addresses, the kernel's
  * routes, the names and the user's settings. The result is a list of candidates, best first, and the best assignment of
  * NICs to NICs among the candidates that are not known to fail. The caller finds out which candidates work
  * (transport/pairing.c).
  *
  * Equal subnets are not required. On Google's cloud each NIC has a /32 address and reaches its peers by routes; in
- * layer-3 fabrics each NIC has a /31 address (facts/clusters.md). A route through the NIC is sufficient for a
- * candidate.
+ * layer-3 fabrics each NIC has a /31 address. A route through the NIC is sufficient for a candidate.
  */
 #ifndef HW_PATHS_H
 #define HW_PATHS_H
 
 #include "net/nic.h"
 
-#define HW_RAILS_MAX 65536 /* maximum size of a map of rails in bytes */
+#define HW_RAILS_MAX 65536 /* a map of rails has fewer bytes */
 
 /* How an address is reached from a NIC: one of the first three values, plus NATURAL if the kernel would choose this NIC
  * on its own. NEVER means that the address must not be dialled even if the user requests it. */
@@ -24,7 +23,7 @@ struct hw_path_end { /* an address of a NIC, which may have several */
     char name[HAWSER_NIC_NAME];
     union hw_addr addr;
     uint64_t device; /* local NICs: number of the underlying hardware, equal for all NICs that share it; 0 if there is
-                        none (bridge, tunnel) */
+                        none (veth, tunnel) */
 };
 
 struct hw_paths_in {
@@ -47,7 +46,7 @@ struct hw_path {
 struct hw_paths {
     struct hw_path *list; /* best candidate first; in the user's order if exact */
     unsigned n;
-    bool exact; /* the user specified the pairs, and all of them are used */
+    bool exact; /* the user specified the pairs, and all that do not fail are used */
     /* Private: the unit of each end, which can be used once. first is the first end of the same NIC or hardware, and
      * place is the position of the unit in the order of units. */
     struct hw_path_unit {
@@ -59,7 +58,8 @@ struct hw_paths {
 /*
  * Checks a map of rails. Each line, or each part between ';', is a rail. A rail contains names of NICs, addresses and
  * subnets, as in "eth1,enp6s0,10.0.1.0/24", separated by commas or blanks; '#' starts a comment. Two NICs may be paired
- * if one rail contains both, by name or by address. Returns 0, or -EINVAL with the bad word in the error text.
+ * if one rail contains both, by name or by address. Returns 0, or -EINVAL if a word is invalid or the map is too long;
+ * the error text has the word or the size.
  */
 int hw_rails_check(const char *rails);
 
@@ -67,14 +67,14 @@ int hw_rails_check(const char *rails);
  * the owner of the ends, for the error text. */
 int hw_paths_check_names(const char *list, const char *whose, const struct hw_path_end *e, unsigned n);
 
-/* Fills out, which the caller frees with hw_paths_free(). Fails with -ENODEV for an unknown NIC name or an impossible
- * pair, with -EINVAL for a bad map of rails, and with -ENOMEM. */
+/* Fills out, which the caller frees with hw_paths_free(). Fails with -ENODEV for an unknown NIC name, an impossible
+ * pair, or lists of different lengths, with -EINVAL for a bad map of rails, and with -ENOMEM. */
 int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out);
 void hw_paths_free(struct hw_paths *p);
 
-/* Chooses the best assignment among the candidates k with out[k] false. The largest number of pairs is best, then the
- * highest sum of weights. No NIC and no local hardware is used twice. Sets pick[k] for the chosen candidates. Returns
- * their number, or -ENOMEM. */
+/* Chooses the best assignment among the candidates k with out[k] false (all candidates if out is NULL). If exact is
+ * set, these are all chosen. Otherwise, the largest number of pairs is best, then the highest sum of weights, and no
+ * NIC and no local hardware is used twice. Sets pick[k] for the chosen candidates. Returns their number, or -ENOMEM. */
 int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool *pick);
 
 /* Returns the number of pairs if every candidate worked, or -ENOMEM. */

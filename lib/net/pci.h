@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PCI addresses, the path from a device up to its root complex, and the distance between two devices. All functions are
- * pure. */
+/* PCI addresses, the path from a device up to its root complex, and the distance between two devices. No function reads
+ * sysfs. */
 #ifndef HW_PCI_H
 #define HW_PCI_H
 
@@ -19,7 +19,7 @@ int hw_bdf_parse(const char *text, struct hw_bdf *out);
 char *hw_bdf_text(struct hw_bdf b, char *buf);
 int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b);
 
-#define HW_PCI_DEPTH 32 /* twice the depth of a rack of cascaded switches */
+#define HW_PCI_DEPTH 32 /* maximum number of devices on a path */
 
 /* The bridges from the host bridge down. The device itself is last. */
 struct hw_pci_path {
@@ -28,7 +28,8 @@ struct hw_pci_path {
     struct hw_bdf at[HW_PCI_DEPTH];
 };
 /* Parses a sysfs link such as "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0", from the root to
- * the last PCI device. Fails with -ENOENT if there is no PCI device (a virtual device), and with -E2BIG. */
+ * the last PCI device. Fails with -ENOENT if there is no PCI device (a virtual device), and with -E2BIG if there are
+ * more than HW_PCI_DEPTH. */
 int hw_pci_path_parse(const char *link, struct hw_pci_path *out);
 
 /* Parses a speed such as "16.0 GT/s PCIe" to MT/s. "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). Fails
@@ -47,9 +48,9 @@ unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
  *   PHB   the host bridge: the same root complex, different root ports
  *   NODE  two host bridges of one NUMA node
  *   SYS   two NUMA nodes
- * In sysfs each port of a switch is a device. Let c be the number of steps that the two paths have in common.
- * Other roots: NODE if numa_node is the same number, -1 ("not said") included, else SYS. c = 0: PHB. Then, if at most
- * one bridge is below the common part on either path, PIX, else PXB.
+ * In sysfs each port of a switch is a device. Let c be the number of steps that the two paths have in common. Other
+ * roots: NODE if numa_node is the same number, -1 ("not said") included, else SYS. Equal paths: X. c = 0: PHB. Then, if
+ * each path has at most one bridge below the common part, PIX, else PXB.
  */
 enum hw_dist { HW_DIST_X, HW_DIST_PIX, HW_DIST_PXB, HW_DIST_PHB, HW_DIST_NODE, HW_DIST_SYS };
 enum hw_dist hw_pci_distance(const struct hw_pci_path *a, int numa_a, const struct hw_pci_path *b, int numa_b);

@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Bytes of one message of a dump; the kernel makes no larger messages (net/netlink/af_netlink.c). */
+/* Maximum bytes of one read; the kernel sends a dump in parts that are not larger (net/netlink/af_netlink.c). */
 #define ANSWER_MAX 32768
 #define LINKS_MAX  4096
 

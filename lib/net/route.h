@@ -11,8 +11,8 @@ int hw_route_open(void);
 
 /*
  * Sets device[i] to a number for the hardware below nics[i]. The number is equal for a NIC and its VLANs and macvlans,
- * and 0 if there is no hardware (a veth, a tunnel, a bridge without hardware ports). If fd is negative, or if no NIC
- * has hardware, each NIC counts as separate hardware.
+ * and 0 if there is no hardware (a veth, a tunnel, a bridge without hardware ports). If fd is negative, if the query
+ * fails, or if no NIC has hardware, each NIC counts as separate hardware.
  */
 void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *device);
 

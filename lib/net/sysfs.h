@@ -5,10 +5,10 @@
  * "sys/class/net/%s/mtu". Symbolic links, including absolute links and links with "..", are resolved within the root,
  * because a snapshot is not trusted.
  *
- * All functions return 0 or the stated value, or a negative errno with hw_error(). -ENOENT: the file does not exist.
- * -ENODATA: the file is empty. -E2BIG: the content is larger than the buffer. -EINVAL: the file is not a regular file
- * or does not have the expected content. Other errors are the kernel's, such as EINVAL for the speed of a NIC that is
- * down.
+ * Functions that can fail return 0 or the stated value, or a negative errno with hw_error(). -ENOENT: the file does not
+ * exist. -ENODATA: the file is empty. -E2BIG: the content is larger than the buffer. -EINVAL: the file is not a regular
+ * file or does not have the expected content. Most other errors are the kernel's. The kernel also returns -EINVAL for
+ * the speed of a NIC that is down.
  */
 #ifndef HW_SYSFS_H
 #define HW_SYSFS_H

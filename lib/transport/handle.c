@@ -21,7 +21,7 @@ int hw_address_handle_decode(const uint8_t *handle, size_t len, union hw_addr *o
 {
     memset(out, 0, sizeof(*out));
     if (len != HANDLE_SIZE || (handle[0] != 4 && handle[0] != 6) || handle[1] != 0 || hw_get16(handle + 2) == 0)
-        return hw_fail(-EPROTO, "the peer's address handle was not made by this transport");
+        return hw_fail(-EPROTO, "the peer's SETUP contains an invalid address handle");
     if (handle[0] == 4) {
         out->in.sin_family = AF_INET;
         memcpy(&out->in.sin_addr, handle + 4, 4);

@@ -15,7 +15,7 @@
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* time for a candidate while no candidate has answered */
-#define TRIES_MAX      4   /* limit per local NIC, because a server may announce any number of addresses */
+#define TRIES_MAX      4   /* average limit per local address, because a server may announce any number of addresses */
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
@@ -78,7 +78,8 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* Adds the address that the user dialled. It is used even if the server's SETUP has another address for this NIC. */
+/* Makes the address that the user dialled an entry. It replaces the address that the server's SETUP has for this NIC.
+ */
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -106,7 +107,8 @@ static bool is_ours(const struct hw_pairing *g, const union hw_addr *a)
 }
 
 /* Determines how each address is reached from each NIC. A bridge such as docker0 has the same address on every machine
- * and is not a path. A route is never used only because a server's SETUP suggests it. */
+ * and is not a path. An address is dialled only if hw_address_allowed() permits this, whatever the server's SETUP
+ * contains. */
 static void find_ways(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -133,7 +135,7 @@ static void find_ways(struct hw_pairing *g)
     hw_close(&fd);
 }
 
-/* Fails if the transport carries no data between two ends on one machine. */
+/* Fails if the peer is on this machine and the transport or knob same_machine excludes such peers. */
 static int refuse_self(const struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -145,7 +147,7 @@ static int refuse_self(const struct hw_pairing *g)
     return hw_fail(
         -EHOSTUNREACH,
         "the peer is on this same machine: traffic that passes through no NIC never reaches GPU memory, and %s %s; "
-        "run the other side on another machine (or set knob same_machine)",
+        "run the other side on another machine (or set knob same_machine to yes)",
         d->env->ident, d->env->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
 }
 
@@ -191,8 +193,7 @@ static int list_candidates(struct hw_pairing *g)
     return g->possible < 0 ? hw_fail(-ENOMEM, "no memory to set up a peer") : 0;
 }
 
-/* ---- probing ------------------------------------------------------------------------------------------------------
- */
+/* ---- probing ----------------------------------------------------------------------------------------------------- */
 
 static void fail_try(struct hw_try *t, int rc)
 {
@@ -211,7 +212,7 @@ static void begin_try(struct hw_pairing *g, unsigned k, uint64_t deadline)
     struct hw_hello hello = {.kind = HW_BOOT_PROBE, .keyed = d->keyed, .session = d->session};
     t->began = now;
     if (g->n_tries++ >= TRIES_MAX * (unsigned)g->n_nics) {
-        fail_try(t, hw_fail(-E2BIG, "not tried, because %u others failed", g->n_tries - 1));
+        fail_try(t, hw_fail(-E2BIG, "not tried, because %u other candidates came first", g->n_tries - 1));
         return;
     }
     t->hs = calloc(1, sizeof(*t->hs));
@@ -333,8 +334,7 @@ static int run_rounds(struct hw_pairing *g, struct round *r, uint64_t deadline)
     }
 }
 
-/* ---- result
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- result ------------------------------------------------------------------------------------------------------ */
 
 static void add_pair(struct hw_pairing *g, unsigned k, bool sure)
 {
@@ -371,8 +371,8 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
     }
 }
 
-/* Adds the path of the first connection, which works. Used if nothing that can be bound to a NIC leads to the peer (the
- * same machine, or an address translator that knows only one route). */
+/* Adds the path of the first connection, which works, unless the user's options exclude it. Used if no candidate works
+ * (the same machine, or an address translator that knows only one route). */
 static void add_control_path(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -458,11 +458,10 @@ int hw_pairing_run(struct hw_pairing *g, uint64_t deadline)
     return rc;
 }
 
-/* ---- report
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- report ------------------------------------------------------------------------------------------------------ */
 
-/* Reports why NIC i has no pair: the result of its best candidate that was tried, or the reason why it has no
- * candidate. */
+/* Reports why NIC i has no pair: the reason why it has no candidate or is not needed, or else the result of its best
+ * candidate that failed or has not answered. */
 static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct hawser_path *out)
 {
     const char *why = hw_paths_why(&g->in, &g->paths, ours, i);

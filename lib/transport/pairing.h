@@ -8,7 +8,7 @@
 #include "transport/transport.h"
 
 enum hw_try_state {
-    HW_TRY_NOT,    /* not tried, because better candidates worked */
+    HW_TRY_NOT,    /* not tried yet, or not needed */
     HW_TRY_WAITS,  /* in progress */
     HW_TRY_WORKS,  /* leads to the session's server */
     HW_TRY_FAILED, /* failed; `why` has the reason */
@@ -74,7 +74,7 @@ int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, con
 void hw_pairing_free(struct hw_pairing *g);
 
 /* Finds the pairs, in the caller's thread and without locks. Returns 0 with at least one pair. Fails with a negative
- * errno if no path works, if a NIC name is unknown, or if there are fewer pairs than knob require_nics. */
+ * errno, for example if no path works, if a NIC name is unknown, or if fewer pairs than knob require_nics work. */
 int hw_pairing_run(struct hw_pairing *g, uint64_t deadline);
 
 /* Moves the pairs of these local NICs (comma-separated) to the front. Returns the number of the other pairs, or 0 if no

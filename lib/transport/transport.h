@@ -49,7 +49,8 @@ struct hw_conn_ident {
     const uint8_t *secret; /* the session's secret, HW_SECRET bytes */
 };
 
-/* Payload bytes of all connections of a rail, over all its generations. Any thread may read the counters. */
+/* Counts of all connections of a rail, over all its generations: payload bytes unless noted. Any thread may read them.
+ */
 struct hw_tp_counts {
     _Atomic uint64_t rx_device; /* placed in device memory by the NIC */
     _Atomic uint64_t rx_copied; /* copied by this side's CPU although the NIC could have placed them */
@@ -57,7 +58,7 @@ struct hw_tp_counts {
     /* Only the rail's loop writes the following counters. */
     _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory */
     _Atomic uint64_t tx_referenced;        /* sent without a copy */
-    _Atomic uint64_t retransmits;          /* TCP segments that the kernel retransmitted, not payload bytes */
+    _Atomic uint64_t retransmits;          /* TCP segments that the kernel retransmitted */
     _Atomic uint64_t rtt_us; /* round-trip time of the last sampled connection, or 0 if none was sampled */
 };
 

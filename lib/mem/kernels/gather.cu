@@ -17,7 +17,7 @@ typedef unsigned int uint4 __attribute__((ext_vector_type(4)));
 
 #define THREADS 256u /* maximum threads in a block (lib/mem/kernels.h) */
 #define WARP    32u
-#define FEW     64u /* (lib/mem/kernels.h) */
+#define FEW     64u /* HW_FEW (lib/mem/kernels.h) */
 /* 16-byte vectors that each thread has in flight, and the same if each result is made from two loaded vectors. */
 #define BATCH       8u
 #define SHIFT_BATCH 4u
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void copy_aligned(uint4 *dst, const uint4 *src
             dst[j * WARP] = v[j];
 }
 
-/* Copies n vectors if the bytes begin 4 * WORDS + bits / 8 bytes into *src, so that n + 1 vectors are read. Two threads
+/* Copies n vectors whose bytes begin 4 * WORDS + bits / 8 bytes into *src, so that n + 1 vectors are read. Two threads
  * load each vector; the second finds it in the first-level cache. */
 template <u32 WORDS>
 static __device__ __forceinline__ void copy_shifted(uint4 *dst, const uint4 *src, u32 n, u32 lane, u32 bits)

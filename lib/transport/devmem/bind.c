@@ -24,7 +24,7 @@ int dm_ctx_helper(struct dm_ctx *x)
     return dm_helper_open(*path ? path : NULL, CALL_MS, &x->helper);
 }
 
-/* Handles the loss of hawserd, which removes all its bindings and rules. */
+/* Handles the loss of hawserd, with which all bindings and rules are gone. */
 static void helper_lost(struct dm_ctx *x, const char *why)
 {
     dm_helper_close(x->helper);
@@ -135,7 +135,7 @@ static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landi
     while (l < end && (l->nic != nic || l->pool.space != space))
         l++;
     if (l == end && x->nlandings == DM_LANDINGS)
-        return hw_fail(-E2BIG, "devmem supports at most %d pairs of NIC and GPU", DM_LANDINGS);
+        return hw_fail(-E2BIG, "devmem supports at most %d pairs of a NIC and a GPU", DM_LANDINGS);
     if (l == end) {
         *l = (struct dm_landing){.nic = nic, .pool = {.space = space}};
         if ((rc = space->ops->dmabuf_alloc(space, x->env->knobs->devmem_pool, &l->pool.buf)))
@@ -148,7 +148,7 @@ static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landi
     return 0;
 }
 
-/* Releases the queues of unused landings on a NIC. Returns true if there were any. */
+/* Releases the queues of unused landings on a NIC. Returns true if it released any and hawserd is still connected. */
 static bool release_idle(struct dm_ctx *x, unsigned nic)
 {
     bool any = false;
@@ -175,8 +175,8 @@ static int bind_queues(struct dm_ctx *x, struct dm_landing *l)
         hw_log(x->env->log, HAWSER_LOG_INFO,
                "%s: %zu bytes of %s memory are bound to %u of its queues, in pieces of %s", name, l->pool.buf.size,
                l->pool.space->name, l->binding.nqueues,
-               l->binding.page   ? "devmem_piece"
-               : k->devmem_piece ? "a page (kernel, driver or memory do not support devmem_piece)"
+               l->binding.page   ? "devmem_piece bytes"
+               : k->devmem_piece ? "a page (the kernel, the driver or the memory does not support devmem_piece)"
                                  : "a page");
     return rc;
 }
@@ -426,7 +426,8 @@ int dm_claim_health(const struct dm_claim *c)
 {
     return c->epoch == atomic_load(&c->ctx->epoch)
                ? 0
-               : hw_fail(-ENOLINK, "hawserd has ended, which released the bindings of %s", c->ctx->nics[c->nic].name);
+               : hw_fail(-ENOLINK, "the connection to hawserd was lost, which released the bindings of %s",
+                         c->ctx->nics[c->nic].name);
 }
 
 unsigned dm_claim_sharers(const struct dm_claim *c)

@@ -21,7 +21,8 @@ void dm_ctx_free(struct dm_ctx *x);
 void dm_ctx_kill(struct dm_ctx *x, int rc, const char *why);
 /* Returns 0, or the reason that dm_ctx_kill() received. */
 int dm_ctx_alive(struct dm_ctx *x);
-/* Warns that connections over the NIC do not use device memory, once for each NIC and reason. */
+/* Warns that connections over the NIC do not use device memory, once for each NIC and reason, and at most 16 times in a
+ * context (DM_WARNINGS). */
 void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why);
 
 /* Parses knob devmem_memory. Returns the ordinal of a GPU, one of these constants, or -EINVAL. */
@@ -40,7 +41,8 @@ struct dm_pool {
 struct dm_claim;
 
 /* Requests that data for sock, whose local end is on the NIC, is steered to memory of this GPU (-1 if not specified;
- * see knob devmem_memory). event, an eventfd, is signalled when the request is decided. Fails with -ENOMEM. */
+ * see knob devmem_memory). event, an eventfd, is signalled when the request is decided. Fails with a negative errno
+ * such as -ENOMEM. */
 int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event, struct dm_claim **out);
 /* Returns 0 if the connection is steered; payload arrives in *pool with *dmabuf_id then. Fails with -EAGAIN while the
  * request is undecided, or with the reason for the refusal. */
@@ -64,7 +66,7 @@ struct dm_source {
  * the allocation around it. Always returns false if binding is impossible. */
 bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
                     struct dm_source *out);
-/* Releases the binding around [ptr, ptr+len), which is no longer registered. The binding would prevent the memory from
+/* Releases the bindings that overlap [ptr, ptr+len), which is no longer registered. They would prevent the memory from
  * being freed. */
 void dm_source_forget(struct dm_ctx *x, const struct hw_space *space, const void *ptr, size_t len);
 /* Marks a range that the kernel could not send from. Afterwards dm_source_find() does not return the range. */

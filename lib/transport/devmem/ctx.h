@@ -19,8 +19,9 @@ struct dm_nic {
     bool no_sending;           /* the kernel or the driver cannot send from device memory */
 };
 
-/* The destination of payload: memory of one GPU that is bound to reserved queues of one NIC (a queue has one dma-buf).
- * A landing lives as long as the context. mu protects only claims; the other members belong to the thread. */
+/* The destination of payload: memory of one GPU, or of the host, that is bound to reserved queues of one NIC (a queue
+ * has one dma-buf). A landing lives as long as the context. mu protects claims; the other members belong to the thread.
+ */
 struct dm_landing {
     unsigned nic;
     bool bound;
@@ -34,7 +35,7 @@ struct dm_range {
     unsigned nic;
     const struct hw_space *space;
     struct dm_source is; /* size 0 if the range is not bound yet or never will be */
-    size_t len, window;  /* WANTED: size of the data to send, and size of the range to bind around it */
+    size_t len, window;  /* WANTED: length of the data to send, and window for dmabuf_of() */
     uint32_t binding;
 };
 
@@ -68,7 +69,7 @@ struct dm_ctx {
     bool sources_wanted;
     uint64_t swept;           /* time at which a sweep was last requested */
     _Atomic uint64_t epoch;   /* incremented when hawserd is lost; grants of earlier epochs are invalid */
-    struct dm_helper *helper; /* used by the thread */
+    struct dm_helper *helper; /* used only by the thread */
     atomic_int dead;
     char why[HW_ERR_TEXT];
     uint64_t warned[DM_WARNINGS]; /* hashes of the warnings that were logged */
@@ -79,11 +80,12 @@ struct dm_ctx {
 int dm_ctx_helper(struct dm_ctx *x);
 /* Records the loss of hawserd if rc, the result of a call, indicates it. Returns rc. Called on the thread. */
 int dm_ctx_asked(struct dm_ctx *x, int rc);
-/* Starts the thread unless it runs, because there is work. Called with mu held. */
+/* Starts the thread unless it runs. Returns 0 or a negative errno. Called with mu held. */
 int dm_ctx_start(struct dm_ctx *x);
 /* Wakes the thread to look for work. */
 void dm_ctx_ring(struct dm_ctx *x);
-/* Returns the number of a NIC, or HW_NIC_MAX if there are too many. Called with mu held. */
+/* Returns the number of a NIC, which is added if it is new, or HW_NIC_MAX if there are too many. Called with mu held.
+ */
 unsigned dm_ctx_nic(struct dm_ctx *x, const char *name);
 
 /* Releases send bindings that are no longer wanted, and makes the wanted bindings. Called on the thread. */

@@ -168,7 +168,8 @@ static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
         (void)hw_fork_guard(c->side_fd);
         return 0;
     }
-    /* Sending from device memory requires both options. Without them data is sent through the host. */
+    /* Sending from device memory requires both options. Without them the first such send fails, and the next connection
+     * sends this memory through the host. */
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_BINDTODEVICE, c->nic, (socklen_t)strlen(c->nic));
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
     c->side = hw_tcp_new(c->side_fd, c->args.env->knobs, c->args.env->log);
@@ -297,8 +298,8 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     return n;
 }
 
-/* Returns the number of pieces, beginning with the first, that are sent through the host. The next piece is one that
- * the kernel might send from device memory. */
+/* Returns the number of pieces, beginning with the first, that are sent through the host. The next piece, if any, is
+ * one that the kernel might send from device memory. */
 static uint32_t count_for_host(const struct hw_piece *piece, uint32_t n)
 {
     uint32_t k = 1;
@@ -375,15 +376,15 @@ static int settle_devmem(struct hw_conn *c)
     return rc == 0 && c->side ? hw_tcp_io.settle(c->side) : rc;
 }
 
-/* ---- other functions ------------------------------------------------------------------------------------------------
- */
+/* ---- other functions --------------------------------------------------------------------------------------------- */
 
 static int check_devmem(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     uint64_t heads = UINT64_MAX;
     int rc = c->claim ? dm_claim_health(c->claim) : 0;
     if (rc == 0 && c->rx && dm_rx_strayed(c->rx))
-        rc = hw_fail(-ENOLINK, "payload no longer arrives in device memory: the flow rule on %s was removed", c->nic);
+        rc = hw_fail(-ENOLINK, "payload no longer arrives in device memory: the flow rule on %s may have been removed",
+                     c->nic);
     if (rc == 0)
         rc = hw_tcp_io.check(c->heads, alone, &heads);
     int side = rc >= 0 && c->side ? hw_tcp_io.check(c->side, alone, window) : 0;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 struct dm_helper {
-    int fd; /* -1 if the connection is broken, see -EPIPE in helper.h */
-    int timeout_ms;
+    int fd;
+    int timeout_ms; /* -1 if the connection is broken, see -EPIPE in helper.h */
     uint32_t seq;
 };
 
@@ -225,7 +225,7 @@ int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsig
                        nqueues);
     if (!hw_helper_page(page))
         return hw_fail(-EINVAL,
-                       "invalid piece size: %u bytes; it must be a power of two from %u to %u (knob devmem_piece)",
+                       "invalid piece size: %u bytes; it must be 0 or a power of two from %u to %u (knob devmem_piece)",
                        page, HW_HELPER_PAGE_MIN, HW_HELPER_PAGE_MAX);
     return bind_to(h, HW_H_BIND_RX, nic, dmabuf_fd, nqueues, page, out);
 }

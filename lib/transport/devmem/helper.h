@@ -5,9 +5,8 @@
  * Only one thread at a time may use a struct dm_helper.
  *
  * Functions return 0, or a negative errno with hw_error(), which has hawserd's text if hawserd refused. -EPIPE means
- * that hawserd is gone or the connection is broken. A call that times out (-ETIMEDOUT) also breaks the connection,
- * because a late reply would match no request. After these errors all grants are invalid, and only dm_helper_close()
- * may be called.
+ * that hawserd is gone or the connection is broken. A call that times out (-ETIMEDOUT), an error of the socket and an
+ * invalid reply also break the connection. Then all grants are invalid, and further calls fail with -EPIPE.
  */
 #ifndef HW_DEVMEM_HELPER_H
 #define HW_DEVMEM_HELPER_H
@@ -29,7 +28,8 @@ struct dm_binding {
  * admit this user, and -EXDEV if hawserd serves another network namespace. The text says what to do. */
 int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out);
 
-/* Releases every grant: first the rules, then the bindings, after which the queues return to RSS. h may be NULL. */
+/* Closes the connection. hawserd then releases every grant: first the rules, then the bindings, after which the queues
+ * return to RSS. h may be NULL. */
 void dm_helper_close(struct dm_helper *h);
 
 /* Returns a descriptor for poll(), which must not be read. Readable or HUP means that hawserd is gone, because hawserd
@@ -39,9 +39,9 @@ int dm_helper_fd(const struct dm_helper *h);
 /* Binds the dma-buf to nqueues (1 to HW_HELPER_QUEUES) receive queues of the NIC that ordinary traffic does not use,
  * and turns header split on if needed. page is the requested size of each buffer that the NIC fills, 0 or a power of
  * two. If the kernel, the driver or the memory does not support this size, the kernel's page size is used. The caller
- * keeps the descriptor and may close it at once. Fails with -EACCES (policy, NIC), -EDQUOT (a limit of the policy),
- * -EBUSY (no queue is free), -EOPNOTSUPP (kernel or driver), -ENODEV (unknown NIC) or -EINVAL (size or alignment of the
- * dma-buf). */
+ * keeps the descriptor and may close it after the call. Errors include -EACCES (policy, NIC), -EDQUOT (a limit of the
+ * policy), -EBUSY (no queue is free), -EOPNOTSUPP (kernel or driver), -ENODEV (unknown NIC) and -EINVAL (size or
+ * alignment of the dma-buf). */
 int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, uint32_t page,
                       struct dm_binding *out);
 
@@ -54,13 +54,13 @@ int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struc
  * the fewest rules in the receive binding. The socket proves that the connection is the caller's. hawserd reads both
  * ends from the socket, so no user can steer another user's traffic. The caller keeps the socket.
  *
- * The rule exists until it or its binding is released. hawserd also removes the rule within a second after the
- * connection ends, even if the socket stays open. While the rule exists, the connection's local port cannot be reused
- * if it is an ephemeral port.
+ * The rule exists until it or its binding is released. hawserd also removes the rule after the connection has ended,
+ * usually within a second, even if the socket stays open. While the rule exists, the connection's local port cannot be
+ * reused if it is an ephemeral port.
  *
- * Fails with -ENOTCONN (also if the connection ends during the call), -EINVAL (not a TCP socket, both ends on one host,
- * or a binding for sending), -EXDEV (another network namespace), -EEXIST (the connection has a rule), -EDQUOT or
- * -ENOSPC (the NIC's table is full).
+ * Errors include -ENOTCONN (also if the connection ends during the call), -EINVAL (not a TCP socket, both ends on one
+ * host, or a binding for sending), -EXDEV (another network namespace), -EEXIST (the connection has a rule), -EDQUOT (a
+ * limit of the policy) and -ENOSPC (the NIC's table is full).
  */
 int dm_helper_steer(struct dm_helper *h, uint32_t binding, int sock, uint32_t *rule, uint32_t *queue);
 

@@ -60,7 +60,7 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out)
             return -EAGAIN;
         return hw_fail(
             -errno, "receiving into device memory: %s%s", strerror(errno),
-            errno == ENODEV ? " (data that is not split follows data that is: the connection cannot continue)" : "");
+            errno == ENODEV ? " (data that is not split follows split data, so the connection cannot continue)" : "");
     }
     uint64_t sum = 0, seen = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {

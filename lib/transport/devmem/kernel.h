@@ -2,7 +2,7 @@
 /*
  * The kernel's devmem TCP on one connected socket: recvmsg(MSG_SOCK_DEVMEM) as a list of pieces, the return of pages,
  * and sending from a dma-buf. See Documentation/networking/devmem.rst; net/ipv4/tcp.c, tcp_recvmsg_dmabuf();
- * net/core/sock.c, sock_devmem_dontneed(). Measurements are in facts/devmem-tcp.md.
+ * net/core/sock.c, sock_devmem_dontneed().
  */
 #ifndef HW_DEVMEM_KERNEL_H
 #define HW_DEVMEM_KERNEL_H
@@ -11,8 +11,8 @@
 
 #include <sys/socket.h>
 
-/* Constants that Debian 12's headers lack: include/linux/socket.h, include/uapi/asm-generic/socket.h, uapi/linux/uio.h.
- */
+/* Constants that Debian 12's headers lack: include/linux/socket.h, include/uapi/asm-generic/socket.h,
+ * include/uapi/linux/uio.h. */
 #define DM_MSG_SOCK_DEVMEM    0x2000000
 #define DM_SCM_DEVMEM_LINEAR  78
 #define DM_SCM_DEVMEM_DMABUF  79
@@ -38,7 +38,7 @@ struct dm_piece {
     uint32_t dmabuf_id;
 };
 
-#define DM_PIECES 128 /* maximum number of pieces of one recvmsg() */
+#define DM_PIECES 128 /* maximum number of pieces that dm_recv() returns */
 
 struct dm_received {
     struct dm_piece piece[DM_PIECES];
@@ -62,11 +62,11 @@ int dm_give_back(int fd, const uint32_t *tokens, size_t n);
  * dm_reap() must be called first. */
 ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool more);
 
-/* Reads completions from the error queue and calls over() for ranges of sends [first, last]. The successful calls of
- * dm_send() on the connection are numbered from 0, modulo 2^32. Fails with a negative errno. */
+/* Reads completions from the error queue and calls over() for each range of sends [first, last]. The successful calls
+ * of dm_send() on the connection are numbered from 0, modulo 2^32. Fails with a negative errno. */
 int dm_reap(int fd, void (*over)(void *arg, uint32_t first, uint32_t last), void *arg);
 
-/* System calls that tests replace. */
+/* Functions that tests replace. */
 struct dm_sys {
     ssize_t (*recvmsg)(int fd, struct msghdr *m, int flags);
     ssize_t (*sendmsg)(int fd, const struct msghdr *m, int flags);

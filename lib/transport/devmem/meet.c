@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define WORD       16
-#define HEAD       8 /* bytes of a message that are equal in all versions */
+#define HEAD       8 /* bytes of a message whose layout is the same in all versions */
 #define VERSION    2
 #define NO_GPU     0xffff
 #define MAGIC      0x4d445748u /* "HWDM" */
@@ -27,7 +27,7 @@ struct dm_meet {
     uint64_t deadline;
     uint8_t out[3 * WORD], in[WORD];
     unsigned out_len, out_done, in_have;
-    int mine[4], theirs[4]; /* one element for each message: -1 not sent yet, 0 no, 1 yes */
+    int mine[4], theirs[4]; /* one element for each message: -1 not sent or received yet, 0 no, 1 yes */
     int side;               /* descriptor of the second connection, or -1 */
     struct hw_hs *hs;       /* client: handshake on the second connection, until this connection is up */
     bool side_up, side_lost;
@@ -226,7 +226,7 @@ static void side_step(struct dm_meet *m)
 /* ---- steering and probe ------------------------------------------------------------------------------------ */
 
 /* Returns the limit of the kernel's autotuning of receive buffers, which is the last of the three numbers in
- * net.ipv4.tcp_rmem. */
+ * net.ipv4.tcp_rmem, or UINT64_MAX if it is unknown. */
 static uint64_t autotuned_most(void)
 {
     char text[96] = "";
@@ -240,9 +240,9 @@ static uint64_t autotuned_most(void)
 
 /*
  * Limits the receive buffer. The data that waits in the sockets of all connections that share the pool must leave some
- * pages free: a pool whose pages all hold out-of-order data, with no page for the missing data, never recovers. The
- * limit is in pages, because the kernel accounts a piece as a page. If autotuning could use half of the pool, a fixed
- * buffer size replaces it. A limit on the window alone is not sufficient, because autotuning removes it.
+ * pages free: a pool whose pages all hold out-of-order data, with no page for the missing data, never recovers. If
+ * autotuning could exceed this connection's share of half the pool, a fixed buffer size replaces it. A limit on the
+ * window alone is not sufficient, because autotuning removes it.
  */
 static void bound_buffer(const struct dm_meet *m)
 {
@@ -337,7 +337,7 @@ static int probe_receive(struct dm_meet *m)
         if (n == -EAGAIN)
             return 0;
         if (n <= 0)
-            return n ? (int)n : hw_fail(-ECONNRESET, "the peer closed the connection before its probe");
+            return n ? (int)n : hw_fail(-ECONNRESET, "the peer closed the connection before its probe had arrived");
         int rc = probe_look(m, &r, host);
         if (rc)
             return rc;
@@ -363,7 +363,7 @@ static bool probe_good(struct dm_meet *m)
 
 /* ---- the whole negotiation ---------------------------------------------------------------------------------- */
 
-/* Runs one round: sends every message that can be decided now. */
+/* Runs one round: queues every message that can be decided now. */
 static int round_of(struct dm_meet *m)
 {
     int rc = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receives on one steered connection. The payload is scattered over the pool, and lib/mem's gather copies it in order
- * to its destination. Then the pages return to the NIC, early and steadily, because an empty pool stops the NIC.
+ * Receives on one steered connection. The payload is scattered over the pool. lib/mem's gather copies it to its
+ * destination in the same space; for another space, the CPU or the driver copies it. Then the pages return to the NIC,
+ * early and steadily, because an empty pool stops the NIC.
  */
 #ifndef HW_DEVMEM_RX_H
 #define HW_DEVMEM_RX_H

@@ -3,8 +3,9 @@
 #include "transport/devmem/ctx.h"
 
 /* The kernel keeps 72 bytes for each page that is bound for sending (net_devmem_bind_dmabuf(), net/core/devmem.c), so
- * only the used part of a framework's allocation of many GB is bound. The first range of an allocation has at most
- * WINDOW bytes, and each further range twice as many as the previous range. */
+ * only the used part of a framework's allocation of many GB is bound. The first range of an allocation begins and ends
+ * at multiples of WINDOW around the data, or at the ends of the allocation. The window doubles with each further range.
+ */
 #define WINDOW      ((size_t)64 << 20)
 #define WINDOWS_MAX 16u
 

@@ -42,7 +42,7 @@ struct np_conn {
 uint32_t np_conn_slot(const struct np_props *p);
 /* Creates a connection over fd, from nic. The caller remains the owner of fd. Returns 0 or -errno. */
 int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_conn **out);
-/* Frees the connection. Call np_conn_close_plugin() first if the connection reached GREET or a later state. */
+/* Frees the connection. Call np_conn_close_plugin() first. */
 void np_conn_free(struct np_conn *c);
 void np_conn_close_plugin(struct np_conn *c);
 /* Reads the events of c->set. */

@@ -45,7 +45,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
     if (rc)
         return rc;
     if (p->max_size < 2 * 4096)
-        return hw_fail(-EOPNOTSUPP, "plugin %s accepts only %u bytes per request, which is too small",
+        return hw_fail(-EOPNOTSUPP, "plugin %s accepts only %u bytes per request; at least 8192 are needed",
                        np_info(h)->table, p->max_size);
     return p->ptr_support & NCCL_PTR_HOST
                ? 0
@@ -55,7 +55,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
 static int open_netplugin(const char *plugin, struct hw_tp_env *env)
 {
     struct np_pool *pool;
-    /* A hung call is reported before the peer's timeout. */
+    /* Half of the peer's timeout, within limits, so that a hung call is reported first. */
     const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
     struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
     o.trace = env->knobs->plugin_trace;
@@ -66,9 +66,10 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     if (o.unpack == HW_GATHER_WAYS)
         return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is not one of kernel, d2d, host",
                        env->knobs->plugin_unpack);
-    /* A connect or accept that sleeps blocks the loop that calls it. Therefore, without threads, each connection has a
-     * separate process. The number of NICs and peers is unknown here, so there are enough processes for four. The
-     * processes are started before this process uses CUDA. */
+    /* A connect or accept that sleeps blocks the loop that calls it. Therefore, without threads, each connection should
+     * have a separate process. The number of NICs and peers is unknown here, so there are enough processes for the
+     * channels of four pairs of NICs, but at most NP_POOL_MOST. The processes are started before this process uses
+     * CUDA. */
     const unsigned processes =
         o.one_thread ? 4 * (unsigned)HW_MIN(hw_knob_channels(env->knobs), (uint64_t)NP_POOL_MOST) : 1;
     int rc = np_pool_open(plugin, &o, processes, &pool);
@@ -215,9 +216,9 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
     return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes as many pieces as fit and are
- * in one space. Returns 0 with c->pending set, or -EAGAIN if no slot is free. The event is signalled once a slot is
- * free. */
+/* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes as many pieces, up to PARTS,
+ * as fit and are in one space. Returns 0 with c->pending set, or -EAGAIN if no slot is free. The event is signalled
+ * once a slot is free. */
 static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, uint64_t at)
 {
     struct np_conn *np = c->np;
@@ -394,8 +395,7 @@ static int settle_heads(struct hw_conn *c)
     return hw_tcp_io.settle(c->heads);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------------
- */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static int check_carried(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {

@@ -9,10 +9,10 @@
 #include <time.h>
 
 enum {
-    STALL_MS = 2,             /* time in ms after which the wait for a copy sleeps instead of spinning */
-    NAP_US = 20,              /* sleep in us between checks after that */
-    SETTLE_MS = 500,          /* time in ms after which a device that has not copied is considered stuck */
-    DEPTH = 2 * NP_SLOTS + 2, /* copies in flight: a header and a payload for each slot */
+    STALL_MS = 2,    /* time in ms after which the wait for a copy sleeps instead of spinning */
+    NAP_US = 20,     /* sleep in us between checks after that */
+    SETTLE_MS = 500, /* time in ms after which a device that has not completed its copies is considered stuck */
+    DEPTH = 2 * NP_SLOTS + 2, /* maximum number of copies in flight in one direction */
 };
 
 static uint8_t *host_slot(const struct np_slots *s, bool receives, uint64_t i)
@@ -68,7 +68,7 @@ static int test_slot_copy(struct np_slots *s, struct np_way *w, uint64_t ticket)
     return -EBUSY;
 }
 
-/* Waits for all copies of a direction. Returns false if the device is stuck. */
+/* Waits until all copies of a direction are complete or the device has failed. Returns false if the device is stuck. */
 static bool wait_slot_copies(struct np_slots *s, struct np_way *w)
 {
     const uint64_t until = hw_deadline(SETTLE_MS);
@@ -132,7 +132,8 @@ static int open_gpu_slots(struct np_slots *s, const struct hw_space *space)
     return rc ? rc : space->ops->queue_open(space, DEPTH, &s->in.q);
 }
 
-/* Returns true if there are slots in the memory of this GPU. Creates them when memory of a GPU is first used. */
+/* Returns true if there are slots in the memory of this GPU. Creates them when memory of a GPU is first used, if the
+ * plugin accepts GPU memory and `only` permits this GPU. */
 static bool has_gpu_slots(struct np_slots *s, const struct hw_space *space)
 {
     if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {

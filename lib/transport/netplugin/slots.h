@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory of a connection's messages while the plugin processes them. Each direction has a ring of slots in host
- * memory shared with the child. Once GPU memory is used and the plugin supports it, each direction has another ring in
- * that GPU's memory. A message in a slot is a header, zeros up to NP_ROOM bytes, and its payload. A message is sent
- * from a slot in the same kind of memory as its payload. A receive is posted in the kind of memory that received the
- * last payload. Therefore neither side needs to know the kind of memory of the other.
+ * memory shared with the child. Once memory of a GPU is used and the plugin supports it, each direction has another
+ * ring in that GPU's memory. A message in a slot is a header, zeros up to NP_ROOM bytes, and its payload. A message is
+ * sent from a GPU slot if its payload is in that GPU's memory. A receive is posted in a GPU slot if the last payload
+ * went to that GPU's memory, or if the connection's GPU was specified. Therefore neither side needs to know the kind of
+ * memory of the other.
  *
  * A header is copied to or from a GPU slot by a separate copy on the queue of the payload's copy. -EBUSY means that the
  * device has not finished, so the caller must try again soon. -ENXIO means that the device failed.
@@ -70,15 +71,16 @@ struct np_slots {
     uint64_t taking; /* number of the copy of the current payload, or 0 for none */
 };
 
-/* Creates the host slots and registers them with the connections. Returns 0 or -errno. */
+/* Creates the host slots, registers them with the connections, and posts the receives. Also creates the GPU slots if
+ * `told` is set. Returns 0 or -errno. */
 int np_slots_open(struct np_slots *s);
-/* Frees all slots. The plugin's connections must already be closed. */
+/* Frees all slots, except those of a GPU that hangs. The plugin's connections must already be closed. */
 void np_slots_close(struct np_slots *s);
 
 /* i is the number of a message in its direction. */
 
-/* Starts to copy n parts of one space into a slot, as a message with this header. np_slots_send() and np_slots_settle()
- * wait for the copies. Fails with -ENXIO. */
+/* Starts to copy n parts of one space into a slot, as a message with this header. np_slots_send() fails with -EBUSY
+ * until the copies are complete. Fails with -ENXIO. */
 int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[NP_HEAD], const struct np_part *part,
                     uint32_t n);
 /* Waits until no copy reads the source memory. Fails with -ENXIO. */
@@ -88,7 +90,7 @@ int np_slots_settle(struct np_slots *s);
 int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadline);
 
 int np_slots_post(struct np_slots *s, uint64_t i);
-/* Handles the arrival of message i: starts to copy its header. */
+/* Handles the arrival of message i: starts to copy its header if it is in a GPU slot. */
 int np_slots_came(struct np_slots *s, uint64_t i);
 /* Returns the header in *head. Returns -EBUSY until the header is copied. */
 int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head);

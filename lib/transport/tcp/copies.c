@@ -11,8 +11,8 @@
 
 /* ---- one queue ---------------------------------------------------------------------------------- */
 
-/* Handles a copy that is not complete. Sleeps only if the device is stuck, because a copy takes about 20 us. Logs a
- * stuck device once. */
+/* Handles a copy that is not complete. Sleeps only after STALL_NS, because a copy takes about 20 us. Logs each stall
+ * once. */
 static int not_yet(const struct hw_copies *c, struct hw_copy_queue *q)
 {
     uint64_t now = hw_now();
@@ -136,8 +136,8 @@ static void free_way(struct hw_copy_way *w)
 
 /* ---- both directions ------------------------------------------------------------------------------- */
 
-/* Copies that were left because the device was stuck when their connection ended. They are freed once the device
- * responds. */
+/* Copies that were left because the device was stuck when their connection ended. free_idle() frees them once the
+ * device has responded. */
 static pthread_mutex_t left_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_copies *left;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies between pinned host memory and memory that the CPU cannot access (a GPU's), for one connection: a block of
- * host memory for each direction, and a copy queue for each space in use. Only hw_copies_wait(), hw_copies_find_stuck()
- * and hw_copies_free() block.
+ * Copies between pinned host memory and memory that the CPU cannot access (a GPU's), for one connection: for each
+ * direction, a block of host memory and a copy queue for each space in use. Only hw_copies_wait(),
+ * hw_copies_find_stuck() and hw_copies_free() wait for copies.
  *
  * Functions return -EBUSY if the device has not finished and must be asked again soon, and -ENXIO if the device has
  * failed, with the reason in the error text.
@@ -44,13 +44,14 @@ struct hw_copies {
 
 /* Returns NULL if out of memory. k (stall_ms) and log must outlive the copies. */
 struct hw_copies *hw_copies_new(const struct hw_knobs *k, const struct hw_logger *log);
-/* Waits for all copies up to HW_COPIES_WAIT_MS and frees c. If a device is stuck for longer, memory and queues stay
- * allocated until the device responds. c may be NULL. */
+/* Waits for all copies, up to HW_COPIES_WAIT_MS for each queue, and frees c. If a device is stuck for longer, a later
+ * call of this function or of hw_copies_new() frees the memory and the queues once the device has responded. c may be
+ * NULL. */
 void hw_copies_free(struct hw_copies *c);
 
 /* Allocates size bytes of host memory near the space and pins them. Has no effect if the memory is pinned already.
- * Fails with -ENOMEM if out of memory, and with another negative errno if the memory was allocated but cannot be
- * pinned. */
+ * Fails with a negative errno if out of memory, or if the memory cannot be pinned; w->base is set in the second case.
+ */
 int hw_copies_pin(struct hw_copy_way *w, const struct hw_space *space, size_t size);
 /* Returns the queue of a space in *out. If the space cannot open a queue, fails with a negative errno or, with
  * may_lack, returns an entry without a queue. Fails with -ENOMEM. */
@@ -60,7 +61,8 @@ int hw_copies_queue(struct hw_copy_way *w, const struct hw_space *space, bool ma
 int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, const void *from, size_t len);
 /* Returns 0 if the copy with this number is complete, -EBUSY or -ENXIO. */
 int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t number);
-/* Waits for all copies of a queue. Returns false if they are not complete after HW_COPIES_WAIT_MS. */
+/* Waits until all copies of a queue are complete or the device has failed. Returns false if neither happens within
+ * HW_COPIES_WAIT_MS. */
 bool hw_copies_wait(const struct hw_copies *c, struct hw_copy_queue *q);
 /* Waits for all copies, up to HW_COPIES_WAIT_MS for each queue. Returns the first queue that did not finish in time, or
  * NULL. */

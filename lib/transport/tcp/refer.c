@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define PIPE_SIZE (1 << 20) /* default of /proc/sys/fs/pipe-max-size */
-/* A copy is cheaper than a smaller pipe, which users above pipe-user-pages-soft get from the kernel. */
+/* A copy is cheaper than sending through a smaller pipe, which users above pipe-user-pages-soft get from the kernel. */
 #define PIPE_LEAST (256 << 10)
 
 void hw_refer_init(struct hw_refer *r)

@@ -23,7 +23,7 @@
 #define ACK_MS    40u
 #define LOOK_MS   100u /* a connection that was not checked for longer counts as acknowledged now */
 /* Time without an acknowledgement after which a connection is dead if the peer answers on other connections and a
- * retransmission, which follows after 100 ms, was not answered either. */
+ * retransmission was not answered either. */
 #define ALONE_MS 130u
 
 #if HW_ASAN || HW_TSAN /* their checks are in the C library's functions */

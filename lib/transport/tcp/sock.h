@@ -18,7 +18,7 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
 /* Sets the options of every connection: TCP_NODELAY, keepalive and TCP_USER_TIMEOUT. hw_sock_buffers() sets the buffer
  * sizes, which are only for data connections. */
 void hw_sock_tune(int fd, const struct hw_knobs *k);
-/* Sets all options of an accepted socket, including those of hw_sock_tune(). */
+/* Sets the options of an accepted socket: those of hw_sock_tune() and hw_sock_settled(). */
 void hw_sock_accepted(int fd, const struct hw_knobs *k);
 /* Sets the remaining options of a socket from hw_sock_connect() once it is connected. */
 void hw_sock_settled(int fd, const struct hw_knobs *k);
@@ -41,11 +41,11 @@ struct hw_sock_watch {
 void hw_sock_look(int fd, struct hw_sock_watch *w);
 
 /* Checks a connection with data in flight. Should be called every 20 ms. alone_ms is the time for which data has been
- * in flight here while the peer answers on other connections, or 0 if it does not. Returns 0, or 1 if no
+ * in flight here while the peer answers on other connections, or 0 if the peer does not answer. Returns 0, or 1 if no
  * acknowledgement has arrived for longer than usual although the peer answers on other connections. Fails with
  * -ETIMEDOUT if the path seems dead: data was retransmitted, and no more was acknowledged for stall_ms, or for about
- * 130 ms if the peer answers on other connections. A receiver that merely does not read (zero window) is neither
- * suspect nor dead. */
+ * 130 ms if the peer answers on other connections. A receiver that does not read (zero window) but answers probes is
+ * neither suspect nor dead. */
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
 
 /* Like recv(2) with MSG_DONTWAIT, and like send(2), but without cancellation points. Those of the C library cost two
@@ -73,8 +73,8 @@ struct hw_hs {
     uint8_t key[HW_SECRET];
     uint8_t hello_raw[HW_HELLO_SIZE], challenge_raw[HW_CHALLENGE_SIZE];
     uint8_t in[HW_CHALLENGE_SIZE];
-    /* Server: called when a well-formed HELLO has arrived. Fills key and challenge->session. Returns enum hw_refusal.
-     */
+    /* Server: called when a valid HELLO with the right `keyed` has arrived. Fills key and challenge->session. Returns
+     * enum hw_refusal. */
     unsigned (*admit)(void *arg, const struct hw_hello *hello, struct hw_challenge *challenge, uint8_t key[HW_SECRET]);
     void *admit_arg;
     const uint8_t
@@ -94,7 +94,7 @@ void hw_hs_server(struct hw_hs *hs, bool keyed,
 int hw_hs_step(struct hw_hs *hs, int fd);
 int hw_hs_welcome(int fd, unsigned refusal, uint16_t via);
 
-/* Copies the secret of the new session. Valid after hw_hs_step() has returned 0 for HW_BOOT_CONTROL. */
+/* Derives the secret of the new session. Valid after hw_hs_step() has returned 0 for HW_BOOT_CONTROL. */
 void hw_hs_secret(const struct hw_hs *hs, uint8_t out[HW_SECRET]);
 
 #endif

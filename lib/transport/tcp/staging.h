@@ -3,11 +3,11 @@
  * Staging: data in memory that sockets cannot access (a GPU's) passes through rings of pinned host memory, one for each
  * direction of a connection, which are allocated at the first use. While the device copies one part of a ring, the
  * socket sends or receives another part. Each direction crosses host memory once more than with memory that sockets can
- * access (docs/engine.md).
+ * access.
  *
- * Only hw_staging_free(), hw_staging_settle() and hw_staging_load() block: they wait for copies in flight, at most
- * HW_COPIES_WAIT_MS (copies.h). A device that does not respond within this time is stuck, and its ring stays allocated
- * until it responds.
+ * Only hw_staging_free(), hw_staging_settle(), hw_staging_load() and, if it drops bytes, hw_staging_ahead() wait for
+ * copies in flight, at most HW_COPIES_WAIT_MS for each queue or part (copies.h). A device that does not respond within
+ * this time is stuck, and its ring stays allocated until it has responded.
  *
  * Functions return -EBUSY if the device has not finished and must be asked again soon, -ENXIO if the device has failed,
  * with the reason in the error text, and -ENOMEM.
@@ -44,11 +44,12 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
 int hw_staging_in_buffer(struct hw_staging *s, const struct hw_piece *piece, uint32_t n, uint8_t **host, uint32_t *len);
 /* Reports that the socket has received n bytes at this address. */
 int hw_staging_in_fill(struct hw_staging *s, uint32_t n);
-/* Returns true if the ring has bytes that were not sent. */
+/* Returns true if the ring for sending has bytes that were not sent. */
 bool hw_staging_has_unsent(const struct hw_staging *s);
-/* Returns true if bytes have arrived that are not counted yet. */
+/* Returns true if bytes whose copy has started are not counted yet. */
 bool hw_staging_in_owes(const struct hw_staging *s);
-/* Counts bytes that are in place, up to `most`. Returns 0 if no copy is in flight, or -EBUSY or -ENXIO. */
+/* Counts bytes that are in place, up to `most`, and returns their number. If there are none, returns 0 if no copy is in
+ * flight, or -EBUSY or -ENXIO. */
 int64_t hw_staging_in_placed(struct hw_staging *s, uint64_t most);
 /* Drops the bytes that have arrived, because the device has failed. They must still be counted. */
 void hw_staging_in_drop(struct hw_staging *s);
@@ -59,9 +60,8 @@ void hw_staging_in_drop(struct hw_staging *s);
  * too long. */
 int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t *to);
 
-/* Drops the bytes in the ring for sending; if they are offered again, they are copied again. On return the received
- * bytes are in place and must still be counted, and the device no longer accesses the caller's memory. Fails with
- * -ENXIO. */
+/* Drops the bytes in the ring for sending; if they are offered again, they are copied again. On success the device no
+ * longer accesses the caller's memory, and received bytes must still be counted. Fails with -EBUSY or -ENXIO. */
 int hw_staging_settle(struct hw_staging *s);
 
 #endif

@@ -192,7 +192,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     int k = staged ? list_staged(c, piece, n, iov) : (int)list_iovecs(c, false, piece, n, iov);
     if (k < 0)
         return k;
-    if (k == 0) /* the piece would be sent by reference, but the pipe had no space */
+    if (k == 0) /* the first piece is of the kind that is sent by reference: copy it */
         iov[k++] = (struct iovec){piece->ptr, piece->len};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)k};
     int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen < n ? MSG_MORE : 0);

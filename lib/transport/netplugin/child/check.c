@@ -35,7 +35,7 @@ static void replace_control_chars(char *text)
             *text = '?';
 }
 
-/* Replaces impossible values by those that mean "not reported". */
+/* Replaces impossible values with values that mean "not reported". */
 static void check_device(struct np_device *d)
 {
     END(d->name);

@@ -291,7 +291,7 @@ static bool take_messages(struct kid *k)
         exit_child_process(0); /* the parent is gone, or the plugin has closed this socket */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
-    r.rc = lost ? hw_fail(-EMFILE, "the plugin's process may not open enough files: raise RLIMIT_NOFILE (ulimit -n)")
+    r.rc = lost ? hw_fail(-EMFILE, "the plugin's process cannot open enough files: raise RLIMIT_NOFILE (ulimit -n)")
                 : handle_child_request(k, &m, fd, &r);
     if (r.rc < 0)
         snprintf(r.text, sizeof(r.text), "%s", hw_error());
@@ -316,7 +316,7 @@ static unsigned look_round(struct kid *k)
         if (state == NP_OPENING && !c->threaded && (tried || i < k->turn))
             found |= KID_PENDING;
         else if (state == NP_OPENING) {
-            /* Makes at most one blocking call per round, because the call may sleep and would delay the parent's
+            /* Calls at most one connect or accept per round, because the call may sleep and would delay the parent's
              * messages. */
             tried |= !c->threaded;
             k->turn = c->threaded ? k->turn : i + 1;
@@ -387,8 +387,7 @@ static void run_child_loop(struct kid *k)
 
 /* ---- the beginning -------------------------------------------------------------------------- */
 
-/* Ends this process when the parent ends, even while the plugin is in a call, and limits the memory of the log files.
- * PR_SET_PDEATHSIG does not work here, because the kernel sends that signal when the thread that forked ends. */
+/* Frees the beginning of a log file, so that at most 2 * NP_LOG bytes stay allocated. */
 static void bound_file(int fd, off_t *punched)
 {
     const off_t end = lseek(fd, 0, SEEK_END);
@@ -398,6 +397,8 @@ static void bound_file(int fd, off_t *punched)
     }
 }
 
+/* Ends this process when the parent ends, even while the plugin is in a call, and limits the memory of the log files.
+ * PR_SET_PDEATHSIG does not work here, because the kernel sends that signal when the thread that forked ends. */
 static void *watch_parent_process(void *arg)
 {
     const struct kid *k = arg;

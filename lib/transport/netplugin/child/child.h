@@ -33,7 +33,7 @@ struct kid_comm {
     pthread_t thread;
     _Atomic uint64_t calling; /* hw_now() when the connection's thread entered the plugin, or 0 outside the plugin */
     ncclResult_t result;
-    _Atomic bool over; /* the thread has written comm and result, and has ended */
+    _Atomic bool over; /* the thread has written comm and result, and is ending */
     struct kid_comm *next_orphan;
 
     unsigned window;
@@ -79,7 +79,7 @@ struct kid {
         size_t len;
         const struct hw_space *gpu; /* GPU of the memory, or NULL for host memory */
     } mem[NP_MEMS];
-    const struct hw_space *set; /* GPU that is current in this thread */
+    const struct hw_space *set; /* GPU that is current in the loop's thread */
     struct kid_mr mr[NP_MRS];
     struct kid_comm *orphans;
     unsigned joining; /* number of connections that are being made by a separate thread */
@@ -112,7 +112,7 @@ void kid_fail(struct kid_comm *c, int rc);
 /* ---- child_comm.c: handlers of messages. They return 0 or -errno with hw_error(). The caller closes the descriptors
  * unless stated otherwise. */
 int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]);
-/* Always takes ownership of fd[0], the eventfd, and of fd[1] if present. */
+/* Connecting and accepting always take ownership of fd[0], the eventfd, and of fd[1] if present. */
 int kid_connect(struct kid *k, const struct np_message *m, int *fd);
 int kid_accept(struct kid *k, const struct np_message *m, int *fd);
 int kid_close(struct kid *k, const struct np_message *m);
@@ -123,7 +123,7 @@ int kid_dereg(struct kid *k, const struct np_message *m);
 /* Frees connections that were closed while their thread was still connecting, and listeners that were closed during an
  * accept. */
 void kid_orphans(struct kid *k);
-/* Closes all connections and listeners. Returns false if threads are still in the plugin. */
+/* Closes all connections and listeners that no thread uses. Returns false if threads are still in the plugin. */
 bool kid_close_all(struct kid *k);
 
 /* Flags that a round of the loop returns. */

@@ -20,7 +20,7 @@ static unsigned window_of(const struct kid *k)
     return k->q->max_requests ? HW_MIN(k->q->max_requests, most) : most;
 }
 
-/* Creates a connection in an empty slot. */
+/* Creates a connection or a listener in an empty slot. */
 static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
@@ -80,7 +80,7 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
 #endif
     int e = pthread_create(out, &attr, fn, arg);
     pthread_attr_destroy(&attr);
-    return e ? hw_fail(-e, "starting a thread to %s in: %s", why, strerror(e)) : 0;
+    return e ? hw_fail(-e, "starting a thread for %s: %s", why, strerror(e)) : 0;
 }
 
 /* Calls listen in a separate thread and waits for it. aws-ofi-nccl assigns one endpoint to all listeners of a thread.
@@ -289,7 +289,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
             return KID_PENDING;
         rc = hw_fail(-ETIMEDOUT, "%s: not done before the deadline, after %llu calls: %s", np_call_names[call],
                      (unsigned long long)c->tries,
-                     call == NP_CONNECT ? "check that the other side runs and is reachable" : "nobody connected");
+                     call == NP_CONNECT ? "check that the other side runs and is reachable" : "no peer connected");
     }
     if (rc == 0)
         rc = kid_unpack_open(k, c);

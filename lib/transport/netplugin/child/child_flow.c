@@ -49,7 +49,7 @@ static int start_child_flush(struct kid *k, struct kid_comm *c, const struct np_
     return kid_result(NP_FLUSH, rc);
 }
 
-/* Records the result of the oldest untested request. */
+/* Records the result of a request that test() has reported complete. */
 static int record_test_result(struct kid *k, struct kid_comm *c, struct np_entry *e, int size)
 {
     e->frags = 0;
@@ -73,7 +73,7 @@ static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bo
     return rc == 0 && *over ? record_test_result(k, c, e, size) : rc;
 }
 
-/* Returns 1 if the oldest arrived receive is in place, or 0 if not yet. */
+/* Returns 1 if the oldest request that test() has reported complete is in place, 0 if not yet, or -errno. */
 static int test_child_delivery(struct kid *k, struct kid_comm *c)
 {
     void **req = &c->flush[c->done % NP_RING];

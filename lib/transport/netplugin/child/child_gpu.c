@@ -33,7 +33,7 @@ static bool read_gpu_pci_path(const char *pci, struct hw_pci_path *out)
     return n > 0 && hw_pci_path_parse(link, out) == 0;
 }
 
-/* Returns the GPU nearest to the plugin's device by PCI path, or 0 if the paths are unknown. */
+/* Returns the GPU nearest to the plugin's device by PCI path, 0 if the paths are unknown, or -errno without a GPU. */
 static int find_gpu_near_device(struct kid *k, int dev)
 {
     ncclNetProperties_v12_t p;

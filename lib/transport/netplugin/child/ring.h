@@ -3,8 +3,7 @@
  * The memory that the parent and the child share (one sealed memfd), and the messages on the socket between them.
  *
  * The child runs foreign code that can write all of this memory, so the parent trusts none of it. The parent reads a
- * value once, checks the value against private state, and only then uses it (check.c). Offsets and sizes that the
- * parent uses are never read from this memory.
+ * value once, checks the value against private state, and only then uses it (check.c).
  *
  * A direction of a connection is a ring of NP_RING requests with counters that only increase: posted >= started >=
  * done, and for receives done >= consumed (by the caller). Requests are processed in FIFO order. Request n is in entry
@@ -62,7 +61,7 @@ struct np_entry {
     uint64_t offset, len; /* range within the registration */
     /* Written by the child. */
     uint64_t size;  /* size reported by test(), or the sum of the fragments */
-    uint32_t known; /* nonzero if the size was reported */
+    uint32_t known; /* nonzero if size is valid */
     uint32_t frags;
     uint64_t nulls; /* number of attempts for which the plugin returned no request */
     uint64_t pad[2];
@@ -191,7 +190,7 @@ struct np_child {
     int warnings;       /* file for the plugin's warnings, as log */
     int parent;         /* pid of the parent */
     unsigned newest;    /* newest table version to use */
-    unsigned spin_us;   /* time in us of polling before a sleep between two checks */
+    unsigned spin_us;   /* time in us for which the loop polls without finding work before it sleeps */
     unsigned call_ms;   /* time limit in ms of a connect or an accept, in addition to the plugin's known sleep */
     bool one_thread, trace_polls;
     int trace;  /* file, or -1 for none */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parent's side of connections. Messages set up a connection, and afterwards only the ring is used. */
+/* The parent's side of connections. Messages set up and close connections and registrations. Requests use only the
+ * ring. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include <poll.h>
@@ -71,7 +72,8 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: device %u does not exist: the number of devices is %u", h->name, dev,
+                       h->info.devices);
     rc = ask_device(h, dev, d);
     if (rc < 0)
         return rc;
@@ -112,7 +114,8 @@ int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: device %u does not exist: the number of devices is %u", h->name, dev,
+                       h->info.devices);
     struct np_listener *l = calloc(1, sizeof(*l));
     const int slot = l ? np_number(h, h->slot, NP_COMMS) : -1;
     if (slot < 0) {

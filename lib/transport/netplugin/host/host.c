@@ -71,7 +71,8 @@ size_t np_output(struct np_host *h, char *buf, size_t cap)
     return (size_t)HW_MAX(got, 0);
 }
 
-/* Describes how the child ended. Returns false if the child is still running. Called with the lock held. */
+/* Reaps the child if it has ended, and describes how. Returns false if the child is still running. Called with the lock
+ * held. */
 static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
@@ -214,7 +215,7 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     for (;;) {
         const ssize_t got = pread(h->warnings, text, sizeof(text), h->warning.at);
         const char *end = got > 0 ? memrchr(text, '\n', (size_t)got) : NULL;
-        if (!end) /* longer than the buffer, which the child never writes */
+        if (!end) /* nothing is left; the child writes no line that is longer than the buffer */
             break;
         for (const char *p = text; p <= end;) {
             const char *nl = memchr(p, '\n', (size_t)(end - p) + 1);

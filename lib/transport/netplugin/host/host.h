@@ -8,11 +8,11 @@
  * quirks (quirks.h): it retries connect and accept, reposts requests that were not accepted, limits the window, tests
  * only the oldest request, reorders scattered receives and returns their pages.
  *
- * Functions return 0 or -errno with hw_error(). -EIO means that the child died or that the plugin returned an error.
- * -ETIMEDOUT means that a deadline has passed or that the child did not return from a plugin call. -EPROTO means that
- * the child sent impossible values. After the child has died or was killed, every call on its host returns the same
- * error, with the plugin call in progress and the plugin's last output. Only the close functions still work. An error
- * of a single connection ends only that connection.
+ * Functions return 0 or -errno with hw_error(). -EIO means that the child died. If the plugin returned an error, the
+ * result is -EIO, -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has passed or that the child did not
+ * return from a plugin call. -EPROTO means that the child sent impossible values. After the child has died or was
+ * killed, every call on its host returns the same error, with the plugin call in progress and the plugin's last output.
+ * Only np_output() and the close functions still work. An error of a single connection ends only that connection.
  *
  * Any number of threads may use a host at the same time. A connection, a listener or a block of memory may be used by
  * only one thread at a time. A process that was forked from the opening process may close the host, and gets -EPERM
@@ -65,7 +65,7 @@ void np_close(struct np_host *h);
 struct np_info {
     const char *table; /* name of the table, for example "GPUDirectTCPX_v7" */
     unsigned version, devices;
-    unsigned wait_ms; /* time in ms for which accept() sleeps; connection deadlines must allow for it */
+    unsigned wait_ms; /* time in ms that listen, connect or accept may take; connection deadlines must allow for it */
     unsigned window;  /* maximum number of requests posted and not yet returned, per connection and direction */
     const struct np_quirk *quirk;
     int pid;
@@ -92,7 +92,8 @@ int np_gpu(struct np_host *h, unsigned dev, int gpu);
 /* Returns true on the first call. Used for a warning that is logged once. */
 bool np_warn_once(struct np_host *h);
 
-/* Returns 0 while the child is alive and responsive. The check is cheap, and the other functions include it. */
+/* Returns 0 while the child is alive and responsive. The check is cheap. np_established(), np_test() and np_wait()
+ * include it. */
 int np_health(struct np_host *h);
 /* Copies the last output of the plugin to buf, at most cap - 1 bytes, with newlines. Works after the child's death.
  * Returns the length. */
@@ -161,7 +162,7 @@ struct np_result {
  * Fails with -EINVAL if no request is posted. After any other error the connection is dead, and the plugin may use the
  * requests' memory until np_comm_close(). */
 int np_test(struct np_comm *c, struct np_result *out);
-/* Calls np_test() until the request completes, fails, or the deadline passes. */
+/* Calls np_test() until the request completes or fails, or until the deadline passes (-EAGAIN). */
 int np_wait(struct np_comm *c, uint64_t deadline, struct np_result *out);
 
 /* With np_options.list, returns in frags the fragments of the oldest receive that np_test() has completed and that is

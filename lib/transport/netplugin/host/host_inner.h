@@ -29,7 +29,7 @@ struct np_host {
         uint64_t window;
     } warning; /* guarded by the lock */
 
-    pthread_mutex_t lock; /* guards all fields below */
+    pthread_mutex_t lock; /* guards the fields up to beat_at */
     uint32_t seq;
     struct hw_list comms, listeners, mems;         /* remaining objects, which np_close() frees */
     bool slot[NP_COMMS], mem[NP_MEMS], mr[NP_MRS]; /* true for numbers in use */
@@ -102,12 +102,12 @@ static inline uint32_t np_gpu_word(int gpu)
 
 /* Returns 0, or an error if the host is dead or belongs to another process. */
 int np_usable(struct np_host *h);
-/* Sends the message with up to two descriptors, and waits for the reply. If the reply is an error, adds the plugin's
- * name to hw_error(). out may be NULL. */
+/* Sends the message with up to two descriptors, and waits for the reply. If the reply is an error, hw_error() has its
+ * text, the plugin's name and its last output. out may be NULL. */
 int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out);
 /* Kills the child because it sent impossible values, which hw_error() describes. Returns the host's error. */
 int np_distrust(struct np_host *h);
-/* Adds the plugin's last output line to an error of the plugin. Returns rc. */
+/* Sets an error text with the plugin's name, `what`, and the plugin's last output. Returns rc. */
 int np_blame(struct np_host *h, int rc, const char *what);
 /* Wakes the child if it sleeps. Call this function after a change of one of the parent's counters. */
 void np_wake(struct np_host *h);

@@ -98,7 +98,7 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
     if (fd < 0)
         return hw_fail(-EOPNOTSUPP,
                        "plugin %s runs in its own process, which cannot reach %zu bytes at %p of this process: copy "
-                       "them through memory of np_mem_alloc()",
+                       "them through memory from np_mem_alloc()",
                        h->name, len, ptr);
     if (len == 0 || offset % page || (uintptr_t)ptr % page)
         return hw_fail(-EINVAL,
@@ -129,7 +129,8 @@ int np_gpu(struct np_host *h, unsigned dev, int gpu)
     if (rc)
         return rc;
     if (dev >= h->info.devices)
-        return hw_fail(-ENODEV, "plugin %s: no device %u: the plugin has %u", h->name, dev, h->info.devices);
+        return hw_fail(-ENODEV, "plugin %s: device %u does not exist: the number of devices is %u", h->name, dev,
+                       h->info.devices);
     rc = np_ask(h, &q, NULL, 0, &r);
     return rc ? rc : r.u.gpu.device;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of a plugin. A thread-safe plugin has one process. Any other plugin has as many processes as
- * connections are expected, and each process calls the plugin from one thread. */
+/* The processes of a plugin. With knob plugin_threads, a plugin has one process. Otherwise it has as many processes as
+ * connections are expected, up to NP_POOL_MOST, and each process calls the plugin from one thread. */
 #ifndef HW_NETPLUGIN_POOL_H
 #define HW_NETPLUGIN_POOL_H
 

@@ -6,7 +6,7 @@
  * installed.
  *
  * A plugin exports one data object for each version, such as ncclNetPlugin_v11. NCCL uses the newest version that it
- * supports: v6 and v7 since NCCL 2.19, v8 since 2.20, v9 since 2.24, v10 since 2.26, v11 since 2.28, v12 since 2.30.3.
+ * supports: v7 since NCCL 2.19, v8 since 2.20, v9 since 2.24, v10 since 2.26, v11 since 2.28, v12 since 2.30.3.
  *
  * NCCL calls a plugin from several threads. The thread that creates the communicator calls init, devices, getProperties
  * and makeVDevice. "NCCL Service" calls listen, connect, accept, regMr*, deregMr and close*. "NCCL Progress", one
@@ -142,9 +142,9 @@ _Static_assert(offsetof(ncclNetDeviceHandle_t, handle) == 8, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, size) == 16, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, needsProxyProgress) == 24, "NCCL's ABI");
 
-/* Structure at the handle of an unpacking device, version 7. For each irecv (its number since the connection was made,
- * modulo the queue's depth), it lists the fragments of the payload: len bytes at bounce_buf + src_off belong at the
- * irecv's data + dst_off. (facts: GPUDirect-TCPX, "Handles and device handles") */
+/* Structure at the handle of an unpacking device, version 7. It lists the fragments of each irecv's payload, in the
+ * slot that is the irecv's number since the connection was made, modulo the queue's depth: len bytes at bounce_buf +
+ * src_off belong at the irecv's data + dst_off. */
 #define NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH 16
 #define NET_UNPACK_MAX_SLICE_PAGES             2048
 #define NET_UNPACK_MAX_SLICE_SIZE              (4 * 1024 * 1024) /* maximum size of one irecv */

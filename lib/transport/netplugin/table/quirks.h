@@ -39,8 +39,8 @@ struct np_quirk {
 /* Returns the row for the table's name. Never returns NULL. */
 const struct np_quirk *np_quirk_of(const char *table_name);
 
-/* Returns the time in ms for which accept() sleeps in this environment. A connection's deadline must allow for this
- * time. */
+/* Returns the time in ms that listen, connect or accept may take in this environment. A connection's deadline must
+ * allow for this time. */
 unsigned np_quirk_wait_ms(const struct np_quirk *q, const char *const *env);
 
 enum np_grade { NP_GOOD, NP_WARN, NP_BAD };

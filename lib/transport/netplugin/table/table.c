@@ -9,7 +9,7 @@
 #define T(t, n) ((const ncclNet_v##n##_t *)(t)->t)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* A function with the same offset and parameters in all versions. */
+/* An entry with the same offset and type in all versions. */
 #define SAME(t, call) (T(t, 6)->call)
 
 #define SAME_PLACE(field)                                                                 \

@@ -24,7 +24,8 @@ const char *np_table_lacks(const struct np_table *t);
 
 ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof);
 ncclResult_t np_table_devices(const struct np_table *t, int *n);
-/* Fields that a version lacks get the values that its NCCL assumes. */
+/* Fields that a version lacks are 0, except that maxP2pBytes and maxCollBytes are 1 GiB. vProps and the fields that v11
+ * and v12 have added are always 0. */
 ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out);
 ncclResult_t np_table_listen(const struct np_table *t, int dev, void *handle, void **lc);
 ncclResult_t np_table_connect(const struct np_table *t, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh);

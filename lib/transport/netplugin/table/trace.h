@@ -3,7 +3,7 @@
  * Writes a line for every plugin call to a file, with time, thread, call, arguments, result and duration. The file also
  * gets the plugin's own log messages of all levels. The lines are
  *
- *    SECONDS PID.TID CALL [NAME=VALUE]... = RESULT us=TIME [NAME=VALUE]...
+ *    SECONDS PID.TID CALL [NAME=VALUE]... = RESULT [NAME=VALUE]... us=TIME
  *    SECONDS PID.TID log LEVEL FILE:LINE TEXT
  *
  * SECONDS are CLOCK_MONOTONIC. Listeners, connections and registrations have names that are numbered in the order of
@@ -35,15 +35,15 @@ void np_trace_call(uint64_t begin, const char *call, const char *fmt, ...) HW_PR
 void np_trace_log(int level, const char *file, int line, const char *text);
 
 /* Names of the plugin's objects. np_trace_new() assigns a name, np_trace_name() returns it and np_trace_gone() removes
- * it. kind is 'L', 'S', 'R' or 'M'. A returned name is valid until the next four calls in this thread. */
+ * it. kind is 'L', 'S', 'R' or 'M'. A returned name stays valid during the next three calls in this thread. */
 const char *np_trace_new(char kind, const void *thing);
 const char *np_trace_name(const void *thing);
 void np_trace_gone(const void *thing);
-/* Names a request of a connection. The name is valid until the request is done. */
+/* Names a request of a connection. The name is removed when its address is used for another object. */
 const char *np_trace_request(const void *comm, const void *request);
 
-/* np_trace_again() counts a call without a result for this object. np_trace_agains() returns the count since the last
- * call with a result. */
+/* np_trace_again() counts a call without a result for this object. np_trace_agains() returns this count and resets it.
+ */
 void np_trace_again(const void *thing);
 uint64_t np_trace_agains(const void *thing);
 
