@@ -339,7 +339,8 @@ HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t
  *
  * A receive may be longer than its message, see hawser_op_length(). If a receive is too short, the send and the receive
  * fail with -EMSGSIZE, and the message is consumed. The receiver keeps messages that arrive before their receive: up to
- * 1 MiB for each peer, in messages of up to 8 KiB in host memory. Other messages wait at the sender. */
+ * 1 MiB for each peer (each message with 128 bytes of overhead), in messages of up to 8 KiB in host memory. Other
+ * messages wait at the sender. */
 HAWSER_API int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
@@ -347,17 +348,18 @@ HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t
 
 /* Ends this side's use of a stream with all its tags. Pending local operations end with -ECANCELED; wait for them
  * before their memory is reused. Operations of the other side that are pending or are started later fail with
- * -ESHUTDOWN once all earlier messages have arrived. The number must not be used again with this peer. Fails with
- * -EINVAL for stream 0.
+ * -ESHUTDOWN once all earlier messages have arrived, or with -ECANCELED for a message that is in flight to a pending
+ * receive. The number must not be used again with this peer. Fails with -EINVAL for stream 0, or with another negative
+ * errno.
  *
  * Both sides agree on the numbers of streams, which are above 0. A stream exists from its first use. A peer can have up
  * to 65536 pairs of stream and tag in use at a time. */
 HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
 
-/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. Notifications, including the notifications of
- * writes, arrive in the order in which they were started. The operation ends when the peer has received the
- * notification. While 1 MiB of notifications waits at the peer for its application, later notifications wait on this
- * side. */
+/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. These notifications arrive in the order in
+ * which they were started. The notification of a write arrives when the write's data is in place. The operation ends
+ * when the peer has received the notification. While 1 MiB of notifications (each with 128 bytes of overhead) waits at
+ * the peer for its application, later notifications wait on this side. */
 HAWSER_API int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts,
                              hawser_op **op);
 

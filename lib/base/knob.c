@@ -179,7 +179,7 @@ static bool parse_bool(const char *s, bool *out)
     return false;
 }
 
-/* Sets a knob. as is the source of the value for messages, such as "knob window" or "HAWSER_WINDOW". */
+/* Sets a knob. `as` names the source of the value in messages, such as "knob window" or "HAWSER_WINDOW". */
 static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
 {
     char *field = (char *)k + d->offset;

@@ -38,7 +38,7 @@ static bool is_read_by_kernel(const struct hw_op *op)
     return sends && op->peer->by_reference && !op->cut_off && hw_session_has_rails(&op->peer->session);
 }
 
-/* Returns a write's or send's memory to the caller without waiting for the peer's answer. Frames of a write may still
+/* Returns the operation's memory to the caller without waiting for the peer's answer. Frames of a write may still
  * change the peer's memory, so later writes wait until the peer has answered. */
 static void desert_op(struct hw_op *op)
 {
