@@ -36,7 +36,7 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
 {
     struct stat st;
     if (*path != '/')
-        return hw_fail(-EINVAL, "'%s' is not an absolute path of a folder", path);
+        return hw_fail(-EINVAL, "'%s' is not an absolute path", path);
     if (make)
         (void)mkdir(path, 0700); /* if the folder does not exist then, open() fails */
     HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -3,7 +3,7 @@
  * The context's one listening port accepts new sessions, links of rails and probes of paths. Until a client has proved
  * the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
  *
- * Unauthenticated clients cannot keep others out. The kernel holds back connections that send nothing
+ * The table does not stay full of unauthenticated clients. The kernel holds back connections that send nothing
  * (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one: the connection whose
  * address had the most slots when it arrived. Connections that have named a session or proved the key are never
  * replaced.

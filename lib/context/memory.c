@@ -69,7 +69,7 @@ void *hawser_mem_ptr(hawser_mem *m)
 static int check_range(const hawser_mem *m, uint64_t offset, size_t len)
 {
     if (offset > m->len || len > m->len - offset)
-        return hw_fail(-EFAULT, "bytes %llu to %llu lie outside the registered memory of %zu bytes",
+        return hw_fail(-EFAULT, "bytes %llu to %llu are not within the registered memory of %zu bytes",
                        (unsigned long long)offset, (unsigned long long)(offset + len), m->len);
     return 0;
 }

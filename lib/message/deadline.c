@@ -119,7 +119,7 @@ static void look_at_deadlines(struct hw_peer *p)
         hw_session_end_rail(&p->session, i);
     if (!overdue || p->session.dead)
         return;
-    int rc = hw_fail(-ETIMEDOUT, "the peer did not confirm within %llu ms that it has cancelled an operation",
+    int rc = hw_fail(-ETIMEDOUT, "the peer did not confirm the end of a cancelled operation within %llu ms",
                      (unsigned long long)(p->answer_in / HW_MS));
     hw_peer_die(p, rc);
     p->ops->died(p->up, rc);
