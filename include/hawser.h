@@ -93,8 +93,8 @@ struct hawser_options {
  * -EMFILE. */
 HAWSER_API int hawser_open(const struct hawser_options *opts, hawser **out);
 
-/* Closes every peer, fails pending operations with -ESHUTDOWN, joins all threads, and frees the context with its peers
- * and registrations. The handles of these peers and registrations become invalid. This function does not free
+/* Closes every peer, fails pending operations with -ESHUTDOWN, joins the progress threads, and frees the context with
+ * its peers and registrations. The handles of these peers and registrations become invalid. This function does not free
  * operations. Free each operation with hawser_op_free(), before or after this call. h may be NULL. */
 HAWSER_API void hawser_close(hawser *h);
 
@@ -402,8 +402,8 @@ HAWSER_API int hawser_test(hawser_op *op);
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 
 /* Requests cancellation. The operation soon ends with -ECANCELED, or with the result that was already known. Wait for
- * the operation before its memory is reused. Bytes of a write may have reached the peer. After the operation has ended,
- * its bytes do not overwrite data that the peer's application stores in this memory. */
+ * the operation before its memory is reused. Bytes of a write may have reached the peer, or may still reach it if it
+ * answers slowly. They do not overwrite the data of later writes. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
 /* Returns the number of bytes that were confirmed (write, send) or have arrived (read) so far. For a receive, returns

@@ -27,7 +27,7 @@ struct hw_knobs {
     uint64_t handshake_ms;    /* deadline of a handshake and of each of its messages */
     uint64_t op_timeout_ms;   /* deadline of operations that specify none; 0 for no deadline */
     uint64_t keepalive_ms;    /* idle time after which a peer is sent a keepalive */
-    uint64_t max_peers;       /* maximum number of peers at a time; further peers are refused */
+    uint64_t max_peers;       /* maximum number of peers at a time; further incoming peers are refused */
     char devmem_socket[108];  /* path of hawserd's socket; "" for the default path */
     char devmem_memory[16];   /* "auto", "host" or "cuda:N" */
     uint64_t devmem_pool;     /* bytes of devmem memory per NIC and GPU */

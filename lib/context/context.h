@@ -35,8 +35,8 @@ struct hw_event {
 void hw_event_push(struct hawser *h, struct hw_event *e);
 /* Removes an event from the queue if it is queued. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
-/* Wakes callers that may wait for a change, at driver 0 (as for completions) and at a peer's home, and makes the
- * descriptor of hawser_eventfd() readable. */
+/* Wakes callers that may wait for a change, at driver 0 (as for completions) and at a peer's home. If the library has
+ * threads, also makes the descriptor of hawser_eventfd() readable. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
 
 /* ---- the context (context.c) ----------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ struct hw_way {
     struct hw_timer timer;      /* fires at the next attempt, or at the deadline of the current attempt */
     bool dialling, refused;     /* refused: the last attempt failed because nothing listened */
     bool hopeless;              /* the transport has no device for the NIC */
-    bool spare;                 /* connected only while no other rail is sound */
+    bool spare;                 /* connected only while no rail that is not spare is sound */
     unsigned failures;          /* consecutive failures */
 
     /* server only: connections of generation in_gen, until all have arrived and the rail is down */

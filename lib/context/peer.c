@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYE_MS   1000 /* how long hawser_peer_close() waits for the peer to receive the BYE */
+#define BYE_MS   1000 /* limit of each wait for the peer in hawser_peer_close() */
 #define GRACE_MS 100  /* time for a peer that has closed to close its connections */
 
 static void fire_dead(struct hw_timer *t);

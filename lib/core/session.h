@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session connects to one peer over all its rails. It delivers each parcel exactly once and in no order, as long as
- * the session exists. Parcels that a failed rail did not deliver are sent by another rail, or wait until a rail is up
- * again. The session does not interpret parcels.
+ * A session connects to one peer over all its rails. As long as the session exists, it delivers each parcel exactly
+ * once, in no particular order. Parcels that a failed rail did not deliver are sent by another rail, or wait until a
+ * rail is up again. The session does not interpret parcels.
  *
  * The session itself runs on one loop, its home; each rail runs on its own loop. They communicate by mailbox: the home
  * gives orders (start, end, settle), and a rail reports that it has ended. A rail's last word is sent to the peer as a

@@ -90,7 +90,7 @@ struct hw_control {
     uint32_t sequence;
     enum hw_control_kind kind;
     uint64_t a, b, c, d;
-    struct hw_note *note; /* HW_CONTROL_NOTE: the payload */
+    struct hw_note *note; /* NOTE and EAGER: the payload */
     struct hw_op *op;     /* NOTE and BYE: the operation that this message belongs to, or NULL; protected by the lock */
     struct hw_op
         *within; /* operation that contains this message and is referenced by it, or NULL if the message is allocated */
@@ -150,7 +150,7 @@ struct hw_op {
     bool foreign;               /* the CPU cannot access some of the memory, here or (unless two-sided) at the peer */
     struct hw_note *message;    /* receive: an eager message that must be copied */
     uint32_t ready;             /* number of leading spans whose region is known */
-    bool pending, started;      /* the operation is in the peer's list; it waits for nothing */
+    bool pending, started;      /* the operation is in hw_peer.all; it waits for no region or buffer space */
     bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to a rail */
     struct hw_control *control; /* notify, BYE, and write of no bytes with a note: the message to the peer */
     struct hw_list all;         /* entry in hw_peer.all */

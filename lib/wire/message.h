@@ -52,7 +52,7 @@ enum hw_control_kind {
 #define HW_MSG_TAKEN_SIZE  16
 #define HW_MSG_VECS_MAX    255 /* maximum number of descriptors in a frame */
 #define HW_IMPORT_PROOF    24
-#define HW_MSG_COUNTED     1u /* WRITE: a NOTED frame for the operation follows */
+#define HW_MSG_COUNTED     1u /* WRITE: the operation also sends a NOTED frame */
 #define HW_MSG_STAGED      2u /* READ: a CPU cannot access some of the memory, so long payloads are better */
 #define HW_REGION_STAGED   4u /* set with a region's rights if the CPU cannot access the region's memory */
 #define HW_MSG_LANDING_MAX (1ull << 44)
