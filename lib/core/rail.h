@@ -101,8 +101,9 @@ struct hw_rail_io {
      * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
     /* Checks a connection with data in flight, every limits.check. Returns 0, 1 if the path may be dead, or the error
-     * if the path seems dead. alone is the time in ns for which data has been in flight while the peer was heard on
-     * other rails, or 0 if it was not heard. May lower *window to the useful number of bytes in flight. */
+     * if the path seems dead. alone is the time in ns for which data has been in flight, if the peer is heard on other
+     * rails. Otherwise it is 0, or limited if hw_rail.spared is set. May lower *window to the useful number of bytes in
+     * flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns how payloads are carried, after attach(). */

@@ -459,7 +459,7 @@ static bool is_off(const struct hw_parcel *parcel)
     return parcel->type != HW_MSG_CONTROL && parcel->type != HW_MSG_TAKEN && atomic_load(&get_op(parcel)->off);
 }
 
-/* Tells the peer that its read fails because the region was revoked, and ends the answer. */
+/* Tells the peer that its read fails with this error, and ends the answer. */
 static void refuse_serve(struct hw_chunk *chunk, int why)
 {
     struct hw_op *op = chunk->op;
