@@ -53,7 +53,7 @@ static const struct knob table[] = {
     {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
      "send host memory by reference (vmsplice) where that is faster, in a program that trusts its peers (HAWSER_TRUSTED)"},
     {"stage", AT(stage), SIZE, "8MiB", 1 * MIB, GIB, "bytes",
-     "pinned host memory through which GPU memory is staged, per connection and direction; rounded up to 64 KiB"},
+     "pinned host memory through which GPU memory is staged, per connection and direction; rounded up to a multiple of 64 KiB"},
     {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",
      "a connection on which the peer's kernel acknowledges nothing for this long is dead, and its rail with it; sooner where other rails still hear from the peer"},
     {"peer_timeout_ms", AT(peer_timeout_ms), COUNT, "10000", 100, MINUTES(60), "ms",
