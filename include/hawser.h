@@ -5,7 +5,7 @@
  *
  * The following holds for every function unless its comment says otherwise:
  *  - Returns 0 on success or a negative errno on failure. After a failure, hawser_error() returns one line for the
- *    calling thread that says which action failed, on which object, and how to correct the problem.
+ *    calling thread that describes the failure.
  *  - Sizes and offsets are in bytes. Timeouts are in milliseconds, and a timeout of 0 means that the function does not
  *    block.
  *  - Any thread may call any function. A handle must not be used after, or concurrently with, the call that frees the
@@ -14,15 +14,15 @@
  *    O_CLOEXEC.
  *
  * Errors with a fixed meaning:
- *   -EAGAIN       the call would block, or the timeout of a wait has passed; nothing was lost
+ *   -EAGAIN       the call would block, a wait has timed out, or a limit is reached for now; nothing was lost
  *   -ETIMEDOUT    a deadline has passed and the operation has failed
  *   -ECONNRESET   the peer died, or every path to the peer failed
  *   -ESHUTDOWN    the peer or this side closed the connection in an orderly way
  *   -EPROTO       the peer sent data that the protocol does not allow
  *   -EACCES       the key is wrong, or the rights of a region do not allow the operation
- *   -EFAULT       the range is outside a region
+ *   -EFAULT       the range is outside a region or registered memory
  *   -ESTALE       the region was revoked or never existed
- *   -EMSGSIZE     the message is larger than the receive that it matched
+ *   -EMSGSIZE     the message or notification is larger than the memory for it
  *   -ECANCELED    hawser_cancel() was called on the operation
  */
 #ifndef HAWSER_H
@@ -54,24 +54,25 @@ extern "C" {
 #define HAWSER_INLINE_MAX 4096
 
 typedef struct hawser hawser;           /* a context: threads, listener, peers and registered memory */
-typedef struct hawser_peer hawser_peer; /* a context in another process that this context is connected to */
+typedef struct hawser_peer hawser_peer; /* the remote end of a session */
 typedef struct hawser_mem hawser_mem;   /* registered memory */
 typedef struct hawser_op hawser_op;     /* an operation that the application started */
 
 enum hawser_log_level { HAWSER_LOG_ERROR = 0, HAWSER_LOG_WARN = 1, HAWSER_LOG_INFO = 2, HAWSER_LOG_DEBUG = 3 };
 
-/* Receives one complete line without a newline. Any thread may call this function. The function must not call hawser
+/* Receives one line without a newline. Any thread may call this function. The function must not call hawser
  * functions. */
 typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 
 /* Flags of struct hawser_options. */
-/* The library starts no progress threads. The caller must call hawser_progress() or hawser_wait(). */
+/* The library starts no progress threads. Its work is done only within calls such as hawser_progress() and
+ * hawser_wait(). */
 #define HAWSER_CALLER_PROGRESS 1u
-#define HAWSER_INSECURE        2u /* Accepts any address without a key, not only loopback and lab addresses. */
+#define HAWSER_INSECURE        2u /* Connections without a key may use any address, not only loopback and lab addresses. */
 #define HAWSER_EVENTS          4u /* hawser_poll() also reports notifications and peers that connect or die. */
 /* Sends memory by reference where this is faster (knob splice). A cancelled write or send ends once the peer has
  * reported whether it received the data. If the peer does not report within a second, the library closes the
- * connections that may still read the memory. A peer that reports falsely, or that stalls for longer on the same host,
+ * connections to the peer and makes new ones. A peer that reports falsely, or that stalls for longer on the same host,
  * may see bytes that the application wrote after the operation ended. Set this flag only if both sides belong to one
  * trust domain. */
 #define HAWSER_TRUSTED 8u
@@ -88,16 +89,17 @@ struct hawser_options {
 };
 
 /* Creates a context. opts may be NULL. The caller owns *out and frees the context with hawser_close(). Fails with
- * -EINVAL for a bad option or knob, which the error text names, and with -ENOMEM or -EMFILE. */
+ * -EINVAL for a bad option or knob, which the error text names, or with another negative errno such as -ENOMEM or
+ * -EMFILE. */
 HAWSER_API int hawser_open(const struct hawser_options *opts, hawser **out);
 
-/* Closes every peer, fails pending operations with -ESHUTDOWN, joins all threads, and frees the context with its peers
- * and registrations. The handles of these peers and registrations become invalid. This function does not free
+/* Closes every peer, fails pending operations with -ESHUTDOWN, joins the progress threads, and frees the context with
+ * its peers and registrations. The handles of these peers and registrations become invalid. This function does not free
  * operations. Free each operation with hawser_op_free(), before or after this call. h may be NULL. */
 HAWSER_API void hawser_close(hawser *h);
 
-/* Returns the calling thread's last error line, never NULL. The string is valid until the next hawser call of this
- * thread that fails. */
+/* Returns the calling thread's last error line, never NULL. The string is valid until this thread's next hawser
+ * call. */
 HAWSER_API const char *hawser_error(void);
 
 /* Returns the library's version, such as "1.0.0". */
@@ -105,12 +107,11 @@ HAWSER_API const char *hawser_version(void);
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
-/* Does the work that is ready, and waits up to timeout_ms for work. Needed only with HAWSER_CALLER_PROGRESS, and
- * harmless otherwise. Returns 0, or -EAGAIN if there was no work. */
+/* With HAWSER_CALLER_PROGRESS, waits up to timeout_ms for work and does the work. Returns 0, or -EAGAIN (without an
+ * error text) if there was no work. Without the flag, does nothing and returns -EAGAIN. */
 HAWSER_API int hawser_progress(hawser *h, int timeout_ms);
 
-/* Returns a file descriptor to poll for reading with poll(2), or a negative errno. The context owns the file
- * descriptor.
+/* Returns a file descriptor to poll for reading with poll(2). The context owns the file descriptor.
  *
  * With library threads the file descriptor becomes readable when an operation ends, a notification arrives, or a peer
  * connects or dies. Read 8 bytes to clear the file descriptor, then take the completions or test the operations. With
@@ -122,7 +123,7 @@ HAWSER_API int hawser_eventfd(hawser *h);
 
 enum hawser_event {
     HAWSER_ENDED = 1,     /* an operation that was started without a handle has ended */
-    HAWSER_CONNECTED = 2, /* hawser_connect_start() has ended; if the result is not 0, close the peer */
+    HAWSER_CONNECTED = 2, /* the attempt of hawser_connect_start() has ended; if the result is not 0, close the peer */
     HAWSER_ARRIVED = 3,   /* a peer has connected, as hawser_accept() would return it (HAWSER_EVENTS) */
     HAWSER_DIED = 4,      /* a peer has died; close the peer (HAWSER_EVENTS) */
     HAWSER_NOTIFIED = 5,  /* a peer has sent a notification (HAWSER_EVENTS) */
@@ -130,7 +131,7 @@ enum hawser_event {
 
 struct hawser_completion {
     uint32_t event;    /* enum hawser_event */
-    int32_t result;    /* 0 or a negative errno from the list at the top of this file */
+    int32_t result;    /* 0 or a negative errno */
     uint64_t user;     /* ENDED, CONNECTED: the value that the caller passed as user */
     uint64_t length;   /* ENDED: bytes of the operation, for a receive of its message; NOTIFIED: bytes at data */
     hawser_peer *peer; /* the peer that the event belongs to */
@@ -138,8 +139,8 @@ struct hawser_completion {
 };
 
 /* Fills out with up to n completions, oldest first. If no completion is available, first does the work that is ready,
- * as hawser_test() does. Returns the number of completions, which may be 0. The completions of one peer's operations
- * are in the order in which the operations ended. */
+ * as hawser_test() does. Returns the number of completions, which may be 0, or -EINVAL if n is below 1. The completions
+ * of one peer's operations are in the order in which the operations ended. */
 HAWSER_API int hawser_poll(hawser *h, struct hawser_completion *out, int n);
 
 /* Works like hawser_poll(), but waits up to timeout_ms for the first completion. A timeout of -1 means no limit. */
@@ -152,10 +153,11 @@ HAWSER_API void hawser_data_free(void *data);
 
 /* Listens on one TCP port for all connections. addr is a numeric address, or NULL for all addresses. Port 0 selects a
  * free port. If bound is not NULL, *bound receives the port. Fails with -EBUSY if the context already has a listener,
- * and with -EADDRINUSE, -EADDRNOTAVAIL or -EINVAL. */
+ * or with another negative errno such as -EADDRINUSE, -EADDRNOTAVAIL or -EINVAL. */
 HAWSER_API int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound);
 
-/* Returns the next peer that has connected. Fails with -EAGAIN if no peer connects within timeout_ms. */
+/* Returns the next peer that has connected. With HAWSER_EVENTS, hawser_poll() reports these peers instead. Fails with
+ * -EAGAIN if no peer connects within timeout_ms, or with the error of a transport that has failed. */
 HAWSER_API int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out);
 
 /* Use only the dialled address of the peer if a route from one of the NICs in nics leads to that address. */
@@ -168,7 +170,7 @@ struct hawser_connect_options {
     const char *nics;
     /* The peer's NICs. If nics is also set, the k-th NIC of nics is paired with the k-th NIC of peer_nics. */
     const char *peer_nics;
-    uint32_t channels; /* data connections per NIC, or 0 for the value of knob channels */
+    uint32_t channels; /* data connections per pair of NICs, or 0 for the value of knob channels */
     uint32_t flags;    /* HAWSER_ONLY_DIALLED or 0 */
     const void *key;   /* the peer's job key, which the library copies, or NULL for the context's key */
     size_t key_len;    /* length of key in bytes, 16 to 4096 */
@@ -176,8 +178,9 @@ struct hawser_connect_options {
      * transport that places data in GPU memory uses the memory of this GPU. */
     uint32_t gpu;
     uint32_t peer_gpu; /* the same for the peer's process */
-    /* Local NICs that should carry data, such as "eth1,eth2". The library connects the other NICs (at most eight) only
-     * while no preferred NIC works. All NICs carry data if this is NULL or "", or if no preferred NIC has a path. */
+    /* Local NICs that should carry data, such as "eth1,eth2". The library connects other pairs of NICs (at most eight)
+     * only while no preferred NIC works. All NICs carry data if this is NULL or "", or if no preferred NIC has a
+     * path. */
     const char *prefer;
 };
 #define HAWSER_GPU(n) ((uint32_t)(n) + 1)
@@ -185,26 +188,27 @@ struct hawser_connect_options {
 /* Connects to a context that listens. host is a name or a numeric address. opts may be NULL.
  *
  * The library pairs NICs by the routes, by the map of rails (knob rails), or by the pairs in opts, and probes each pair
- * before use. It waits at most path_ms (a knob) for a pair that does not answer. The function returns once each working
- * pair has at least one channel. If timeout_ms passes first and at least one channel is up, the function succeeds with
- * the channels that are up. If a transport is known to sleep while it opens a connection (GPUDirect-TCPX: 5 s), this
- * time is added to timeout_ms.
+ * before use. It waits at most path_ms (a knob) for a pair that does not answer. The function returns at most 200 ms
+ * after each working pair has a channel. If timeout_ms passes first and at least one channel is up, the function
+ * succeeds with the channels that are up. If a transport is known to sleep while it opens a connection (GPUDirect-TCPX:
+ * 5 s), this time is added to timeout_ms.
  *
- * Fails with:
- *   -ECONNREFUSED  no program listens on the port
+ * Errors include:
+ *   -ECONNREFUSED  no program listens on the port, or the peer has as many peers as it allows (knob max_peers)
  *   -ETIMEDOUT     no channel was up when timeout_ms had passed
- *   -EHOSTUNREACH  the name is unknown, or there is no route
+ *   -EHOSTUNREACH  the name is unknown, or no path works
  *   -EACCES        the key is wrong
  *   -EPERM         no key is set, and the address is neither a loopback nor a lab address
- *   -ENODEV        a NIC is unknown (also in prefer), or there are fewer pairs than knob require_nics
+ *   -ENODEV        a NIC is unknown or cannot be paired, or fewer pairs work than knob require_nics requires
  *   -E2BIG         more than 256 channels in total
- *   -EPROTO        the peer is not hawser, or has another version */
+ *   -EPROTO        the peer is not hawser, or has another version of the wire protocol
+ *   -EPROTONOSUPPORT  the sides use different transports, or have no common version of the session protocol */
 HAWSER_API int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                               int timeout_ms, hawser_peer **out);
 
 /* Starts hawser_connect() and returns at once. A completion HAWSER_CONNECTED with the value user reports the result.
  * The caller owns *out from now on. Until the completion the caller may only close *out or compare it with the peer of
- * a completion. Fails with -EINVAL, with -ENOMEM, and with -EAGAIN if no thread could be started. */
+ * a completion. Fails with -EINVAL or -ENOMEM, or with -EAGAIN if no thread could be started. */
 HAWSER_API int hawser_connect_start(hawser *h, const char *host, uint16_t port,
                                     const struct hawser_connect_options *opts, int timeout_ms, uint64_t user,
                                     hawser_peer **out);
@@ -220,7 +224,7 @@ HAWSER_API const char *hawser_peer_name(hawser_peer *p);
 HAWSER_API void hawser_peer_set_user(hawser_peer *p, void *user);
 HAWSER_API void *hawser_peer_user(hawser_peer *p);
 
-/* Informs the peer, fails pending operations with -ESHUTDOWN and frees the handle. p may be NULL. */
+/* Informs the peer if it is connected, fails pending operations with -ESHUTDOWN and frees the handle. p may be NULL. */
 HAWSER_API void hawser_peer_close(hawser_peer *p);
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -233,20 +237,21 @@ enum hawser_mem_kind { HAWSER_MEM_HOST = 0, HAWSER_MEM_CUDA = 1 };
  * With HAWSER_MEM_CUDA, ptr is a device pointer of any GPU and CUDA context. Pinned host memory is registered as host
  * memory. Fails with -EINVAL for NULL, for a range that overflows, for a pointer that CUDA does not know, for managed
  * memory, and for a range that is not entirely in one GPU's memory. Fails with -ENODEV if there is no driver or no GPU,
- * and with -EOPNOTSUPP for another kind. */
+ * with -EOPNOTSUPP for another kind, and with -ENOMEM. */
 HAWSER_API int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t len, hawser_mem **out);
 
 /* Allocates len page-aligned bytes and registers them. With HAWSER_MEM_CUDA the memory is on the GPU that the driver
  * numbers `device`, in the primary CUDA context of that GPU. With HAWSER_MEM_HOST the memory is on the host, and device
- * is -1. hawser_mem_deregister() frees the memory. Fails with -ENOMEM, with -ENODEV if the GPU does not exist, and with
- * the errors of hawser_mem_register(). */
+ * is -1 or 0. hawser_mem_deregister() frees the memory. Fails with -EINVAL if len is 0, with -ENODEV if the device does
+ * not exist, with -ENOMEM, and with the errors of hawser_mem_register(). */
 HAWSER_API int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out);
 
 /* Returns the address of the memory. For GPU memory this is the device address. */
 HAWSER_API void *hawser_mem_ptr(hawser_mem *m);
 
 /* Copy len bytes from or to memory of any kind. The copy is complete on return. These functions are for set-up and
- * checks, not for speed. Fail with -EFAULT if the range is outside m, and with -EIO if the GPU failed. */
+ * checks, not for speed. Fail with -EFAULT if the range is outside m, or with another negative errno such as -EIO if
+ * the GPU failed. */
 HAWSER_API int hawser_mem_load(hawser_mem *m, uint64_t offset, void *buf, size_t len);
 HAWSER_API int hawser_mem_store(hawser_mem *m, uint64_t offset, const void *buf, size_t len);
 
@@ -257,14 +262,15 @@ HAWSER_API int hawser_mem_deregister(hawser_mem *m);
 #define HAWSER_REMOTE_READ  1u
 #define HAWSER_REMOTE_WRITE 2u
 
-/* Allows a peer to read or write [offset, offset+len) of m. If peer is NULL, any peer of this context that presents the
+/* Allows a peer to read or write [offset, offset+len) of m. If peer is NULL, any peer of this context that has the
  * remote key is allowed. Fills key with the remote key, which the application sends to the other side by any means.
- * Fails with -EFAULT if the range is outside m, and with -EINVAL if rights is 0 or contains unknown bits. */
+ * Fails with -EFAULT if the range is outside m, with -EINVAL if rights is 0 or contains unknown bits, and with
+ * -ENOMEM. */
 HAWSER_API int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights, hawser_peer *peer,
                              uint8_t key[HAWSER_KEY_SIZE]);
 
 /* Revokes an export. After this function returns, the library neither reads nor writes the region for a peer. Fails
- * with -ESTALE if the export is unknown. */
+ * with -ESTALE if the export is unknown, and with -EINVAL if key is not a remote key. */
 HAWSER_API int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE]);
 
 /* An imported region of a peer. The structure holds no resources and may be copied freely. */
@@ -281,7 +287,7 @@ HAWSER_API int hawser_import(const uint8_t key[HAWSER_KEY_SIZE], struct hawser_r
 /* ---- operations ----------------------------------------------------------------------------- */
 
 struct hawser_vec {
-    hawser_mem *mem;                    /* local memory; may be NULL if length is 0 or data is set */
+    hawser_mem *mem;                    /* local memory; NULL if data is set; may be NULL if length is 0 */
     uint64_t offset;                    /* offset in mem; 0 if data is set */
     uint64_t length;                    /* bytes; may be 0 */
     const struct hawser_region *region; /* write and read: the peer's region */
@@ -321,7 +327,7 @@ struct hawser_op_options {
  *   -E2BIG         n is above HAWSER_MAX_VECS, or the bytes at data exceed HAWSER_INLINE_MAX
  *   -ENOMEM        out of memory
  *   other          the error that the peer failed with
- * hawser_test() and hawser_wait() return later errors, which are listed at the top of this file. */
+ * hawser_test() and hawser_wait() return later errors. */
 HAWSER_API int hawser_write(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                             const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
@@ -333,7 +339,8 @@ HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t
  *
  * A receive may be longer than its message, see hawser_op_length(). If a receive is too short, the send and the receive
  * fail with -EMSGSIZE, and the message is consumed. The receiver keeps messages that arrive before their receive: up to
- * 1 MiB for each peer, in messages of up to 8 KiB in host memory. Other messages wait at the sender. */
+ * 1 MiB for each peer (each message with 128 bytes of overhead), in messages of up to 8 KiB in host memory. Other
+ * messages wait at the sender. */
 HAWSER_API int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
@@ -341,17 +348,18 @@ HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t
 
 /* Ends this side's use of a stream with all its tags. Pending local operations end with -ECANCELED; wait for them
  * before their memory is reused. Operations of the other side that are pending or are started later fail with
- * -ESHUTDOWN once all earlier messages have arrived. The number must not be used again with this peer. Fails with
- * -EINVAL for stream 0.
+ * -ESHUTDOWN once all earlier messages have arrived, or with -ECANCELED for a message that is in flight to a pending
+ * receive. The number must not be used again with this peer. Fails with -EINVAL for stream 0, or with another negative
+ * errno.
  *
  * Both sides agree on the numbers of streams, which are above 0. A stream exists from its first use. A peer can have up
  * to 65536 pairs of stream and tag in use at a time. */
 HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
 
-/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. Notifications, including the notifications of
- * writes, arrive in the order in which they were started. The operation ends when the peer has received the
- * notification. While 1 MiB of notifications waits at the peer for its application, later notifications wait on this
- * side. */
+/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. These notifications arrive in the order in
+ * which they were started. The notification of a write arrives when the write's data is in place. The operation ends
+ * when the peer has received the notification. While 1 MiB of notifications (each with 128 bytes of overhead) waits at
+ * the peer for its application, later notifications wait on this side. */
 HAWSER_API int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts,
                              hawser_op **op);
 
@@ -371,8 +379,8 @@ struct hawser_request {
 };
 
 /* Starts the n operations of reqs in order, as if hawser_write(), hawser_notify() and the other functions were called
- * one after the other. The library enters the peer's loop only once, and hands the data of several small operations to
- * the kernel together. The library does not keep the array.
+ * one after the other. The library hands the data of several small operations to the kernel together. It does not keep
+ * the array.
  *
  * Stops at the first operation that fails to start and returns its error. Earlier operations continue. The failed
  * operation and later operations have no handle (*op is NULL). If started is not NULL, *started receives the number of
@@ -380,9 +388,9 @@ struct hawser_request {
  * other than 0, for data or len in a request that is not a notification, and for vecs in a notification. */
 HAWSER_API int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, size_t *started);
 
-/* Takes the oldest notification of p: copies up to cap bytes to buf and sets *len to the full length. Fails with
- * -EAGAIN if no notification has arrived, with the peer's error if the peer has died, and with -EMSGSIZE if cap is too
- * small. After -EMSGSIZE the notification remains available. */
+/* Takes the oldest notification of p: copies it to buf and sets *len to its length. If there is none, fails with
+ * -EAGAIN, or with the peer's error if the peer has died. If cap is below the length, fails with -EMSGSIZE, sets *len,
+ * and leaves the notification available. */
 HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len);
 
 /* Returns 0 if the operation succeeded, -EAGAIN while the operation is in flight (without an error text), or the
@@ -390,20 +398,19 @@ HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t
  * this work. Data that has arrived is therefore processed without waking a thread. */
 HAWSER_API int hawser_test(hawser_op *op);
 
-/* Works like hawser_test(), but waits up to timeout_ms. A timeout of -1 means to wait until the operation ends, which
- * its deadline limits. */
+/* Works like hawser_test(), but waits up to timeout_ms. A timeout of -1 means no limit. */
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 
 /* Requests cancellation. The operation soon ends with -ECANCELED, or with the result that was already known. Wait for
- * the operation before its memory is reused. Bytes of a write may have reached the peer. After the operation has ended,
- * its bytes do not overwrite data that the peer's application stores in this memory. */
+ * the operation before its memory is reused. Bytes of a write may have reached the peer, or may still reach it if it
+ * answers slowly. They do not overwrite the data of later writes. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
-/* Returns the number of bytes that were confirmed (write, send) or have arrived (read) so far. For a receive returns 0
- * until the receive has succeeded. */
+/* Returns the number of bytes that were confirmed (write, send) or have arrived (read) so far. For a receive, returns
+ * the length of the message, or 0 until the receive has succeeded. */
 HAWSER_API uint64_t hawser_op_bytes(const hawser_op *op);
 
-/* Returns the length of the message that a receive matched. For other operations returns the sum of the descriptors'
+/* Returns the length of the message for a receive that has succeeded. Otherwise returns the sum of the descriptors'
  * lengths. */
 HAWSER_API uint64_t hawser_op_length(const hawser_op *op);
 
@@ -424,7 +431,7 @@ struct hawser_channel_stats {
     uint64_t tx_bytes; /* payload confirmed by the peer */
     uint64_t rx_bytes; /* payload that has arrived completely */
     uint64_t tx_chunks, rx_chunks;
-    uint64_t retaken_chunks; /* chunks of this channel that other channels sent again after this channel died */
+    uint64_t retaken_chunks; /* chunks that had to be sent again because this channel died */
     uint64_t retaken_bytes;  /* payload of those chunks */
     /* Transports devmem and netplugin, in bytes of payload: placed in device memory by the NIC or the plugin; copied by
      * this process although the transport could have placed them; read from device memory by the NIC or the plugin. */
@@ -458,11 +465,11 @@ struct hawser_path {
     uint32_t state;                                         /* enum hawser_path_state */
     uint32_t channels, channels_up;
     uint32_t reserved;
-    char why[120]; /* reason why the path is not used, or "" if the path is used */
+    char why[120]; /* why the path carries no data, or "" if its state is HAWSER_PATH_USED */
 };
 
-/* Lists the NIC pairs that connect the two nodes, then the unused NICs with the reasons. On the side that accepted the
- * connection, lists the pairs that the peer's channels use. Fills up to *n entries, sets *n to the number of entries
+/* Lists the pairs of NICs that connect the two nodes, then the unused NICs with the reasons. On the side that accepted
+ * the connection, lists only the local NICs of the channels. Fills up to *n entries, sets *n to the number of entries
  * that exist, and returns 0. */
 HAWSER_API int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n);
 

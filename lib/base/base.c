@@ -12,7 +12,7 @@
 __thread bool hw_own_thread;
 static __thread char err_text[HW_ERR_TEXT];
 
-/* Replaces control characters, because text from a peer must neither break the one-line format of logs nor reach a
+/* Replaces control characters. In text from a peer they could break the one-line format of logs, or control a
  * terminal. */
 static void one_line(void)
 {

@@ -17,9 +17,9 @@
 #define HW_PRINTF(a, b) __attribute__((format(printf, a, b)))
 #define HW_ERR_TEXT     256
 
-/* Records an error line for the calling thread (the failed action, its object and a remedy) and returns rc, which is 0
- * or a negative errno. One statement can therefore both record and return a failure. Only the function that detects the
- * fault calls this function, and its callers pass rc on. */
+/* Records an error line for the calling thread (the failed action, its object and, if known, a remedy) and returns rc,
+ * so that one statement can both record and return a failure. The function that detects the fault calls this function,
+ * and its callers pass rc on. */
 int hw_fail(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Records that there is no memory for an object, such as "a list of NICs" or "%zu workers". Returns -ENOMEM. */
 int hw_no_memory(const char *fmt, ...) HW_PRINTF(1, 2);
@@ -109,7 +109,7 @@ int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 /* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */
 void hw_close(int *fd);
 
-/* Free or close a variable when its block ends, as in HW_AUTO_FREE char *text = NULL; or HW_AUTO_CLOSE int fd = -1; To
+/* Free or close a variable when its block ends. Examples: HW_AUTO_FREE char *text = NULL; HW_AUTO_CLOSE int fd = -1. To
  * keep the value for longer, set the variable to NULL or -1. Cleanup runs in the reverse order of declaration. */
 #define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
 #define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))

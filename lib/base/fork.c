@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define MOST (1u << 20) /* the usual value of fs.nr_open; descriptors with higher numbers are not guarded */
+#define MOST (1u << 20) /* the kernel's default of fs.nr_open; higher descriptors are not guarded */
 #define BITS 64
 
 /* One bit for each descriptor. The array is static, so that untouched pages use no memory and a child can read the bits

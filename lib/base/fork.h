@@ -6,7 +6,8 @@
 
 #include "base/base.h"
 
-/* Makes future children close their copy of fd. Returns fd. Does nothing if fd is negative. */
+/* Makes future children of fork() close their copy of fd. Returns fd. Has no effect if fd is negative or at least
+ * 2^20. */
 int hw_fork_guard(int fd);
 /* Stops guarding fd. Must be called before fd is closed. */
 void hw_fork_release(int fd);

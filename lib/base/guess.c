@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define LONGEST 48 /* longer words match no name */
+#define LONGEST 48 /* longest word or name whose edits are counted */
 #define MOST    3u
 #define BEGUN   3 /* minimum number of letters of a word that counts as the beginning of a name */
 

@@ -13,9 +13,9 @@ struct hw_guess {
                      letter; 0 if near begins with word */
 };
 
-/* Considers one candidate name. Ignores case and treats '-' as '_'. A name is close enough if it begins with the word,
- * or if at most three edits, and at most one for every three letters, turn the word into the name. candidate must live
- * as long as *g. */
+/* Considers one candidate name. Ignores case. A name is close enough if it begins with the word and the word has at
+ * least three letters, or if at most three edits, and at most one per three letters (rounded up), turn the word into
+ * the name ('-' counts as '_'). candidate must live as long as *g. */
 void hw_guess(struct hw_guess *g, const char *candidate);
 
 #endif

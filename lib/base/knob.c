@@ -53,7 +53,7 @@ static const struct knob table[] = {
     {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
      "send host memory by reference (vmsplice) where that is faster, in a program that trusts its peers (HAWSER_TRUSTED)"},
     {"stage", AT(stage), SIZE, "8MiB", 1 * MIB, GIB, "bytes",
-     "pinned host memory through which GPU memory is staged, per connection and direction; rounded up to 64 KiB"},
+     "pinned host memory through which GPU memory is staged, per connection and direction; rounded up to a multiple of 64 KiB"},
     {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",
      "a connection on which the peer's kernel acknowledges nothing for this long is dead, and its rail with it; sooner where other rails still hear from the peer"},
     {"peer_timeout_ms", AT(peer_timeout_ms), COUNT, "10000", 100, MINUTES(60), "ms",
@@ -65,7 +65,7 @@ static const struct knob table[] = {
     {"keepalive_ms", AT(keepalive_ms), COUNT, "5000", 100, MINUTES(60), "ms",
      "idle time after which a peer is sent a keepalive; at most a quarter of peer_timeout_ms is used"},
     {"max_peers", AT(max_peers), COUNT, "4096", 1, 1048576, "peers",
-     "most peers at once, those this context connected to included; further ones are refused"},
+     "maximum number of peers at once, including those that this context connected to; further incoming ones are refused"},
     {"transport", AT(transport), TEXT, "tcp", 0, sizeof(((struct hw_knobs *)0)->transport) - 1, "name",
      "tcp; devmem: the kernel places payload into device memory, on NICs that support it; or netplugin:PLUGIN, a path or name of a libnccl-net-*.so, which runs in a child process; must be the same on both sides"},
     {"devmem_socket", AT(devmem_socket), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->devmem_socket) - 1, "path",
@@ -73,11 +73,11 @@ static const struct knob table[] = {
     {"devmem_memory", AT(devmem_memory), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->devmem_memory) - 1, "name",
      "transport devmem: where NICs place payload: cuda:N, host, or auto: the GPU that the connection is for; if it is for none, the GPU of the first memory registered before the first connection; else a GPU near the NIC; else host"},
     {"devmem_pool", AT(devmem_pool), SIZE, "64MiB", MIB, 4 * GIB, "bytes",
-     "transport devmem: size of that memory, per NIC and GPU"},
+     "transport devmem: size of the memory where NICs place payload, per NIC and GPU"},
     {"devmem_queues", AT(devmem_queues), COUNT, "1", 1, 16, "queues",
      "transport devmem: receive queues to bind, per NIC and GPU"},
     {"devmem_piece", AT(devmem_piece), SIZE, "0", 0, 2 * MIB, "bytes",
-     "transport devmem: size of the pieces of that memory that NICs fill, a power of two; needs a driver that supports it (mlx5, bnxt) and memory in pieces at least as large; 0: a page"},
+     "transport devmem: size of the pieces of memory that NICs fill, a power of two; needs a driver that supports it (mlx5, bnxt) and memory in pieces at least as large; 0: a page"},
     {"require_direct", AT(require_direct), BOOL, "no", 0, 0, "yes/no",
      "fail if received data would not be placed in the GPU's memory by the NIC: the transport cannot, a connection would fall back, or the memory would be another GPU's"},
     {"same_machine", AT(same_machine), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->same_machine) - 1, "name",
@@ -107,7 +107,7 @@ static const struct knob table[] = {
     {"metrics", AT(metrics), BOOL, "yes", 0, 0, "yes/no",
      "serve hawser top and hawser metrics on a local socket of mode 0600; no: no socket"},
     {"metrics_dir", AT(metrics_dir), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->metrics_dir) - 1, "path",
-     "the folder for that socket; empty: the first usable one of /run/hawser-metrics, $XDG_RUNTIME_DIR/hawser-metrics and /tmp/hawser-metrics-UID"},
+     "the folder for the metrics socket; empty: the first usable one of /run/hawser-metrics, $XDG_RUNTIME_DIR/hawser-metrics and /tmp/hawser-metrics-UID"},
     {"metrics_kind", AT(metrics_kind), TEXT, "library", 0, sizeof(((struct hw_knobs *)0)->metrics_kind) - 1, "name",
      "the label kind of this process's metrics; hawser serve, the NCCL plugin and the NIXL backend set it to serve, nccl and nixl"},
 };
@@ -179,7 +179,7 @@ static bool parse_bool(const char *s, bool *out)
     return false;
 }
 
-/* Sets a knob. as is the source of the value for messages, such as "knob window" or "HAWSER_WINDOW". */
+/* Sets a knob. `as` names the source of the value in messages, such as "knob window" or "HAWSER_WINDOW". */
 static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
 {
     char *field = (char *)k + d->offset;

@@ -27,12 +27,12 @@ struct hw_knobs {
     uint64_t handshake_ms;    /* deadline of a handshake and of each of its messages */
     uint64_t op_timeout_ms;   /* deadline of operations that specify none; 0 for no deadline */
     uint64_t keepalive_ms;    /* idle time after which a peer is sent a keepalive */
-    uint64_t max_peers;       /* maximum number of peers at a time; further peers are refused */
+    uint64_t max_peers;       /* maximum number of peers at a time; further incoming peers are refused */
     char devmem_socket[108];  /* path of hawserd's socket; "" for the default path */
     char devmem_memory[16];   /* "auto", "host" or "cuda:N" */
     uint64_t devmem_pool;     /* bytes of devmem memory per NIC and GPU */
     uint64_t devmem_queues;   /* receive queues per NIC and GPU */
-    uint64_t devmem_piece;    /* bytes; 0 for the kernel's page size */
+    uint64_t devmem_piece;    /* size of the pieces that NICs fill, in bytes; 0 for the kernel's page size */
     bool require_direct;      /* fail instead of falling back from the device path */
     char nics[256];           /* NICs to use, comma-separated; "" for all NICs with a route */
     char rails[1024];         /* NICs that may be paired, as text or @FILE; "" for no restriction */
@@ -58,8 +58,8 @@ static inline uint64_t hw_knob_channels(const struct hw_knobs *k)
 }
 
 /* Fills k from the defaults, then from the environment, then from list (NULL-terminated "name=value" strings, or NULL).
- * Fails with -EINVAL if a name or value is bad; the text then gives the bounds and the unit, and *k is unchanged.
- * Ignores HAWSER_* variables that are not knobs (HAWSER_NCCL_*), but rejects the variables of removed knobs, because
+ * Fails with -EINVAL if a name or value is bad; the text then says what is allowed, and *k is unchanged. Ignores
+ * HAWSER_* variables that are not knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because
  * they would have no effect; the text then says what to do instead. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 

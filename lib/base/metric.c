@@ -33,9 +33,9 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
     [HW_METRIC_RECEIVED] = {"hawser_received_bytes_total", true, RAIL,
                             "Payload of operations above 8 KiB that arrived completely."},
     [HW_METRIC_RESENT] = {"hawser_resent_bytes_total", true, RAIL,
-                          "Payload that was sent again on another rail because this one was lost."},
+                          "Payload that was sent again because a rail over this pair of NICs was lost."},
     [HW_METRIC_FAILOVERS] = {"hawser_failovers_total", true, RAIL,
-                             "Times that this rail was lost while neither side was closing the connection."},
+                             "Times that a rail over this pair of NICs was lost while neither side was closing."},
     [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, idle spare ones not counted."},
     [HW_METRIC_RAILS_UP] = {"hawser_rails_up", false, RAIL, "Rails that are connected."},
     [HW_METRIC_RAILS_SUSPECT] =

@@ -11,7 +11,7 @@
 
 #define WEYL  0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd: the increment of splitmix64 */
 #define LANES 4
-#define BLOCK 256 /* bytes written or checked per step */
+#define BLOCK 256 /* unit of filling and checking in bytes */
 
 /* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed. With this mix the
  * number is about as by chance. Each shorter mix that was tried gave more or fewer matches. */
@@ -101,8 +101,8 @@ static inline __attribute__((always_inline)) size_t check_body(const unsigned ch
     return blocks;
 }
 
-/* Each function has an AVX2 version, which is selected explicitly at run time. target_clones would need ifuncs, whose
- * resolvers run before the sanitizers' runtimes are ready. */
+/* Filling and checking have AVX2 versions, which are selected explicitly at run time. GCC's target_clones would need
+ * ifuncs, whose resolvers run before the sanitizers' runtimes are ready. */
 static void fill_any(unsigned char *p, size_t blocks, uint64_t key, uint64_t n)
 {
     fill_body(p, blocks, key, n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A seeded pattern that is written and checked at memory speed. The byte at absolute position pos under a seed is a
- * pure function of both. Any part of a buffer can be filled or checked separately, and a byte from another position,
- * transfer or iteration does not match.
+ * pure function of both. Any part of a buffer can be filled or checked separately, and bytes from another position,
+ * transfer or iteration match only by chance.
  */
 #ifndef HW_PATTERN_H
 #define HW_PATTERN_H

@@ -36,9 +36,9 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
 {
     struct stat st;
     if (*path != '/')
-        return hw_fail(-EINVAL, "'%s' is not an absolute path of a folder", path);
+        return hw_fail(-EINVAL, "'%s' is not an absolute path", path);
     if (make)
-        (void)mkdir(path, 0700); /* if this fails, open() reports the error */
+        (void)mkdir(path, 0700); /* if the folder does not exist then, open() fails */
     HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
@@ -62,8 +62,8 @@ int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME])
     struct sockaddr_un a;
     int rc = -1;
     HW_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    /* The kernel gives the new file the mode of the socket (net/unix/af_unix.c, unix_bind_bsd()). Other users can
-     * therefore never connect, and the umask, which all threads of the process share, need not be changed. */
+    /* The kernel gives the new file the mode of the socket (net/unix/af_unix.c, unix_bind_bsd()). Other users, except
+     * root, can therefore never connect, and the umask, which all threads of the process share, need not be changed. */
     if (fd < 0 || fchmod(fd, 0600) < 0)
         return hw_fail(-errno, "creating a local socket: %s", strerror(errno));
     for (unsigned i = 0; i < SOCKETS_PER_PROCESS && rc < 0; i++) {
@@ -101,7 +101,8 @@ int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
         return hw_fail(-errno, "reading the credentials of the process behind %s: %s", name, strerror(errno));
     if (who.uid != st.st_uid || (geteuid() != 0 && who.uid != geteuid()))
-        return hw_fail(-EPERM, "%s belongs to user %u but was opened by user %u", name, st.st_uid, who.uid);
+        return hw_fail(-EPERM, "refused to connect to %s: it belongs to user %u and was opened by user %u", name,
+                       st.st_uid, who.uid);
     *owner = who.uid;
     if (pid)
         *pid = who.pid;

@@ -15,8 +15,7 @@ int hw_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg, const
 void hw_lock_init(pthread_mutex_t *lock);
 /* Initializes a condition for pthread_cond_timedwait() with times from hw_timespec(). */
 void hw_cond_init(pthread_cond_t *cond);
-/* Converts the time `at`, as hw_now() counts, to a timespec. The result is limited to one hour from now, because the
- * kernel rejects times in the far future. */
+/* Converts the time `at`, as hw_now() counts, to a timespec. The result is at most one hour from now. */
 struct timespec hw_timespec(uint64_t at);
 
 #endif

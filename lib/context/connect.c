@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, listening and accepting, as seen by the public API. */
+/* Connecting, listening, accepting and statistics, as seen by the public API. */
 #include "context/context.h"
 
 #include "base/fork.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define STRAGGLERS_MS 200 /* additional time for the remaining rails of a NIC that has a rail up */
+#define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has one */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
 #define GREETINGS     16 /* attempts if the server closes the connection in the handshake, as an overloaded server does */
 #define PAUSE_MS      10  /* average pause after the first attempt; doubled after each further attempt */
@@ -28,9 +28,9 @@ static bool is_someone_there(void *arg)
     return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
 }
 
-/* Waits until a peer has connected or died. The caller drives the loop only if no library thread does so. A caller that
- * drives the loop takes the events that other callers wait for, and must wake each of these callers. A thread may wait
- * in hawser_accept() for hours. */
+/* Waits until a peer has connected, or has died before the application knew it. The caller drives the loop only if no
+ * library thread does so. A caller that drives the loop takes the events that other callers wait for, and must wake
+ * each of these callers. A thread may wait in hawser_accept() for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -175,7 +175,7 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
 
 /* ---- rails ----------------------------------------------------------------------------------------------------- */
 
-/* Logs a warning if fewer NICs carry data than could. */
+/* Logs the paths, and a warning if fewer pairs of NICs are used than could be. */
 static void log_paths(struct hawser_peer *p, int possible)
 {
     char why[400] = "";
@@ -190,7 +190,8 @@ static void log_paths(struct hawser_peer *p, int possible)
             snprintf(why + at, sizeof why - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
     }
     if (used < possible)
-        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: only %d of %d NICs are used: %s", p->name, used, possible, why);
+        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: only %d of %d pairs of NICs are used: %s", p->name, used, possible,
+               why);
 }
 
 /* Finds the pairs of NICs and agrees with the server on the rails. */

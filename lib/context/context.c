@@ -20,8 +20,8 @@
 #define PATH_CHECK_MS 20 /* longest interval between two checks of a path with data in flight */
 
 /* Returns the number of loops. The default is half the CPUs, because the application needs the others, within limits of
- * 2 and 16. Two is the minimum because a receiver is busier than its sender and one loop uses one CPU
- * (docs/performance.md). Idle loops sleep. */
+ * 2 and 16, or 1 on a single CPU. Two is the minimum because a receiver is busier than its sender and one loop uses one
+ * CPU (docs/performance.md). Idle loops sleep. */
 static unsigned count_drivers(const struct hawser *h)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -96,8 +96,8 @@ static const char *get_transport_arg(const struct hw_transport *tp, const char *
     return knob[n] ? NULL : "";
 }
 
-/* Opens the transport that knob transport selects. A plugin's transport forks, so this must happen before threads
- * exist. */
+/* Opens the transport that knob transport selects. The transport of a plugin forks, so this must happen before the
+ * context has threads. */
 static int open_transport(struct hawser *h)
 {
     const char *arg = NULL;

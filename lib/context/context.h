@@ -3,9 +3,9 @@
  * The public API on top of the message layer: contexts and their loops, memory, peers and their connections, operations
  * with handles, and completions.
  *
- * Locking: all state of a peer's connections belongs to its home loop, that is, to the thread that has the role of this
- * driver (hw_driver_enter() takes the role). The context's lock protects the context's lists. Locks are taken in this
- * order: role of a driver, context, message layer, queue of completions. A thread has one role at a time.
+ * Locking: the state of connecting a peer belongs to the peer's home loop, that is, to the thread that has the role of
+ * this driver (hw_driver_enter() takes the role). The context's lock protects the context's lists. Locks are taken in
+ * this order: role of a driver, context, message layer, queue of completions. A thread has at most one role at a time.
  */
 #ifndef HW_CONTEXT_H
 #define HW_CONTEXT_H
@@ -35,7 +35,8 @@ struct hw_event {
 void hw_event_push(struct hawser *h, struct hw_event *e);
 /* Removes an event from the queue if it is queued. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
-/* Wakes callers that may wait for a change, at driver 0 (as for completions) and at a peer's home. */
+/* Wakes callers that may wait for a change, at driver 0 (as for completions) and at a peer's home. If the library has
+ * threads, also makes the descriptor of hawser_eventfd() readable. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
 
 /* ---- the context (context.c) ----------------------------------------------------------------------- */
@@ -75,7 +76,7 @@ struct hawser {
     struct hw_metrics metrics;
 };
 
-/* Takes and releases the role of each driver in turn. Afterwards all earlier work of the drivers is finished. */
+/* Takes and releases the role of each driver in turn. Afterwards every turn that was in progress has ended. */
 void hw_context_visit(struct hawser *h);
 /* ---- memory (memory.c) ------------------------------------------------------------------------------ */
 
@@ -158,7 +159,7 @@ struct hw_way {
     int lost_level;     /* HAWSER_LOG_ level at which the loss of the rail was logged */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
-    /* Addresses of the rail's first bulk link since it was first up. Protected by the context's lock. */
+    /* Addresses of the rail's last link, "" until the rail is first up. Protected by the context's lock. */
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
     struct hw_meeting meeting;
     struct hw_tp_counts counts;
@@ -173,7 +174,7 @@ struct hw_way {
     struct hw_timer timer;      /* fires at the next attempt, or at the deadline of the current attempt */
     bool dialling, refused;     /* refused: the last attempt failed because nothing listened */
     bool hopeless;              /* the transport has no device for the NIC */
-    bool spare;                 /* connected only while no other rail is sound */
+    bool spare;                 /* connected only while no rail that is not spare is sound */
     unsigned failures;          /* consecutive failures */
 
     /* server only: connections of generation in_gen, until all have arrived and the rail is down */
@@ -204,7 +205,7 @@ struct hawser_peer {
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
     void *user;
-    atomic_uint refs; /* references of the application, operations and arrivals */
+    atomic_uint refs; /* references of the application, operations and the listener */
     struct hw_list in_context, in_accept;
     /* Place of the peer in the metrics. 0 means that no reader has seen the peer. Values from 1 to HW_METRICS_PEERS are
      * the peer's number plus 1. A larger value means that the peer is one of the others. */
@@ -263,10 +264,10 @@ void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
 /* Kills the peer with this error. Called with the role of the peer's home. */
 void hw_peer_kill(struct hawser_peer *p, int why);
-/* Handles the loss of the peer's last path. The peer dies with this error, or with -ESHUTDOWN if the peer had closed.
- */
+/* Handles the loss of the peer's last path. The peer dies with this error, or with -ESHUTDOWN if either side was
+ * closing. */
 void hw_peer_lose(struct hawser_peer *p, int why);
-/* Returns the session's peer or NULL. Called with the context's lock held. */
+/* Returns the peer that connected to this context with this session, or NULL. Called with the context's lock held. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 
 /* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */
@@ -279,7 +280,7 @@ void hw_nics_judge(struct hw_task *t);
 
 /* ---- rails (ways.c): with the role of the peer's home ---------------------------------------------------- */
 
-/* Client: starts to connect all rails. */
+/* Client: starts to connect all rails that are not spare. */
 void hw_ways_dial(struct hawser_peer *p);
 /* Stops all connection attempts. */
 void hw_ways_stop(struct hawser_peer *p);
@@ -299,9 +300,9 @@ void hw_way_failed(struct hw_way *w, int why);
 
 /* ---- handshake of the transports (meeting.c): with the role of the peer's home --------------------------------- */
 
-/* Takes ownership of the sockets fd[0, n) and runs the transports' handshake on them, after which the rail starts. On
- * the client, theirs is the server's last word. Returns 0; on failure the sockets are closed. hw_way_failed() reports
- * later failures. */
+/* Runs the transports' handshake on the sockets fd[0, n), after which the rail starts. On the client, theirs is the
+ * server's last word. Takes ownership of each socket and sets its fd[k] to -1. After a failure, the caller closes the
+ * sockets that were not taken. hw_way_failed() reports later failures. */
 int hw_meeting_begin(struct hw_way *w, uint32_t gen, int *fd, unsigned n, const struct hw_word *theirs);
 /* Takes a second connection for the link. If the connection is not wanted, leaves *fd to the caller, which then refuses
  * the connection. */
@@ -314,19 +315,20 @@ bool hw_meeting_is_idle(const struct hw_way *w);
 
 #define HW_SETUP_FRAME (HW_SETUP_HEAD + HW_SETUP_MAX * HW_SETUP_ENTRY_MAX + HW_SETUP_ITEM_MAX)
 
-/* Writes the server's offer, preceded by its length, to out, which has 4 + HW_SETUP_FRAME bytes. Returns the size. */
+/* Writes the server's offer, preceded by its length, to out, which has 4 + HW_SETUP_FRAME bytes. Returns the size or a
+ * negative errno. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out);
-/* Returns 0 if both sides use the same transport. Otherwise fails with -EPROTONOSUPPORT. */
+/* Fails with -EPROTONOSUPPORT if the sides use different transports, or with -EPROTO. */
 int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len);
 /* Sets p's version to the newest version that both sides support. body is the other side's SETUP. Fails with
- * -EPROTONOSUPPORT. */
+ * -EPROTONOSUPPORT if there is none, or with -EPROTO. */
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len);
 /* Writes an empty choice, with which the client refuses a server of another transport or version. Returns the size. */
 int hw_setup_refuse(const struct hawser *h, uint8_t *out);
 /* Reads the client's choice and creates the rails. */
 int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);
 /* Creates the client's rails from the result of the pairing and writes the client's choice, preceded by its length, to
- * out. The last `spares` pairs are spare. Returns the size. */
+ * out. The last `spares` pairs are spare. Returns the size or a negative errno. */
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels,
                     uint8_t *out);
 
@@ -348,8 +350,8 @@ void hw_connect_join(struct hawser_peer *p);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */
 
-/* Resolves a host's name to at most max addresses in out. Returns the number of addresses. Fails with -ETIMEDOUT,
- * -EHOSTUNREACH, -ENOMEM or -EAGAIN. */
+/* Resolves a host's name to at most max addresses in out. Returns the number of addresses. Fails with a negative errno
+ * such as -ETIMEDOUT, -EHOSTUNREACH or -ENOMEM. */
 int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr *out, size_t max);
 
 #endif

@@ -3,9 +3,10 @@
  * The context's one listening port accepts new sessions, links of rails and probes of paths. Until a client has proved
  * the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
  *
- * Unauthenticated clients cannot fill the table. The kernel holds back connections that send nothing
- * (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces the oldest connection of the address with the most
- * slots. Connections that have named a session or sent half a proof are never replaced.
+ * The table does not stay full of unauthenticated clients. The kernel holds back connections that send nothing
+ * (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one: the connection whose
+ * address had the most slots when it arrived. Connections that have named a session or proved the key are never
+ * replaced.
  *
  * All of this runs with the role of driver 0.
  */
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define SLOTS           256 /* connections in their handshake or set-up; further connections wait in the kernel's queue */
+#define SLOTS           256 /* maximum number of connections in their handshake or set-up */
 #define LOGS_PER_SECOND 20
 #define DEFER_SECONDS   5
 #define RETRY           (50 * HW_MS) /* interval between attempts while descriptors, memory or slots are exhausted */
@@ -398,14 +399,14 @@ static void fire_slot(struct hw_timer *t)
 /* ---- accepting -----------------------------------------------------------------------------------------------------
  */
 
-/* Returns true if the client has sent nothing that requires knowledge of the key or a session. */
+/* Returns true if the client has neither proved the key nor named a session. */
 static bool is_stranger(const struct slot *s)
 {
     return s->stage == AT_GREETING && (s->hs.hello.kind == 0 || s->hs.hello.kind == HW_BOOT_CONTROL);
 }
 
-/* Returns a free slot, or else the slot that a new connection may replace: among unauthenticated connections, the
- * oldest connection of the address with the most slots. The replacement happens at once, because a client that waits in
+/* Returns a free slot, or else the slot that a new connection may replace: among unauthenticated connections, the one
+ * with the highest `same`, and among equals the oldest. The replacement happens at once, because a client that waits in
  * the kernel's queue behind thousands of others has a deadline. Returns NULL if no slot can be taken. */
 static struct slot *find_slot(struct hw_listener *l)
 {
@@ -463,10 +464,9 @@ static void accept_connections(struct hw_task *t)
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
             refuse_slot(
-                s,
-                hw_fail(-ETIMEDOUT,
-                        "closed in favour of waiting clients: %u connections from its address are in their handshake",
-                        s->same));
+                s, hw_fail(-ETIMEDOUT,
+                           "closed in favour of waiting clients: when it arrived, its address had %u connections here",
+                           s->same));
         }
         take_connection(l, s, fd, &from);
     }

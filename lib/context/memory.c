@@ -69,7 +69,7 @@ void *hawser_mem_ptr(hawser_mem *m)
 static int check_range(const hawser_mem *m, uint64_t offset, size_t len)
 {
     if (offset > m->len || len > m->len - offset)
-        return hw_fail(-EFAULT, "bytes %llu to %llu lie outside the registered memory of %zu bytes",
+        return hw_fail(-EFAULT, "bytes %llu to %llu are not within the registered memory of %zu bytes",
                        (unsigned long long)offset, (unsigned long long)(offset + len), m->len);
     return 0;
 }
@@ -145,12 +145,12 @@ static void revoke_region(struct region *r)
 {
     struct hawser *h = r->mem->h;
     hw_export_revoke(&r->export);
-    (void)hw_driver_wait(&h->driver[0], is_region_over, r,
-                         HW_NEVER); /* takes no longer than one turn of a rail's loop */
+    (void)hw_driver_wait(&h->driver[0], is_region_over, r, HW_NEVER); /* ends when no rail accesses the memory */
     free(r);
 }
 
-/* Removes the region with this id from its list and returns it, or NULL. Called with the lock held. */
+/* Removes the region with this id and secret from its list and returns it, or NULL. Called with the context's lock
+ * held. */
 static struct region *take_region(struct hawser *h, uint64_t id, uint64_t secret)
 {
     hw_list_each(it, tmp, &h->mems)

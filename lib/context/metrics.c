@@ -117,7 +117,7 @@ static void fire_metrics(struct hw_timer *t)
 
 /* ---- the socket ---------------------------------------------------------------------------------------- */
 
-/* Creates a socket in the first directory that allows it. */
+/* Creates a socket in the first usable folder. */
 static int open_socket(struct hw_metrics *m, const char *knob)
 {
     int rc = -ENOENT;

@@ -69,7 +69,7 @@ struct hw_metrics {
     } other[HW_METRICS_NICS];
 };
 
-/* Creates the socket if knob metrics allows it and a directory exists. */
+/* Creates the socket if knob metrics allows it and a folder is usable. */
 void hw_metrics_start(struct hawser *h);
 /* Removes the socket. Called with the role of driver 0. */
 void hw_metrics_stop(struct hawser *h);

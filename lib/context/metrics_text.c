@@ -120,7 +120,7 @@ struct row {
     struct hw_rail_totals t;
 };
 
-/* Maximum number of rows. Reached if each rail connects a different pair of NICs. */
+/* Upper bound of the number of rows: one for each rail of the listed peers, and the rows of the others. */
 #define ROWS_MAX (HW_METRICS_PEERS * HW_SESSION_RAILS + HW_METRICS_NICS)
 
 struct view {
@@ -133,7 +133,8 @@ struct view {
     bool failed; /* out of memory */
 };
 
-/* Copies a label without control characters, quotes and backslashes, which the format would require to be escaped. */
+/* Copies a label. Replaces quotes and backslashes, which the format requires to be escaped, and all characters other
+ * than printable ASCII. */
 static void copy_label(char *to, size_t cap, const char *from)
 {
     size_t n = 0;
@@ -296,7 +297,7 @@ static uint64_t read_clock(clockid_t clock)
     return clock_gettime(clock, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
 }
 
-/* Returns the CPU time of the library's threads in ns. */
+/* Returns the CPU time of the progress threads in ns, and adds their number to *threads. */
 static uint64_t read_cpu_time(const struct hawser *h, unsigned *threads)
 {
     uint64_t sum = 0;

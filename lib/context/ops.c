@@ -81,8 +81,9 @@ static int check_data(const struct hawser_vec *v, size_t i, enum hw_op_kind kind
     if (kind != HW_OP_WRITE && kind != HW_OP_SEND)
         return hw_fail(-EINVAL, "descriptor %zu has inline data, which only writes and sends take", i);
     if (v->length > HAWSER_INLINE_MAX - *inlined)
-        return hw_fail(-E2BIG, "descriptor %zu has more than %d bytes of inline data; register the memory instead", i,
-                       HAWSER_INLINE_MAX);
+        return hw_fail(-E2BIG,
+                       "with descriptor %zu, there are more than %d bytes of inline data; register the memory instead",
+                       i, HAWSER_INLINE_MAX);
     *inlined += v->length;
     return 0;
 }

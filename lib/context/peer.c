@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYE_MS   1000 /* how long hawser_peer_close() waits for the peer to receive the BYE */
+#define BYE_MS   1000 /* limit of each wait for the peer in hawser_peer_close() */
 #define GRACE_MS 100  /* time for a peer that has closed to close its connections */
 
 static void fire_dead(struct hw_timer *t);
@@ -268,7 +268,8 @@ static bool is_memory_free(void *arg)
     return atomic_load(&p->state) < 0 || hw_peer_is_quiet(&p->peer);
 }
 
-/* Waits until memory that was sent by reference has been read, before the application may reuse it. */
+/* Waits up to BYE_MS until memory that was sent by reference is no longer read, because the application may then reuse
+ * it. */
 static void finish_sending(struct hawser_peer *p)
 {
     hw_driver_enter(p->home);
@@ -277,7 +278,7 @@ static void finish_sending(struct hawser_peer *p)
     (void)hw_driver_wait(p->home, is_memory_free, p, hw_deadline(BYE_MS));
 }
 
-/* Sends BYE to the peer, if a rail is up. */
+/* Sends BYE to the peer, if a rail is up, and waits until the peer has received it or BYE_MS have passed. */
 static void say_bye(struct hawser_peer *p)
 {
     struct hw_op *op = hw_op_new(&p->peer, HW_OP_BYE, 0);

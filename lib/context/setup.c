@@ -102,7 +102,7 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 
 #define CHANNELS_MAX 16
 #define CHANNEL_MBPS 25000 /* approximate rate of one thread (docs/results.md) */
-#define FILES_SHARE  128   /* a peer uses at most 1/128 of the process's descriptor limit */
+#define FILES_SHARE  128   /* more channels than the minimum use at most 1/128 of the descriptors */
 
 /* Returns the default of knob channels. A single connection can keep a thread busy with copying, so fast NICs get
  * several. Transports that carry payload on a separate connection do not copy in this way. */
@@ -122,7 +122,8 @@ static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *
 }
 
 /* Divides the channels of a pair into rails with one or more links each. Each channel becomes a separate rail as long
- * as the limit on rails allows. The first rail of a pair has one more link, for small messages. */
+ * as the limit on rails allows. The first rail of a pair, and each rail with several links, has one more link, for
+ * small messages. */
 static void share_channels(unsigned pairs, unsigned most, uint64_t channels, unsigned *rails, unsigned *links)
 {
     *rails = (unsigned)HW_MAX(HW_MIN(channels, (uint64_t)most / pairs), 1ull);

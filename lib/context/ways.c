@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Connects and reconnects rails. The client opens all links of a rail at once. Together with its proof of the session's
- * secret, each link sends the number of links and the client's last word about the previous connection (hw_session).
- * The server collects the links and answers each of them with its own last word. A rail that ends is reconnected after
- * a delay that grows with each failure.
+ * secret, each link sends the number of links and the client's last word about the previous connection
+ * (core/session.h). The server collects the links and answers each of them with its own last word. A rail that ends is
+ * reconnected after a delay that grows with each failure.
  *
  * All of this runs with the role of the peer's home.
  */
@@ -448,7 +448,7 @@ void hw_ways_arrive(struct hw_task *t)
 
 /* ---- callbacks from the session --------------------------------------------------------------------------------- */
 
-/* Returns true for an error of the network path, which may disappear without action. Other errors require an
+/* Returns true for an error of the network path, which may disappear without action. Other errors may require an
  * administrator's attention. */
 static bool is_of_the_path(int why)
 {

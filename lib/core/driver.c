@@ -277,7 +277,7 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
 }
 
 /* Polls until the given time. Events that arrive in this time need no wake-up, and tasks that are not urgent run
- * together with them. Returns true if an event arrived. */
+ * together with them. Returns true if an event arrived or done(arg) is true. */
 static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), lazy_until = now + LAZY;

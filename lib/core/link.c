@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define FIRST_RING 16 /* initial limit of frames in flight */
-/* Bytes of payload waiting to be sent from which on no further frame is pulled. */
+/* While at least this many bytes of payload wait to be sent, no further frame is pulled. */
 #define BATCH_BYTES (256u << 10)
 #define BEHIND_MUCH 512 /* bytes that are read after a payload that is longer than the buffer */
 /* Bytes of a payload that are copied after the frame's head, so that small frames are sent in one piece. */

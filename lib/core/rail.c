@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-/* Minimum time before a transport declares a path dead if no other path is known to work. */
+/* Limit of the time `alone` for check() if no other rail hears the peer: enough to doubt the path, but not to declare
+ * it dead. */
 #define DOUBT (120 * HW_MS)
 /* Maximum number of reads and writes of one link in a turn, so that other rails of the loop need not wait longer. */
 #define TURN_STEPS 8

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rail connects to one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which start and end together,
- * on one loop. Link 0 (express) carries small parcels and the confirmations of all links of the rail; the other links
- * carry the rest. Each set of connections of a rail has a generation number. A rail knows nothing about other rails,
- * except whether they hear the peer. If they do, a rail whose path may be dead is suspect and gets no new data.
+ * on one loop. Link 0 (express) carries small parcels and the confirmations of all links of the rail; the other links,
+ * if there are any, carry the rest. Each set of connections of a rail has a generation number. A rail knows nothing
+ * about other rails, except whether they hear the peer. If they do, a rail whose path may be dead is suspect and gets
+ * no new data.
  *
  *   down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
  *
@@ -100,8 +101,9 @@ struct hw_rail_io {
      * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
     /* Checks a connection with data in flight, every limits.check. Returns 0, 1 if the path may be dead, or the error
-     * if the path seems dead. alone is the time in ns for which data has been in flight while the peer was heard on
-     * other rails, or 0 if it was not heard. May lower *window to the useful number of bytes in flight. */
+     * if the path seems dead. alone is the time in ns for which data has been in flight, if the peer is heard on other
+     * rails. Otherwise it is 0, or limited if hw_rail.spared is set. May lower *window to the useful number of bytes in
+     * flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns how payloads are carried, after attach(). */
@@ -121,7 +123,7 @@ struct hw_rail_io {
     uint64_t (*released)(struct hw_conn *c);
 };
 
-/* Parameters of a rail. They are read from knobs and are the same for all rails of a session. */
+/* Parameters of a rail, which are the same for all rails of a session. */
 struct hw_rail_limits {
     uint64_t window; /* limit of bytes in flight on each link */
     /* ns: interval of the checks of the path while data is in flight; 0 disables the checks */
@@ -135,10 +137,11 @@ struct hw_rail_limits {
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
-/* Totals of a rail over all its generations, for frames of parcels that are not small. Any thread may read them. */
+/* Totals of a rail over all its generations; without small parcels, except in lost and lost_bytes. Any thread may read
+ * them. */
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* payload and frames that the peer has received */
-    _Atomic uint64_t rx_bytes, rx_frames; /* payload and frames that are in place here */
+    _Atomic uint64_t rx_bytes, rx_frames; /* payload and frames that have arrived completely */
     _Atomic uint64_t lost,
         lost_bytes; /* frames, and their payload, that the peer had not received when the rail ended */
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session connects to one peer over all its rails. It delivers each parcel exactly once and in no order, as long as
- * the session exists. Parcels that a failed rail did not deliver are sent by another rail, or wait until a rail is up
- * again. The session does not interpret parcels.
+ * A session connects to one peer over all its rails. As long as the session exists, it delivers each parcel exactly
+ * once, in no particular order. Parcels that a failed rail did not deliver are sent by another rail, or wait until a
+ * rail is up again. The session does not interpret parcels.
  *
  * The session itself runs on one loop, its home; each rail runs on its own loop. They communicate by mailbox: the home
  * gives orders (start, end, settle), and a rail reports that it has ended. A rail's last word is sent to the peer as a
- * parcel over another rail, or in the handshake of the rail's next connection, whichever is first.
+ * parcel over another rail, and in the handshake of the rail's next connection.
  *
  * One side is the client, which connects and reconnects rails. A handshake of a rail carries:
  *
@@ -153,7 +153,7 @@ bool hw_session_is_gone(const struct hw_session *s);
  * Must be called before any rail starts. */
 void hw_session_spare(struct hw_session *s);
 
-/* Passes a parcel to rail i, or to another rail if rail i is down. May be called from any thread. */
+/* Passes a parcel to rail i, or to another rail if rail i is not sound. May be called from any thread. */
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
 /* Makes all rails release the memory of g->owner, see hw_rail_let_go(). Once g->over() runs, no rail reads or writes
  * this memory. Already before this call, fill() and place() must not return this memory. May be called from any thread.
@@ -170,14 +170,15 @@ void hw_session_wake(struct hw_session *s, unsigned i);
 
 /* Client: prepares a handshake of rail i. Returns the generation to request and invalidates all older attempts. *mine
  * receives the last word on the previous generation that was up on this side. Returns 0 if the rail is up or about to
- * be. */
+ * be, or if the session is dead. */
 uint32_t hw_session_hello(struct hw_session *s, unsigned i, struct hw_word *mine);
 /* Server: processes a client's request for generation gen of rail i, with the client's last word. Fails with -ESTALE if
- * a newer generation was requested, and with -EPROTO if the last word is about a generation that never existed. */
+ * this or a newer generation was requested before, and with -EPROTO if the last word is about a generation that never
+ * existed. */
 int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct hw_word *client);
 /* Server: prepares the answer after hw_session_ask(). Returns 0 and this side's last word in *mine if the connections
  * may be started. Fails with -EAGAIN if an older connection has not ended yet (call again after ops.down()), and with
- * -ESTALE if a newer generation was requested. */
+ * -ESTALE if a newer generation was requested or the session is dead. */
 int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine);
 /* Starts generation gen of rail i on the established connections conn[0, n), which the session owns afterwards. On the
  * client, peer is the server's last word. Fails with -ESTALE if it is too late; the caller keeps the connections then.

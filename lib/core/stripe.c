@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/stripe.h"
 
-#define INTERVAL (2 * HW_MS) /* minimum time over which a rate is measured */
+#define INTERVAL (2 * HW_MS) /* minimum time over which a rate is measured; a twentieth for the first value */
 /* Fraction of the time of all rails within which a slow rail must finish. The rest is a reserve, because a delay of
  * one rail delays the whole operation. */
 #define EARLY 0.85

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides how many of the remaining bytes a rail may take now. Rails pull their work, so a slow rail carries less and
- * never delays the others. A rail that would finish its share after all others have finished everything takes nothing.
- * All functions are pure: they use no clock, lock, socket or memory allocation.
+ * never delays the others. A slow rail that would delay the end of all work takes nothing. No function uses a clock, a
+ * lock, a socket or memory allocation.
  */
 #ifndef HW_STRIPE_H
 #define HW_STRIPE_H
@@ -35,15 +35,16 @@ struct hw_stripe {
     uint64_t all_in_flight;   /* sum of the bytes in flight */
     uint64_t left;            /* bytes of the operation that no rail has taken yet */
     uint64_t behind;          /* bytes of all later operations */
-    unsigned rails;           /* number of live rails */
+    unsigned rails;           /* number of rails with a rate, and this rail */
     uint64_t min_chunk, max_chunk;
 };
 
 /* Returns true if a rail with this rate finishes this many bytes soon enough, regardless of the others. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
 
-/* Returns the maximum length of a chunk, between least and most bytes. A rail with this rate (bytes per second, 0 if
- * unknown) sends a chunk within a millisecond, and each of the rails gets several chunks of the `left` bytes. */
+/* Returns the maximum length of a chunk, between least and most bytes. Within these limits, a rail with this rate
+ * (bytes per second, 0 if unknown) sends a chunk within a millisecond, and each rail gets at least two chunks of the
+ * `left` bytes. */
 uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsigned rails, uint64_t rate);
 
 /* Returns the number of bytes that the rail may take now as one chunk, up to budget, left and max_chunk, or 0. Neither

@@ -50,7 +50,7 @@ void hw_taken_done(struct hw_peer *p);
  * bytes. Fails with -EPROTO if this is more than was sent. */
 int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes);
 
-/* Sends TAKEN if enough was read and taken since the last one. */
+/* Sends TAKEN if enough was read or taken since the last one. */
 void hw_taken_tell(struct hw_peer *p);
 void hw_control_init(struct hw_peer *p);
 /* Drops all waiting messages of a dead peer. Called on the home loop. */

@@ -38,7 +38,7 @@ static bool is_read_by_kernel(const struct hw_op *op)
     return sends && op->peer->by_reference && !op->cut_off && hw_session_has_rails(&op->peer->session);
 }
 
-/* Returns a write's or send's memory to the caller without waiting for the peer's answer. Frames of a write may still
+/* Returns the operation's memory to the caller without waiting for the peer's answer. Frames of a write may still
  * change the peer's memory, so later writes wait until the peer has answered. */
 static void desert_op(struct hw_op *op)
 {
@@ -119,7 +119,7 @@ static void look_at_deadlines(struct hw_peer *p)
         hw_session_end_rail(&p->session, i);
     if (!overdue || p->session.dead)
         return;
-    int rc = hw_fail(-ETIMEDOUT, "the peer did not confirm within %llu ms that it has cancelled an operation",
+    int rc = hw_fail(-ETIMEDOUT, "the peer did not confirm the end of a cancelled operation within %llu ms",
                      (unsigned long long)(p->answer_in / HW_MS));
     hw_peer_die(p, rc);
     p->ops->died(p->up, rc);

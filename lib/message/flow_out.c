@@ -83,7 +83,8 @@ void hw_serve_was_cut(struct hw_op *op)
 }
 
 /* Cuts the next chunk. The size follows from the stripe, in which this function sets the number of remaining bytes.
- * Returns NULL if everything is cut, if the budget is too small, or, with *wait set, if no memory is available now. */
+ * Returns NULL if everything is cut, if hw_stripe_take() takes nothing, or, with *wait set, if no memory is available
+ * now. */
 static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_t budget, bool *wait)
 {
     struct hw_chunk *c = NULL;
@@ -222,9 +223,9 @@ static void wake_in_turn(struct hw_peer *p, bool others)
     hw_session_wake(&p->session, p->turn);
 }
 
-/* Wakes as many rails as the operation has work for, beginning with the first rail, which is on the home loop that
- * posting and waiting callers drive. With `more`, earlier operations are not completely cut, so one rail is not enough.
- */
+/* Wakes as many rails as the operation has work for: normally beginning with the first rail, which is on the home loop
+ * that posting and waiting callers drive; while streaming, in turn. `more` means that earlier operations are not
+ * completely cut, so that one rail is not enough. */
 static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
     unsigned n = (unsigned)HW_MIN((uint64_t)p->session.rails, bytes / HW_CHUNK + 1);
@@ -457,7 +458,7 @@ static bool is_off(const struct hw_parcel *parcel)
     return parcel->type != HW_MSG_CONTROL && parcel->type != HW_MSG_TAKEN && atomic_load(&get_op(parcel)->off);
 }
 
-/* Tells the peer that its read fails because the region was revoked, and ends the answer. */
+/* Tells the peer that its read fails with this error, and ends the answer. */
 static void refuse_serve(struct hw_chunk *chunk, int why)
 {
     struct hw_op *op = chunk->op;

@@ -51,8 +51,8 @@ void hw_landing_give(struct hw_landings *t, struct hw_landing *g);
  * or has fewer than n bytes left. */
 struct hw_landing *hw_landing_reserve(struct hw_landings *t, uint64_t id, uint64_t n);
 
-/* Gives up a landing if no byte of it was ever reserved. Returns true on success; the caller then returns the landing
- * to the table. */
+/* Gives up a landing if none of its bytes is reserved or has arrived. Returns true on success; the caller then returns
+ * the landing to the table. */
 bool hw_landing_take_back(struct hw_landing *g);
 /* Returns true if the landing was not given up and has not ended. */
 bool hw_landing_is_live(const struct hw_landing *g);

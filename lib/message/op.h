@@ -20,8 +20,8 @@ void hw_op_cancel_locked(struct hw_op *op, int why);
 void hw_op_time(struct hw_peer *p, struct hw_op *op);
 void hw_op_untime(struct hw_op *op);
 void hw_deadlines_init(struct hw_peer *p);
-/* Advances the operations in this list, because the peer has granted or refused access to their region. Called with the
- * lock held. */
+/* Advances the operations in this list, because what they waited for has come: the peer's answer about a region, or
+ * about the last deserted write. Called with the lock held. */
 void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 /* Starts operations that waited for buffer space for their notification. Called with the lock held. */
 void hw_notes_resume(struct hw_peer *p);

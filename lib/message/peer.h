@@ -78,7 +78,7 @@ struct hw_span {
     uint8_t *ptr;
     uint64_t len;
     uint64_t start;           /* offset in the operation; set by hw_op_post() */
-    struct hw_import *import; /* NULL if the span has no bytes or needs no region */
+    struct hw_import *import; /* NULL if the span needs no region; if it is empty, NULL or any import */
     uint64_t remote;          /* offset in the peer's region; SERVE: in this side's region */
     uint32_t handle;          /* SERVE: handle of this side's region, used in place of space and ptr */
 };
@@ -90,9 +90,8 @@ struct hw_control {
     uint32_t sequence;
     enum hw_control_kind kind;
     uint64_t a, b, c, d;
-    struct hw_note *note; /* HW_CONTROL_NOTE: the payload */
-    struct hw_op
-        *op; /* operation that the note belongs to, or NULL if the operation has ended; protected by the lock */
+    struct hw_note *note; /* NOTE and EAGER: the payload */
+    struct hw_op *op;     /* NOTE and BYE: the operation that this message belongs to, or NULL; protected by the lock */
     struct hw_op
         *within; /* operation that contains this message and is referenced by it, or NULL if the message is allocated */
 };
@@ -126,8 +125,8 @@ struct hw_op {
     /* for the message layer's use */
     uint64_t id;
     atomic_uint refs;
-    _Atomic uint64_t cursor; /* bytes that were cut into chunks */
-    _Atomic uint64_t left;   /* bytes, plus one for each other step, that have not ended */
+    _Atomic uint64_t cursor; /* bytes that were cut into chunks or requests */
+    _Atomic uint64_t left;   /* the count, see the top of this file */
     atomic_bool off;         /* the operation is cancelled and sends nothing more */
     atomic_bool first_used;  /* `first` is in use */
     atomic_bool was_cut;     /* SERVE: no longer counted in hw_peer.serves */
@@ -143,21 +142,21 @@ struct hw_op {
     uint64_t answer_by;         /* time after a cancellation by which the peer must confirm the end, or else dies */
     bool is_fenced;             /* the operation is in hw_peer.fenced; protected by the lock */
     uint32_t fence;             /* number of control messages that must be read before the operation ends */
-    struct hw_landing *landing; /* read: landings that have not ended; protected by the lock */
+    struct hw_landing *landing; /* read and receive: landings that have not ended; protected by the lock */
     uint64_t serves;            /* SERVE and send: the peer's landing */
     uint64_t rest;              /* send: bytes of the landing that the message does not fill */
     enum hw_match match;        /* send and receive */
     uint64_t granted;           /* receive: number of the control message that announced the receive */
-    bool foreign;            /* the CPU cannot access some of the memory, here or (except for a receive) at the peer */
-    struct hw_note *message; /* receive: an eager message that must be copied */
-    uint32_t ready;          /* number of leading spans whose region is known */
-    bool pending, started;   /* the operation is in the peer's list; it waits for nothing */
+    bool foreign;               /* the CPU cannot access some of the memory, here or (unless two-sided) at the peer */
+    struct hw_note *message;    /* receive: an eager message that must be copied */
+    uint32_t ready;             /* number of leading spans whose region is known */
+    bool pending, started;      /* the operation is in hw_peer.all; it waits for no region or buffer space */
     bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to a rail */
-    struct hw_control *control; /* notify, and write of no bytes: the message that carries the note */
+    struct hw_control *control; /* notify, BYE, and write of no bytes with a note: the message to the peer */
     struct hw_list all;         /* entry in hw_peer.all */
     struct hw_list
-        queued;           /* entry in bulk, reads, notes, filling, fenced or over, or in a list of an import or queue */
-    struct hw_list timed; /* entry in the list of a tick of hw_peer.deadlines */
+        queued; /* entry in bulk, reads, notes, filling, fenced, held or over, or in a list of an import or queue */
+    struct hw_list timed;    /* entry in the list of a tick of hw_peer.deadlines */
     struct hw_list serve_at; /* SERVE and send: entry in the list of landings with the same remainder or hash */
     struct hw_span span[];
 };
@@ -168,10 +167,11 @@ struct hw_op {
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
 /* Drops a reference. */
 void hw_op_put(struct hw_op *op);
-/* Starts an operation. over() will be called, possibly before this function returns. An operation without bytes and
+/* Starts an operation. over() will be called, possibly before this function returns. A write or read without bytes and
  * without a note ends at once. After a failure over() is not called. Fails with -EAGAIN if HW_OPS operations are in
- * flight, -EFAULT for a range outside a region, -EACCES if the region's rights do not allow the operation, -ESTALE if
- * the region was revoked, -E2BIG for too many bytes, -ENOMEM, or the error that the peer died with. */
+ * flight or too many queues are in use, -ESHUTDOWN for a closed stream, -EFAULT for a range outside a region, -EACCES
+ * if the region's rights do not allow the operation, -ESTALE if the region was revoked, -E2BIG for too many bytes,
+ * -ENOMEM, or the error that the peer died with. */
 int hw_op_post(struct hw_op *op);
 /* Cancels an operation with this error. The operation ends soon, with this error or with the result that was already
  * known. */
@@ -181,7 +181,7 @@ void hw_op_cancel(struct hw_op *op, int why);
 
 struct hw_note {
     struct hw_note *next; /* for the holder's use */
-    uint64_t op; /* write of the peer to which the notification belongs, until all bytes of the write have arrived */
+    uint64_t op; /* number of the peer's operation: the notification's write, or the send of an eager message */
     uint32_t len;
     uint8_t data[];
 };
@@ -201,8 +201,8 @@ struct hw_peer_ops {
     void (*died)(void *up, int why);
     /* Called on a rail's loop, like the member of the same name in struct hw_session_ops. */
     void (*doubted)(void *up, unsigned rail);
-    /* Called on the home loop when the peer closes. Data that the peer has confirmed may still arrive over another
-     * rail. */
+    /* Called on the home loop when the peer closes. Confirmations that the peer sent before may still arrive over
+     * another rail. */
     void (*bye)(void *up);
 };
 
@@ -250,7 +250,7 @@ struct hw_peer {
                                 operations to others */
     unsigned relief;         /* a rail on another loop that takes these operations, or 0 if there is none */
     unsigned relief_loops;   /* number of other loops with rails that take these operations */
-    atomic_bool small_seen;  /* a small operation was sent or received since the first rail last checked */
+    atomic_bool small_seen;  /* a small operation was sent or received since a relieved rail last checked */
     uint64_t small_until;    /* time until which the relieved rails leave large operations to others */
     uint64_t small_last;     /* time at which a small operation was last seen */
 
@@ -281,7 +281,7 @@ struct hw_peer {
     } * slot; /* table of operations by number */
     uint32_t slots, slot_room, slot_free;
     uint32_t requests;       /* number of requests in flight, up to HW_READS */
-    unsigned turn;           /* rail that was last woken for waiting operations */
+    unsigned turn;           /* rail that wake_in_turn() last woke */
     uint64_t stop[HW_READS]; /* landings of requests that still need a STOP */
     uint32_t n_stop;
     uint32_t n_stopping;     /* requests that the peer was told to stop and has not confirmed */
@@ -305,7 +305,7 @@ struct hw_peer {
     } deadlines;
 
     _Atomic uint64_t notes_held; /* bytes of received notifications, up to HW_NOTES */
-    uint64_t took, took_told;    /* total bytes that the application has taken, and the value that the peer knows */
+    uint64_t took, took_told;    /* total bytes that the application has taken, and the value last sent to the peer */
     _Atomic(struct hw_count *) count[HW_OPS / HW_COUNT_BLOCK];
 
     struct {
@@ -318,7 +318,7 @@ struct hw_peer {
     struct {
         _Atomic uint64_t next;  /* number of the next message to be read; changed only on the home loop */
         _Atomic uint32_t told;  /* newest mark that the peer has sent */
-        uint32_t acked;         /* value of next that the peer knows */
+        uint32_t acked;         /* value of next that was last sent to the peer */
         bool telling;           /* `taken` is in flight */
         struct hw_parcel taken; /* frame HW_MSG_TAKEN */
         struct hw_control_in *ring[HW_CONTROL_WINDOW]; /* used only by the home loop */
@@ -334,8 +334,8 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
 /* Ends the peer. All operations end, unfinished operations with this error. Called on the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
-/* Cancels the operations that read this side's memory before the peer dies, so that memory sent by reference is no
- * longer read when the peer is closed. Called on the home loop. */
+/* Cancels the operations that read this side's memory. Called before the peer dies, so that memory sent by reference is
+ * no longer read when the peer is closed. Called on the home loop. */
 void hw_peer_call_off(struct hw_peer *p);
 /* Returns true if no operation reads this side's memory. */
 bool hw_peer_is_quiet(struct hw_peer *p);
@@ -345,7 +345,7 @@ static inline void hw_peer_note_small(struct hw_peer *p)
     if (!atomic_load_explicit(&p->small_seen, memory_order_relaxed))
         atomic_store_explicit(&p->small_seen, true, memory_order_relaxed);
 }
-/* Returns true once a dead peer holds no more resources. Called on the home loop. */
+/* Returns true once a dead peer has no operations and none of its tasks will run again. Called on the home loop. */
 bool hw_peer_is_gone(struct hw_peer *p);
 /* Frees the memory of a peer that is gone. Called on the home loop, after all pending tasks on other loops have run. */
 void hw_peer_free(struct hw_peer *p);

@@ -34,7 +34,7 @@ struct hw_export {
     uint32_t rights;                      /* HAWSER_REMOTE_* */
     const struct hw_peer *only;           /* peer that has access, or NULL for any peer of the domain */
     uint64_t secret;                      /* random */
-    void (*revoked)(struct hw_export *x); /* called on any loop, with no lock held, once no peer accesses the memory */
+    void (*revoked)(struct hw_export *x); /* called without a lock, once no peer accesses the memory */
 
     /* for the message layer's use */
     uint64_t id;
@@ -65,7 +65,7 @@ void hw_export_revoke(struct hw_export *x);
 struct hw_handle {
     struct hw_export *export;
     struct hw_peer *peer;
-    uint32_t number; /* generation << 16 | index, so that a handle in flight never refers to a later export */
+    uint32_t number; /* generation << 16 | index, so that a handle in flight does not refer to a later export */
     struct hw_list of_export;
     struct hw_let_go let_go;
 };
@@ -80,8 +80,8 @@ struct hw_handles {
 
 /* Computes the proof that the sender knows the region's secret in this session. */
 void hw_import_proof(uint8_t proof[HW_IMPORT_PROOF], uint64_t id, uint64_t secret, const uint8_t binding[HW_BINDING]);
-/* Processes the peer's request for a handle to region id, and sends the answer. Fails with -ENOMEM if the answer could
- * not be sent. */
+/* Processes the peer's request for a handle to region id, and sends the answer. Fails with -ENOMEM or the error that
+ * the peer died with. */
 int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_PROOF]);
 /* Looks up the memory at [offset, offset + len) of a handle and stores it in *out. Called on a rail's loop. Fails with
  * -ESTALE for an unknown handle, -EFAULT for a range outside the region, and -EACCES if the region's rights
@@ -93,8 +93,7 @@ void hw_handles_free(struct hw_peer *p);
 
 /* ---- the importing side ------------------------------------------------------------------------------------ */
 
-/* A region of the peer. Protected by the peer's lock, except for handle and error, which do not change once they are
- * set. */
+/* A region of the peer. Protected by the peer's lock, except for handle, which does not change once it is set. */
 struct hw_import {
     struct hw_import *next; /* next import in the hash chain */
     uint64_t id, secret;

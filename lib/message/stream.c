@@ -14,7 +14,7 @@ struct hw_closed {
 
 static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
 {
-    /* chains stay short because only closed streams have records, and their number is limited */
+    /* only streams that one side has closed have records, and their number is limited */
     return &t->closed[stream % HW_QUEUE_CHAINS];
 }
 

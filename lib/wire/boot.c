@@ -96,7 +96,7 @@ void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challen
 
 int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge *c)
 {
-    int rc = decode_boot_head(in, "the answer to our HELLO");
+    int rc = decode_boot_head(in, "the answer to this side's HELLO");
     if (rc)
         return rc;
     c->refusal = in[6];
@@ -180,14 +180,14 @@ const char *hw_refusal_text(unsigned refusal)
 {
     static const char *const text[HW_REFUSE_COUNT] = {
         [HW_OK] = "accepted",
-        [HW_REFUSE_VERSION] = "it speaks another protocol version: upgrade the older hawser",
+        [HW_REFUSE_VERSION] = "the server speaks another protocol version: upgrade the older hawser",
         [HW_REFUSE_KEY_NEEDED] = "the server requires a job key, but the client gave none (--key-file)",
         [HW_REFUSE_KEY_UNWANTED] = "the server has no job key, but the client gave one",
         [HW_REFUSE_ADDRESS] = "without a job key only loopback and lab addresses (198.18.0.0/15) are served",
         [HW_REFUSE_FULL] = "the server has as many peers as it allows (knob max_peers)",
         [HW_REFUSE_SESSION] = "the server does not know the session, or no longer does",
         [HW_REFUSE_PROOF] = "the job keys differ",
-        [HW_REFUSE_STALE] = "the connection is still in use there, or an older one",
+        [HW_REFUSE_STALE] = "the connection is out of date, or an older one is still in use there",
     };
     return refusal < HW_REFUSE_COUNT ? text[refusal] : "unknown reason";
 }

@@ -21,7 +21,7 @@
 
 enum hw_helper_type {
     HW_H_HELLO = 1, /* the first request, which asks for permission and must be answered before any other request */
-    HW_H_BIND_RX,   /* nic, count: binds a dma-buf to this number of the NIC's receive queues; carries one descriptor */
+    HW_H_BIND_RX,   /* nic, count: binds a dma-buf to count receive queues of the NIC; carries one descriptor */
     HW_H_BIND_TX,   /* nic: binds a dma-buf for sending; carries one descriptor */
     HW_H_STEER,     /* id of a binding: steers a TCP connection to the binding; carries one descriptor */
     HW_H_RELEASE,   /* id: releases a binding with its rules, or a single rule */
@@ -33,7 +33,7 @@ struct hw_helper_request {
     uint32_t seq;              /* repeated in the reply */
     uint32_t id;               /* STEER, RELEASE: never 0 */
     uint32_t count;            /* BIND_RX: 1 to HW_HELPER_QUEUES */
-    char nic[HAWSER_NIC_NAME]; /* BIND_*: printable, without '/' and blanks, NUL-padded */
+    char nic[HAWSER_NIC_NAME]; /* BIND_*: printable, without '/', ':' and blanks, NUL-padded */
     uint32_t
         page; /* BIND_RX: size of each buffer that the NIC fills, a power of two, or 0 for the kernel's page size */
 };
@@ -41,8 +41,8 @@ struct hw_helper_request {
 struct hw_helper_reply {
     uint16_t type;
     uint32_t seq;
-    int32_t status; /* 0 or a negative errno from -1 to -4095; after an error text gives the reason and no other member
-                       is set */
+    int32_t status; /* 0 or a negative errno from -1 to -4095; after an error, text gives the reason, and id to page are
+                       0 */
     uint32_t id;    /* BIND_*: number of the binding; STEER: number of the rule */
     uint32_t dmabuf_id;                /* BIND_*: the kernel's ID of the bound dma-buf */
     uint32_t count;                    /* BIND_RX: number of queues; STEER: 1 */

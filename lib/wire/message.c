@@ -28,10 +28,10 @@ int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *
     bool fails = h->kind == HW_CONTROL_FAIL || h->kind == HW_CONTROL_UNREAD;
     if ((fails && (h->b == 0 || h->b >= HW_MSG_ERRNO_MAX)) ||
         (h->kind == HW_CONTROL_HANDLE && (h->c >= HW_MSG_ERRNO_MAX || h->b > UINT32_MAX)))
-        return hw_fail(-EPROTO, "a control message of kind %u has an invalid error number", h->kind);
+        return hw_fail(-EPROTO, "a control message of kind %u has an invalid error number or handle", h->kind);
     if ((h->kind == HW_CONTROL_GRANT && h->b >= HW_MSG_LANDING_MAX - 1) ||
         (h->kind == HW_CONTROL_MATCHED && ((uint32_t)h->b >= HW_MSG_ERRNO_MAX || h->b >> 32 > HW_MSG_EAGER_MAX)))
-        return hw_fail(-EPROTO, "a control message of kind %u has an invalid length: 0x%llx bytes", h->kind,
+        return hw_fail(-EPROTO, "a control message of kind %u has an invalid length or error: 0x%llx", h->kind,
                        (unsigned long long)h->b);
     return 0;
 }
@@ -85,7 +85,7 @@ int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_dat
     *h = (struct hw_data_head){hw_get64(in), hw_get64(in + 8), hw_get64(in + 16), hw_get64(in + 24)};
     if ((pay == 0 && (h->total || !h->rest)) || h->rest > HW_MSG_LANDING_MAX || h->total > HW_MSG_LANDING_MAX ||
         h->offset > h->total || pay > h->total - h->offset)
-        return hw_fail(-EPROTO, "%u bytes of data at %llu exceed a message of %llu bytes", pay,
+        return hw_fail(-EPROTO, "%u bytes of data at %llu do not fit a message of %llu bytes", pay,
                        (unsigned long long)h->offset, (unsigned long long)h->total);
     return 0;
 }

@@ -28,7 +28,7 @@ enum hw_control_kind {
     HW_CONTROL_FAIL,       /* data was not written. a: operation; b: error */
     HW_CONTROL_UNREAD,     /* data will not arrive. a: landing; b: error */
     HW_CONTROL_STOP,       /* the reader no longer wants the data. a: landing */
-    HW_CONTROL_STOPPED,    /* answers STOP, always. a: landing */
+    HW_CONTROL_STOPPED,    /* answers every STOP. a: landing */
     HW_CONTROL_NOTE,       /* delivers a notification, which is the payload */
     HW_CONTROL_UNNOTE,     /* cancels a notification. a: operation */
     HW_CONTROL_REVOKED,    /* a region was revoked for which the peer has a handle. a: region */
@@ -52,8 +52,8 @@ enum hw_control_kind {
 #define HW_MSG_TAKEN_SIZE  16
 #define HW_MSG_VECS_MAX    255 /* maximum number of descriptors in a frame */
 #define HW_IMPORT_PROOF    24
-#define HW_MSG_COUNTED     1u /* WRITE: a NOTED frame for the operation follows */
-#define HW_MSG_STAGED      2u /* READ: the CPU cannot access the destination memory, so long payloads are better */
+#define HW_MSG_COUNTED     1u /* WRITE: the operation also sends a NOTED frame */
+#define HW_MSG_STAGED      2u /* READ: a CPU cannot access some of the memory, so long payloads are better */
 #define HW_REGION_STAGED   4u /* set with a region's rights if the CPU cannot access the region's memory */
 #define HW_MSG_LANDING_MAX (1ull << 44)
 #define HW_MSG_NO_LANDING  UINT64_MAX
@@ -76,7 +76,7 @@ struct hw_data_head {
 };
 
 void hw_control_encode(uint8_t out[HW_CONTROL_SIZE], const struct hw_control_head *h);
-/* Fails with -EPROTO for a wrong size, an unknown kind or an invalid error value. */
+/* Fails with -EPROTO for a wrong size, an unknown kind, or an invalid error, handle or length. */
 int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *h);
 
 /* Encode the head of a list of n descriptors, and the k-th descriptor. */
@@ -88,7 +88,8 @@ struct hw_msg_vec hw_msg_vec_decode(const uint8_t *in, uint32_t k);
 
 void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h);
 /* pay is the payload size in bytes. Fails with -EPROTO for a wrong size, for no data although the message has bytes,
- * for a frame that covers no part of the landing, for bytes outside the message, and for a rest that is too large. */
+ * for a frame that covers no part of the landing, for bytes outside the message, and for a message or rest that is too
+ * large. */
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h);
 
 void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total);

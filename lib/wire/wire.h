@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Encoding and decoding of every message that crosses the network. All functions are pure functions of byte ranges:
- * they allocate nothing, use no descriptor and trust no input. Integers are little-endian. docs/wire.md shows the
- * messages.
+ * Encoding and decoding of the library's messages on the network. These functions work on byte ranges: they allocate
+ * nothing, use no descriptor and trust no input. Integers are little-endian. docs/wire.md shows the messages.
  */
 #ifndef HW_WIRE_H
 #define HW_WIRE_H
@@ -54,8 +53,8 @@ static inline uint64_t hw_get64(const uint8_t *p)
  *   server -> client  WELCOME    accepted, or refused
  *
  * For a new session the key is the job key's hash (all zeros without a job key), for every later connection the
- * session's secret. Both proofs cover all of HELLO and CHALLENGE, with different labels, which prevents replay and
- * reflection.
+ * session's secret. Both proofs cover HELLO and CHALLENGE (the server's proof does not cover itself), with different
+ * labels, which prevents replay and reflection.
  */
 #define HW_WIRE_MAGIC     0x52535748u /* "HWSR" */
 #define HW_WIRE_VERSION   2
@@ -82,7 +81,7 @@ enum hw_refusal {
     HW_REFUSE_FULL,         /* the limit max_peers is reached */
     HW_REFUSE_SESSION,      /* the server does not know the session */
     HW_REFUSE_PROOF,        /* the key is wrong */
-    HW_REFUSE_STALE,        /* the generation of a channel is out of date or still in use */
+    HW_REFUSE_STALE,        /* the generation of a rail is out of date or still in use */
     HW_REFUSE_COUNT
 };
 
@@ -110,10 +109,10 @@ struct hw_welcome {
 /* Decoders return 0 or -EPROTO with the reason. hw_hello_decode() returns -EPROTONOSUPPORT for another version. */
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h);
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h);
-/* Checks the first n (at least 4) bytes of a connection. Returns 0 if a HELLO begins with these bytes, or -EPROTO with
- * a guess of the other protocol. */
+/* Checks the first 4 of n bytes of a connection. Returns 0 if a HELLO begins with them, or -EPROTO with a guess of the
+ * other protocol. */
 int hw_hello_sniff(const uint8_t *in, size_t n);
-/* Encodes everything except the proof, which the caller adds (hw_boot_prove_server()). */
+/* Encodes c. The server then writes its proof (hw_boot_prove_server()) to the end of out. */
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c);
 int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge *c);
 void hw_welcome_encode(uint8_t out[HW_WELCOME_SIZE], const struct hw_welcome *w);
@@ -129,7 +128,7 @@ void hw_boot_secret(uint8_t out[HW_SECRET], const uint8_t key[HW_SECRET], const 
                     const uint8_t challenge[HW_CHALLENGE_SIZE]);
 /* Compares two proofs in constant time. */
 bool hw_boot_same(const uint8_t a[HW_PROOF_SIZE], const uint8_t b[HW_PROOF_SIZE]);
-/* Hashes a job key of any length to the fixed size. */
+/* Hashes a job key of any length to the fixed size. Without a key (len 0), the result is all zeros. */
 void hw_boot_key(uint8_t out[HW_SECRET], const void *job_key, size_t len);
 /* Fills out with unpredictable bytes. */
 void hw_random(void *out, size_t len);
@@ -147,9 +146,9 @@ const char *hw_refusal_text(unsigned refusal);
 
 struct hw_setup_entry {
     char nic[HAWSER_NIC_NAME]; /* the sender's NIC, NUL-padded */
-    uint16_t handle_index;     /* from the client: index of the server's handle for the channel */
-    uint16_t handle_len;       /* from the server */
-    uint8_t handle[HW_HANDLE_MAX];
+    uint16_t handle_index;     /* index of an entry of the server: this one, or the one for the client's rail */
+    uint16_t handle_len;
+    uint8_t handle[HW_HANDLE_MAX]; /* from the server: address of the NIC; from the client: name of the server's NIC */
 };
 
 struct hw_setup {
@@ -171,7 +170,7 @@ int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
 size_t hw_setup_transport_encode(uint8_t *out, const char *text);
 /* Searches a whole body for the transport. text becomes "" if there is no such item. Fails with -EPROTO. */
 int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT]);
-/* The range of versions that the sender supports. In the client's choice both ends of the range are equal. */
+/* The range of versions that the sender supports. In a client's choice of rails, both ends of the range are equal. */
 size_t hw_setup_versions_encode(uint8_t *out, uint16_t least, uint16_t most);
 /* Searches a whole body for the range of versions, which is 1 to 1 if there is no such item. Fails with -EPROTO. */
 int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, uint16_t *most);

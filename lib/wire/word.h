@@ -4,8 +4,8 @@
  *
  *   u32 generation   u32 mark   u32 n   n times u64 frames
  *
- * A last word travels after the rail's number (u32) in a frame of another rail, and in an ASK, the first message of a
- * rail's new connection, which consists of u32 links, a last word and zeros.
+ * A last word travels after the rail's number (u32) in a frame of another rail, and in an ASK, which both sides send on
+ * each new link of the rail. An ASK consists of u32 links, a last word and zeros.
  */
 #ifndef HW_WIRE_WORD_H
 #define HW_WIRE_WORD_H
@@ -30,7 +30,7 @@ int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w);
 
 /* Encodes an ASK. links is the number of links of the new connection. */
 void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w);
-/* Fails with -EPROTO if links is 0 or above HW_RAIL_LINKS. */
+/* Fails with -EPROTO if links is 0 or above HW_RAIL_LINKS, or if the last word is invalid. */
 int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w);
 
 #endif
