@@ -140,7 +140,8 @@ struct hawser_completion {
 
 /* Fills out with up to n completions, oldest first. If no completion is available, first does the work that is ready,
  * as hawser_test() does. Returns the number of completions, which may be 0, or -EINVAL if n is below 1. The completions
- * of one peer's operations are in the order in which the operations ended. */
+ * of one peer's operations are in the order in which the operations ended. If two end at nearly the same time on
+ * different threads, the order may be either. */
 HAWSER_API int hawser_poll(hawser *h, struct hawser_completion *out, int n);
 
 /* Works like hawser_poll(), but waits up to timeout_ms for the first completion. A timeout of -1 means no limit. */

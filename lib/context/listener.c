@@ -405,8 +405,8 @@ static bool is_stranger(const struct slot *s)
     return s->stage == AT_GREETING && (s->hs.hello.kind == 0 || s->hs.hello.kind == HW_BOOT_CONTROL);
 }
 
-/* Returns a free slot, or else the slot that a new connection may replace: among unauthenticated connections, the one
- * with the highest `same`, and among equals the oldest. The replacement happens at once, because a client that waits in
+/* Returns a free slot, or else the slot that a new connection may replace: among unauthenticated connections, the
+ * oldest of the address with the most slots. The replacement happens at once, because a client that waits in
  * the kernel's queue behind thousands of others has a deadline. Returns NULL if no slot can be taken. */
 static struct slot *find_slot(struct hw_listener *l)
 {
