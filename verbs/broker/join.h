@@ -6,7 +6,7 @@
  *
  * If the broker of a container dies, the remaining objects of the container are no longer counted. The container then
  * gets no new broker as long as the program is running for which the first broker was started. STATE/ID.lock contains
- * the process number of this program.
+ * the process number and the start time of this program.
  */
 #ifndef HW_VERBS_JOIN_H
 #define HW_VERBS_JOIN_H
@@ -23,11 +23,12 @@ int vb_join(const char *state_dir, struct vb_container *c);
  * Returns -EAGAIN if there was no listener or the program was refused. */
 int vb_join_take(const struct vb_container *c, int *reply);
 void vb_join_answer(int reply, int rc); /* sends rc and closes reply */
-/* Removes the sockets and the lock of a container after its broker has ended. over is true if the last program of the
- * container has exited before the broker ended. Otherwise nothing is removed if the container's first program is still
- * running. */
+/* Removes the sockets and the lock of a container unless a broker still listens. over is true if the last program of
+ * the container has exited before the broker ended. Otherwise nothing is removed if the container's first program is
+ * still running. */
 void vb_join_clean(const char *state_dir, const char *id, bool over);
-/* Returns true if the broker of a container has ended but the container's first program is still running. */
+/* Returns true if the program for which the container's broker was started is still running. Use it after the broker
+ * has ended. */
 bool vb_join_owned(const char *state_dir, const char *id);
 
 #endif
