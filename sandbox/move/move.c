@@ -89,8 +89,8 @@ static int check_movable_nics(struct mover *m)
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
-/* Checks that no NIC belongs to another container. A NIC may still be here if that container's move has just begun or
- * was interrupted. */
+/* Checks that no NIC belongs to container id. A NIC may still be here if that container's move has just begun or was
+ * interrupted. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};

@@ -476,7 +476,8 @@ static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
     fprintf(f, ": %s", p->nic[i].why);
 }
 
-/* Fails if the plan has no NIC although that was not requested. The text gives the reason for each candidate. */
+/* Fails if the plan has neither a NIC nor an RDMA device although that was not requested. The text gives the reason for
+ * each candidate. */
 static int check_left(const struct work *w)
 {
     struct sbx_plan *p = w->p;
