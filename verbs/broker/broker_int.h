@@ -187,8 +187,9 @@ void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
-/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, or the error that the
- * program gets. The broker's descriptors are closed in any case; after an error this also frees their objects. */
+/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, -ENOENT if the program no
+ * longer waits, or the error that the program gets. The broker's descriptors are closed in any case; after an error
+ * this also frees their objects. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 
 /* kept.c */
@@ -218,7 +219,7 @@ void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
 /* Queues a copy of r for the stub. The notification is answered when the stub has run the copy, or at once if the
- * broker is out of memory. */
+ * broker is out of memory or descriptors. */
 void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
                     const struct vb_request *r, uint64_t ticket);
 /* Makes the program's stub copy the results of r, which ended with rc, to the program. The notification is answered

@@ -506,7 +506,7 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
         return;
     }
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
-    if (!j) { /* out of memory, or the process is exiting, because its stub has ended */
+    if (!j) { /* out of memory or descriptors, or the process is exiting, because its stub has ended */
         vb_undo(b, c, fd, r);
         vb_notify_answer(call->listener, call->n.id, 0, w ? ENOMEM : EIO);
         return;

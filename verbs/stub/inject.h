@@ -105,7 +105,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  *
  * Returns 0 if the stub is running; its first notification will follow. Otherwise the thread's call has failed with the
  * returned error:
- * - EPERM: The thread is being traced.
+ * - EPERM: The thread may not be traced, for example because another program traces it.
  * - ESRCH: The thread has died.
  * - EPROTO: The mappings are not as requested.
  * - EOPNOTSUPP: Stubs cannot be injected into this program or on this kernel.
