@@ -99,7 +99,8 @@ char *sbx_oci_dump(const json_t *o);
 /* Moves the NICs into a new container. Reads the state from fd; o->set may already have settings. Returns 0, or -errno
  * after restoring the NICs; a failure to restore them is logged. A second call for the same container does nothing. */
 int sbx_hook_create(struct sbx_oci *o, int fd);
-/* Restores everything. May be called any number of times. */
+/* Restores the NICs after the container has ended. Fails with -EBUSY if it is still running after 5 s, with -ENODEV if
+ * NICs are lost, or with another -errno. May be called any number of times. */
 int sbx_hook_stop(struct sbx_oci *o, int fd);
 
 /* Restores the NICs of containers that have ended or whose move was interrupted, so that the NICs can be used again.

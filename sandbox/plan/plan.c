@@ -213,7 +213,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
                                             : NULL;
     if (cut && !want->force)
         return asked ? hw_fail(-EPERM,
-                               "%s: %s, without which this machine would become unreachable; --force takes it anyway",
+                               "%s: %s, without which this machine may become unreachable; --force takes it anyway",
                                d->name, cut)
                      : WHY(n, "%s", cut);
     const char *no = asked ? NULL : find_unfit_reason(w, i);
