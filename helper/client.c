@@ -64,7 +64,7 @@ void hd_clients_init(struct hd_daemon *d)
     d->lines = (struct hd_tokens){.left = HD_LINES, .filled = hw_now()};
 }
 
-/* Sends an answer. Returns false if the socket is full because the client does not read its answers. */
+/* Sends an answer. Returns false if this fails, for example because the client does not read its answers. */
 static bool send_answer(int fd, struct hw_helper_reply *a)
 {
     uint8_t buf[HW_HELPER_REPLY];
@@ -289,7 +289,7 @@ static void peek_message(int sock, struct peek *p)
     p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* set because m has no buffer for descriptors */
 }
 
-/* Starts the inspection of a request's descriptor. If the user has reached a limit, this is tried again later. */
+/* Starts the inspection of a request's descriptor. If a limit is reached, this is tried again later. */
 static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q)
 {
     bool bind = q->type == HW_H_BIND_RX; /* limited separately, because a NIC may rebuild its rings for a binding */

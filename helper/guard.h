@@ -11,8 +11,8 @@
  * -EPERM if CAP_NET_ADMIN is missing. */
 int hd_guard_caps(const char *user);
 /* Restricts file access to reading /proc and to the folders of the journal and the socket. Also forbids TCP connect()
- * and signals to other processes, if the kernel supports it. Fails with -EOPNOTSUPP if the kernel has no Landlock. Call
- * it after hd_guard_caps(). */
+ * and signals to processes other than children, if the kernel supports it. Fails with -EOPNOTSUPP if the kernel has no
+ * Landlock. Call it after hd_guard_caps(). */
 int hd_guard_files(const char *state, const char *sock);
 /* Installs a filter that allows only the system calls that hawserd needs. Any other call kills the process; the changes
  * to undo are then in the journal. */

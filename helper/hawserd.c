@@ -104,7 +104,7 @@ static int parse_daemon_args(int argc, char **argv, struct args *a)
     return 0;
 }
 
-/* Creates the folder of a file if it is missing. If user is not NULL, the user becomes the folder's owner. */
+/* Creates the folder of a file if it is missing, with `user` as its owner unless user is NULL. */
 static int make_daemon_folder(const char *path, const char *user)
 {
     char copy[256];
@@ -192,8 +192,8 @@ static int guard_daemon(const struct args *a, const struct hw_logger *log)
     return hd_guard_calls();
 }
 
-/* Drops privileges, undoes the changes that the previous hawserd left, and serves clients. The lock, the journal and
- * the listener are already open. */
+/* Drops privileges, undoes the changes that the previous hawserd left, and serves clients. The lock and the listener
+ * are already open. */
 static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
 {
     int notify = open_notify(), rc = guard_daemon(a, log);
@@ -211,8 +211,8 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     return hd_serve(d);
 }
 
-/* Calls fn(path) until it succeeds, for up to a second. If the previous hawserd was killed, one of its children may not
- * yet have closed its copies of the lock and the listener. */
+/* Calls fn(path), and again for up to a second while it fails with -EBUSY or -EADDRINUSE. If the previous hawserd was
+ * killed, one of its children may not yet have closed its copies of the lock and the listener. */
 static int try_for_a_second(int (*fn)(const char *path), const char *path)
 {
     uint64_t until = hw_deadline(1000);

@@ -145,8 +145,8 @@ const char *hw_pci_vendor(uint16_t vendor)
     return vendor == VENDOR_NVIDIA ? "NVIDIA" : vendor == VENDOR_AMD ? "AMD" : vendor == VENDOR_INTEL ? "Intel" : "";
 }
 
-/* Returns true for display controllers, and for the compute GPUs of AMD and Intel, which are processing
- * accelerators. */
+/* Returns true for display controllers, and for processing accelerators of the three vendors, which include the compute
+ * GPUs of AMD and Intel. */
 static bool is_gpu_pci_device(const struct hw_pci_dev *d)
 {
     return d->class >> 16 == CLASS_DISPLAY || (d->class >> 16 == CLASS_ACCEL && *hw_pci_vendor(d->vendor));
@@ -248,7 +248,8 @@ static struct hw_netdev *find_netdev(const struct hw_node *n, const char *name)
     return NULL;
 }
 
-/* Gives each bond and VLAN the location of the interface below it. */
+/* Gives each interface without a PCI function of its own, such as a bond or VLAN, the function of the interface below
+ * it. */
 static void locate_stacked_netdevs(struct hw_node *n)
 {
     for (size_t i = 0; i < n->n_netdev; i++) {
@@ -371,7 +372,8 @@ static int scan_rdma(struct hw_node *n, int root)
 
 /* ---- NUMA nodes and CPUs -------------------------------------------------------------------- */
 
-/* Reads a list of CPUs, which is "" if the file has none. Returns NULL if out of memory. */
+/* Reads a list of CPUs, which is "" if the file has none or is unreadable or malformed. Returns NULL if out of
+ * memory. */
 static char *read_cpu_list(struct hw_node *n, int root, const char *path, size_t *count)
 {
     char text[HW_ATTR_MAX];

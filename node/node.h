@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes, either of this
- * machine or of a snapshot (see sysfs.h). Nothing is guessed. A value that no file contains is unknown. A malformed
- * value is unknown too, and gets a note.
+ * machine or of a snapshot (see sysfs.h). A value that no file contains is unknown, and not guessed. A malformed value
+ * is unknown too, and most such values get a note.
  */
 #ifndef HW_NODE_H
 #define HW_NODE_H
@@ -22,7 +22,7 @@ struct hw_pci_dev {
 
 struct hw_gpu {
     struct hw_bdf at;
-    int pci;     /* index in hw_node.pci, or -1 if CUDA reports the GPU and sysfs does not */
+    int pci;     /* index in hw_node.pci, or -1 if CUDA reports the GPU but sysfs does not */
     int ordinal; /* CUDA's ordinal, or -1 if not a CUDA GPU or hidden from CUDA */
 };
 
@@ -30,18 +30,18 @@ struct hw_netdev {
     char name[HW_NODE_NAME];
     /* operstate, such as "up", "down" or "unknown"; "" if not reported */
     char driver[HW_NODE_NAME], state[HW_NODE_NAME];
-    char master[HW_NODE_NAME]; /* the bond or bridge that contains the interface; "" if none */
-    char over[HW_NODE_NAME];   /* the first interface below it (lower_*); "" if none */
-    char rdma[HW_NODE_NAME];   /* the first RDMA device on the same PCI function; "" if none */
-    int pci;            /* index in hw_node.pci of its own PCI function or the lower interface's; -1 if virtual */
+    char master[HW_NODE_NAME]; /* the bond, bridge or other interface that contains this interface; "" if none */
+    char over[HW_NODE_NAME]; /* if it has no PCI function of its own, the first interface below it (lower_*); else "" */
+    char rdma[HW_NODE_NAME]; /* the first RDMA device on the same PCI function; "" if none */
+    int pci; /* index in hw_node.pci of its own PCI function or the lower interface's; -1 if none, as for a veth */
     int64_t speed, mtu; /* Mbit/s and bytes; -1 if not reported */
     bool loopback, default_route;
-    bool address; /* up, with an IP address that is not link-local; known only if hw_node.live */
+    bool address; /* up, with an IPv4 address or an IPv6 address that is not link-local; known only if hw_node.live */
 };
 
 struct hw_rdma {
     char name[HW_NODE_NAME];
-    int pci; /* index in hw_node.pci; -1 for a software device */
+    int pci; /* index in hw_node.pci; -1 if none, as for a software device */
     /* of port 1, such as "ACTIVE", "400 Gb/sec (4X NDR)" and "Ethernet" */
     char state[HW_NODE_NAME], rate[64], link[32];
 };
@@ -59,7 +59,7 @@ struct hw_node {
     char *cpus;               /* all online CPUs; "" if not reported */
     bool live;                /* the scan was of this machine, so IP addresses are known */
     struct hw_pci_dev *pci;   /* sorted by address */
-    struct hw_gpu *gpu;       /* CUDA's GPUs by ordinal, then other display controllers by address */
+    struct hw_gpu *gpu;       /* CUDA's GPUs by ordinal, then the others by address */
     struct hw_netdev *netdev; /* sorted by name, eth2 before eth10 */
     struct hw_rdma *rdma;
     struct hw_numa *numa; /* sorted by ID */
@@ -68,15 +68,15 @@ struct hw_node {
 };
 
 struct hw_scan {
-    /* PCI addresses of CUDA's GPUs, by ordinal. If NULL, NVIDIA's display controllers are numbered by address, as with
+    /* PCI addresses of CUDA's GPUs, by ordinal. If NULL, NVIDIA's GPUs are numbered by address, as with
      * CUDA_DEVICE_ORDER=PCI_BUS_ID (CUDA C++ Programming Guide, "CUDA Environment Variables"). */
     const struct hw_bdf *cuda;
     size_t n_cuda;
     bool live; /* root is this machine's, so the kernel is asked for the interfaces' addresses */
 };
 
-/* Reads everything below root (see hw_root_open()). Fails with -ENOENT if root has no sys/, or with -ENOMEM. The caller
- * frees out in any case. */
+/* Reads everything below root (see hw_root_open()). Returns 0. Fails with -ENOENT if root has no sys/, with -ENOMEM or,
+ * if opt->live, with another -errno of listing the addresses. The caller frees out in any case. */
 int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt);
 void hw_node_free(struct hw_node *n);
 
@@ -85,7 +85,7 @@ enum hw_dist hw_node_distance(const struct hw_node *n, int pci_a, int pci_b);
 /* Returns the distance between two NUMA nodes by ID, in the firmware's units (10 is the same node), or 0 if not
  * reported. */
 unsigned hw_node_numa_distance(const struct hw_node *n, int a, int b);
-/* Returns the CPUs of a NUMA node, or all CPUs if numa is -1 or the node has none. */
+/* Returns the CPUs of a NUMA node, or all online CPUs if the node is unknown (such as -1) or has none. */
 const char *hw_node_cpus(const struct hw_node *n, int numa);
 static inline int hw_node_numa_of(const struct hw_node *n, int pci)
 {

@@ -13,7 +13,7 @@ struct work {
     struct hw_plan *p;
     bool *may;    /* by netdev: whether it is a candidate */
     double *load; /* by netdev: GPUs assigned to it so far */
-    int *cost;    /* by netdev: cost for one GPU */
+    int *cost;    /* by netdev: cost for one GPU, or 0 for the NICs nearest to it and 1 for others */
     bool *same;   /* by GPU of the plan: in the current group */
     bool *done;
     int *order; /* indices of netdevs, sorted by PCI address */
@@ -47,7 +47,7 @@ static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t 
             return hw_fail(-EINVAL, "'%.80s': expected GPUs as in 0,2-3, not '%.20s'", what, *p);
         for (unsigned i = a; i <= b; i++) {
             if (i >= n_gpus)
-                return hw_fail(-ENODEV, "'%.80s': no GPU %u; this node has %zu", what, i, n_gpus);
+                return hw_fail(-ENODEV, "'%.80s': GPU %u does not exist (GPUs on this node: %zu)", what, i, n_gpus);
             if (pick[i])
                 return hw_fail(-EINVAL, "'%.80s': GPU %u is listed twice", what, i);
             pick[i] = true;
@@ -150,7 +150,7 @@ static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, con
     if (d->pci < 0 || n->pci[d->pci].class >> 16 != CLASS_NETWORK)
         return RANK_OTHER;
     if (lower && strcmp(lower->master, d->name) != 0 && rank_of(n, lower, why) < RANK_OTHER) {
-        *why = "above a NIC that is itself used";
+        *why = "same wire as the NIC below it";
         return RANK_NEVER;
     }
     *why = NULL;
@@ -181,7 +181,7 @@ static void choose_serving_nics(struct work *w)
     for (size_t i = 0; i < n->n_netdev; i++) {
         if (w->may[i] && n->netdev[i].speed >= 0 && n->netdev[i].speed < fastest / 10) {
             w->may[i] = false;
-            w->p->why[i] = "less than a tenth of the fastest NIC";
+            w->p->why[i] = "less than a tenth of the fastest NIC's speed";
         }
     }
 }

@@ -2,16 +2,16 @@
 /*
  * The plan: which NICs serve which of CUDA's GPUs, and on which CPUs a GPU's threads run.
  *
- * Candidate NICs. A NIC is never a candidate if it is down (operstate), part of a bond or, on this machine, without an
- * IP address. A snapshot has no addresses, so only operstate counts there. Of the remaining NICs, the candidates are
- * those of the first kind that exists:
+ * Candidate NICs. A NIC is never a candidate if it is down (operstate), part of another interface (such as a bond or
+ * bridge) or, on this machine, without an IP address. A snapshot has no addresses, so only operstate counts there. Of
+ * the remaining NICs, the candidates are those of the first kind that exists:
  *   1. network controllers on PCI, and bonds and VLANs above them, without a default route, because a default route
- *      marks a management NIC. A VLAN above a NIC that is itself a candidate is left out: both are the same wire.
+ *      marks a management NIC. A VLAN above a NIC of kind 1 or 2 is left out, because both are the same wire.
  *   2. the same with a default route
  *   3. other interfaces, such as veth and USB
  *   4. loopback
- * A candidate with a known speed below a tenth of the fastest candidate's is left out. A list of names overrides all of
- * this.
+ * A candidate with a known speed below a tenth of the fastest candidate's is left out. A list of names, if there is
+ * one, replaces the candidates.
  *
  * NICs of a GPU: the nearest candidates by hw_pci_distance() and, among NICs on other NUMA nodes, by the firmware's
  * distance. GPUs with the same nearest NICs share them so that each NIC serves an equal number of GPUs, including the
@@ -46,8 +46,8 @@ struct hw_plan_want {
     const char *map;
 };
 
-/* Makes the plan. Fails with -EINVAL for an invalid list or map or a repeated name, and with -ENODEV for an unknown GPU
- * or NIC or if no NIC can serve the GPUs. The caller frees out in any case. n must outlive the plan. */
+/* Makes the plan. Fails with -EINVAL for an invalid list or map or a repeated name, with -ENODEV for an unknown GPU or
+ * NIC or if no NIC can serve the GPUs, or with -ENOMEM. The caller frees out in any case. n must outlive the plan. */
 int hw_plan_make(struct hw_plan *out, const struct hw_node *n, const struct hw_plan_want *want);
 void hw_plan_free(struct hw_plan *p);
 

@@ -17,12 +17,12 @@
 /* Returns the name in config's annotation, or NULL if there is none. The string belongs to config. */
 const char *sbx_note_name(const json_t *config, const char *annotation);
 /* Finds the note that config's annotation refers to; *out belongs to notes. Returns 1 if found, or 0 with *out NULL if
- * config has no such annotation. Fails with -EINVAL if notes has no such note, because then a tenant wrote the
+ * config has no such annotation. Fails with -EINVAL if notes has no such note, because a tenant may have written the
  * annotation. */
 int sbx_note_find(json_t **out, const json_t *config, const char *annotation, const json_t *notes);
 /* Adds note to notes, and its name to config's annotation. config must have a member annotations. */
 int sbx_note_put(json_t *config, const char *annotation, json_t *notes, json_t *note);
-/* Reports that the note in config's annotation belongs to another command. Returns -EINVAL. */
+/* Reports that hawser has not written the note that config's annotation refers to. Returns -EINVAL. */
 int sbx_note_foreign(const json_t *config, const char *annotation);
 
 #endif

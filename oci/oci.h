@@ -49,8 +49,8 @@ struct sbx_settings {
  * -ENOMEM. */
 int sbx_setting(struct sbx_settings *s, const char *name, const char *value, bool annotation);
 void sbx_settings_free(struct sbx_settings *s);
-/* Returns 1 if the container gets something, and 0 if nothing is requested. Returns -errno if an annotation requests
- * NICs that the arguments do not offer. */
+/* Returns 1 if the container gets something, and 0 if nothing is requested. Fails with -EPERM if an annotation requests
+ * NICs and the arguments offer none, and with -EINVAL if the arguments set both nics and offer. */
 int sbx_settings_ask(const struct sbx_settings *s);
 /* Returns the settings as wishes for the plan, which point into s. */
 struct sbx_want sbx_settings_want(const struct sbx_settings *s);
@@ -69,7 +69,8 @@ struct sbx_oci {
 };
 
 void sbx_oci_free(struct sbx_oci *o);
-/* Parses the state, and turns its annotations into settings. Fails with -EINVAL. */
+/* Parses the state, and turns its annotations into settings. Fails with -EINVAL, -EPERM (see sbx_setting()) or
+ * -ENOMEM. */
 int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len);
 /* Parses a config.json. Uses its root and its annotations, and fails if ociVersion is missing. */
 int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
@@ -83,9 +84,9 @@ int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
  */
 void sbx_oci_warn(const json_t *config, const struct hw_logger *log);
 
-/* Loads JSON that may have integers beyond 64 bits (RLIM_INFINITY, seccomp's arguments), which jansson cannot
- * represent. Such integers become strings, and sbx_oci_dump() writes them as numbers again. Returns NULL on failure and
- * sets hw_error(). */
+/* Loads a JSON object that may have integers beyond 64 bits (RLIM_INFINITY, seccomp's arguments), which jansson cannot
+ * represent. Integers of more than 18 digits become strings, and sbx_oci_dump() writes them as numbers again. Returns
+ * NULL on failure and sets hw_error(). */
 json_t *sbx_oci_load(const char *text, size_t len);
 json_t *sbx_oci_big(const char *digits); /* makes such an integer */
 char *sbx_oci_dump(const json_t *o);
@@ -96,9 +97,10 @@ char *sbx_oci_dump(const json_t *o);
 /* ---- the hook ------------------------------------------------------------------------------------ */
 
 /* Moves the NICs into a new container. Reads the state from fd; o->set may already have settings. Returns 0, or -errno
- * after everything was restored. A second call for the same container does nothing. */
+ * after restoring the NICs; a failure to restore them is logged. A second call for the same container does nothing. */
 int sbx_hook_create(struct sbx_oci *o, int fd);
-/* Restores everything. May be called any number of times. */
+/* Restores the NICs after the container has ended. Fails with -EBUSY if it is still running after 5 s, with -ENODEV if
+ * NICs are lost, or with another -errno. May be called any number of times. */
 int sbx_hook_stop(struct sbx_oci *o, int fd);
 
 /* Restores the NICs of containers that have ended or whose move was interrupted, so that the NICs can be used again.

@@ -140,8 +140,8 @@ static int await_mounting_child(pid_t child, int say)
                    *why ? why : "the container's /sys: the process that was mounting it ended");
 }
 
-/* Mounts in a child process, because a process cannot return from another mount namespace. The child reports its error
- * through a pipe. */
+/* Mounts in a child process, because entering a mount namespace also changes the root and the current folder of a
+ * process. The child reports its error through a pipe. */
 int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder)
 {
     char path[64];

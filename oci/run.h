@@ -19,10 +19,11 @@ struct sbx_run {
     struct sb_move_options move; /* everything except netns; n may be 0 */
 };
 
-/* Runs the command in its own network and mount namespaces with the NICs, and restores the NICs when the command ends.
- * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to the command. If the caller is killed, the
- * command is killed too, and sb_restore() or sbx_heal() can restore the NICs. Returns 0, or -errno if the command was
- * not run or not everything was restored. *status is the status from waitpid(), or -1 if the command was not run. */
+/* Runs the command in the network namespace netns with the NICs and in a new mount namespace, and restores the NICs
+ * when the command ends. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to the command. If the
+ * caller is killed, the command is killed too, and sb_restore() or sbx_heal() can restore the NICs. Returns 0, or
+ * -errno if the command was not run or not everything was restored. *status is the status of the command's process from
+ * waitpid(), or -1 if the process was not started or did not get its NICs. */
 int sbx_run(const struct sbx_run *r, int *status);
 
 #endif

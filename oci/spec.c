@@ -321,8 +321,8 @@ static void add_memlock_limit(struct edit *e, const struct sbx_spec *sp)
             e, "process/rlimits", SIZE_MAX,
             json_pack("{sssoso}", "type", name, "hard", sbx_oci_big(UNLIMITED), "soft", sbx_oci_big(UNLIMITED)));
     else
-        hw_log(sp->log, HAWSER_LOG_WARN, "it has its own %s, which is kept: RDMA pins all memory that it registers",
-               name);
+        hw_log(sp->log, HAWSER_LOG_WARN,
+               "the container has its own %s, which is kept and must suffice for all memory registered for RDMA", name);
 }
 
 static void add_spec_hooks(struct edit *e, const struct sbx_spec *sp)

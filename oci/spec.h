@@ -16,14 +16,15 @@ struct sbx_devs {
     size_t n;
 };
 /* Finds device files below root (hw_root_open()): those of GPUs, if NVIDIA's driver is loaded, and those of RDMA
- * devices. Logs planned device files that are missing. The caller frees out, also after a failure. */
+ * devices. Logs missing files of the plan's GPUs (nvidiaN) and RDMA devices (uverbsN). The caller frees out, also after
+ * a failure. */
 int sbx_devs_find(struct sbx_devs *out, int root, const struct sbx_snapshot *s, const struct sbx_plan *p,
                   const struct hw_logger *log);
 void sbx_devs_free(struct sbx_devs *d);
 
 struct sbx_spec {
     const struct sbx_plan *plan;
-    struct sbx_env_want env;     /* its caller is the config's environment or, for CDI, the one given here */
+    struct sbx_env_want env;     /* env.caller is used for CDI only; otherwise the config's environment is used */
     const char *sysfs;           /* folder to mount on /sys, or NULL */
     const char *topo, *topo_at;  /* for NCCL_TOPO_FILE: the host's file and its path in the container, or NULL */
     const char *program;         /* path of hawser */
@@ -36,11 +37,12 @@ struct sbx_spec {
 
 /*
  * Changes config and records the changes in notes (oci/note.h, SBX_NOTE_SANDBOX), so that they can be undone. First
- * undoes the changes of the note that config refers to, so a second call changes nothing. Fails with -EINVAL if config
- * is not an OCI configuration, cannot be a sandbox, or refers to a note that notes lacks.
+ * undoes the changes of the note that config refers to, so a second call with the same sp changes nothing. Fails with
+ * -EINVAL if config is not an OCI configuration, cannot be a sandbox, or refers to a note that notes lacks, or with
+ * another -errno.
  */
 int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes);
-/* Undoes the changes of the note that config refers to. Returns 0 if there is no such note, 1 if done, or -EINVAL. */
+/* Undoes the changes of the note that config refers to. Returns 0 if config refers to no note, 1 if done, or -errno. */
 int sbx_spec_undo(json_t *config, json_t *notes);
 
 #define SBX_CDI_KIND "hawser.dev/sandbox"

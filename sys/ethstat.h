@@ -8,9 +8,9 @@
 /* Sends one request of linux/ethtool.h. data begins with the command. fd is any socket. Returns 0 or -errno. */
 int ethstat_ask(int fd, const char *nic, void *data);
 
-/* Sets *sum to the number of packets that the NIC has put into device memory. The sum is over the statistics with names
- * that begin with rx_devmem_pkts, of which there is one in total or one per queue. Returns -ENODATA if the driver does
- * not count these packets. */
+/* Sets *sum to the number of packets that the NIC has put into device memory. This is the statistic rx_devmem_pkts if
+ * there is one, else the sum of those with names that begin with rx_devmem_pkts, one per queue. Returns 0, -ENODATA if
+ * the driver does not count these packets, or another -errno. */
 int ethstat_devmem_pkts(int fd, const char *nic, uint64_t *sum);
 
 #endif

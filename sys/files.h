@@ -5,9 +5,9 @@
 
 #include "base/base.h"
 
-/* Reads fd from its current position to its end, at most max bytes. `what` names the file in error messages. *text has
- * a NUL after its *len bytes, and the caller frees it; it is NULL after a failure. Fails with -E2BIG, -ENOMEM or
- * -errno. */
+/* Reads fd from its current position to its end. `what` names the file in error messages. *text has a NUL after its
+ * *len bytes, and the caller frees it; it is NULL after a failure. Fails with -E2BIG if there are more than max bytes,
+ * with -ENOMEM, or with another -errno. */
 int hw_file_read(int fd, size_t max, const char *what, char **text, size_t *len);
 
 #define HW_BOOT_ID 64

@@ -11,12 +11,14 @@ struct hw_genl {
     uint32_t monitor;         /* ethtool's multicast group "monitor"; 0 if there is none */
 };
 
-/* Opens a socket and looks up the IDs of the families, or copies the IDs from like unless like is NULL. */
+/* Opens a socket, and copies the IDs of the families from like, or looks them up if like is NULL. A missing family is
+ * not an error. */
 int hw_genl_open(struct hw_genl *g, const struct hw_genl *like);
 void hw_genl_close(struct hw_genl *g);
 /* Starts a request in buf, which has size bytes. */
 struct nlmsghdr *hw_genl_request(void *buf, size_t size, uint16_t family, uint8_t cmd, uint16_t flags);
-/* Sets bit i of *ops for each command i that the family has. */
+/* Sets bit i of *ops for each command i below 64 that the family has. Fails with -ENOENT if the kernel lacks the
+ * family. */
 int hw_genl_ops(struct hw_genl *g, const char *name, uint64_t *ops);
 
 #endif

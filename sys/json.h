@@ -13,7 +13,7 @@ struct hw_json {
     FILE *out;
     int depth;
     bool error; /* wrong nesting or a failed write; stays set */
-    int err;    /* errno of the failed write; 0 if the nesting was wrong */
+    int err;    /* errno of the failed write; 0 if no write failed */
     struct {
         bool object, some;
     } level[HW_JSON_DEPTH];

@@ -39,8 +39,8 @@ int hw_netns_prepare(void)
     int dir = open(HW_NETNS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return hw_fail(-errno, "opening %s: %s", HW_NETNS_DIR, strerror(errno));
-    /* Two processes could otherwise mount the directory twice. The upper mount would then hide the entries of the lower
-     * one and keep them alive. */
+    /* Two processes could otherwise mount the directory twice. The upper mount would then hide the mounts in the lower
+     * one and keep their namespaces alive. */
     while (flock(dir, LOCK_EX) < 0 && errno == EINTR)
         ;
     int rc = 0;
@@ -188,7 +188,7 @@ bool hw_netns_same(int a, int b)
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-/* Selects processes, either those in one of the namespaces or those with a mark. */
+/* Selects processes: those in one of the namespaces, or this user's with a mark. */
 struct those {
     struct stat ns[128];
     size_t n;
@@ -276,7 +276,7 @@ int hw_netns_kill(const int *ns, size_t n, int grace_ms)
 {
     struct those t = {.n = n};
     if (n > HW_ARRAY_LEN(t.ns))
-        return hw_fail(-E2BIG, "%zu namespaces at once are too many; at most %zu are possible", n, HW_ARRAY_LEN(t.ns));
+        return hw_fail(-E2BIG, "too many namespaces: %zu (at most %zu are supported)", n, HW_ARRAY_LEN(t.ns));
     for (size_t i = 0; i < n; i++) {
         if (fstat(ns[i], &t.ns[i]) < 0)
             return hw_fail(-errno, "reading a namespace: %s", strerror(errno));
@@ -310,10 +310,10 @@ int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const c
         *step = "creating a mount namespace";
         return -errno;
     }
-    /* MS_SLAVE: mounts made here are invisible outside, but unmounts outside (of a deleted namespace) also happen
-     * here. */
+    /* MS_SLAVE: mounts made here are invisible outside, but mounts and unmounts outside (such as of a deleted
+     * namespace) also happen here. */
     if (mount("", "/", "none", MS_SLAVE | MS_REC, NULL) < 0) {
-        *step = "making the mounts private";
+        *step = "turning the mounts into slave mounts";
         return -errno;
     }
     /* The new sysfs hides the old one, which an unprivileged user cannot unmount. A sysfs shows the namespace of the

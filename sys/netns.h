@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Network namespaces: creates them and keeps them by a bind mount, as `ip netns` does, enters them, and finds their
+/* Network namespaces: creates them and keeps them with a bind mount, as `ip netns` does, enters them, and ends their
  * processes. */
 #ifndef HW_SYS_NETNS_H
 #define HW_SYS_NETNS_H
@@ -24,7 +24,8 @@ int hw_netns_prepare(void);
 int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt);
 /* Does the same, but only the file descriptor keeps the namespace. */
 int hw_netns_create_anonymous(int *ns, struct hw_netlink *rt);
-/* Opens a namespace by name. Fails with -ENOENT, or with -ENXIO if the file is not a namespace (left by a crash). */
+/* Opens a namespace by name. Fails with -ENOENT if there is no such name, with -ENXIO if the file is not a namespace
+ * (left by a crash), or with another -errno. */
 int hw_netns_open(const char *name, int *ns);
 /* Removes a name, whether or not a namespace is mounted there. Succeeds if there is no such name. */
 int hw_netns_remove(const char *name);
@@ -38,19 +39,21 @@ bool hw_netns_same(int a, int b);
 int hw_netns_own(void);
 
 /* Ends the processes in the n namespaces, except the caller: sends SIGTERM, sends SIGKILL after grace_ms, and waits
- * until they have exited. Returns how many there were, or -EBUSY if some did not exit. */
+ * until they have exited. Returns how many there were. Fails with -EBUSY if some have not exited 5 s after SIGKILL,
+ * with -E2BIG for more than 128 namespaces, or with another -errno. */
 int hw_netns_kill(const int *ns, size_t n, int grace_ms);
 
-/* Does the same for this user's processes in any namespace that hw_netns_join() gave a mark of prefix and one more
- * character. This finds processes in namespaces that no name keeps. */
+/* Does the same for this user's processes that have a mark (see hw_netns_join()) of prefix and one more character. This
+ * also finds processes in namespaces that no name keeps. */
 int hw_netns_kill_marked(const char *prefix, int grace_ms);
-/* Returns true if the caller has a mark of prefix and one more character. */
+/* Returns true if this process has a mark of prefix and one more character. */
 bool hw_netns_marked(const char *prefix);
 
 /* Moves this process, which must have a single thread, into the user namespace user (unless -1), the network namespace
- * net and a new mount namespace. Mounts a sysfs for net at /sys, with mark as the mount's source. *sysfs_error receives
- * 0 or the -errno of that mount, whose failure is not fatal. Safe after fork() in a program with threads. On failure,
- * *step describes the step that failed. */
+ * net and a new mount namespace. Mounts a sysfs for net at /sys, with the process's mark as the mount's source.
+ * *sysfs_error receives 0 or the -errno of that mount, whose failure is not fatal (the process then has no mark). Safe
+ * after fork() in a program with threads. Returns 0, or -errno with *step set to a description of the step that
+ * failed. */
 int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const char **step);
 
 #endif

@@ -11,16 +11,16 @@
 
 struct sockaddr_un;
 
-/* Sends size bytes and n file descriptors (0 to HW_PASS_MAX) as one message. The caller keeps the descriptors. `to`
- * is NULL for a connected socket. flags are those of send(2); MSG_NOSIGNAL is added. Returns 0, or -errno without a
- * text. */
+/* Sends size bytes and n file descriptors (0 to HW_PASS_MAX) as one message. The caller keeps the descriptors. `to` is
+ * NULL for a connected socket. flags are those of send(2); MSG_NOSIGNAL is added. Returns 0, -EMSGSIZE if only part of
+ * the bytes was sent, or another -errno, all without a text. */
 int hw_pass_send(int sock, const struct sockaddr_un *to, const void *text, size_t size, const int *fd, unsigned n,
                  int flags);
 
 /* Receives at most size bytes, and in fd at most cap file descriptors (1 to HW_PASS_MAX), which are close-on-exec and
- * owned by the caller. Sets the other elements of fd to -1. Further descriptors of the message are closed, and *cut
- * (unless cut is NULL) becomes true. flags are those of recv(2). Returns the number of bytes, 0 at the end of a stream,
- * or -errno without a text. */
+ * owned by the caller. Sets the other elements of fd to -1. If the message has descriptors that do not fit or cannot be
+ * received, these are closed and *cut (unless cut is NULL) becomes true, else false. flags are those of recv(2).
+ * Returns the number of bytes, 0 at the end of a stream, or -errno without a text. */
 ssize_t hw_pass_receive(int sock, void *buf, size_t size, int *fd, unsigned cap, int flags, bool *cut);
 
 #endif

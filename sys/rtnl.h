@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rtnetlink functions of labs and sandboxes: links, addresses and a token bucket. r is a NETLINK_ROUTE socket. */
+/* The rtnetlink functions of labs and sandboxes: links, IPv4 addresses and a token bucket. r is a NETLINK_ROUTE
+ * socket. */
 #ifndef HW_SYS_RTNL_H
 #define HW_SYS_RTNL_H
 
@@ -10,8 +11,8 @@
 
 struct hw_rtnl_link {
     int index;
-    int peer;   /* index of a veth's other end in its own namespace, or of a VLAN's lower device; 0 if none */
-    int master; /* bridge that the link is a port of; 0 if none */
+    int peer;   /* index of a veth's other end in that end's namespace, or of the device below (of a VLAN); 0 if none */
+    int master; /* index of the bridge or bond that the link belongs to; 0 if none */
     uint32_t mtu;
     bool up;      /* administratively up */
     bool running; /* up and has a carrier */
@@ -51,7 +52,8 @@ int hw_rtnl_link_move(struct hw_netlink *r, int index, int ns, const char *name)
 
 /* Adds an address in network order. Fails with -EEXIST if the link already has the address. */
 int hw_rtnl_addr_add(struct hw_netlink *r, int index, struct in_addr addr, unsigned prefix);
-/* Gets the link's first IPv4 address. prefix may be NULL. Fails with -EADDRNOTAVAIL if the link has none. */
+/* Gets the link's first IPv4 address, in network order. prefix may be NULL. Fails with -EADDRNOTAVAIL if the link has
+ * none. */
 int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsigned *prefix);
 
 /* Adds a token bucket at the link's root, or changes the existing one. rate is in bits per second, burst and limit in

@@ -73,7 +73,7 @@ int hd_child_start(const int *keep, unsigned n, void (*fn)(int pair, void *arg),
     char c;
     *pair = -1;
     if (n > HD_CHILD_FDS)
-        return hw_fail(-E2BIG, "%u descriptors are too many for a child process", n);
+        return hw_fail(-E2BIG, "too many descriptors for a child process: %u", n);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p) < 0)
         return hw_fail(-errno, "cannot create a socket pair for a child process: %s", hw_errno_text(errno));
     pid_t pid = fork();

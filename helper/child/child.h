@@ -17,8 +17,8 @@
 /*
  * Forks a child that runs fn with an end of a socket pair. The child then waits until the other end is shut down or
  * closed, and exits. The child has no capabilities, and no descriptors except 0 to 2, its end of the pair, and the n
- * descriptors in keep. This function returns after the child has closed all other descriptors, so that no later close()
- * in hawserd can block.
+ * descriptors in keep. This function returns after the child has closed all other descriptors. Closing them cannot
+ * block the child, because hawserd still has them open.
  *
  * Returns 0 and stores the parent's end in *pair, or returns -errno. *pair reports POLLHUP when the child has ended and
  * the kernel has closed all of its descriptors.

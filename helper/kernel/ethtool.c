@@ -71,7 +71,7 @@ int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
     return rc;
 }
 
-/* Reads some flags, including ntuple, by an old command that every kernel has (net/ethtool/ioctl.c). */
+/* Reads some flags, including ntuple, with an old command that every kernel has (net/ethtool/ioctl.c). */
 static int get_ethtool_flags(int fd, int ifindex, struct ethtool_value *v)
 {
     *v = (struct ethtool_value){.cmd = ETHTOOL_GFLAGS};
@@ -232,7 +232,7 @@ static int count_ethtool_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
     *count = (struct ethtool_rxnfc){.cmd = ETHTOOL_GRXCLSRLCNT};
     int rc = run_ethtool_ioctl(fd, ifindex, count, LISTING);
     if (rc == 0 && count->rule_cnt > HD_RULES_MAX)
-        rc = hw_fail(-E2BIG, LISTING ": %u rules are too many", count->rule_cnt);
+        rc = hw_fail(-E2BIG, LISTING ": there are too many rules: %u", count->rule_cnt);
     return rc;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ethtool ioctl, for functions that netlink lacks: flow rules, the ntuple flag, and RSS on kernels before 6.17. */
+/* The ethtool ioctl: flow rules, which netlink lacks, RSS, which netlink can set only since Linux 6.17, the ntuple
+ * flag, and the NIC's state. */
 #ifndef HW_HELPER_ETHTOOL_H
 #define HW_HELPER_ETHTOOL_H
 

@@ -72,7 +72,7 @@ struct hd_rss {
 struct hd_rule {
     bool exact; /* the rule matches exactly local and remote; otherwise only queue and loc are valid */
     union hw_addr local, remote;
-    uint32_t queue; /* UINT32_MAX if the rule drops packets or sends them to an RSS context */
+    uint32_t queue; /* UINT32_MAX if the rule drops packets or sends them to an RSS context or a VF */
     uint32_t loc;   /* location in the NIC's table */
 };
 

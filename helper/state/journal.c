@@ -148,7 +148,7 @@ int hd_journal_write(struct hd_state *s)
     if (len > JOURNAL_MAX) /* the next hawserd could not read such a journal */
         return hw_fail(-EFBIG, "journal %s: the changes to undo exceed %u bytes", s->path, JOURNAL_MAX);
     int rc = replace_journal(s->path, text, len);
-    return rc ? hw_fail(rc, "journal %s: %s; the NIC is not changed, because the change could not be undone", s->path,
+    return rc ? hw_fail(rc, "journal %s: %s; hawserd changes no NIC without recording the change", s->path,
                         hw_errno_text(rc))
               : 0;
 }

@@ -231,8 +231,8 @@ bool hd_any_bound(const struct hd_queue *q, unsigned n)
     return false;
 }
 
-/* Returns queues without a binding to RSS, and adds their number to *back. Queues that another program has bound are
- * not returned, because ordinary traffic on a bound queue cannot be read by programs without devmem. */
+/* Returns to RSS the queues that are not bound, and adds their number to *back. Queues that another program has bound
+ * are not returned, because ordinary traffic on a bound queue cannot be read by programs without devmem. */
 static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q,
                               struct hd_rss *rss, unsigned *back)
 {
@@ -323,7 +323,7 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
         hd_nic_free(s, nic);
 }
 
-/* Returns true if an undo step has succeeded. Logs a failure, but not again at each retry. */
+/* Returns true if an undo step has succeeded. Logs a failure, but at a retry only for debugging. */
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)

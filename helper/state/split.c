@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Size of the IP and TCP headers without options, in bytes. */
+/* Size of the IPv4 and TCP headers without options, in bytes. */
 #define HEADERS 40u
 
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu)
@@ -33,8 +33,8 @@ static bool is_split_refused(int rc)
 }
 
 /* Turns rx-gro-hw on. mlx5 supports header split only while rx-gro-hw is on, and rx-gro-hw is off by default
- * (mlx5e_ethtool_set_tcp_data_split() in en_ethtool.c:399). Returns 0 if rx-gro-hw was off, or -EALREADY if it is
- * already on or the driver cannot change it. */
+ * (mlx5e_ethtool_set_tcp_data_split() in en_ethtool.c:399). Returns 0 if rx-gro-hw was off, -EALREADY if it is already
+ * on or the driver cannot change it, or another -errno. */
 static int gro_on(struct hd_state *s, struct hd_nic *nic)
 {
     enum hd_gro_hw now;

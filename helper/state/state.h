@@ -85,8 +85,8 @@ void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct h
 void hd_state_free(struct hd_state *s);
 /* Frees NICs and rules without changing the kernel's settings. */
 void hd_state_forget(struct hd_state *s);
-/* Handle requests to bind and to steer. Set the members of the reply from id on, or fail with -errno and change
- * nothing. dmabuf is the descriptor of the request if f says that it is a dma-buf. */
+/* Handle requests to bind and to steer. Set the members of the reply from id on, or fail with -errno and undo their
+ * changes. dmabuf is the descriptor of the request if f says that it is a dma-buf. */
 int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, const struct hd_facts *f,
             int dmabuf, const struct hw_helper_request *q, struct hw_helper_reply *a);
 int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
@@ -139,11 +139,11 @@ int hd_unplace(struct hd_state *s, struct hd_held_rule *r);
 void hd_rule_free(struct hd_state *s, struct hd_held_rule *r);
 
 /* ---- journal.c ---- */
-/* Replaces the journal by the current state. */
+/* Replaces the journal with the current state. */
 int hd_journal_write(struct hd_state *s);
 /* Reads the journal into s, which must be empty. The objects have no owner. Fails with -ENOENT if there is no journal,
- * -ESTALE if it is from an earlier boot and therefore obsolete, -EXDEV if it is from another network namespace, or
- * -EPROTO if it is damaged. */
+ * -ESTALE if it is from an earlier boot and therefore obsolete, -EXDEV if it is from another network namespace, -EPROTO
+ * if it is damaged, or another -errno. */
 int hd_journal_read(struct hd_state *s);
 /* Parses the text of a journal. Fails like hd_journal_read(). */
 int hd_journal_parse(struct hd_state *s, const char *text, size_t len);
@@ -152,13 +152,14 @@ char *hd_journal_text(const struct hd_state *s, size_t *len);
 /* Undoes the changes of a hawserd that has died. Waits up to wait_ms for queues that are still bound. Returns
  * hd_left(), which is 0 if everything was restored, or -errno. */
 int hd_recover(struct hd_state *s, int wait_ms);
-/* Locks the journal by a lock file next to it. Returns the descriptor of the lock. Fails with -EBUSY and the process
+/* Locks the journal with a lock file next to it. Returns the descriptor of the lock. Fails with -EBUSY and the process
  * number in hw_error() if a running hawserd holds the lock. */
 int hd_journal_lock(const char *path);
 /* Changes the owner of the journal and its lock to the owner of their folder. Needed if root has written them for a
  * hawserd that runs as another user. */
 int hd_journal_chown(const char *path);
-/* Returns the process id of the running hawserd that uses this journal, 0 if there is none, or -errno. */
+/* Returns the process id of the running hawserd that uses this journal (1 if it is not known), 0 if there is none, or
+ * -errno. */
 int hd_journal_alive(const char *path);
 
 #endif

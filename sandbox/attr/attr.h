@@ -2,8 +2,9 @@
 /*
  * Attributes of a network device, beyond its link properties, addresses and routes, that a container with CAP_NET_ADMIN
  * can change: offloads, rings, channels, RSS, XDP, queueing disciplines and so on. One table (attr.c) has a row for
- * each attribute, which says how to read, compare and write it. Each attribute is read before the move, written after
- * the return, and read again to verify it. A device that lacks an attribute has nothing to compare.
+ * each attribute, which says how to read, compare and write it. Each attribute is read before the move and again after
+ * the return. If it differs then, it is written, and read once more to verify it. A device that lacks an attribute has
+ * nothing to compare.
  */
 #ifndef HW_SANDBOX_ATTR_H
 #define HW_SANDBOX_ATTR_H
@@ -46,7 +47,7 @@ void sb_attr_close(struct sb_attr_kernel *k);
 struct sb_attr {
     const char *name; /* name in the journal */
     const char *what; /* for messages, as in "reading its WHAT" */
-    /* Returns 0, -EOPNOTSUPP if the device lacks the attribute, or -errno. */
+    /* Returns 0, -EOPNOTSUPP if the device lacks the attribute, or another -errno. */
     int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
     /* Changes `now` to `was` as far as possible. The caller reads the result again. Returns 0, or -errno with a
      * text. */
@@ -54,16 +55,18 @@ struct sb_attr {
     /* NULL to compare the bytes. */
     bool (*same)(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
     /* Parameters of read() and write(). */
-    uint8_t get, set;        /* ethtool's message types */
-    uint16_t header, type;   /* the header attribute; an attribute number of rtnetlink or another interface */
-    uint64_t keep;           /* bit i is set if attribute i of the message can be set */
+    uint8_t get, set;      /* ethtool's message types */
+    uint16_t header, type; /* the header attribute; an attribute number of rtnetlink or another interface */
+    uint64_t keep; /* bit i is set if attribute i of the message can be set; for sb_read_link() and sb_read_tunable():
+                      length of the value, or 0 for any */
     const char *const *path; /* files in sysfs, terminated by NULL */
 };
 
 /* ---- the table (attr.c) --------------------------------------------------------------------------- */
 
-/* Adds a record to j for each attribute of NIC nic, which is the device with this index and name. If skip is set,
- * unreadable attributes are logged and left out; otherwise they are an error. */
+/* Adds a record to j for each attribute of NIC nic, which is the device with this index and name. Attributes that the
+ * device lacks are left out, and attributes that cannot be read are logged and left out. But if the failure is one of
+ * this machine, such as -ENOMEM, the function fails unless skip is set. */
 int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int index, const char *name, bool skip,
                   const struct hw_logger *log);
 /* Restores the device's attributes that differ from j's records. If last is set, a remaining difference is a fault. */

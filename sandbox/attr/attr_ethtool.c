@@ -196,7 +196,7 @@ static bool is_finding(int type)
     return type == ETHTOOL_A_LINKMODES_SPEED || type == ETHTOOL_A_LINKMODES_DUPLEX || type == ETHTOOL_A_LINKMODES_LANES;
 }
 
-/* Leaves out speed and duplex if autonegotiation is on, because they are its results and cannot be set. */
+/* Leaves out speed, duplex and lanes if autonegotiation is on, because they are its results and cannot be set. */
 int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct sb_blob all __attribute__((cleanup(sb_blob_free))) = {0};
@@ -216,7 +216,7 @@ int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return 0;
 }
 
-/* Ignores the speed and duplex of a link that is down, which are unknown (SPEED_UNKNOWN, DUPLEX_UNKNOWN). */
+/* Ignores the speed, duplex and lanes if the current speed is unknown (SPEED_UNKNOWN), as while the link is down. */
 bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now)
 {
     const struct nlattr *x;
@@ -245,7 +245,7 @@ static int take_context(const struct nlmsghdr *h, void *arg)
     return context ? sb_blob_put(out, &context, sizeof(context)) : 0;
 }
 
-/* The value is the list of the additional contexts' numbers, which Linux lists since 6.12. */
+/* The value is the list of the additional contexts' numbers, which can be listed since Linux 6.12. */
 int sb_read_contexts(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     return query_ethtool_attr(a, d, NLM_F_DUMP, take_context, out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of the ethtool ioctl: those that netlink lacks, and RSS, which netlink can set only since Linux 6.17. */
+/* Attributes that are read and set by ioctls: those that ethtool's netlink lacks, and RSS, which netlink can set only
+ * since Linux 6.17. */
 #include "sandbox/attr/attr.h"
 
 #include <linux/ethtool.h>

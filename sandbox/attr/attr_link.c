@@ -27,8 +27,6 @@ static int talk_link(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr 
     return hw_netlink_talk(d->k->rt, h, NULL, NULL, what);
 }
 
-/* Reads a device's link and passes one of its attributes to fn. Fails with -EOPNOTSUPP if the link lacks the
- * attribute. */
 struct wanted {
     int type;
     bool got;
@@ -54,6 +52,8 @@ static int take_wanted(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
+/* Reads a device's link and passes its attribute of this type to fn. Fails with -EOPNOTSUPP if the link lacks the
+ * attribute. */
 static int read_link_attr(struct sb_dev *d, int type, uint32_t mask,
                           int (*fn)(const struct nlattr *a, struct sb_blob *out), struct sb_blob *out)
 {
@@ -144,7 +144,7 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!down)
         return hw_fail(-EBADMSG, "%s: the recorded value has no protocol state", d->name);
-    if (reason || other) { /* protodown cannot be cleared while there is a reason for it */
+    if (reason || other) { /* proto_down cannot be cleared while there is a reason for it */
         struct nlattr *nest = mnl_attr_nest_start(h, IFLA_PROTO_DOWN_REASON | NLA_F_NESTED);
         mnl_attr_put_u32(h, IFLA_PROTO_DOWN_REASON_MASK, UINT32_MAX);
         mnl_attr_put_u32(h, IFLA_PROTO_DOWN_REASON_VALUE, reason ? mnl_attr_get_u32(reason) : 0);
@@ -318,7 +318,8 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- virtual functions ------------------------------------------------------------------------------------ */
 
-/* The attributes that can be set. IFLA_VF_VLAN and IFLA_VF_TX_RATE are contained in others of these. */
+/* The attributes that can be set. IFLA_VF_VLAN_LIST contains the value of IFLA_VF_VLAN, and IFLA_VF_RATE that of
+ * IFLA_VF_TX_RATE. */
 #define VF_KEEP                                                                                                   \
     (1u << IFLA_VF_MAC | 1u << IFLA_VF_SPOOFCHK | 1u << IFLA_VF_LINK_STATE | 1u << IFLA_VF_RATE |                 \
      1u << IFLA_VF_RSS_QUERY_EN | 1u << IFLA_VF_TRUST | 1u << IFLA_VF_IB_NODE_GUID | 1u << IFLA_VF_IB_PORT_GUID | \
@@ -452,8 +453,8 @@ static int read_dcb_result(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Sends the attributes of `of` that are missing or different in `but`. If only is not 0, sends just the attribute of
- * that type. */
+/* Sends the attributes of `of` that are missing or different in `but`. If only is not 0, sends no attribute of another
+ * type. */
 static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, const struct sb_blob *of,
                     const struct sb_blob *but, int only)
 {

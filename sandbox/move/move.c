@@ -33,7 +33,7 @@ static int check_options(const struct sb_move_options *o)
     if (rc < 0)
         return rc;
     if (o->n == 0 || o->n > SB_NICS_MAX)
-        return hw_fail(-EINVAL, "%zu NICs to move, but 1 to %d are possible", o->n, SB_NICS_MAX);
+        return hw_fail(-EINVAL, "cannot move %zu NICs at a time: the number must be from 1 to %d", o->n, SB_NICS_MAX);
     for (size_t i = 0; i < o->n; i++) {
         const char *as = o->nic[i].as ? o->nic[i].as : o->nic[i].name;
         size_t len = strlen(as);
@@ -89,8 +89,8 @@ static int check_movable_nics(struct mover *m)
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
-/* Checks that no NIC belongs to another container. A NIC may still be here if that container's move has just begun or
- * was interrupted. */
+/* Checks that no NIC belongs to container id. A NIC may still be here if that container's move has just begun or was
+ * interrupted. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};

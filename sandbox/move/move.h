@@ -52,9 +52,9 @@ struct sb_move_options {
 uint64_t sb_process_start(pid_t pid);
 
 /* Moves all the NICs or none. After an error everything is restored, or hw_error() says that restoring failed and
- * sb_restore() must be called. Fails with -EINVAL; -ENODEV for an unknown NIC; -EBUSY if a NIC belongs to another
+ * sb_restore() must be called. Errors include -EINVAL; -ENODEV for an unknown NIC; -EBUSY if a NIC belongs to another
  * container, is a port of a bridge or bond, or (without force) is needed here; -EEXIST if there is a journal for that
- * ID; -ESRCH or -ENOENT for an unknown namespace; or -EPERM. */
+ * ID or the container has a device with that name; -ESRCH or -ENOENT for an unknown namespace; and -EPERM. */
 int sb_move(const struct sb_move_options *o);
 
 struct sb_restore_options {
@@ -67,8 +67,8 @@ struct sb_restore_options {
 
 /* Restores what sb_move() has moved: from the container, from the namespace to which the kernel moves NICs of ended
  * namespaces, or after an interrupted move. May be called any number of times, and returns 0 if nothing is left to do.
- * *lost (unless lost is NULL) receives the number of NICs that no longer exist, because a veth or macvlan device is
- * deleted with its namespace. Lost NICs are logged and are not an error. On an error the journal stays, and a later
+ * *lost (unless lost is NULL) receives the number of NICs that no longer exist, such as a veth or macvlan device, which
+ * is deleted with its namespace. Lost NICs are logged and are not an error. On an error the journal stays, and a later
  * call continues. */
 int sb_restore(const struct sb_restore_options *o, unsigned *lost);
 
@@ -106,9 +106,7 @@ struct sb_status {
  * during the call. A nonzero result of each ends the iteration and is returned. Returns 0 if there is no folder, and
  * -ENOENT if there is no journal for that ID. */
 int sb_status(const char *journal_dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg);
-/* Calls each for every address of a NIC that moved from the caller's network namespace to a container, if the journal
- * says that the NIC is still there. addr has 4 or 16 bytes. A nonzero result of each ends the iteration and is
- * returned. */
+/* An address of a NIC that is in a container. */
 struct sb_taken {
     char nic[IFNAMSIZ];
     uint32_t mtu;
@@ -116,6 +114,9 @@ struct sb_taken {
     const uint8_t *addr;
     unsigned prefix;
 };
+/* Calls each for every address of a NIC that moved from the caller's network namespace to a container, if the journal
+ * says that the NIC is still there. addr has 4 or 16 bytes. A nonzero result of each ends the iteration and is
+ * returned. */
 int sb_taken(const char *journal_dir, int (*each)(const struct sb_taken *t, void *arg), void *arg);
 /* Returns "running", "ended", "under way", "broken" or "unreadable". */
 const char *sb_state_name(enum sb_state s);

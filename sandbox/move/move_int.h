@@ -58,7 +58,8 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name);
 
 /* Returns true if a link is hardware of the machine, whose place on a bus a tenant cannot forge. */
 bool sb_link_hardware(const struct sb_link *l);
-/* Finds the NIC in the namespace. hint is its probable name. Returns 0 and sets *l, or fails with -ENODEV or -errno. */
+/* Finds the NIC in the namespace. hint is its probable name. Returns 0 and sets *l, or fails with -ENODEV or another
+ * -errno. */
 int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l);
 
 /* ---- restore (move_restore.c) -------------------------------------------------------------------- */

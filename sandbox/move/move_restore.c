@@ -163,7 +163,7 @@ static int bring_patiently(struct back *b, int i, struct sb_link *l)
     }
 }
 
-/* Logs that NIC i no longer exists, with the known facts. */
+/* Reports that NIC i was not found: as lost if it was deleted, and otherwise as a fault. */
 static void tell_lost(struct back *b, int i)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -194,7 +194,7 @@ static void tell_lost(struct back *b, int i)
     b->lost++;
     if (b->there.fd < 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR, "%s is lost: it is not here, and the container's namespace has ended%s%s",
-               w->name, *w->kind ? ", and a device of this kind is deleted with it" : "", w->kind);
+               w->name, *w->kind ? ", which deletes devices of kind " : "", w->kind);
     else if (sb_netdev_find(&b->there.rt, k->there, NULL, &l) == 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR,
                "%s is lost: it was replaced in the container by another device with its index, which stays there",
@@ -479,7 +479,7 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
     if (rc == 0)
         rc = sb_journal_load(&j, dir, o->id, true);
     if (rc == -ENOENT || (rc == -EBADMSG && o->forget))
-        /* the journal is removed last, so a crash in between leaves only the journal */
+        /* also removes files that a crash has left behind */
         return remove_pin_and_journal(dir, o->id);
     if (rc < 0)
         return rc;

@@ -17,12 +17,12 @@
 /* Opens the sysfs of the network namespace ns as a detached mount. Returns a file descriptor or -errno. The calling
  * thread enters the namespace and returns. */
 int sb_sysfs_open(int ns);
-/* Opens the folder of the device that has this name now, and stores its identity and index, both of which may be
- * NULL. Reads through the returned file descriptor refer to that device even if it is renamed. Fails with -ENODEV or
- * -errno. */
+/* Opens the folder of the device that has this name now, and stores its identity in *ident and its index in *index.
+ * Both pointers may be NULL. Reads through the returned file descriptor refer to that device even if it is renamed.
+ * Fails with -ENODEV or another -errno. */
 int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index);
 /* Finds the device with that identity, first under the name hint, which may be NULL. Returns 0 and stores its current
- * name and index, or fails with -ENODEV. */
+ * name and index, or fails with -ENODEV or another -errno. */
 int sb_ident_find(int sysfs, uint64_t ident, const char *hint, char name[IFNAMSIZ], int *index);
 
 #endif

@@ -39,7 +39,7 @@ enum sb_kind {
     SB_PIN,      /* ID.netns, the bind mount that keeps the container's namespace, is created */
     SB_MOVE,     /* "INDEX": the NIC moves to the container and has this index there */
     SB_RDMAMOVE, /* "INDEX": the RDMA device with this index moves too */
-    SB_MADE,     /* RTM_NEWRULE: a rule that was added in the container */
+    SB_MADE,     /* RTM_NEWRULE: the rule is added in the container */
     SB_READY,    /* the move is complete */
     SB_BACK,     /* "INDEX": the NIC moves back, and gets this index here if it is free */
     SB_KINDS
@@ -72,7 +72,7 @@ struct sb_jnic {
     char as[IFNAMSIZ];
     uint64_t ident; /* 0 if unknown */
     int there;      /* the index announced by SB_MOVE; 0 if none was announced */
-    /* when read: a default route in a table that everyone uses goes over this NIC, possibly from a router
+    /* when read: a default route in the main or default table goes over this NIC, possibly from a router
      * advertisement */
     bool gateway;
 };
@@ -106,10 +106,11 @@ struct sb_journal {
 void sb_journal_init(struct sb_journal *j);
 void sb_journal_free(struct sb_journal *j);
 
-/* Adds a record in memory only. Fails with -EBADMSG if the record does not match the format above, or with -ENOMEM. */
+/* Adds a record in memory only. Fails with -EBADMSG if the record does not match the format above, with
+ * -EPROTONOSUPPORT for another version, or with -ENOMEM. */
 int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void *data, size_t len);
 int sb_journal_addf(struct sb_journal *j, enum sb_kind kind, int nic, const char *fmt, ...) HW_PRINTF(4, 5);
-/* Adds a record. If the journal has a file, the record is on disk when the function returns. */
+/* Adds a record. If the journal has a file, the record is on disk when the function returns 0. */
 int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void *data, size_t len);
 int sb_journal_stepf(struct sb_journal *j, enum sb_kind kind, int nic, const char *fmt, ...) HW_PRINTF(4, 5);
 
@@ -137,12 +138,12 @@ int sb_dir_lock(int fd);
  * exists. */
 int sb_journal_create(struct sb_journal *j, int dir, const char *id);
 /* Reads a file. With write, truncates an incomplete last line, and leaves j->fd open and locked for more steps. Fails
- * with -ENOENT or -EBADMSG. */
+ * with -ENOENT, -EBADMSG or another -errno. */
 int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write);
 bool sb_journal_there(int dir, const char *id);
 /* Returns true if another process is using the journal. */
 bool sb_journal_locked(int dir, const char *id);
-/* Removes the file. Succeeds if there is none. */
+/* Removes the file, and a new file that a crash left behind. Succeeds if there is none. */
 int sb_journal_remove(int dir, const char *id);
 
 #endif

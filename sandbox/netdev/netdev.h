@@ -12,7 +12,7 @@
 
 /* ---- one message (netdev_msg.c): pure functions; fuzzed with the journal ------------------------ */
 
-/* Returns true if h, which has len bytes, is complete and of this kind, and all the parts that this file reads have
+/* Returns true if h, which has len bytes, is complete and of this kind, and all the parts that netdev_msg.c reads have
  * valid lengths. */
 bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len);
 
@@ -24,7 +24,7 @@ int sb_msg_index(enum sb_kind kind, const struct nlmsghdr *h);
  * by its name. */
 bool sb_route_uses(const struct nlmsghdr *h, int index);
 bool sb_rule_names(const struct nlmsghdr *h, const char *name);
-/* Returns true for a unicast IPv4 or IPv6 default route in a table that everyone uses. */
+/* Returns true for a unicast IPv4 or IPv6 default route in the main or default table. */
 bool sb_route_default(const struct nlmsghdr *h);
 bool sb_route_by_object(const struct nlmsghdr *h); /* the route uses a nexthop object (`ip nexthop`) */
 /* Returns true for a route of the main table through a single gateway over the device. */
@@ -65,15 +65,16 @@ bool sb_msg_same(enum sb_kind kind, const struct nlmsghdr *a, const struct nlmsg
 
 /* ---- reading (netdev_read.c) -------------------------------------------------------------------- */
 
-/* Finds a device by index or, if index is 0, by name. Fails with -ENODEV. */
+/* Finds a device by index or, if index is 0, by name. Fails with -ENODEV or another -errno. */
 int sb_netdev_find(struct hw_netlink *rt, int index, const char *name, struct sb_link *out);
 /* Passes the kernel's description of a device to fn. ext_mask is a combination of RTEXT_FILTER_*. */
 int sb_netdev_message(struct hw_netlink *rt, int index, uint32_t ext_mask, hw_netlink_fn fn, void *arg);
 /* Calls fn for each link. A nonzero result ends the iteration and is returned. */
 int sb_netdev_links(struct hw_netlink *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg);
-/* Adds to j the records of the n named devices in this order: the link, sysctls, addresses and permanent neighbours of
- * each device, and then the routes and rules of all devices. Leaves out those that the kernel creates by itself. rt and
- * the calling thread must be in the same namespace. Fails with -ENODEV. */
+/* Adds to j the records of the n named devices in this order: the link and the sysctls of each device, and then the
+ * addresses, the permanent and proxy neighbours, the routes and the rules of all devices. Leaves out objects that the
+ * kernel creates by itself. rt and the calling thread must be in the same namespace. Fails with -ENODEV or another
+ * -errno. */
 int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *const *name, size_t n);
 
 /* ---- changing (netdev_apply.c) ------------------------------------------------------------------ */
@@ -103,20 +104,20 @@ int sb_netdev_set(struct hw_netlink *rt, const struct sb_link *now, const struct
 int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, const struct sb_map *map, int family,
                     struct sb_faults *f);
 int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
-/* Adds the routes and rules. Leaves out routes over a device that is not in the map, with a warning. */
+/* Adds j's routes. Leaves out routes over a device that is not in the map, with a warning. */
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
 /* Adds or removes a rule. Succeeds if the rule already exists or does not exist, respectively. */
 int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewritten);
-/* Sends a route or rule that was built elsewhere. Succeeds if it already exists. */
+/* Sends h, which creates an address, neighbour, route or rule. Succeeds if it already exists. */
 int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
 /* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */
 
-/* Adds a record for each writable sysctl of a device. */
+/* Adds a record for each sysctl of a device that can be read and written. */
 int sb_sysctl_read(struct sb_journal *j, int nic, const char *name);
 /* Sets the device's sysctls that differ from j's records. */
 int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struct sb_faults *f);
-/* Returns true if IPv6 is disabled on a device. */
+/* Returns true if IPv6 is disabled on a device, or the device has no IPv6. */
 bool sb_sysctl_no_ipv6(const char *name);
 /* Sets the sysctls that make a NIC answer ARP only for its own addresses. Warns if `all` overrides them. */
 int sb_sysctl_arp(const char *name, const struct hw_logger *log);

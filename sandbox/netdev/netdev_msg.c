@@ -14,7 +14,8 @@
 
 #define STRING 0x8000u /* STRING plus n is a string of at most n bytes, including its NUL */
 
-/* The parts of messages that this file reads. They are checked here, so that no reader has to check a length. */
+/* The parts of messages that this file reads, except those with another check in attr_ok(). They are checked so that no
+ * reader has to check a length. */
 static const struct {
     enum sb_kind kind;
     uint16_t type, len; /* len is the minimum */
@@ -473,7 +474,7 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
     return !fits ? -EMSGSIZE : rc;
 }
 
-/* Returns whether to keep an attribute. Of a link only the needed attributes are kept, because most of its long message
+/* Returns true if an attribute is kept. Of a link only the needed attributes are kept, because most of its long message
  * is counters. */
 static bool is_kept_rtnl_attr(enum sb_kind kind, int type)
 {

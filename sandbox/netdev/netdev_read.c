@@ -122,8 +122,9 @@ static int nic_of(const struct sb_journal *j, int index)
     return -1;
 }
 
-/* Returns true for objects that the kernel creates by itself: link-local addresses, and routes that follow from
- * addresses. Routes from a router advertisement reappear with the next advertisement, and redirects were only hints. */
+/* Returns true for objects that the kernel creates by itself: link-local and temporary addresses, routes that follow
+ * from addresses, and neighbours that are neither permanent nor proxies. Routes from a router advertisement reappear
+ * with the next advertisement, and redirects were only hints. */
 static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
 {
     const struct nlattr *a;

@@ -70,7 +70,8 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
 {
     HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
     char index[16];
-    int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets new GIDs with different indices */
+    int gid =
+        moved ? gid_index(p) : -1; /* before the move the indices are unknown, because a NIC that moves gets new GIDs */
     snprintf(index, sizeof(index), "%d", gid);
     if ((*hcas && !hca) || (*list && !ifs))
         return hw_no_memory("the environment");
@@ -94,7 +95,9 @@ static const struct {
     {"NCCL_TOPO_DUMP_FILE", "/tmp/nccl_topo.xml", "--debug-all: the file for the topology that NCCL found"},
     {"RUNSC_DEBUG", "1", "--debug-all: gVisor's own log"},
     {"RUNSC_DEBUG_LOG", "/tmp/runsc/", "--debug-all: the folder of gVisor's log"},
-    {"RUNSC_STRACE", "1", "--debug-all: every system call is logged, which makes a sandbox 5 to 10 times slower"},
+    {"RUNSC_STRACE", "1",
+     "--debug-all: gVisor logs system calls (those of RUNSC_STRACE_SYSCALLS), which makes a sandbox 5 to 10 times "
+     "slower"},
     {"RUNSC_STRACE_SYSCALLS", "openat,readlinkat,ioctl,mmap", "--debug-all: the system calls to log"},
 };
 

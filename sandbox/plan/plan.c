@@ -213,7 +213,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
                                             : NULL;
     if (cut && !want->force)
         return asked ? hw_fail(-EPERM,
-                               "%s: %s, without which this machine would become unreachable; --force takes it anyway",
+                               "%s: %s, without which this machine may become unreachable; --force takes it anyway",
                                d->name, cut)
                      : WHY(n, "%s", cut);
     const char *no = asked ? NULL : find_unfit_reason(w, i);
@@ -476,7 +476,8 @@ static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
     fprintf(f, ": %s", p->nic[i].why);
 }
 
-/* Fails if the plan has no NIC although that was not requested. The text gives the reason for each candidate. */
+/* Fails if the plan has neither a NIC nor an RDMA device although that was not requested. The text gives the reason for
+ * each candidate. */
 static int check_left(const struct work *w)
 {
     struct sbx_plan *p = w->p;

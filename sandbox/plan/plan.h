@@ -52,14 +52,14 @@ struct sbx_plan {
     const char **pci_why; /* by PCI device: why the sandbox's sysfs lacks it; NULL if it is included */
     char **warning;
     size_t n_nic, n_rdma, n_gpu, n_warning;
-    bool empty; /* no NIC is left although that was not requested */
+    bool empty; /* no NIC and no RDMA device is left although that was not requested */
 };
 
 /* Makes the plan. Fails with -EINVAL for an invalid list or regular expression, -ENODEV for a NIC or GPU that this node
- * lacks, -EPERM for a NIC in `nics` that requires force or in `only` that the other settings leave out, and
- * -EADDRNOTAVAIL because of require_ipv4. Fails with -ENXIO if no NIC is left and neither list is "none"; the plan is
- * then complete and has the reasons. The caller frees the plan in each of these cases. The snapshot must outlive the
- * plan. */
+ * lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or in `only` that the other settings leave out,
+ * and -EADDRNOTAVAIL because of require_ipv4. Fails with -ENXIO if no NIC and no RDMA device is left and neither list
+ * is "none"; the plan is then complete and has the reasons. The caller frees the plan in any case. The snapshot must
+ * outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 

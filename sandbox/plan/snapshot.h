@@ -117,8 +117,8 @@ int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take 
 int sbx_snapshot_again(struct sbx_snapshot *s, int sysfs, const bool *moved);
 /* Writes the snapshot as JSON. */
 int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out);
-/* Parse untrusted text. Fail with -EINVAL and a text that says where the error is. The caller frees out, also after a
- * failure. */
+/* Parse untrusted text. Fail with -EINVAL or -E2BIG and a text that says where the error is, or with another -errno.
+ * The caller frees out, also after a failure. */
 int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len);
 int sbx_snapshot_load(struct sbx_snapshot *out, const char *file);
 void sbx_snapshot_free(struct sbx_snapshot *s);

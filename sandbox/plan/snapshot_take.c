@@ -48,7 +48,7 @@ static struct hw_names list_sysfs_folder(const struct take *t, const char *dir, 
     return l;
 }
 
-/* Adds all regular files of folder dir/sub, as "sub/name". */
+/* Adds all readable files of folder dir/sub, as "sub/name". */
 static int take_folder_files(const struct take *t, struct sbx_attrs *a, const char *dir, const char *sub)
 {
     struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, sub);
@@ -272,7 +272,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     return rc;
 }
 
-/* Adds the nonzero P_Keys, because most of a table of 128 are zero. */
+/* Adds the first P_Key and the nonzero ones, because most of a table of 128 are zero. */
 static int take_pkeys(const struct take *t, struct sbx_attrs *a, const char *dir)
 {
     struct sbx_attrs all __attribute__((cleanup(sbx_attrs_free))) = {0};

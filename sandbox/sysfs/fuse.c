@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Serves the tree over FUSE. Live files are read from the host's sysfs at each open, as in sysfs, below a root that was
- * opened before. */
+/* Serves the tree over FUSE. Live files are read from the host's sysfs, below a root that was opened before. */
 #define FUSE_USE_VERSION 35
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
@@ -73,7 +72,7 @@ static int on_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t a
     return 0;
 }
 
-/* An open file: a live file has a file descriptor of the host's file, and any other file has its node. */
+/* An open file: a live file is read from a file descriptor of the host's file, and any other file from its node. */
 struct handle {
     const struct sbx_node *node;
     int fd;
@@ -146,8 +145,8 @@ static const struct fuse_operations operations = {.getattr = on_getattr,
                                                   .release = on_release,
                                                   .init = on_init};
 
-/* Reports to the waiting process that the tree is mounted, and closes the standard descriptors, which may be a terminal
- * or a pipe that a reader reads to its end. */
+/* Redirects the standard descriptors, which may be a terminal or a pipe that a reader reads to its end, to /dev/null,
+ * and reports to the waiting process that the tree is mounted. */
 static int detach_and_notify(const struct sbx_fuse *f)
 {
     int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);

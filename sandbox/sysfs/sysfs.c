@@ -112,7 +112,7 @@ static void net_path(const struct build *b, const struct sbx_netdev *d, char out
         snprintf(out, SBX_PATH + 1, "devices/virtual/net/%s", d->name);
 }
 
-/* Adds a link from interface d to another interface, if the sandbox has that interface. */
+/* Adds the link dir/name to interface `other`, if the sandbox has that interface. */
 static void net_link(struct build *b, const char *dir, const char *name, const char *other)
 {
     char to[SBX_PATH + 1];

@@ -11,14 +11,14 @@
  * after a failure. */
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan);
 
-/* A file that marks the folders written by hawser. Other folders are never touched. */
+/* A file that marks the folders written by hawser. */
 #define SBX_SYSFS_MARK ".hawser-sysfs"
-/* Writes t to the new folder dir, or replaces a folder that this function has written. Fails with -EEXIST if something
- * else is there. The change is atomic: either everything is written or nothing has changed. No other process may write
- * to the folder. */
+/* Writes t to the new folder dir, or replaces an empty folder or one that this function has written. Fails with -EEXIST
+ * if something else is there. The change is atomic: other processes see either the old folder or the complete new one.
+ * No other process may write to the folder. */
 int sbx_tree_write(const struct sbx_tree *t, const char *dir);
 /* Removes a folder that sbx_tree_write() has written. Succeeds if dir does not exist, and fails with -EINVAL if it is
- * another folder. */
+ * something else. */
 int sbx_tree_remove(const char *dir);
 
 struct sbx_fuse {

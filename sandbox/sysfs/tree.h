@@ -28,8 +28,7 @@ struct sbx_tree {
 int sbx_tree_init(struct sbx_tree *t);
 void sbx_tree_free(struct sbx_tree *t);
 /* Paths are relative, such as "class/net", and have no ".", ".." or empty components. Missing parent folders are
- * created. Existing nodes stay unchanged. A file or link in the place of a folder, or the reverse, is an error
- * (-EEXIST). */
+ * created. Existing nodes stay unchanged. An existing node of another kind is an error (-EEXIST). */
 void sbx_tree_dir(struct sbx_tree *t, const char *path);
 void sbx_tree_file(struct sbx_tree *t, const char *path, const void *data, size_t n, bool live);
 /* `to` is a path in the tree, which need not exist. The link's target is relative to its own folder, as in sysfs. */

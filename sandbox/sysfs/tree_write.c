@@ -150,7 +150,8 @@ static int remove_all(const char *dir)
     return rc < 0 ? hw_fail(rc, "removing %s: %s", dir, strerror(-rc)) : 0;
 }
 
-/* Returns 1 if hawser has written dir, 0 if dir is an empty folder or does not exist, or -EEXIST. */
+/* Returns 1 if hawser has written dir, 0 if dir is an empty folder or does not exist, -EEXIST if it is something else,
+ * or another -errno. */
 static int check_tree_owner(const char *dir)
 {
     struct stat st;

@@ -175,7 +175,7 @@ def refused(t, good):
             lambda s: s["files"].update({"bus/pci/devices": "x"}):
         out = t.tmp / "tree"
         r = t("sysfs", "--from", t.file(bend(change)), "--out", out)
-        ok(r.returncode == 1 and "cannot be a folder and also" in r.stderr and not out.exists() and not list(t.tmp.glob("tree.*")),
+        ok(r.returncode == 1 and "already exists and is of another kind" in r.stderr and not out.exists() and not list(t.tmp.glob("tree.*")),
            "a file in the place of a folder or link: refused, nothing left", r)
 
 

@@ -23,7 +23,7 @@
 #define END_MS  5000 /* time for brokers to end when the agent ends */
 #define KILL_MS 1000 /* time for a broker to end after SIGKILL */
 #define GONE_MS 300  /* time for a container to end after its broker was killed */
-#define SAID_MS 1000 /* minimum time between two log lines about the same error */
+#define SAID_MS 1000 /* an error that is repeated within this time is not logged again */
 
 /* A runtime that has not sent its complete message yet. */
 struct half {
@@ -56,8 +56,8 @@ struct agent {
 
 #define SAY(a, level, ...) hw_log((a)->o.log, level, __VA_ARGS__)
 
-/* Returns hw_error() without control characters of terminals, because the text may contain annotations of a
- * container. */
+/* Returns hw_error() with '?' for each byte that is not printable ASCII, because the text may contain annotations of a
+ * container and be shown on a terminal. */
 static const char *error_text(char out[HW_ERR_TEXT])
 {
     snprintf(out, HW_ERR_TEXT, "%s", hw_error());
@@ -118,8 +118,9 @@ static int open_agent_listener(const char *path)
 
 /* ---- brokers -------------------------------------------------------------------------------------- */
 
-/* Returns true if the container has ended too, after its broker was killed. When the first process of a PID namespace
- * ends, the kernel kills all other processes in it, including the broker, and waits until they are reaped. */
+/* Returns true if the container's first program ends within GONE_MS, after the broker was killed. When the first
+ * process of a PID namespace ends, the kernel kills all other processes in it, including the broker, and waits until
+ * they are reaped. */
 static bool goes_with_container(const struct agent *a, const char *id)
 {
     for (int ms = 0; ms < GONE_MS; ms += 5) {
@@ -203,7 +204,7 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
     if (k->pidfd < 0) { /* the agent could not notice the end of the broker */
         SAY(a, HAWSER_LOG_ERROR,
-            "%s: no broker was started, so RDMA calls of the container fail with ENOSYS: pidfd_open: %s", id,
+            "%s: the broker was ended, so RDMA calls of the container fail with ENOSYS: pidfd_open: %s", id,
             hw_errno_text(errno));
         kill(k->pid, SIGKILL);
         (void)waitpid(k->pid, NULL, 0);
@@ -430,7 +431,7 @@ static int run_agent_loop(struct agent *a, struct pollfd *p)
     }
 }
 
-/* Ends all brokers, by force if necessary. */
+/* Ends all brokers, with SIGKILL if necessary. */
 static void end_all(struct agent *a)
 {
     uint64_t until = hw_deadline(END_MS);

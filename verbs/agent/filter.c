@@ -57,11 +57,11 @@ const struct vb_filter_rule vb_filter_rules[] = {
     {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
     /* The rule does not check the address family, because no other protocol with this number is in use. */
     {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
-    /* These rules protect the stub's window on kernels that cannot seal it (inject.h). They refuse every call that
-       changes mappings below VB_WALL_END or places a mapping there. mremap() is also checked by its destination, which
-       it unmaps before it checks anything (mm/mremap.c). brk() can unmap addresses above the end of the program's data.
-       trace.c checks this end, so PR_SET_MM, which could change it, is refused. Tagged addresses are refused because
-       they would not match these comparisons. */
+    /* These rules protect the stub's window on kernels that cannot seal it (inject.h). They refuse calls that remove,
+     * replace or protect mappings below VB_WALL_END. mremap() is also checked by its destination, which it unmaps
+     * before it checks anything (mm/mremap.c). brk() can unmap addresses above the end of the program's data. trace.c
+     * checks this end, so PR_SET_MM, which could change it, is refused. Tagged addresses are refused because they would
+     * not match these comparisons. */
     {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},
     {"shmat", EPERM, {{1, BELOW}, {2, SHM_REMAP, SHM_REMAP}}},
     {"munmap", EPERM, {{0, BELOW}}},

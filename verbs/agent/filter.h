@@ -27,9 +27,9 @@
  * -errno. */
 int vb_filter_install(bool *killable);
 /* Adds the filter to the "linux" object of a config.json, with listenerPath = socket. Merges it into an existing
- * seccomp section, which keeps its default action and its calls, except for the calls that the broker needs. runtime is
- * "crun" or "runc"; the two differ (facts/verbs-broker.md). Fails with -EINVAL if the sections cannot be merged, for
- * example because there is another listener. */
+ * seccomp section, which keeps its default action and its entries, except those for calls of the filter's rules.
+ * runtime is "crun" or "runc"; with runc the broker is not notified of write(). Fails with -EINVAL if the sections
+ * cannot be merged, for example because there is another listener. */
 int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime);
 
 #endif

@@ -5,7 +5,8 @@
  * Runtimes pass each entry to libseccomp as a rule. If two rules are for the same call, libseccomp keeps the broader
  * rule, whatever the actions are: next to "ioctl is allowed", a notification for some ioctls has no effect. If a
  * profile has an entry for a call of this filter, the entry is therefore replaced by entries for the remaining cases:
- * for each bit of a condition, one entry with the same action for calls where this bit differs.
+ * for each bit of a condition (or each side of a block of addresses), one entry with the same action for calls where
+ * this bit differs (or whose address is on this side).
  */
 #include "verbs/agent/filter.h"
 #include "verbs/agent/filter_rules.h"
@@ -144,7 +145,7 @@ static void add_condition(json_t *entry, json_t *condition)
     json_array_append_new(args, condition);
 }
 
-/* Appends the entry with an additional condition, outside of the rules after r. */
+/* Appends the entry with an additional condition, limited to the cases in which none of the rules after r applies. */
 static void append_with_condition(struct join *j, const json_t *entry, json_t *condition,
                                   const struct vb_filter_rule *r)
 {

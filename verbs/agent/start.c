@@ -34,8 +34,8 @@ static int make_nodes(const char *state_dir, char *out, size_t cap)
     return 0;
 }
 
-/* Returns true if the policy allows raw packets or flow steering on any device. The broker needs CAP_NET_RAW for
- * these. */
+/* Returns true if the policy allows the container raw packets or flow steering on any present device. The broker needs
+ * CAP_NET_RAW for these. */
 static bool wants_raw(const struct vb_agent_options *o, const struct vb_container *c)
 {
     static struct vb_device device[VB_DEVICES_MAX];
@@ -108,8 +108,8 @@ static int choose_user(uid_t *out)
     return rc ? hw_fail(rc, "cannot choose a user for the broker: %s", hw_errno_text(-rc)) : 0;
 }
 
-/* Resets signals to their defaults and detaches from the terminal. If parent is not 0, the kernel kills this process
- * when its parent ends. */
+/* Unblocks all signals, resets SIGTERM and SIGINT, ignores SIGPIPE, and detaches from the terminal. If parent is not 0,
+ * the kernel kills this process when its parent ends. */
 static int detach_broker(pid_t parent)
 {
     sigset_t none;
@@ -127,7 +127,7 @@ static int detach_broker(pid_t parent)
 
 /* Sets up and runs the broker. Returns 1 if the container already has a broker, which has accepted the listener, or 0
  * when the broker has ended, or -errno. Sets *folder to the folder of the container's first process in the machine's
- * /proc. */
+ * /proc, or to -1. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {
@@ -186,9 +186,9 @@ static bool has_container_ended(pid_t pid, int folder)
     return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
 }
 
-/* Makes children of this process start in the PID namespace of process pid, or in the caller's if pid is 0. A broker
- * can then address the processes of its container and no others. Sets *own to true if the namespace differs from the
- * caller's. */
+/* Makes children of this process start in the PID namespace of process pid, or in the caller's if pid is 0. If the
+ * container has a separate namespace, its broker can then address the processes of the container and no others. Sets
+ * *own to true if the namespace differs from the caller's. */
 static int choose_pids(pid_t pid, bool *own)
 {
     char path[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports each refusal as a line of JSON in the audit file and as a line of text in the operator's log. */
+/* Reports refusals as lines of JSON in the audit file, if there is one, and as lines of text in the operator's log. */
 #ifndef HW_VERBS_AUDIT_H
 #define HW_VERBS_AUDIT_H
 

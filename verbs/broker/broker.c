@@ -26,7 +26,7 @@ static int watch_broker_fd(struct vb_broker *b, int fd)
     return 0;
 }
 
-/* Raises the limit of open files, because the broker needs two descriptors for each stub and one for each waiting
+/* Raises the limit of open files, because the broker needs several descriptors for each stub and one for each waiting
  * request. */
 static void raise_broker_fd_limit(void)
 {

@@ -4,9 +4,9 @@
  * filter.
  *
  * When an application opens /dev/infiniband/uverbsN, the broker creates a device node and opens it for the application.
- * The node's inode identifies the open file until the file is closed. The broker keeps no descriptor of the file: it
- * recognises the file by fstat(), and inotify reports when the file is closed. The kernel then frees the objects of the
- * file.
+ * The node's inode identifies the open file until the file is closed. The broker keeps descriptors of the file only for
+ * a short time: it recognises the file by fstat(), and inotify reports when the file is closed. The kernel then frees
+ * the objects of the file.
  *
  * Requests run in the broker, on a descriptor that pidfd_getfd() has fetched. Requests that pin memory run in the stub,
  * which is a thread in the application (inject.h).
@@ -39,7 +39,7 @@ extern const struct vb_kernel vb_kernel; /* the interface of the running kernel 
 
 struct vb_container {
     char id[128];
-    pid_t pid;    /* the container's first process, or 0 if unknown */
+    pid_t pid;    /* the process that gets the filter: the container's first process or that of an exec; 0 if unknown */
     int listener; /* listener of the seccomp filter; vb_serve() closes it */
     /* Socket on which the broker receives the listeners of further programs (join.h), or -1. vb_serve() closes it. */
     int join;
@@ -63,10 +63,10 @@ struct vb_broker_options {
 };
 
 /* Runs the broker until the last program under the container's filters has exited or o->stop becomes readable. After
- * the latter, system calls of the applications that the filters send fail with ENOSYS, and the kernel frees objects
- * when the applications close their files. Returns 0 or -errno.
+ * the latter, the applications' system calls of which the filters notify the broker fail with ENOSYS, and the kernel
+ * frees objects when the applications close their files. Returns 0 or -errno.
  *
- *  Does not change namespaces. For some device operations the kernel checks the network namespace of the caller, which
+ * Does not change namespaces. For some device operations the kernel checks the network namespace of the caller, which
  * must be the container's. */
 int vb_serve(const struct vb_container *c, const struct vb_broker_options *o);
 

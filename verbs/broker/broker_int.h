@@ -22,7 +22,7 @@
 #define VB_JOBS_MAX      4096
 #define VB_LISTENERS_MAX 1024 /* listeners of a container: one for its first program and one for each running exec */
 /* Maximum age of the kernel's list of a context's objects. The shorter age applies if the counts are in doubt or would
- * lead to a refusal. */
+ * lead to a refusal. If both, the kernel lists the objects again in any case. */
 #define VB_RECONCILE_SOON_NS (1000 * HW_MS)
 #define VB_RECONCILE_NS      (10000 * HW_MS)
 
@@ -65,8 +65,8 @@ struct vb_cached {
     uint64_t used;
 };
 
-/* A descriptor in a request. The request contains the application's number while it is checked, and the broker's number
- * while it runs. */
+/* A descriptor in a request. The request contains the application's number while it is checked, and the number of the
+ * broker or the stub while it runs. */
 struct vb_swap {
     struct vb_attr *attr; /* attribute that contains the descriptor, or NULL */
     uint8_t *field;       /* otherwise: 4 bytes in a core part */
@@ -97,7 +97,7 @@ struct vb_worker {
     uint64_t used;   /* time when the device was last used */
     unsigned given;  /* number of a request's descriptors in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */
-    uint64_t looked; /* time of the last check whether the stub is the only thread left */
+    uint64_t looked; /* time of the stub's last call, or of the last check whether the stub is the only thread left */
     bool unlimited;  /* the stub may lock memory without limit, so callers must have this right too */
     bool dropping;   /* the stub was told to drop this right */
 };
@@ -127,14 +127,14 @@ struct vb_broker {
     struct {
         pid_t tid;
         uint64_t since;
-    } barren[VB_BARREN_MAX]; /* threads with a stub that ended before its first call */
+    } barren[VB_BARREN_MAX]; /* threads whose stub ended before its first call */
     unsigned n_barren;       /* number of such stubs so far */
     struct vb_tracer tracer;
 
     struct {
         uint16_t object, method;
         uint32_t command;
-    } told[VB_TOLD_MAX]; /* commands not in the schema that have been reported; each is reported once */
+    } told[VB_TOLD_MAX]; /* commands whose refusal by the schema was reported; each is reported once */
     unsigned n_told;
 
     uint64_t started, opens, requests, doorbells, refused, redelivered, undone, reconciled;
@@ -152,8 +152,8 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd);
 void vb_contexts_ended(struct vb_broker *b);
 void vb_contexts_free(struct vb_broker *b);
 /* Fetches descriptor `theirs` of thread tid. Fails with -ENOTTY if the broker did not open the file, and with -EBADF if
- * the thread has no such descriptor. *fd belongs to the cache and is valid until the next call of one of these
- * functions. */
+ * the thread has no such descriptor. *fd belongs to the cache and is valid until the next vb_fetch(), vb_cache_put() or
+ * vb_cache_sweep(). */
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c);
 /* Fetches a descriptor of any file. Returns a descriptor that the caller must close, or -errno. */
 int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs);
@@ -181,14 +181,15 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
 void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */
-/* Replaces the program's descriptors in r by descriptors of the broker. After 0, the caller must call vb_swap_back().
+/* Replaces the program's descriptors in r with descriptors of the broker. After 0, the caller must call vb_swap_back().
  * Fails with -EBADF if the program has no such descriptor, with -ENOENT if the program no longer waits, and with
  * -EINVAL if there are too many descriptors. */
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
-/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, or the error that the
- * program gets. The broker's descriptors are closed in any case; after an error this also frees their objects. */
+/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, -ENOENT if the program no
+ * longer waits, or the error that the program gets. The broker's descriptors are closed in any case; after an error
+ * this also frees their objects. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 
 /* kept.c */
@@ -205,18 +206,20 @@ void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
  * the stub's report cannot be trusted. */
 void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
 /* Sets the context's counts to the numbers of objects that the kernel lists. Does nothing and returns false if this was
- * done within the last age_ns or a stub is working for the context. fd is the broker's descriptor of the device. */
+ * done within the last age_ns, if a stub is working for the context, or if the context's driver is unknown. fd is the
+ * broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
 /* Destroys the object that r has created. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */
 /* Stores the worker with a stub in the program's memory in *out and returns 0. Returns 1 if the call needs no answer:
- * either a stub is being injected and the program will repeat the call, or the program has already got an error.
- * Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
+ * either a stub was injected and the program will repeat the call, or the program has already got an error. Otherwise
+ * returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
-/* Makes the stub run a copy of r. The notification is answered later. */
+/* Queues a copy of r for the stub. The notification is answered when the stub has run the copy, or at once if the
+ * broker is out of memory or descriptors. */
 void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
                     const struct vb_request *r, uint64_t ticket);
 /* Makes the program's stub copy the results of r, which ended with rc, to the program. The notification is answered

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The libraries of rxe and siw announce new work requests by write() of a command in the old format. The kernel accepts
- * such a write() only from the process that opened the file (ib_safe_file_access()), which is the broker. Any process
- * may send the same command by ioctl(), so the broker does this for the application.
+ * such a write() only with the credentials of the process that opened the file (ib_safe_file_access()), which is the
+ * tracer. Any process may send the same command by ioctl(), so the broker does this for the application.
  *
- *  The response is not written to the application. It would contain the position of the first bad inline work request,
+ * The response is not written to the application. It would contain the position of the first bad inline work request,
  * and there are no inline work requests. rdma-core's providers do not read the response. */
 #include "verbs/broker/broker_int.h"
 
@@ -33,7 +33,7 @@ _Static_assert(sizeof(struct ib_uverbs_post_send) == 24 && sizeof(struct ib_uver
                    sizeof(struct ib_uverbs_post_srq_recv) == 24,
                "the three structs must have their counts at the same offset");
 
-/* Returns the kind of a doorbell, or NULL if the command is not a doorbell. */
+/* Returns the kind of a doorbell, or NULL if the command is not a valid doorbell. */
 static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t count)
 {
     for (unsigned i = 0; i < HW_ARRAY_LEN(kinds); i++) {
@@ -94,7 +94,7 @@ void vb_doorbell(struct vb_broker *b, const struct vb_call *call)
     struct bell l;
     int fd;
     if (vb_fetch(b, tid, (int)n->data.args[0], &fd, &c)) {
-        /* If another thread replaces this descriptor by a device before the kernel continues, the kernel returns
+        /* If another thread replaces this descriptor with a device before the kernel continues, the kernel returns
          * EACCES. */
         vb_notify_continue(call->listener, n->id);
         return;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns true if a is the same call as k, with the same inputs. Outputs are not compared. */
+/* Returns true if a is the same call as k, with the same inputs. The contents of outputs are not compared. */
 static bool is_same_request(const struct vb_request *a, const struct vb_request *k)
 {
     if (a->address != k->address || memcmp(&a->hdr, &k->hdr, sizeof a->hdr) != 0 || a->command != k->command ||

@@ -2,9 +2,9 @@
 /*
  * Compares a context's counts with the kernel's list of objects. The result of a request that ran in the stub is read
  * from registers of the application's process, and a seccomp filter of the application can answer instead of the
- * kernel. The broker therefore does not trust the result. A new MR is verified by QUERY_MR. After a failure, a change
- * of an MR, or an unknown result, the kernel lists the context's objects (INFO_HANDLES), and the counts are set to the
- * kernel's numbers.
+ * kernel. The broker therefore does not trust the result. A new MR is verified by QUERY_MR. After a failure to create
+ * an object, a change of an MR, an MR that was not confirmed, or an unknown result, the kernel lists the context's
+ * objects (INFO_HANDLES), and the counts are set to the kernel's numbers.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
@@ -62,9 +62,9 @@ static int query_mr(const struct vb_broker *b, const struct vb_context *c, const
     return run_query(b, fd, &q);
 }
 
-/* Stores the numbers of all objects of a type in *out, which the caller must free. Returns how many objects there are,
- * but at most most + 1, which means that there are more than `most`. Fails with -E2BIG if the list would be too long,
- * or with another -errno. */
+/* Stores the numbers of all objects of a type in *out, which the caller must free. Returns the number of objects;
+ * `most` + 1 means that there are more than `most`. Fails with -E2BIG if the list would be too long, or with another
+ * -errno. */
 static int list_handles(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                         uint16_t object, uint64_t most, uint32_t **out)
 {

@@ -43,8 +43,8 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
                                                        .rc = rc});
 }
 
-/* Returns true if a command that the schema lacks was reported before. Otherwise records the command. Applications
- * repeat such commands, and one report is enough. */
+/* Returns true if the refusal of a command by the schema was reported before, or if the list is full. Otherwise records
+ * the command. Applications repeat such commands, and one report is enough. */
 static bool was_command_reported(struct vb_broker *b, const struct vb_request *r)
 {
     uint32_t command = r->command ? r->command->command : 0;
@@ -149,8 +149,8 @@ static int judge_request(struct vb_broker *b, const struct vb_call *call, struct
     return v.rc;
 }
 
-/* Handles a request. Returns the error that the application must get, or 1 if the request has been answered or will
- * be. */
+/* Handles a request. Returns the error that the application must get, or 1 if the request has been answered, will be
+ * answered, or no longer waits. */
 static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_request *r = &b->request;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Manages the work of stubs. A stub runs the requests that pin memory, and copies the results of all requests to the
- * application. Each address space of the application has one stub, which does one job at a time. */
+ * application. Each address space of the application has at most one stub, which does one job at a time. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
 
@@ -208,8 +208,8 @@ static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
     return rc;
 }
 
-/* Replaces the request's descriptors in the stub's table by an unused eventfd, because the table exists as long as the
- * stub and would keep the files open. If the stub's call was interrupted, this is done when the stub repeats the
+/* Replaces the request's descriptors in the stub's table with an unused eventfd, because the table exists as long as
+ * the stub and would keep the files open. If the stub's call was interrupted, this is done when the stub repeats the
  * call. */
 static void take_swaps(struct vb_broker *b, struct vb_worker *w)
 {
@@ -395,8 +395,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     return true;
 }
 
-/* Begins to inject a stub. Returns 0 if the thread will repeat its call, or an error that the thread has already
- * got. */
+/* Injects a stub. Returns 0 if the thread will repeat its call, or an error that the thread has already got. */
 static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_worker *w = calloc(1, sizeof *w);
@@ -507,7 +506,7 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
         return;
     }
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
-    if (!j) { /* out of memory, or the process is exiting, because its stub has ended */
+    if (!j) { /* out of memory or descriptors, or the process is exiting, because its stub has ended */
         vb_undo(b, c, fd, r);
         vb_notify_answer(call->listener, call->n.id, 0, w ? ENOMEM : EIO);
         return;

@@ -34,8 +34,8 @@ uint64_t vb_attr_u64(const struct vb_request *r, uint16_t id)
     return v;
 }
 
-/* Returns the size of all pages of the memory, in bytes. Returns at most 2^56, the size of the largest user address
- * space, because the length of an on-demand MR may be UINT64_MAX ("all memory"). */
+/* Returns the size of all pages of the memory, in bytes. Returns 2^56, the size of the largest user address space, for
+ * a longer length, because the length of an on-demand MR may be UINT64_MAX ("all memory"). */
 uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
 {
     const uint64_t page = 4096, most = 1ull << 56;
@@ -44,7 +44,7 @@ uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
     return ((start & (page - 1)) + length + page - 1) & ~(page - 1);
 }
 
-/* Handles REG_MR as a command of INVOKE_WRITE and as a method (since Linux 6.17). */
+/* Supports REG_MR as a command of INVOKE_WRITE and as a method (since Linux 6.17). */
 bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova)
 {
     struct ib_uverbs_reg_mr in;
@@ -112,8 +112,8 @@ void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
                              IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND);
 }
 
-/* Returns half the number of receive requests. libmlx5 rounds this number up to a power of two. A request has at most 2
- * KiB (log_rq_stride of a QP's context), so a larger one is counted as several. */
+/* Returns half of rq_wqe_count, because libmlx5 rounds the number of receive requests up to a power of two. A request
+ * has at most 2 KiB (log_rq_stride of a QP's context), so a larger size counts as several requests. */
 static uint64_t mlx5_recv(uint32_t count, uint32_t shift)
 {
     return (shift > 11 ? (uint64_t)count << HW_MIN(shift - 11, 31u) : count) / 2;
@@ -151,7 +151,8 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
     uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
     memset(q, 0, sizeof(*q));
     if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
-        /* A send request uses up to 16 blocks (set_user_buf_size() and set_rq_size() in mlx5/qp.c). */
+        /* A send request uses up to 16 blocks, and libmlx5 rounds the number of blocks up to a power of two
+         * (set_user_buf_size() and set_rq_size() in mlx5/qp.c). */
         struct mlx5_ib_create_qp in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_wqe_count / 32;

@@ -5,7 +5,7 @@
  * and uverbs_std_types_*.c in drivers/infiniband/core/ of Linux 6.12).
  *
  * For raw packet QPs, source QPNs, flows and controlled Q_Keys the kernel checks capabilities. It checks the
- * capabilities of the broker and not of the application, so these checks are repeated here.
+ * capabilities of the broker and not of the application, so these requests are checked against the policy here.
  */
 #include "base/size.h"
 #include "verbs/policy/policy_int.h"
@@ -82,7 +82,7 @@ static bool at_most(struct judge *j, const char *key, uint64_t n, uint64_t max, 
 {
     char rule[64];
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);
-    return n <= max ? true : no(j, -EINVAL, rule, "%" PRIu64 " %s are too many", n, what);
+    return n <= max ? true : no(j, -EINVAL, rule, "%" PRIu64 " %s exceed the limit", n, what);
 }
 
 static bool judge_object_count(struct judge *j)
@@ -108,8 +108,8 @@ static bool is_pkey_allowed(const struct vb_rules *rules, uint16_t pkey)
     return in;
 }
 
-/* Checks the P_Key at an index of port p. If p is 0, the request does not specify the port, and the P_Keys at this
- * index must be allowed on all ports. */
+/* Checks the P_Key at an index of port p. If p is 0, the request does not specify the port, and the P_Key at this index
+ * must be allowed on each allowed port that has one. */
 static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
 {
     const struct vb_rules *rules = j->rules;
@@ -158,7 +158,7 @@ static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_i
     /* On InfiniBand the LID alone determines the destination, and a packet without a GRH has no GID. Ethernet has no
      * LIDs, and the kernel requires a GRH there. */
     if ((!global || dlid) && !j->rules->any_destination && !(j->rules->allow & VB_ALLOW_LID))
-        return no(j, -EPERM, "destinations", "LID %u can reach any destination, and 'allow' does not contain 'lid'",
+        return no(j, -EPERM, "destinations", "the destination of LID %u is unknown, and 'allow' does not contain 'lid'",
                   dlid);
     if (!global)
         return true;
@@ -327,7 +327,7 @@ static bool create_qp(struct judge *j)
     return qp_type(j, in.qp_type) && qp_size(j, in.max_send_wr, in.max_recv_wr);
 }
 
-/* Checks MODIFY_QP and MODIFY_QP_EX, whose inputs begin with the same struct. As in the kernel's modify_qp(), only the
+/* Checks MODIFY_QP and EX_MODIFY_QP, whose inputs begin with the same struct. As in the kernel's modify_qp(), only the
  * fields in attr_mask are used. The kernel checks the QP's state and whether the mask is valid in this state. */
 static bool modify_qp(struct judge *j)
 {
@@ -347,7 +347,7 @@ static bool modify_qp(struct judge *j)
     bool rtr = (in.attr_mask & QP_STATE) && in.qp_state == STATE_RTR;
     if (!j->rules->any_pkey && !(in.attr_mask & QP_PKEY_INDEX) &&
         ((in.attr_mask & QP_PORT) || ((in.attr_mask & QP_AV) && !rtr)))
-        return no(j, -EPERM, "pkeys", "the request sets port %u without a P_Key index of the port", p);
+        return no(j, -EPERM, "pkeys", "the request sets port %u without a P_Key index", p);
     if ((in.attr_mask & QP_QKEY) && (in.qkey & CONTROLLED_QKEY) &&
         !has_permission(j, VB_ALLOW_RAW, "raw", "controlled Q_Keys (with the highest bit set) are not allowed"))
         return false;
@@ -401,8 +401,8 @@ static bool modify_srq(struct judge *j)
     return in.attr_mask & SRQ_MAX_WR ? srq_size(j, in.max_wr) : true;
 }
 
-/* Refuses a domain that is identified by a file, because all processes that have the file open share the domain, even
- * if they are in other containers. */
+/* Refuses a domain that is identified by a file, because all processes that open the domain with this file share it,
+ * even if they are in other containers. */
 static bool open_xrcd(struct judge *j)
 {
     struct ib_uverbs_open_xrcd in;
@@ -453,7 +453,7 @@ static bool rwq_table(struct judge *j)
     return has_permission(j, VB_ALLOW_RAW, "raw", "receive tables, which are for raw packets only, are not allowed");
 }
 
-/* Returns the error of rdma_get_gid_attr() for an empty entry if the application may not see the GID. */
+/* Refuses a GID that the application may not see, with the error of rdma_get_gid_attr() for an empty entry. */
 static bool gid_entry(struct judge *j)
 {
     return vb_gid_shows(j->rules, vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_ENTRY_PORT),

@@ -58,8 +58,8 @@ struct vb_rules {
 };
 
 struct vb_policy;
-/* Read a policy from a file or from text. Fail with -EINVAL and a message with the file's name and line if a section, a
- * key or a value is unknown. The caller frees *out with vb_policy_free(). */
+/* Read a policy from a file or from text. Fail with -EINVAL and a message with `name` (or path) and the line if a
+ * section, a key or a value is invalid, or with another -errno. The caller frees *out with vb_policy_free(). */
 int vb_policy_load(const char *path, struct vb_policy **out);
 int vb_policy_parse(const char *text, size_t len, const char *name, struct vb_policy **out);
 void vb_policy_free(struct vb_policy *p);
@@ -69,7 +69,7 @@ struct vb_annotation {
 };
 /* Stores a container's rules for a device in *out. container is the name in the annotation "hawser.verbs.policy" or in
  * --container, or NULL for the sections without a container. Fails with -ENOENT if the policy has no section for the
- * container, and with -EINVAL for an invalid annotation. */
+ * container, and with -EINVAL or -E2BIG for an invalid annotation. */
 int vb_policy_rules(const struct vb_policy *p, const char *container, const struct vb_annotation *a, unsigned n,
                     const char *device, struct vb_rules *out);
 /* Returns true if the policy has a section for the container. */
@@ -107,13 +107,14 @@ int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticke
 /* Corrects the counts after a request has run. rc is the kernel's result, or VB_UNKNOWN if the process died and the
  * result is unknown; the higher count is then kept.
  *
- *  trusted says that the application could not write to the memory of the reply's numbers. If it could, the bytes of an
- * MR stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other types are
+ * If trusted is false, the application could write to the memory that the reply's numbers were read from. The bytes of
+ * an MR stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other types are
  * counted without their numbers: if the kernel has destroyed an object, the object did exist. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
-/* Removes the GID entries that the application may not use from a reply. Lowers the limits of a device to the limits of
- * the rules, so that programs that request the maximum succeed. */
+/* Removes the GID entries that the application may not see from a reply. In the reply to QUERY_DEVICE, lowers limits of
+ * the device to the limits of the rules, so that programs that request the maximum succeed, and hides capabilities that
+ * the rules do not allow. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);
 
 #endif

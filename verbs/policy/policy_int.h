@@ -41,12 +41,12 @@ static inline uint64_t *vb_key_number(struct vb_rules *r, const struct vb_key *k
 
 /* The values of a section or an annotation. Lists are initially empty. */
 struct vb_values {
-    unsigned set;                /* bit i is set if the section has the key vb_keys[i] */
+    unsigned set;                /* bit i is set if the key vb_keys[i] was set */
     char devices[VB_NAMES_TEXT]; /* for example "mlx5_*\0rxe0\0\0" */
     struct vb_rules r;
 };
-/* Parses the value of a key. Appends to the list if the key is a list that was set before. Fails with -EINVAL or -E2BIG
- * for an invalid value. */
+/* Parses the value of a key. Appends to the list if the key is a list that was set before; a number may be set only
+ * once. Fails with -EINVAL or -E2BIG for an invalid value. */
 int vb_take(struct vb_values *v, const struct vb_key *k, const char *value);
 /* Sets the rules that apply without any section. */
 void vb_defaults(struct vb_rules *r);
@@ -73,8 +73,8 @@ static inline bool vb_within(const struct vb_prefix *p, const uint8_t *gid)
            (rest == 0 || ((p->gid[whole] ^ gid[whole]) & 0xff00u >> rest & 0xff) == 0);
 }
 
-/* Returns the key that limits a type, for example "max_qps". Returns NULL for types without a limit: file descriptors,
- * because the broker does not see when they are closed. */
+/* Returns the key that limits a type, for example "max_qps". Returns NULL for VB_CHANNEL and VB_ASYNC, which are file
+ * descriptors: the broker does not see when they are closed. */
 const char *vb_limit_key(enum vb_type t);
 
 /* The registered memory that a request asks for. */
@@ -91,7 +91,7 @@ void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m);
 
 /* The number of work requests in the new queues according to the driver's part of the request. The kernel drivers of
  * mlx5 and efa use this part, and not the core part, for the size of the queues. The numbers are rounded down, because
- * libraries round up. 0 means that the driver's part contains no size. */
+ * libraries round up. 0 means that the driver's part contains no size, or that a queue is too small to matter. */
 struct vb_queue_ask {
     uint64_t send, recv;
 };
@@ -133,10 +133,10 @@ struct vb_mr_seen {
 };
 /* Replaces the list of all MRs. If the size of an MR is unknown, the sum of bytes does not decrease. */
 void vb_objects_set_mrs(struct vb_objects *o, const struct vb_mr_seen *mr, unsigned n);
-/* Returns the size of all pages of the memory, in bytes. */
+/* Returns the size of all pages of the memory, in bytes, and 2^56 for a longer length. */
 uint64_t vb_pinned_bytes(uint64_t start, uint64_t length);
-/* Stores the length and the first address (iova) of the MR that a REG_MR request creates. Returns false for other
- * requests. */
+/* Stores the length and the first address (iova) of the MR that r, a REG_MR request, creates. Returns false if r lacks
+ * them. */
 bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova);
 
 /* Returns the size of an MR in bytes, or 0 if the size is unknown or the number is not trusted. */

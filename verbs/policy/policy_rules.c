@@ -14,7 +14,7 @@ static bool names_device(const struct vb_values *v, const char *device)
     return false;
 }
 
-/* Replaces the values in r by the values that are set in v. */
+/* Replaces the values in r with the values that are set in v. */
 static void replace_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     for (size_t i = 0; i < VB_KEYS; i++) {
@@ -100,7 +100,7 @@ static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
     return 0;
 }
 
-/* Restricts r by the values that are set in v. */
+/* Restricts r to the values that are set in v. */
 static int narrow_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     int rc = 0;

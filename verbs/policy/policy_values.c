@@ -63,8 +63,7 @@ const char *vb_limit_key(enum vb_type t)
     return NULL;
 }
 
-/* Sets the rules that apply without any section: no device is allowed. The other values are suitable for programs that
- * transfer data. */
+/* Sets the rules that apply without any section: no device is allowed. */
 void vb_defaults(struct vb_rules *r)
 {
     static const struct {

@@ -11,7 +11,8 @@
 #define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* an input of up to this many bytes is stored in `data` */
 #define KERNEL_MAX 4096 /* the kernel's limit for hdr.length, in bytes: PAGE_SIZE */
 
-/* Reserves n zeroed bytes of r->copy and stores their offset in *at. Fails with -E2BIG if the copy is full. */
+/* Reserves n zeroed bytes of r->copy and stores their offset in *at. Fails with -E2BIG if r->copy has no space for
+ * them. */
 static int reserve_copy_space(struct vb_request *r, uint32_t n, uint32_t *at)
 {
     uint32_t aligned = (n + 7u) & ~7u;
@@ -94,7 +95,8 @@ static const struct vb_attr_rule *rules_of(const struct vb_request *r)
     return r->command->attrs ? r->command->attrs : vb_write_attrs;
 }
 
-/* Checks an attribute against its rule. Does not read the application's memory. */
+/* Checks an attribute against its rule, and marks the request as VB_MEMORY if the attribute is the address of memory to
+ * pin. */
 static int check_attr(struct vb_request *r, const struct vb_attr *a)
 {
     const struct ib_uverbs_attr *raw = &a->raw;
@@ -115,7 +117,7 @@ static int check_attr(struct vb_request *r, const struct vb_attr *a)
     case VB_FD:
     case VB_RAW_FD:
         if (raw->len == 0 && raw->data_s64 != (int32_t)raw->data_s64)
-            return hw_fail(-EINVAL, "%s: %s 0x%llx does not fit in 32 bits", command, rule->name,
+            return hw_fail(-EINVAL, "%s: %s 0x%llx is not a signed 32-bit number", command, rule->name,
                            (unsigned long long)raw->data);
         break;
     default:
@@ -156,8 +158,8 @@ static int check_attrs(struct vb_request *r)
     return 0;
 }
 
-/* Copies an input to r->copy and stores its offset in *at. The copy is padded with zeros to `known` bytes. Any bytes of
- * the input beyond `known` must be 0 and are dropped. */
+/* Copies an input to r->copy and stores its offset in *at. The copy is padded with zeros to `known` bytes, unless
+ * `known` is UINT32_MAX. Any bytes of the input beyond `known` must be 0 and are dropped. */
 static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, vb_read_fn read, void *arg, uint32_t *at)
 {
     uint32_t n = a->raw.len, keep = HW_MIN(n, known);

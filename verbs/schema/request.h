@@ -32,7 +32,7 @@ _Static_assert(sizeof(struct vb_header) == sizeof(struct ib_uverbs_ioctl_hdr),
                "must have the size of the kernel's struct");
 
 struct vb_attr {
-    struct ib_uverbs_attr raw;       /* as the application wrote it */
+    struct ib_uverbs_attr raw; /* the application's attribute; short inputs, descriptors and results are updated here */
     const struct vb_attr_rule *rule; /* NULL if the attribute is not in the schema; such an attribute is optional, and
                                         vb_request_build() drops it */
     uint32_t at;                     /* offset in vb_request.copy of the bytes, if `raw.data` is an address */
@@ -48,13 +48,13 @@ struct vb_request {
     enum vb_where where;
     unsigned n;
     struct vb_attr attr[VB_ATTRS_MAX];
-    /* The core_* members are set for INVOKE_WRITE, and the uhw_* members if the request has these attributes. Otherwise
-     * they are NULL. An input of in_len bytes is followed by zeros up to in_max of the command (up to in_min if in_max
+    /* Addresses in `copy` of CORE_IN and CORE_OUT of INVOKE_WRITE, and of UHW_IN and UHW_OUT. NULL if the request lacks
+     * the attribute. An input is followed by zeros up to in_max of the command or of the driver's part (unless in_max
      * is UINT32_MAX), because the kernel accepts a struct that is too short. The broker may change the bytes of inputs
      * of more than 8 bytes, which are passed by address. The kernel then gets the changed bytes. */
     void *core_in, *core_out, *uhw_in, *uhw_out;
     uint32_t core_in_len, core_out_len, uhw_in_len, uhw_out_len;
-    uint32_t used; /* number of bytes used of copy */
+    uint32_t used; /* number of used bytes of `copy` */
     uint8_t copy[VB_COPY_MAX] __attribute__((aligned(8)));
 };
 
@@ -65,13 +65,14 @@ typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
  * then has the text for the log. After an error, only address, hdr and (if it was found) command of r are valid.
  * - EFAULT: The request cannot be read, or the address of an output is invalid.
  * - EINVAL: The request is malformed: a length is wrong, there are more than VB_ATTRS_MAX attributes, a mandatory
- *   attribute is missing, an attribute occurs twice, or a number overflows.
- * - EPROTONOSUPPORT: A reserved field is set, or the schema lacks a mandatory attribute. The kernel returns the same
- *   error. Or the driver's library must use INVOKE_WRITE instead of this method.
+ *   attribute is missing, an attribute occurs twice, a reserved field of an attribute is not 0, or a number overflows.
+ * - EPROTONOSUPPORT: A reserved field of the header is not 0, or the schema lacks a mandatory attribute. The kernel
+ *   returns the same error. Or the driver's library must use INVOKE_WRITE instead of this method.
  * - ENOSPC: A core part is too short. The kernel returns the same error, also to libraries that probe for INVOKE_WRITE
  *   with WRITE_CMD alone.
- * - EOPNOTSUPP: The command or its driver is not in the schema, or the schema marks the command as VB_REFUSED. Or a
- *   struct is longer than in the schema and the additional bytes are not 0; the kernel returns the same error.
+ * - EOPNOTSUPP: The command or its driver is not in the schema, or the schema marks the command as VB_REFUSED, or the
+ *   request contains work requests (zero_at of struct vb_command). Or a struct is longer than in the schema and the
+ *   additional bytes are not 0; the kernel returns the same error.
  * - E2BIG: The inputs and outputs exceed VB_COPY_MAX.
  *
  * The driver is taken from the header, because the kernel refuses a request whose header does not specify the device's
@@ -96,16 +97,22 @@ struct vb_attr *vb_request_attr(struct vb_request *r, uint16_t id);
  * &command->ended the object to destroy. Fails with -ENOENT if the request does not contain the number. */
 int vb_request_number(const struct vb_request *r, const struct vb_number *n, uint32_t *out);
 
+/* Where vb_request_build() has put the parts of a request. */
+struct vb_layout {
+    uint64_t header;                /* address of the header, for the ioctl() */
+    uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset in out of the output's bytes, or 0 */
+    uint32_t attr_at[VB_ATTRS_MAX]; /* by index in r->attr: offset in out of the attribute, or 0 if it was left out */
+};
 /* Rebuilds the request in out, which has cap bytes and will be at address `base` in the address space where the request
- * runs. The result consists of the header, the attributes of the schema and their bytes, and contains only addresses of
- * the copies.
+ * runs. The result consists of the header, the attributes of the schema and copies of their bytes, to which the
+ * attributes refer.
  *
- * If split is 0, all of out is writable. Otherwise split is a multiple of 4096 that divides out into two parts. The
- * first part is read-only for the application: the header, the attributes of all inputs, and all bytes of inputs. The
- * second part is written by the kernel, and the application can write to it too. Attributes of outputs come last. The
- * id and len of the first output are at the end of the first part, and its flags and data at the start of the second
- * part, because the kernel writes flags. The header therefore begins 28 bytes, and 16 more for each input, before
- * split.
+ * If split is 0, nothing in out is read-only. Otherwise split is a multiple of 4096 that divides out into two parts.
+ * The first part is read-only for the application: the header, the attributes of all inputs, and all bytes of inputs.
+ * The second part is written by the kernel, and the application can write to it too. Attributes of outputs come last.
+ * The id and len of the first output are at the end of the first part, and its flags and data at the start of the
+ * second part, because the kernel writes flags. The header therefore begins 28 bytes, and 16 more for each input,
+ * before split.
  *
  * All further outputs are in the second part, where the application can replace them. A replacement does no harm if the
  * output is mandatory, because the kernel looks for missing attributes before it executes a request. The only optional
@@ -113,19 +120,15 @@ int vb_request_number(const struct vb_request *r, const struct vb_number *n, uin
  * necessary with an empty UHW_IN), so that any replacement is either a duplicate, which the kernel refuses, or unknown
  * to the kernel.
  *
- * Fails with -EOPNOTSUPP if another method has two optional outputs, and with -E2BIG if cap or split is too small. */
-struct vb_layout {
-    uint64_t header;                /* address of the header, for the ioctl() */
-    uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset in out of the output's bytes, or 0 */
-    uint32_t attr_at[VB_ATTRS_MAX]; /* by index in r->attr: offset in out of the attribute, or 0 if it was left out */
-};
+ * Fails with -EOPNOTSUPP if split is not 0 and a request other than INVOKE_WRITE has two optional outputs, and with
+ * -E2BIG if cap or split is too small. */
 int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint64_t base, uint32_t split,
                      struct vb_layout *l);
 /* Reads the results from out, which has the layout l of vb_request_build(), into r. The bytes of outputs go to r->copy,
  * new numbers and flags to the raw attributes. */
 void vb_request_collect(struct vb_request *r, const uint8_t *out, const struct vb_layout *l);
 
-/* Returns true if the request has outputs that vb_request_give() would write. */
+/* Returns true if the request has outputs. Otherwise vb_request_give() writes nothing. */
 bool vb_request_gives(const struct vb_request *r);
 /* Returns how many bytes of *r are used. The copied bytes are at the end of the struct. */
 static inline size_t vb_request_size(const struct vb_request *r)
@@ -136,7 +139,7 @@ static inline size_t vb_request_size(const struct vb_request *r)
 /* Writes n bytes from src to address of the application. Returns 0 or a negative errno value. */
 typedef int (*vb_write_fn)(void *arg, uint64_t address, const void *src, size_t n);
 /* Writes the results (outputs, new numbers, flags) to the application, as the kernel would. Calls write at most twice
- * for each attribute. Fails with -EFAULT. */
+ * for each attribute. Fails with -EFAULT if write fails. */
 int vb_request_give(const struct vb_request *r, vb_write_fn write, void *arg);
 
 /* Formats the request as one line for logs, for example "REG_MR length=1048576 access_flags=0x7". Returns out. */

@@ -68,7 +68,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
     return 0;
 }
 
-/* Reserves n bytes at the next multiple of 8 after *from, stores their offset in *at and advances *from. Fails with
+/* Reserves n bytes at *from, rounded up to a multiple of 8, stores their offset in *at and advances *from. Fails with
  * -E2BIG if the bytes extend beyond end. */
 static int reserve_layout_space(uint32_t *from, uint32_t n, size_t end, uint32_t *at)
 {

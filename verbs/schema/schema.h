@@ -2,15 +2,15 @@
 /*
  * The schema describes, as tables, the requests that a program may send to a uverbs device: each (object, method) and
  * each command of INVOKE_WRITE, with the kind and length of every attribute and the fields that contain memory
- * addresses. Any other request fails with EOPNOTSUPP.
+ * addresses. Any other command fails with EOPNOTSUPP.
  *
  * Sources: <rdma/ib_user_ioctl_cmds.h>, <rdma/ib_user_verbs.h>, <rdma/ib_user_ioctl_verbs.h> and each driver's *-abi.h.
  * drivers/infiniband/core/uverbs_cmd.c and uverbs_std_types*.c of the kernel show which bytes the kernel reads and
  * writes.
  *
  * For some requests the kernel checks the capabilities of the calling process: CAP_NET_RAW for raw packet QPs, flows
- * and Q_Keys with the high bit set, and CAP_SYS_RAWIO for large tables of WQs. Here the calling process is the broker.
- * The broker must not have these capabilities unless the policy grants such requests.
+ * and Q_Keys with the high bit set, and CAP_SYS_RAWIO for mlx5's WQs with IB_WQ_FLAGS_DELAY_DROP. Here the calling
+ * process is the broker. The broker must not have these capabilities unless the policy grants such requests.
  */
 #ifndef HW_VERBS_SCHEMA_H
 #define HW_VERBS_SCHEMA_H
@@ -32,8 +32,9 @@ enum vb_kind {
 struct vb_attr_rule {
     uint16_t id;
     uint8_t kind;
-    bool mandatory;    /* every kernel since Linux 5.0 requires the attribute */
-    bool more;         /* extensible struct: may exceed max if the additional bytes are 0 (otherwise -EOPNOTSUPP) */
+    bool mandatory;    /* every kernel since Linux 5.0 that has the method requires the attribute */
+    bool more;         /* extensible struct, which may exceed max; the additional bytes of an input must be 0 (otherwise
+                          -EOPNOTSUPP) */
     bool driver;       /* UHW_IN or UHW_OUT, with the lengths of struct vb_driver_part */
     bool memory;       /* the value is an address of memory to pin; makes the request VB_MEMORY */
     uint32_t min, max; /* limits of len, in bytes; max 0 means the same as min, UINT32_MAX any length that fits */
@@ -41,7 +42,7 @@ struct vb_attr_rule {
 };
 extern const struct vb_attr_rule vb_write_attrs[]; /* attributes of INVOKE_WRITE */
 
-/* An 8-byte field of the input's core or driver part that contains an address of the application. */
+/* A field of 8 bytes in CORE_IN or UHW_IN that contains an address in the application's memory. */
 struct vb_address {
     uint16_t at; /* offset of the field, in bytes */
     bool driver; /* true if the field is in UHW_IN, false if in CORE_IN */
@@ -55,7 +56,7 @@ enum vb_where {
     VB_MEMORY   /* the application's address space, because the command pins memory */
 };
 
-/* Types of objects that the broker counts and that are destroyed by number. */
+/* Types of objects that commands create or destroy. */
 enum vb_type {
     VB_NONE,
     VB_CONTEXT,
@@ -108,10 +109,10 @@ struct vb_command {
      * kernel fills the rest with 0. */
     uint32_t in_min, in_max, out_min;
     uint16_t zero_at; /* offset of 4 bytes in CORE_IN that must be 0 (number of inline work requests), or 0 for none */
-    /* Attributes, up to VB_END. NULL for INVOKE_WRITE, which has vb_write_attrs. */
+    /* Attributes, up to VB_END. NULL for INVOKE_WRITE, which has vb_write_attrs, and for VB_REFUSED. */
     const struct vb_attr_rule *attrs;
     struct vb_core_fd fd;
-    const struct vb_address *addresses; /* n_addresses fields of the core part */
+    const struct vb_address *addresses; /* n_addresses fields of CORE_IN */
     unsigned n_addresses;
     enum vb_type makes, ends;
     struct vb_number made, ended; /* where the numbers of these objects are stored */

@@ -4,10 +4,10 @@
  * lengths are from newer kernels than the installed headers; values of Linux 7.3 are marked. An older kernel accepts
  * trailing zeros in a longer input, and writes less to a longer output.
  *
- * Only mlx5 places queues in the program's memory and pins them. The queues of efa, rxe and siw belong to the kernel,
- * and programs map them with mmap(). irdma looks up the address of a queue among MRs of a special type that the program
- * has registered before (reg_type of irdma_mem_reg_req; irdma_get_pbl() in drivers/infiniband/hw/irdma/verbs.c), so
- * that creating a queue pins nothing.
+ * Only mlx5 pins the program's memory when it creates a queue. The queues of efa, rxe and siw are in memory of the
+ * kernel or the device, which programs map with mmap(). irdma looks up the address of a queue among MRs of a special
+ * type that the program has registered before (reg_type of irdma_mem_reg_req; irdma_get_pbl() in
+ * drivers/infiniband/hw/irdma/verbs.c), so that creating a queue pins nothing.
  */
 #include "verbs/schema/schema_int.h"
 
@@ -29,9 +29,8 @@
     {                                                           \
         .at = offsetof(struct s, m), .driver = true, .name = #m \
     }
-/* The stub cannot run these methods: their results would be in memory that the program can write to, and the stub lacks
- * the file descriptors for completion channels and asynchronous events. If a kernel lacks a method, libraries use
- * INVOKE_WRITE instead (libibverbs/cmd_fallback.c of rdma-core). */
+/* The stub does not run these methods. If a kernel lacks a method, libraries use INVOKE_WRITE instead
+ * (libibverbs/cmd_fallback.c of rdma-core), and the stub runs that. */
 #define BY_WRITE .by_write = true
 
 /* mlx5: <rdma/mlx5-abi.h>; drivers/infiniband/hw/mlx5/{main,cq,qp,srq,mr,ah}.c. */

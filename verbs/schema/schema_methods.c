@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All methods except INVOKE_WRITE, with the attributes that drivers/infiniband/core/uverbs_std_types_*.c declares in
- * Linux 6.12 and 7.3. A program cannot use attributes that this table lacks (memory supplied for a CQ, BUF_UMEM, FD_ARR
- * of Linux 7.x), as on an older kernel.
+ * All methods except INVOKE_WRITE, with their attributes, mostly from drivers/infiniband/core/uverbs_std_types_*.c of
+ * Linux 6.12 and 7.3. A program cannot use attributes that this table lacks (for example memory supplied for a CQ, and
+ * BUF_UMEM and FD_ARR of Linux 7.x), as on an older kernel.
  */
 #include "verbs/schema/newer.h"
 #include "verbs/schema/schema_int.h"
@@ -16,7 +16,7 @@ enum { QUERY_PORT_SPEED_PORT_NUM, QUERY_PORT_SPEED_RESP };
 enum { METHOD_QP_ATTACH_COMP_CNTR = UVERBS_METHOD_QP_DESTROY + 1 };
 #define DRIVER_NS (1u << UVERBS_ID_NS_SHIFT) /* first id that is specific to the driver */
 
-/* Each macro defines an attribute. M_ means mandatory and O_ optional, like UA_MANDATORY and UA_OPTIONAL in the
+/* These macros define attributes. M_ means mandatory and O_ optional, like UA_MANDATORY and UA_OPTIONAL in the
  * kernel. */
 #define M_HANDLE(i)                                                             \
     {                                                                           \
@@ -314,12 +314,12 @@ static const struct vb_attr_rule counters_read[] = {
         .object = (o), .method = (m), .name = (n), .where = VB_REFUSED, .why = (w) \
     }
 
-static const char devx[] = "firmware commands of the program itself (DEVX), which are not judged here";
-static const char steering[] = "mlx5's own flow steering, which is not judged here";
-static const char page[] = "an additional doorbell page, which is not counted; the library works without";
-static const char tph[] = "the choice of the CPU's cache that the NIC writes to belongs to the host";
-static const char export[] = "the NIC's registers as a dma-buf for other devices";
-static const char counter[] = "counters of completions in memory, which no quota covers";
+static const char devx[] = "the broker does not check firmware commands (DEVX)";
+static const char steering[] = "the broker does not check mlx5's own flow steering";
+static const char page[] = "no limit covers additional doorbell pages, and the library works without them";
+static const char tph[] = "only the host may choose which CPU's cache the NIC writes to";
+static const char export[] = "a program may not export the NIC's registers as a dma-buf";
+static const char counter[] = "no limit covers counters of completions";
 
 static const struct vb_command commands[] = {
     {METHOD(DEVICE, INFO_HANDLES), BROKER(info_handles)},
@@ -334,7 +334,8 @@ static const struct vb_command commands[] = {
      BROKER(query_port_speed)},
     REFUSED(UVERBS_OBJECT_DEVICE, METHOD_QUERY_COMP_CNTR_CAPS, "QUERY_COMP_CNTR_CAPS", counter),
     REFUSED(UVERBS_OBJECT_DEVICE, MLX5_IB_METHOD_QUERY_PORT, "MLX5_QUERY_PORT", steering),
-    REFUSED(UVERBS_OBJECT_DEVICE, DRIVER_NS + 1, "MLX5_GET_DATA_DIRECT_SYSFS_PATH", "a path of the host's sysfs"),
+    REFUSED(UVERBS_OBJECT_DEVICE, DRIVER_NS + 1, "MLX5_GET_DATA_DIRECT_SYSFS_PATH",
+            "the result is a path in the host's sysfs"),
     {METHOD(ASYNC_EVENT, ASYNC_EVENT_ALLOC), BROKER(async_event_alloc), MAKES(VB_ASYNC, ASYNC_EVENT_ALLOC_FD_HANDLE)},
 
     {METHOD(PD, PD_DESTROY), BROKER(pd_destroy), ENDS(VB_PD, DESTROY_PD_HANDLE)},
@@ -352,7 +353,7 @@ static const struct vb_command commands[] = {
      BROKER(reg_mr),
      .makes = VB_MR,
      .made = {VB_ATTR, REG_MR_HANDLE}},
-    REFUSED(UVERBS_OBJECT_MR, DRIVER_NS, "EFA_MR_QUERY", "the choice of EFA's interconnect for an MR"),
+    REFUSED(UVERBS_OBJECT_MR, DRIVER_NS, "EFA_MR_QUERY", "the result is the interconnect that EFA chose for an MR"),
     {METHOD(MW, MW_DESTROY), BROKER(mw_destroy), ENDS(VB_MW, DESTROY_MW_HANDLE)},
 
     {METHOD(CQ, CQ_CREATE), BROKER(cq_create), MAKES(VB_CQ, CREATE_CQ_HANDLE)},
@@ -371,10 +372,10 @@ static const struct vb_command commands[] = {
     REFUSED(UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW, "MLX5_CREATE_FLOW", steering),
     REFUSED(UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_DESTROY_FLOW, "MLX5_DESTROY_FLOW", steering),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, UVERBS_METHOD_FLOW_ACTION_ESP_CREATE, "FLOW_ACTION_ESP_CREATE",
-            "IPsec in the NIC: no driver has it since Linux 5.19"),
+            "no driver has supported IPsec in the NIC since Linux 5.19"),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, UVERBS_METHOD_FLOW_ACTION_DESTROY, "FLOW_ACTION_DESTROY", steering),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, UVERBS_METHOD_FLOW_ACTION_ESP_MODIFY, "FLOW_ACTION_ESP_MODIFY",
-            "IPsec in the NIC: no driver has it since Linux 5.19"),
+            "no driver has supported IPsec in the NIC since Linux 5.19"),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_MODIFY_HEADER, "MLX5_CREATE_MODIFY_HEADER",
             steering),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_PACKET_REFORMAT, "MLX5_CREATE_PACKET_REFORMAT",
@@ -383,7 +384,8 @@ static const struct vb_command commands[] = {
     {METHOD(DM, DM_ALLOC), BROKER(dm_alloc), MAKES(VB_DM, ALLOC_DM_HANDLE)},
     {METHOD(DM, DM_FREE), BROKER(dm_free), ENDS(VB_DM, FREE_DM_HANDLE)},
     REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_MAP_OP_ADDR, "MLX5_DM_MAP_OP_ADDR", page),
-    REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_QUERY, "MLX5_DM_QUERY", "for memory that another process allocated"),
+    REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_QUERY, "MLX5_DM_QUERY",
+            "it is for memory that another process allocated"),
     {METHOD(COUNTERS, COUNTERS_CREATE), BROKER(counters_create), MAKES(VB_COUNTERS, CREATE_COUNTERS_HANDLE)},
     {METHOD(COUNTERS, COUNTERS_DESTROY), BROKER(counters_destroy), ENDS(VB_COUNTERS, DESTROY_COUNTERS_HANDLE)},
     {METHOD(COUNTERS, COUNTERS_READ), BROKER(counters_read)},

@@ -5,8 +5,8 @@
  * lengths that the kernel requires: the whole struct of a plain command, and the struct of an extended command up to a
  * certain member.
  *
- * The structs of plain commands begin with `response`, the address to which write() stores the result. INVOKE_WRITE
- * stores the result in CORE_OUT instead, and nothing reads `response`.
+ * The structs of plain commands with a result begin with `response`, the address to which write() stores the result.
+ * INVOKE_WRITE stores the result in CORE_OUT instead, and nothing reads `response`.
  */
 #include "verbs/schema/schema_int.h"
 
@@ -76,9 +76,8 @@ static const struct vb_command commands[] = {
     {PLAIN(RESIZE_CQ), BROKER, IN(resize_cq), OUT(resize_cq_resp)},
     {PLAIN(DESTROY_CQ), BROKER, IN(destroy_cq), OUT(destroy_cq_resp), ENDS(VB_CQ, destroy_cq, cq_handle)},
     {PLAIN(POLL_CQ),
-     REFUSED(
-         "the kernel writes as many completions as `ne` says behind CORE_OUT, whatever its length, which here would "
-         "be the broker's own memory; no driver of the schema needs it, their libraries poll without a call"),
+     REFUSED("the kernel writes up to `ne` completions to CORE_OUT without checking its length, and would overwrite "
+             "the broker's memory; the libraries of the supported drivers poll without a system call"),
      IN(poll_cq), OUT(poll_cq_resp)},
     {PLAIN(REQ_NOTIFY_CQ), BROKER, IN(req_notify_cq)},
 

@@ -25,7 +25,8 @@ static const struct need {
     {CAP_SETGID, "CAP_SETGID"},
 };
 
-/* Drops all capabilities of the calling process except those in keep. Stores the remaining capabilities in *had. */
+/* Drops all capabilities of the calling process except those in keep, and sets no_new_privs. Stores the remaining
+ * capabilities in *had. */
 static int reduce_capabilities(uint64_t keep, uint64_t *had)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -48,9 +48,9 @@ int vb_guard_tracer(uid_t uid);
 int vb_guard_serving(uid_t uid);
 /* Installs a filter that allows only the system calls that the broker needs after setup, when the tracer is running.
  * The broker can then not open files, start processes or programs, create sockets, enter namespaces, mount, trace or
- * signal processes, make memory executable, or write to the memory of processes. It can only make ioctls for
- * notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's audit log records with
- * the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
+ * signal processes, make memory executable, or write to the memory of processes. The only ioctls that it can make are
+ * those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's audit log
+ * records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
  *
  * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in its PID
  * namespace, which are only those of the container if the container has a separate PID namespace. The attacker can also

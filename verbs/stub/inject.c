@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Injects a stub into an application. A child of the tracer process does the tracing (tracer.c, trace.c). A thread that
- * cannot be stopped, or only after minutes because its container is frozen, therefore delays only this child. The child
- * also undoes an injection that has failed, as soon as this is possible.
+ * cannot be stopped, or only after minutes because its container is frozen, therefore blocks only this child, and the
+ * broker for at most VB_INJECT_MS. The child also undoes an injection that has failed, as soon as this is possible.
  */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
@@ -117,7 +117,7 @@ static int accept_ready_stub(struct vb_tracer *t, struct vb_stub *s, struct vb_s
     return 0;
 }
 
-/* Orders an injection and waits for its end. Sets *told to true if the tracer answers the thread's call. */
+/* Orders an injection and waits for its end. Sets *told to true if the caller must not answer the thread's call. */
 static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
                                 const struct vb_window *w, bool *told)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stub is a thread of the broker in the application's address space. It runs the requests that pin memory. The
- * application can change neither the code of the stub nor the requests, because both are in pages of a memfd that is
- * sealed against writes, and the mapping of these pages is protected. This memory is called the window. The stub has a
- * separate descriptor table, which is empty at first, and blocks all signals.
+ * The stub is a thread in the application's process that works for the broker. It runs the requests that pin memory.
+ * The application can change neither the code of the stub nor the requests, because both are in pages of a memfd that
+ * is sealed against writes, and the mapping of these pages is protected. This memory is called the window. The stub has
+ * a separate descriptor table, which is empty at first, and blocks all signals.
  *
  * Protection of the mapping: mseal() protects a window at any address (since Linux 6.10). On older kernels the window
- * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses every call that could map, unmap or protect
+ * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses calls that could unmap, replace or protect
  * memory there, from the start and for all threads. The filter is suspended while the stub is injected. mseal() is
  * preferred, because the kernel enforces it, while the filter protects only against the calls in its list.
  *
- * Communication: the stub calls ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window) in a loop. The container's seccomp filter
- * notifies the broker, which lets the call wait. The call is then parked. To run a request, the broker writes it to the
- * window through the broker's mapping, installs the device at VB_STUB_FD (SECCOMP_IOCTL_NOTIF_ADDFD) and lets the
- * kernel execute the call (SECCOMP_USER_NOTIF_FLAG_CONTINUE). This is safe, because all arguments are in registers of
- * the stub. The result arrives as the sixth argument of the stub's next call.
+ * Communication: the stub calls ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window + VB_WINDOW_HEADER) in a loop. The
+ * container's seccomp filter notifies the broker, which lets the call wait. The call is then parked. To run a request,
+ * the broker writes it to the window through the broker's mapping, installs the device at VB_STUB_FD
+ * (SECCOMP_IOCTL_NOTIF_ADDFD) and lets the kernel execute the call (SECCOMP_USER_NOTIF_FLAG_CONTINUE). This is safe,
+ * because all arguments are in registers of the stub. The result arrives as the sixth argument of the stub's next call.
  *
  * The stub also copies the results of all requests to the application, so that the broker never writes to the
  * application's memory. Each copy is a pread() of the window's file. A bad address therefore gives EFAULT, memory that
@@ -42,13 +42,13 @@
 #define VB_COPIES_AT  0x400
 #define VB_COPIES_MAX 128
 /* Address of the window on kernels without mseal(), and end of the addresses that the filter protects. The window is at
- * the lowest address that a program may map (vm.mmap_min_addr is 65536 or less). At a higher address, mappings that
- * begin below the window could extend into it, and a filter cannot compute the end of a mapping. */
+ * a low address (vm.mmap_min_addr must be 65536 or less), so that the filter can protect all addresses below it too.
+ * Mappings that begin below the window could extend into it, and a filter cannot compute the end of a mapping. */
 #define VB_WALL_AT  0x10000ull
 #define VB_WALL_END 0x20000ull
-/* Offset of a request's header, which is constant, because the stub's registers are set in advance. Between the header
- * and VB_WINDOW_SPLIT there are the 24 bytes of the header, VB_WINDOW_INPUTS attributes of 16 bytes, and the first 4
- * bytes of the attribute that extends across the split (request.h). */
+/* Offset of a request's header, which is constant, because the stub's registers are set in advance. From this offset to
+ * VB_WINDOW_SPLIT there are the 24 bytes of the header, VB_WINDOW_INPUTS attributes of 16 bytes, and the first 4 bytes
+ * of the attribute that extends across the split (request.h). */
 #define VB_WINDOW_INPUTS 24
 #define VB_WINDOW_HEADER (VB_WINDOW_SPLIT - 4 - 16 * VB_WINDOW_INPUTS - 24)
 
@@ -69,8 +69,8 @@ struct vb_tracer {
  * and may otherwise be NULL. uid is the user to run as, or 0 for the caller's user. */
 int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid);
 void vb_tracer_end(struct vb_tracer *t);
-/* Sends a query and waits for the answer. Returns f->rc and sets hw_error(). given is a descriptor to send with the
- * query, or -1. *fd is set to the descriptor in the answer, which the caller owns, or -1.
+/* Sends a query and waits for the answer. Returns f->rc, and sets hw_error() if it is an error. given is a descriptor
+ * to send with the query, or -1. *fd is set to the descriptor in the answer, which the caller owns, or -1.
  *
  * Fails with -ETIMEDOUT if there is no answer within VB_INJECT_MS. An application can cause this with a path on a file
  * system that it serves, which delays only its container. Fails with -EIO if the process has ended. */
@@ -92,8 +92,8 @@ struct vb_stub {
     uint64_t seq; /* number of the last parked call */
 };
 
-/* Checks whether stubs can be injected. Returns 0, or -EOPNOTSUPP if the kernel has no way to protect a window or
- * does not run on a supported architecture. */
+/* Checks whether stubs can be injected. Returns 0, or -EOPNOTSUPP if the kernel has no way to protect a window or the
+ * architecture is not supported. */
 int vb_inject_possible(void);
 /* Prepares a window for the next vb_inject() if there is none. Call it when the broker is idle. */
 void vb_inject_idle(struct vb_tracer *t);
@@ -105,27 +105,28 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  *
  * Returns 0 if the stub is running; its first notification will follow. Otherwise the thread's call has failed with the
  * returned error:
- * - EPERM: The thread is being traced.
+ * - EPERM: The thread may not be traced, for example because another program traces it.
  * - ESRCH: The thread has died.
  * - EPROTO: The mappings are not as requested.
  * - EOPNOTSUPP: Stubs cannot be injected into this program or on this kernel.
  * - EEXIST: Something is mapped at VB_WALL_AT.
  * - ETIMEDOUT: The thread did not stop, or the injection took longer than 10 s.
- * - EAGAIN: A signal interrupted the thread's call; the thread may repeat it.
+ * - EAGAIN: A signal interrupted the thread's call, which the thread may repeat, or VB_ORDERS injections have not
+ *   ended.
  * - EIO: The tracer has ended and is not started again.
  * - Errors of the injected system calls, such as ENOMEM, or EAGAIN of clone(). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* Returns true if thread tid has the same address space as the stub. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
 /* Parks a call of the stub (n->pid == s->tid). Returns:
- * - 1 if *result is the result of the stub's previous work, or 0 at its first call. *result is read from a register and
- * cannot be trusted, because a filter of the application may have answered the stub's call.
+ * - 1 if *result is the result of the stub's previous work (0 at its first call). *result is read from a register and
+ *   cannot be trusted, because a filter of the application may have answered the stub's call.
  * - 2 if calls are missing, because a filter of the application has answered them. The result of the work is then
- * unknown.
+ *   unknown.
  * - 0 if this is the same call as before. A stop of the process has interrupted it, and the stub did not get its order,
- * which must be repeated.
- * - -EPROTO if the call is not one that the stub makes.
- * - -ESRCH if the stub has died and tid was reused. The call must be refused. */
+ *   which must be repeated.
+ * - -EPROTO if the call is not one that the stub makes. The call must be refused.
+ * - -ESRCH if the stub has died. The call is then from another thread with the same number. */
 int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result);
 /* Returns true if a call has the same form as the calls of stubs. If the thread is not a known stub, a stop of the
  * process has interrupted the end of a stub, and the call must be answered with VB_STUB_QUIT again. A program that
@@ -137,14 +138,15 @@ struct vb_copy {
     uint64_t to, n, from;
 };
 /* Makes the stub do the first n copies of the list at s->mine + VB_COPIES_AT (struct vb_copy), up to the first failure.
- * The next result of the stub is 0, or 1 after a failure. Fails with -ENOENT and -EBADF as vb_stub_run(). */
+ * The next result of the stub is 0, or 1 after a failure. Fails with -ENOENT and -EBADF like vb_stub_run(). */
 int vb_stub_copy(struct vb_stub *s, int listener, unsigned n);
 /* Makes the stub run the request in its window on `device`, a descriptor of the broker. Fails with -ENOENT if the
  * stub's call was interrupted and will be repeated, or if the stub has died (s->dead). Fails with -EBADF if the
  * application's limit of open files is too low for VB_STUB_FD. */
 int vb_stub_run(struct vb_stub *s, int listener, int device);
-/* Makes the stub drop all capabilities. The stub's next call reports the attempt. A stub has the capabilities of the
- * thread from which it was cloned, and that thread may drop capabilities later. Fails with -ENOENT as vb_stub_run(). */
+/* Makes the stub drop all capabilities. The stub's next call shows only that it has tried. A stub has the capabilities
+ * of the thread from which it was cloned, and that thread may drop capabilities later. Fails with -ENOENT like
+ * vb_stub_run(). */
 int vb_stub_drop(struct vb_stub *s, int listener);
 /* Returns 1 if the stub may lock memory without limit (CAP_IPC_LOCK) and thread tid may not. If tid is 0, returns 1 if
  * the stub may. Otherwise returns 0, or -errno if the capabilities cannot be read. */
@@ -157,7 +159,7 @@ int vb_stub_clear(struct vb_stub *s, int listener);
 bool vb_stub_gone(const struct vb_stub *s);
 /* Returns a descriptor that becomes readable when the stub or its process ends. */
 int vb_stub_watch(const struct vb_stub *s);
-/* Returns true if the stub is the last thread of its process. It would keep the process alive. */
+/* Returns true if the stub is the last thread of its process. It would then keep the process alive. */
 bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s);
 /* Ends the stub by answering its parked call with VB_STUB_QUIT, and releases the resources of s. If the stub is
  * running, the caller must answer its next call with vb_notify_answer(listener, id, VB_STUB_QUIT, 0). The stub also

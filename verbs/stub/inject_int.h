@@ -46,10 +46,10 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
  * stop, which are cleaned up later. */
 #define VB_ORDERS 16
 enum {
-    VB_RUN,       /* the tracer is working on the injection, or will */
-    VB_READY,     /* set by the tracer: the stub exists, is verified and is stopped */
-    VB_GO,        /* set by the broker: the stub must be released */
-    VB_FAILED,    /* set by the tracer: the injection was undone, and the thread has got the error */
+    VB_RUN,    /* the tracer is working on the injection, or will */
+    VB_READY,  /* set by the tracer: the stub exists, is verified and is stopped */
+    VB_GO,     /* set by the broker: the stub must be released */
+    VB_FAILED, /* set by the tracer: the injection was undone, and the thread has got the error or repeats its call */
     VB_CANCELLED, /* set by the broker: the injection must be undone */
 };
 /* State of an injection, in memory that broker and tracer share. */

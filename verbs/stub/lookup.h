@@ -2,7 +2,7 @@
 /*
  * The tracer process also does everything for the broker that needs a path. It resolves the paths of programs, opens
  * devices, and reads /proc and /sys. The broker, which parses the requests of programs, therefore needs no system call
- * with a path, and no capability except CAP_SYS_PTRACE.
+ * with a path, and no capability except CAP_SYS_PTRACE and, for raw packets and flow steering, CAP_NET_RAW.
  */
 #ifndef HW_VERBS_LOOKUP_H
 #define HW_VERBS_LOOKUP_H

@@ -31,14 +31,14 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
 /* Enables synchronous wake-up, which needs Linux 6.6. Fails with -EINVAL on older kernels. */
 int vb_notify_sync(int listener);
 
-/* Reads n bytes of the application's memory. Fails with -EFAULT if not all of them can be read, and with -ESRCH if the
- * thread has died. The data may be from another process unless the notification is still valid afterwards. A slow page,
- * for example on a file system that the application serves, delays the caller. The broker never writes to the
- * application's memory; the stub does (inject.h). */
+/* Reads n bytes of the application's memory. Fails with -EFAULT if not all of them can be read, with -ESRCH if the
+ * thread has died, or with another -errno. The data may be from another process unless the notification is still valid
+ * afterwards. A slow page, for example on a file system that the application serves, delays the caller. The broker
+ * never writes to the application's memory; the stub does (inject.h). */
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
 /* Returns the process of thread tid, or 0 if the thread has ended. */
 pid_t vb_process_of(pid_t tid);
-/* Reads a string of at most cap - 1 bytes. Fails with -ENAMETOOLONG if the string is longer, or as vb_mem_read(). */
+/* Reads a string of at most cap - 1 bytes. Fails with -ENAMETOOLONG if the string is longer, or like vb_mem_read(). */
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap);
 
 #endif

@@ -294,8 +294,8 @@ static int map_stub_window(struct tracer *t)
 }
 
 /* Checks that brk() cannot unmap the window. brk() unmaps the memory between the new and the old end of the heap, and
- * only checks that the new end is not below the end of the program's data (mm/mmap.c). The program's file determines
- * the end of the data at load time. */
+ * only checks that the new end is not below the beginning of the heap or, on some kernels with CONFIG_COMPAT_BRK, below
+ * the end of the program's data (mm/mmap.c). Both are determined when the program is loaded. */
 static int brk_is_above(struct tracer *t)
 {
     char path[32], text[1024];
