@@ -176,7 +176,7 @@ def whole(folder, python, why):
     said = finish(serve)
     ok(code == 1 and (folder / "r.json").exists(), "a slow NIC is something wrong", out, err)
     d = read(folder)
-    named = [f for f in d["findings"] if re.search(r"bench: eth1 (sends|receives) \d+ % of the median", f)]
+    named = [f for f in d["findings"] if re.search(r"bench: eth1 (sends|receives) at \d+ % of the median", f)]
     ok(named and named[0] in out, "which it names", out, d["findings"])
     ok([p["part"] for p in d["parts"]] == ["inventory", "doctor", "validate", "bench", "rivals", "drill"] and
        all(f"{i}/6 {p['part']}" in out for i, p in enumerate(d["parts"], 1)), "each part has its line", out)

@@ -222,8 +222,11 @@ static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->ntuple < 0)
         dr_say(d, DR_SKIP, n->name, "the driver does not report n-tuple filters: %s", hw_errno_text(-n->ntuple));
+    else if (n->ntuple && n->rules < 0)
+        dr_say(d, DR_SKIP, n->name, "n-tuple filters are on, but the driver does not report the rules: %s",
+               hw_errno_text(-n->rules));
     else if (n->ntuple)
-        dr_say(d, DR_PASS, n->name, "n-tuple filters are on, %d rules", HW_MAX(n->rules, 0));
+        dr_say(d, DR_PASS, n->name, "n-tuple filters are on, %d rules", n->rules);
     else if (n->rules < 0)
         dr_say(d, DR_SKIP, n->name, "the NIC does not support flow rules");
     else {

@@ -133,10 +133,12 @@ static bool is_used(const struct drill_load *l, const char *nic)
 static int choose_victims(struct drill *d)
 {
     const struct drill_load *l = &d->load;
+    if (l->n_nics == 0)
+        return hw_fail(-EINVAL, "no NIC reaches the peer");
     if (l->n_nics < 2)
         return hw_fail(-EINVAL,
                        "%s is the only NIC that reaches the peer, so the transfer could not continue without it",
-                       l->n_nics ? l->nic[0] : "none");
+                       l->nic[0]);
     if (strcmp(d->take, "all") == 0) {
         memcpy(d->victim, l->nic, sizeof d->victim);
         d->n_victims = l->n_nics;

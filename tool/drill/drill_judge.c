@@ -14,7 +14,7 @@ static double count_others(const struct drill_load *l, size_t from, size_t to, c
         bool is = strcmp(l->nic[i], nic) == 0;
         found |= is;
         if (!is)
-            sum += (double)(l->win[to - 1].nic[i] - l->win[from - 1].nic[i]);
+            sum += (double)(l->win[to].nic[i] - l->win[from].nic[i]); /* counters at the start of a window */
     }
     /* an unknown name is a NIC of the peer, and any NIC of this node may be its partner */
     return found || l->n_nics < 2 ? sum : sum * (double)(l->n_nics - 1) / (double)l->n_nics;
@@ -45,7 +45,7 @@ static void judge_fault(const struct drill_load *l, struct drill_fault *f)
     for (size_t i = w; i < end; i++)
         longest = HW_MAX(longest, l->win[i].longest);
     f->longest_ms = (double)longest / 1e6;
-    f->again = l->win[end - 1].again - l->win[w - 1].again;
+    f->again = l->win[end - 1].again - l->win[w].again;
 }
 
 void drill_judge(struct drill_load *l)

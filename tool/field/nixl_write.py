@@ -90,7 +90,7 @@ def start_peer(text, argv, command):
 
 
 def write_for(end, remote, base, size, depth, seconds):
-    """Writes `depth` slots in turn for some seconds, then reads the first slot back and compares it. Returns bytes and seconds."""
+    """Writes `depth` slots in turn for some seconds, then reads every slot back and compares it. Returns bytes and seconds."""
     slots = [end.prepare("WRITE", remote, k * size, base + k * size, size) for k in range(depth)]
     for handle in slots:
         end.agent.transfer(handle)
@@ -104,12 +104,14 @@ def write_for(end, remote, base, size, depth, seconds):
     for handle in slots:
         end.wait(handle)
     took = time.monotonic() - begin
-    back = end.prepare("READ", remote, depth * size, base, size)
-    end.agent.transfer(back)
-    end.wait(back)
-    if end.map[:size] != end.map[depth * size:(depth + 1) * size]:
-        sys.exit("bytes arrived wrong")
-    for handle in (*slots, back):
+    for slot in range(depth):
+        back = end.prepare("READ", remote, depth * size, base + slot * size, size)
+        end.agent.transfer(back)
+        end.wait(back)
+        end.agent.release_xfer_handle(back)
+        if end.map[slot * size:(slot + 1) * size] != end.map[depth * size:(depth + 1) * size]:
+            sys.exit("bytes arrived wrong")
+    for handle in slots:
         end.agent.release_xfer_handle(handle)
     return k * size, took
 

@@ -51,7 +51,7 @@ struct agent {
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;
-    uint64_t said;
+    uint64_t said; /* time at which a failing accept() was last logged, or 0 */
 };
 
 #define SAY(a, level, ...) hw_log((a)->o.log, level, __VA_ARGS__)
@@ -326,9 +326,10 @@ static void accept_one(struct agent *a)
         *h = (struct half){.fd = fd, .until = hw_deadline(VB_AGENT_TALK_MS)};
     } else if (h && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
         struct timespec t = {.tv_nsec = 100000000};
-        if (hw_now() - a->said > SAID_MS * HW_MS || a->said == 0)
+        if (hw_now() - a->said > SAID_MS * HW_MS || a->said == 0) {
             SAY(a, HAWSER_LOG_ERROR, "cannot accept a runtime's connection: %s", hw_errno_text(errno));
-        a->said = hw_now();
+            a->said = hw_now();
+        }
         nanosleep(&t, NULL); /* the socket stays readable, so the loop would not block */
     }
 }

@@ -75,7 +75,7 @@ static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uin
                   hw_format_size(more, b, sizeof(b)));
     }
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);
-    return no(j, -ENOMEM, rule, "the limit of %" PRIu64 " is reached", have);
+    return no(j, -ENOMEM, rule, "the limit of %" PRIu64 " is reached", max);
 }
 
 static bool at_most(struct judge *j, const char *key, uint64_t n, uint64_t max, const char *what)

@@ -15,7 +15,6 @@
 enum mesh_state {
     MESH_WELL,
     MESH_ABSENT, /* never connected */
-    MESH_LATE,   /* connected too late, or was refused */
     MESH_DIED,   /* process ended */
     MESH_SILENT, /* stopped answering */
 };

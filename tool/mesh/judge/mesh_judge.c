@@ -43,10 +43,8 @@ static struct mesh_finding about_node(enum mesh_fault_kind what, uint32_t node, 
 
 static int judge_states(const struct mesh *m, struct mesh_findings *out)
 {
-    static const enum mesh_fault_kind of[] = {[MESH_ABSENT] = MESH_F_ABSENT,
-                                              [MESH_LATE] = MESH_F_ABSENT,
-                                              [MESH_DIED] = MESH_F_DIED,
-                                              [MESH_SILENT] = MESH_F_SILENT};
+    static const enum mesh_fault_kind of[] = {
+        [MESH_ABSENT] = MESH_F_ABSENT, [MESH_DIED] = MESH_F_DIED, [MESH_SILENT] = MESH_F_SILENT};
     int rc = 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         if (m->node[i].state == MESH_WELL)

@@ -180,7 +180,6 @@ static void write_node(FILE *f, const struct mesh *m, const struct heat_nodes *h
 {
     static const char *const states[] = {[MESH_WELL] = "well",
                                          [MESH_ABSENT] = "never arrived",
-                                         [MESH_LATE] = "arrived too late",
                                          [MESH_DIED] = "died",
                                          [MESH_SILENT] = "stopped answering"};
     const struct mesh_node *n = &m->node[i];

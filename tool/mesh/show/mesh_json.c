@@ -12,11 +12,8 @@
 
 /* ---- writing ------------------------------------------------------------------------------------ */
 
-static const char *const states[] = {[MESH_WELL] = "well",
-                                     [MESH_ABSENT] = "absent",
-                                     [MESH_LATE] = "late",
-                                     [MESH_DIED] = "died",
-                                     [MESH_SILENT] = "silent"};
+static const char *const states[] = {
+    [MESH_WELL] = "well", [MESH_ABSENT] = "absent", [MESH_DIED] = "died", [MESH_SILENT] = "silent"};
 
 static void write_run(struct hw_json *j, const struct mesh *m)
 {
