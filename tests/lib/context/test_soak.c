@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must stay flat or be nothing: memory and descriptors over 10^5 transfers, CPU of those who wait; and one
- * transfer of 2^32+7 bytes. */
+/* Tests what must remain constant or be 0: memory and file descriptors over 10^5 transfers, and the CPU time of waiting
+ * threads. Also makes one transfer of 2^32+7 bytes. */
 #include "pairhelp.h"
 
 #include <malloc.h>
@@ -58,7 +58,7 @@ static int transfers(unsigned count, struct ph_buf *m, struct ph_buf *t)
         case 1:
             must(hawser_read(pr.ab, &v, 1, NULL, o));
             break;
-        case 2: /* before its receive, every second time */
+        case 2: /* before its receive in every second case */
             if (i & 1)
                 must(hawser_recv(pr.ba, &w, 1, NULL, r));
             must(hawser_send(pr.ab, &v, 1, NULL, o));
@@ -87,9 +87,9 @@ static void flat(void)
     step("many transfers");
     struct ph_buf m = ph_buf(pr.a, 5 * DEPTH * 20000, 0, 0, NULL);
     struct ph_buf t = ph_buf(pr.b, 5 * DEPTH * 20000, 0, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL);
-    int bad = transfers(2000, &m, &t); /* what is made once is made now, */
+    int bad = transfers(2000, &m, &t); /* one-time allocations happen now */
     struct ph_buf big = ph_buf(pr.a, 64 << 20, 0, 0, NULL), there = ph_buf(pr.b, 64 << 20, 0, 3, NULL);
-    for (int i = 0; i < 8; i++) { /* each channel's pipe too, when it first carries much */
+    for (int i = 0; i < 8; i++) { /* also each channel's pipe, when it first carries much */
         bad += ph_one(hawser_write, pr.ab, &big, 0, big.len, &there.region, 0) != 0;
         bad += ph_one(hawser_read, pr.ab, &big, 0, big.len, &there.region, 0) != 0;
     }
