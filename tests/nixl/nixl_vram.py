@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the NIXL backend moves from and to the memory of GPUs (TAP), between two processes. Needs the CUDA driver alone, or the
-one of tests/fakes/cuda by HAWSER_CUDA_LIBRARY: memory is allocated by the driver. Run by nixl_run.py and tests/gpu/run.
-Usage: nixl_vram.py [--peer GPU]"""
+"""Tests transfers of the NIXL backend from and to GPU memory (TAP), between two processes. Needs only the CUDA driver,
+or the one of tests/fakes/cuda with HAWSER_CUDA_LIBRARY, which allocates the memory. Run by nixl_run.py and
+tests/gpu/run."""
 import ctypes
 import importlib
 import json
@@ -53,7 +53,7 @@ class Driver:
 
 
 def count_gpus():
-    """Returns how many GPUs there are, and why there is none."""
+    """Returns how many GPUs there are, and the reason if there are none."""
     try:
         lib, n = ctypes.CDLL(os.environ.get("HAWSER_CUDA_LIBRARY", "libcuda.so.1")), ctypes.c_int()
     except OSError as e:
@@ -63,7 +63,7 @@ def count_gpus():
 
 
 class Agent:
-    """An agent with a buffer in a GPU's memory and one in host memory."""
+    """An agent with a buffer in GPU memory and one in host memory."""
 
     def __init__(self, name, gpu):
         self.driver, self.gpu = Driver(gpu), gpu
@@ -90,7 +90,7 @@ def make_content(seed):
 
 
 def serve_agent(gpu):
-    """The other process: does what lines of JSON say."""
+    """Runs the other process, which executes lines of JSON."""
     me = Agent("far", gpu)
     print(json.dumps({"metadata": me.agent.get_agent_metadata().hex(), "base": me.base}), flush=True)
     for line in sys.stdin:

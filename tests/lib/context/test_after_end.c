@@ -12,7 +12,7 @@
 
 #define LEN   (256u << 20)
 #define OLD   0x11 /* the transferred bytes */
-#define AFTER 0x99 /* what the application writes afterwards */
+#define AFTER 0x99 /* the bytes that the application writes afterwards */
 #define TRIES 8
 
 /* Shared by both processes. */
