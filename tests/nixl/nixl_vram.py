@@ -126,7 +126,7 @@ class Far:
 
 
 def move_blocks(near, far, operation, here, there, slots, note):
-    """Moves all blocks, of which block k is slot slots[k] of the other side. Returns the last state, seconds."""
+    """Moves all blocks; block k is in slot slots[k] of the other side. Returns the last state and the seconds."""
     base, remote = near.base[here], far.answer["base"][there]
     mine = [(base + k * BLOCK, BLOCK, near.gpu if here == "VRAM" else 0) for k in range(BLOCKS)]
     theirs = [(remote + slot * BLOCK, BLOCK, far.gpu if there == "VRAM" else 0) for slot in slots]
@@ -163,7 +163,7 @@ def check_moves(near, far):
 
 
 def time_moves(near, far):
-    """Says how fast it is once staging has its memory, which the first transfers of each kind wait for."""
+    """Measures the speed after the first transfers of each kind, during which the memory for staging is allocated."""
     slots = [int(k) for k in np.random.default_rng(2).permutation(BLOCKS)]
     for here, there in ("VRAM", "VRAM"), ("DRAM", "VRAM"), ("VRAM", "DRAM"), ("DRAM", "DRAM"):
         took = [move_blocks(near, far, "WRITE", here, there, slots, b"") for _ in range(5)]
@@ -173,7 +173,7 @@ def time_moves(near, far):
 
 
 def check_torch(near, far):
-    """Tensors of torch, by NIXL's own reading of them."""
+    """Tests PyTorch tensors, which NIXL itself converts to descriptors."""
     what = "a tensor of torch on a GPU is registered and written from"
     if not getattr(importlib.import_module("torch"), "__version__", ""):
         return skip(what, "no torch")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is checked of the message layer between two nodes. */
+/* Checks of the message layer between two nodes. */
 #include "messages.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 uint8_t msg_make_byte(int side, uint32_t serial, uint32_t at)
 {
     uint32_t h = (at * 0x9e3779b1u) ^ (serial * 0x85ebca77u) ^ ((uint32_t)side * 0xc2b2ae3du);
-    h = (h ^ h >> 15) * 0x2c1b3c6du;        /* many bytes are made and compared: no better hash is needed */
+    h = (h ^ h >> 15) * 0x2c1b3c6du;        /* many bytes are made and compared, and no better hash is needed */
     return (uint8_t)(64 + (h >> 17) % 128); /* never POISON or AFTER */
 }
 
-/* The layer above may call anything from where it is called. */
+/* Checks that no lock is held, because the layer above may call anything from where it is called. */
 void msg_check_unlocked(struct node *n)
 {
     pthread_mutex_t *lock[] = {&n->peer.lock, &n->domain.lock};
@@ -28,7 +28,8 @@ uint8_t *msg_find_target(const struct action *a, uint32_t at)
     return t->region->mem + t->at + at;
 }
 
-/* How many bytes of the write are not at their target, but for regions that the application has back. */
+/* Returns the number of bytes of the write that are not at their target, without regions that the application has
+ * back. */
 static uint32_t count_missing(const struct action *a)
 {
     uint32_t n = 0;
