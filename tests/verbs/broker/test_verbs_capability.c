@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command of `hawser verbs run` may do with the capabilities that it has no more. Each is tried in a process
- * that has this one besides those that stay, where it must work, so that the test is one; and in a process that
- * vb_guard_command() has made a command of, where it must not. */
+/* Tests what a command of `hawser verbs run` may do with the capabilities that it no longer has. Each is tried in a
+ * process that
+ * has it besides those that remain, where it must work, so that the test is meaningful; and in a process that
+ * vb_guard_command() has prepared, where it must not. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs/stub/capability.h"
@@ -38,13 +39,13 @@
 
 #define OTHER  65534
 #define BIT(c) (1ull << (c))
-#define CLOSED (-EPERM) /* of an attack: what it returns where the way is closed; 0: it is open */
+#define CLOSED (-EPERM) /* result of an attack: this if the way is closed; 0: it is open */
 
 static char dir[] = "/tmp/hawser-capability-XXXXXX";
 static struct {
-    pid_t other; /* a process of another user's, who also has the segment */
+    pid_t other; /* a process of another user, which also has the segment */
     int segment;
-    long word;   /* in each process at the same address */
+    long word;   /* at the same address in each process */
     int by_path; /* the folder as a mount, for handles */
     struct stat root;
 } * world;
