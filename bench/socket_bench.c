@@ -5,8 +5,8 @@
  *     socket_bench CASE SECONDS      prints a JSON object (measure.h)
  *
  * write:    frames of a head and a payload; one frame of the receiver confirms all frames of one read
- * pingpong: a frame in each direction
- * stream:   a number of connections, with a thread for each end, and no confirmations
+ * pingpong: a frame in each direction stream:   a number of connections, with a thread for each end, and no
+ * confirmations
  *
  * BENCH_CONGESTION is the congestion control. With BENCH_SPIN=1, waiting threads poll.
  */

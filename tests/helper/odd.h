@@ -3,10 +3,9 @@
 #ifndef TESTS_HELPER_ODD_H
 #define TESTS_HELPER_ODD_H
 
-#define ODD_PAGES                                                                                       \
-    "pages that the kernel waits for need userfaultfd, and root" /* why the next two functions may fail \
-                                                                  */
-#define ODD_FUSE "a file system in user space needs /dev/fuse, and root"
+/* Reasons why odd_*() functions may fail. */
+#define ODD_PAGES "pages that the kernel waits for need userfaultfd, and root"
+#define ODD_FUSE  "a file system in user space needs /dev/fuse, and root"
 
 /* Returns a TCP socket whose last close() waits for an hour: SO_LINGER, and data that the other end does not read. */
 int odd_lingering(void);

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// Tests the NIXL backend through its ABI alone, without NIXL in the process: the test calls it as NIXL does. There are
-// two\nengines, one of them in a child process, which can be stopped and killed. Usage: test_nixl_engine
-// LIBPLUGIN_HAWSER.SO in a child process, which can be stopped and killed. Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO
+// SPDX-License-Identifier: Apache-2.0 Tests the NIXL backend through its ABI alone, without NIXL in the process: the
+// test calls it as NIXL does. There are two\nengines, one of them in a child process, which can be stopped and killed.
+// Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO in a child process, which can be stopped and killed. Usage:
+// test_nixl_engine LIBPLUGIN_HAWSER.SO
 #include "base/sanitizers.h"
 #include "nixl/abi.h"
 #include "nixl/blob.h"

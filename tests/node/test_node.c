@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of node/ and of lib/net's sysfs reader: files below a root, PCI distances, four nodes as fixtures, damaged
- * files,
- * and the guarantees of plans. */
+ * files, and the guarantees of plans. */
 #include "net/sysfs.h"
 #include "node/plan.h"
 #include "tests/tap.h"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The other process of the tests. Prints its port, tells each peer the key of its memory, and obeys notifications:
-    answers with the SHA-256 of its memory
+    sum            answers with the SHA-256 of its memory
     send N TAG     sends the first N bytes of its memory with this tag
     recv N TAG     receives up to N bytes with this tag, and then answers with the message's length, or the error's class
     close          closes the peer

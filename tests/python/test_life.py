@@ -314,7 +314,7 @@ _, status = os.waitpid(pid, 0)
 print(os.waitstatus_to_exitcode(status))
 p.to_a.send([(b"still here", 0, 10, None, 0)]).wait(LIMIT)
 print(op.result(LIMIT), inbox.load(0, 10))
-""", "-W", "ignore::DeprecationWarning")  # of Python 3.12, on fork beside threads
+""", "-W", "ignore::DeprecationWarning")  # Python 3.12 warns of fork in a process with threads
     assert (code, said, complaint) == (0, "0\n10 b'still here'\n", "")
 
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sets up a machine for the tests of `sandbox move`: the program enters new namespaces (without privileges too, by a
- * user
- * namespace) in which it is the host; a peer and containers are namespaces that it holds by file descriptors. The
- * contents of
- * a namespace are read attribute by attribute, by code that shares nothing with the code under test.
+ * user namespace) in which it is the host; a peer and containers are namespaces that it holds by file descriptors. The
+ * contents of a namespace are read attribute by attribute, by code that shares nothing with the code under test.
  */
 #ifndef SANDBOX_MOVE_H
 #define SANDBOX_MOVE_H
@@ -57,14 +55,12 @@ void sm_sysctl(const struct sm_ns *n, const char *path, const char *value);
 const char *sm_sysctl_get(const struct sm_ns *n, const char *path, char buf[64]);
 
 /* Returns everything in a namespace as sorted lines: links, addresses, permanent neighbours, routes, rules, the sysctls
- * of
- * each device, without counters and times. The caller frees it. */
+ * of each device, without counters and times. The caller frees it. */
 char *sm_state(const struct sm_ns *n);
 /* Returns the host's state once it no longer changes by itself: duplicate addresses are detected, carriers are up. */
 char *sm_settled(void);
 /* Returns whether the state is as `was` within some seconds (duplicate address detection and carriers take time).
- * Prints
- * the differences. */
+ * Prints the differences. */
 bool sm_same(const struct sm_ns *n, const char *was);
 /* Returns whether no journals and pins are left. */
 bool sm_clean(void);

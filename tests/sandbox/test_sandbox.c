@@ -303,8 +303,7 @@ static void after_move(void)
     is_str(env_of(&p, false, "NCCL_IB_GID_INDEX"), "", "before the move no GID index is said");
 
     /* The kernel has made the GIDs again, at other indexes, one later than the other. Of the third device, which the
-     * plan
-     * has left out, one has the name of a NIC that is in the container. */
+     * plan has left out, one has the name of a NIC that is in the container. */
     put_nic("there", "rdma0", "2");
     put_nic("there", "rdma1", "3");
     put_rdma("there", "mlx5_0", -1, "");

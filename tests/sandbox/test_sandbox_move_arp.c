@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests two nodes with eight NICs each in one /16, behind one switch: after a move each NIC speaks ARP only for itself,
- * which
- * the packets on the switch's ports show. Without the sysctls the same packets show the fault.
+ * which the packets on the switch's ports show. Without the sysctls the same packets show the fault.
  */
 #include "sandbox_move.h"
 
@@ -106,8 +105,7 @@ static void listen_in(void)
 }
 
 /* Sends a datagram from each NIC's address to each of the other node: without a listener, a refusal comes back, for
- * which
- * the other side has to send ARP requests too. */
+ * which the other side has to send ARP requests too. */
 struct talk {
     const struct node *from, *to;
 };

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests what a container with CAP_NET_ADMIN changes on a NIC besides addresses and routes: after restore all of it is
- * as it
- * was, or restore names what is not, and fails. Uses veth and macvlan devices, with what these have; devices that have
- * more
- * are simulated in test_sandbox_move_ethtool.c.
+ * as it was, or restore names what is not, and fails. Uses veth and macvlan devices, with what these have; devices that
+ * have more are simulated in test_sandbox_move_ethtool.c.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"

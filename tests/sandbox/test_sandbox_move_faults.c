@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests move and restore with a failure of each of their netlink calls and file writes once, with all failing from some
- * call
- * on, and killed before each of them: in the end everything is back, attribute by attribute. The linker (--wrap, see
- * meson.build) redirects their calls here.
+ * call on, and killed before each of them: in the end everything is back, attribute by attribute. The linker (--wrap,
+ * see meson.build) redirects their calls here.
  */
 #include "sandbox_move.h"
 

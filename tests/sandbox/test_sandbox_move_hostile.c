@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests what a container with CAP_NET_ADMIN in its network namespace may do to prevent restore, or to abuse it: copies
- * of NICs,
- * NICs that change their indexes, that hide, that take names of the host. In the end the host has its own NICs, or is
- * told which
- * are missing; a copy gets nothing that belonged to the host.
+ * of NICs, NICs that change their indexes, that hide, that take names of the host. In the end the host has its own
+ * NICs, or is told which are missing; a copy gets nothing that belonged to the host.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"

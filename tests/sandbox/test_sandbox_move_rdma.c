@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests RDMA devices that move with their NICs, against a simulated RDMA netlink, because test machines have no device
- * that can
- * be moved. It answers like drivers/infiniband/core/nldev.c, and checks only that the requests follow
+ * that can be moved. It answers like drivers/infiniband/core/nldev.c, and checks only that the requests follow
  * include/uapi/rdma/rdma_netlink.h.
  */
 #include "sandbox_move.h"

@@ -7,8 +7,7 @@
 #include "world.h"
 
 /* From now on p sometimes changes what its frames say to its peer. Its links and its session stay honest: links.c has
- * the peer
- * that acknowledges what it does not have. */
+ * the peer that acknowledges what it does not have. */
 void liar_take_over(struct world *w, struct hw_peer *p);
 
 #endif

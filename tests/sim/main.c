@@ -19,8 +19,7 @@
 #define REPLAYED     64 /* one seed in this many is run twice, to check that it replays exactly */
 
 /* Every fourth seed has all features, or all except the liar, which hides other faults; the others have subsets, in
- * which single
- * features show more. */
+ * which single features show more. */
 static uint32_t pick_features(uint64_t seed)
 {
     struct sim s = {.state = seed ^ 0x5eed};

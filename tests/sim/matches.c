@@ -40,7 +40,7 @@ struct action {
     uint32_t with;       /* receive: the serial of the send that it matched; NOBODY: none, or one of no bytes */
     uint32_t got;        /* receive: length of the message */
     bool received;       /* send: a receive has it */
-    uint8_t mem[LENGTH]; /* the application's */
+    uint8_t mem[LENGTH]; /* of the application */
 };
 
 struct node {

@@ -61,8 +61,7 @@ static void take_all_notes(struct node *n)
 /* used room */
 
 /* Simulates that node has already sent a lot: its peer's application has not taken most of the notifications that there
- * is room
- * for, most read requests are not answered, and the peer has read control messages without confirming it. */
+ * is room for, most read requests are not answered, and the peer has read control messages without confirming it. */
 static void fill_rooms(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -299,8 +298,7 @@ static bool keeps_own_ops(struct hw_peer *p)
 }
 
 /* Node 1's home stops from some step on: nothing that it would send arrives, though its rails work. Or node 1 lies.
- * What node 0
- * then cancels ends nevertheless. */
+ * What node 0 then cancels ends nevertheless. */
 static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
 {
     struct sim *s = w->s;

@@ -10,11 +10,10 @@
 #define REGION  (48u << 10)
 #define LENGTH  (20u << 10)
 #define SPANS   300
-#define POISON  WORLD_POISON /* what the application writes to memory that it owns: no transferred byte has this value \
-                              */
-#define AFTER 0x3c           /* likewise, for its local memory */
-#define STEPS 250000
-#define DRAIN 60000
+#define POISON  WORLD_POISON /* what the application writes to its own memory: no transferred byte has this value */
+#define AFTER   0x3c         /* likewise, for its local memory */
+#define STEPS   250000
+#define DRAIN   60000
 
 struct node;
 
@@ -28,7 +27,7 @@ struct region {
 
 /* The part of an operation that is in one region. */
 struct part {
-    struct region *region; /* of the other node */
+    struct region *region; /* a region of the other node */
     struct hw_import *import;
     uint32_t at;
 };
@@ -59,7 +58,7 @@ struct node {
     struct world *w;
     struct node *other;
     int side;
-    bool freed;     /* the peer was */
+    bool freed;     /* the peer was freed */
     bool impatient; /* the peer has no more time to answer than the product gives it */
     bool overdue;   /* a cancelled operation had no answer in time */
     struct hw_domain domain;

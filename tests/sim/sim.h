@@ -80,8 +80,8 @@ struct sim_apart {
     struct hw_link_apart is; /* .tx is of the sender, .rx of its peer */
     struct sim_pipe pipe;
     /* Memory that is sent by reference: it is read when its bytes are delivered, and once more before it is released,
-     * as if
-     * retransmitted. Running totals: released <= delivered <= sent; byte k of the stream is at from[k % SIM_HELD]. */
+     * as if retransmitted. Running totals: released <= delivered <= sent; byte k of the stream is at from[k %
+     * SIM_HELD]. */
     uint64_t sent, delivered, released;
     const uint8_t *from[SIM_HELD];
     unsigned poison; /* poison bytes that were read in a row */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the driver with callers that wait, with and without the driver's own thread. In whatever order they come and
- * go,
- * a posted task runs, and whoever waits for it is notified. */
+ * go, a posted task runs, and whoever waits for it is notified. */
 #include "core/driver.h"
 #include "tests/tap.h"
 
@@ -117,8 +116,7 @@ static bool run_alone(unsigned round)
 }
 
 /* The thread is in epoll_wait() when a caller comes, which is told twice that it is done: the second call wakes the
- * thread,
- * which may get the events before the caller does. */
+ * thread, which may get the events before the caller does. */
 static bool run_beside_thread(unsigned round)
 {
     struct waiter w = {0};
@@ -254,8 +252,7 @@ static int count_left_behind(void)
 }
 
 /* A caller comes back at once, and posts something urgent: the work that it has left is sent with that. Returns how
- * often it
- * was sent before. */
+ * often it was sent before. */
 static int count_gone_early(void)
 {
     int early = 0;

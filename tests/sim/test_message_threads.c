@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The message layer over real threads and sockets: two nodes of two loops, two rails of two links that are cut
- * repeatedly,
- * while both sides write, read and notify from one thread, send and receive messages from another one, and cancel some
- * of
- * these. Mainly for ThreadSanitizer; the simulator has tested the logic.
+ * repeatedly, while both sides write, read and notify from one thread, send and receive messages from another one, and
+ * cancel some of these. Mainly for ThreadSanitizer; the simulator has tested the logic.
  */
 #include "message/op.h"
 #include "real.h"

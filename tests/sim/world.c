@@ -114,8 +114,7 @@ static uint64_t get_released(struct hw_conn *c)
 }
 
 /* Checks a connection: a dead network is detected, in time, by a side that has sent something; any path may be
- * suspected. Sets
- * how large a window pays. */
+ * suspected. Sets how large a window pays. */
 static int check_conn(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     struct sim *s = c->w->s;

@@ -22,8 +22,7 @@ static int count_open(void)
 }
 
 /* Sends n file descriptors, and receives up to cap. Returns how many arrived, and sets *cut if some were cut off.
- * Closes
- * those that arrived. */
+ * Closes those that arrived. */
 static int pass(int pair[2], unsigned n, unsigned cap, bool *cut)
 {
     int out[HW_PASS_MAX], in[HW_PASS_MAX], got = 0;

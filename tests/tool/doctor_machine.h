@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For the tests of doctor, which make each check return each of its results on a machine made for it: files below a
- * temporary
- * root, and recorded answers for what is not a file. covered() counts results that no test has produced as faults.
+ * temporary root, and recorded answers for what is not a file. covered() counts results that no test has produced as
+ * faults.
  */
 #ifndef DOCTOR_MACHINE_H
 #define DOCTOR_MACHINE_H
@@ -140,8 +140,7 @@ static bool lasts(const struct dr_result *r)
 }
 
 /* Runs check id on m (and pair), and checks that its first result has this outcome and contains this text. A WARN or
- * FAIL
- * must have a remedy. */
+ * FAIL must have a remedy. */
 __attribute__((unused)) static void check(const char *id, enum dr_outcome want, const char *says)
 {
     struct dr_report d;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The schedule and the findings of `hawser mesh` on simulated clusters of 8 to 1,000 nodes: noise of several percent
- * for nodes,
- * paths and measurements, slow moments of single measurements, and one planted fault, which must be named correctly in
- * 99 of 100 clusters; in healthy ones nothing may be named. Usage: test_mesh_sim [NODES CLUSTERS]: that size, that many
- * clusters of each fault
+ * for nodes, paths and measurements, slow moments of single measurements, and one planted fault, which must be named
+ * correctly in 99 of 100 clusters; in healthy ones nothing may be named. Usage: test_mesh_sim [NODES CLUSTERS]: that
+ * size, that many clusters of each fault
  */
 #include "tests/tap.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the lifetime of an agent: who decides what a container may do, policies that are reloaded, agents that leave
- * their
- * brokers running, and a thousand containers that come and go. */
+ * their brokers running, and a thousand containers that come and go. */
 #include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/proc.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the filter in the kernel, and the profile for runtimes, loaded as runtimes do, on top of profiles of several
- * kinds: runs
- * each call of a table in a separate process, with a listener that reports what was notified. */
+ * kinds: runs each call of a table in a separate process, with a listener that reports what was notified. */
 #include "tests/tap.h"
 #include "verbs/agent/filter.h"
 #include "verbs/broker/broker.h"
@@ -355,8 +354,7 @@ static bool compare_of(const json_t *a, struct scmp_arg_cmp *out)
 }
 
 /* Installs a profile like crun and runc: entry by entry, name by name, without those that libseccomp does not know, and
- * those
- * whose action is the default. */
+ * those whose action is the default. */
 static int install_profile(void *arg)
 {
     const json_t *s = arg, *calls = json_object_get(s, "syscalls");

@@ -167,8 +167,7 @@ void policy_put(const char *text)
 }
 
 /* Keeps only these file descriptors of the test in a child, from number 3 on: a listener in a second process would keep
- * its
- * programs waiting. */
+ * its programs waiting. */
 static void keep(int *fd, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For the tests of the agent: starts an agent in a separate process, runtimes, and programs below the filter. Their
- * broker,
- * unless the test has another one, answers a verbs ioctl with what it is asked about itself. */
+ * broker, unless the test has another one, answers a verbs ioctl with what it is asked about itself. */
 #ifndef VERBS_AGENT_H
 #define VERBS_AGENT_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program under the verbs broker, for verbs_oci.py: "all" tries what is allowed and what is not, with a line "NAME
- * RESULT" for
- * each; "wait" opens a file for reading and writing at each line of its standard input, and prints the result. */
+ * RESULT" for each; "wait" opens a file for reading and writing at each line of its standard input, and prints the
+ * result. */
 #include "base/base.h"
 
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the lifetime of the verbs broker: opens, requests, file descriptors, ends. Uses real programs under the real
- * filter, real
- * file descriptors and memory; verbs_fake.c replaces the RDMA kernel. */
+ * filter, real file descriptors and memory; verbs_fake.c replaces the RDMA kernel. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 
