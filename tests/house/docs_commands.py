@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists where each command of README.md and docs/*.md is run. A new or changed command in a page needs a row here.
 
-HERE: docs.py runs the command. `where`: this machine, or node a or b of a lab (a prompt `node1$` or `node2$` says so by itself).
+HERE: docs.py runs the command. `where`: this machine, or node a or b of a lab (a prompt `node1$` or `node2$` says so by
+itself).
       `swap`: what is replaced first, so that the command takes a second or meets what this machine has. `ends`: the command
       goes on until it is interrupted. `status`: what it may end with.
 BY:   a test runs the command. The words tell it from others in the test's source; docs.py looks for them.

@@ -458,7 +458,7 @@ static void bend(const char *path)
     unlink(path);
     switch (rnd(6)) {
     case 0:
-        break; /* gone */
+        break; /* deleted */
     case 1:
         mkdir(path, 0700);
         break;

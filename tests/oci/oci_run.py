@@ -470,7 +470,7 @@ def run(host):
         ok(r.returncode == 0, f"given back by {how}", r)
         host.back(f"killed hawser, {how}")
 
-    # a namespace of somebody else, with none of our processes in it
+    # a foreign namespace, without our processes
     other = subprocess.Popen(["unshare", "-n", "sleep", "60"])
     until(lambda: os.readlink(f"/proc/{other.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace")
     r = hawser("--netns", other.pid, "--no-sysfs", "--", "readlink", "/proc/self/ns/net")

@@ -104,7 +104,7 @@ class Tree:
         return self.run("sh", "-c", script, "sh", *argv, **more)
 
     def boot(self, script, limit=LIMIT):
-        """Boots the tree's systemd, which runs the script as a unit and ends; returns the exit status and what the script printed."""
+        """Boots the tree's systemd, which runs the script as a unit and ends. Returns the exit status and the script's output."""
         shutil.copy(script, self.root / "boot.sh")
         unit = self.root / "etc/systemd/system/hawser-test.service"
         # IgnoreOnIsolate=, no ordering: the script starts and stops other units.

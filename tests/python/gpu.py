@@ -8,7 +8,7 @@ LIMIT = 50
 
 
 class Array:
-    """Like a CuPy array over memory of somebody else."""
+    """Like a CuPy array over memory of another owner."""
 
     def __init__(self, about):
         self.__cuda_array_interface__ = about

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the driver with callers that wait, with and without the driver's own thread. In whatever order they come and
- * go, a posted task runs, and whoever waits for it is notified. */
+ * go, a posted task runs, and every caller that waits for it is notified. */
 #include "core/driver.h"
 #include "tests/tap.h"
 

@@ -184,7 +184,7 @@ static void collect_op(struct app *a, uint32_t i)
     a->good += rc == 0 && right;
     a->called_off += rc == -ECANCELED && s->cancelled;
     a->bad += !right || (rc < 0 && !(rc == -ECANCELED && s->cancelled));
-    memset(a->local + (size_t)i * SLOT, 0xdb, s->len); /* the application's again */
+    memset(a->local + (size_t)i * SLOT, 0xdb, s->len); /* it belongs to the application again */
     hw_op_put(s->op);
     s->op = NULL;
     atomic_store(&s->state, 0);
@@ -255,7 +255,7 @@ static void collect_message(struct app *a, struct message *m)
         atomic_fetch_add(&a->received, 1);
     }
     atomic_fetch_add(&a->wrong, rc != 0 && rc != -ECANCELED);
-    memset(m->bytes, 0xdb, m->len); /* the application's again */
+    memset(m->bytes, 0xdb, m->len); /* it belongs to the application again */
     hw_op_put(m->op);
     atomic_store(&m->state, 0);
 }

@@ -44,7 +44,7 @@ struct world {
         uint64_t until; /* step */
     } nic[WORLD_RAILS];
     uint64_t steps;
-    uint64_t still[2]; /* the node's process is suspended up to this step */
+    uint64_t still[2]; /* the node's process is suspended until this step */
     uint64_t resumed;  /* when the clock last jumped, or a process was last suspended, in ns */
     struct hw_loop
         *late; /* takes no turns until this step, while time goes on faster, like a thread that gets no CPU */

@@ -4,8 +4,8 @@
 with processes that lie, stream without end or send nothing; through HTTP and as a file. In a lab: a NIC that
 disappears. Debian's Prometheus scrapes it, and answers every query of the dashboard; docs/metrics.md matches the
 metrics.
-Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN FAKECUDA [NIXL-TEST BACKEND]]; PART: works, hostile, http, plugins, prometheus, docs,
-lab"""
+Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN FAKECUDA [NIXL-TEST BACKEND]]; PART: works, hostile, http, plugins,
+prometheus, docs, lab"""
 import contextlib
 import http.client
 import json

@@ -287,7 +287,7 @@ static void per_peer(void)
     ph_drop(&b);
 }
 
-/* ---- revocation under way ------------------------------------------------------------------------- */
+/* ---- revocation in flight ------------------------------------------------------------------------- */
 
 struct storm {
     const struct hawser_region *region;

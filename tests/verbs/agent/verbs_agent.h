@@ -31,7 +31,7 @@ struct agent agent_start(struct vb_agent_options more);
 int agent_order(int fd);        /* gives an order by one of its eventfds */
 int agent_end(struct agent *a); /* returns its status, once it has ended by itself */
 int agent_stop(struct agent *a);
-int reap(pid_t pid); /* its status */
+int reap(pid_t pid); /* returns its status */
 int dial(void);
 
 struct prog {

@@ -108,7 +108,7 @@ static void test_limits(void)
     fails("a call of another architecture", -EOPNOTSUPP, app_look);
 }
 
-/* --- traced by somebody else --- */
+/* --- traced by another process --- */
 static void app_traced(void)
 {
     pid_t me = getpid(), pid = fork();

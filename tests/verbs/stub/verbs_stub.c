@@ -329,7 +329,7 @@ void app_step_done(void)
     common->done = (int)common->at;
 }
 
-/* ---- the program's side, and whoever looks at it ------------------------------------------------ */
+/* ---- the program's side, and its observers ------------------------------------------------------ */
 
 int null_fd(void)
 {

@@ -61,7 +61,7 @@ static void setup(void)
     pd = alloc_pd(dev);
 }
 
-/* ------------------------------------------------------------------ fields that change under way */
+/* ------------------------------------------------------------------ fields that change in flight */
 
 static atomic_bool enough;
 static unsigned long flips;
