@@ -32,7 +32,7 @@
  *   TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in host memory; and CUDA's cannot
  *   TCPXLIKE_SEED=1               of the fragments
  *   TCPXLIKE_FRAG=4096            their largest length, 1 to 4096
- *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer: 8 for each comm, but for one alone
+ *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer; needs 8 per comm, unless there is only one
  *   TCPXLIKE_NAME=                the name of all devices, instead of their interfaces'
  *   TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
  *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)

@@ -63,7 +63,7 @@ int step_recreate(struct rank *r)
     return barrier(r);
 }
 
-/* ---- a child that goes on with the plugin -------------------------------------------------------------------------
+/* ---- a child that continues to use the plugin ---------------------------------------------------------------------
  */
 
 /* Runs in the child: a communicator with itself. */
