@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the library does between two processes, over loopback. bench/builds compares two builds of it, bench/rows it and
- * programs of their own sockets (socket_bench).
+ * Measures the library between two processes, over loopback. bench/builds compares two builds of it, and bench/rows
+ * compares it with socket_bench.
  *
  *     engine_bench CASE SECONDS      prints a JSON object (measure.h)
  *
- * BENCH_TRUSTED=1: with HAWSER_TRUSTED. A case that keeps many operations under way starts as many as have ended, with
- * one call of hawser_submit().
+ * BENCH_TRUSTED=1: use HAWSER_TRUSTED. A case with many operations in flight starts as many as have ended, with one
+ * call of hawser_submit().
  */
 #include "hawser.h"
 #include "measure.h"
@@ -24,20 +24,20 @@
 #define VECS   8192
 
 enum what {
-    WRITE,      /* one after the other, each with its handle */
-    BATCH,      /* many under way, their ends are completions */
-    NOTIFY,     /* writes whose end the other side is told of */
-    PINGPONG,   /* a message each way */
+    WRITE,      /* writes one after the other, each with a handle */
+    BATCH,      /* many writes in flight, which end with completions */
+    NOTIFY,     /* writes with a notification */
+    PINGPONG,   /* a message in each direction */
     BESIDE,     /* writes of 8 bytes beside a stream of 64 MiB writes to the same peer */
-    BESIDE_RAW, /* the same with a socket in the place of those writes */
+    BESIDE_RAW, /* messages over a plain socket beside the same stream */
 };
 
 static const struct bench_case {
     const char *name;
     enum what what;
     size_t bytes;
-    unsigned deep;   /* operations under way at a time */
-    unsigned pieces; /* of each; 0: one */
+    unsigned deep;   /* operations in flight */
+    unsigned pieces; /* descriptors of an operation; 0 means 1 */
 } cases[] = {
     {"write-8", WRITE, 8, 1, 0},
     {"write-4K", WRITE, 4096, 1, 0},
@@ -100,7 +100,7 @@ static void wait_and_free(hawser_op *op)
     hawser_op_free(op);
 }
 
-/* One message there and one back, or back and there. */
+/* Sends a message and receives one if `first`; otherwise receives and then sends. */
 static void bounce(hawser_peer *p, hawser_mem *mem, size_t bytes, bool first)
 {
     struct hawser_vec out = {.mem = mem, .length = bytes}, in = {.mem = mem, .offset = MEMORY / 2, .length = bytes};
@@ -124,7 +124,7 @@ static void *echo(void *arg)
     return NULL;
 }
 
-/* Takes notifications, and sleeps between them. */
+/* Takes notifications forever, and sleeps in between. */
 static void take_notifications(hawser *h)
 {
     for (;;) {
@@ -150,7 +150,7 @@ static void serve(int fd, int raw, const struct bench_case *c)
     move_bytes(fd, &port, sizeof port, true);
     move_bytes(fd, key, sizeof key, true);
     if (c->what == NOTIFY)
-        take_notifications(h); /* the peer's arrival is an event, too */
+        take_notifications(h); /* the peer's arrival is an event too */
     check(hawser_accept(h, 10000, &p), "accepting");
     if (c->what == BESIDE_RAW && pthread_create(&t, NULL, echo, &raw))
         die("a thread");
@@ -174,12 +174,13 @@ struct run {
     struct measure m;
 };
 
-/* The k-th place of the memory: as many as there are, in turn. */
+/* Fills v with the descriptors of an operation at the k-th place of the memory, modulo its size. Returns their number.
+ */
 static size_t lay_out(const struct run *r, unsigned k, size_t bytes, unsigned pieces, struct hawser_vec *v)
 {
     uint64_t at = (uint64_t)k * bytes % MEMORY;
     size_t n = pieces ? pieces : 1, each = bytes / n;
-    for (size_t i = 0; i < n; i++) /* the pieces the other way round, so that they are not one after all */
+    for (size_t i = 0; i < n; i++) /* in reverse order, so that they cannot be merged */
         v[i] = (struct hawser_vec){.mem = r->mem,
                                    .offset = at + (n - 1 - i) * each,
                                    .length = each,
@@ -253,7 +254,7 @@ static void run_batches(struct run *r, double seconds)
     }
 }
 
-/* Two writes of 64 MiB are under way always; it works on the upper part of the memory. */
+/* Keeps two writes of 64 MiB in flight, from the memory above the first 64 MiB. */
 static void *keep_writing(void *arg)
 {
     struct run *r = arg;
@@ -306,5 +307,5 @@ int main(int argc, char **argv)
     else
         run_one_by_one(&r, strtod(argv[2], NULL));
     print_measure(&r.m);
-    _exit(0); /* the child goes, too */
+    _exit(0); /* the child ends too */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What engine_bench and socket_bench have in common: the clock, the CPU time of both processes, sockets of one's own.
- */
+/* Measurements and connected sockets for the benchmarks in this folder.
+ *  */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
@@ -11,19 +11,20 @@
 
 struct measure {
     uint64_t began, ops, bytes;
-    double cpu;          /* seconds of both processes when it began */
-    clockid_t far;       /* the other process's CPU time */
-    struct hw_hist took; /* single operations, ns */
+    double cpu;          /* seconds of both processes at the beginning */
+    clockid_t far;       /* clock of the other process's CPU time */
+    struct hw_hist took; /* times of single operations, ns */
 };
 
-/* Forgets what came before, which was to warm up. other: the process whose CPU time counts, too. */
+/* Resets the measurement, after the warm-up. The CPU time of the process `other` counts too. */
 void begin_measure(struct measure *m, pid_t other);
 
-/* A JSON object: operations and bytes a second, CPU seconds of both processes for 1e9 bytes, microseconds. */
+/* Prints a JSON object: operations and bytes per second, CPU seconds of both processes per 1e9 bytes, CPU microseconds
+ * and microseconds per operation, and quantiles of the operations' times. */
 void print_measure(const struct measure *m);
 
-/* Two ends of a TCP connection over loopback, without Nagle's delay; BENCH_CONGESTION names the congestion control.
- * Ends the program where that fails. */
+/* Creates both ends of a TCP connection over loopback, with TCP_NODELAY and the congestion control BENCH_CONGESTION, if
+ * it is set. Ends the program on failure. */
 void connect_pair(int end[2]);
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the child process costs: one plugin, one connection of the process with itself, windows of messages, driven
- * directly by this thread and through the host, in turn in the same run.
+ * Measures the cost of the child process of transport netplugin. Messages between two ends of one process go through a
+ * plugin, which this thread calls directly or which the host runs in a child process, in turn in the same run.
  *   netplugin_bench PLUGIN [BYTES [MESSAGES [ROUNDS]]]
- * The last line is the median of host / direct. No test: figures belong to a machine that is otherwise idle.
+ * Prints the median of host / direct for one message and for eight messages at a time. Not a test: the figures are
+ * meaningful only on an idle machine.
  *
- * The plugin's TCP sockets use reno, which every kernel has: BBR paces a connection by the rate that it has seen, and
- * within one machine that is another for each connection, so that one of the two would be slower for all of a run.
+ * The plugin's TCP sockets use reno, which every kernel has. BBR would pace each connection by the rate that it has
+ * measured, which differs between connections of one machine, so that one of the two would be slower during a whole
+ * run.
  */
 #include "tests/lib/transport/netplugin_pair.h"
 #include "transport/netplugin/table/table.h"
@@ -19,7 +21,7 @@
 
 #define WINDOW 8
 
-/* The plugin's, too: this program exports it. */
+/* Replaces the plugin's socket() too, because this program exports it. */
 __attribute__((visibility("default"))) int socket(int domain, int type, int protocol)
 {
     int fd = (int)syscall(SYS_socket, domain, type, protocol);
@@ -76,7 +78,7 @@ static void direct_open(struct direct *d, const char *plugin)
     need(np_table_reg(&d->t, d->rc, d->mem + WINDOW * bytes, WINDOW * bytes, NCCL_PTR_HOST, &d->rmh), "regMr");
 }
 
-/* Seconds for all messages, `window` of them under way at once. */
+/* Returns the seconds for all messages, with up to `window` of them in flight. */
 static double direct_run(struct direct *d, unsigned window)
 {
     void *sreq[WINDOW], *rreq[WINDOW];
@@ -137,7 +139,7 @@ static double host_run(struct pair *p, unsigned window)
     return (double)(hw_now() - from) / 1e9;
 }
 
-/* CPU time so far, in seconds: pid 0 is this process. */
+/* Returns the CPU time of a process so far, in seconds. pid 0 is this process. */
 static double cpu_of(int pid)
 {
     struct timespec t = {0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long it takes until a process has so many peers, and what each costs it:
+ * Measures how long a process takes to connect to many peers, and what each peer costs it:
  *
  *     setup_bench PEERS [PROCESSES]
  *
- * PROCESSES (8) listen on the loopback; this one connects to them in turn, all connections begun at once, until PEERS
- * are there and a write of 8 bytes has reached each. Prints one line of JSON: ms until all were connected, ms until all
- * writes had ended; per peer the descriptors and the resident bytes of this process.
+ * PROCESSES (default 8) listen on loopback. This process starts PEERS connections to them at the same time, and then
+ * writes 8 bytes to each peer. Prints one line of JSON: ms until all were connected, ms until all writes had ended, and
+ * per peer the file descriptors and the resident bytes of this process.
  */
 #include "base/base.h"
 #include "hawser.h"
@@ -83,7 +83,7 @@ static long get_resident(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-/* Takes n completions of this kind. */
+/* Takes completions until n of this kind have arrived. */
 static void await(hawser *h, uint32_t kind, unsigned n)
 {
     uint64_t end = hw_deadline(LIMIT_MS);
@@ -157,5 +157,5 @@ int main(int argc, char **argv)
            n, (double)(connected - start) / 1e6, (double)(written - start) / 1e6,
            (double)(count_descriptors() - descriptors) / n, (double)(get_resident() - resident) / n);
     fflush(stdout);
-    _exit(0); /* the children end with it */
+    _exit(0); /* the children end too */
 }

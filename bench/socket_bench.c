@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program of its own sockets does in the place of engine_bench: between two processes, over loopback.
+ * The counterpart of engine_bench that uses sockets directly: transfers between two processes, over loopback.
  *
  *     socket_bench CASE SECONDS      prints a JSON object (measure.h)
  *
- * write:    frames of a head and a payload; the receiver confirms with one frame all that it has found in its socket.
- * pingpong: a frame each way.
- * stream:   so many connections, a thread each on both sides, and no word from the receiver.
- * BENCH_CONGESTION names its congestion control. With BENCH_SPIN=1 a thread that waits polls.
+ * write:    frames of a head and a payload; one frame of the receiver confirms all frames of one read
+ * pingpong: a frame in each direction stream:   a number of connections, with a thread for each end, and no
+ * confirmations
+ *
+ * BENCH_CONGESTION is the congestion control. With BENCH_SPIN=1, waiting threads poll.
  */
 #include "measure.h"
 
@@ -22,11 +23,11 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define MEMORY  (256u << 20) /* gone through in turn, as engine_bench does */
-#define HEAD    40           /* the engine's: 16 of the link's and a write's 24 */
-#define ANSWER  24           /* a confirmation's */
+#define MEMORY  (256u << 20) /* used in turn, as in engine_bench */
+#define HEAD    40           /* as large as the engine's: 16 bytes of the link, and 24 of a write */
+#define ANSWER  24           /* bytes of a confirmation */
 #define DEEP    1024
-#define CALL    (1u << 20) /* a stream's send and recv */
+#define CALL    (1u << 20) /* bytes of one send or receive of a stream */
 #define STREAMS 16
 
 enum what { WRITE, PINGPONG, STREAM };
@@ -35,7 +36,7 @@ static const struct bench_case {
     const char *name;
     enum what what;
     size_t bytes;
-    unsigned deep; /* writes under way; connections of a stream */
+    unsigned deep; /* writes in flight; connections of a stream */
 } cases[] = {
     {"write-8", WRITE, 8, 1},         {"write-4K", WRITE, 4096, 1},   {"write-64K", WRITE, 65536, 1},
     {"write-1M", WRITE, 1 << 20, 1},  {"pingpong-8", PINGPONG, 8, 1}, {"rate-8", WRITE, 8, 64},
@@ -45,7 +46,7 @@ static const struct bench_case {
 
 struct stream {
     int fd;
-    size_t from, len; /* its share of the memory */
+    size_t from, len; /* the stream's part of the memory */
 };
 
 static char *memory;
@@ -58,7 +59,7 @@ static void die(const char *what)
     _exit(1);
 }
 
-/* At least one byte, up to cap. */
+/* Reads at least one byte, and up to cap. */
 static size_t read_some(int fd, void *to, size_t cap)
 {
     ssize_t n;
@@ -94,7 +95,7 @@ static void write_all(int fd, struct iovec *v, int n)
     }
 }
 
-/* Frames to their places; one answer for all that came together, with how many those are. */
+/* Stores payloads in memory. Answers all frames of one read with their number. */
 static void serve_writes(int fd, size_t bytes)
 {
     static char buf[DEEP * (HEAD + 8)];
@@ -119,7 +120,7 @@ static void serve_writes(int fd, size_t bytes)
     }
 }
 
-/* The next part of one stream's share of the memory. */
+/* Returns the next place in the stream's part of the memory. */
 static char *step_through(const struct stream *t, size_t *at)
 {
     char *p = memory + t->from + *at;
@@ -156,7 +157,7 @@ static void start_threads(const int *fd, unsigned n, void *(*run)(void *))
     }
 }
 
-/* Each process's own, and touched. */
+/* Allocates memory for this process, and writes to all pages. */
 static void make_memory(void)
 {
     memory = malloc(MEMORY);
@@ -184,7 +185,7 @@ static void serve(int *fd, const struct bench_case *c)
 static void run_stream(struct measure *m, int *fd, const struct bench_case *c, pid_t other, double seconds)
 {
     start_threads(fd, c->deep, give_stream);
-    usleep(100000); /* windows, page faults */
+    usleep(100000); /* warm-up: TCP's windows, page faults */
     begin_measure(m, other);
     uint64_t before = atomic_load(&streamed);
     usleep((useconds_t)(seconds * 1e6));
@@ -254,5 +255,5 @@ int main(int argc, char **argv)
     else
         run_writes(&m, here[0], c, child, strtod(argv[2], NULL));
     print_measure(&m);
-    _exit(0); /* the child goes, too */
+    _exit(0); /* the child ends too */
 }

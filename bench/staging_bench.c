@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What GPU memory over TCP can take on a machine: the simplest program that stages it, and its two halves alone.
+ * Measures the limit of a machine for GPU memory over TCP, with the simplest program that stages it, and with the two
+ * halves of that program alone.
  *
  *     staging_bench WHAT CONNECTIONS [RING_KIB [PART_KIB [SECONDS]]]
  *
- * WHAT: copy (from the GPU into pinned rings, and from others to it, no network), socket (the rings over loopback, no
- * GPU), both (from GPU memory, by a ring, a connection of loopback and another ring, to GPU memory). A thread for each
- * end of each connection. BENCH_PAGES=huge: rings of transparent huge pages. Prints one JSON object: decimal GB/s, for
- * `copy` of each direction, and CPU seconds a GB.
+ * WHAT is copy (from the GPU into pinned rings, and from other rings to the GPU, without network), socket (from ring to
+ * ring over loopback, without GPU), or both (from GPU memory through a ring, a loopback connection and another ring to
+ * GPU memory). Each end of each connection has a thread. BENCH_PAGES=huge: rings of transparent huge pages. Prints one
+ * JSON object: decimal GB/s out of and into GPU memory (or the sockets), and CPU seconds per GB.
  */
 #include "measure.h"
 #include "mem/space.h"
@@ -23,7 +24,7 @@
 #include <sys/socket.h>
 
 #define MOST   64          /* connections */
-#define MEMORY (64u << 20) /* of the GPU, for each end */
+#define MEMORY (64u << 20) /* GPU memory of each end */
 #define DEPTH  64u
 
 struct end {
@@ -32,7 +33,7 @@ struct end {
     bool sends;
     uint8_t *ring, *gpu;
     struct hw_copyq *q;
-    uint64_t over; /* copies */
+    uint64_t over; /* number of copies that have ended */
     _Atomic uint64_t bytes;
 };
 
@@ -57,7 +58,7 @@ static void check(int rc, const char *what)
         die(what);
 }
 
-/* Waits until copy number n of this end is over. */
+/* Waits until n copies of this end have ended. */
 static void wait_for_copy(struct end *e, uint64_t n)
 {
     while (b.copies && e->over < n)
@@ -188,5 +189,5 @@ int main(int argc, char **argv)
            what, n, b.ring >> 10, b.part >> 10, (double)out / took, (double)in / took,
            (get_cpu() - cpu) * 1e9 / (double)in);
     fflush(stdout);
-    _exit(0); /* what the GPU and the kernel still have goes, too */
+    _exit(0); /* without waiting for threads and copies */
 }

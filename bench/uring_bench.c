@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways to move one TCP stream over loopback, one end of which is as the engine does it and the other by what is tried:
+ * Compares ways to move one TCP stream over loopback. One end uses plain send() or recv(), and the other end the way
+ * under test:
  *
  *     uring_bench WAY SECONDS
  *
- * send, recv              send(2), recv(2) of up to 256 KiB to and from where the bytes belong: the engine's way
- * recv-lowat              the same, woken for 256 KiB (SO_RCVLOWAT)
- * send-uring, recv-uring  the same calls through io_uring, 8 sends or one receive under way
- * send-zc                 io_uring's zero-copy send, of registered buffers
- * recv-multishot          one request for all receives, into 64 provided buffers of 64 KiB, copied to where they belong
- * recv-epoll              recv, and epoll_wait(2) wherever there is nothing
+ * send, recv              send(2) or recv(2) of up to 256 KiB, from or to the bytes' final place, as in the engine
+ * recv-lowat              recv-epoll, woken only for 256 KiB (SO_RCVLOWAT) send-uring, recv-uring  one send or receive
+ * at a time through io_uring send-zc                 io_uring's zero-copy send of registered buffers, 8 in flight
+ * recv-multishot          one request for all receives, into 64 provided buffers of 64 KiB, with a copy to the final
+ * place recv-epoll              recv(2), and epoll_wait(2) when there is no data
  *
- * Prints a line of JSON: GB/s, and CPU seconds per GB of the end under test and of the other one.
+ * Prints a line of JSON: GB/s, and CPU seconds per GB of the end under test and of the other end.
  */
 #include "base/base.h"
 #include "bench/measure.h"
@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 
 #define CHUNK   (256u << 10)
-#define MEMORY  (64u << 20) /* gone through in turn: no cache holds it */
+#define MEMORY  (64u << 20) /* used in turn; larger than caches usually are */
 #define DEEP    8
 #define BUFFERS 64
 #define BUFFER  (64u << 10)
@@ -130,7 +130,7 @@ static void put_send(int fd, unsigned i, bool zc)
     s->user_data = i;
 }
 
-/* One after the other on the socket, as TCP wants it: each is linked to the one before by coming later in its queue. */
+/* Sends the memory in turn. Plain sends are made one at a time; up to DEEP zero-copy sends are in flight. */
 static void send_by_ring(int fd, bool zc)
 {
     struct iovec all = {memory, MEMORY};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a brokered call costs: round trips of a program under the real filter with a broker of the least kind, in turn
- * in the same run. Devices are /dev/null, so that nothing but the way there and back is measured. verbs_stub_bench
- * [CALLS] continue: the call is let go on; stub: copied, put into the window, run there, answered, the device taken
- * back; doorbell: a write() of 32 bytes copied and made here on a cached descriptor that kcmp() says is the program's.
- * No test: figures belong to a machine that is otherwise idle.
+ * Measures the cost of a brokered call: round trips of a program under the real filter to a minimal broker. The device
+ * is /dev/null, so only the round trip is measured. Usage: verbs_stub_bench [CALLS]. Prints medians for these ways:
+ * "continue": the broker lets the call continue. "stub": the broker copies the request into the window, has the stub
+ * run it, answers, and removes the device from the stub. "doorbell": the broker copies 32 bytes of a write(), and
+ * writes them to a cached file descriptor, after kcmp() has confirmed that it is the program's file. Not a test: the
+ * figures are meaningful only on an idle machine.
  */
 #include "tests/verbs/stub/verbs_stub.h"
 #include "tool/report/hist.h"
@@ -26,8 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEVICE  960 /* verbs/broker/broker.h, VB_FD_FIRST: its write() is a doorbell */
-#define REQUEST 256 /* bytes of one */
+#define DEVICE  960 /* VB_FD_FIRST (verbs/broker/broker.h): a write() to it is a doorbell */
+#define REQUEST 256 /* bytes of a request */
 
 enum way { CONTINUE, STUB, DOORBELL };
 
@@ -44,7 +45,7 @@ static void *idle(void *arg)
     return NULL;
 }
 
-/* The program. */
+/* Runs the program that makes the calls. */
 static void program(enum way way, int threads, int calls)
 {
     uint8_t request[REQUEST] = {1};
@@ -61,7 +62,7 @@ static void program(enum way way, int threads, int calls)
         pthread_t t;
         pthread_create(&t, NULL, idle, NULL);
     }
-    for (int i = -calls / 10; i < calls; i++) { /* a tenth to warm up, in which the stub comes */
+    for (int i = -calls / 10; i < calls; i++) { /* first a tenth as warm-up, in which the stub is injected */
         uint64_t from = hw_now();
         if (way == DOORBELL ? write(DEVICE, request, 32) != 32
                             : ioctl(DEVICE, RDMA_VERBS_IOCTL, request) == 0 || errno != ENOTTY)
@@ -102,7 +103,7 @@ static bool registers(struct broker *b, const struct seccomp_notif *n)
         struct seccomp_notif again = {.id = 0};
         if (vb_tracer_start(&b->tracer, NULL, 0) || vb_inject(&b->tracer, s, b->listener, n))
             return false;
-        for (int i = 0; i < 2; i++) { /* the stub's first call, and the program's anew */
+        for (int i = 0; i < 2; i++) { /* the stub's first call, and the program's call again */
             if (!next(b, &of) || ((pid_t)of.pid == s->tid && vb_stub_park(s, &of, &result) != 1))
                 return false;
             if ((pid_t)of.pid != s->tid)
@@ -119,7 +120,7 @@ static bool registers(struct broker *b, const struct seccomp_notif *n)
     bool good = vb_stub_run(s, b->listener, fd) == 0 && next(b, &of) && vb_stub_park(s, &of, &result) == 1 &&
                 vb_notify_answer(b->listener, n->id, 0, (int)result) == 0;
     if (good)
-        vb_stub_clear(s, b->listener); /* in vain where that was the program's last */
+        vb_stub_clear(s, b->listener); /* fails if this was the program's last call */
     close(fd);
     return good;
 }
@@ -133,7 +134,7 @@ static bool rings(struct broker *b, const struct seccomp_notif *n)
            write(b->cached, copy, sizeof(copy)) == sizeof(copy) && vb_notify_answer(b->listener, n->id, 32, 0) == 0;
 }
 
-/* The median in microseconds; negative: it went wrong. */
+/* Returns the median in microseconds, or a negative number on failure. */
 static double run(enum way way, int threads, bool sync, int calls)
 {
     memset((void *)box, 0, sizeof(*box));

@@ -13,7 +13,7 @@ enum { BLOCKS = 64, BLOCK = 128 << 10, WAIT = 10000 };
 
 static unsigned char cache[BLOCKS * BLOCK];
 
-static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() has the message */
+static void must(int rc, const char *what) /* rc < 0: a call has failed, and hawser_error() has the message */
 {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, hawser_error());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every fuzz target includes; see README.md. */
+/* Definitions for every fuzz target; see README.md. */
 #ifndef HW_FUZZ_H
 #define HW_FUZZ_H
 
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The target: called with any bytes; data is exactly size bytes of the heap, so that a sanitizer sees one too far.
- * Returns 0. */
+/* The target, which is called with arbitrary bytes. data is a heap block of exactly size bytes, so that a sanitizer
+ * detects an overrun of one byte. Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Dies where something that must always hold does not; assert() would be gone with NDEBUG. */
+/* Aborts if cond is false. Unlike assert(), also with NDEBUG. */
 #define FUZZ_CHECK(cond)                                                              \
     do {                                                                              \
         if (!(cond)) {                                                                \
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                             \
     } while (0)
 
-/* The bytes with a NUL behind, to be freed. */
+/* Returns a copy of the bytes with a final NUL. The caller frees it. */
 __attribute__((unused)) static char *fuzz_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer says when it connects a rail (lib/wire/word): what is taken is within its bounds, and encodes to the
- * same. */
+/* ASK and the last word of a rail (lib/wire/word.h): an accepted message is within its bounds and encodes to the same
+ * bytes. */
 #include "fuzz.h"
 #include "wire/word.h"
 

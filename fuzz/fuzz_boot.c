@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bootstrap messages, as a stranger may send them: what is taken encodes to the bytes it came from (all but the
- * reserved ones), what is refused says why, and what begins a HELLO is never sniffed away. The first byte picks. */
+/* The bootstrap messages of an untrusted peer. An accepted message encodes to the same bytes, except for reserved
+ * bytes. A refused message sets an error text. hw_hello_sniff() refuses exactly the bytes that do not begin with
+ * HELLO's magic number. The first byte selects the message or hw_hello_sniff(). */
 #include "fuzz.h"
 #include "wire/wire.h"
 
-/* The reserved bytes of a message are sent as zero and not looked at. */
+/* Compares all bytes outside [from, to), which are reserved: they are sent as 0, and not checked. */
 static bool same_but(const uint8_t *a, const uint8_t *b, size_t n, size_t from, size_t to)
 {
     return memcmp(a, b, from) == 0 && memcmp(a + to, b + to, n - to) == 0;
@@ -50,7 +51,8 @@ static void welcome(const uint8_t *in)
     }
     FUZZ_CHECK(w.refusal < HW_REFUSE_COUNT);
     hw_welcome_encode(out, &w);
-    FUZZ_CHECK(same_but(in, out, 10, 4, 8)); /* its version and flags were the CHALLENGE's; the rest is reserved */
+    FUZZ_CHECK(
+        same_but(in, out, 10, 4, 8)); /* the version and flags are those of the CHALLENGE; the rest is reserved */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -73,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size - 1 < kind[k].size)
         return 0;
-    /* on the heap and to size, so that a sanitizer sees one byte too far */
+    /* on the heap with the exact size, so that a sanitizer detects an overrun of one byte */
     uint8_t *in = malloc(kind[k].size);
     if (!in)
         abort();

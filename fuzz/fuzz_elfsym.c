@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shared object's exported symbols: each that is reported starts as asked and lies within the bytes; what is refused
- * says why. */
+/* The exported symbols of a shared object: each reported symbol has the requested prefix and lies within the bytes. A
+ * refusal sets an error text. */
 #include "fuzz.h"
 #include "tool/doctor/elfsym.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --map, --gpus and --nics of a node with 6 GPUs and 5 interfaces: the first byte says which; every plan is whole. */
+/* Texts of --map, --gpus or --nics for a node with 6 GPUs and 5 interfaces. The first byte selects the option. Every
+ * plan must be complete and consistent. */
 #include "fuzz.h"
 #include "node/plan.h"
 
@@ -45,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t i = 0; i < p.gpu[k].n_nics; i++) {
             int nic = p.gpu[k].nic[i];
             FUZZ_CHECK(nic >= 0 && nic < NICS && !(seen & 1u << nic) && !p.why[nic]);
-            /* what was said by hand is what was said */
+            /* a NIC that the user chose occurs in the user's text */
             FUZZ_CHECK((!want.nics && !p.gpu[k].mapped) || strstr(text, netdev[nic].name));
             seen |= 1u << nic;
         }

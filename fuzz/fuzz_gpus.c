@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --gpus: what is taken names pairs within bounds, none twice, and fits any machine or says why not. */
+/* --gpus: an accepted text gives pairs within bounds, without duplicates, and either fits the machines or is refused
+ * with an error text. */
 #include "fuzz.h"
 #include "tool/load/gpus.h"
 

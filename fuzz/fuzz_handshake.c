@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handshake's state machines over a socket pair. The input's first byte picks the side and how it starts; then come
- * steps: raw bytes in a piece of any size, the next message as an honest peer would send it (one byte of it changed,
- * where the input says so), the end of the stream, a deadline that passes. Nobody gets through without the proof, and
- * not a byte behind the handshake is taken.
+ * The handshake's state machines over a socket pair. The first byte selects the side and its initial state. The other
+ * bytes are steps: raw bytes, the next message of an honest peer (optionally with one byte changed), the end of the
+ * stream, or an expired deadline. The handshake must not succeed without the proof, and must not read bytes after the
+ * handshake.
  */
 #include "fuzz.h"
 #include "transport/tcp/sock.h"
@@ -18,13 +18,13 @@ static const uint8_t other_key[HW_SECRET] = "another";
 
 struct run {
     struct hw_hs hs;
-    int fd, far; /* the machine's end and ours */
+    int fd, far; /* the state machine's end, and the test's end */
     bool server;
-    uint8_t sent[4096]; /* by us */
+    uint8_t sent[4096]; /* by the test */
     size_t nsent;
-    uint8_t got[1024]; /* from the machine */
+    uint8_t got[1024]; /* from the state machine */
     size_t ngot;
-    uint8_t key[HW_SECRET]; /* that we use */
+    uint8_t key[HW_SECRET]; /* that the test uses */
 };
 
 static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challenge *c, uint8_t key[HW_SECRET])
@@ -52,7 +52,7 @@ static void take(struct run *r)
         r->ngot += (size_t)n;
 }
 
-/* The message that an honest peer would send next; 0: none. */
+/* Stores the message that an honest peer would send next. Returns its length, or 0 if there is none. */
 static size_t honest(struct run *r, uint8_t out[HW_CHALLENGE_SIZE])
 {
     take(r);
@@ -78,7 +78,7 @@ static size_t honest(struct run *r, uint8_t out[HW_CHALLENGE_SIZE])
     return 0;
 }
 
-/* The machine says that the other side has proved itself: it must have. */
+/* Checks that the other side has proved itself, after the state machine has reported success. */
 static void check_done(struct run *r)
 {
     uint8_t proof[HW_PROOF_SIZE], secret[HW_SECRET];
@@ -97,10 +97,10 @@ static void check_done(struct run *r)
     }
     FUZZ_CHECK(ioctl(r->fd, FIONREAD, &left) == 0 && (size_t)left == r->nsent - used);
     hw_hs_secret(&r->hs, secret);
-    FUZZ_CHECK(hw_hs_step(&r->hs, r->fd) == 0); /* and it stays done */
+    FUZZ_CHECK(hw_hs_step(&r->hs, r->fd) == 0); /* and remains successful */
 }
 
-/* False once it is over. */
+/* Makes one step of the state machine. Returns false when the handshake has ended. */
 static bool step(struct run *r)
 {
     hw_fail(0, "%s", "");
@@ -143,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             size_t n = HW_MIN((size_t)op, size - at);
             give(&r, data + at, n);
             at += n;
-        } else if (op < 192) { /* honest, or nearly; in one piece or two */
+        } else if (op < 192) { /* honest, possibly with one byte changed, in one or two pieces */
             uint8_t msg[HW_CHALLENGE_SIZE] = {0};
             size_t n = honest(&r, msg), cut = op & 32 ? n / 2 : n;
             if (op & 1 && at + 1 < size && n) {
@@ -160,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         } else if (op < 240) {
             r.hs.deadline = 0;
             on = step(&r);
-            FUZZ_CHECK(!on || r.hs.deadline > 0); /* over, or it had got on to another message */
+            FUZZ_CHECK(!on || r.hs.deadline > 0); /* ended, or waiting for the next message */
         } else {
             (void)shutdown(r.far, SHUT_RDWR);
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hawserd reads from files: its journal, and its policy. The first byte picks. What is taken reads back the same,
- * what is refused says why, and of rights no number is beyond its bounds. */
+/* The files that hawserd reads: its journal and its policy. The first byte selects one. An accepted journal reads back
+ * the same, and an accepted policy is within its bounds. A refusal sets an error text. */
 #include "fuzz.h"
 #include "helper/state/state.h"
 

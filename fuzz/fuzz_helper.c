@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hawserd and its clients say to each other: a message that is taken encodes to the bytes that it came from and is
- * within its bounds; one that is refused says why. The first byte picks request or reply. */
+/* The messages between hawserd and its clients: an accepted message encodes to the same bytes and is within its bounds.
+ * A refused message sets an error text. The first byte selects request or reply. */
 #include "fuzz.h"
 #include "wire/helper.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal of a sandbox, and the rtnetlink messages in it. The first byte says how the rest is taken: as a file; as
- * its lines, which get their checksums here; as one message. What is taken reads back the same; what is refused says
- * why; a message that is taken can be rewritten, and is the same as itself. */
+/* The journal of a sandbox, and the rtnetlink messages in it. The first byte selects how the rest is used: as a file,
+ * as lines to which this target adds checksums, or as one message. An accepted journal reads back the same. A refused
+ * journal sets an error text. An accepted message can be rewritten, and is equal to itself. */
 #include "fuzz.h"
 #include "sandbox/netdev/netdev.h"
 
@@ -83,7 +83,7 @@ static void file(const char *text, size_t n)
     sb_journal_free(&again);
 }
 
-/* CRC-32, written a second time. */
+/* Computes CRC-32 independently of the journal's code. */
 static uint32_t crc_of(uint32_t crc, const uint8_t *p, size_t n)
 {
     for (crc = ~crc; n; n--, p++)
@@ -117,7 +117,8 @@ static void lines(const uint8_t *data, size_t size)
 
 static void message(unsigned which, const uint8_t *data, size_t size)
 {
-    struct nlmsghdr *h = malloc(sizeof(*h) + size); /* exactly: a sanitizer sees one too far */
+    struct nlmsghdr *h =
+        malloc(sizeof(*h) + size); /* the exact size, so that a sanitizer detects an overrun of one byte */
     if (!h)
         abort();
     *h = (struct nlmsghdr){.nlmsg_len = (uint32_t)(sizeof(*h) + size), .nlmsg_type = types[which]};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One knob from "name=value": what is taken shows as it reads back, what is refused changes nothing. */
+/* One knob from "name=value": the text of an accepted value sets the same value. A refused value changes nothing. */
 #include "base/knob.h"
 #include "fuzz.h"
 
-/* Copies of one struct keep its padding; void pointers, since that is meant. */
+/* Compares with memcmp(), because copies of one struct have the same padding. The parameters are void pointers, so that
+ * clang-tidy does not warn. */
 static bool same(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(struct hw_knobs)) == 0;
@@ -13,12 +14,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = fuzz_text(data, size), *eq = strchr(text, '='), *name, buf[300];
     const char *list[] = {text, NULL}, *shown;
-    static struct hw_knobs defaults; /* made once, never changed */
+    static struct hw_knobs defaults; /* set once and never changed */
     struct hw_knobs k, before, again;
     int loaded, rc;
 
     if (defaults.window == 0) {
-        clearenv(); /* only what is in the input counts */
+        clearenv(); /* only the input counts */
         FUZZ_CHECK(hw_knobs_load(&defaults, NULL) == 0);
     }
     k = before = again = defaults;

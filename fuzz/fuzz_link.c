@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stranger sends on a link. The first byte says in what steps it arrives, and if there is a second stream for
- * payloads, which is all zeros; the link ends with -EPROTO or goes on,
- * and writes nowhere but where it was told to. Cut anywhere, the same frames arrive.
+ * The bytes of an untrusted peer on a link. The first byte selects the size of the steps in which the bytes arrive, and
+ * whether payloads arrive in a second stream, which is all zeros. The link ends with -EPROTO or continues, and writes
+ * only to the places that it was given. The same frames arrive with any size of the steps.
  */
 #include "core/link.h"
 #include "fuzz.h"
@@ -12,7 +12,7 @@ struct receiver {
     size_t n_steps, at;
     uint64_t frames, bytes;
     int placing;
-    uint8_t *memory; /* exactly as long as the payload that is coming */
+    uint8_t *memory; /* exactly as long as the expected payload */
 };
 
 static bool pull_nothing(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
@@ -75,9 +75,9 @@ static void end_token(void *up, struct hw_link *l, void *token, uint32_t pay)
 }
 
 static const struct hw_link_ops ops = {pull_nothing,  place_frame, place_rest, take_frame,
-                                       abandon_frame, end_token,   end_token,  NULL /* all memory is the host's */};
+                                       abandon_frame, end_token,   end_token,  NULL /* all memory is host memory */};
 
-/* Fills what is to come by the other stream. Returns how many bytes. */
+/* Fills the pieces that are expected from the second stream, up to most bytes. Returns the number of bytes. */
 static uint64_t feed_apart(const struct hw_piece *piece, uint32_t n, size_t most)
 {
     uint64_t sum = 0;

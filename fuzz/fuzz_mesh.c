@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hawser mesh` reads: messages between ranks ('m'), SLURM's lists of hosts ('l'), and files of results ('f'),
- * which are judged as well. A message that is taken is exactly what its fields say; names and numbers are within their
+/* The inputs of `hawser mesh`: messages between ranks ('m'), SLURM's lists of hosts ('l'), and files of results ('f'),
+ * which are also judged. An accepted message encodes to the same bytes, and names and numbers are within their
  * bounds. */
 #include "fuzz.h"
 #include "tool/launch/launch_env.h"

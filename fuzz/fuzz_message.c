@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a peer that lies sends to the message layer: any frames in any order, arriving or abandoned half-way, while this
- * side has a region that may be written, one that may be read, and a read, a write, a notification, two sends and two
- * receives under way. Only what the peer may touch is written; nothing is kept beyond its bound; in the end the peer is
- * gone and nothing is left.
+ * The frames of a hostile peer for the message layer, in any order, complete or abandoned, while this side has a
+ * writable region, a readable region, and a read, a write, a notification, two sends and two receives in flight. Only
+ * memory that the peer may write is written, nothing is stored beyond its bound, and at the end the peer is gone and
+ * all operations have ended.
  *
- * A frame is a byte each for type and flags, two for the extension's length, two for the payload's, then the extension.
+ * A frame in the input is a byte for the type, a byte for flags, two bytes for the extension's length, two for the
+ * payload's length, and the extension.
  */
 #include "fuzz.h"
 #include "message/op.h"
@@ -27,7 +28,7 @@ static void take_note(void *up, struct hw_note *note)
 {
     struct node *n = up;
     n->notes++;
-    if (note->len % 2) /* the application takes some of them */
+    if (note->len % 2) /* the application takes some notifications */
         hw_peer_took(&n->peer, note->len);
     free(note);
 }
@@ -72,7 +73,7 @@ static void note_bye(void *up)
 
 static const struct hw_peer_ops ops = {
     .noted = take_note, .ended = note_rail, .down = note_down, .died = note_death, .bye = note_bye};
-static const struct hw_rail_io io = {0}; /* no rail is ever up */
+static const struct hw_rail_io io = {0}; /* no rail ever comes up */
 static const struct hw_rail_limits limits = {.window = 1 << 20, .ping = (1000 * HW_MS), .dead = 2 * (1000 * HW_MS)};
 static const uint8_t binding[HW_BINDING] = "of this session";
 
@@ -104,7 +105,7 @@ static void post_op(struct node *n, enum hw_op_kind kind, uint8_t *memory, struc
     hw_op_put(op);
 }
 
-/* One frame from the input. False: there is none. */
+/* Passes one frame of the input to the peer. Returns false if there is none or the peer has died. */
 static bool feed_frame(struct node *n, const uint8_t **data, size_t *size)
 {
     struct hw_piece piece[HW_LINK_PIECES];
@@ -157,7 +158,8 @@ static bool feed_frame(struct node *n, const uint8_t **data, size_t *size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct node *n = calloc(1, sizeof *n);
-    uint8_t *memory = calloc(3, REGION); /* read only, written, the operations' own */
+    uint8_t *memory =
+        calloc(3, REGION); /* the readable region, the writable region, and the memory of the operations */
     struct hw_loop *loop[1];
     if (!n || !memory || sodium_init() < 0)
         abort();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NCCL plugin takes from other processes: handles, which NCCL carries, and hellos, which come as
- * notifications. What is taken encodes to what it was, but for the bytes that mean nothing. */
+/* The bytes that the NCCL plugin receives from other processes: handles, which NCCL transfers, and hellos, which are
+ * notifications. An accepted handle or hello encodes to the same values. */
 #include "fuzz.h"
 #include "nccl/inner.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between the processes of `hawser nccl bench` that a launcher has started. */
+/* The messages between processes of `hawser nccl bench` that a launcher has started. */
 #include "fuzz.h"
 #include "tool/nccl/bench/nccl_launch.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin's process may have written where the parent reads: a reply, a list of fragments, a log; and what a peer
- * greets with. What passes is
- * within bounds; what does not says why. The first byte chooses. */
+/* The memory that a plugin's process may write and the parent reads (a reply, a list of fragments, a log line), and the
+ * greeting of a peer. Accepted values are within bounds. A refusal sets an error text. The first byte selects the
+ * kind. */
 #include "fuzz.h"
 #include "transport/netplugin/child/ring.h"
 #include "wire/wire.h"
@@ -20,7 +20,7 @@ static void printable(const char *text)
 static void reply(const uint8_t *data, size_t size, unsigned op)
 {
     static struct np_reply r;
-    uint8_t raw[sizeof(r)] = {0}; /* short inputs are the beginning of a reply */
+    uint8_t raw[sizeof(r)] = {0}; /* short inputs are padded to a whole reply */
     memcpy(raw, data, HW_MIN(size, sizeof(raw)));
     int rc = np_check_reply(raw, size > 0 && size <= sizeof(raw) ? sizeof(raw) : size, 1, (enum np_op)op, &r);
     FUZZ_CHECK(rc == 0 || (rc == -EPROTO && *hw_error()));
@@ -77,7 +77,7 @@ static void log_line(const uint8_t *data, size_t size, size_t cap)
     free(buf);
 }
 
-/* A peer's greeting. */
+/* Checks the greeting of a peer. */
 static void greeting(const uint8_t *data, size_t size)
 {
     struct hw_plugin_greet g, h;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NIXL backend takes from other agents: the connection information, which NIXL's metadata carries, and pieces
- * of notifications. What was decoded encodes to the same bytes, but for reserved ones. */
+/* The bytes that the NIXL backend receives from other agents: connection information, which is part of NIXL's metadata,
+ * and pieces of notifications. Accepted values encode and decode to the same values. */
 #include "base/base.h"
 #include "fuzz.h"
 #include "nixl/blob.h"
@@ -32,7 +32,7 @@ static void check_note(const uint8_t *data, size_t size)
     FUZZ_CHECK(rc == 0 || (rc == -EPROTO && *hw_error()));
     if (rc)
         return;
-    /* Everything that the piece points to is within the bytes that came, and the piece within its notification. */
+    /* All pointers of the piece point into the input, and the piece lies within its notification. */
     FUZZ_CHECK((const uint8_t *)note.name == data + HX_NOTE && note.data == data + HX_NOTE + note.name_len &&
                note.data + note.len == data + size);
     FUZZ_CHECK(note.total <= HX_NOTE_MAX && note.offset <= note.total && note.len <= note.total - note.offset);

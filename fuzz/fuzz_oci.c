@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a container runtime hands over: the first byte says which, 's' a state, 'c' a config.json. A configuration is
- * written and read again to the same, given the sandbox's parts, twice, and freed of them again. */
+/* The input of a container runtime: the first byte selects a state ('s') or a config.json. A config.json is written and
+ * read again unchanged. Adding the sandbox's parts twice gives the same result as once, and removing them restores
+ * it. */
 #include "fuzz.h"
 #include "oci/note.h"
 #include "oci/spec.h"
@@ -33,7 +34,7 @@ static void edit(const char *text, size_t len)
                           .memlock = true,
                           .log = &quiet};
     json_t *o = sbx_oci_load(text, len), *notes = json_object();
-    if (!o || sbx_spec_undo(o, notes) != 0) { /* a note that only the configuration has is none */
+    if (!o || sbx_spec_undo(o, notes) != 0) { /* a note that is only in the configuration does not count */
         FUZZ_CHECK(!o || sbx_note_name(o, SBX_NOTE_SANDBOX) || *hw_error());
         json_decref(notes);
         FUZZ_CHECK(*hw_error());
@@ -50,7 +51,7 @@ static void edit(const char *text, size_t len)
         b = again(a);
         FUZZ_CHECK(sbx_spec_undo(b, notes) == 1);
         FUZZ_CHECK(sbx_spec_undo(b, notes) == 0);
-        FUZZ_CHECK(json_equal(b, o) || memmem(text, len, "null", 4)); /* a null is nothing afterwards */
+        FUZZ_CHECK(json_equal(b, o) || memmem(text, len, "null", 4)); /* a null is removed */
         json_decref(b);
     }
     json_decref(a);
@@ -71,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(o.id && o.pid >= 0 && (!o.bundle || *o.bundle == '/'));
     if (rc == 0)
         FUZZ_CHECK(!o.root || *o.root == '/');
-    for (int k = 0; k < SBX_KEYS; k++) /* of arguments only */
+    for (int k = 0; k < SBX_KEYS; k++) /* values that only arguments can set are not set */
         FUZZ_CHECK(!o.set.value[k] || k == SBX_KEY_GPUS || k == SBX_KEY_PEER_NICS || k == SBX_KEY_BOOTSTRAP ||
                    k == SBX_KEY_REQUIRE_IPV4 || k == SBX_KEY_RDMA);
     sbx_oci_free(&o);

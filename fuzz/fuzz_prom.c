@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A context's text, which any process of the machine may have made: what is taken can be shown on a terminal and passed
- * on, and reads back the same. */
+/* The metrics of a context, which may come from any process of the machine. Accepted text is printable, and can be
+ * written and read again with the same number of samples. */
 #include "fuzz.h"
 #include "tool/metrics/gather.h"
 
@@ -23,7 +23,7 @@ static void check_sample(const struct prom_sample *s)
     FUZZ_CHECK(s->value <= value * 1.000001 && s->value >= value * 0.999999);
 }
 
-/* What is passed on is such a text again, with as many samples. */
+/* Checks that the text that gather_write() makes of it can be parsed again and has the same number of samples. */
 static void pass_on(const struct prom *p)
 {
     struct gather_source s = {.pid = 1, .data = *p, .state = GATHER_ANSWERED};

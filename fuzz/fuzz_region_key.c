@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key of an exported region, which an application brings over by any means: what is taken encodes to the same. */
+/* The remote key of a region, which an application transfers by any means: an accepted key encodes to the same
+ * bytes. */
 #include "fuzz.h"
 #include "wire/wire.h"
 

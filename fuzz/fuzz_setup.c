@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A SETUP of a stranger's: its entries are within their bounds and encode to the bytes they came from, its texts are
- * printable, its versions are a range. */
+/* SETUP of an untrusted peer: accepted entries are within their bounds and encode to the same bytes, the transport's
+ * name is printable, and the versions are a range. */
 #include "fuzz.h"
 #include "wire/wire.h"
 

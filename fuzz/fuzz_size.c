@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes, durations and counts: what is taken is right, what is refused leaves the output alone and says why. */
+/* Sizes, durations and counts: accepted values are right. A refusal does not change the output, and sets an error
+ * text. */
 #include "base/size.h"
 #include "fuzz.h"
 
@@ -19,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc;
 
     errno = 0;
-    lead = strtoull(text, &end, 10); /* takes blanks and signs, which the parsers must not */
+    lead = strtoull(text, &end, 10); /* accepts blanks and signs, which the parsers must refuse */
 
     hw_fail(0, "%s", "");
     rc = hw_parse_size(text, &v);

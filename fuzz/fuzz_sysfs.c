@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files of a snapshot may hold: numbers, lists of CPUs, PCI addresses, link speeds, ways. The first byte says
- * which; what is taken reads back the same, what is refused leaves the output alone and says why. */
+/* The contents of files in a snapshot: numbers, lists of CPUs, PCI addresses, link speeds and PCI paths. The first byte
+ * selects the kind. Accepted numbers and addresses read back the same. A refusal does not change the output. */
 #include "fuzz.h"
 #include "net/pci.h"
 #include "net/sysfs.h"
@@ -49,7 +49,7 @@ static void speed(const char *text)
         FUZZ_CHECK(mts < 10000000 && mts % 100 == 0 && hw_pci_MBps(mts, 16) <= 2 * mts);
 }
 
-/* Two ways, split by a newline: the distance is the same from both sides. */
+/* Checks two PCI paths, separated by a newline: the distance is the same in both directions. */
 static void way(char *text)
 {
     struct hw_pci_path a = {.depth = 77}, b;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hawser bench` and `hawser serve` say to each other: a message that is taken is exactly what its fields say, and
- * within its bounds; one that is refused says why. The first byte picks request or reply. */
+/* The messages between `hawser bench` and `hawser serve`: an accepted message encodes to the same bytes and is within
+ * its bounds. A refused message sets an error text. The first byte selects request or reply. */
 #include "fuzz.h"
 #include "tool/peer/proto.h"
 
-/* No path, no option's end, nothing that a shell or a terminal takes for more than a word. */
+/* Returns true if s is a plain name: not empty, not "." or "..", and without separators, spaces and control characters
+ * that matter to paths, options, shells or terminals. */
 static int is_name(const char *s)
 {
     return *s && strcspn(s, ",/: \t\n\r\033\177") == strlen(s) && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A policy file; behind a byte 0x01 in it, an annotation, "key=value". What is taken makes rules for any container and
- * device, which an annotation never widens; what is refused says why, and where. */
+/* A policy file, optionally followed by a byte 0x01 and an annotation "key=value". An accepted policy gives rules for
+ * any known container and any device, and an annotation never widens them. A refusal sets an error text that names the
+ * file. */
 #include "fuzz.h"
 #include "verbs/policy/policy_int.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request of a program's to a verbs device: the input is its memory from BASE on, where the header lies. What is
- * taken is made anew, in the broker and for the stub; a kernel of the tests' own finds nothing wrong with it, runs it,
- * and the program gets what came out. */
+/* A request of a program to a verbs device. The input is the program's memory from BASE on, where the header is. An
+ * accepted request is built again, for the broker and for the stub. A fake kernel finds no error in it and runs it, and
+ * the program receives the results. */
 #include "fuzz.h"
 #include "tests/fakes/verbs/verbs_kernel.h"
 
@@ -25,7 +25,7 @@ static int mem_read(void *arg, uint64_t at, void *dst, size_t n)
     return 0;
 }
 
-/* Outputs may lie anywhere: the program's memory is larger than what it was made of. */
+/* Accepts outputs at any address, because the program's memory is larger than the input. */
 static int mem_write(void *arg, uint64_t at, const void *src, size_t n)
 {
     volatile uint8_t sum = 0;

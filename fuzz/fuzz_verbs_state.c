@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a runtime says to the agent: the first byte's low bits are how many descriptors came, the rest is the text. What
- * is found in it can be a file's name, a process's and a descriptor's; and no shorter beginning of it was whole. */
+/* The message of a container runtime to the agent. The low bits of the first byte are the number of file descriptors
+ * received, and the rest is the text. An accepted container has a valid file name, PID and file descriptor, and no
+ * shorter prefix of the text is complete. */
 #include "fuzz.h"
 #include "verbs/agent/agent.h"
 
@@ -27,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc = vb_state_parse(text, len, fds, &c, &which, &whole);
     FUZZ_CHECK(rc == 0 || (rc == -EINVAL && *hw_error()) || (rc == -E2BIG && len >= VB_STATE_MAX));
     FUZZ_CHECK(rc == 0 || (c.n_annotations == 0 && c.listener == -1));
-    /* byte by byte it is whole where it is whole at once */
+    /* byte by byte, the text is complete if it is complete at once */
     while (end < len && !(part = vb_state_whole(&scan, text + end, 1)))
         end++;
     FUZZ_CHECK(part == whole || len >= VB_STATE_MAX);

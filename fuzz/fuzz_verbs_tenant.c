@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile tenant against its broker: vb_serve() in one process, over an operating system that is played
- * (tenant/tenant.h). The first byte is how that is; the others are what the tenant does. What must hold, whatever it
- * does: no quota is passed by the played kernel's own count; what reaches that kernel is of the schema and the policy,
- * of the program that asked, and on a device that it may have; nothing of another process's is read for it, or written;
- * no program gets a descriptor but of its devices and their events; the broker never waits for one program, closes what
- * it opens, and ends when they do.
+ * A hostile tenant against its broker: vb_serve() in one process, over a simulated operating system (tenant/tenant.h).
+ * The first byte selects properties of the system, and the other bytes are the tenant's steps. Invariants: by the
+ * simulated kernel's own count, no quota is exceeded. The requests that reach this kernel conform to the schema and the
+ * policy, belong to the program that made them, and are for a device that the program may use. No memory of another
+ * process is read or written for a program. A program only gets file descriptors of its devices and of their events.
+ * The broker never waits for one program, closes all file descriptors that it opens, and ends when the programs have
+ * ended.
  */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/policy/policy.h"

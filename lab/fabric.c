@@ -85,8 +85,8 @@ int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate)
      * the next packet there while one drains.
      *
      * The limit is the length of the queue before the bucket. 10 ms of the rate is the delay that a full queue adds. It
-     * is long enough that TCP's halved window still fills the link (a lab has no other delay), and short enough to
-     * avoid bufferbloat. Below 100 mbit the minimum of two large packets makes the queue longer.
+     * is long enough that TCP's halved window still fills the link (without --delay, a lab has no other delay), and
+     * short enough to avoid bufferbloat. Below 100 mbit the minimum of two large packets makes the queue longer.
      */
     uint64_t bytes = rate / 8, floor = 131072;
     uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
@@ -213,8 +213,8 @@ static int add_routes(struct hw_netlink *rt, const struct hw_rtnl_route *routes,
     return rc;
 }
 
-/* Sets up a layer-3 fabric: a /31 for each port, a router that forwards everything, and in the node a table for each
- * NIC, which the NIC's address selects. */
+/* Sets up a NIC of a layer-3 fabric: a /31 on its port, forwarding in the router, and in the node a table that the
+ * NIC's address selects. The first NIC also has the default route. */
 static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     struct hw_netlink *rt = &l->node[node].rt;
@@ -233,9 +233,9 @@ static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned 
     return hw_rtnl_rule_add(rt, &rule);
 }
 
-/* Sets up a fabric like Google's cloud: a /32 address, the gateway on the link, the NIC's subnet behind the gateway,
- * and everything else through the first NIC. Rails are separate networks: the router uses the table of the rail on
- * which a packet arrived. */
+/* Sets up a NIC of a fabric like Google's cloud: a /32 address, the gateway on the link, the NIC's subnet behind the
+ * gateway, and everything else through the first NIC. Rails are separate networks: the router uses the table of the
+ * rail on which a packet arrived. */
 static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     char name[IFNAMSIZ];
@@ -311,9 +311,9 @@ static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* Waits until all links have a carrier. Until the kernel's link watcher, a work queue, has seen the carrier, a NIC
- * sends nothing and a bridge's port forwards nothing. Without this wait the first connection would lose its SYN, and
- * with it a second. */
+/* Waits until all veth links that are up have a carrier, for at most 5 s. Until the kernel's link watcher, a work
+ * queue, has seen the carrier, a NIC sends nothing and a bridge's port forwards nothing. Without this wait the first
+ * connection could lose its SYN, and take 1 s longer. */
 static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
 {
     size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* links in the switch: ports, bridges and lo */

@@ -150,7 +150,7 @@ static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
     return rc;
 }
 
-/* Sends the whole lab to a client. A client that fails or stalls harms only itself. */
+/* Sends all file descriptors of the lab to a client. A client that fails or stalls harms only itself. */
 static void hand_out(int to, const struct lab *l)
 {
     struct hello m = {.nodes = l->nodes, .has_switch = l->sw.ns >= 0};
@@ -261,7 +261,7 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
     int p[2];
     if (pipe2(p, O_CLOEXEC) < 0)
         return hw_fail(-errno, "creating a pipe: %s", strerror(errno));
-    /* Fork twice, so that no program has to wait for the holder. */
+    /* Fork twice, so that the caller does not have to reap the lab's process. */
     pid_t pid = fork();
     if (pid == 0) {
         pid_t again = fork();
@@ -335,7 +335,7 @@ int holder_end(const char *name)
     HW_AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
         return errno == ESRCH ? 0 : hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno));
-    /* The process still listens now that the pidfd pins it, so its PID was not reused. */
+    /* If the process still listens now that the pidfd pins it, its PID was not reused. */
     pid_t same = 0;
     HW_AUTO_CLOSE int again = connect_lab_holder(name, &same);
     if (again < 0 || same != pid)

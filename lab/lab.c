@@ -103,7 +103,7 @@ void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap)
         snprintf(out, cap, PREFIX "%s-%s", lab, lab_node_name(node, name));
 }
 
-/* The namespaces of a lab that have a file in HW_NETNS_DIR. The last element is the switch. */
+/* The namespaces of a lab that have a file in HW_NETNS_DIR. The last element of `has` is for the switch. */
 struct kept {
     bool has[HW_LAB_MAX_NODES + 1];
     unsigned n;
@@ -276,7 +276,7 @@ static int kill_lab_processes(const char *name, const struct lab *l)
     return rc < 0 ? rc : 0;
 }
 
-/* Ends the lab's process. The caller then owns the lab's name through *lock. */
+/* Ends the lab's process, if there is one. On success the caller owns the lab's name through *lock. */
 static int end_lab_holder(const char *name, int *lock)
 {
     uint64_t give_up = hw_deadline(WAIT_MS);
@@ -376,7 +376,7 @@ int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *
     return rc;
 }
 
-/* Returns true if the link is that NIC, by its name or, if `up` renamed it, by its index. */
+/* Returns true if the link is that NIC: by the name eth<nic> or, for other prefixes, by the index that `up` gave it. */
 static bool is_nic(const struct hw_rtnl_link *link, unsigned node, unsigned nic)
 {
     char eth[IFNAMSIZ];
@@ -399,7 +399,7 @@ static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct h
 
 int hw_lab_parse_nic(const char *text, unsigned *nic)
 {
-    /* the letters that --names accepts */
+    /* skip the prefix */
     const char *at = text + strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
     unsigned v = 0;
     size_t len = strlen(at);

@@ -4,13 +4,13 @@
  * NICs each, eth0 to eth<n-1>. The NICs with the same number are a rail. The fabric defines how the NICs are connected:
  * see enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router. In the simplest lab, two nodes
  * with the same number of NICs, a rail is one veth pair, and there is no switch. All NIC addresses are in 198.18.0.0/15
- * (RFC 2544's range for benchmarks, which is never routed).
+ * (RFC 2544's range for benchmarks, which the Internet does not route).
  *
- * Nothing is stored outside the kernel. If the caller has the privilege (CAP_SYS_ADMIN), the namespaces are kept like
- * those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the caller
- * ("hawser-lab", see holder.c) keeps them inside a user namespace until hw_lab_down() ends the process; only the same
- * user sees such a lab. A name in the abstract socket namespace is the lock for both kinds, and the way to find labs of
- * the second kind.
+ * Nothing is stored outside the kernel. If the caller is privileged (see hw_netns_privileged()), the namespaces are
+ * kept like those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the
+ * caller ("hawser-lab", see holder.c) keeps them inside a user namespace until hw_lab_down() ends the process; only the
+ * same user sees such a lab. A name in the abstract socket namespace is the lock for both kinds, and the way to find
+ * labs of the second kind.
  */
 #ifndef HW_LAB_H
 #define HW_LAB_H
@@ -24,7 +24,7 @@
 #define HW_LAB_MIN_NODES 2
 #define HW_LAB_MAX_NODES 64 /* named a to z, aa to bl */
 #define HW_LAB_MAX_NICS  32
-#define HW_LAB_PREFIX    12 /* limit for the prefix of a NIC's name; with the number, a name is shorter than IFNAMSIZ */
+#define HW_LAB_PREFIX    12 /* size of a prefix of NIC names; with the number, a name is shorter than IFNAMSIZ */
 
 /* The addresses of NIC i of the k-th node (from 0). */
 enum hw_lab_fabric {
@@ -34,8 +34,9 @@ enum hw_lab_fabric {
     HW_LAB_ROUTED,
     /* 198.18.<i>.<k+1>/32; each rail has a router at 198.18.<i>.254, and the default route uses the first NIC */
     HW_LAB_GCP,
-    HW_LAB_SHARED, /* 198.18.<i>.<k+1>/16; all NICs are on one bridge, without rules */
-    /* like SUBNET, with docker0 (172.17.0.1/16 on every node) and cni0 (198.19.0.<k+1>/24), which are not connected */
+    HW_LAB_SHARED, /* 198.18.<i>.<k+1>/16; all NICs are on one bridge, without routing rules */
+    /* like SUBNET, with docker0 (172.17.0.1/16 on every node) and cni0 (198.19.0.<k+1>/24), which have no link to other
+     * nodes */
     HW_LAB_BRIDGE,
 };
 
@@ -52,19 +53,20 @@ struct hw_lab_spec {
     uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* for each rail, the packets lost from node to node, per 1,000,000 */
 };
 
-/* Creates a lab, or nothing on an error. Fails with -EINVAL for an invalid spec, -EEXIST if there is a lab of that name
- * or a part of a crashed one, -EPERM if neither root's way nor a user namespace is permitted, and -EBUSY if another up
- * or down of the lab is in progress. */
+/* Creates a lab, or nothing on an error. Fails with -EINVAL for an invalid spec, with -EEXIST if a lab of that name or
+ * a part of a crashed one exists or another up or down of it is in progress, and with -EPERM or -EACCES if an
+ * unprivileged caller cannot use a user namespace. */
 int hw_lab_up(const struct hw_lab_spec *spec);
 
 /* Removes a lab. Ends the processes in its nodes (SIGTERM, a second later SIGKILL), and then removes the nodes. Also
- * cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that lab. */
+ * cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that lab or if
+ * another up or down lasts too long, and with -EPERM if the lab belongs to root. */
 int hw_lab_down(const char *name);
 
-/* Starts argv (searched for in PATH) in a node, with the node's /sys. stdout_fd is the command's stdout, or -1 for the
- * caller's. Stdin and stderr are the caller's, the signal mask is empty, and file descriptors without O_CLOEXEC are
- * inherited. *pid is the PID of the command itself, which is a child of the caller. Fails with -ENOENT if there is no
- * such node or command. */
+/* Starts argv (searched for in PATH) in a node, with the node's /sys if that can be mounted. stdout_fd is the command's
+ * stdout, or -1 for the caller's. Stdin and stderr are the caller's, the signal mask is empty, and file descriptors
+ * without O_CLOEXEC are inherited. *pid is the PID of the command itself, which is a child of the caller. Fails with
+ * -ENOENT if there is no such node or command. */
 int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid);
 
 /* Replaces the calling process, which must have a single thread, with argv in a node. Returns only on errors.
@@ -93,7 +95,7 @@ int hw_lab_parse_losses(const char *text, struct hw_lab_spec *spec);
 /* Parses "4" or "4,3" into spec->nics and spec->node_nics: one number for all of spec->nodes, or one for each. Fails
  * with -EINVAL. */
 int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec);
-/* Parses a list of letters such as "eth,enp" into spec->prefix: one prefix for all of spec->nodes, or one for each.
+/* Parses a list of prefixes such as "eth,enp" into spec->prefix: one prefix for all of spec->nodes, or one for each.
  * Fails with -EINVAL. */
 int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec);
 /* Parses "subnet", "routed", "gcp", "shared-subnet" or "bridge". Fails with -EINVAL. */
@@ -122,11 +124,11 @@ struct hw_lab_info {
     struct hw_lab_node node[HW_LAB_MAX_NODES];
 };
 
-/* Reads the current state of a lab from the kernel. The struct is too large for the stack. Fails with -ENOENT or
- * -EPERM. */
+/* Reads the current state of a lab from the kernel. The struct is too large for the stack. Fails with -ENOENT if there
+ * is no such lab, and with -EPERM if the lab belongs to root. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
 /* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
- * which may exceed cap, or -errno. */
+ * which may exceed cap. */
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
 
 #endif

@@ -62,11 +62,11 @@ int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool ch
 
 /* ---- holder.c: the lock, and labs kept by a process ------------------------------------------- */
 
-/* Locks the lab's name with *fd until *fd is closed or the process exits. Fails with -EBUSY if another process holds
- * the lock. */
+/* Locks the lab's name with *fd until *fd is closed or the process exits. Fails with -EBUSY if the name is locked. */
 int holder_lock(const char *name, int *fd);
-/* Detaches the process from its terminal, resets signals to their defaults, and sets the process name to title. Closes
- * all inherited file descriptors (such as a pipe that a reader waits on) except the n in fd, which are renumbered. */
+/* Detaches the process from its terminal, sets the process name to title, redirects stdin, stdout and stderr to
+ * /dev/null, ignores SIGHUP and SIGPIPE, and resets other signals to their defaults. Closes all other file descriptors
+ * (such as a pipe that a reader waits on) except the n in fd, which are renumbered. */
 int holder_detach(const char *title, int *fd, unsigned n);
 /* The result that a child process reports to its parent over a pipe. */
 struct holder_verdict {

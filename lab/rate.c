@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsers for users' values: rates, delays, NICs and fabrics. All of them are strict and quote the text that they
- * refuse. */
+/* Parsers for users' values, such as rates, delays, losses and fabrics. All of them are strict and quote the text that
+ * they refuse. */
 #include "lab/lab.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#define RATE_MIN     64000ull         /* below this rate, a packet of 64 KiB takes longer than TCP's timeout */
+#define RATE_MIN     64000ull         /* at this rate, a packet of 64 KiB takes 8 s */
 #define RATE_MAX     1000000000000ull /* 1 Tbit/s */
 #define DELAY_MAX_US 10000000ull
 

@@ -129,7 +129,7 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
     return 0;
 }
 
-/* Closes an end whose link is gone, and the other end of its pair, which is in the switch like this process. */
+/* Closes an end whose link is gone, together with the other end of its pair. */
 static void close_if_gone(struct relay *r, struct end *e)
 {
     struct ifreq q = {.ifr_ifindex = e->index};
@@ -140,7 +140,7 @@ static void close_if_gone(struct relay *r, struct end *e)
     r->alive -= 2;
 }
 
-/* Like a wire, loses the packet if the kernel's queue is full or the link is down. */
+/* Sends a packet. Like a wire, loses it if the kernel's queue is full or the link is down. */
 static void send_packet(const struct end *to, const void *data, size_t len)
 {
     if (to->fd >= 0)
@@ -168,9 +168,9 @@ static void put_word(uint8_t *at, uint32_t v)
 }
 
 /*
- * A packet of up to 64 KiB is several packets on the wire, and each of them may be lost. The packets at the end take
- * the place of lost ones. A packet that is not IPv4 TCP is lost or sent as a whole. Returns the remaining length, or 0
- * if nothing remains.
+ * Loses a random number of the segments that a large packet would be on the wire, and cuts them from the packet's end.
+ * A packet that is not a segmented IPv4 TCP packet, or that has FIN, is lost or sent as a whole. Returns the remaining
+ * length, or 0 if nothing remains.
  */
 static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
 {

@@ -7,8 +7,8 @@
     scripts/bounds.py --print    prints the table
 
 A row refers to constants and has no values of its own. An expression may use names that its file defines, names from
-all headers in lib/ and from nixl/blob.h, and knob.NAME for a knob's default. A pattern in place of an expression finds
-the expression in the file's code."""
+all headers in lib/, from nixl/blob.h and from include/hawser.h, and knob.NAME for a knob's default. A pattern in place
+of an expression finds the expression in the file's code."""
 import ast
 import difflib
 import operator
@@ -126,7 +126,7 @@ TABLE = [
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?:/\*.*)?$", re.M)
 KNOB = re.compile(r'\{"(\w+)", AT\(\w+\), (COUNT|SIZE), "([^"]+)"')
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-# Where the expressions of structure members are that an expression in the code may use.
+# Structure members that expressions use, with the pattern and the file of each member's own expression.
 MEMBERS = {"limits->dead": (DEAD, CONTEXT)}
 OPS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
        ast.LShift: operator.lshift, ast.RShift: operator.rshift}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a text file to a C string: embed.py FILE NAME writes `const char NAME[]` to stdout, without // comment lines."""
+"""Converts a text file to a C string: embed.py FILE NAME writes `const char NAME[]` to stdout, without empty lines and
+// comment lines."""
 import sys
 
 path, name = sys.argv[1:]

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs clang-format and clang-tidy on all sources except vendored ones, and checks the first lines of every file.
+# Runs clang-format on all C and C++ sources except vendored ones, runs clang-tidy on the C sources, and checks the licence
+# lines.
 #   scripts/lint.sh BUILD    (a build folder for clang, created if it does not exist)
 set -u
 build=$1
@@ -26,8 +27,8 @@ done
 echo "lint: clang-tidy"
 [ -f "$build/build.ninja" ] || CC=clang meson setup -Dtests=enabled -Dfuzz=true -Db_lundef=false "$build" >/dev/null || exit 1
 ninja -C "$build" build.ninja tool/build_commit.h >/dev/null || exit 1 # a generated header
-# clang-tidy can parse only files that the build compiles, and a source that no target compiles is an error. kbuild compiles
-# the kernel module, with warnings as errors (lab/vm/build-module).
+# clang-tidy can parse only files that the build compiles, and a source outside bench/ that no target compiles is an error.
+# kbuild compiles the kernel module, with warnings as errors (lab/vm/build-module).
 python3 - "$build" $(sources '*.c' | grep -v '^lab/dmnic/') <<'END' >"$build/lint-files" || failed=1
 import json, os, sys
 build, files = sys.argv[1], sys.argv[2:]

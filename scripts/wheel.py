@@ -4,8 +4,8 @@
 `native`, libhawser, the NCCL plugin, the NIXL backend and the program `hawser`. There is no extension module, so one wheel
 serves all versions of Python.
 
-The compiler is this machine's gcc, and it links with glibc 2.28. PyPI's `ziglang` generates libraries for it that have the
-symbols but no code, so a function that glibc 2.28 lacks fails to link. auditwheel checks the result.
+The compiler is this machine's gcc, and it links with glibc 2.28. PyPI's `ziglang` generates libraries with the symbols
+of that version but no code, so a function that glibc 2.28 lacks fails to link. auditwheel checks the result.
 Usage: wheel.py BUILD DIST    (BUILD is a separate folder, which is kept for the next run)
 Exit status 77 means that the tools are not available, for example without access to a package index."""
 import base64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process holds, counted below /proc. */
+/* Counts what a process holds, by /proc. */
 #ifndef HW_TESTS_PROC_H
 #define HW_TESTS_PROC_H
 
@@ -10,7 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Entries of a folder but "." and ".."; -1: it cannot be read. Of /proc/self/fd the one that reads it is among them. */
+/* Returns the number of entries of a folder without "." and "..", or -1 if it cannot be read. For /proc/self/fd this
+ * includes the file descriptor that reads it. */
 __attribute__((unused)) static int proc_entries(const char *folder)
 {
     DIR *d = opendir(folder);
@@ -23,7 +24,7 @@ __attribute__((unused)) static int proc_entries(const char *folder)
     return n;
 }
 
-/* Mappings of the caller's whose file's name has text in it. */
+/* Returns the number of the caller's mappings of files whose names contain text. */
 __attribute__((unused)) static int proc_maps(const char *text)
 {
     FILE *f = fopen("/proc/self/maps", "re");
@@ -36,7 +37,8 @@ __attribute__((unused)) static int proc_maps(const char *text)
     return n;
 }
 
-/* A thread's children, those of a process of one thread: living ones, and those that wait to be reaped. */
+/* Returns the number of children of a thread (of a process, if it has one thread): running ones, and those to be
+ * reaped. */
 __attribute__((unused)) static int proc_children(int pid)
 {
     char path[64];
@@ -71,7 +73,7 @@ __attribute__((unused)) static void proc_wait_idle(void)
     }
 }
 
-/* Writes n bytes to address `at` of another process: how many, or -1. */
+/* Writes n bytes to address `at` of another process. Returns the number of bytes written, or -1. */
 __attribute__((unused)) static ssize_t proc_write(int pid, uint64_t at, const void *src, size_t n)
 {
     struct iovec mine = {(void *)(uintptr_t)src, n}, theirs = {(void *)(uintptr_t)at, n};

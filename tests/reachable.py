@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of the build where every user may run them. The build may lie below a folder that only one user may enter, as
-/root is, so a test that runs a program of the build as another user runs a copy: copy() from a test in Python, this file as
-a command in front of a test in C.
-Usage: reachable.py PROGRAM [ARGUMENT...]    runs a copy of PROGRAM; its exit status
+"""Copies programs of the build to where every user can run them. The build may be below a folder that only one user may
+enter, such as /root, so a test that runs a program of the build as another user runs a copy: by copy() in a Python
+test, by this file as a prefix of the command in a C test.
+Usage: reachable.py PROGRAM [ARGUMENT...]    runs a copy of PROGRAM; exits with its status
        reachable.py --test                   tests this file (TAP)"""
 import os
 import pathlib
@@ -17,13 +17,13 @@ OTHER = 65534
 
 
 def enters(folder):
-    """Whether every user may enter this folder and run a program that lies in it."""
+    """Returns whether every user may enter this folder and run a program in it."""
     folder = pathlib.Path(folder).resolve()
     return all(f.stat().st_mode & stat.S_IXOTH for f in (folder, *folder.parents)) and not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
 
 def place(folders=None):
-    """A folder for temporary files that every user may enter."""
+    """Returns a folder for temporary files that every user may enter."""
     for f in folders or (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"):
         if os.path.isdir(f) and os.access(f, os.W_OK) and enters(f):
             return f
@@ -31,7 +31,7 @@ def place(folders=None):
 
 
 def copy(program, folder):
-    """A copy of program in folder, which every user may enter; its path."""
+    """Copies program into a folder that every user may enter. Returns its path."""
     to = pathlib.Path(folder) / pathlib.Path(program).name
     assert enters(folder), f"{folder}: not every user may enter"
     shutil.copyfile(program, to)

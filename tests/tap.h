@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TAP for one-program tests: ok() and friends print a line each; the plan comes last, from tap_done(). */
+/* TAP for tests that are one program: ok() and similar functions print a line each; tap_done() prints the plan last. */
 #ifndef TAP_H
 #define TAP_H
 
@@ -43,9 +43,9 @@ __attribute__((format(printf, 4, 5), unused)) static bool tap_ok(bool pass, cons
     } while (0)
 #define diag(...) (printf("# "), printf(__VA_ARGS__), putchar('\n'), (void)fflush(stdout))
 
-/* The whole program is skipped: reason on the plan line, exit 77. */
+/* Skips the whole program: prints the reason on the plan line, exits with 77. */
 #define tap_skip_all(...) (printf("1..0 # SKIP "), printf(__VA_ARGS__), putchar('\n'), exit(77))
-/* One assertion that could not be made here, said aloud. */
+/* Reports one assertion that could not be checked here. */
 #define tap_skip(what, why) (printf("ok %d - %s # SKIP %s\n", ++tap_n, (what), (why)), (void)fflush(stdout))
 
 __attribute__((unused)) static int tap_done(void)

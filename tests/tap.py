@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TAP for tests in Python: ok(), skip(), and done(), whose result is the exit status."""
+"""TAP for tests in Python: ok(), skip(), and done(), which returns the exit status."""
 import sys
 
 count = failed = 0
 
 
 def ok(good, what, *more):
-    """more: what else there is to say where it is not good."""
+    """more: printed if the test fails."""
     global count, failed
     count += 1
     failed += not good

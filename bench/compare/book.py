@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measurements of a comparison: taken in rounds, their medians and ratios, shown as tables."""
+"""The measurements of a comparison, which are made in rounds, with their medians and ratios, and the tables that show
+them."""
 import json
 import os
 import statistics
@@ -10,7 +11,7 @@ from compare.run import Failure
 
 
 class Book:
-    """Values by name and round; None where a round has none."""
+    """Stores values by name and round. A round without a value is absent."""
 
     def __init__(self):
         self.values, self.unit, self.fixed = {}, {}, {}
@@ -21,11 +22,11 @@ class Book:
             self.unit[name] = unit
 
     def fix(self, name, rnd, value):
-        """A value to compare with that is not shown among the measurements."""
+        """Stores a value for comparison, which is not shown among the measurements."""
         self.fixed.setdefault(name, {})[rnd] = value
 
     def of(self, name):
-        """Values by round, measured or fixed."""
+        """Returns a dict from round to value, measured or else fixed."""
         return self.values.get(name) or self.fixed.get(name, {})
 
     def median(self, name):
@@ -33,8 +34,8 @@ class Book:
         return statistics.median(v.values()) if v else None
 
     def ratio(self, name, over):
-        """Median of the ratios of the rounds that have both; over may be several names, of which each round's largest
-        counts."""
+        """Returns the median of the rounds' ratios and the number of these rounds. The divisor is the round's largest
+        value among the names in over. Rounds without both values are left out."""
         ratios = []
         for rnd, v in self.of(name).items():
             rivals = [self.of(o)[rnd] for o in over if rnd in self.of(o)]
@@ -44,7 +45,8 @@ class Book:
 
 
 def run_rounds(run, steps, first, count, reserve):
-    """Runs the steps count times in rotating order; fewer where the time would not do."""
+    """Runs all steps count times, in rotating order, and fewer times if the time limit does not suffice. A step that
+    has failed twice is not run again."""
     failed, longest = {}, 0.0
     for rnd in range(first, first + count):
         if run.left() < reserve + longest * 1.1:
@@ -54,7 +56,7 @@ def run_rounds(run, steps, first, count, reserve):
         k = rnd % len(steps)
         for name, step in steps[k:] + steps[:k]:
             if failed.get(name, 0) >= 2 or run.left() < 0:
-                continue  # said so at its second failure; the time is over
+                continue  # reported at its second failure; or the time is over
             if sys.stderr.isatty():
                 print(f"\r\033[K# round {rnd + 1 - first} of {count}: {name}", end="", file=sys.stderr, flush=True)
             try:
@@ -73,8 +75,8 @@ def run_rounds(run, steps, first, count, reserve):
 
 
 def judge_targets(book, targets):
-    """Returns the ratios and verdicts of targets: rows of what is compared, ours, the rivals (the best of them counts),
-    at least or at most, the bound."""
+    """Returns a dict for each target, with the ratio and whether the target is met. A target is a tuple: a description,
+    hawser's value, the rivals' values (the largest counts), the sense (">=", "<=" or "<") and the bound."""
     out = []
     for what, ours, rivals, sense, bound in targets:
         ratio, n = book.ratio(ours, rivals)
@@ -106,7 +108,7 @@ def show_book(book, targets):
 
 
 def write_book(path, book, targets, **facts):
-    """Writes all of it to a JSON file; facts: what else there is to say of the run."""
+    """Writes the measurements, the targets and the facts (other properties of the run) to a JSON file."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     measurements = {n: {"unit": book.unit[n], "median": book.median(n), "values": list(v.values())}
                     for n, v in sorted(book.values.items())}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written: so many pieces of so many bytes in a request, the requests in turn from different places, so that no
-request finds its memory in the CPU's caches."""
+"""The requests that are written. A request has a number of pieces of the same size. Successive requests use different
+memory (slots), so that their memory is not in the CPU's caches."""
 from compare.memory import make_pattern
 
 BUFFER = 128 << 20
-CASES = {  # pieces, bytes of each, requests until the first place comes again
+CASES = {  # pieces, bytes of each, requests until the first slot is used again
     "1024x64K": {"pieces": 1024, "size": 64 << 10, "slots": 2},
     "8192x4K": {"pieces": 8192, "size": 4 << 10, "slots": 4},
     "64K": {"pieces": 1, "size": 64 << 10, "slots": 64},
@@ -15,15 +15,15 @@ CASES = {  # pieces, bytes of each, requests until the first place comes again
 
 
 def lay_out(pieces, size, slots):
-    """Returns each slot's pieces as (local offset, remote offset, bytes). They lie the other way round at the receiver,
-    so that no two of them are one piece after all."""
+    """Returns a list of slots, each with its pieces as (local offset, remote offset, bytes). The pieces are in reverse
+    order at the receiver, so that no two of them can be merged."""
     whole = pieces * size
     return [[(k * whole + i * size, k * whole + (pieces - 1 - i) * size, size) for i in range(pieces)]
             for k in range(slots)]
 
 
 def make_expected(seed, case):
-    """Returns what the sender has, and what the receiver has to have once every slot is written."""
+    """Returns the sender's bytes, and the bytes that the receiver must have once every slot is written."""
     sent = make_pattern(seed, case["pieces"] * case["size"] * case["slots"])
     if case["pieces"] == 1:
         return sent, sent

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom bench/rivals compares, with their settings, and where their wheels come from."""
+"""The contenders that bench/rivals compares, their settings, and their wheels."""
 import dataclasses
 import os
 import pathlib
@@ -20,7 +20,7 @@ PACKAGES = {"numpy": "numpy", "nixl": f"nixl-cu12=={NEWEST}", "cffi": "cffi", "p
 
 
 def has_nvidia_gpu():
-    """Whether NIXL's UCX sees one; then it refuses UCX_TLS without cuda_copy."""
+    """Returns whether this machine has an NVIDIA GPU. NIXL's UCX then refuses UCX_TLS without cuda_copy."""
     def read(path):
         try:
             return path.read_text(encoding="ascii").strip()
@@ -32,8 +32,8 @@ def has_nvidia_gpu():
 
 UCX = {"UCX_TLS": "tcp,cuda_copy" if has_nvidia_gpu() else "tcp"}
 DEEP_QUEUE = {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "16384"}  # with the default, a list of 8192 pieces fails
-RAILS = {"UCX_MAX_RMA_RAILS": "4", "UCX_MAX_RNDV_RAILS": "4", "UCX_MAX_EAGER_RAILS": "4"}  # where there are four NICs
-# No contender chooses another congestion control than the system's, which is set for all of them.
+RAILS = {"UCX_MAX_RMA_RAILS": "4", "UCX_MAX_RNDV_RAILS": "4", "UCX_MAX_EAGER_RAILS": "4"}  # with four NICs
+# All contenders use the system's congestion control, which is set for all of them.
 ALIKE = {"HAWSER_CONGESTION": "system"}
 QUIET = {"NIXL_LOG_LEVEL": "FATAL", "UCX_LOG_LEVEL": "fatal", "GLOG_minloglevel": "3"}
 
@@ -60,7 +60,7 @@ class Contender:
 
 
 def list_contenders(build):
-    """All of them; build has libhawser and NIXL's backend."""
+    """Returns all contenders. build has libhawser and the NIXL backend."""
     plugin = {"NIXL_PLUGIN_DIR": str(build / "nixl")}
     nixl = ("numpy", "nixl")
     hawser, ucx = {"mover": "nixl", "backend": "HAWSER"}, {"mover": "nixl", "backend": "UCX"}
@@ -79,7 +79,7 @@ def list_contenders(build):
 
 
 def unpack_wheels(folder, cache):
-    """Unpacks each wheel of a folder; a wheel is a zip file. Returns the folders by package."""
+    """Unpacks each wheel of a folder (a wheel is a zip file). Returns a dict from package to folder."""
     found = {}
     for wheel in sorted(pathlib.Path(folder).glob("*.whl")):
         at = cache / wheel.stem
@@ -95,8 +95,8 @@ def unpack_wheels(folder, cache):
 
 
 def find_packages(names, folder, cache, seconds):
-    """Returns the Python to use and each package's folder, from a folder of wheels or else from the package index; and
-    why others are missing."""
+    """Returns the Python to use, a dict from package to folder, and a dict from missing package to reason. The packages
+    are from a folder of wheels or, if folder is not given, from the package index."""
     cache.mkdir(parents=True, exist_ok=True)
     if folder:
         found = unpack_wheels(folder, cache)
@@ -115,13 +115,14 @@ def find_packages(names, folder, cache, seconds):
 
 
 def name_version(folder):
-    """Of an unpacked wheel: its name and version."""
+    """Returns the name and version of an unpacked wheel."""
     info = next(folder.glob("*.dist-info"), None)
     return info.name.removesuffix(".dist-info").replace("-", " ") if info else folder.name
 
 
 def equip_contenders(run, contenders, folder, cache, seconds):
-    """Gives each contender its Python and packages. Returns those that have all of theirs, and all versions."""
+    """Gives each contender its Python and packages. Returns the contenders that have all their packages, and a list of
+    the packages' versions."""
     names = sorted({p for c in contenders for p in c.packages})
     python, found, missing = find_packages(names, folder, cache, seconds)
     ready = []

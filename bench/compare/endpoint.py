@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One end of a transfer of bench/rivals: a process that does what lines of JSON on stdin say, and answers with lines of
-JSON on stdout. Usage: endpoint.py CONFIG, which has what movers.py reads and the mover's name."""
+"""One end of a transfer of bench/rivals: a process that executes requests, which are lines of JSON on stdin, and
+answers with lines of JSON on stdout. Usage: endpoint.py CONFIG. CONFIG is JSON with the mover's name and the values
+that movers.py reads."""
 import ctypes
 import json
 import os
@@ -13,7 +14,7 @@ from compare.cases import lay_out
 from compare.movers import MOVERS
 
 CONNECT_S = 60  # for an agent's first write
-WRITE_S = 60    # a peer that is to be killed is killed before
+WRITE_S = 60    # a peer that is to be killed is killed earlier
 
 
 def answer(**words):
@@ -25,7 +26,8 @@ def die_with_parent():
 
 
 def read_lines(mover):
-    """Yields the lines of stdin. Between them a mover that attends does so, as long as attend() returns True."""
+    """Yields the requests on stdin. In between, calls the mover's attend() if the mover is attending, until attend()
+    returns False."""
     data, again = b"", True
     while True:
         ready, _, _ = select.select([0], [], [], 0 if again else None)
@@ -48,7 +50,7 @@ def open_agents(mover, count=1):
 
 
 def connect_agents(mover, card):
-    """Each agent of this process connects to the other end, and writes 8 bytes."""
+    """Connects each agent of this process to the other end, and writes 8 bytes with it. Returns the seconds."""
     begun = time.perf_counter()
     for agent in mover.agents:
         mover.agent, mover.slots = agent, []
@@ -61,8 +63,8 @@ def connect_agents(mover, card):
 
 
 def move(mover, seconds, stall_s, least=1, depth=1):
-    """Moves the slots in turn, depth of them under way, for so many seconds, and at least so many of them. Ends early
-    where one is not over after stall_s, or fails. Returns when each ended, and how long each took."""
+    """Writes the slots in turn, with `depth` requests in flight, for the given seconds and at least `least` times. Ends
+    early if a request fails or has not ended after stall_s. Returns when each request ended, and how long each took."""
     slots, begun, took, ends, state = len(mover.slots), time.monotonic(), [], [], "done"
     started, posted = {}, 0
     try:
@@ -81,13 +83,13 @@ def move(mover, seconds, stall_s, least=1, depth=1):
                 break
             ends.append(time.monotonic())
             took.append(ends[-1] - started.pop(first))
-    except Exception as e:  # whatever a contender raises is its answer
+    except Exception as e:  # any exception of a contender is its answer
         state = f"{type(e).__name__}: {e}"
     return {"state": state, "begun": begun, "over": time.monotonic(), "ends": ends, "took": took}
 
 
 def fork_target(mover):
-    """A copy of this process opens an agent, says where it is, and attends until it is killed."""
+    """Forks a process that opens an agent, answers with its PID and card, and attends until it is killed."""
     if os.fork():
         return
     die_with_parent()
@@ -102,7 +104,8 @@ def fork_target(mover):
 
 
 def write_until_error(mover, card, case, stall_s):
-    """Connects, says so, and writes until that fails. Returns what was raised, and when."""
+    """Connects, answers with the result of the first write, and writes until a write fails. Returns the error, and when
+    it was raised."""
     try:
         mover.add(card)
         mover.prepare(lay_out(**case))
@@ -135,7 +138,7 @@ def obey(mover, do, words):
 
 def main(config):
     die_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # targets that are killed leave nothing behind
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed targets do not become zombies
     config = json.loads(config)
     mover = MOVERS[config["mover"]](config)
     answer(pid=os.getpid(), base=mover.buffer.base)
@@ -147,9 +150,9 @@ def main(config):
                 continue
             mover.attending = do == "attend"
             answer(**obey(mover, do, words))
-        except Exception as e:  # the harness says which contender it was
+        except Exception as e:  # the harness adds the contender's name
             answer(error=f"{type(e).__name__}: {e}")
-    os._exit(0)  # two UCX agents in one process end with a segmentation fault at the interpreter's exit
+    os._exit(0)  # with two UCX agents, the interpreter's exit ends in a segmentation fault
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other processes' memory, read and written from outside, and the bytes that belong there: neither end of a transfer is
-asked whether they are right."""
+"""Reads and writes the memory of other processes, and generates the expected bytes, so that the check does not depend
+on either end of a transfer."""
 import array
 import ctypes
 import os
@@ -40,7 +40,7 @@ def read_memory(pid, address, size):
 
 
 def make_pattern(seed, size):
-    """Returns bytes of which no two pages are alike, and none is like that of another seed."""
+    """Returns bytes in which all pages differ from each other and from the pages of other seeds."""
     block = random.Random(seed).randbytes(min(BLOCK, size))
     data = bytearray(block * (-(-size // len(block))))[:size]
     words = memoryview(data)[:size // 8 * 8].cast("Q")
@@ -50,7 +50,8 @@ def make_pattern(seed, size):
 
 
 def find_difference(got, want):
-    """Returns how many pages differ, and the offset of the first byte that does; (0, None) where all are alike."""
+    """Returns the number of pages that differ, and the offset of the first byte that differs, or (0, None) if got
+    equals want."""
     if got == want:
         return 0, None
     bad = [k for k in range(0, len(want), PAGE) if got[k:k + PAGE] != want[k:k + PAGE]]
@@ -58,7 +59,7 @@ def find_difference(got, want):
 
 
 def measure_process(pid):
-    """Returns what a process holds: resident anonymous memory in bytes, descriptors, threads, and its CPU seconds."""
+    """Returns a process's resident anonymous memory in bytes, file descriptors, threads and CPU seconds."""
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         status = dict(line.split(":", 1) for line in f)
     with open(f"/proc/{pid}/stat", encoding="ascii") as f:

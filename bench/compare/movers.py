@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contenders of bench/rivals, as one end of a transfer uses them (endpoint.py): each opens its agent, registers one
-buffer, and writes from there to the other end's buffer.
+"""The contenders of bench/rivals, as one end of a transfer uses them (endpoint.py). Each mover opens an agent,
+registers one buffer, and writes from it to the other end's buffer.
 
-A case is a list of slots; a slot is one request, a list of (local offset, remote offset, bytes). start() posts a slot,
-finish() returns when the request is over: True, or False where the time is over first. Both raise what the contender
-says of a failure. attend() is what a program does whose memory others write to. poll_s: how long to sleep between two
-looks at a request; 0: look all the time. Of several agents in one process, `agent` is the one that is used."""
+A case is a list of slots; a slot is one request, a list of (local offset, remote offset, bytes). start() posts a slot.
+finish() returns True when the request has ended, or False if the time is over before. Both raise the contender's error.
+attend() is the work of a program whose memory others write to. poll_s: seconds to sleep between two polls of a request;
+0: poll continuously. If a process has several agents, `agent` is the one in use."""
 import ctypes
 import errno
 import mmap
@@ -40,14 +40,14 @@ class Mover:
             time.sleep(self.poll_s)
 
     def attend(self):
-        """Returns whether attend() is to be called again without being told anything."""
+        """Returns whether attend() must be called again without waiting for a request."""
         return False
 
     def forget(self):
-        """Lets go of the other end, after a failure."""
+        """Releases the resources for the other end, after a failure."""
 
     def wait(self, is_over, until):
-        """Asks is_over() by turns with pauses."""
+        """Polls is_over(), with pauses. Returns False if it is not true by the time `until`."""
         while not is_over():
             if time.monotonic() > until:
                 return False
@@ -106,7 +106,7 @@ class Nixl(Mover):
         for handle in self.slots:
             try:
                 self.agent.release_xfer_handle(handle)
-            except Exception:  # of an agent that is gone
+            except Exception:  # the agent no longer exists
                 pass
         self.slots = []
 
@@ -114,12 +114,12 @@ class Nixl(Mover):
         self.release()
         try:
             self.agent.remove_remote_agent(self.remote)
-        except Exception:  # NIXL has forgotten it
+        except Exception:  # NIXL has already removed it
             pass
 
 
 class Mooncake(Mover):
-    """Mooncake's transfer engine with protocol tcp. A list is one call that returns once all of it is over."""
+    """Mooncake's transfer engine with protocol tcp. A list is one call, which returns when all of the list is written."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -170,7 +170,7 @@ class Mooncake(Mover):
 
 
 class CApi(Mover):
-    """hawser.h, called with arguments that were made before: cffi costs two microseconds a request."""
+    """hawser.h, called through cffi with arguments that were made before; cffi costs two microseconds per request."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -208,7 +208,7 @@ class CApi(Mover):
         if rc == -errno.EAGAIN:
             return False
         try:
-            self.check(rc)  # before another call: the line of the error is the last one's
+            self.check(rc)  # before another call, which could replace the error line
         finally:
             self.lib.hawser_op_free(self.ops[k][0])
         return True
@@ -218,8 +218,8 @@ class CApi(Mover):
 
 
 class Copy(Mover):
-    """No contender: writes the other process's memory by itself, for the test of what measures. damage: one byte comes
-    wrong; hang: no end."""
+    """No contender: writes the other process's memory directly, to test the harness. damage: a mask for one byte of
+    each piece, which then arrives wrong. hang: requests do not end."""
 
     def open_agent(self, name):
         return None

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two nodes on this machine: network namespaces joined by one veth pair for each NIC; or one namespace for both."""
+"""Two nodes on this machine: network namespaces that are connected by one veth pair for each NIC, or one namespace for
+both."""
 import os
 import shutil
 import sys
 
 from compare.run import Failure
 
-# tbf counts frames without their checksum: 1448 bytes of payload (with timestamps) travel in 1514
+# tbf counts frames without their checksum: a frame of 1514 bytes has 1448 bytes of payload (with TCP timestamps)
 FRAME_SHARE = 1448 / 1514
 CONGESTION = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 
 class Nodes:
-    """Nodes a and b; on(node, argv) is a command that runs argv there.
+    """Nodes a and b. on(node, argv) returns a command that runs argv in the node.
 
-    rates: for each NIC, as tc(8) reads it. congestion: the congestion control to set in both nodes, or None."""
+    rates: the rate of each NIC, as tc(8) reads it. congestion: the congestion control to set in both nodes, or None."""
 
     def __init__(self, run, hawser, nics, rates=None, congestion=None):
         self.run, self.nics, self.hawser = run, nics, hawser
@@ -23,7 +24,7 @@ class Nodes:
         try:
             if not hawser:
                 raise Failure("no hawser")
-            run.undo.append(lambda: run.call([hawser, "lab", "down", "--name", self.name]))  # nothing there is no error
+            run.undo.append(lambda: run.call([hawser, "lab", "down", "--name", self.name]))  # succeeds without a lab
             run.call([hawser, "lab", "up", "--name", self.name, "--nics", str(nics)] +
                      (["--rate", ",".join(rates)] if rates else []))
             self.prefix = {n: [hawser, "lab", "exec", f"{self.name}/{n}", "--"] for n in "ab"}
@@ -58,7 +59,8 @@ class Nodes:
         return self.prefix[node] + argv
 
     def address(self, node):
-        """Of a node's first NIC, in hawser lab as in ours (RFC 2544's range for benchmarks)."""
+        """Returns the address of a node's first NIC, which is the same with `hawser lab` and `ip netns` (RFC 2544's
+        range for benchmarks)."""
         return f"198.18.0.{'ab'.index(node) + 1}"
 
     def devices(self):
@@ -73,7 +75,7 @@ class Nodes:
 
 
 class OneNode(Nodes):
-    """Both nodes in one, over its loopback; in the machine's own namespace where no other can be made."""
+    """One node for both ends, over its loopback. Uses the machine's own namespace if no other can be created."""
 
     def __init__(self, run, hawser, congestion=None):
         try:
@@ -83,7 +85,7 @@ class OneNode(Nodes):
         except Failure as e:
             print(f"# in this machine's own network namespace, since: {e}", file=sys.stderr)
             self.prefix, self.how, self.congestion = {"a": [], "b": []}, "this machine's own namespace", {}
-        for n in "ab":  # the machine's own setting stays
+        for n in "ab":  # reads the setting without changing it
             self.congestion[n] = set_congestion(run, self.on("a", []), None)
 
     def address(self, node):
@@ -97,7 +99,7 @@ class OneNode(Nodes):
 
 
 def set_congestion(run, prefix, name):
-    """Sets the congestion control of a node, where name is not None. Returns what is in force there."""
+    """Sets the congestion control of a node if name is not None. Returns the node's congestion control."""
     if name:
         run.call([*prefix, "sh", "-c", f"echo {name} >{CONGESTION}"])
     got = run.call([*prefix, "cat", CONGESTION]).strip()

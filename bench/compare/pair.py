@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes of one contender, one in each node; the first writes to the second's memory, where the harness reads
-what has come."""
+"""Two processes of one contender, one in each node. The first writes to the second's memory, which the harness then
+reads."""
 import json
 import os
 import select
@@ -14,7 +14,7 @@ from compare.run import Failure
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "endpoint.py")
 OPEN_S, ANSWER_S, STALL_S = 60, 20, 10
-GUARD = 4096  # bytes behind those that are written, which must stay as they are
+GUARD = 4096  # bytes after those that are written, which must not change
 
 
 class Endpoint:
@@ -35,7 +35,7 @@ class Endpoint:
         self.child.stdin.write((json.dumps({"do": do} | words) + "\n").encode())
 
     def read(self, within):
-        """The next answer. Failure where none comes in time."""
+        """Returns the next answer. Raises Failure if there is none within the given seconds, or if it is an error."""
         end = time.monotonic() + within
         while b"\n" not in self.text:
             left = end - time.monotonic()
@@ -61,7 +61,8 @@ class Endpoint:
 
 
 class Pair:
-    """Both ends, opened and connected. plant: damages a byte that has come before the receiver's memory is read."""
+    """Both ends, with open agents; the first end has the card of the second. plant: damages a byte of the receiver's
+    memory before it is compared."""
 
     def __init__(self, run, nodes, contender, plant=False):
         self.contender, self.plant, self.ends, self.usable = contender, plant, [], True
@@ -88,11 +89,11 @@ class Pair:
             end.close()
 
     def is_alive(self):
-        """Whether another case can be tried: after a request that did not end, nothing can."""
+        """Returns whether another case can be tried, which is impossible after a request that did not end."""
         return self.usable and all(end.child.poll() is None for end in self.ends)
 
     def begin(self, case, seed):
-        """Writes the sender's bytes, clears the receiver's memory, makes the requests, and moves each once."""
+        """Writes the sender's bytes, prepares the requests, moves each once, and then clears the receiver's memory."""
         sent, self.expected = make_expected(seed, case)
         write_memory(self.a.pid, self.a.base, sent)
         self.a.ask("prepare", **case)
@@ -110,7 +111,7 @@ class Pair:
         return got
 
     def verify(self):
-        """Failure where the receiver's memory is not what it must be. Returns the bytes that were compared."""
+        """Raises Failure if the receiver's memory is not as expected. Returns the size of the expected data."""
         size = len(self.expected)
         if self.plant:
             byte = read_memory(self.b.pid, self.b.base + size // 2, 1)
@@ -122,8 +123,9 @@ class Pair:
         return size
 
     def measure(self, case, seed, seconds, depth=1):
-        """Moves a case's slots for so long, and verifies every slot's bytes. Returns GB/s of the whole time, and of the
-        median request, which other work on the machine changes less; and both processes' CPU seconds for each GB."""
+        """Moves a case's slots for the given seconds, and verifies every slot's bytes. Returns the GB/s of the whole
+        time, the GB/s of the median request, which other work on the machine affects less, and both processes' CPU
+        seconds per GB."""
         self.begin(case, seed)
         before = sum(measure_process(e.pid)["cpu_s"] for e in self.ends)
         got = self.checked_move(seconds, case["slots"], depth)

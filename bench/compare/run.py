@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that a comparison starts, and the time it may take."""
+"""The processes that a comparison starts, and its time limit."""
 import os
 import re
 import signal
@@ -10,11 +10,11 @@ import time
 
 
 class Failure(Exception):
-    """One contender's run failed; the text says how."""
+    """The run of a contender has failed, for the reason in the text."""
 
 
 class Run:
-    """What this invocation has started and must take down, and how long it may still take."""
+    """The processes to end and the actions to undo at the end of this run, and its time limit."""
 
     def __init__(self, limit):
         self.end = time.monotonic() + limit
@@ -31,7 +31,7 @@ class Run:
             print(f"\r\033[K# skipped: {what}: {why}", file=sys.stderr, flush=True)
 
     def call(self, argv, timeout=30, env=None):
-        """stdout of a command that must succeed within timeout."""
+        """Runs a command and returns its stdout. Raises Failure if the command fails or exceeds the timeout."""
         timeout = max(1, min(timeout, self.left() + 15))
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True, env=dict(os.environ, **(env or {})), start_new_session=True)
@@ -50,8 +50,8 @@ class Run:
         return out
 
     def spawn(self, argv, env=None, talk=False):
-        """A process that goes on until stop() or close(); its log has what it prints. talk: with pipes for stdin and
-        stdout, and with env as its whole environment."""
+        """Starts a process, which stop() or close() ends, and writes its output to child.log. talk: stdin and stdout
+        are pipes, and env is the whole environment."""
         log = tempfile.TemporaryFile(mode="w+")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": env} if talk else \
             {"stdin": subprocess.DEVNULL, "stdout": log, "env": dict(os.environ, **(env or {}))}
@@ -65,7 +65,7 @@ class Run:
     def kill(child):
         if child.poll() is None:
             try:
-                os.killpg(child.pid, signal.SIGKILL)  # its own session: nothing else is in that group
+                os.killpg(child.pid, signal.SIGKILL)  # the process group has only this session's processes
             except ProcessLookupError:
                 pass
         child.wait()
@@ -89,7 +89,7 @@ class Run:
 
 
 def wait_listening(child, port, seconds=10):
-    """Until child, or another process of its network namespace, listens on port."""
+    """Waits until child, or another process of its network namespace, listens on port."""
     end = time.monotonic() + seconds
     own = os.readlink("/proc/self/ns/net")
     want = re.compile(rf"^\s*\d+: [0-9A-F]+:{port:04X} [0-9A-F]+:0000 0A ", re.M)  # 0A: TCP_LISTEN
@@ -100,7 +100,7 @@ def wait_listening(child, port, seconds=10):
         for table in ("tcp", "tcp6"):
             try:
                 with open(f"/proc/{child.pid}/net/{table}", encoding="ascii") as f:
-                    here = os.readlink(f"/proc/{child.pid}/ns/net") == own  # it has not gone to its node yet
+                    here = os.readlink(f"/proc/{child.pid}/ns/net") == own  # it has not joined its node yet
                     if not here and want.search(f.read()):
                         return
             except OSError:

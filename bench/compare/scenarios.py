@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenarios of bench/rivals. Each returns its steps: a name, and a function of the round's number that measures one
-contender and puts what it found into the book."""
+"""The scenarios of bench/rivals. Each returns a list of steps. A step is a name and a function of the round's number,
+which measures one contender and stores the results in the book."""
 import os
 import random
 import signal
@@ -12,24 +12,24 @@ from compare.nodes import FRAME_SHARE, Nodes, OneNode
 from compare.pair import ANSWER_S, OPEN_S, STALL_S, Endpoint, Pair
 from compare.run import Failure
 
-SLOW_RATES = [2000, 2000, 2000, 500]  # Mb/s: two cores have time left, so that the NICs are the limit
+SLOW_RATES = [2000, 2000, 2000, 500]  # Mb/s; low enough that the NICs and not two cores are the limit
 DOWN_RATES, DOWN_NIC = [400] * 4, "eth1"
 DOWN_AFTER_S, DOWN_FOR_S = 1.5, 4.5
 MANY = 64
-TYPED = ("nixlRemoteDisconnectError", "PeerDiedError")  # NIXL's and hawser's word for it
+TYPED = ("nixlRemoteDisconnectError", "PeerDiedError")  # NIXL's and hawser's exceptions for a peer that has died
 HELD = (("memory", "MB", 1e6), ("descriptors", "", 1), ("threads", "", 1))  # of measure_process(): unit, scale
 SMALL = {"pieces": 1, "size": 4 << 20, "slots": 2}
 
 
 class Bench:
-    """What every scenario needs."""
+    """The objects that every scenario needs."""
 
     def __init__(self, run, book, contenders, args, hawser):
         self.run, self.book, self.contenders, self.args, self.hawser = run, book, contenders, args, hawser
         self.nodes = {}
 
     def make_nodes(self, nics=1, rates=None):
-        """Nodes of one kind are made once; what the last scenario needed stays until the end."""
+        """Returns nodes with these NICs and rates, which are created at the first call and remain until the end of the run."""
         key = (nics, tuple(rates or ()))
         if key not in self.nodes:
             if self.args.loopback:
@@ -43,7 +43,7 @@ class Bench:
         return [c for c in self.contenders if not c.only_lists]
 
     def politely(self):
-        """Those that do not spin: where the NICs are the limit or nothing is moved, spinning is no other case."""
+        """Returns the contenders that do not spin, for scenarios in which spinning makes no difference."""
         return [c for c in self.all_but_lists() if not c.name.endswith("-spin")]
 
     def seed(self, rnd):
@@ -86,7 +86,7 @@ def measure_single(bench):
 
 
 def measure_nics(bench):
-    """Four NICs, the last at a quarter of the others' rate; two requests of 64 MiB are under way."""
+    """Measures with four NICs, the last at a quarter of the others' rate, and two requests of 64 MiB in flight."""
     nodes, total = bench.make_nodes(4, SLOW_RATES), sum(SLOW_RATES) / 8e3
 
     def make_step(contender):
@@ -103,8 +103,8 @@ def measure_nics(bench):
 
 
 def put_down(bench, rnd, name, got, at, case):
-    """Of a run during which a NIC was away from `at` on: what was moved before and after, and the longest request. A
-    contender that stopped moved nothing in the time that was left."""
+    """Stores the results of a run in which a NIC was down from time `at` on: the rates before and after, and the
+    longest request. If a contender stalls, the time until the stall was noticed counts."""
     before = [e for e in got["ends"] if e <= at]
     after = [e for e in got["ends"] if e > at]
     if before:
@@ -119,7 +119,8 @@ def put_down(bench, rnd, name, got, at, case):
 
 
 def measure_down(bench):
-    """Four NICs of one rate. The second goes down while requests of 16 MiB are moved, or before all, and stays down."""
+    """Measures with four NICs of the same rate. The second goes down during requests of 16 MiB, or before all of them,
+    and stays down."""
     nodes, case = bench.make_nodes(4, DOWN_RATES), CASES["16M"]
 
     def step_while(contender, rnd):
@@ -154,7 +155,8 @@ def measure_down(bench):
 
 
 def measure_agents(bench):
-    """One agent, then 64 of one process: opened, connected to one other agent, and what the process holds for each."""
+    """Measures one agent and then 64 of one process: the time to open them and to connect them to one other agent, and
+    the memory, file descriptors and threads of the process for each."""
     nodes = bench.make_nodes()
 
     def put_held(name, rnd, first, last, count):
@@ -191,7 +193,7 @@ def measure_agents(bench):
 
 
 def kill_target(a, b):
-    """A target is killed while it is written to. Returns the error, and how long after that it came."""
+    """Kills a target during a write to it. Returns the error, and the seconds from the kill to the error."""
     b.tell("fork")
     target = b.read(OPEN_S)
     a.tell("write until error", card=target["card"], case=SMALL, stall_s=STALL_S)
@@ -208,7 +210,7 @@ def kill_target(a, b):
 
 
 def measure_killed(bench):
-    """A target is killed during a write of 4 MiB, again and again; the writer lives on."""
+    """Kills many targets, one after the other, each during writes of 4 MiB. The writing process continues."""
     nodes, count = bench.make_nodes(), bench.args.kills
 
     def put_kills(name, rnd, states, took, held):
@@ -248,7 +250,7 @@ def measure_killed(bench):
     return [make_step(c) for c in bench.politely()]
 
 
-SCENARIOS = {  # name: what makes its steps, rounds at most
+SCENARIOS = {  # name: function that makes the steps, maximum number of rounds
     "lists": (measure_lists, None),
     "single": (measure_single, None),
     "nics": (measure_nics, None),

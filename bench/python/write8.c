@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C side of write8.py, loaded into the same process: the same writes with the same peer, without Python. */
+/* The C part of write8.py, which loads it into its process: the same writes to the same peer, without Python. */
 #include "hawser.h"
 #include <time.h>
 
@@ -7,7 +7,8 @@ enum { WAIT_MS = 30000 };
 
 double write8_repeat(hawser_peer *peer, const struct hawser_vec *vecs, size_t n, unsigned times);
 
-/* Returns seconds for `times` writes of a list, one after the other; below 0: one has failed. */
+/* Writes a list `times` times, one write after the other. Returns the seconds, or a negative number if a write has
+ * failed. */
 __attribute__((visibility("default"))) double write8_repeat(hawser_peer *peer, const struct hawser_vec *vecs, size_t n,
                                                             unsigned times)
 {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python binding costs: microseconds for a write of 8 bytes to another process of this machine, one after the
-other, by Python, by the same calls of cffi without the classes, and by C (write8.c). All three take turns with one peer
-in one process, so that they meet the same connection, CPUs and neighbours: the overhead is the median of the
-differences within a turn. Also a list of 1,024 descriptors, and a batch of 64 writes by Python alone.
+"""Measures the cost of the Python binding: microseconds for a write of 8 bytes to another process of this machine, one
+write after the other, with the Python classes, with the same calls through cffi, and in C (write8.c). All three take
+turns in one process with one peer, so that conditions are equal. The overhead is the median of the differences within a
+turn. Also measures a list of 1,024 descriptors, and a batch of 64 writes with the Python classes.
     PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 bench/python/write8.py [LIBWRITE8.SO [TURNS]]"""
 import functools
 import os
@@ -25,11 +25,11 @@ ffi.cdef("double write8_repeat(hawser_peer *peer, const struct hawser_vec *vecs,
 
 
 def serve():
-    """The other process: exports memory to whoever comes."""
+    """Runs the other process, which exports memory to every peer that connects."""
     context = hawser.Context(events=True)
     memory = context.alloc(1 << 20)
     print(context.listen("127.0.0.1"), flush=True)
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()  # ends with its parent
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()  # ends when its parent ends
     while True:
         for event in context.wait():
             if event.event == Event.ARRIVED:
@@ -37,7 +37,7 @@ def serve():
 
 
 def time_calls(call, times):
-    """Returns seconds for so many calls."""
+    """Returns the seconds for this number of calls."""
     begun = time.perf_counter()
     for _ in repeat(None, times):
         call()
@@ -52,7 +52,8 @@ def make_vecs(memory, region, n):
 
 
 def make_bare_write(peer, vecs, n):
-    """The same calls with arguments that were made before: what is left is cffi and the library."""
+    """Returns a function that makes the same calls with prepared arguments, so that only the costs of cffi and the
+    library remain."""
     cell, handle = ffi.new("hawser_op **"), peer._handle
 
     def write():
@@ -63,8 +64,8 @@ def make_bare_write(peer, vecs, n):
 
 
 def compare(ways, turns, times):
-    """Each way by its name is called `times` times in each turn, in another order each time. Prints microseconds for a
-    call, and what each way takes beyond the last one in the same turn."""
+    """Measures `times` calls of each way in each turn, in rotating order. Prints the microseconds of a call, and their
+    difference from the last way in the same turn."""
     names, found = list(ways), []
     for turn in range(turns):
         took = {}

@@ -5,7 +5,8 @@ registers a tensor in place, through __cuda_array_interface__ or DLPack.
     torch_gpu.py [cpu]                        both processes on this machine; the receiver uses the last GPU
     torch_gpu.py receive [DEVICE]             on one machine; prints its port
     torch_gpu.py send HOST PORT [DEVICE]      on the other machine
-DEVICE: cuda:0, or cpu to try the program without a GPU. Between machines both need the same secret in a file, KEY_FILE.
+DEVICE: cuda:0, or cpu to try the program without a GPU. Between machines both processes need the same secret in a file,
+KEY_FILE.
 
 Streams. hawser does not synchronize with torch's streams. Before write(), the sender waits for the work that fills a tensor,
 and it does not change the tensor before wait() has returned. The receiver waits for its own work on a tensor before it sends

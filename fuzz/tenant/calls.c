@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The broker's calls, which come here by the linker's --wrap (fuzz/meson.build). Descriptors below T_FD_FIRST, and all
- * calls while no broker serves, are the true kernel's. */
+/* Replacements for the broker's calls, made with the linker's --wrap (fuzz/meson.build). Calls on file descriptors
+ * below T_FD_FIRST, and all calls while no broker serves, go to the real functions. */
 #include "fuzz/tenant/wrap.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@
 // NOLINTBEGIN(bugprone-reserved-identifier): the linker's names
 T_WRAPS_BEGIN
 
-#define CALLS_MAX  20000 /* between two looks for events */
-#define EVENTS_MAX 5000  /* looks that find something, while no program does anything of its own */
+#define CALLS_MAX  20000 /* between two calls that wait for events */
+#define EVENTS_MAX 5000  /* waits that return events while no program acts */
 
 void t_tick(void)
 {
@@ -39,7 +39,7 @@ void t_tick(void)
     t.racing = false;
 }
 
-/* A failure of the kernel's that the input asks for: too many files, no memory. */
+/* Returns true if the input asks for a failure of the kernel: too many files, or no memory. */
 static bool fails(void)
 {
     if (!t.fail_call)
@@ -133,7 +133,7 @@ WRAP(int, fstat64, int fd, struct stat *st)
     return played(fd) ? look_at(fd, st) : __real_fstat64(fd, st);
 }
 
-/* "stat" in a thread's folder of /proc. */
+/* Opens "stat" in a thread's folder of /proc. */
 static int look_in(int fd)
 {
     const struct t_file *f = t_broker_file(fd);
@@ -155,7 +155,7 @@ WRAP(int, munmap, void *at, size_t n)
 {
     if (!t.playing || n != VB_MINE_SIZE)
         return __real_munmap(at, n);
-    /* The broker's part of a window lies in front of the bytes themselves. */
+    /* The broker's part of a window is directly before the window's bytes. */
     struct t_window *w;
     memcpy(&w, (uint8_t *)at - sizeof w, sizeof w);
     t_window_put(w);
@@ -329,7 +329,7 @@ WRAP(int, setrlimit64, int resource, const struct rlimit *l)
     return t.playing ? set_limit() : __real_setrlimit64(resource, l);
 }
 
-/* A page that takes long: the tenant does something meanwhile. */
+/* A page that arrives late: the tenant makes steps meanwhile. */
 static void delay(uint64_t address, uint64_t n)
 {
     uint64_t at = address & 0xfffff;
@@ -387,7 +387,7 @@ static int open_pidfd(pid_t tid, unsigned flags)
     return t_broker_fd(f);
 }
 
-/* The table that is fetched from. */
+/* Returns the table from which pidfd_getfd() takes a file descriptor. */
 static struct t_table *table_of(const struct t_file *pidfd)
 {
     if (!pidfd->process) {

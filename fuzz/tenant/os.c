@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The played kernel's processes, threads, descriptors and memory. */
+/* The simulated kernel's processes, threads, file descriptors and memory. */
 #include "fuzz/tenant/tenant.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ T_UNSEEN uint8_t t_byte(void)
         return 0;
     }
     t.tail--;
-    t.random = t.random * 6364136223846793005u + 1442695040888963407u; /* Knuth's, of 64 bits */
+    t.random = t.random * 6364136223846793005u + 1442695040888963407u; /* Knuth's 64-bit generator */
     if (t.written)
         fputc((int)(t.random >> 56), t.written);
     return (uint8_t)(t.random >> 56);
@@ -41,7 +41,7 @@ struct t_file *t_file_new(enum t_kind kind)
     return f;
 }
 
-/* The last descriptor of a node has gone, and its inode with it. */
+/* Ends an inode when the last file descriptor of its node is closed. */
 static void end_inode(const struct t_file *f)
 {
     struct t_file **at = &t.nodes;
@@ -63,7 +63,7 @@ T_UNSEEN void t_file_put(struct t_file *f)
     }
     if (f->kind == T_DEVICE && !f->stranger)
         end_inode(f);
-    if (f->kind == T_LISTENER) { /* who waits gets ENOSYS */
+    if (f->kind == T_LISTENER) { /* waiting calls get ENOSYS */
         for (unsigned i = 0; i < T_THREADS; i++) {
             struct t_thread *th = &t.thread[i];
             if (th->used && !th->zombie && th->process->listener == f) {
@@ -205,7 +205,7 @@ T_UNSEEN struct t_thread *t_thread_serial(uint32_t serial)
 
 T_UNSEEN struct t_thread *t_thread_new(struct t_process *p, struct t_table *shared)
 {
-    unsigned i = t.freed; /* the number that was free last, as one who goes through all of them can have it */
+    unsigned i = t.freed; /* the number that was freed last, as a program can get by trying all numbers */
     if (t.thread[i].used)
         for (i = 0; i < T_THREADS && t.thread[i].used; i++)
             ;
@@ -238,7 +238,7 @@ struct t_process *t_process_new(struct t_mm *shared, struct t_file *listener, bo
 T_UNSEEN void t_process_drop(struct t_process *p)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
-        if (t.thread[i].used && t.thread[i].process == p) { /* the first one, a zombie until now */
+        if (t.thread[i].used && t.thread[i].process == p) { /* the main thread, which was a zombie until now */
             t.thread[i].used = false;
             t.freed = i;
         }
@@ -291,7 +291,7 @@ T_UNSEEN void t_os_start(const uint8_t *input, size_t size)
 {
     const char *path = getenv("TENANT_WRITE");
     memset(&t, 0, sizeof t);
-    if (path && size > 2) { /* the same input with its tail in it, which libFuzzer can make smaller */
+    if (path && size > 2) { /* the same input including the generator's bytes, which libFuzzer can minimise */
         t.written = fopen(path, "we");
         if (!t.written)
             abort();

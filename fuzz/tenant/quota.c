@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy, and whether the played kernel has more than it allows, or than the broker counts. */
+/* The policy, and checks that the simulated kernel has no more objects than the policy allows or than the broker
+ * counts. */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/policy/policy.h"
 
@@ -21,7 +22,7 @@ const char *t_policy(bool all)
 
 /* ---- quotas ------------------------------------------------------------------------------------------- */
 
-/* Nodes that a program has, or had, and that have not ended. */
+/* Counts the objects of nodes that a program has or had, and that have not ended. */
 T_UNSEEN static void count(const struct t_file *f, uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
 {
     n[f->device][VB_CONTEXT] += f->given;
@@ -39,7 +40,7 @@ static void count_all(uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES]
         count(f, n, bytes);
 }
 
-/* The number behind "name": in what is told of a device. */
+/* Returns the number after "name": in the status of a device. */
 static uint64_t told(const char *text, const char *end, const char *name)
 {
     char key[32];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's RDMA, played: it makes and ends the objects that requests name, by inode, and looks at each request for
- * what no broker may send. Numbers are the lowest that are free. As kernels before June 2026, it lets REREG_MR give
- * write access to memory that is pinned to be read (CVE-2026-52908).
+ * The simulated kernel's RDMA. Creates and ends the objects that requests name, for each inode, and checks that each
+ * request is one that a broker may send. A new object gets the lowest free number. Like kernels before June 2026,
+ * REREG_MR can give write access to memory that was pinned for reading only (CVE-2026-52908).
  */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/policy/policy.h"
@@ -19,7 +19,7 @@
     (IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC | \
      IB_UVERBS_ACCESS_MW_BIND)
 
-/* What the policy says, restated, but for quotas (quota.c). */
+/* The limits of the policy, except quotas (quota.c). */
 #define MOST_CQE 64
 #define MOST_WR  32
 
@@ -34,11 +34,11 @@ struct request {
     const struct vb_command *c;
     const struct vb_driver_part *part;
     struct t_file *device;
-    struct t_thread *stub; /* NULL: the broker calls */
+    struct t_thread *stub; /* NULL if the broker makes the call */
     struct t_window *window;
-    uint64_t at; /* the window's address there */
+    uint64_t at; /* the window's address in the stub's process */
     struct vb_header h;
-    uint8_t *attr; /* where the caller has them */
+    uint8_t *attr; /* the attributes in the caller's memory */
     struct ib_uverbs_attr copy[VB_ATTRS_MAX + 2 * VB_WINDOW_INPUTS];
 };
 
@@ -51,7 +51,7 @@ T_UNSEEN static struct ib_uverbs_attr *attr_of(struct request *r, uint16_t id)
     return NULL;
 }
 
-/* n bytes of the caller's. */
+/* Returns n bytes of the caller's memory, or NULL. */
 static uint8_t *bytes_at(struct request *r, uint64_t address, uint64_t n, bool write)
 {
     uint32_t tag;
@@ -83,7 +83,7 @@ static uint64_t number_in(struct request *r, uint16_t id)
     return v;
 }
 
-/* The core part's struct, as much of it as there is. */
+/* Copies the core part's struct, up to its length. */
 static void core_in(struct request *r, void *dst, size_t size)
 {
     size_t n;
@@ -110,7 +110,7 @@ static int write_out(struct request *r, const struct ib_uverbs_attr *a, const vo
     return 0;
 }
 
-/* Says in the caller's attribute that it is there, with its new number; the caller may not have made that writable. */
+/* Writes to the caller's attribute that it is set, and its new number. The attribute may not be writable. */
 static int mark(struct request *r, const struct ib_uverbs_attr *a, bool number)
 {
     uint8_t *theirs = r->attr + (size_t)(a - r->copy) * sizeof *a,
@@ -131,7 +131,7 @@ static uint64_t pages(uint64_t at, uint64_t length)
     return (at + length + T_PAGE - 1) / T_PAGE * T_PAGE - at / T_PAGE * T_PAGE;
 }
 
-/* Pins memory of the stub's process; *read_only: it can be read only. */
+/* Pins memory of the stub's process. Sets *read_only if the memory cannot be written. */
 static int pin(struct request *r, uint64_t at, uint64_t length, bool writes, bool *read_only)
 {
     uint32_t tag = 0, offset = (uint32_t)(at & 0xfffff);
@@ -147,7 +147,7 @@ static int pin(struct request *r, uint64_t at, uint64_t length, bool writes, boo
     return (window && length > VB_WINDOW_SIZE - (at - r->at)) || (*read_only && writes) ? -EFAULT : 0;
 }
 
-/* A descriptor that the request names, in the caller's table. */
+/* Returns the file for a file descriptor of the request, in the caller's table. */
 static struct t_file *named_file(struct request *r, int64_t fd)
 {
     struct t_file *f = r->stub ? t_table_get(r->stub->table, fd) : t_broker_file((int)fd);
@@ -273,7 +273,7 @@ static int end_object(struct request *r)
     return 0;
 }
 
-/* What is registered. */
+/* Stores the properties of a new memory registration. */
 static int fill_mr(struct request *r, struct t_object *o)
 {
     uint64_t at, length, iova, access;
@@ -295,7 +295,7 @@ static int fill_mr(struct request *r, struct t_object *o)
         iova = number_in(r, UVERBS_ATTR_REG_DMABUF_MR_IOVA);
         access = number_in(r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS);
     } else {
-        return 0; /* of the device's own memory: nothing is pinned */
+        return 0; /* memory of the device, so nothing is pinned */
     }
     T_HOLDS(!(access & IB_UVERBS_ACCESS_ON_DEMAND), "an MR on demand");
     bool dmabuf = r->c->method == UVERBS_METHOD_REG_DMABUF_MR || (!is_write(r) && attr_of(r, REG_MR_FD));
@@ -322,7 +322,7 @@ static int rereg(struct request *r)
     if (in.mr_handle >= T_OBJECTS || r->device->object[in.mr_handle].type != VB_MR)
         return -ENOENT;
     struct t_object *o = &r->device->object[in.mr_handle];
-    /* as it was where that is not to change (mlx5_ib_rereg_user_mr()) */
+    /* unchanged if the request does not change it */
     bool writes = in.flags & REREG_ACCESS ? in.access_flags & WRITES : o->writes, read_only = o->read_only;
     if (in.flags & REREG_TRANS) {
         if (((in.start ^ in.hca_va) & (T_PAGE - 1)) != 0)
@@ -389,7 +389,7 @@ static int new_channel(struct request *r)
     return t_broker_fd(t_file_new(T_CHANNEL));
 }
 
-/* Fills all outputs; number: of what was made. */
+/* Fills all outputs. number is the number of the new object. */
 static int put_results(struct request *r, uint32_t number)
 {
     const struct vb_attr_rule *rules = r->c->attrs ? r->c->attrs : vb_write_attrs;
@@ -469,7 +469,7 @@ static int run(struct request *r)
     return rc;
 }
 
-/* As uverbs_process_attr(): no attribute twice, none that is mandatory and not known, all that must be there. */
+/* Checks attributes like uverbs_process_attr(): none twice, no unknown mandatory ones, and all required ones. */
 static int check_attrs(struct request *r)
 {
     const struct vb_attr_rule *rules = r->c->attrs ? r->c->attrs : vb_write_attrs;
@@ -519,7 +519,7 @@ int t_rdma_run(struct t_file *device, void *h, struct t_thread *th)
             r.h.object_id, r.h.method_id, command);
     bool own =
         r.c->ends != VB_NONE || (r.c->object == UVERBS_OBJECT_DEVICE && r.c->method == UVERBS_METHOD_INFO_HANDLES) ||
-        (r.c->object == UVERBS_OBJECT_MR && r.c->method == UVERBS_METHOD_QUERY_MR); /* or may be the broker's own */
+        (r.c->object == UVERBS_OBJECT_MR && r.c->method == UVERBS_METHOD_QUERY_MR); /* may also be the broker's */
     T_HOLDS(!t.read_other || th || own, "it runs %s, which it has read from another process", r.c->name);
     T_HOLDS(th || own || t.raced || device == t.call_file, "it runs %s on what is not there", r.c->name);
     T_SAY("kernel runs %s of %s, on inode %u", r.c->name, th ? "a stub" : "the broker", (unsigned)device->ino);

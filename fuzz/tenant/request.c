@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests as the tenant's programs lay them in their memory: of any command that the schema has, mostly well formed.
- */
+/* Composes requests in the memory of the tenant's programs: any command of the schema, mostly well formed. */
 #include "fuzz/tenant/steps.h"
 #include "verbs/policy/policy.h"
 #include "verbs/schema/newer.h"
@@ -12,8 +11,8 @@
 #include <rdma/mlx5-abi.h>
 #include <sys/syscall.h>
 
-#define SLOT     0x400u /* of page 0 for a request, and of the page of its outputs */
-#define INPUTS   0x200u /* from here on in a slot */
+#define SLOT     0x400u /* bytes of a slot in page 0 for a request, and in the page of its outputs */
+#define INPUTS   0x200u /* offset of the inputs in a slot */
 #define UNMAPPED 0x5000u
 
 #define WRITE(c) UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, IB_USER_VERBS_CMD_##c
@@ -54,7 +53,7 @@ struct composer {
     struct t_mm *mm;
     const struct vb_command *c;
     const struct vb_driver_part *part;
-    uint8_t how, which; /* of the outputs; of objects */
+    uint8_t how, which; /* how: variants of the outputs; which: the choice of objects */
     uint32_t slot, in, out;
     struct vb_header h;
 };
@@ -71,7 +70,7 @@ static void add_attr(struct composer *c, uint16_t id, uint16_t len, uint64_t dat
     put(c, c->slot + (uint32_t)sizeof c->h + c->h.num_attrs++ * (uint32_t)sizeof a, &a, sizeof a);
 }
 
-/* Up to 8 bytes lie in the attribute itself. */
+/* Adds an input. Up to 8 bytes are stored in the attribute itself. */
 static void add_input(struct composer *c, uint16_t id, const void *src, uint32_t n)
 {
     uint64_t data = 0;
@@ -92,13 +91,13 @@ static void add_output(struct composer *c, uint16_t id, uint32_t n)
     static const uint32_t pages[] = {[13] = T_READ_ONLY * T_PAGE, [14] = T_DELAYED * T_PAGE, [15] = UNMAPPED};
     uint32_t base = pages[c->how & 15] && !t.honest ? pages[c->how & 15] : T_PAGE;
     uint32_t at = base + (c->slot + c->out) % T_PAGE;
-    if (n > 8 && c->how & 16 && !t.honest) /* it begins in a good page, and goes on in the next */
+    if (n > 8 && c->how & 16 && !t.honest) /* begins in a valid page, and continues in the next page */
         at = base + T_PAGE - 8;
     add_attr(c, id, (uint16_t)n, t_address(c->mm, at));
     c->out += (n + 7) & ~7u;
 }
 
-/* Memory of its own, or of the stub's window. */
+/* Chooses memory of the program, or of the stub's window. */
 static uint64_t choose_memory(const struct composer *c, uint8_t b)
 {
     uint32_t at = (b & 3u) * (uint32_t)T_PAGE + (b >> 6) * 16u;
@@ -115,7 +114,7 @@ static uint32_t choose_access(uint8_t b)
     return b >= 0xf0 ? IB_UVERBS_ACCESS_ON_DEMAND | (b & 7) : b & (b & 0x40 ? 0xf : IB_UVERBS_ACCESS_REMOTE_READ);
 }
 
-/* The core part: what counts is sensible more often than not. */
+/* Fills the core part, mostly with sensible values. */
 static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
 {
     union {
@@ -185,7 +184,7 @@ static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
             memcpy(u.bytes + cmd->ended.at, &number, sizeof number);
         break;
     }
-    if (c->how >= 0xe0 && n) { /* and a byte of anything */
+    if (c->how >= 0xe0 && n) { /* and one arbitrary byte */
         b = t_byte();
         u.bytes[b % n] = t_byte();
     }
@@ -221,7 +220,7 @@ static void add_write_attrs(struct composer *c)
         add_output(c, UVERBS_ATTR_UHW_OUT, HW_MIN(c->part->out_max, 64u));
 }
 
-/* An input of a method's: by its name, where it is memory. */
+/* Adds an input of a method, with contents that depend on the rule. */
 static void add_method_input(struct composer *c, const struct vb_attr_rule *rule)
 {
     uint8_t bytes[INPUTS] = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notifications, as kernel/seccomp.c has them. */
+/* seccomp notifications, with the behaviour of kernel/seccomp.c. */
 #include "fuzz/tenant/tenant.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ static int receive(struct t_file *f, struct seccomp_notif *n)
     return 0;
 }
 
-/* What an application's new number should be is there, where nothing disturbed it. */
+/* Checks that a program got the number of its new object, unless something disturbed this. */
 static void check_result(struct t_thread *th)
 {
     const struct vb_command *c = th->asked;
@@ -109,7 +109,7 @@ static void check_result(struct t_thread *th)
     t_totals.made++;
 }
 
-/* The answer is given, and a signal takes it in the same moment. */
+/* Returns true if a signal interrupts the call at the moment of the answer. */
 static bool lose(struct t_thread *th)
 {
     if (!t.lose || th->process->listener->killable)
@@ -128,9 +128,10 @@ static void go_on(struct t_thread *th)
         th->at = T_STUB_RUNS;
         T_HOLDS(!t.read_other, "the stub runs what was read of another process");
     } else if (th->data.nr == SYS_write) {
-        t_call_end(th, -EACCES); /* a device that another has opened, and what is none is of no matter */
+        t_call_end(th, -EACCES); /* opening a device for which another process asked, or a file that is no device, has
+                                    no consequence */
     } else {
-        t_call_end(th, -ENOENT); /* a node that cannot be opened, or another file */
+        t_call_end(th, -ENOENT); /* a node that cannot be opened, or a different file */
     }
 }
 
@@ -157,7 +158,7 @@ static int answer(const struct t_file *f, const struct seccomp_notif_resp *r)
     return 0;
 }
 
-/* What a program may get, and a stub. */
+/* Checks that a program or a stub may get this file. */
 static void check_gift(const struct t_thread *th, const struct t_file *src)
 {
     T_HOLDS(!src->stranger, "a program gets a descriptor of a stranger's");
@@ -214,6 +215,6 @@ int t_listener_ioctl(struct t_file *f, unsigned long request, void *arg)
         struct t_thread *th = by_id(f, id);
         return th && th->call == T_SENT ? 0 : -ENOENT;
     default:
-        return -EINVAL; /* no synchronous wake-up */
+        return -EINVAL; /* synchronous wake-ups are not supported */
     }
 }

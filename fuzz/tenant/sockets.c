@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The broker's sockets: other programs of the container join it, and the operator asks for the status. */
+/* The broker's sockets: other programs of the container join, and the operator requests the status. */
 #include "fuzz/tenant/wrap.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@ T_WRAPS_BEGIN
 
 /* ---- other programs of the container ------------------------------------------------------------------ */
 
-/* Of a container without annotations, in the default section: an empty key, an empty section (join.c). */
+/* A container without annotations, in the default section: an empty key and an empty section (join.c). */
 WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 {
     if (!played(fd))
@@ -40,7 +40,7 @@ WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 
 /* ---- the status ---------------------------------------------------------------------------------------- */
 
-/* The folder of the state, and its socket's name. */
+/* The folder of the state files, and the name of the status socket. */
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __real_open64(const char *path, int flags, ...);
@@ -107,7 +107,8 @@ WRAP(ssize_t, send, int fd, const void *buf, size_t n, int flags)
 {
     if (!played(fd))
         return __real_send(fd, buf, n, flags);
-    if (n > sizeof(int)) { /* not the answer of who joins; its text ends with a NUL behind it (open_memstream()) */
+    if (n >
+        sizeof(int)) { /* not the answer to a joining program; the text has a NUL after its end (open_memstream()) */
         t_rdma_status(buf);
         t_totals.told++;
     }

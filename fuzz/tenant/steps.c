@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tenant does, a step at a time, by the input's bytes. */
+/* The tenant's steps, which the input's bytes select. */
 #include "fuzz/tenant/steps.h"
 #include "verbs/stub/inject_int.h"
 
@@ -16,7 +16,7 @@ T_UNSEEN static bool is_tenant(const struct t_thread *th)
     return th->used && !th->zombie && !th->stub && !th->process->stranger;
 }
 
-/* A program that is stopped goes on, sooner or later. */
+/* Continues a stopped program at some later time. */
 static void go_on(struct t_process *p)
 {
     p->stopped = p->stopped && t_byte() & 3;
@@ -93,7 +93,7 @@ static void do_request(struct t_thread *th)
         step_request(th);
 }
 
-/* The call before once more, with what lies there by now. */
+/* Repeats the previous call, with the current contents of its memory. */
 static void do_repeat(struct t_thread *th)
 {
     uint64_t at = t_address(th->process->mm, th->data.args[2] & 0xffff);
@@ -103,7 +103,7 @@ static void do_repeat(struct t_thread *th)
                                                .args = {th->data.args[0], th->data.args[1], at}});
 }
 
-/* A call that looks as the stub's. */
+/* Makes a call that looks like the stub's. */
 static void do_pose(struct t_thread *th)
 {
     uint64_t window = t_address(th->process->mm, T_WINDOW_AT), seq = t_byte(), result = t_byte();
@@ -134,13 +134,13 @@ static void do_dup(struct t_thread *th)
     t_table_set(th->table, to & 0x80 ? VB_FD_FIRST + (to & 3u) : to & 0x40 ? VB_STUB_FD : 3 + (to & 15u), f, to & 16);
 }
 
-/* A file of its own: a dma-buf, or any. */
+/* Opens a file of the program: a dma-buf, or another file. */
 static void do_file(struct t_thread *th)
 {
     t_table_set(th->table, free_number(th->table), t_file_new(t_byte() & 1 ? T_DMABUF : T_PLAIN), false);
 }
 
-/* A descriptor goes to another process, by a socket. */
+/* Passes a file descriptor to another process, as over a socket. */
 static void do_pass(struct t_thread *th)
 {
     const struct t_thread *to = choose_thread(false);
@@ -185,7 +185,7 @@ static void do_exec(struct t_thread *th)
         if (other != th && other->used && !other->zombie && other->process == p)
             t_thread_end(other);
     }
-    if (th->tid != p->tgid) { /* it takes over the first one's number */
+    if (th->tid != p->tgid) { /* the thread takes over the number of the main thread */
         struct t_thread *first = &t.thread[p->tgid - 2];
         pid_t tid = first->tid;
         uint32_t serial = first->serial;
@@ -203,7 +203,7 @@ static void do_exec(struct t_thread *th)
     th->table = table;
 }
 
-/* One program stays until the input ends. */
+/* Returns true for the last program, which remains until the input ends. */
 static bool is_last(const struct t_process *p)
 {
     unsigned n = 0;
@@ -227,7 +227,7 @@ static void do_kill(struct t_thread *th)
 static void do_signal(struct t_thread *th)
 {
     t_call_take_back(th);
-    if (th->again && t_byte() & 1) { /* it gives EINTR */
+    if (th->again && t_byte() & 1) { /* the call returns EINTR */
         th->again = false;
         th->result = -EINTR;
     }
@@ -247,7 +247,7 @@ static void do_filter(struct t_thread *th)
 {
     uint8_t b = t_byte(), err = t_byte();
     struct t_process *p = th->process;
-    if (p->filter.to) /* a filter stays */
+    if (p->filter.to) /* a filter remains */
         return;
     p->filter.from = b & 7;
     p->filter.to = b >> 3 == 31 ? UINT32_MAX : p->filter.from + (b >> 3);
@@ -261,12 +261,12 @@ static void do_poke(struct t_thread *th)
     th->process->mm->byte[at] ^= t_byte();
 }
 
-/* What the stub's requests leave where the program can write. */
+/* Overwrites results of the stub's requests in memory that the program can write. */
 static void do_forge(struct t_thread *th)
 {
     uint8_t at = t_byte(), b = t_byte();
-    uint32_t number = b & 0x40 ? b : b % 4u, place = at & 1 ? 16 : at % 24u * 4; /* 16: of most numbers */
-    if (at & 0x80) {                                                             /* a thread watches for it */
+    uint32_t number = b & 0x40 ? b : b % 4u, place = at & 1 ? 16 : at % 24u * 4; /* 16: the place of most numbers */
+    if (at & 0x80) {                                                             /* a thread waits for the result */
         t.forge_at = 1 + place;
         t.forge = number;
     } else if (th->process->mm->window) {
@@ -281,7 +281,8 @@ static void do_nofile(struct t_thread *th)
 
 /* ---- others, and the kernel ---------------------------------------------------------------------------- */
 
-/* A process outside the container, which has what a program has, at the same places: of another container's. */
+/* Starts a process outside the container, which belongs to another container and has the same contents at the same
+ * addresses as a program. */
 static void begin_stranger(void)
 {
     struct t_process *p = t_process_new(NULL, NULL, true);
@@ -317,7 +318,7 @@ static void end_stranger(void)
     }
 }
 
-/* The process whose call the broker is at dies, and its number is another's. */
+/* Kills the process whose call the broker handles, and gives its PID to another process. */
 static void do_replace(void)
 {
     struct t_thread *th = t_thread_serial(t.call_serial);
@@ -334,7 +335,7 @@ static void do_replace(void)
     }
 }
 
-/* Another program of the container's, with a listener of its own. */
+/* Starts another program of the container, with its own listener. */
 static void do_join(void)
 {
     uint8_t b = t_byte();
@@ -353,7 +354,7 @@ static void do_join(void)
     t.joining.words = 1 + ((b & 3) == 3) + (b >> 3 == 31);
 }
 
-/* `hawser verbs status` */
+/* Requests the status, like `hawser verbs status`. */
 static void do_status(void)
 {
     t.asks_status = true;
@@ -419,8 +420,8 @@ static const struct kind {
     const char *name;
     void (*program)(struct t_thread *th);
     void (*other)(void);
-    bool calls;  /* its thread must not be in a call */
-    bool honest; /* it disturbs nothing */
+    bool calls;  /* the thread must not be in a call */
+    bool honest; /* does not disturb the broker */
 } kinds[] = {
     {"request", .program = do_request, .calls = true, .honest = true},
     {"open", .program = do_open, .calls = true, .honest = true},
@@ -485,7 +486,7 @@ void t_step(void)
         k->other();
 }
 
-/* The input has ended: all programs do, by themselves or by SIGKILL, or the agent ends the broker. */
+/* Ends all programs when the input has ended, by themselves or with SIGKILL, or the agent ends the broker. */
 void t_finish(void)
 {
     t.hold_stubs = 0;

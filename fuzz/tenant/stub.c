@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stub as a thread (verbs/stub/stub.c has its code), how it comes into a program, and what the tracer's process
- * answers: in place of verbs/stub/inject.c, tracer.c and lookup.c. */
+/* The stub as a simulated thread (verbs/stub/stub.c has its code), its injection into a program, and the answers of the
+ * tracer's process. Replaces verbs/stub/inject.c, tracer.c and lookup.c. */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"
@@ -13,7 +13,7 @@
 
 /* ---- its loop ----------------------------------------------------------------------------------------- */
 
-#define SPIN_MAX 400 /* calls that a filter may answer, one after another: more is a filter that answers all */
+#define SPIN_MAX 400 /* consecutive calls that a filter may answer; a filter that answers more answers all */
 
 static void set_registers(struct t_thread *th, int64_t rax)
 {
@@ -63,7 +63,7 @@ void t_stub_call(struct t_thread *th)
     th->spins = true;
 }
 
-/* pread(VB_STUB_FILE): 1: it is done; 0: a page does not arrive; -1: it fails. */
+/* Simulates pread(VB_STUB_FILE). Returns 1 when it is done, 0 while a page has not arrived, or -1 on failure. */
 static int copy_once(struct t_thread *th)
 {
     struct vb_copy c;
@@ -97,7 +97,7 @@ static void copy_all(struct t_thread *th)
     th->at = T_STUB_CALLS;
 }
 
-/* The kernel runs the request in the window. */
+/* Runs the request in the window, as the kernel would. */
 static void run(struct t_thread *th)
 {
     struct t_file *device = t_table_get(th->table, VB_STUB_FD);
@@ -130,7 +130,7 @@ T_UNSEEN void t_stubs_run(void)
     for (unsigned i = 0; i < T_THREADS; i++) {
         struct t_thread *th = &t.thread[i];
         if (th->used && !th->zombie && th->again &&
-            !th->process->stopped) { /* a stop, or a signal, had taken it back */
+            !th->process->stopped) { /* a stop or a signal had interrupted the call */
             th->again = false;
             t_call_make(th, &th->data);
         }
@@ -223,7 +223,7 @@ int vb_inject(struct vb_tracer *tracer, struct vb_stub *s, int listener, const s
         return rc;
     }
     caller = t_thread_serial(serial);
-    if (caller && caller->call == T_SENT && caller->id == n->id) /* its call comes anew */
+    if (caller && caller->call == T_SENT && caller->id == n->id) /* the call is made again */
         t_call_make(caller, &caller->data);
     return 0;
 }

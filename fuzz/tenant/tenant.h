@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A played operating system for vb_serve(): processes, threads, descriptors, seccomp notifications, and the kernel's
- * RDMA. The broker's calls come here by the linker's --wrap. Whatever the tenant does, it does inside one of these
- * calls, so that each race between two calls of the broker is a matter of the input's bytes.
+ * A simulated operating system for vb_serve(): processes, threads, file descriptors, seccomp notifications, and the
+ * kernel's RDMA. The linker's --wrap redirects the broker's calls to it. The tenant acts only inside these calls, so
+ * the input's bytes select each race between two calls of the broker.
  *
- * Memory: a process has four pages at an address of its own. Which process an address was made for is told by its upper
- * bits; which byte it means, by the lower ones alone, in any process. So a request of one process that is run with
- * another's memory finds something there, as it would where two programs are laid out alike, and is seen to do so.
+ * Memory: a process has four pages at an address of its own. The upper bits of an address identify the process for
+ * which the address was made, and the lower bits select the byte in any process. A request of one process that is run
+ * with the memory of another process therefore finds bytes there, as with two programs of the same layout, and the
+ * mistake is detected.
  */
 #ifndef HW_FUZZ_TENANT_H
 #define HW_FUZZ_TENANT_H
@@ -18,16 +19,16 @@
 #include <linux/seccomp.h>
 #include <sys/stat.h>
 
-#define T_FD_FIRST  (1 << 20) /* the broker's descriptors here; lower ones are true ones */
+#define T_FD_FIRST  (1 << 20) /* the broker's simulated file descriptors; lower numbers are real */
 #define T_FDS       512
-#define T_TABLE     1024 /* of a program's descriptors */
-#define T_THREADS   20   /* at once, and so many thread IDs: 2 and up */
-#define T_DEVICES   3    /* the policy allows all but the last one */
-#define T_OBJECTS   48   /* of a context */
+#define T_TABLE     1024 /* file descriptors of a program */
+#define T_THREADS   20   /* maximum threads at a time, with thread IDs from 2 up */
+#define T_DEVICES   3    /* the policy allows all except the last */
+#define T_OBJECTS   48   /* objects of a context */
 #define T_PAGE      4096ul
 #define T_MEMORY    (4 * T_PAGE)
-#define T_READ_ONLY 2 /* of the pages: it cannot be written; */
-#define T_DELAYED   3 /* it takes long to arrive */
+#define T_READ_ONLY 2 /* a page that cannot be written */
+#define T_DELAYED   3 /* a page that arrives late */
 #define T_WINDOW_AT 0x8000u
 #define T_NODES_DEV 77 /* the file system of the broker's device nodes */
 
@@ -39,18 +40,18 @@ enum t_kind {
     T_EVENT,
     T_DEVICE,
     T_PIDFD,
-    T_FOLDER, /* of a thread below /proc */
+    T_FOLDER, /* a thread's folder in /proc */
     T_CHANNEL,
     T_DMABUF,
     T_PLAIN,
     T_WINDOW,
     T_JOIN,
-    T_REPLY, /* and who asks for the status */
+    T_REPLY, /* also the client that requests the status */
     T_STATUS
 };
 
 struct t_object {
-    uint8_t type; /* enum vb_type; 0: there is none */
+    uint8_t type; /* enum vb_type; 0 if there is no object */
     bool read_only, writes;
     uint64_t length, iova, bytes;
 };
@@ -58,19 +59,19 @@ struct t_object {
 struct t_file {
     enum t_kind kind;
     unsigned refs;
-    bool stranger; /* of a process outside the container */
-    bool killable; /* of a listener: once a notification is received only SIGKILL takes the call back */
-    bool foreign;  /* of a listener: its programs cannot be seen from the broker's PID namespace */
-    unsigned ups;  /* of a listener: its semaphore */
+    bool stranger; /* belongs to a process outside the container */
+    bool killable; /* listener: once a notification is received, only SIGKILL interrupts the call */
+    bool foreign;  /* listener: its programs are not visible in the broker's PID namespace */
+    unsigned ups;  /* listener: its semaphore */
     unsigned device;
     ino_t ino;
     int watch;
-    bool given;      /* to a program */
-    uint32_t serial; /* of a pidfd: the thread's, or its process's */
+    bool given;      /* given to a program */
+    uint32_t serial; /* pidfd: serial number of the thread or its process */
     bool process;
-    bool readable;       /* of an eventfd */
+    bool readable;       /* eventfd: has an event */
     struct t_file *next; /* node */
-    unsigned objects;    /* above these there was never one */
+    unsigned objects;    /* number of objects ever used; higher entries were never used */
     struct t_object object[T_OBJECTS];
 };
 
@@ -82,7 +83,7 @@ struct t_table {
     } fd[T_TABLE];
 };
 
-/* What stub and broker share; the broker's vb_stub.mine. */
+/* A window that stub and broker share; the broker's vb_stub.mine. */
 struct t_window {
     unsigned refs;
     uint8_t *room, *mine;
@@ -96,13 +97,14 @@ struct t_mm {
 };
 
 struct t_process {
-    unsigned threads; /* that live */
+    unsigned threads; /* living threads */
     uint32_t serial;
     pid_t tgid;
     bool stranger, stopped;
     struct t_mm *mm;
     struct t_file *listener;
-    /* A filter of its own, which answers its stub's calls number from to to - 1 with err, and fails its copies. */
+    /* The stub's own filter, which answers calls with numbers from `from` to `to` - 1 with err, and makes copies
+     * fail. */
     struct {
         unsigned from, to, err;
         bool copies;
@@ -121,11 +123,11 @@ struct t_thread {
     enum t_call_state call;
     uint64_t id;
     struct seccomp_data data;
-    int64_t result; /* of its last call */
-    bool again;     /* its call was taken back by a stop, and is made again when it goes on */
+    int64_t result; /* of the last call */
+    bool again;     /* a stop interrupted the call, which is repeated when the thread continues */
     const struct vb_command *asked;
     unsigned nofile;
-    /* Of a stub: its registers, and what it is at. */
+    /* Stub: its registers, and its state. */
     bool stub, spins;
     uint64_t seq, r9;
     unsigned nosys;
@@ -134,10 +136,10 @@ struct t_thread {
 };
 
 struct t_os {
-    bool playing, over, honest, wide; /* wide: the policy that allows more */
+    bool playing, over, honest, wide; /* wide: use the policy that allows more */
     const uint8_t *input;
     size_t size, pos;
-    unsigned tail; /* so many bytes come behind the input, of a generator that it sets off */
+    unsigned tail; /* number of generated bytes after the input, which the input seeds */
     uint64_t random;
     FILE *written;
     uint64_t now, notification;
@@ -147,48 +149,48 @@ struct t_os {
     struct {
         struct t_file *file;
         int fd;
-    } watched[T_FDS]; /* by epoll */
+    } watched[T_FDS]; /* watched by epoll */
     unsigned n_watched;
     struct t_thread thread[T_THREADS];
     struct t_process *processes;
-    struct t_file *nodes; /* that have not ended */
-    unsigned freed;       /* the thread that ended last */
-    int ended[64];        /* inotify's events */
+    struct t_file *nodes; /* nodes that have not ended */
+    unsigned freed;       /* the thread ID that was freed last */
+    int ended[64];        /* events of inotify */
     unsigned n_ended;
     bool inode[256];
-    struct t_file *other;                  /* another container's device, which strangers have */
-    struct t_file *listener, *stop, *join; /* what vb_serve() is given */
+    struct t_file *other;                  /* a device of another container, which strangers have */
+    struct t_file *listener, *stop, *join; /* arguments of vb_serve() */
     struct {
         struct t_file *listener;
         unsigned words;
     } joining;
     unsigned hold;   /* steps before epoll_wait() returns */
-    unsigned rounds; /* of events since the last step */
-    /* The tenant's next steps inside a call of the broker's: after so many calls, so many. */
+    unsigned rounds; /* rounds of events since the last step */
+    /* After race_at more calls of the broker, the tenant makes race_steps steps inside a call. */
     unsigned race_at, race_steps;
-    unsigned hold_stubs; /* steps until stubs go on */
-    unsigned forge_at;   /* where the next result of a stub's is replaced, and one more; 0: nowhere */
+    unsigned hold_stubs; /* steps until stubs continue */
+    unsigned forge_at;   /* where the next result of a stub, and one more, is replaced; 0: nowhere */
     uint32_t forge;
     bool asks_status, racing, lose, no_thread_pidfds, tracer_dead, tracer_slow;
     int fail_rdma, fail_inject, fail_call;
-    uint64_t calls, calls_at;       /* of the broker's; as many there were at its last epoll_wait() */
+    uint64_t calls, calls_at;       /* calls of the broker; their number at its last epoll_wait() */
     uint32_t call_serial;           /* the thread whose notification was received last */
-    bool read_other;                /* since then memory of another thread's was read for it; */
-    bool raced;                     /* the tenant has done something */
-    const struct t_file *call_file; /* what is at the number that it names */
+    bool read_other;                /* memory of another thread has been read for it since then */
+    bool raced;                     /* the tenant has made a step since then */
+    const struct t_file *call_file; /* the file at the number that the call names */
     bool finished;
     int end;
     uint64_t ends_at;
 };
 extern struct t_os t;
 
-/* For the last lines of a run. */
+/* Totals, which are printed at the end of a run. */
 struct t_totals {
     uint64_t steps, inputs, calls, requests, by_stub, made, answered, refused, copies, opens, stubs, races, told;
 };
 extern struct t_totals t_totals;
 
-/* A rule that does not hold. */
+/* Aborts with a message if an invariant does not hold. */
 #define T_HOLDS(cond, ...)                                                                            \
     do {                                                                                              \
         if (!(cond)) {                                                                                \
@@ -200,14 +202,15 @@ extern struct t_totals t_totals;
         }                                                                                             \
     } while (0)
 
-/* libFuzzer looks at no branch of these: there are many, and which thread or descriptor it is tells nothing. */
+/* Excludes a function from libFuzzer's coverage: these functions have many branches, and which thread or file
+ * descriptor is found tells libFuzzer nothing. */
 #ifdef __clang__
 #define T_UNSEEN __attribute__((no_sanitize("coverage")))
 #else
 #define T_UNSEEN
 #endif
 
-/* With HAWSER_TEST_VERBOSE in the environment: what happens. */
+/* With HAWSER_TEST_VERBOSE in the environment, prints what happens. */
 extern bool t_verbose;
 #define T_SAY(...)                        \
     do {                                  \
@@ -222,37 +225,37 @@ extern bool t_verbose;
 uint8_t t_byte(void);
 struct t_file *t_file_new(enum t_kind kind);
 void t_file_put(struct t_file *f);
-int t_broker_fd(struct t_file *f);       /* takes a reference over; -1: errno */
-struct t_file *t_broker_file(int fd);    /* NULL: errno */
-struct t_thread *t_thread_by(pid_t tid); /* NULL: there is none, or it is dead */
+int t_broker_fd(struct t_file *f);       /* takes over the reference; -1 on failure, with errno */
+struct t_file *t_broker_file(int fd);    /* NULL on failure, with errno */
+struct t_thread *t_thread_by(pid_t tid); /* NULL if there is none or it is dead */
 struct t_thread *t_thread_serial(uint32_t serial);
-struct t_thread *t_thread_new(struct t_process *p, struct t_table *shared); /* NULL: no thread ID is free */
+struct t_thread *t_thread_new(struct t_process *p, struct t_table *shared); /* NULL if no thread ID is free */
 struct t_process *t_process_new(struct t_mm *shared, struct t_file *listener, bool stranger);
 void t_thread_end(struct t_thread *th);
 void t_process_end(struct t_process *p);
-void t_process_drop(struct t_process *p); /* which has no thread */
+void t_process_drop(struct t_process *p); /* for a process without threads */
 struct t_table *t_table_copy(const struct t_table *from, bool exec);
 void t_table_put(struct t_table *table);
-void t_table_set(struct t_table *table, unsigned at, struct t_file *f, bool cloexec); /* takes a reference over */
-struct t_file *t_table_get(const struct t_table *table, int64_t fd);                  /* NULL: nothing is there */
+void t_table_set(struct t_table *table, unsigned at, struct t_file *f, bool cloexec); /* takes over the reference */
+struct t_file *t_table_get(const struct t_table *table, int64_t fd);                  /* NULL if there is none */
 unsigned t_listener_users(const struct t_file *listener);
 struct t_mm *t_mm_new(void);
 void t_mm_put(struct t_mm *mm);
 void t_window_put(struct t_window *w);
 uint64_t t_address(const struct t_mm *mm, uint32_t offset);
-/* n bytes at that address of mm, or NULL. *made_for: the mm's tag whose address it is. */
+/* Returns n bytes at that address of mm, or NULL. *made_for: the tag of the mm for which the address was made. */
 uint8_t *t_bytes(struct t_mm *mm, uint64_t address, uint64_t n, uint32_t *made_for);
-bool t_is_tag(uint32_t tag); /* of any process that there was */
+bool t_is_tag(uint32_t tag); /* true for the tag of any process, also of an ended one */
 void t_os_start(const uint8_t *input, size_t size);
 void t_os_end(void);
 
 /* calls.c */
-void t_tick(void); /* the broker has made a call: the tenant may do something first */
+void t_tick(void); /* called for each call of the broker; the tenant may act first */
 
 /* seccomp.c */
 void t_call_make(struct t_thread *th, const struct seccomp_data *d);
 void t_call_end(struct t_thread *th, int64_t result);
-void t_call_take_back(struct t_thread *th); /* a signal */
+void t_call_take_back(struct t_thread *th); /* interrupted by a signal */
 int t_listener_ioctl(struct t_file *f, unsigned long request, void *arg);
 struct t_thread *t_call_waiting(const struct t_file *listener);
 
@@ -262,16 +265,16 @@ void t_stub_answer(struct t_thread *th, int64_t rax);
 void t_stubs_run(void);
 
 /* rdma.c, quota.c */
-/* th: the stub that makes the call; NULL: the broker. */
+/* th is the stub that makes the call, or NULL for the broker. */
 int t_rdma_run(struct t_file *device, void *h, struct t_thread *th);
 extern const struct vb_kernel t_kernel;
 uint32_t t_driver(unsigned device);
-void t_rdma_check(void);              /* quotas */
-void t_rdma_status(const char *text); /* that what it tells is not less than there is */
+void t_rdma_check(void);              /* checks quotas */
+void t_rdma_status(const char *text); /* checks that the status does not report less than there is */
 const char *t_policy(bool wide);
 
 /* steps.c */
-void t_step(void); /* of the tenant's */
+void t_step(void); /* one step of the tenant */
 void t_finish(void);
 void t_begin(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the linker's --wrap needs (fuzz/meson.build): between calls.c and sockets.c. */
+/* Definitions for the linker's --wrap (fuzz/meson.build), which calls.c and sockets.c share. */
 #ifndef HW_FUZZ_TENANT_WRAP_H
 #define HW_FUZZ_TENANT_WRAP_H
 
@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-/* AddressSanitizer's own calls come here too, before it is set up. */
+/* AddressSanitizer's own calls are redirected too, before it is initialised. */
 #ifdef __clang__
 #define T_UNWATCHED   __attribute__((no_sanitize("address", "undefined", "coverage")))
 #define T_WRAPS_BEGIN _Pragma("clang attribute push(T_UNWATCHED, apply_to = function)")
@@ -23,7 +23,7 @@
     type __wrap_##name(__VA_ARGS__)
 
 T_WRAPS_BEGIN
-/* rc where it is 0 or more; else -1, and errno. */
+/* Returns rc if it is 0 or more; otherwise returns -1 and sets errno. */
 static inline int result(int rc)
 {
     if (rc >= 0)
@@ -32,7 +32,7 @@ static inline int result(int rc)
     return -1;
 }
 
-/* Is fd one of the broker's here? */
+/* Returns true if fd is a simulated file descriptor of the broker. */
 static inline bool played(int fd)
 {
     return t.playing && fd >= T_FD_FIRST;

@@ -166,8 +166,8 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
     return true;
 }
 
-/* Writes the headers of one packet that is cut from a large one, as a card would. Checksums are not computed: the wire
- * is memory, and arriving packets are marked as verified. */
+/* Adapts the headers of one packet that is cut from a large one, as a card would. TCP checksums are not computed: the
+ * wire is memory, and arriving packets are marked as verified. */
 static void cut_headers(u8 *head, const struct dmnic_cb *cb, u32 len, u32 mss, bool last)
 {
     struct tcphdr *tcp = (struct tcphdr *)(head + cb->l4);
@@ -190,7 +190,7 @@ static void cut_headers(u8 *head, const struct dmnic_cb *cb, u32 len, u32 mss, b
         tcp->cwr = 0;
 }
 
-/* Returns the packet with the next len bytes of skb's payload, or NULL if the packet is lost. */
+/* Returns the packet with the next len bytes of skb's payload, or NULL after counting an error. */
 static struct sk_buff *build(struct dmnic_queue *q, struct sk_buff *skb, u32 len)
 {
     struct dmnic_cb *cb = DMNIC_CB(skb);

@@ -18,8 +18,8 @@
 #define DMNIC_RING_MAX 8192
 #define DMNIC_MTU_MAX  9000
 
-/* The driver that a card imitates where drivers differ (docs/dmnic.md). Each such place in the source names the file
- * and line in Linux 7.3.4, below drivers/net/ethernet/. */
+/* The driver that a card imitates where drivers differ (docs/dmnic.md). Most such places in the source name the file in
+ * Linux 7.3.4, below drivers/net/ethernet/, and the line. */
 enum dmnic_like { DMNIC_PLAIN, DMNIC_GVE, DMNIC_MLX5, DMNIC_BNXT, DMNIC_FBNIC, DMNIC_LIKES };
 
 /* Counters of each queue. Each counter has one writer at a time: the queue's poll, the holder of the transmit lock of
@@ -63,8 +63,8 @@ struct dmnic_queue {
 
 /* Data about an skb, kept in skb->cb while the skb is on the wire. */
 struct dmnic_cb {
-    /* offsets of the network and transport headers and of the payload; hdr is 0 for skbs that are not TCP and not
-     * split */
+    /* offsets of the network and transport headers and of the payload; all are 0 if the frame is not TCP, which is then
+     * not split */
     u16 l3, l4, hdr;
     bool v6;
     u32 off; /* payload bytes already delivered */
@@ -116,7 +116,7 @@ netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev);
 int dmnic_poll(struct napi_struct *napi, int budget);
 void dmnic_queue_purge(struct dmnic_queue *q);
 
-/* Finds the headers of a frame. A frame that is not TCP counts as having no headers. */
+/* Finds the headers of a TCP frame. For other frames and for IP fragments, cb->hdr is 0. */
 void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_flow *flow);
 /* Returns the receive queue of a flow, or -1 if a rule drops it. */
 int dmnic_steer(struct dmnic *nic, const struct dmnic_flow *flow, u32 *hash);
@@ -128,7 +128,7 @@ void dmnic_rules_clear(struct dmnic *nic);
 
 /* Returns true if the card would put payload into pages, given this request for header split and these features. */
 bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features);
-/* Gives every queue a new pool for the settings split and ring. Changes nothing on failure. */
+/* Sets split and ring, and gives each queue of a card that is up a new pool. Changes nothing on failure. */
 int dmnic_reset(struct dmnic *nic, bool split, unsigned int ring);
 bool dmnic_bound(const struct dmnic *nic);
 u64 dmnic_drops(const struct dmnic_queue *q);

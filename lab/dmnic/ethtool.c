@@ -76,7 +76,8 @@ static u8 configured(struct dmnic *nic)
 #endif
 }
 
-/* Applies tcp-data-split as the imitated driver would. Sets *hds and returns 0, or returns -errno. */
+/* Checks tcp-data-split as the imitated driver would, and sets *hds if the driver would change header split. Returns 0
+ * or -errno. */
 static int split_wanted(struct dmnic *nic, u8 want, bool *hds, struct netlink_ext_ack *extack)
 {
     bool on = want == ETHTOOL_TCP_DATA_SPLIT_ENABLED, off = want == ETHTOOL_TCP_DATA_SPLIT_DISABLED;

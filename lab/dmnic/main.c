@@ -387,7 +387,7 @@ static enum dmnic_like like_of(unsigned int pair)
     return l;
 }
 
-/* Sets the driver's initial state: header split, receive buffers, rx-gro-hw. */
+/* Sets the initial state of the imitated driver, such as header split and rx-gro-hw. */
 static void like_init(struct dmnic *nic)
 {
     struct net_device *ndev = nic->ndev;

@@ -58,7 +58,7 @@ void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_fl
     cb->hdr = l4 + tcp->doff * 4;
 }
 
-/* Computes the Toeplitz hash. The key shifts below the input one bit at a time. */
+/* Computes the Toeplitz hash. The key shifts by one bit for each bit of the input. */
 static u32 toeplitz(const u8 *key, const void *input, unsigned int len)
 {
     u32 window = (u32)key[0] << 24 | key[1] << 16 | key[2] << 8 | key[3];
@@ -227,7 +227,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
             locations[n] = i;
         n++;
     }
-    /* the same function continues to a nonexistent location if there is more room */
+    /* mlx5's function also continues to a nonexistent location if there is more room */
     if (locations && nic->like == DMNIC_MLX5 && n < room)
         return -EINVAL;
     /* google/gve/gve_flow_rule.c:234 does not report the number of rules */

@@ -85,7 +85,7 @@ class Context:
         self._peers: dict[Any, Peer] = {}  # by handle; includes closed peers, because their completions may still arrive
         self._peers_lock = threading.RLock()
         self._memories: set[Memory] = set()
-        self._orphans: deque[Any] = deque()  # handles of running operations without a Python object
+        self._orphans: deque[Any] = deque()  # handles, without a Python object, of operations that may be running
         self._unclaimed: deque[Peer] = deque()  # accepted peers, if Ctrl-C interrupted accept() before it returned
         self._taken: deque[Completion] = deque()  # completions taken, if Ctrl-C interrupted poll() or wait()
         self._hub = Hub(self)
@@ -172,9 +172,9 @@ class Context:
         return int(bound[0])
 
     def accept(self, timeout: float | None = None) -> Peer:
-        """Returns the next peer that has connected. Waits up to timeout seconds, or without limit if timeout is None, and
-        then raises NotReadyError. The context owns the peer, which remains open until Peer.close() or close(). Raises
-        ArgumentError if the context has events=True, because arrivals are then completions."""
+        """Returns the next peer that has connected. Waits up to timeout seconds and then raises NotReadyError; if
+        timeout is None, waits without limit. The context owns the peer, which remains open until Peer.close() or
+        close(). Raises ArgumentError if the context has events=True, because arrivals are then completions."""
         if self._events:
             raise invalid("the context has events=True, so arrivals are completions: use Context.wait() instead")
         for handle, ms in self._slices(timeout):
@@ -210,10 +210,10 @@ class Context:
         """Connects to a listening context. host: a name or a numeric address. timeout: seconds for the whole call.
 
         nics, peer_nics: lists such as "eth1,eth2"; if empty, the knobs decide. prefer: those of the local NICs that
-        carry data while one of them works; if empty, all of them do. channels: data connections per NIC; 0 means the
-        knob's value. key: the peer's job key if it differs from the context's. gpu, peer_gpu: the CUDA devices of the
-        connections' memory. Raises RefusedError, DeadlineError, UnreachableError, AccessError (for a wrong key),
-        NoKeyError, NoDeviceError, TooManyError or ProtocolError. Ctrl-C ends the wait; a connection that is
+        carry data while one of them works; if empty, all of them do. channels: data connections per pair of NICs; 0
+        means the knob's value. key: the peer's job key if it differs from the context's. gpu, peer_gpu: the CUDA
+        devices of the connections' memory. Raises RefusedError, DeadlineError, UnreachableError, AccessError (for a
+        wrong key), NoKeyError, NoDeviceError, TooManyError or ProtocolError. Ctrl-C ends the wait; a connection that is
         established later is then closed."""
         options, keep = make_connect_options(nics, peer_nics, prefer, channels, only_dialled, key, gpu, peer_gpu)
         if not 0 <= port < 65536:
@@ -257,8 +257,8 @@ class Context:
 
     def alloc(self, length: int, kind: str = "host", device: int = 0) -> Memory:
         """Allocates length page-aligned bytes and registers them. kind: "host", or "cuda" for GPU number `device`.
-        Memory.view gives access to host memory. Memory.close() or close() frees the bytes. Raises ArgumentError,
-        NoMemoryError or NoDeviceError."""
+        Memory.view gives access to host memory. Memory.close() or close() frees GPU memory; host memory remains while
+        the Memory object or a view exists. Raises ArgumentError, NoMemoryError or NoDeviceError."""
         with self._use() as handle:
             return self._add_memory(_memory.allocate(self, length, kind, device, handle))
 
@@ -381,7 +381,7 @@ class Context:
 
     def close(self) -> None:
         """Closes all peers, fails pending operations with PeerClosedError, and frees all registrations. Waits for calls
-        in other threads, which then raise an exception. Closing twice is allowed."""
+        in other threads; those that are blocked raise an exception. Closing twice is allowed."""
         with self._close_lock:
             if not self._closed and not self._forked:
                 self._calls.refuse_own()

@@ -111,8 +111,9 @@ class Memory:
         return bytes(ffi.buffer(key))
 
     def load(self, offset: int = 0, length: int | None = None) -> bytes:
-        """Returns a copy of length bytes from offset, or of all bytes up to the end if length is None. Intended for checks,
-        not for speed. Raises BoundsError if the range is outside the memory, and DeviceFailedError if the GPU failed."""
+        """Returns a copy of length bytes from offset, or of all bytes up to the end if length is None. Intended for
+        checks, not for speed. Raises BoundsError or ArgumentError if the range is outside the memory, and
+        DeviceFailedError if the GPU failed."""
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
             raise invalid(f"loading {length} bytes at offset {offset}; neither may be negative")
@@ -124,9 +125,9 @@ class Memory:
         return bytes(data)
 
     def store(self, data: Any, offset: int = 0) -> None:
-        """Copies data, an object with the buffer protocol, to offset. Intended for set-up, not for speed. Raises BoundsError
-        if the range is outside the memory, ArgumentError if the memory is read-only, and DeviceFailedError if the GPU
-        failed."""
+        """Copies data, an object with the buffer protocol, to offset. Intended for set-up, not for speed. Raises
+        BoundsError if the range is outside the memory, ArgumentError if the memory is read-only or offset is negative,
+        and DeviceFailedError if the GPU failed."""
         if self._readonly or offset < 0:
             raise invalid("the memory is read-only" if self._readonly else f"storing at offset {offset}")
         span = find_buffer(data)

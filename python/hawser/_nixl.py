@@ -21,7 +21,7 @@ class NixlError(Exception):
 
 
 class Nixl(NamedTuple):
-    """An installed NIXL. The wheels nixl-cu12 and nixl-cu13 differ only in their names."""
+    """An installed NIXL. The wheels nixl-cu12 and nixl-cu13 are treated alike."""
     name: str
     version: str
     plugins: pathlib.Path
@@ -42,8 +42,8 @@ def find_nixl(folder: str | None) -> list[Nixl]:
             found[name] = Nixl(name, dist.version, plugins)
     if not found:
         where = f"in {folder}" if folder is not None else f"among the packages of {sys.executable}"
-        raise NixlError(f"no wheel of NIXL {where}: run `pip install nixl-cu12` or nixl-cu13 first, or specify the "
-                        "folder in which it is installed with --dir")
+        raise NixlError(f"no wheel of NIXL {where}: run `pip install nixl-cu12` or nixl-cu13 first, or specify "
+                        "with --dir the folder in which it is installed")
     return list(found.values())
 
 

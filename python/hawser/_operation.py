@@ -27,7 +27,7 @@ class Vec(NamedTuple):
     """One descriptor of an operation: local bytes and, for write and read, their location at the peer.
 
     memory: a Memory or, for write and send, an object with the buffer protocol. The bytes of such an object are copied
-    before the call returns; one operation may have at most 4096 of them, and offset must be 0. offset, length: in
+    before the call returns; one operation may have at most 4096 such bytes, and offset must be 0. offset, length: in
     bytes; if length is None, the descriptor extends to the end of memory. region, remote_offset: the peer's region and
     the offset in the region, in bytes. A plain tuple is accepted too."""
 
@@ -231,9 +231,9 @@ class Operation:
             del context._waits.calls[token]
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits up to timeout seconds or, if timeout is None, until the operation's own deadline. Raises the operation's
-        error if it failed, and NotReadyError if it is still in flight. After KeyboardInterrupt (Ctrl-C) the operation
-        is still in flight, and the program may wait again."""
+        """Waits up to timeout seconds or, if timeout is None, until the operation ends. Raises the operation's error if
+        it failed, and NotReadyError if it is still in flight. After KeyboardInterrupt (Ctrl-C) the operation is still
+        in flight, and the program may wait again."""
         if self._rc > 0 and (timeout is not None or not self._wait_slice(SLICE_MS)):
             self._wait(timeout)
         if self._rc < 0:
@@ -282,7 +282,8 @@ class Operation:
 
     @property
     def bytes(self) -> int:
-        """Number of bytes that have been confirmed (write, send) or have arrived (read, recv) so far."""
+        """Number of bytes that have been confirmed (write, send) or have arrived (read) so far. For a receive, 0 until
+        it has succeeded."""
         self._context._check_fork()
         return int(lib.hawser_op_bytes(self._handle))
 

@@ -26,8 +26,8 @@ def native_file(name: str, what: str) -> pathlib.Path:
 def nccl_plugin_path() -> str:
     """Returns the path of the NCCL plugin, for NCCL_NET_PLUGIN.
 
-    NCCL 2.27.3 to 2.29.7 also need libnccl-net.so on the loader's path. `hawser nccl env` prints all settings.
-    Raises FileNotFoundError if the installation has no plugin, for example outside the wheel."""
+    NCCL 2.27.3 to 2.29.7 also need libnccl-net.so on the loader's path. `hawser nccl env` prints all settings. Raises
+    FileNotFoundError if the installation has no plugin."""
     return str(native_file(NCCL_PLUGIN, "NCCL plugin"))
 
 
@@ -35,6 +35,5 @@ def nixl_plugin_dir() -> str:
     """Returns the folder that contains the NIXL backend, libplugin_HAWSER.so, and nothing else that NIXL would load.
 
     If NIXL_PLUGIN_DIR is this folder, NIXL does not find its own backends. `python -m hawser nixl-install` installs
-    hawser's backend next to NIXL's backends instead. Raises FileNotFoundError if the installation has no
-    backend, for example outside the wheel."""
+    hawser's backend next to NIXL's backends instead. Raises FileNotFoundError if the installation has no backend."""
     return str(native_file(NIXL_PLUGIN, "NIXL backend").parent)

@@ -130,8 +130,8 @@ class Peer:
         """Starts the requests in order with one call, so that small ones go to the kernel together.
 
         Returns a list with an Operation for each request, or None for a request with a `user` number, whose end is
-        reported by a Completion. If a request cannot be started, its error is raised, and the error's `started` has the
-        results of the requests before it, which continue."""
+        reported by a Completion. If the library cannot start a request, its error is raised, and the error's `started`
+        has the results of the requests before it, which continue."""
         batch = list(requests)
         context, scratch = self._context, take_scratch()
         cells = ffi.new("hawser_op *[]", len(batch))

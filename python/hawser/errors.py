@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exception class for each error code of the library. The text is the library's error line, and errno is set. A class
-also derives from Python's built-in exception for the code, if there is one."""
+"""One exception class for each error code of the library. The text is the library's error line, and errno is set. A
+class also derives from a built-in exception of Python, if a similar one exists."""
 from __future__ import annotations
 
 import errno as codes
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class HawserError(OSError):
-    """An error of libhawser. `errno` is the code. str() returns a line that says what was attempted, on what, and what to
-    do.
+    """An error of libhawser. `errno` is the code. str() returns the library's error line.
 
-    `started`: if submit() or post() raises the error, the results of the requests before the failed one."""
+    `started`: if submit() raises the error because the library could not start a request, the results of the requests
+    before it."""
 
     started: list[Any] | None = None
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/rivals (TAP): what it reads in the receiver's memory decides, whatever the contender says; a contender that
-hangs or dies costs its own figure; medians and ratios are right. Then hawser's own figure,
+"""Tests bench/rivals (TAP): the contents of the receiver's memory decide the result, whatever the contender reports. A
+contender that hangs or dies only loses its own figure. Medians and ratios are right. Then measures hawser, if NIXL's
+wheel is available.
 where NIXL's wheel can be had.
 Usage: rivals.py BUILD SANITIZERS"""
 import json
@@ -28,7 +29,7 @@ INSTALL_S = 40
 
 
 class OwnNode:
-    """This machine, with no namespace."""
+    """This machine, without namespaces."""
     nics = 1
 
     def on(self, node, argv):
@@ -42,7 +43,7 @@ class OwnNode:
 
 
 def measure(run, plant=False, **config):
-    """A contender that copies by itself: what is measured, or the failure's text."""
+    """Runs a contender that copies directly. Returns the measurement, or the failure's text."""
     contender = Contender("copy", "", {"mover": "copy"} | config, (), {})
     try:
         with Pair(run, OwnNode(), contender, plant) as pair:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks of the gather share: a GPU's memory, its copy, and times. Rates count bytes read and bytes
- * written, by events around the work. So that only the GPU's time counts, a long copy runs before it while the host
- * makes and launches the batches. */
+/* Code that the benchmarks of the gather share: a GPU's memory, its copy, and times. Rates count bytes read and bytes
+ * written, measured with events around the work. A long copy runs before the measured work while the host prepares and
+ * launches the batches, so that only the GPU's time counts. */
 #ifndef GPU_BENCH_H
 #define GPU_BENCH_H
 
@@ -20,9 +20,9 @@ static const struct hw_cuda *cu;
 struct bench {
     const struct hw_space *s;
     char *src, *dst;
-    size_t src_size, dst_size; /* the source's is not the smaller one */
+    size_t src_size, dst_size; /* src_size is not less than dst_size */
     CUevent from, to, joined;
-    int hold; /* long copies before what is measured */
+    int hold; /* number of long copies before the measured work */
 };
 
 static void must(int rc)
@@ -50,7 +50,7 @@ static double median(double *v, size_t n)
     return v[n / 2];
 }
 
-/* Makes later work on `stream` wait for `event`. libhawser has no use for this call of CUDA's. */
+/* Makes later work on `stream` wait for `event`. libhawser does not need this CUDA call. */
 static void wait_for(CUstream stream, CUevent event)
 {
     static CUresult (*stream_wait_event)(CUstream, CUevent, unsigned);
@@ -62,8 +62,8 @@ static void wait_for(CUstream stream, CUevent event)
     cuda(stream_wait_event(stream, event, 0), "making a stream wait");
 }
 
-/* About 10 ms of work, or as much more as preparing takes, so that what is started meanwhile waits for it and runs at
- * once after it. */
+/* Starts about 10 ms of work, or more if preparing takes longer, so that work that is started meanwhile waits for it
+ * and then runs without gaps. */
 static void hold(struct bench *b, CUstream stream)
 {
     must(hw_cuda_enter(b->s));
@@ -84,7 +84,7 @@ static void hold_gather(struct bench *b, const struct hw_gather *g)
     hw_cuda_leave();
 }
 
-/* Bytes read and written in a second since hold(). */
+/* Returns the bytes read and written per second since hold(). */
 static double rate(struct bench *b, CUstream stream, uint64_t bytes)
 {
     float ms = 0;
@@ -96,7 +96,7 @@ static double rate(struct bench *b, CUstream stream, uint64_t bytes)
     return 2.0 * (double)bytes / (ms * 1e-3);
 }
 
-/* The same since hold_gather(), until the work of the last stream is over. */
+/* The same since hold_gather(), until the work of the last stream has ended. */
 static double gather_stream_rate(struct bench *b, const struct hw_gather *g, uint64_t bytes)
 {
     must(hw_cuda_enter(b->s));
@@ -128,7 +128,7 @@ static void drain(struct hw_gather *g, uint64_t n)
         must(hw_gather_done(g, &upto));
 }
 
-/* The GPU's space, two buffers of `src` and `dst` bytes, the events. */
+/* Opens the GPU's space, and creates two buffers of `src` and `dst` bytes and the events. */
 static void bench_open(struct bench *b, int device, size_t src, size_t dst)
 {
     void *p;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gather fed with the fragment lists that transport devmem gave it in a guest (data/frags-*.txt, made by
- * bench/devmem-frags), on each GPU here: every byte gets where it belongs; how fast, beside that GPU's own copy of as
- * much in the same run; and how soon. TAP, with the least that it must reach: of the copy's rate 95 % where the
- * fragments are pages of 4096 bytes and half of it otherwise, and 64 fragments within 10 us. bench_frags FILE...
- * bench_frags --check FILE...   whether it is right, and no times The list of one chunk keeps the GPU busy for a
- * microsecond, and its memory fits its cache. So for the rates it is laid end to end, each time into a pool of its own
- * and to a place of its own, until there is 1 GiB to gather.
+ * Tests and measures the gather on each GPU, with the fragment lists that transport devmem used in a guest
+ * (data/frags-*.txt, made by bench/devmem-frags). Checks every byte. Measures the rate, compared with the GPU's own
+ * copy of as many bytes in the same run, and the latency. Prints TAP, with these targets: 95 % of the copy's rate if
+ * the fragments are pages of 4096 bytes and 50 % otherwise, and 64 fragments within 10 us.
+ *   bench_frags FILE...
+ *   bench_frags --check FILE...   checks the bytes only
+ * The list of one chunk keeps the GPU busy for a microsecond, and its memory fits into its cache. For the rates, the
+ * list is therefore repeated, each time with another part of a pool and another destination, until there is 1 GiB to
+ * gather.
  */
 #include "bench.h"
 
@@ -18,18 +20,18 @@
 #define MAX   4096 /* fragments and batches of a file */
 #define PAGE  4096
 #define SEED  3
-#define QUEUE 1024 /* batches under way; the driver takes about as many launches before it waits */
+#define QUEUE 1024 /* batches in flight; the driver accepts about as many launches before it waits */
 #define SRC   (32 * GIB)
 
 struct list {
     const char *name;
-    struct hw_frag frag[MAX]; /* dst_off: one after the other */
-    size_t end[MAX];          /* of the batches */
+    struct hw_frag frag[MAX]; /* dst_off: consecutive */
+    size_t end[MAX];          /* ends of the batches */
     size_t n, batches;
-    uint64_t bytes, pool; /* pool: whole pages up to the last one that is used */
+    uint64_t bytes, pool; /* pool: bytes of the pages up to the last one used */
 };
 
-struct many { /* lists end to end */
+struct many { /* repeated lists */
     struct hw_frag *frag;
     size_t n, times;
     uint64_t bytes;
@@ -54,7 +56,7 @@ static void end_batch(struct list *l)
         l->end[l->batches++] = l->n;
 }
 
-/* Offsets count from the page of the first that is used: what lies before it is nobody's. */
+/* Makes offsets relative to the page of the first used byte, because the bytes before it are not used. */
 static void rebase(struct list *l)
 {
     uint64_t low = UINT64_MAX;
@@ -111,7 +113,7 @@ static struct many repeat(const struct list *l, size_t times)
     return m;
 }
 
-/* Starts n fragments, however many batches it takes; *started counts those. */
+/* Starts n fragments in as many batches as needed, and adds the number of batches to *started. */
 static void start(struct hw_gather *g, const struct bench *b, const struct hw_frag *frag, size_t n, uint64_t *started)
 {
     const struct hw_gather_bufs bufs = {b->dst, b->dst_size, b->src, b->src_size};
@@ -130,7 +132,7 @@ static void start(struct hw_gather *g, const struct bench *b, const struct hw_fr
     }
 }
 
-/* As the transport starts them: what one call received is a batch. */
+/* Starts the fragments like the transport: the fragments of one call are a batch. */
 static void start_recorded(struct hw_gather *g, const struct bench *b, const struct list *l, const struct hw_frag *frag,
                            uint64_t *started)
 {
@@ -138,8 +140,8 @@ static void start_recorded(struct hw_gather *g, const struct bench *b, const str
         start(g, b, frag + at, l->end[i] - at, started);
 }
 
-/* Every byte of the destination, by the host: the source has the pattern, so a fragment's bytes tell where they are
- * from. */
+/* Checks every byte of the destination on the host: the source has the pattern, so a fragment's bytes show their
+ * origin. */
 static void verify(const struct bench *b, const struct list *l, const struct many *m, const char *how)
 {
     uint64_t bad = 0;
@@ -202,8 +204,9 @@ static double gather_rate(struct bench *b, const struct list *l, const struct ma
 
 enum what { FEW, RECORDED, WHOLE, COPY };
 
-/* Microseconds by the host's clock, from the call that starts it to the one that finds it over; each time elsewhere in
- * memory: 64 fragments, a chunk in the batches recorded, a chunk at once, a copy of as much by the driver. */
+/* Returns the microseconds by the host's clock from the call that starts the work to the call that finds its end, each
+ * time with different memory. The work is 64 fragments, a chunk in the recorded batches, a chunk at once, or a copy of
+ * as many bytes by the driver. */
 static double latency(struct bench *b, const struct list *l, const struct many *m, enum what what, double *p99)
 {
     enum { TIMES = 1000, WARM = 50, N = 64 };
@@ -281,7 +284,7 @@ static void gpu(int device, const struct list *l, size_t n)
         dst = HW_MAX(dst, times * l[i].bytes);
     }
     bench_open(&b, device, HW_MIN(src, SRC), dst);
-    b.hold = 60; /* of 1 GiB: three quarters of a million fragments are entered meanwhile */
+    b.hold = 60; /* of 1 GiB, because 750,000 fragments are prepared meanwhile */
     must(hw_fill(b.s, b.src, b.src_size, SEED, 0));
     for (size_t i = 0; i < n; i++) {
         diag("%s: %zu fragments of %.0f bytes on average in %zu batches, from %llu KiB of the pool", l[i].name, l[i].n,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the gather is on each GPU here, beside that GPU's own copy within its memory in the same run; TAP, with the
- * least that it must reach.
+ * Measures the gather on each GPU, compared with the GPU's own copy within its memory in the same run. Prints TAP, with
+ * targets.
  */
 #include "bench.h"
 
-#define SIZE  (2 * GIB) /* of source and destination */
+#define SIZE  (2 * GIB) /* size of source and destination */
 #define FRAGS ((size_t)1 << 18)
 
 static struct hw_frag frags[FRAGS];
@@ -19,7 +19,7 @@ static uint64_t rnd(void)
     return rnd_state;
 }
 
-/* Of pieces side by side in the destination, the i-th comes from anywhere in the source. */
+/* Makes fragments for adjacent pieces of the destination, each from a random place of the source. */
 static void shuffle(size_t n, size_t len, size_t stride, size_t src_at, size_t dst_at)
 {
     for (size_t i = 0; i < n; i++)
@@ -32,7 +32,7 @@ static void shuffle(size_t n, size_t len, size_t stride, size_t src_at, size_t d
     }
 }
 
-/* The first n fragments of `frags`, `batch` at a time. */
+/* Gathers the first n fragments of `frags`, `batch` at a time, and returns the rate. */
 static double gather_rate(struct bench *b, size_t n, size_t batch)
 {
     const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
@@ -55,7 +55,7 @@ static double gather_rate(struct bench *b, size_t n, size_t batch)
     return median(r, ROUNDS);
 }
 
-/* The same by the host's clock, with nothing prepared: what starting the batches costs counts too. */
+/* The same by the host's clock and without preparation, so that starting the batches counts too. */
 static double start_rate(struct bench *b, size_t n, size_t batch)
 {
     const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
@@ -77,7 +77,7 @@ static double start_rate(struct bench *b, size_t n, size_t batch)
     return median(r, ROUNDS);
 }
 
-/* Microseconds from the call that starts a batch of n to the call that finds it over. */
+/* Measures the microseconds from the call that starts a batch of n to the call that finds its end. */
 static void latency(struct bench *b, enum hw_gather_way way, size_t n, double *half, double *p99)
 {
     enum { TIMES = 2000 };
@@ -99,7 +99,7 @@ static void latency(struct bench *b, enum hw_gather_way way, size_t n, double *h
     *p99 = us[TIMES * 99 / 100];
 }
 
-/* By the clock, with all that goes around it. */
+/* Measures the pattern functions by the host's clock, including all overhead. */
 static void pattern(struct bench *b)
 {
     uint64_t bad, t = hw_now();

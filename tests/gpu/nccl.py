@@ -7,8 +7,9 @@
          sockets, and hawser's own transfer; only where it is asked for
   train  PyTorch's DDP and FSDP among two and four ranks, bitwise as over NCCL's sockets; a rank killed, a group given up
          (nccl_train.py)
-Every element is checked, which is what passes or fails; the aims of the table, which a machine's day may miss, are told
-as met or MISSED. The table fits in 4 minutes, --quick takes one; the rest takes three.
+Every element is checked, which decides whether a test passes. The targets of the table depend on the machine's load,
+and are only reported as met or MISSED. The table takes up to 4 minutes, --quick takes one, and the rest takes three.
+Ends with the line "N passed, N failed, N skipped". Tests that are impossible here are skipped, with the reason.
 Ends with the line "N passed, N failed, N skipped"; what cannot be had here is skipped, and why."""
 import argparse
 import ctypes.util
@@ -21,18 +22,18 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-import nccl_train  # beside this file
+import nccl_train  # in this folder
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = "8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB"
-SMALL = 64 << 10  # up to here latency counts, and from 1 MiB on throughput
-TUNED = 1.1  # times as fast as the best tuned NET/Socket
-DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # as its default, at 256 MiB
-LIMIT = 0.9  # the part of what plain sockets move, where the loopback itself is the limit
+SMALL = 64 << 10  # up to this size latency counts, and from 1 MiB on throughput
+TUNED = 1.1  # times the speed of the best tuned NET/Socket
+DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # times the default's speed, at 256 MiB
+LIMIT = 0.9  # share of the rate of plain sockets from which loopback is the limit
 
 
 def find_nccl():
-    """Where PyTorch has it first: an older one may lie on the loader's path."""
+    """Finds NCCL, first in PyTorch's folder, because the loader's path may have an older one."""
     code = "import nvidia.nccl as n; print(list(n.__path__)[0])"
     r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     places = [r.stdout.strip() + "/lib"] if r.returncode == 0 else []
@@ -63,7 +64,7 @@ def num(v, digits=2):
 
 
 def aims(row, cpu_of):
-    """(met, text) of each aim that the row has."""
+    """Returns (met, text) for each target of the row."""
     op, size, share = row["op"], row["size"], row["of_raw"]
     at_limit = share is not None and share >= LIMIT
     note = f", {100 * share:.0f} % of plain sockets" if share is not None else ""
@@ -83,7 +84,7 @@ def aims(row, cpu_of):
 
 
 def table(rows, raws):
-    """As docs/results.md has it."""
+    """Prints the table of docs/results.md."""
     ops = sorted({(r["op"], r["size"]) for r in rows})
     by = {(r["op"], r["size"], r["config"]): r for r in rows}
     configs = list(dict.fromkeys(r["config"] for r in rows))
@@ -103,7 +104,8 @@ def table(rows, raws):
 
 
 def bench(a, nccl, gpus, ops, sizes, rounds, raw, limit):
-    """Prints a table of what `hawser nccl bench --vs-socket` measures. ((passed, failed, skipped), rows)"""
+    """Prints a table of the measurements of `hawser nccl bench --vs-socket`. Returns ((passed, failed, skipped),
+    rows)."""
     env = dict(os.environ)
     if not a.lab:
         env.setdefault("NCCL_SOCKET_IFNAME", "lo")
@@ -141,7 +143,7 @@ def hosts(a, nccl):
     """(passed, failed, skipped)"""
     lab = f"hosts{os.getpid()}"
     sizes = "8,1MiB,64MiB" if a.sizes == SIZES else a.sizes
-    wanted = 5 * len(sizes.split(","))  # two operations over two networks, and our own transfer
+    wanted = 5 * len(sizes.split(","))  # two operations over two networks, and hawser's own transfer
     up = subprocess.run([a.tool, "lab", "up", "--name", lab, "--nics", "1"], capture_output=True, text=True).returncode == 0
     env = dict(os.environ)
     if not up:

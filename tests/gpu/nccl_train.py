@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch over hawser and over NCCL's own sockets: steps of DistributedDataParallel and of FSDP, and the collective
-operations they and expert parallelism live on, among two and four ranks. Algorithm, protocol and channels of NCCL are
-the same for both networks, and so must be every bit of what comes out: losses, parameters, results. They must also be
-right: those of one process that has all ranks' data, up to rounding; results of whole numbers exactly. Over hawser also
-what goes wrong: a rank that is killed ends the other one's wait, a group that is given up in the middle makes room for
-another.
+"""Tests PyTorch over hawser and over NCCL's own sockets: steps of DistributedDataParallel and of FSDP, and the
+collective operations that they and expert parallelism use, with two and four ranks. NCCL's algorithm, protocol and
+channels are the same for both networks, so every bit of the results must be equal too: losses, parameters and outputs.
+They must also be correct: equal to those of one process with all ranks' data, except for rounding; outputs of whole
+numbers must be exact. Over hawser, also tests faults: a killed rank ends the other rank's wait, and an aborted group
+can be replaced with another one.
 
-Part of `tests/gpu/run nccl`; by itself: nccl_train.py [OPTION...]. Each rank is a process that NCCL takes for a host of
-its own; with fewer GPUs than ranks they share them. Ends with the line "N passed, N failed, N skipped"; without PyTorch
-or two GPUs it is skipped. --cpu tries the script without either GPUs or NCCL."""
+Part of `tests/gpu/run nccl`. Separately: nccl_train.py [OPTION...]. Each rank is a process that NCCL treats as a
+separate host; with fewer GPUs than ranks, ranks share GPUs. Ends with the line "N passed, N failed, N skipped". Skipped
+without PyTorch or two GPUs. --cpu tries the script without GPUs and without NCCL."""
 import argparse
 import datetime
 import hashlib
@@ -24,8 +24,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = ("hawser", "Socket")
-# Two GPUs of one host are to behave as two nodes', and both networks are to be asked for the same. What the plugin and
-# its tuner would choose by themselves is named here, so that they leave it (nccl/params.c, nccl/tuner.c).
+# Makes two GPUs of one host behave like those of two nodes, and requests the same from both networks. Sets the values
+# that the plugin and its tuner would choose, so that they do not change them (nccl/params.c, nccl/tuner.c).
 COMMON = {
     "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0",
     "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple", "NCCL_MIN_NCHANNELS": "4", "NCCL_MAX_NCHANNELS": "4",
@@ -41,7 +41,7 @@ OUT = ("NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_DEBUG_FILE", "NCCL_TUNER_PLUGIN", "N
 
 
 def bits(tensors):
-    """One number for every bit of them."""
+    """Returns one number that depends on every bit of the tensors."""
     h = hashlib.sha256()
     for t in tensors:
         h.update(t.detach().cpu().contiguous().numpy().tobytes())
@@ -92,7 +92,7 @@ class Rank:
         return x.to(self.device), (x[:, :16] * 0.5 + 0.1).to(self.device)
 
     def train(self, model, ranks):
-        """Losses, and the median time of a step in ms. ranks: whose data."""
+        """Returns the losses, and the median time of a step in ms. ranks: the ranks whose data is used."""
         torch = self.torch
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         losses, times = [], []
@@ -130,7 +130,7 @@ class Rank:
         return {"losses": losses, "ms": ms}
 
     def collectives(self):
-        """Whole numbers, so that each result is known exactly; the wrong ones are told."""
+        """Uses whole numbers, so that each result is known exactly. Returns the wrong results."""
         torch, dist, n, me, wrong = self.torch, self.dist, self.world, self.rank, []
 
         def of(rank, count, salt):
@@ -160,7 +160,7 @@ class Rank:
         return {"wrong": wrong}
 
     def killed(self):
-        """Rank 1 is, in the middle; rank 0 must not wait for ever, but end with what NCCL says of it."""
+        """Rank 1 is killed during an operation. Rank 0 must not wait forever, but end with NCCL's error."""
         x = self.torch.ones(4 << 20 if not self.a.cpu else 1 << 16, device=self.device)
         for i in range(1000000):
             self.dist.all_reduce(x)
@@ -173,7 +173,7 @@ class Rank:
             self.sync()
 
     def aborted(self):
-        """All give up a group with operations in flight, and make another one."""
+        """All ranks abort a group with operations in flight, and create another one."""
         torch, dist = self.torch, self.dist
         x = torch.ones(16 << 20, device=self.device)
         for again in range(3):
@@ -208,7 +208,7 @@ class Rank:
         path = pathlib.Path(self.a.dir) / f"rank{self.rank}.json"
         path.write_text(json.dumps(out), encoding="utf-8")
         if self.a.cpu:
-            os._exit(0)  # gloo's threads do not always stand the interpreter's end
+            os._exit(0)  # gloo's threads do not always survive the interpreter's exit
 
 
 # ---- what starts them -----------------------------------------------------------------------------------------------
@@ -222,10 +222,10 @@ def plugin_folder(a):
 
 
 def launch(a, network, world, folder, fault=None):
-    """(results, what went wrong, logs), the first or the second None. With the fault "killed" no results are wanted: that each rank
-    but the killed one ends is."""
+    """Returns (results, error, logs), of which the first or the second is None. With the fault "killed", no results are
+    needed, but all ranks except the killed one must end."""
     with tempfile.TemporaryDirectory() as d:
-        if folder and network == "hawser":  # what NCCL 2.27.3 to 2.29.7 look for once their last communicator has gone
+        if folder and network == "hawser":  # NCCL 2.27.3 to 2.29.7 look for this after their last communicator has ended
             os.symlink(f"{folder}/libnccl-net-hawser.so", f"{d}/libnccl-net.so")
             folder = f"{folder}:{d}"
         ranks = []
@@ -237,7 +237,7 @@ def launch(a, network, world, folder, fault=None):
                        LOCAL_RANK=str(rank % max(a.gpus, 1)), PYTHONUNBUFFERED="1")
             env.setdefault("NCCL_SOCKET_IFNAME", "lo")
             if fault == "aborted":
-                env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # or PyTorch ends who sees the other's abort before its own
+                env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # otherwise PyTorch ends a rank that sees another rank's abort before its own
             argv = [sys.executable, __file__, "--rank", str(rank), "--world", str(world), "--dir", d, "--width", str(a.width),
                     "--layers", str(a.layers), "--steps", str(a.steps), *(["--cpu"] if a.cpu else []), *(["--fault", fault] if fault else [])]
             log = open(f"{d}/log{rank}", "w+", encoding="utf-8", errors="replace")
@@ -276,7 +276,7 @@ def near(a, b, within):
 
 
 def judge(ok, what, world, got):
-    """got: {network: results of the ranks}."""
+    """got is {network: results of the ranks}."""
     for network, ranks in got.items():
         where = f"{what} over {network}"
         wrong = sorted({w for r in ranks for w in r["collectives"]["wrong"]})

@@ -5,9 +5,10 @@
   torch    tensors of all types and shapes, DLPack, streams (torch_memory.py)
   example  examples/python/torch_gpu.py: two processes
   nixl     NIXL's agents in two processes, backend HAWSER: VRAM to VRAM, and to and from DRAM (tests/nixl/nixl_vram.py)
-Needs python3 with cffi, numpy, torch and nixl: from --carried FOLDER, which `tests/gpu/gather` fills, and from the machine.
-With --fake LIBRARY the driver of tests/fakes/cuda takes the GPU's place, which torch cannot use: binding and nixl run.
-Takes two minutes. Ends with the line "N passed, N failed, N skipped"; what cannot be had here is skipped, and why."""
+Needs python3 with cffi, numpy, torch and nixl, from --carried FOLDER, which `tests/gpu/gather` fills, and from the
+machine. With --fake LIBRARY, the driver of tests/fakes/cuda replaces the GPU. torch cannot use it, so only binding and
+nixl run. Takes two minutes. Ends with the line "N passed, N failed, N skipped". Tests that are impossible here are
+skipped, with the reason."""
 import argparse
 import ctypes
 import os
@@ -37,7 +38,7 @@ def count_check(good, name, reason=""):
 
 
 def run(name, env, *argv):
-    """Runs a part, prints what it prints. Returns its exit status and that text."""
+    """Runs a part and prints its output. Returns its exit status and its output."""
     print(f"== {name}", flush=True)
     try:
         r = subprocess.run([sys.executable, *map(str, argv)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -69,7 +70,7 @@ def run_tap(name, env, *argv):
 
 
 def find_missing(env, *modules):
-    """Returns why one of the modules cannot be imported; empty: all can be."""
+    """Returns why one of the modules cannot be imported, or "" if all can be."""
     for module in modules:
         r = subprocess.run([sys.executable, "-c", f"import {module}"], env=env, capture_output=True, text=True)
         if r.returncode:
@@ -78,7 +79,7 @@ def find_missing(env, *modules):
 
 
 def find_gpus(env):
-    """Returns why there is no GPU; empty: there is one."""
+    """Returns why there is no GPU, or "" if there is one."""
     code = "import ctypes, os; n = ctypes.c_int(); d = ctypes.CDLL(os.environ.get('HAWSER_CUDA_LIBRARY', 'libcuda.so.1'));" \
            "rc = d.cuInit(0) or d.cuDeviceGetCount(ctypes.byref(n)); print(f'CUDA error {rc}' if rc else n.value or 'no GPU')"
     r = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
@@ -92,7 +93,7 @@ def make_environment(a):
     library, plugins = ROOT / "build/libhawser.so.1", ROOT / "build/nixl"
     if a.carried:
         carried = pathlib.Path(a.carried).resolve()
-        path.append(carried / "site")  # in front of the machine's own packages
+        path.append(carried / "site")  # before the machine's own packages
         library, plugins = carried / "libhawser.so.1", carried / "plugins"
         try:
             ctypes.CDLL("libssl.so.3")

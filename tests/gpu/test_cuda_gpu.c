@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/mem against the real driver and each GPU here: what tests/lib/mem/test_cuda.c shows with a driver of our own. */
+/* Tests lib/mem with the real driver and each GPU; tests/lib/mem/test_cuda.c tests the same with the fake driver. */
 #include "mem/cuda.h"
 #include "tests/tap.h"
 
@@ -12,8 +12,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* What an application does and the library does not: looked up here alone. Driver API reference, "Memory Management",
- * "Virtual Memory Management", "Context Management", "Execution Control". */
+/* Functions that an application uses and the library does not, which only this test looks up. Driver API reference,
+ * "Memory Management", "Virtual Memory Management", "Context Management", "Execution Control". */
 static struct {
     CUresult (*managed)(CUdeviceptr *ptr, size_t len, unsigned flags);
     CUresult (*host_alloc)(void **ptr, size_t len, unsigned flags);
@@ -78,7 +78,7 @@ static int reach(const struct hw_space *s, struct hw_copyq *q, uint64_t n)
     return -ETIMEDOUT;
 }
 
-/* In and out again, by the queue and by small copies; true where it is all the same bytes. */
+/* Copies in and out, with the queue and with small copies. Returns true if all bytes are the same. */
 static bool round_trip(const struct hw_space *s, unsigned seed)
 {
     const size_t len = 4 * MIB;
@@ -153,7 +153,7 @@ static void test_depth(const struct hw_space *s)
 {
     struct hw_copyq *q = NULL;
     void *dev;
-    const size_t len = 64 * MIB; /* milliseconds each: the CPU is faster at asking */
+    const size_t len = 64 * MIB; /* takes milliseconds, so that the CPU can test before the end */
     char *ring = hw_pages_alloc(len, s->numa);
     ok(s->ops->pin(s, ring, len) == 0, "pin %zu bytes", len);
     is_int(s->ops->pin(s, ring, len), -EALREADY, "not twice");
@@ -176,7 +176,8 @@ static void hold(void *arg)
     sem_wait(arg);
 }
 
-/* The application's default stream waits, as for data that is to come by us: our copies must not. */
+/* The application's default stream waits, as if for data that hawser will deliver. hawser's copies must not wait for
+ * it. */
 static void test_busy(const struct hw_space *s)
 {
     const struct hw_cuda *cu;
@@ -188,7 +189,7 @@ static void test_busy(const struct hw_space *s)
     ok(hw_cuda(&cu) == 0 && hw_cuda_enter(s) == 0 && app.launch_host(NULL, hold, &sem) == CUDA_SUCCESS,
        "the default stream is held up");
     hw_cuda_leave();
-    alarm(60); /* deadlock is how this one fails */
+    alarm(60); /* this test fails with a deadlock */
     is_int(hw_store(s, dev, word, sizeof(word)), 0, "store meanwhile");
     is_int(hw_load(s, back, dev, sizeof(back)), 0, "load meanwhile");
     alarm(0);
@@ -230,10 +231,11 @@ static void test_others(const struct hw_space *s)
     (void)cu->CtxPushCurrent(ctx);
     (void)cu->MemFree(p);
     (void)cu->CtxPopCurrent(&popped);
-    /* the context stays: so do the small copies' stream and pages of its space */
+    /* the context remains, and so do the stream and pages for small copies of its space */
 }
 
-/* Mappings side by side, as PyTorch's expandable segments are: of no context, many allocations. */
+/* Tests adjacent mappings, as in PyTorch's expandable segments, which belong to no context and consist of many
+ * allocations. */
 static void test_mappings(const struct hw_space *s)
 {
     /* CUmemAllocationProp: pinned memory of this device; CUmemAccessDesc: read and write by it */
@@ -296,7 +298,7 @@ static void test_export(const struct hw_space *s, const struct hw_gpu_info *info
             ok(fd == -EOPNOTSUPP && says("DMA_BUF_SUPPORTED"), "no dma-bufs here: %s", hw_error());
         else if (fd >= 0)
             ok(fcntl(fd, F_GETFD) & FD_CLOEXEC, "a dma-buf%s", pcie ? " by BAR1" : "");
-        else /* sandboxes and some machines forbid it although the attribute is there: then CUDA's words must say so */
+        else /* sandboxes and some machines forbid it although the attribute is set; then the error must be CUDA's */
             ok(says("CUDA_ERROR_"), "a dma-buf%s is refused: %s", pcie ? " by BAR1" : "", hw_error());
         if (fd >= 0)
             close(fd);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cases of tests/lib/mem/test_gather.c on each GPU here, in all three ways; and what only a GPU has the memory and
- * speed for. HAWSER_TEST_QUICK=1 leaves the latter out: compute-sanitizer runs everything some hundred times slower. */
+/* Runs the cases of tests/lib/mem/test_gather.c on each GPU, in all three ways, and cases for which only a GPU has the
+ * memory and speed. HAWSER_TEST_QUICK=1 leaves out the latter, because compute-sanitizer runs everything some hundred
+ * times slower. */
 #include "mem/cuda.h"
 #include "tests/lib/mem/gather_cases.h"
 
 static bool quick;
 
-/* A fragment of more than 4 GiB, at odd places: made there, gathered, checked there. */
+/* Gathers a fragment of more than 4 GiB at odd offsets. The bytes are generated and checked on the GPU. */
 static void beyond_4gib(const struct hw_space *s, enum hw_gather_way way)
 {
     const size_t size = (5ull << 30) + 77, len = (9ull << 29) + 3;
@@ -62,7 +63,7 @@ static void gpu(const struct hw_space *s)
             }
             gather_run(s, way, &c[i], 100000);
             if (way == HW_GATHER_KERNEL && !quick)
-                gather_run(s, way, &c[i], 61); /* few enough to come with the launch */
+                gather_run(s, way, &c[i], 61); /* few enough to be passed as parameters of the launch */
         }
         gather_refused(s, way);
         if (quick)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory that two processes share, and plugins that are driven with it: one that behaves as GPUDirect-TCPX does
- * (tests/fakes/plugins/tcpxlike.h) and one as those over RDMA do (tests/fakes/plugins/netplugin_cuda.c). On a GPU, and,
- * as test_netplugin_cuda, with the driver of tests/fakes/cuda. All that forks comes before CUDA is first used here.
+ * Tests GPU memory that two processes share, and plugins with such memory: one that behaves like GPUDirect-TCPX
+ * (tests/fakes/plugins/tcpxlike.h) and one that behaves like plugins over RDMA (tests/fakes/plugins/netplugin_cuda.c).
+ * Runs on a GPU and, as test_netplugin_cuda, with the driver of tests/fakes/cuda. All forks happen before this process
+ * first uses CUDA.
  */
 #include "base/base.h"
 #include "mem/cuda.h"
@@ -20,7 +21,7 @@
 
 static struct ph_log logs = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* Where the plugin was built, or carried to. */
+/* Returns the path of a plugin, where it was built or carried to. */
 static const char *plugin(const char *name)
 {
     static char path[2 * PATH_MAX];
@@ -45,7 +46,7 @@ struct shared {
     int rc;
 };
 
-/* The other process: has memory with a pattern in it, and waits for its end. */
+/* Runs the other process, which has memory with a pattern, and waits until it is ended. */
 static void sharer(int fd)
 {
     const struct hw_space *s;
@@ -108,8 +109,8 @@ static hawser *open_context(const char *name)
     struct hawser_options o = {
         .size = sizeof(o), .knobs = knobs, .log = getenv("TEST_LOG") ? ph_print : ph_logger, .log_arg = &logs};
     hawser *h;
-    /* It forks, and ASan's allocator (of GCC 12) has no lock for that: a thread that is in it then leaves the child
-     * without one. A thread of a context opened just now is, with its first free(). */
+    /* The call forks, and ASan's allocator (of GCC 12) does not lock for this: if a thread is in the allocator, the
+     * child inherits a held lock. A thread of a context that was just opened may be there, with its first free(). */
     if (PH_SANITIZED)
         proc_wait_idle();
     must(hawser_open(&o, &h));
@@ -134,7 +135,7 @@ static int times_logged(const char *words)
     return n;
 }
 
-/* All of from, once over; MB/s. */
+/* Transfers all bytes `times` times. Returns MB/s. */
 static double moved(ph_post f, hawser_peer *p, hawser_mem *mine, const struct hawser_region *theirs, int times)
 {
     const uint64_t begin = hw_now();
@@ -147,7 +148,7 @@ static double moved(ph_post f, hawser_peer *p, hawser_mem *mine, const struct ha
     return (double)LEN * times / 1e6 / ((double)(hw_now() - begin) / 1e9);
 }
 
-/* Writes and reads between GPU memory of two contexts, the first time and when the slots have followed. */
+/* Writes and reads between GPU memory of two contexts, the first time and when all slots have been used. */
 static void test_transfers(const struct hw_space *s, const char *name, hawser *a, hawser *b)
 {
     hawser_peer *ab, *ba;
@@ -200,7 +201,7 @@ static void test_report(const char *file)
     unlink(file);
 }
 
-/* The plugin's accept() is known to sleep for longer than the caller waits: that comes on top. */
+/* Tests that the wait for the plugin's accept(), which sleeps longer than the caller waits, is added to the timeout. */
 static void test_patience(void)
 {
     hawser_peer *peer = NULL;
@@ -231,7 +232,7 @@ int main(void)
         bail("no folder or socket");
     watchdog(100);
 
-    /* What is to fork does. */
+    /* Start everything that forks. */
     step("forking");
     int pid = fork();
     if (pid == 0) {
@@ -279,7 +280,7 @@ int main(void)
         hawser_close(f);
     }
 
-    /* Too late: their children cannot use CUDA. */
+    /* Too late: child processes cannot use CUDA after this process has used it. */
     forget_logs();
     a = open_context("tcpxlike");
     b = open_context("tcpxlike");

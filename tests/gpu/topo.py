@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Real NCCL over a rebuilt /sys: tests/gpu/run topo [OPTION...]. Two GPUs and root are needed.
-A snapshot of this machine gets, for each GPU, a switch with a NIC and its RDMA device at the GPU's host bridge, and one
-switch more with a NIC whose RDMA device has no GID (moved away, say): the dangling one. The GPUs stay on their buses,
-which the driver says; where they have no NUMA node, as in a guest, they get the first. It is planned and rebuilt with the
-filter and without it (--all-nics); in a mount namespace with that on /sys, NCCL runs an all_reduce among two ranks, over
-the plain plugin. No such NIC is there, so the plugin only says that its devices are those PCI devices: the network
-controllers that /sys/bus/pci/devices shows, as older NCCL looked for them. What NCCL makes of it is read from
-NCCL_TOPO_DUMP_FILE, of each rank, since each has one GPU. The machine itself is not changed.
+"""Tests real NCCL over a rebuilt /sys: tests/gpu/run topo [OPTION...]. Needs two GPUs and root.
+To a snapshot of this machine, adds for each GPU a switch with a NIC and its RDMA device at the GPU's host bridge, and
+another switch with a NIC whose RDMA device has no GID (for example because it was moved away): the dangling one. The
+GPUs keep their buses, which the driver reports; if they have no NUMA node, as in a guest, they get the first. The
+snapshot is planned and rebuilt with the filter and without it (--all-nics). In a mount namespace with the result on
+/sys, NCCL runs an all_reduce with two ranks, over the plain plugin. The NICs do not exist, so the plugin only reports
+that its devices are those PCI devices, which are the network controllers in /sys/bus/pci/devices, where older versions
+of NCCL looked for them. NCCL's view is read from NCCL_TOPO_DUMP_FILE of each rank, since each has one GPU. The machine
+itself is not changed.
 Ends with the line "N passed, N failed, N skipped"."""
 import argparse
 import ctypes
@@ -38,7 +39,8 @@ def check(good, what, why=""):
 
 
 def must(good, what, why):
-    """What the rest needs: a lent machine is not held by more that cannot pass."""
+    """Ends the program if a condition that all further tests need does not hold, so that a borrowed machine is not held
+    in vain."""
     check(good, what, why)
     if not good:
         end(counts["passed"], counts["failed"], 0)
@@ -64,17 +66,17 @@ def gpus_of(snapshot):
 
 
 def own_numa(s, gpus):
-    """A guest says of no device where it is: then all are on its first NUMA node. It must be one that the kernel has: told
-    of another one, NCCL asks NVIDIA's driver for memory there, which spun for ever with its lock held (580.159.04), so
-    that no program could use a GPU any more."""
+    """In a guest, no device has a NUMA node. Then assigns all devices to the first NUMA node. It must exist in the
+    kernel: with another one, NCCL asks NVIDIA's driver for memory there, and the driver looped forever while holding
+    its lock (580.159.04), so that no program could use a GPU any more."""
     if all(g["files"].get("numa_node", "-1") == "-1" for g in gpus):
         for x in s["pci"]:
             x["files"]["numa_node"] = str(s["numa"][0]["node"])
 
 
 def add_switch(s, gpu, n, dangling):
-    """A root port, a switch (a port up, a port down) and NIC n at the GPU's host bridge and NUMA node. Where it then is:
-    (CPU, switch, NIC), the switch as one, by its port up."""
+    """Adds a root port, a switch (an upstream and a downstream port) and NIC n at the GPU's host bridge and NUMA node.
+    Returns the NIC's place (CPU, switch, NIC), with the switch's upstream port as the switch."""
     host = gpu["path"].split("/")[1]  # pci0000:00
     domain, bus = host[3:].split(":")
     here = {bdf(d["path"]) for d in s["pci"]}
@@ -112,7 +114,7 @@ def hawser(a, *argv):
 # ---- NCCL --------------------------------------------------------------------------------------
 
 def enter(folder):
-    """In a child, before exec: a mount namespace of its own with folder on /sys, read-only."""
+    """Runs in a child before exec: creates a mount namespace with folder on /sys, read-only."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(name, *args):
@@ -129,7 +131,7 @@ def enter(folder):
 
 
 def may_enter(folder):
-    """None, or why not."""
+    """Returns None if such a mount namespace is possible, or the reason why not."""
     try:
         r = subprocess.run(["test", "-e", "/sys/.hawser-sysfs"], preexec_fn=lambda: enter(folder))
         return None if r.returncode == 0 else "the rebuilt tree is not on /sys in the mount namespace"
@@ -138,7 +140,7 @@ def may_enter(folder):
 
 
 def nics(folder):
-    """Network controllers as /sys/bus/pci/devices has them, by their paths in the sandbox."""
+    """Returns the paths in the sandbox of the network controllers in /sys/bus/pci/devices."""
     found = []
     for d in sorted((folder / "bus/pci/devices").iterdir()):
         if (d / "class").read_text().startswith("0x02"):
@@ -147,7 +149,7 @@ def nics(folder):
 
 
 def run_nccl(a, work, name, paths, folder, rank):
-    """An all_reduce over a plugin whose devices are at these paths. The root of NCCL's XML."""
+    """Runs an all_reduce over a plugin whose devices have these paths. Returns the root of NCCL's XML."""
     stem = f"{name.replace(' ', '-')}-{rank}"
     out, dump = work / f"{stem}.jsonl", work / f"{stem}.xml"
     env = dict(os.environ, PLAIN_PCI=",".join(paths), NCCL_TOPO_DUMP_FILE=str(dump), NCCL_TOPO_DUMP_FILE_RANK=str(rank),
@@ -171,7 +173,7 @@ def run_nccl(a, work, name, paths, folder, rank):
 
 
 def ways(root, tag):
-    """Of each <gpu> or <net>: the addresses of the <pci> above it, uppermost first, with the CPU's place in front."""
+    """Returns for each <gpu> or <net> the addresses of the <pci> elements above it, uppermost first, after the CPU."""
     found = {}
 
     def walk(e, above):
@@ -193,14 +195,15 @@ def links(root):
 
 
 def below(root):
-    """How NCCL's XML hangs together, to be read."""
+    """Returns the structure of NCCL's XML as text."""
     return "; ".join(" > ".join(w) + f": {tag}" for tag in ("gpu", "net") for w in sorted(ways(root, tag)))
 
 
 # ---- what is asked of it -----------------------------------------------------------------------
 
 def each_under_its_own(name, root, added, others, gpu, rank):
-    """added: where NICs are that have a switch of their own; others: this machine's own, that are where they are."""
+    """added: the places of NICs that have their own switch. others: this machine's own NICs, whose places do not
+    change."""
     got = ways(root, "net")
     print(f"# {name}: rank {rank}: {below(root)}")
     check(set(ways(root, "gpu")) == {gpu}, f"{name}: rank {rank}: its GPU is at {' > '.join(gpu)}", str(sorted(ways(root, "gpu"))))
@@ -215,7 +218,7 @@ def each_under_its_own(name, root, added, others, gpu, rank):
 
 
 def same_as_ours(root, ours, added, rank):
-    """The XML that `hawser sandbox sysfs --nccl-topo` makes of the same plan."""
+    """Compares with the XML that `hawser sandbox sysfs --nccl-topo` makes of the same plan."""
     mine, its = ways(ours, "net"), ways(root, "net")
     check(set(mine) == set(its) and len(mine) == len(added), f"filter on: rank {rank}: NICs hang as `hawser sandbox sysfs --nccl-topo` says", f"{sorted(mine)}, NCCL: {sorted(its)}")
     a, b = links(ours), links(root)
@@ -277,7 +280,8 @@ def everything(a, work):
         same_as_ours(root, ET.parse(work / "ours.xml").getroot(), paths, rank)
         root = run_nccl(a, work, "filter off", nics(work / "off"), work / "off", rank)
         each_under_its_own("filter off", root, added, real, gpus[rank], rank)
-    # What the rebuilt tree is for: with this machine's own /sys NCCL knows none of them, and hangs them on the first CPU.
+    # The purpose of the rebuilt tree: with this machine's own /sys, NCCL does not know the NICs and assigns them to the
+    # first CPU.
     root = run_nccl(a, work, "own sys", paths, None, 0)
     print(f"# own /sys: {below(root)}")
     got = ways(root, "net")

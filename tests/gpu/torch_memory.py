@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of torch on GPUs as memory of hawser (TAP). Run by tests/gpu/run python."""
+"""Tests torch tensors on GPUs as memory of hawser (TAP). Run by tests/gpu/run python."""
 import sys
 import time
 
@@ -10,7 +10,7 @@ BLOCKS, BLOCK = 1024, 64 << 10
 
 
 class DLPackOnly:
-    """A tensor that shows DLPack and nothing else."""
+    """A tensor that supports only DLPack."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -19,12 +19,12 @@ class DLPackOnly:
         return self.tensor.__dlpack_device__()
 
     def __dlpack__(self, stream=None):
-        with sys.modules["torch"].cuda.device(self.tensor.device):  # torch exports tensors of the current device only
+        with sys.modules["torch"].cuda.device(self.tensor.device):  # torch exports only tensors of the current device
             return self.tensor.__dlpack__(stream=stream)
 
 
 class Pair:
-    """Two contexts of this process; `near` has connected to `far`. Tensors lie on the first and on the last GPU."""
+    """Two contexts of this process; `near` has connected to `far`. Tensors are on the first and on the last GPU."""
 
     def __init__(self, torch, hawser):
         self.torch, self.hawser = torch, hawser
@@ -39,7 +39,7 @@ class Pair:
         return self.torch.randint(0, 256, (size,), generator=generator, dtype=self.torch.uint8).to(device)
 
     def write(self, source, target):
-        """Writes the bytes of one object into another. Both are registered for this alone."""
+        """Writes the bytes of one object into another. Registers both only for this write."""
         with self.near.register(source) as mine, self.far.register(target) as theirs:
             self.to_far.write([(mine, 0, mine.length, self.hawser.Region(theirs.export(write=True)), 0)]).wait(LIMIT)
             return mine, theirs
@@ -128,7 +128,8 @@ def check_alloc(p):
 
 
 def check_streams(p):
-    """The content comes by a stream of its own, behind work of a second or so: the caller waits for that stream alone."""
+    """The content is produced in a separate stream after about a second of work, and the caller waits only for that
+    stream."""
     torch = p.torch
     side = torch.cuda.Stream(p.near_gpu)
     source = torch.zeros(16 << 20, dtype=torch.uint8, device=p.near_gpu)

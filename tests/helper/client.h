@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of hawserd that sends what it likes. */
+/* A client of hawserd that can send arbitrary messages. */
 #ifndef TESTS_HELPER_CLIENT_H
 #define TESTS_HELPER_CLIENT_H
 
 #include "wire/helper.h"
 
-#define MS 20000 /* a call's deadline, on a machine that is busy */
+#define MS 20000 /* a call's deadline in ms, for a busy machine */
 
-/* It may take a while until what happened is in the log, or in the kernel. */
+/* Waits until cond is true, because the log or the kernel may show a change late. */
 #define SOON(cond)                                    \
     ({                                                \
         uint64_t until_ = hw_deadline(MS);            \
@@ -19,15 +19,16 @@
 
 extern const struct hw_helper_request client_hello;
 
-/* A connection; -1. */
+/* Returns a connection, or -1. */
 int client_connect(const char *path);
-/* Sends a message with n descriptors. 0 or -errno. */
+/* Sends a message with n file descriptors. Returns 0 or -errno. */
 int client_send(int fd, const void *buf, size_t len, const int *fds, unsigned n);
 int client_ask(int fd, const struct hw_helper_request *q, const int *fds, unsigned n);
-/* The next answer's status, and in r what it says (or NULL); 1: the connection has ended; 2: nothing came. */
+/* Returns the next answer's status, and stores the answer in r if it is not NULL. Returns 1 if the connection has
+ * ended, or 2 if no answer came. */
 int client_answer_to(int fd, struct hw_helper_reply *r);
 int client_answer(int fd);
-/* A connection that has greeted; -1. */
+/* Returns a connection after the greeting, or -1. */
 int client_greeted(const char *path);
 
 #endif

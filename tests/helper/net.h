@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections from 10.9.0.1 to a server at 10.9.0.2:9999, both on lo of a network namespace of the test's own. */
+/* Connections from 10.9.0.1 to a server at 10.9.0.2:9999, both on lo of a separate network namespace. */
 #ifndef TESTS_HELPER_NET_H
 #define TESTS_HELPER_NET_H
 
 #include "net/nic.h"
 
-/* False: this process may make none. */
+/* Enters a new network namespace. Returns false if this process may not create one. */
 bool net_make(void);
-/* net.ipv4.ip_local_port_range */
+/* Sets net.ipv4.ip_local_port_range. */
 void net_ports(unsigned from, unsigned to);
-/* v6: 1 for the address of an IPv6 socket that talks IPv4. */
+/* v6 is 1 for the address of an IPv6 socket that uses IPv4. */
 union hw_addr net_address(const char *text, unsigned port, int v6);
 int net_server(void);
-/* Ends a connection and closes it, with a reset. */
+/* Ends a connection with a reset, and closes its socket. */
 void net_reset(int *fd);
-/* Ends a connection; the socket goes on. */
+/* Ends a connection; the socket remains open. */
 void net_dissolve(int fd);
 
 #endif

@@ -42,7 +42,7 @@ static int connected(void)
     must(listen(l, 1), "listen");
     must(getsockname(l, (struct sockaddr *)&a, &len), "getsockname");
     must(connect(fd, (struct sockaddr *)&a, len), "connect");
-    must(accept4(l, NULL, NULL, SOCK_CLOEXEC), "accept"); /* and never read from, nor closed */
+    must(accept4(l, NULL, NULL, SOCK_CLOEXEC), "accept"); /* never read and never closed */
     close(l);
     return fd;
 }
@@ -66,7 +66,7 @@ void odd_close(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger)
         pid = fork();
     if (pid == 0) {
-        usleep(20000); /* until it is the last but for whoever else it was sent to */
+        usleep(20000); /* until all other holders, except the one it was sent to, have closed it */
         _exit(0);
     }
     close(fd);
@@ -76,7 +76,7 @@ void odd_close(int fd)
 
 /* ---- pages that never come ----------------------------------------------------------------------- */
 
-/* A page that this process has, and that stays away: whoever touches it waits. */
+/* Returns a page that never arrives, so that every access to it waits. */
 static void *missing_page(void)
 {
     static int keep;
@@ -115,7 +115,7 @@ static int make_busy(int fd, void *(*fn)(void *))
     busy = fd;
     must(-pthread_create(&t, NULL, fn, NULL), "a thread");
     pthread_detach(t);
-    usleep(300 * 1000); /* until it is there: nothing shows it */
+    usleep(300 * 1000); /* until the state is reached, which nothing shows */
     return fd;
 }
 
@@ -148,7 +148,7 @@ static void reply(int dev, uint64_t unique, int error, const void *body, size_t 
     (void)!write(dev, buf, sizeof(h) + len);
 }
 
-/* A folder with one file of any name in it; opening the file works, closing it does not end. */
+/* Serves a folder with one file of any name. Opening the file succeeds, and closing it does not end. */
 static void serve_files(int dev)
 {
     static char buf[1 << 20];
@@ -181,7 +181,7 @@ static void serve_files(int dev)
     }
 }
 
-/* In a mount namespace of its own, so that nothing is left behind whatever happens. */
+/* Starts the server in a separate mount namespace, so that nothing remains. */
 static void start_server(int pipe_to)
 {
     char dir[] = "/tmp/hawserd-fuse-XXXXXX", file[64], options[96];
@@ -191,7 +191,7 @@ static void start_server(int pipe_to)
         _exit(1);
     snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev);
     int rc = mount("hawserd-test", dir, "fuse", MS_NOSUID | MS_NODEV, options);
-    pid_t opener = rc < 0 ? -1 : fork(); /* its opens are answered by this process */
+    pid_t opener = rc < 0 ? -1 : fork(); /* this process answers its opens */
     if (opener == 0) {
         char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0}, c = 0;
         struct iovec iov = {.iov_base = &c, .iov_len = 1};
@@ -200,14 +200,14 @@ static void start_server(int pipe_to)
         close(dev);
         snprintf(file, sizeof(file), "%s/file", dir);
         int fd = open(file, O_RDWR | O_CLOEXEC);
-        (void)umount2(dir, MNT_DETACH); /* the open file keeps it */
+        (void)umount2(dir, MNT_DETACH); /* the open file keeps the file system */
         rmdir(dir);
         if (fd < 0)
             _exit(1);
         *h = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(h), &fd, sizeof(fd));
         (void)sendmsg(pipe_to, &m, 0);
-        _exit(0); /* which hangs in closing it */
+        _exit(0); /* hangs while closing it */
     }
     close(pipe_to);
     if (opener < 0) {

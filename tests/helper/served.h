@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's own loop in a process of the test's, over a fake kernel. */
+/* hawserd's loop in a process of the test, over a fake kernel. */
 #ifndef TESTS_HELPER_SERVED_H
 #define TESTS_HELPER_SERVED_H
 
@@ -13,14 +13,14 @@ struct served {
     struct fake *fake;
 };
 
-/* Listens at path, with its journal at state; what it says goes to logs, a descriptor. */
+/* Listens at path, with its journal at state. Its log goes to the file descriptor logs. */
 struct served served_start(struct fake *f, const struct hd_kernel *k, const struct hd_policy *p, const char *path,
                            const char *state, int logs);
-/* Ends it as SIGTERM does: its exit status, or -1. */
+/* Ends the process as SIGTERM does. Returns its exit status, or -1. */
 int served_stop(struct served *r);
-/* Ends it by SIGKILL. */
+/* Kills the process with SIGKILL. */
 void served_kill(struct served *r);
-/* Does logs have that text? */
+/* Returns whether logs contain the text. */
 bool served_said(int logs, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's clients: the one that libhawser has, and worse ones, against a living daemon over a kernel of our own. */
+/* Tests hawserd's clients: libhawser's, and faulty ones, with a running daemon over a fake kernel. */
 #include "client.h"
 #include "served.h"
 #include "tests/tap.h"
@@ -19,7 +19,7 @@
 static struct fake *F;
 static struct fake was;
 static char dir[40], path[64], state[64];
-static int logs = -1; /* what the daemon said, in memory */
+static int logs = -1; /* the daemon's log, in memory */
 
 /* ---- the daemon --------------------------------------------------------------------------------- */
 
@@ -109,7 +109,7 @@ static void good(void)
     close(s2);
 }
 
-/* A client that is killed, and a daemon that is killed. */
+/* A killed client, and a killed daemon. */
 static void deaths(void)
 {
     struct dm_helper *h;
@@ -154,7 +154,7 @@ static void deaths(void)
     close(s1);
 }
 
-/* A daemon that does not answer, and one that answers wrongly. */
+/* A daemon that does not answer, and one with wrong answers. */
 static void liars(void)
 {
     struct dm_helper *h;
@@ -169,7 +169,7 @@ static void liars(void)
             uint8_t buf[HW_HELPER_REPLY + 8] = {0};
             struct hw_helper_reply a = {.type = i == 1 ? HW_H_RELEASE : HW_H_HELLO, .seq = i == 2 ? 9 : 1};
             int fd;
-            do { /* the one that gave up is in the queue too */
+            do { /* the request that was given up is in the queue too */
                 poll(&p, 1, MS);
                 fd = accept(l, NULL, NULL);
             } while (recv(fd, buf, sizeof(buf), 0) <= 0 ||
@@ -205,7 +205,7 @@ static void dropped_request(const char *what, struct hw_helper_request q, const 
     dropped(what, buf, sizeof(buf), fds, n);
 }
 
-/* How many of fake_dmabuf()'s the process has open. */
+/* Returns how many files of fake_dmabuf() the process has open. */
 static unsigned memfds_of(pid_t pid)
 {
     unsigned n = 0;
@@ -282,7 +282,7 @@ static void forbidden(void)
     }
     is_int(bad, 0, "fifty connections of a user whom the policy does not name: each is told, and closed");
     bad = 0;
-    for (int i = 0; i < 50; i++) { /* whether the refusal comes before or behind the greeting */
+    for (int i = 0; i < 50; i++) { /* the refusal may come before or after the greeting */
         bad += dm_helper_open(path, MS, &h) != -EACCES;
         usleep(i * 20);
     }
@@ -328,7 +328,7 @@ static void floods(void)
     struct dm_binding b;
     fresh();
     struct served r = start();
-    /* requests without end, and no answer read */
+    /* endless requests, without reading an answer */
     int fd = client_greeted(path), buf = fake_dmabuf(1 << 20);
     struct hw_helper_request q = {.type = HW_H_RELEASE, .id = 5};
     int sent = 0;
@@ -345,7 +345,7 @@ static void floods(void)
     }
     ok(SOON(said("does not read its answers")), "a client that asks %d times and reads nothing is dropped", sent);
     close(fd);
-    /* as many connections as it gets */
+    /* as many connections as possible */
     int all[HD_CLIENTS_PER_USER + 8], in = 0, out = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(all); i++) {
         all[i] = client_connect(path);
@@ -360,7 +360,7 @@ static void floods(void)
     is_int(out, 8, "the others are told");
     for (size_t i = 0; i < HW_ARRAY_LEN(all); i++)
         close(all[i]);
-    /* a talkative one does not keep another from being served */
+    /* a busy client does not prevent the service of another */
     fd = client_greeted(path);
     pid_t pid = fork();
     if (pid == 0) {
@@ -393,7 +393,7 @@ int main(void)
     snprintf(path, sizeof(path), "%s/s", dir);
     snprintf(state, sizeof(state), "%s/state", dir);
     logs = memfd_create("log", MFD_CLOEXEC);
-    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that emptying it is enough */
+    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that truncating it is enough */
         return 1;
     good();
     deaths();

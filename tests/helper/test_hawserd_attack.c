@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clients may try who know hawserd's documents and have its socket: messages and descriptors at random, users that
- * are not what they say, connections without end, all of it while hawserd is killed. Usage: test_hawserd_attack
+ * Attacks hawserd by clients that know its documents and have its socket: random messages and file descriptors, users
+ * with false identities, and endless connections, while hawserd is killed again and again. Usage: test_hawserd_attack
  * [SECONDS [SEED]]
  */
 #include "client.h"
@@ -70,7 +70,7 @@ static int odd_connection(void)
     union hw_addr to = net_address("10.9.0.2", 9999, 0), from = net_address("10.9.0.1", 0, 0);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(fd, &from.sa, hw_addr_len(&from)) < 0 || connect(fd, &to.sa, hw_addr_len(&to)) < 0)
-        return fd; /* there are more than ports */
+        return fd; /* there are more connections than ports */
     int there = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     switch (dice(8)) {
     case 0:
@@ -90,7 +90,7 @@ static int odd_connection(void)
         (void)shutdown(there, SHUT_WR);
         break;
     default: {
-        static int kept[64], n; /* these live for a while */
+        static int kept[64], n; /* kept open for a while */
         if (kept[n])
             net_reset(&kept[n]);
         kept[n] = there;
@@ -106,7 +106,7 @@ static int zoo(uint16_t type)
 {
     sigset_t all;
     int p[2] = {-1, -1};
-    if (dice(3)) /* what the request is about */
+    if (dice(3)) /* the object of the request */
         return type == HW_H_STEER ? odd_connection() : fake_dmabuf((1 + dice(16)) * 4096);
     switch (dice(24)) {
     case 0:
@@ -133,7 +133,7 @@ static int zoo(uint16_t type)
         close(p[1]);
         return p[0];
     case 9:
-        return client_connect(path); /* hawserd's own other end */
+        return client_connect(path); /* the other end is hawserd */
     case 10:
         return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     case 11:
@@ -161,7 +161,7 @@ static int zoo(uint16_t type)
     }
 }
 
-/* A message and its descriptors, most of them nearly right. */
+/* Sends a message with file descriptors, most of them almost valid. */
 static int send_something(int fd, uint32_t seq, const uint32_t *ids, unsigned n_ids)
 {
     static const char *const names[] = {"eth1", "eth2", "lo", "eth9", "0123456789abcde", "*", "..", "%s%n"};
@@ -213,7 +213,7 @@ static void converse(void)
         if (send_something(fd, left, ids, n_ids) < 0)
             break;
         if (dice(12) == 0)
-            continue; /* and does not wait for the answer */
+            continue; /* without waiting for the answer */
         if (poll(&p, 1, dice(20) ? 2000 : 1) == 1 && client_answer_to(fd, &r) == 1)
             break;
         if (r.id) {
@@ -260,7 +260,7 @@ static unsigned open_files(pid_t pid)
     return n;
 }
 
-/* Another client is served all the time, and in the end nothing of it all is left. */
+/* Another client is served all the time, and at the end no resources of the attackers remain. */
 static void anything(void)
 {
     pid_t pid[3];
@@ -292,7 +292,7 @@ static void anything(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* hawserd is killed at any moment, and the next one undoes what it left. */
+/* Kills hawserd at random moments. The next hawserd undoes what remained. */
 static void kills(void)
 {
     unsigned something = 0;
@@ -325,7 +325,7 @@ static void kills(void)
 
 /* ---- users ------------------------------------------------------------------------------------------ */
 
-/* The answer that a process gets which fn has prepared; 77 where it could not be. */
+/* Returns the answer to a process that fn has prepared, or 77 if fn failed. */
 static int answer_as(int (*fn)(void))
 {
     struct dm_helper *h;
@@ -358,7 +358,7 @@ static int write_text(const char *file, const char *text)
     return rc;
 }
 
-/* User 0 of a user namespace of its own. */
+/* Becomes user 0 of a new user namespace. */
 static int as_false_root(void)
 {
     if (become(54321, NULL, 0) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER) < 0 ||
@@ -407,7 +407,8 @@ static void users(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* A process of that user takes as many connections as it gets, and keeps them until it is killed. Returns how many. */
+/* Starts a process of that user that opens as many connections as possible and keeps them until it is killed. Returns
+ * their number. */
 static unsigned take_places(uid_t uid, pid_t *pid)
 {
     const gid_t group = 4242;
@@ -450,7 +451,7 @@ static void places(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* A user without rights who connects as fast as it goes. */
+/* An unprivileged user that connects as fast as possible. */
 static void strangers(void)
 {
     struct served r = start("[user 0]\nnics = *\n");

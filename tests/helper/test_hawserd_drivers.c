@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd over NICs that behave as gve, mlx5, bnxt and fbnic do (tests/fakes/kernel/drivers.h): flow rules are listed
- * whole, queues are bound, and all is undone, so that XDP programs and other people's bindings work as before. */
+/* Tests hawserd over NICs that behave like those of gve, mlx5, bnxt and fbnic (tests/fakes/kernel/drivers.h): flow
+ * rules are listed completely, queues are bound, and everything is undone, so that XDP programs and other programs'
+ * bindings work as before. */
 #include "helper/kernel/ethtool.h"
 #include "helper/state/state.h"
 #include "tests/fakes/kernel/fake.h"
@@ -13,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* A test's text. */
+/* Formats the text of a test. */
 static const char *say(const char *fmt, ...) HW_PRINTF(1, 2);
 static const char *say(const char *fmt, ...)
 {
@@ -33,8 +34,8 @@ static struct {
     bool on;
     enum fake_like like;
     bool used[LOCS];
-    int between; /* what happens between a count and the list: so many rules more, or fewer */
-    int times;   /* that often; -1: each time, and to and fro */
+    int between; /* number of rules added (or, if negative, removed) between the count and the list */
+    int times;   /* how many times; -1: each time, alternately */
     unsigned asked;
 } R;
 
@@ -120,7 +121,7 @@ static void rules_are(enum fake_like like, uint32_t n)
         R.used[LOCS - 1 - i * (LOCS / n)] = true;
 }
 
-/* Every rule, once. */
+/* Checks that every rule is listed once. */
 static void listed(const char *what, int want)
 {
     struct hd_rule *r = NULL;
@@ -195,7 +196,7 @@ static int bind_rx(struct hd_state *s, unsigned n, uint32_t page, struct hw_help
     return rc;
 }
 
-/* A NIC as its driver begins. */
+/* Returns a NIC in the driver's initial state. */
 static struct fake_driver *fresh(enum fake_like like, unsigned mtu)
 {
     struct fake *new = fake_new();
@@ -236,7 +237,7 @@ static void bindings(void)
         there_and_back("as it comes");
         fresh(l, 4148);
         there_and_back("large packets");
-        /* by an operator, with all that it takes, for programs of his own */
+        /* turned on by an operator, with all requirements, for other programs */
         d->gro = d->gro_wanted = l == LIKE_MLX5;
         d->config = ETHTOOL_TCP_DATA_SPLIT_ENABLED;
         d->thresh = 0;
@@ -246,7 +247,7 @@ static void bindings(void)
     struct fake_driver *d = fresh(LIKE_BNXT, 1500);
     d->gro = d->gro_wanted = true;
     there_and_back("rx-gro-hw on");
-    d->thresh = 0; /* all that is reported looks right */
+    d->thresh = 0; /* the reported values look right */
     there_and_back("rx-gro-hw on, hds-thresh 0");
     d = fresh(LIKE_GVE, 4148);
     d->fixed_buf = true;
@@ -288,7 +289,8 @@ static void drivers(void)
     hd_drop(&s, &me);
     ok(!d->gro && !d->gro_wanted, "then off again");
 
-    /* bnxt reported "off" before; rx-gro-hw, turned on meanwhile, makes it report "on", and "off" it refuses */
+    /* bnxt reported "off" before. rx-gro-hw, which was turned on meanwhile, makes it report "on", and it refuses
+     * "off". */
     struct fake_driver *b = fresh(LIKE_BNXT, 1500);
     is_int(bind_rx(&s, 1, 0, &a), 0, "bnxt");
     driver_gro_set(b, true);

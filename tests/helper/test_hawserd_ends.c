@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ends of steered connections: of real ones, over a NIC of the tests' own. A rule goes with its connection, however
- * and whenever that ends; and as long as it is there nobody else gets the connection's port. All in a network namespace
- * of its own, whose lo has 10.9.0.1 and 10.9.0.2.
+ * Tests the end of steered connections, with real connections and a fake NIC. A rule is removed with its connection,
+ * however and whenever the connection ends. While the rule exists, no other connection can get the port. Runs in a
+ * separate network namespace, whose lo has 10.9.0.1 and 10.9.0.2.
  */
 #include "client.h"
 #include "net.h"
@@ -37,10 +37,10 @@ static void must(int rc, const char *what)
 }
 
 struct pair {
-    int here, there; /* the client's end, and that of the server */
+    int here, there; /* the ends of the client and of the server */
 };
 
-/* From 10.9.0.1, from that port unless it is 0. */
+/* Connects from 10.9.0.1, from the given port unless it is 0. */
 static struct pair connect_pair(int l, int v6, unsigned port)
 {
     struct pair p = {.here = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -71,7 +71,7 @@ static unsigned rules_on_nic(void)
     return n;
 }
 
-/* A state with one binding. */
+/* Creates a state with one binding. */
 static uint32_t begin(struct hd_state *s)
 {
     struct fake *fresh = fake_new();
@@ -103,7 +103,7 @@ static void end(struct hd_state *s)
     hd_state_free(s);
 }
 
-/* Until the kernel has reported, or for ms at most. */
+/* Handles reports until the kernel has sent one, for at most ms. */
 static void take_reports(struct hd_state *s, int ms)
 {
     struct pollfd p = {.fd = K.events, .events = POLLIN};
@@ -133,7 +133,7 @@ static struct pair racer;
 static int (*true_rule_add)(void *arg, int ifindex, struct hd_rule *r);
 static int how_it_ends;
 
-/* The client is quicker than hawserd. */
+/* Ends the connection before hawserd acts. */
 static void end_racer(void)
 {
     switch (how_it_ends) {
@@ -216,7 +216,7 @@ static void reports(int l)
         take_reports(&s, MS);
         ok(rules_on_nic() == 0, "%s: closed by the other end first, reported", kind);
     }
-    /* as long as any process has it open it lives */
+    /* a connection lives while any process has it open */
     struct pair p = connect_pair(l, 0, 0);
     is_int(steer(&s, b, p.here), 0, "a rule");
     int other = dup(p.here);
@@ -240,7 +240,7 @@ static void reports(int l)
     (void)hd_look(&s);
 }
 
-/* Ends that the kernel does not report: looks find them. */
+/* Ends that the kernel does not report are found by polling. */
 static void looks(int l)
 {
     struct hd_state s;
@@ -303,7 +303,7 @@ static void lost_reports(int l)
         struct pair other = connect_pair(l, 0, 0);
         end_pair(&other);
     }
-    usleep(200 * 1000); /* the kernel reports from a thread of its own */
+    usleep(200 * 1000); /* a kernel thread sends the report */
     net_reset(&p.here);
     usleep(200 * 1000);
     for (int i = 0; i < 10; i++)
@@ -315,7 +315,7 @@ static void lost_reports(int l)
     end(&s);
 }
 
-/* What a victim may try to get the port, all of it in vain. */
+/* Tries all ways to get the port, which must fail. */
 static unsigned victims(unsigned port)
 {
     unsigned got = 0;
@@ -335,7 +335,7 @@ static unsigned victims(unsigned port)
     return got;
 }
 
-/* All ports but one are taken: whoever connects next gets that one. */
+/* All ports except one are in use, so the next connection gets that one. */
 static void ports(int l)
 {
     struct hd_state s;
@@ -353,7 +353,7 @@ static void ports(int l)
         is_int(victims(40000), 0, "and nobody gets the port");
         look_at_all(&s);
         is_int(rules_on_nic(), 0, what[how]);
-        if (how == 2) { /* which is bound still */
+        if (how == 2) { /* which is still bound */
             net_reset(&p.here);
             hw_close(&p.there);
         }
@@ -361,7 +361,7 @@ static void ports(int l)
         is_int(victims(40000) & 1, 1, "now the next one gets it");
         while (poll(&(struct pollfd){.fd = l, .events = POLLIN}, 1, 0) == 1)
             close(accept4(l, NULL, NULL, SOCK_CLOEXEC));
-        /* a server's port is its own affair: it may be started again at once */
+        /* the port of a server is not protected: the server may be restarted at once */
         net_ports(41000, 42000);
         p = connect_pair(l, 0, 40001);
         is_int(steer(&s, b, p.here), 0, "a rule for a port that is not given out unasked");
@@ -421,7 +421,7 @@ static void clients(int l)
     ok(SOON(rules_on_nic() == 0), "it goes with its connection");
     end_pair(&p);
 
-    /* a client that dissolves its connections at whatever moment, and uses the sockets for something else at once */
+    /* a client that ends its connections at random moments and reuses the sockets at once */
     unsigned made = 0, refused = 0;
     for (int i = 0; i < 300; i++) {
         p = connect_pair(l, 0, 0);
@@ -447,7 +447,7 @@ static void clients(int l)
        refused);
     ok(SOON(rules_on_nic() == 0), "all rules go, and none stays for ever: %u", rules_on_nic());
 
-    /* one whose socket is locked stops its own request */
+    /* a locked socket only stops its own request */
     int locked = odd_locked_socket();
     if (locked < 0) {
         tap_skip("a socket that is locked", ODD_PAGES);
@@ -508,6 +508,6 @@ int main(void)
     rmdir(dir);
     int rc = tap_done();
     fflush(stdout);
-    /* not exit(): a thread hangs in a send */
+    /* not exit(), because a thread hangs in a send */
     _exit(rc);
 }

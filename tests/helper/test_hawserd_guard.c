@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hawserd gives up, as somebody who has taken it over would find it: each thing tried in a process that has. */
+/* Tests the rights that hawserd gives up, from the view of an attacker who controls it: each action is tried in a
+ * process that has given them up. */
 #include "base/sanitizers.h"
 #include "helper/guard.h"
 #include "tests/tap.h"
@@ -24,10 +25,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SANITIZED (HW_ASAN || HW_TSAN) /* whose own system calls would end it */
+#define SANITIZED (HW_ASAN || HW_TSAN) /* whose own system calls would end the process */
 
 static char dir[40], state[64], path[64], sock[64];
-static int listener = -1, tcp = -1, unix_fd = -1; /* opened before */
+static int listener = -1, tcp = -1, unix_fd = -1; /* opened before the guard */
 
 /* ---- system calls --------------------------------------------------------------------------------- */
 
@@ -153,7 +154,7 @@ static void call_memory(void)
 {
     (void)syscall(SYS_process_vm_readv, getpid(), NULL, 0, NULL, 0, 0);
 }
-/* what it needs */
+/* system calls that hawserd needs */
 static void call_netlink(void)
 {
     int one = 1, fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
@@ -263,7 +264,7 @@ static bool opens(const char *file, int flags)
     return fd >= 0;
 }
 
-/* One bit for each thing that is not as it should be. */
+/* Returns one bit for each file that is not as expected. */
 static unsigned look_around(void)
 {
     char new_file[80], other[80], moved[80];
@@ -288,7 +289,7 @@ static unsigned look_around(void)
     CHECK(rename(new_file, moved) == 0);
     CHECK(opens(moved, O_RDONLY));
     CHECK(opens(state, O_RDONLY | O_DIRECTORY));
-    CHECK(unlink(path) == 0); /* its own socket's */
+    CHECK(unlink(path) == 0); /* hawserd's own socket */
     CHECK(symlink("/etc", new_file) < 0);
     CHECK(link(moved, new_file) == 0 || errno == EACCES || errno == EPERM);
     CHECK(execl("/bin/true", "true", (char *)NULL) < 0 && errno == EACCES);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors on which system calls wait, sent to the real program over its socket: by a user whom the policy allows,
- * and by one whom it does not. Whatever they do, hawserd serves others, ends when it is told to, and can be started
- * again. Usage: test_hawserd_hang HAWSERD
+ * Sends file descriptors on which system calls wait to the real program over its socket, from a user whom the policy
+ * allows and from one whom it does not. hawserd must serve others, end when asked to, and be able to start again.
+ * Usage: test_hawserd_hang HAWSERD
  */
 #include "client.h"
 #include "helper/daemon.h"
@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STRANGER 65534 /* whom the policy does not name */
+#define STRANGER 65534 /* a user who is not in the policy */
 
 static const char *program;
 static char dir[40], path[64], state[64];
@@ -33,7 +33,8 @@ static void launch(void)
     struct dm_helper *h;
     hawserd = fork();
     if (hawserd == 0) {
-        const struct rlimit files = {.rlim_cur = 200, .rlim_max = 200}; /* so that what is never closed shows soon */
+        const struct rlimit files = {.rlim_cur = 200,
+                                     .rlim_max = 200}; /* so that leaked file descriptors are noticed soon */
         int null = open("/dev/null", O_WRONLY);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setrlimit(RLIMIT_NOFILE, &files);
@@ -70,8 +71,8 @@ static const struct hw_helper_request rx = {.type = HW_H_BIND_RX, .seq = 2, .cou
 static const struct hw_helper_request steer = {.type = HW_H_STEER, .seq = 2, .id = 1};
 static const struct hw_helper_request release = {.type = HW_H_RELEASE, .seq = 2, .id = 1};
 
-/* Sends a request to a hawserd that is busy with something else meanwhile, so that when hawserd comes to it nobody else
- * has the descriptors any more. */
+/* Sends a request while hawserd is busy, and closes the file descriptors, so that only hawserd has them when it handles
+ * the request. */
 static void send_and_close(const struct hw_helper_request *q, int *fds, unsigned n, bool leave)
 {
     int fd = client_greeted(path);
@@ -123,7 +124,7 @@ static void lingering(void)
     close(null);
 }
 
-/* A process of another user whom the policy does not know connects, and is gone before hawserd looks. */
+/* A process of a user who is not in the policy connects, and ends before hawserd handles it. */
 static void stranger(void)
 {
     if (geteuid() != 0) {
@@ -154,7 +155,7 @@ static void stranger(void)
     }
 }
 
-/* A client that keeps its descriptor. */
+/* A client that keeps its file descriptor. */
 static void keep(const char *what, const struct hw_helper_request *q, int odd)
 {
     if (odd < 0) {
@@ -204,7 +205,7 @@ static unsigned open_files(void)
     return n;
 }
 
-/* Hundreds of files whose close() does not end. */
+/* Hundreds of files whose close() hangs. */
 static void flood(void)
 {
     int from = odd_fuse_start();
@@ -226,12 +227,12 @@ static void flood(void)
         pause();
     }
     sleep(3);
-    close(from); /* which it has taken */
+    close(from); /* which the child has taken */
     served("300 files whose close does not end");
     unsigned n = processes(), files = open_files();
     ok(n <= HD_INSPECT_USER + HD_DISCARD_CHILDREN, "%u processes hang for them", n);
     ok(files < 3 * HD_CLIENTS_PER_USER / 2, "%u descriptors are open", files);
-    kill(pid, SIGKILL); /* it cannot end either */
+    kill(pid, SIGKILL); /* the process cannot end either */
     served("its sender is killed");
 
     int status = -1;
@@ -285,6 +286,6 @@ int main(int argc, char **argv)
     rmdir(dir);
     int rc = tap_done();
     fflush(stdout);
-    /* not exit(): the threads that hang are killed with the process */
+    /* not exit(): the hanging threads are killed with the process */
     _exit(rc);
 }

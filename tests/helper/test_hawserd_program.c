@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The descriptors that strangers send to hawserd, and the program itself, over this machine's kernel: what it gives up,
- * that there is one only, how it ends. Usage: test_hawserd_program HAWSERD */
+/* Tests untrusted file descriptors sent to hawserd, and the program itself with this machine's kernel: the rights that
+ * it gives up, that only one instance runs, and its end. Usage: test_hawserd_program HAWSERD */
 #include "client.h"
 #include "helper/kernel/fds.h"
 #include "helper/kernel/kernel.h"
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 static char dir[40], path[64], state[64];
-static int logs = -1; /* what hawserd said, in memory */
+static int logs = -1; /* hawserd's log, in memory */
 
 static bool said(const char *what)
 {
@@ -94,7 +94,7 @@ static void descriptors(void)
         if (unshare(CLONE_NEWNET) < 0)
             _exit(77);
         a = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        /* seen from outside */
+        /* seen from another network namespace */
         _exit(hd_fd_same_netns(a, netns) == -EXDEV && hd_fd_connection(a, netns, &c) == -EXDEV &&
                       hd_fd_same_netns(udp, netns) == 0
                   ? 0
@@ -220,7 +220,7 @@ static pid_t launch_as_user(int program_fd)
     return pid;
 }
 
-/* As its unit starts it: as a user of its own with that one capability, in a folder of that user's. */
+/* Starts hawserd like its unit: as a separate user with only that capability, in that user's folder. */
 static void as_user(const char *hawserd)
 {
     struct dm_helper *h;
@@ -233,7 +233,7 @@ static void as_user(const char *hawserd)
     remove_journal();
     if (chown(dir, 65534, 65534) < 0)
         abort();
-    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC); /* that user may not get to it by its path */
+    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC); /* that user may have no access to its path */
     pid_t pid = launch_as_user(program_fd);
     ok(SOON(dm_helper_open(path, MS, &h) == 0), "as another user with CAP_NET_ADMIN hawserd takes a client");
     ok(status_has(pid, "Uid:\t65534\t65534") && status_has(pid, "CapEff:\t0000000000001000\n") &&
@@ -255,7 +255,7 @@ static void as_user(const char *hawserd)
         abort();
 }
 
-/* Only a device's own name counts: neither another name of it, nor one that nothing has. */
+/* Accepts only a device's own name, and neither an alternative name nor one that no device has. */
 static void names(void)
 {
     struct hd_kernel k;
@@ -289,7 +289,7 @@ int main(int argc, char **argv)
     snprintf(path, sizeof(path), "%s/s", dir);
     snprintf(state, sizeof(state), "%s/state", dir);
     logs = memfd_create("log", MFD_CLOEXEC);
-    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that emptying it is enough */
+    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that truncating it is enough */
         return 1;
     descriptors();
     names();

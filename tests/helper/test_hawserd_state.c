@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hawserd holds and how it is undone, against a kernel of our own: each call made to fail, before and behind its
- * effect, and the process killed at each call, the journal's included; afterwards every NIC is field by field as it
- * was.
+ * Tests hawserd's state and its undoing, with a fake kernel: each call fails, before and after it takes effect, and the
+ * process is killed at each call, including those of the journal. Afterwards every field of every NIC must be as
+ * before.
  */
 #include "helper/state/state.h"
 #include "tests/fakes/kernel/fake.h"
@@ -21,9 +21,9 @@ static struct hd_rights any = {
     .who = "user 0", .nics = "*", .max_queues = 16, .max_bindings = 16, .max_rules = 64, .max_bytes = UINT64_MAX};
 static struct hw_logger quiet;
 static char dir[64], path[96];
-static bool journal_counts; /* fsync and rename are calls too */
+static bool journal_counts; /* fsync and rename count as calls */
 
-/* The journal's steps go wrong as the kernel's do (linked with --wrap). */
+/* The journal's steps fail like the kernel's calls (linked with --wrap). */
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to)
@@ -42,7 +42,7 @@ int __wrap_rename(const char *from, const char *to)
 
 /* ---- small steps -------------------------------------------------------------------------------- */
 
-/* As a client's request, whose descriptor a process of its own looks at. */
+/* Makes a request like a client; a separate process inspects its file descriptor. */
 static int bind_fd(struct hd_state *s, const void *owner, uid_t uid, int fd, const struct hw_helper_request *q,
                    struct hw_helper_reply *a)
 {
@@ -75,7 +75,7 @@ static int steer(struct hd_state *s, const void *owner, uint32_t binding, uint32
 static struct hw_helper_reply A1, A2;
 static int owner_a, owner_b;
 
-/* Some of everything; whatever fails, the rest goes on. Returns how many steps did. */
+/* Makes some requests of each kind, and continues after failures. Returns how many succeeded. */
 static unsigned work(struct hd_state *s)
 {
     struct hw_helper_reply rule = {0}, tx, gone;
@@ -96,9 +96,9 @@ static unsigned work(struct hd_state *s)
     hd_drop(s, &owner_a);
     return good;
 }
-#define WORK 12 /* steps of it */
+#define WORK 12 /* steps of work() */
 
-/* NICs as they may be found. */
+/* Sets one of the FOUND initial states of NICs. */
 #define FOUND 5
 static void found(struct fake *f, int how)
 {
@@ -108,7 +108,7 @@ static void found(struct fake *f, int how)
         if (how > 2) {
             driver_init(&n->driver, like[how][i]);
             n->mtu = 4148;
-            if (like[how][i] == LIKE_MLX5) /* by an operator: ethtool -G eth1 tcp-data-split off */
+            if (like[how][i] == LIKE_MLX5) /* turned off by an operator: ethtool -G eth1 tcp-data-split off */
                 n->driver.config = ETHTOOL_TCP_DATA_SPLIT_DISABLED;
             continue;
         }
@@ -121,7 +121,7 @@ static void found(struct fake *f, int how)
         n->driver.config = ETHTOOL_TCP_DATA_SPLIT_ENABLED;
         n->ntuple = true;
         for (uint32_t k = 0; k < FAKE_TABLE; k++)
-            n->table[k] = k % 3 ? k % 5 : 6; /* an odd one, that nothing makes up */
+            n->table[k] = k % 3 ? k % 5 : 6; /* an irregular table, which no formula generates */
         n->foreign[7] = HD_DMABUF;
         n->rule[3] = (struct fake_rule){.used = true, .foreign = true, .rule = {.queue = 5, .loc = 3}};
     }
@@ -169,7 +169,7 @@ static void begin(struct fake *was, int how)
     unlink(path);
 }
 
-/* How many calls the work takes where nothing fails. */
+/* Returns how many calls the work makes without failures. */
 static unsigned count(int how, bool journal)
 {
     struct fake was;
@@ -184,7 +184,7 @@ static unsigned count(int how, bool journal)
     return F->calls;
 }
 
-/* Each call fails once. */
+/* Makes each call fail once. */
 static void failing(int how, enum fake_how kind, bool journal)
 {
     struct fake was;
@@ -215,7 +215,7 @@ static void failing(int how, enum fake_how kind, bool journal)
     ok(struck > (kind == FAKE_BEFORE ? 60u : 20u), "there are calls to fail: %u", struck);
 }
 
-/* The process is killed at each call, and the next one clears up. */
+/* Kills the process at each call; the next process cleans up. */
 static void killed(int how, enum fake_how kind)
 {
     struct fake was;
@@ -344,7 +344,7 @@ static void steering(void)
     hd_take_reports(&s);
     is_int(hd_release(&s, &owner_a, t.id), -ENOENT, "the rule of a socket that is reported destroyed is gone");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and another one");
-    F->report = 7 | 1u << 16; /* of a port that only the cookie tells apart */
+    F->report = 7 | 1u << 16; /* for a port that only the cookie identifies */
     hd_take_reports(&s);
     is_int(hd_release(&s, &owner_a, t.id), 0, "the end of another socket ends no rule");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "one more");
@@ -360,7 +360,7 @@ static void steering(void)
         n++;
     is_int(n, FAKE_RULES - 6, "as many rules as the NIC has room for");
     ok(strstr(hw_error(), "full") != NULL, "then: %s", hw_error());
-    /* a rule that was replaced behind our back is left alone */
+    /* a rule that another program replaced is left unchanged */
     uint32_t loc = FAKE_RULES - 1;
     F->nic[0].rule[loc].foreign = true;
     F->nic[0].rule[loc].rule.queue = 1;
@@ -382,7 +382,7 @@ static void others(void)
     struct hw_helper_reply a, b;
     start(&s, &was, 0);
     is_int(bind_rx(&s, &owner_a, 0, "eth1", 2, &a), 0, "two queues");
-    /* ethtool -X eth1 equal 4, by the operator */
+    /* the operator runs ethtool -X eth1 equal 4 */
     for (uint32_t k = 0; k < FAKE_TABLE; k++)
         F->nic[0].table[k] = was.nic[0].table[k] = k % 4;
     is_int(bind_rx(&s, &owner_b, 0, "eth1", 1, &b), 0, "the next binding");
@@ -392,7 +392,7 @@ static void others(void)
 
     is_int(bind_rx(&s, &owner_a, 0, "eth2", 1, &a), 0, "a queue");
     uint32_t q = a.queues[0];
-    /* somebody takes the queue the moment that we let go of it, and header split is his need too */
+    /* another program takes the queue at the moment of its release, and needs header split too */
     F->nic[1].foreign[q] = HD_DMABUF;
     hd_drop(&s, &owner_a);
     ok(F->nic[1].driver.config == ETHTOOL_TCP_DATA_SPLIT_ENABLED, "header split stays on for another's binding");
@@ -406,7 +406,7 @@ static void others(void)
     is_int(hd_settle_all(&s), 0, "when he is gone, it is");
     is_str(fake_differs(&was, F), "", "all is as it was");
 
-    /* a NIC that is pulled out, or renamed */
+    /* a NIC that is removed or renamed */
     is_int(bind_rx(&s, &owner_a, 0, "eth2", 1, &a), 0, "a binding");
     struct hw_helper_reply r;
     is_int(steer(&s, &owner_a, a.id, 77, &r), 0, "a rule");
@@ -418,14 +418,14 @@ static void others(void)
 
     F->nic[1] = was.nic[1];
 
-    /* one that comes back with its number while a client of before still holds what it had */
+    /* a NIC that returns with the same number while an old client still has its binding */
     struct hw_helper_reply again;
     is_int(bind_rx(&s, &owner_a, 0, "eth1", 1, &a), 0, "a binding");
     is_int(bind_rx(&s, &owner_a, 0, "eth1", 1, &b), 0, "another one");
     F->nic[0].gone = true;
     is_int(hd_release(&s, &owner_a, b.id), 0, "which is released when the NIC is gone");
     F->nic[0] = was.nic[0];
-    for (int i = 0; i < FAKE_BINDS; i++) /* as the kernel does when a device goes */
+    for (int i = 0; i < FAKE_BINDS; i++) /* as the kernel does when a device is removed */
         if (F->bind[i].ifindex == F->nic[0].ifindex)
             F->bind[i].n = 0;
     is_int(bind_rx(&s, &owner_b, 1, "eth1", 1, &again), 0, "the NIC is there again, and can be bound to");
@@ -490,7 +490,7 @@ static void limits(void)
     hd_state_free(&s);
 }
 
-/* The dead one's sockets close a while after its lock is free. */
+/* The sockets of a dead hawserd close some time after its lock is free. */
 static void lingering(void)
 {
     struct fake was;
@@ -519,7 +519,7 @@ static void lingering(void)
     hd_state_free(&s);
 }
 
-/* What a privileged process reads and acts on, nobody else may have written. */
+/* Refuses journals that another user may have written, because a privileged process acts on them. */
 static void foreign_journals(void)
 {
     struct hd_state s;
@@ -578,7 +578,7 @@ int main(void)
     for (int how = 0; how < FOUND; how++) {
         unlink(path);
         plain(how);
-        if (how < 3) /* the next but one has these calls too */
+        if (how < 3) /* the one after the next has these calls too */
             failing(how, FAKE_BEFORE, false);
         failing(how, FAKE_BEHIND, false);
         failing(how, FAKE_BEFORE, true);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients of hawserd that steer connections and end them at whatever moment, in every way there is, on a machine with
- * a dozen ports, beside victims that connect to the same server as fast as they can. None of these ever has the ends of
- * a flow rule. Usage: test_hawserd_storm [SECONDS [SEED]]
+ * Clients of hawserd steer connections and end them at random moments and in every way, on a machine with a dozen
+ * ports, while victims connect to the same server as fast as possible. A victim must never get a connection that
+ * matches a flow rule. Usage: test_hawserd_storm [SECONDS [SEED]]
  */
 #include "client.h"
 #include "net.h"
@@ -48,7 +48,7 @@ static void pause_a_little(void)
         usleep(us);
 }
 
-/* Takes connections, and closes them when their other ends do, or now and then before. */
+/* Accepts connections, and closes them when their other ends do, or sometimes earlier. */
 static void run_server(int l)
 {
     struct pollfd p[256] = {{.fd = l, .events = POLLIN}};
@@ -73,7 +73,7 @@ static void run_server(int l)
     }
 }
 
-/* Is there a rule with these ends? */
+/* Returns whether there is a rule for these ends. */
 static bool ruled(const union hw_addr *local, const union hw_addr *remote)
 {
     for (int i = 0; i < FAKE_RULES; i++) {
@@ -113,7 +113,7 @@ static void run_victim(void)
     }
 }
 
-/* What the attacker does to its connection. */
+/* Ends a connection in a random way. */
 static void end_connection(int fd)
 {
     union hw_addr nowhere = net_address("10.9.0.1", 1, 0);
@@ -152,7 +152,7 @@ static void attack_once(struct dm_helper *h, const struct dm_binding *b)
         return;
     }
     unsigned own = dice(1u << 15);
-    pid_t pid = dice(2) ? fork() : -1; /* another process that has it too ends it under way */
+    pid_t pid = dice(2) ? fork() : -1; /* another process that also has the socket ends it meanwhile */
     if (pid == 0) {
         seed += own;
         pause_a_little();
@@ -184,7 +184,7 @@ static void run_attacker(void)
                 attack_once(h, &b);
         else
             atomic_fetch_add(&C->lost, 1);
-        dm_helper_close(h); /* with all its rules */
+        dm_helper_close(h); /* including all its rules */
         close(buf);
     }
 }

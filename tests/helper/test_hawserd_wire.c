@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's protocol: what is encoded reads back the same; every field out of its bounds is refused. */
+/* Tests hawserd's protocol: encoded messages decode to the same, and fields out of bounds are refused. */
 #include "tests/tap.h"
 #include "wire/helper.h"
 
@@ -23,7 +23,7 @@ static int request(const struct hw_helper_request *q)
     return hw_helper_request_decode(buf, sizeof(buf), &back);
 }
 
-/* One byte of a good request changed. */
+/* Decodes a valid request with one byte changed. */
 static int touched(uint16_t type, size_t at, uint8_t to)
 {
     uint8_t buf[HW_HELPER_REQUEST];

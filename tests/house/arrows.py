@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Arrows point down only: which folder may include which, read off every #include "..." and <hawser.h> (TAP).
-Usage: arrows.py ROOT"""
+"""Checks that includes only go downwards: which folder may include from which folders, for every #include "..." and
+<hawser.h> (TAP)."""
 import pathlib
 import re
 import sys
 
-# Folder (the longest match counts) -> the folders and files that it may include from, besides itself. This is the
-# house order of CONTRIBUTING.md: base < net, mem, wire < core < message, transport < context < nccl; sys, node < sandbox, oci, helper, verbs, lab < tool.
+# Maps a folder (the longest match counts) to the folders and files from which it may include, besides itself. This is
+# the order of CONTRIBUTING.md: base < net, mem, wire < core < message, transport < context < nccl; sys, node < sandbox,
+# oci, helper, verbs, lab < tool.
 API = "include/hawser.h"
 LOW = [API, "lib/base"]
 MID = LOW + ["lib/net", "lib/mem", "lib/wire"]
@@ -17,16 +18,16 @@ RULES = {
     "lib/net": LOW,
     "lib/mem": LOW,
     "lib/wire": LOW,
-    "lib/transport": MID + ["lib/core"],  # a transport provides what a rail asks for
+    "lib/transport": MID + ["lib/core"],  # a transport implements the functions that a rail calls
     "lib/transport/netplugin": MID + ["lib/transport", "lib/core"],
     "lib/transport/netplugin/table": LOW,
-    "lib/transport/netplugin/child": LOW + ["lib/net", "lib/mem", "lib/transport/netplugin/table"],  # ring.h: what it shares with the host
+    "lib/transport/netplugin/child": LOW + ["lib/net", "lib/mem", "lib/transport/netplugin/table"],  # ring.h: the memory that it shares with the host
     "lib/transport/netplugin/host": LOW + ["lib/mem", "lib/transport/netplugin/table", "lib/transport/netplugin/child"],
     "lib/core": MID,
     "lib/message": MID + ["lib/core"],
     "lib/context": MID + ["lib/core", "lib/message", "lib/transport"],
-    "nixl": LOW + ["lib/net", "lib/wire"],  # on hawser.h; blob.c packs bytes as wire does
-    "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/table/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
+    "nixl": LOW + ["lib/net", "lib/wire"],  # uses hawser.h; blob.c packs bytes like lib/wire
+    "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/table/abi.h"],  # uses hawser.h; shares NCCL's ABI with the loader of plugins
     "sys": LOW,
     "lab": LOW + ["sys"],
     "node": LOW + ["lib/net"],
@@ -42,7 +43,7 @@ RULES = {
     "examples": [API],
     "man": [API],
     "scripts": LOW,
-    "tests": [""],  # anything: they test the inside
+    "tests": [""],  # anything, because tests test internals
     "fuzz": [""],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(hawser\.h)>)', re.M)
@@ -64,7 +65,7 @@ def resolve(root, file, name):
 
 
 def check(root, file):
-    """The faults of one file, as text."""
+    """Returns the faults of one file, as text."""
     me = file.relative_to(root).as_posix()
     folder = folder_of(me)
     if folder is None:
@@ -80,7 +81,7 @@ def check(root, file):
 
 
 def folders(root):
-    """The folders below the root that have sources: no build folder, whatever its name."""
+    """Returns the folders below the root that have sources, without build folders of any name."""
     return [d for d in root.iterdir() if d.is_dir() and not d.name.startswith((".", "build")) and not (d / "meson-private").exists()]
 
 
@@ -90,7 +91,7 @@ def main(root):
     seen = {}
     for f in files:
         seen.setdefault(folder_of(f.relative_to(root).as_posix()) or f.parent.name, []).extend(check(root, f))
-    # The root is searched for <...> too: a header in sys/ must have no system header's name.
+    # The compiler searches the root for <...> too, so a header in sys/ must not have a system header's name.
     for f in sorted(root.glob("sys/*.h")):
         if any(pathlib.Path("/usr/include").glob(f"**/sys/{f.name}")):
             seen["sys"].append(f"{f.name}: <sys/{f.name}> is the system's")

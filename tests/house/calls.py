@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Calls point down only: which folder may call which, read off the symbol tables of what was built; no two folders call
-each other, nor do files of two folders in a circle (TAP). The rules are those of arrows.py.
+"""Checks that calls only go downwards, with the symbol tables of the build: which folder may call which, that no two
+folders call each other, and that no files of two folders call each other in a circle (TAP). The rules are those of
+arrows.py.
 Usage: calls.py ROOT BUILD NM ARCHIVE..."""
 import collections
 import re
@@ -9,16 +10,16 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-import arrows  # noqa: E402  of this folder
+import arrows  # in this folder
 
-# Folders that call each other, and why.
+# Folders that may call each other, with the reason.
 TOGETHER = {("tool/doctor", "tool/nccl", "tool/nccl/bench", "tool/nixl"): "the checks of NCCL and NIXL use what `hawser nccl` and `hawser nixl` find, whose "
             "action check is a group of checks; bench is an action of `hawser nccl`, and uses its plugin's folder"}
 LINE = re.compile(r"^.*?:(?P<object>.*\.c\.o): *[0-9a-f]* +(?P<kind>\w) (?P<symbol>\S+)$")
 
 
 def name_objects(root):
-    """(folder, object's name there) -> source: meson calls the object of FOLDER's file a/b.c "a_b.c.o"."""
+    """Returns a dict from (folder, object's name) to source. meson calls the object of FOLDER's file a/b.c "a_b.c.o"."""
     names = {}
     for f in (f for d in arrows.folders(root) for f in d.rglob("*.c")):
         parts = f.relative_to(root).parts
@@ -28,14 +29,15 @@ def name_objects(root):
 
 
 def source_of(names, build, path):
-    """The source of BUILD/FOLDER/libX.a.p/OBJECT.o; None: it is generated."""
+    """Returns the source of BUILD/FOLDER/libX.a.p/OBJECT.o, or None if it is generated."""
     place = arrows.pathlib.Path(path).resolve().relative_to(build)
     folder = place.parent.parent.as_posix()
     return names.get(("" if folder == "." else folder, place.name.removesuffix(".o")))
 
 
 def read_symbols(nm, archives):
-    """Symbol -> the object that defines it, object -> the symbols that it uses; the archives are thin."""
+    """Returns two dicts: from symbol to the object that defines it, and from object to the symbols that it uses. The
+    archives are thin."""
     defined, used = {}, collections.defaultdict(set)
     for line in subprocess.run([nm, "-A", "-g", *archives], capture_output=True, text=True, check=True).stdout.splitlines():
         m = LINE.match(line)
@@ -47,7 +49,7 @@ def read_symbols(nm, archives):
 
 
 def circles(edges):
-    """The sets of nodes that reach each other (Tarjan)."""
+    """Returns the sets of nodes that reach each other (Tarjan)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(v):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md and docs/ say can be done, and what they lead to is there (TAP): links and anchors; files that are named;
-options of `hawser`; and every command of a block in README.md and docs/*.md is run here, or by a test, or listed with the reason why
-not (docs_commands.py). Usage: docs.py ROOT HAWSER"""
+"""Checks README.md and docs/ (TAP): links and anchors lead to something, named files exist, options of `hawser` exist,
+and every command of a block in README.md and docs/*.md is run here or by a test, or is listed with a reason
+(docs_commands.py)."""
 import contextlib
 import os
 import pathlib
@@ -26,7 +26,7 @@ from tap import done, ok, skip  # noqa: E402
 ROOT, HAWSER = pathlib.Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2])
 LAB = f"docs{os.getpid()}"
 PATIENCE = 120
-TREES = "bench docs fuzz helper include lab lib man nccl node oci python sandbox sys tests tool verbs".split()  # others have folders of other projects, too
+TREES = "bench docs fuzz helper include lab lib man nccl node oci python sandbox sys tests tool verbs".split()  # other folders also have files of other projects
 
 
 def none(faults, what):
@@ -70,7 +70,7 @@ def check_files():
 # ---- options
 
 def list_known():
-    """Returns what each command, and each action of a command, takes: command -> {action or "": options}."""
+    """Returns the options of each command and of each action of a command: command -> {action or "": options}."""
     known = {}
     for command in re.findall(r"^  ([a-z-]+) ", said(HAWSER, "help"), re.M):
         actions, texts = read_help(HAWSER, command) if command != "help" else ([], [""])
@@ -79,7 +79,8 @@ def list_known():
 
 
 def find_unknown(known, text):
-    """Yields what a command line has that `hawser` has not. A command in a command (lab exec, trace) has options of its own."""
+    """Yields the options of a command line that `hawser` does not have. A command within a command (lab exec, trace)
+    has its own options."""
     for part in re.split(r"&&|;|\||\s--\s", re.sub(r"'[^']*'", "X", text)):
         words = part.split()
         at = [i + 1 for i, w in enumerate(words[:-1]) if w == "hawser" and re.fullmatch(r"[a-z][a-z-]+", words[i + 1])]
@@ -101,7 +102,7 @@ def find_unknown(known, text):
 def check_options(commands):
     known, wrong, n = list_known(), set(), 0
     for page in list_command_pages(ROOT):
-        spans = list_spans(read(page)) if page.name != "wire.md" else []  # whose spans are labels
+        spans = list_spans(read(page)) if page.name != "wire.md" else []  # in which spans are labels
         for text in [s for s in spans if re.match(r"(\w+=\S+ )*hawser [a-z]", s)] + [c for p, _, c in commands if p == page]:
             n += 1
             wrong |= {f"{page.name}: {w}" for w in find_unknown(known, text)}
@@ -112,7 +113,7 @@ def check_options(commands):
 # ---- commands
 
 def find_commands():
-    """Returns (page, prompt, command) of all blocks, in their order."""
+    """Returns (page, prompt, command) of all blocks, in order."""
     found, strange = [], set()
     for page in list_command_pages(ROOT):
         for number, language, lines in list_blocks(read(page)):
@@ -146,7 +147,7 @@ def free_port():
 
 
 class Runner:
-    """Runs the commands of one page in a folder of their own, one after the other, as a reader would."""
+    """Runs the commands of one page in a separate folder, one after the other, like a reader."""
 
     def __init__(self, page, folder):
         self.page, self.folder, self.servers, self.n = page.name, folder, [], 0
@@ -157,7 +158,7 @@ class Runner:
         if where in ("a", "b"):
             argv = [HAWSER, "lab", "exec", f"{LAB}/{where}", "--", *argv]
         self.n += 1
-        with open(self.file(), "wb") as out:  # a file: what goes on in the background would hold a pipe
+        with open(self.file(), "wb") as out:  # a file, because background processes would hold a pipe
             return subprocess.Popen(argv, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
     def file(self):
@@ -167,7 +168,7 @@ class Runner:
         return self.file().read_text(encoding="utf-8", errors="replace")
 
     def stop(self, p):
-        """Interrupts the command; its status."""
+        """Interrupts the command, and returns its status."""
         for number in (signal.SIGINT, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(p.pid, number)
@@ -176,7 +177,7 @@ class Runner:
         return None
 
     def goes_on(self, p, good):
-        """Waits until it is good. True if the command has not ended then."""
+        """Waits until good() returns true. Returns true if the command has not ended then."""
         end = time.monotonic() + PATIENCE
         while not good() and p.poll() is None and time.monotonic() < end:
             time.sleep(0.05)
@@ -186,7 +187,7 @@ class Runner:
         row, text = HERE[command], re.sub(r"\bnode1\b", "198.18.0.1", command)
         for old, new in row.swap:
             text = text.replace(old, new.replace("PORT", str(free_port())))
-        # The lab of the page itself has a name of its own.
+        # The page's own lab gets another name.
         text = re.sub(r"hawser lab (up|down|link)", rf"hawser lab \1 --name {LAB}x", text)
         text = re.sub(r"lab exec (\w)\b", rf"lab exec {LAB}x/\1", text)
         where = {"node1": "a", "node2": "b"}.get(prompt[:-1], row.where)
@@ -215,7 +216,8 @@ class Runner:
 
 
 def run_commands(commands):
-    """Runs what is to be run here. A command that stands in several pages runs in each: it follows others there."""
+    """Runs the commands that docs.py runs. A command in several pages runs in each, because it follows other commands
+    there."""
     up = subprocess.run([HAWSER, "lab", "up", "--name", LAB, "--nics", "2"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     try:
         for page in list_command_pages(ROOT):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each command of README.md and docs/*.md is run. A command that is new or changed in a page needs a row here.
+"""Lists where each command of README.md and docs/*.md is run. A new or changed command in a page needs a row here.
 
-HERE: docs.py runs the command. `where`: this machine, or node a or b of a lab (a prompt `node1$` or `node2$` says so by itself).
+HERE: docs.py runs the command. `where`: this machine, or node a or b of a lab (a prompt `node1$` or `node2$` says so by
+itself).
       `swap`: what is replaced first, so that the command takes a second or meets what this machine has. `ends`: the command
       goes on until it is interrupted. `status`: what it may end with.
 BY:   a test runs the command. The words tell it from others in the test's source; docs.py looks for them.
@@ -21,10 +22,10 @@ class By(NamedTuple):
     words: tuple[str, ...]
 
 
-# A machine may have what doctor warns of, or lacks; that is no fault of the page.
+# A machine may have faults that doctor reports; these are not faults of the page.
 LOOK = Here(status=(0, 1))
 LAB_LOOK = Here("", status=(0, 1))
-NODE = Here("")  # the prompt says which
+NODE = Here("")  # the prompt selects the node
 SHORT = Here("", (("bench", "bench --iters 3"),))
 
 HERE = {
@@ -52,10 +53,10 @@ HERE = {
     'hawser metrics --listen 127.0.0.1:9420': Here(swap=(("9420", "PORT"),), ends=True),
     'hawser metrics --textfile /var/lib/prometheus/node-exporter/hawser.prom':
         Here(swap=(("/var/lib/prometheus/node-exporter/", ""),), ends=True),
-    'hawser sandbox env': LOOK,  # 1: no GPU, no NIC to give
+    'hawser sandbox env': LOOK,  # 1 if there is no GPU or no NIC to give
     'hawser sandbox plan': LOOK,
     'hawser sandbox snapshot --out node.json': Here(),
-    'hawser sandbox status': LOOK,  # 1: no right to read root's journals
+    'hawser sandbox status': LOOK,  # 1 without the right to read root's journals
     'hawser sandbox sysfs --out /run/c1/sys': Here(swap=(("/run/c1/", ""),), status=(0, 1)),
     'hawser serve --key-file job.key': NODE,
     'hawser top': Here(ends=True),
@@ -65,7 +66,7 @@ HERE = {
 }
 
 DEVMEM = By("tests/vm/devmem/test_devmem.sh", ("--require-devmem", "validate --gpus 0"))
-DMNIC = By("tests/vm/devmem/dmnic.sh", ("ip link set dm$i netns n$i", "split=on ntuple=on rss=3 rule=4:5000:3"))  # the same requests, by dmnic_probe
+DMNIC = By("tests/vm/devmem/dmnic.sh", ("ip link set dm$i netns n$i", "split=on ntuple=on rss=3 rule=4:5000:3"))  # dmnic_probe makes the same requests
 HOSTS = By("tests/tool/test_nccl_tool.py", ('"--hosts", "a,b", "--ssh"', "lab exec"))
 MOVE = By("tests/sandbox/sandbox_move_tool.py", ('"move", "box", "--netns"', '"sandbox", "watch"', '"restore"'))
 NIXL = By("tests/wheel/wheel_run.py", ('"nixl-install"', '"nixl", "check"', '"paths"'))

@@ -3,13 +3,14 @@
 import pathlib
 import re
 
-# What a fence may be called. Only `sh` (every line is a command) and `console` (a line with a prompt is one) have commands.
+# The allowed languages of fenced blocks. Only `sh` (every line is a command) and `console` (a line with a prompt is a
+# command) have commands.
 LANGUAGES = {"sh", "console", "text", "ini", "yaml", "json", "python", "c"}
 PROMPT = re.compile(r"(\w*[$]|#) (.+)")
 
 
 def list_pages(root):
-    """Returns the pages whose links are checked: README.md, docs/, and those beside them that a reader meets."""
+    """Returns the pages whose links are checked: README.md, docs/, examples/, and the other pages in the root folder."""
     more = [root / n for n in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
     return more + sorted((root / "docs").rglob("*.md")) + sorted((root / "examples").rglob("*.md"))
 
@@ -19,7 +20,7 @@ def list_command_pages(root):
 
 
 def list_blocks(text):
-    """Yields (line number, language, lines) of each fenced block; the fence's own indentation is taken off."""
+    """Yields (line number, language, lines) of each fenced block, without the fence's indentation."""
     fence, lines, start = None, [], 0
     for number, line in enumerate(text.splitlines(), 1):
         m = re.match(r"( *)```(\w*)$", line)
@@ -35,7 +36,7 @@ def list_blocks(text):
 
 
 def scan(text):
-    """Returns the text without a comment, and whether a quote is open at its end."""
+    """Returns the text without a comment, and whether a quotation is open at its end."""
     quote = ""
     for i, c in enumerate(text):
         if quote:
@@ -48,8 +49,8 @@ def scan(text):
 
 
 def list_commands(language, lines):
-    """Yields (prompt, command) of a block's lines. Blanks are single, comments are gone; a command goes on behind a backslash
-    or an open quote."""
+    """Yields (prompt, command) of a block's lines, with single blanks and without comments. A command continues after a
+    backslash or in an open quotation."""
     command, prompt = "", ""
     for line in lines:
         if not command:
@@ -72,12 +73,12 @@ def strip_blocks(text):
 
 
 def list_spans(text):
-    """Returns what stands between backticks outside of blocks."""
+    """Returns the texts between backticks outside of blocks."""
     return [re.sub(r"\s+", " ", s) for s in re.findall(r"`([^`]+)`", strip_blocks(text))]
 
 
 def list_anchors(text):
-    """Returns the anchors of a page's headings, as GitHub makes them."""
+    """Returns the anchors of a page's headings, like GitHub."""
     anchors = set()
     for head in re.findall(r"^#+ (.+)$", strip_blocks(text), re.M):
         head = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", head)
@@ -89,7 +90,7 @@ def list_anchors(text):
 
 
 def list_links(page, text):
-    """Yields (as it is written, the path that it leads to, anchor) of each link to a file."""
+    """Yields (link as written, path of its target, anchor) of each link to a file."""
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", strip_blocks(text))):
         if re.match(r"\w+:", link):
             continue

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What meson leaves out where libraries are missing (TAP): with libsodium alone it builds libhawser, the NCCL plugin and
-the NIXL backend, and its summary names what was left out and why.
+"""Tests what meson leaves out without optional libraries (TAP): with libsodium alone, it builds libhawser, the NCCL
+plugin and the NIXL backend, and its summary names the parts left out, with the reasons.
 Usage: features.py SOURCE BUILD SANITIZERS CC..."""
 import os
 import pathlib
@@ -25,12 +25,12 @@ def run(*argv, **more):
 
 
 def read_summary(text):
-    """Returns part -> what the summary says of the part."""
+    """Returns a dict from part to its text in the summary."""
     return {p: m[1] for p in PARTS if (m := re.search(rf"^ +{re.escape(p)} *: (.*)$", text, re.M))}
 
 
 def build_alone(source, folder, compiler):
-    """Builds where pkg-config finds libsodium and nothing else."""
+    """Builds with a pkg-config that finds only libsodium."""
     pc = folder / "pc"
     pc.mkdir()
     where = run("pkg-config", "--variable=pcfiledir", "libsodium")[1].strip()

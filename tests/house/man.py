@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The man pages say what there is: every function of hawser.h stands in a page's NAME and has a link to it, every
-subcommand and every option of the tool's own help stands in hawser.1, and no option stands there that is gone (TAP).
-Usage: man.py ROOT [HAWSER]"""
+"""Checks the man pages: every function of hawser.h is in a page's NAME section and has a link to the page, every
+subcommand and every option of the tool's help is in hawser.1, and hawser.1 has no option that no longer exists (TAP)."""
 import pathlib
 import re
 import subprocess
@@ -32,7 +31,8 @@ def main(root, hawser=None):
                 (root / "man/meson.build").read_text(encoding="utf-8"), re.S)[1]))
     has_none(functions ^ {"hawser_" + x for x in links}, "every function has a link to its page")
 
-    # Whoever reads a page may have no source: it names documents where they are installed, and those that there are.
+    # Readers of a page may not have the sources, so it names documents where they are installed, and only existing
+    # ones.
     for page in sorted((root / "man").glob("*.scd")):
         text = page.read_text(encoding="utf-8")
         has_none(set(re.findall(r"(?<![/A-Za-z0-9@.])(?:docs|examples)/[\w/.-]+[a-z]", text)), f"{page.name} names documents by their whole path")
@@ -56,7 +56,7 @@ def main(root, hawser=None):
             actions, pages = read_help(hawser, c)
             has_none({a for a in actions if not re.search(rf"^\*{a}\*|^\*hawser {c} {a}\*|^### .*\b{a}\b", part, re.M)}, f"hawser.1 has every action of {c}")
             has_none({x for p in [*pages, said(hawser, "help", c)] for x in p.splitlines() if len(x) > 80}, f"the help of {c} fits into 80 columns")
-            # A help text that no table made has its options anywhere.
+            # A help text that is not generated from a table may have its options anywhere.
             options = {f"--{o}" for p in pages for o in ([r[1] for r in ROW.findall(p)] if "\nOptions:\n" in p
                                                          else re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", p))}
             common = re.split(r"^## Common options", text, maxsplit=1, flags=re.M)[-1]

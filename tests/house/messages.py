@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The product's messages: every text for people in the sources (errors, warnings, log lines, help, reports, pages),
-adjacent literals joined, one per line, sorted by file. messages.txt beside this script keeps the list, so that a changed
-text shows in a diff (TAP). Usage: messages.py ROOT [--write | --print]
+"""Lists the product's messages: every text for people in the sources (errors, warnings, log lines, help, reports,
+pages), with adjacent literals joined, one per line, sorted by file. messages.txt in this folder has the list, so that a
+changed text shows in a diff (TAP). Usage: messages.py ROOT [--write | --print]
 
-A literal is a message if it has two words, or if it is an argument of a function that makes messages (MAKERS, and each
-function declared with HW_PRINTF). A macro between two literals stands as <NAME>, a value of Python as {...}."""
+A literal is a message if it has at least two words, or if it is an argument of a function that makes messages (MAKERS,
+and each function declared with HW_PRINTF). A macro between two literals is shown as <NAME>, and a value of Python as
+{...}."""
 import ast
 import difflib
 import pathlib
@@ -32,7 +33,7 @@ QUIET = {"_Static_assert", "static_assert", "asm", "__asm__", "__asm", "include"
 
 
 def tokens(source):
-    """(kind, text) of each token but gaps; the end of a preprocessor line is the token ("end", "")."""
+    """Returns (kind, text) of each token except gaps. The end of a preprocessor line is the token ("end", "")."""
     directive, out, fresh = False, [], True
     for m in TOKEN.finditer(source):
         kind, text = m.lastgroup, m[0]
@@ -49,7 +50,7 @@ def tokens(source):
 
 
 def texts_of_c(source, makers):
-    """The joined literals of a C or C++ source that are for people."""
+    """Returns the joined literals for people of a C or C++ source."""
     out, calls, run, previous = [], [], None, ""
     for kind, text in [*tokens(source), ("end", "")]:
         if kind in ("text", "raw"):
@@ -74,7 +75,7 @@ def texts_of_c(source, makers):
 
 
 def texts_of_python(source):
-    """The same of a Python source; a docstring is no message."""
+    """Returns the same for a Python source. Docstrings are not messages."""
     tree, skipped, out = ast.parse(source), set(), []
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
@@ -95,7 +96,7 @@ def texts_of_python(source):
 
 
 def messages(root):
-    """'FILE: text' of every message."""
+    """Returns 'FILE: text' for every message."""
     files = sorted(p for f in FOLDERS for p in (root / f).rglob("*") if p.suffix in (".c", ".h", ".cc", ".py")
                    and p.name != "_cdef.py" and "build" not in p.relative_to(root).parts)
     sources = {p: p.read_text(encoding="utf-8") for p in files}

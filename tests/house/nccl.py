@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the NCCL plugin shows and needs: its dynamic symbols are exactly NCCL's tables, data objects of the right
-sizes; it needs libc and its parts only, and is never unmapped (TAP).
+"""Checks what the NCCL plugin exports and needs: its dynamic symbols are exactly NCCL's tables, which are data objects
+of the right sizes; it needs only libc and its parts, and is never unmapped (TAP).
 Usage: nccl.py LIBNCCL-NET-HAWSER.SO SANITIZERS"""
 import pathlib
 import re
@@ -10,7 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import library  # noqa: E402  of this folder
+import library  # in this folder
 from tap import done, ok  # noqa: E402
 
 TABLES = {f"ncclNetPlugin_v{n}" for n in range(6, 13)} | {"ncclTunerPlugin_v4", "ncclTunerPlugin_v5", "ncclTunerPlugin_v6"}
@@ -19,7 +19,7 @@ SIZES = {6: 136, 7: 152, 8: 152, 9: 160, 10: 160, 11: 176, 12: 176}
 
 
 def main(lib, sanitizers):
-    # "address size type name", of readelf's columns.
+    # Columns of readelf: address, size, type and name.
     rows = [line.split() for line in library.run("readelf", "--dyn-syms", "-W", lib).splitlines()]
     rows = [r for r in rows if len(r) >= 8 and r[6] != "UND" and r[6] != "Ndx"]
     shown = {r[7]: r for r in rows}
@@ -38,7 +38,8 @@ def main(lib, sanitizers):
     soname = re.findall(r"\(SONAME\).*\[(.+)\]", dynamic)
     ok(soname in ([], ["libnccl-net-hawser.so"]), "its soname is none, or its file's name", soname)
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
-    # What it takes from others must all be libc's, or loading it fails wherever nothing else has brought it.
+    # All undefined symbols must be libc's. Otherwise the plugin cannot be loaded unless something else has loaded the
+    # library.
     undefined = library.run("nm", "-D", "--undefined-only", lib).splitlines()
     foreign = [r.strip() for r in undefined if not re.search(r"@GLIBC_|^\s+w ", r)]
     if sanitizers != "none":

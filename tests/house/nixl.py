@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the NIXL backend shows and needs: its dynamic symbols are exactly NIXL's two entry points; it needs libc and
-libstdc++ only, none of NIXL's symbols, and is never unmapped (TAP).
+"""Checks what the NIXL backend exports and needs: its dynamic symbols are exactly NIXL's two entry points; it needs
+only libc and libstdc++, no symbols of NIXL, and is never unmapped (TAP).
 Usage: nixl.py LIBPLUGIN_HAWSER.SO SANITIZERS"""
 import pathlib
 import re
@@ -9,7 +9,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import library  # noqa: E402  of this folder
+import library  # in this folder
 from tap import done, ok, skip  # noqa: E402
 
 ENTRIES = {"nixl_plugin_init", "nixl_plugin_fini"}
@@ -17,8 +17,8 @@ ALLOWED = re.compile(library.ALLOWED.pattern + r"|^(libstdc\+\+\.so\.6|libgcc_s\
 
 
 def main(lib, sanitizers):
-    # "address size type name", of readelf's columns. A unique symbol, which templates of libstdc++ can leave, would bind
-    # to those of the process.
+    # Columns of readelf: address, size, type and name. A unique symbol, which templates of libstdc++ can create, would
+    # bind to those of the process.
     rows = [line.split() for line in library.run("readelf", "--dyn-syms", "-W", lib).splitlines()]
     shown = {r[7] for r in rows if len(r) >= 8 and r[6] not in ("UND", "Ndx")}
     ok(shown == ENTRIES, "NIXL's entry points are exported, and nothing else", sorted(shown ^ ENTRIES))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gather.ptx is what scripts/ptx.sh makes of gather.cu, nvcc takes that source too, and assemblers take the PTX for every
-# GPU it is for (TAP). Usage: ptx.sh ROOT
+# Checks that gather.ptx is the output of scripts/ptx.sh for gather.cu, that nvcc compiles that source too, and that
+# assemblers accept the PTX for every GPU that it supports (TAP). Usage: ptx.sh ROOT
 set -u
 cd "$1" || exit 1
 cuda=lib/mem/kernels
@@ -10,7 +10,7 @@ trap 'rm -rf "$tmp"' EXIT
 PATH=$PATH:/usr/local/cuda/bin
 n=0 done=0 failed=0
 
-result() { # RC TEXT: with the log of what failed
+result() { # RC TEXT; prints the log after a failure
     n=$((n + 1)) done=$((done + 1))
     if [ "$1" = 0 ]; then
         echo "ok $n - $2"

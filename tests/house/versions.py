@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The project has one version, meson.build's: all other places name the same (TAP; docs/versions.md).
-Usage: versions.py SOURCE VERSION LIBHAWSER.SO"""
+"""Checks that all other places have the project's version of meson.build (TAP; docs/versions.md)."""
 import ctypes
 import pathlib
 import re
@@ -11,7 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok  # noqa: E402
 
-# File -> what names the version there, the first match.
+# Maps a file to the pattern of its version; the first match counts.
 PLACES = {
     "python/pyproject.toml": r'^version = "(.*)"$',
     "debian/changelog": r"^hawser \((.*)\) ",
@@ -30,7 +29,8 @@ def main(source, version, library):
     call = ctypes.CDLL(library).hawser_version
     call.restype = ctypes.c_char_p
     ok(call().decode() == version, "hawser_version() says it", call())
-    # dpkg takes a function's version for the oldest package that has it: no later one than this.
+    # dpkg treats a function's version as the oldest package that has the function, so it must not be later than this
+    # version.
     symbols = re.findall(r"^ (\S+)@HAWSER_(\d+\.\d+) (\S+)$", (root / "debian/libhawser1.symbols").read_text(encoding="utf-8"), re.M)
     wrong = [s for s in symbols if not s[2].startswith(s[1] + ".") or list(map(int, s[2].split("."))) > list(map(int, version.split(".")))]
     ok(len(symbols) > 10 and not wrong, "debian/libhawser1.symbols: each function came with the minor version of its node", wrong)

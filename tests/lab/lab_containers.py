@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two nodes of a lab, with NICs of which some have no partner on the other node. The tools ask each other for the NICs;
-those that both have go into a container on each node, and a transfer between the two containers is verified (TAP).
-Usage: lab_containers.py HAWSER"""
+"""Two nodes of a lab, some of whose NICs have no partner on the other node. The tools query each other's NICs. The NICs
+that both nodes have are moved into a container on each node, and a transfer between the two containers is verified
+(TAP)."""
 import os
 import re
 import signal
@@ -25,7 +25,7 @@ def run(node, *argv):
 
 
 def serve(argv):
-    """Starts `hawser serve`, and returns once it can be asked."""
+    """Starts `hawser serve`, and returns when it answers."""
     p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = ""
     for line in p.stdout:
@@ -42,13 +42,13 @@ def stop(p):
 
 
 def nics(r):
-    """The NICs of a plan."""
+    """Returns the NICs of a plan."""
     m = re.search(r"^netdevs: (.*)$", r.stdout, re.M)
     return m[1] if m else r
 
 
 def plans():
-    """eth0 is where the nodes meet, and stays; eth4 is on a alone."""
+    """eth0 connects the nodes and stays in them; only node a has eth4."""
     a = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1,eth2,eth3,eth4", "--peer", "198.18.0.2")
     ok(a.returncode == 0 and nics(a) == "eth1,eth2,eth3", "the plan of a: what b has too", (nics(a), a))
     ok("eth4" in a.stdout and "198.18.0.2 has no NIC for it (--peer)" in a.stdout, "the one that b lacks, and why", a)
@@ -64,12 +64,12 @@ def plans():
 
 
 def transfer():
-    """run-test: containers on both nodes, and bytes between them."""
+    """Runs containers on both nodes, with transfers between them."""
     box = serve(at("b", HAWSER, "sandbox", "run", "--nics", "eth1,eth2,eth3", "--peer", "198.18.0.1", "--id", f"{LAB}b", "--", HAWSER,
                    "serve"))
     here = run("b", "ls", "/sys/class/net").stdout.split()
     ok("eth0" in here and "eth1" not in here, "the NICs of b are in its container", here)
-    # b's NICs are away now, and its `serve` still tells of them
+    # b's NICs are in the container now, and its `serve` still reports them
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1,eth2,eth3,eth4", "--peer", "198.18.0.2")
     ok(nics(r) == "eth1,eth2,eth3" and "# the peer's eth1 198.18.1.2/24, no RDMA device, in a container: with eth1\n" in r.stderr,
        "a still learns of them", r)
@@ -82,7 +82,7 @@ for n in 1 2 3; do {HAWSER} validate 198.18.$n.2 --nic eth$n --size 1MiB || exit
     ok(r.stdout.count("Success: 4 / 4\n") == 3, "validate between the containers, over each NIC", r)
     used = re.findall(r"^# (\S+) .*-> .*?(\S+), \d+ channels$", r.stdout, re.M)
     ok(r.returncode == 0 and sorted(set(used)) == [(n, n) for n in ("eth1", "eth2", "eth3")], "bench between the containers, over three NICs", r)
-    # validate's channels and bench's are of one server, which ends by a signal
+    # one server has the channels of validate and of bench, and a signal ends it
     ok(stop(box) == 0, "the server in b's container ends")
     for node, last in (("a", 4), ("b", 3)):
         there = run(node, "ls", "/sys/class/net").stdout.split()

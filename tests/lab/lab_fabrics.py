@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two nodes of a lab for each fabric: which pairs of NICs are used, what is said of the others, that every byte arrives,
-and that what no packet can take costs no time (TAP).
+"""Two nodes of a lab for each fabric: checks which pairs of NICs are used, the reasons why others are not, that every
+byte arrives, and that paths on which no packet can arrive cost no time (TAP).
 Usage: lab_fabrics.py HAWSER FABRIC..."""
 import json
 import os
@@ -56,7 +56,7 @@ class Lab:
         return self.lab("exec", node, "--", *argv)
 
     def bench(self, to, *argv):
-        """A short bench from a to an address of b, with its seconds."""
+        """Runs a short bench from a to an address of b. Returns the result and its seconds."""
         begin = time.monotonic()
         r = self.run(HAWSER, "bench", to, "--json", "-", "--size", "4MiB", "--iters", "8", *argv)
         r.seconds = time.monotonic() - begin
@@ -64,7 +64,7 @@ class Lab:
 
 
 def used(r):
-    """ "eth0-enp0 eth1-enp1": the pairs in use."""
+    """Returns the pairs in use, as in "eth0-enp0 eth1-enp1"."""
     return " ".join(f"{a}-{b}" for a, b in sorted(re.findall(r"^# (\S+) .*-> .*?(\S+), \d+ channels$", r.stderr, re.M)))
 
 
@@ -79,18 +79,18 @@ def verified(r):
 
 
 def carries(r, pairs, what):
-    """It went well, over these pairs, and every byte was checked."""
+    """Checks success, the pairs in use, and that every byte was verified."""
     ok(r.returncode == 0 and used(r) == pairs and verified(r), f"{what}: {pairs}, every byte verified", (used(r), r))
 
 
 def tcp_counts(lab, node):
-    """CurrEstab, OutRsts and the like of the node's kernel."""
+    """Returns the TCP counters of the node's kernel, such as CurrEstab and OutRsts."""
     names, counts = re.findall(r"^Tcp: (.*)$", lab.run("cat", "/proc/net/snmp", node=node).stdout, re.M)
     return dict(zip(names.split(), map(int, counts.split())))
 
 
 def resets_nothing(lab, rails):
-    """A reset that answers what is under way leaves by the first route, and teaches neighbours a wrong address."""
+    """A reset in answer to data in flight leaves by the first route, and teaches neighbours a wrong address."""
     bench = subprocess.Popen([HAWSER, "lab", "exec", "--name", lab.name, "a", "--", HAWSER, "bench", "198.18.0.2",
                               "--iters", "1000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 10
@@ -159,9 +159,9 @@ def shared_subnet():
         r = lab.bench("198.18.0.2", "--op", "read")
         ok("a routing table for " in r.stderr, "what is read leaves the other node by its first NIC: bench says so", r)
         r = lab.run(HAWSER, "validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
-        # which of both comes first is the kernel's: whose ARP answer was there first
+        # the order depends on the first ARP answer
         ok(r.returncode == 1 and re.search("a routing table for |" + astray, r.stderr), "and validate fails", r)
-    with Lab("--fabric", "shared-subnet") as lab:  # anew: what a has learnt of the neighbours stays wrong
+    with Lab("--fabric", "shared-subnet") as lab:  # a new lab, because a's wrong neighbour entries remain
         remedy = "cd /proc/sys/net/ipv4/conf/all && echo 1 >arp_ignore && echo 2 >arp_announce"
         if any(lab.run("sh", "-c", remedy, node=n).returncode for n in "ab"):
             raise Skip("/proc/sys cannot be written")
@@ -192,7 +192,7 @@ def bridge():
 
 def delay():
     with Lab("--fabric", "routed", "--nics", "2", "--delay", "5ms,0", "--loss", "0.1%,0") as lab:
-        for op in "write", "read":  # a channel may die of what is lost, and come back
+        for op in "write", "read":  # a channel may die because of lost packets, and be connected again
             r = lab.bench("198.18.0.3", "--op", op)
             lines = [json.loads(x) for x in r.stdout.splitlines()]
             ok(r.returncode == 0 and used(r) == "eth0-eth0 eth1-eth1" and lines and
@@ -200,7 +200,7 @@ def delay():
                f"{op} with 5 ms and a loss of 0.1 % on one rail of two: every byte verified", r)
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the lab is taken down first
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the lab is removed first
 for fabric in FABRICS:
     try:
         {"subnet": subnet, "routed": routed, "gcp": gcp, "shared-subnet": shared_subnet, "bridge": bridge,

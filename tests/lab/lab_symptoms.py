@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The faults that users met before hawser was there, made again in a lab, and what hawser's tools answer to each: the table of
-docs/symptoms.md, whose answers must stand in that file as they are given here (TAP).
+"""Reproduces in a lab the faults that users had before hawser existed, and checks the answers of hawser's tools: the
+table of docs/symptoms.md, which must have these answers word for word (TAP).
 Usage: lab_symptoms.py HAWSER TCPXLIKE LIBFAKECUDA SYMPTOMS.md"""
 import os
 import pathlib
@@ -25,7 +25,7 @@ class Skip(Exception):
 
 
 class Lab:
-    """Two nodes, of which one runs `hawser serve`."""
+    """Two nodes, one of which runs `hawser serve`."""
 
     def __init__(self, *argv, serve=(), node="b", **env):
         self.name, self.node, self.server, self.argv, self.env = f"sy{os.getpid()}", node, None, serve, env
@@ -51,7 +51,7 @@ class Lab:
         subprocess.run([HAWSER, "lab", "down", "--name", self.name], capture_output=True, timeout=60)
 
     def said(self):
-        """What the server said on standard error so far."""
+        """Returns the server's standard error so far."""
         return os.pread(self.log.fileno(), 1 << 20, 0).decode()
 
     def run(self, *argv):
@@ -64,7 +64,7 @@ class Lab:
 
 
 def answers(r, text, what, rc=1):
-    """The tool said that, and the page has it word for word."""
+    """Checks that the tool prints the text, and that the page has it word for word."""
     said = " ".join((r.stdout + r.stderr).split())
     ok(r.returncode == rc and text in said, f"{what}: {text}", (r.returncode, r.stdout, r.stderr))
     ok(text in PAGE, "which docs/symptoms.md has word for word", text)
@@ -73,14 +73,14 @@ def answers(r, text, what, rc=1):
 def no_cmsg(tcpx):
     """Seed 1: both ends on one machine."""
     gpu = {"HAWSER_CUDA_LIBRARY": DRIVER, "FAKECUDA_GPUS": "2"}
-    with Lab("--nics", "2", serve=BY, **tcpx) as lab:  # a lab's nodes have one kernel
+    with Lab("--nics", "2", serve=BY, **tcpx) as lab:  # all nodes of a lab have one kernel
         r = lab("doctor", "198.18.0.2", *BY, **tcpx)
         answers(r, "FAIL pair.machine both sides run on one machine, under the same kernel: host memory works, but devmem and TCPX do not",
                 "rx no cmsg, doctor")
         r = lab("doctor", "--only", "tcpx", **tcpx)
         answers(r, "tcpx.packets no NIC of this machine has this statistic", "rx_devmem_pkts on a NIC without it, doctor", r.returncode)
     gone = {**tcpx, **gpu, "TCPXLIKE_LOOPBACK": "exit"}
-    with Lab("--nics", "2", serve=BY, node="a", **gone) as lab:  # where the server is
+    with Lab("--nics", "2", serve=BY, node="a", **gone) as lab:  # node a, where the server runs
         r = lab("validate", "198.18.0.1", *BY, "--gpus", "0:0", **{**gone, "HAWSER_SAME_MACHINE": "auto"})
         answers(r, "the peer is on this same machine", "rx no cmsg, validate")
         r = lab("validate", "198.18.0.1", *BY, "--gpus", "0:0", "--channels", 2, "--timeout", "10s",
@@ -107,8 +107,8 @@ def wrong_nic(tcpx):
         answers(r, "WARN rdma.arp-ignore eth0, eth1, eth2, eth3: 0, so this NIC also answers ARP requests for other NICs' addresses",
                 "several NICs in one subnet, doctor", 0)
         answers(r, "WARN rdma.arp-announce eth0, eth1, eth2, eth3: 0, so this NIC may send ARP requests with another NIC's address", "doctor", 0)
-        # Which NIC answers first, and asks with whose address, is chance: with the first half of the remedy only what is sent takes
-        # another way, each time. What the other node has said before that is forgotten.
+        # Which NIC answers first, and which address a request has, is random. With only the first half of the remedy,
+        # only sent packets take another path. The other node's old neighbour entries are removed.
         lab.run("sh", "-c", "cd /proc/sys/net/ipv4/conf; for n in all eth0 eth1 eth2 eth3; do echo 1 >$n/arp_ignore; echo 2 >$n/arp_announce; done")
         lab.run("ip", "neigh", "flush", "all")
         r = lab("validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
@@ -127,7 +127,7 @@ def one_more():
 
 
 def no_bind():
-    """Seed 3: devmem is asked for, and the NIC cannot."""
+    """Seed 3: devmem is required, but the NIC does not support it."""
     with Lab("--nics", "2", serve=["--transport", "devmem"]) as lab:
         r = lab("validate", "198.18.0.2", "--transport", "devmem", "--require-devmem", "--size", "1MiB", "--knob", "same_machine=yes")
         answers(r, "knob require_direct: no devmem over eth0: no hawserd at /run/hawser/hawserd.sock: start it (systemctl start "

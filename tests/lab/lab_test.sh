@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `hawser lab` as a command: exit codes, texts, what exec passes on. The lab itself is tests/lab/test_lab.c's matter.
+# Tests `hawser lab` as a command: exit codes, texts, and what exec passes on. tests/lab/test_lab.c tests the lab itself.
 #   lab_test.sh HAWSER
 set -u
 hawser=$1
@@ -20,7 +20,7 @@ report() { # 0|1 WHAT
         failed=1
     fi
 }
-# exits CODE WHAT COMMAND...: its output is in $out
+# exits CODE WHAT COMMAND...   stores the output in $out
 exits() {
     want=$1 what=$2
     shift 2
@@ -86,7 +86,7 @@ says "hawser lab down --name $lab"
 exits 0 "list" "$hawser" lab list --name "$lab"
 says "198.18.1.2"
 says "1gbit"
-"$hawser" lab list --json >"$out" 2>/dev/null # which may name labs of others
+"$hawser" lab list --json >"$out" 2>/dev/null # which may list labs of others
 python3 - "$lab" "$out" <<'END'
 import json, sys
 lab = [l for l in json.load(open(sys.argv[2])) if l["name"] == sys.argv[1]][0]
@@ -104,15 +104,15 @@ exits 0 "options behind -- are the command's" "$hawser" lab exec "$lab/a" -- tes
 exits 125 "a node that there is not" "$hawser" lab exec "$lab/z" -- true
 echo through | "$hawser" lab exec "$lab/b" -- cat >"$out" 2>&1
 says "through"
-# The process is the command's own: who signals it, signals the command.
+# The process is that of the command, so signals to it reach the command.
 "$hawser" lab exec "$lab/b" -- sleep 60 >"$out" 2>&1 &
 pid=$!
-for _ in $(seq 200); do # ThreadSanitizer's start alone takes seconds on a busy machine
+for _ in $(seq 200); do # ThreadSanitizer alone takes seconds to start on a busy machine
     [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sleep ] && break
     sleep 0.1
 done
-kill -INT "$pid" # ignored by a background job of a shell
-kill -TERM "$pid" # not HUP, which nohup has everybody ignore
+kill -INT "$pid" # background jobs of a shell ignore it
+kill -TERM "$pid" # not HUP, which is ignored under nohup
 wait "$pid" 2>/dev/null
 report "$([ $? = 143 ]; echo $?)" "a signal reaches the command"
 exits 0 "link down" "$hawser" lab link "$lab/a" eth1 down
@@ -123,7 +123,7 @@ exits 0 "rate" "$hawser" lab rate "$lab/b" eth1 1.5gbit
 exits 0 "list" "$hawser" lab list --name "$lab"
 says "1.5gbit"
 exits 1 "a NIC that there is not" "$hawser" lab link "$lab/a" eth7 up
-# doctor of a pair: what it tries over each NIC, in both directions
+# doctor for a pair: what it tests over each NIC, in both directions
 served=$(mktemp)
 "$hawser" lab exec "$lab/b" -- "$hawser" serve >"$served" 2>&1 &
 pid=$!

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two NICs of very different rates under one transfer at a time: the slow one carries about its share of the rates, and not
-chunks for which all else waits (TAP). Bytes are counted, not time.
+"""Two NICs with very different rates, with one transfer at a time: the slow NIC carries about its share of the rates,
+and no chunks that delay the transfer (TAP). Counts bytes, not time.
 Usage: lab_uneven.py HAWSER"""
 import json
 import os
@@ -18,7 +18,7 @@ import tap  # noqa: E402
 HAWSER = str(pathlib.Path(sys.argv[1]).resolve())
 LAB = f"un{os.getpid()}"
 FAST, SLOW = 1000, 20  # Mb/s
-MOST = 4 * SLOW / (FAST + SLOW)  # where nobody asks who would be last, a fifth of all bytes go by the slow NIC
+MOST = 4 * SLOW / (FAST + SLOW)  # without a prediction of the last chunk, the slow NIC would carry a fifth of all bytes
 
 
 def run(*argv, **kw):

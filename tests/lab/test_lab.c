@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node lab by its C interface: once as root, where this is root, and once as a user without any right. The program
- * starts itself in the nodes ("--serve", "--connect") to see that traffic flows.
+ * Tests the C interface of the node lab, as root if possible and as an unprivileged user. The program starts itself in
+ * the nodes ("--serve", "--connect") to test traffic.
  */
 #include "base/sanitizers.h"
 #include "lab/lab.h"
@@ -36,7 +36,7 @@ static void limit_waits(int s)
     setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
 }
 
-/* Sends back BYTES bytes to each that connects, until killed. */
+/* Echoes BYTES bytes to each client, until killed. */
 static int serve(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(PORT)};
@@ -56,7 +56,7 @@ static int serve(void)
     }
 }
 
-/* 0 where BYTES bytes came back from addr as they were. */
+/* Returns 0 if BYTES bytes come back from addr unchanged. */
 static int connect_to(const char *addr)
 {
     static unsigned char out[BYTES], in[BYTES];
@@ -73,7 +73,7 @@ static int connect_to(const char *addr)
 
 /* ---- helpers -------------------------------------------------------------------------------- */
 
-/* An argument vector; execvp()'s type is older than const. */
+/* An argument vector. The cast is needed because execvp() predates const. */
 #define ARGV(...) ((char *const *)(const char *const[]){__VA_ARGS__, NULL})
 
 static int wait_status(pid_t pid)
@@ -84,8 +84,8 @@ static int wait_status(pid_t pid)
     return st;
 }
 
-/* Runs argv in a node; its exit status, 1000 + the signal it died of, or -errno where it did not run. out gets what it
- * wrote to stdout. */
+/* Runs argv in a node. Returns its exit status, 1000 + its signal, or -errno if it did not run. Stores its stdout in
+ * out. */
 static int run(const char *lab, const char *node, char *const argv[], char *out, size_t cap)
 {
     int p[2];
@@ -119,7 +119,7 @@ static bool talks(const char *lab, const char *node, const char *addr)
     return run(lab, node, ARGV(self, "--connect", addr), out, sizeof(out)) == 0;
 }
 
-/* Starts the echo server in a node; 0 where it does not come up. */
+/* Starts the echo server in a node. Returns 0 if it does not start. */
 static pid_t start_server(const char *lab, const char *node)
 {
     char buf[8] = "";
@@ -144,7 +144,8 @@ static void stop(pid_t pid)
     }
 }
 
-/* Lines of a /proc file with text in them, followed by one of the characters in after or the line's end. */
+/* Counts the lines of a /proc file that contain text, followed by one of the characters in after or by the end of the
+ * line. */
 static int lines_with(const char *path, const char *text, const char *after)
 {
     char line[1024];
@@ -159,7 +160,7 @@ static int lines_with(const char *path, const char *text, const char *after)
     return n;
 }
 
-/* What there is of a lab: files, mounts, and the name that every process of it holds. */
+/* Counts what exists of a lab: files, mounts, and the name that every process in it has. */
 static int remains(const char *lab)
 {
     char text[96];
@@ -420,7 +421,7 @@ static void test_two_labs(struct hw_lab_info *info)
     is_int(remains(two), 0, "nothing is left");
 }
 
-/* The process that keeps a lab without root: it listens on the lab's name. */
+/* Returns the process that keeps a lab without root, which listens on the lab's name. */
 static pid_t keeper_of(const char *lab)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -435,7 +436,8 @@ static pid_t keeper_of(const char *lab)
     return c.pid;
 }
 
-/* The process that delays a lab's packets: of root's lab the one that lives in its switch, else the keeper's child. */
+/* Returns the process that delays a lab's packets: in root's lab the process in its switch, otherwise the child of the
+ * lab's process. */
 static pid_t relay_of(const char *lab)
 {
     char path[96], line[256];
@@ -460,7 +462,7 @@ static pid_t relay_of(const char *lab)
     return found;
 }
 
-/* Has this process, of which none is a child of ours, ended? Waits a while for that. */
+/* Returns whether the process, which is not a child of this one, has ended, after waiting for a while. */
 static bool has_ended(pid_t pid)
 {
     char path[64], state = 0;
@@ -509,7 +511,7 @@ static void test_relay(void)
     server = start_server(one, "b");
     ok(relay > 0 && server > 0 && !talks(one, "a", "198.18.0.2"), "nothing comes through");
     stop(server);
-    if (hw_netns_privileged()) /* nobody else keeps the nodes: as after a crash, but for the relay */
+    if (hw_netns_privileged()) /* nothing else keeps the nodes, as after a crash, except the relay */
         for (int node = 'a'; node <= 'b'; node++) {
             char ns[64];
             snprintf(ns, sizeof(ns), "hawser-%s-%c", one, node);
@@ -522,7 +524,7 @@ static void test_relay(void)
     is_int(remains(one), 0, "nothing is left");
 }
 
-/* SIGKILL at points spread over the whole of `up` (it takes a few milliseconds). */
+/* Kills `up` with SIGKILL at points spread over its whole duration (a few milliseconds). */
 static void test_killed(void)
 {
     enum { ROUNDS = 24 };
@@ -578,7 +580,7 @@ static void test_race(void)
     is_int(lost, 2 * rounds, "and two are told that there is one already");
 }
 
-/* Killed, it leaves its lab's programs behind. */
+/* A killed lab's process leaves its lab's programs behind. */
 static void test_keeper(struct hw_lab_info *info)
 {
     is_int(up(one, 3, 1), 0, "up");
@@ -629,14 +631,14 @@ static void suite(void)
     free(info);
 }
 
-/* Whether there can be labs for this user at all; the reason in hw_error(). */
+/* Returns whether this user can create labs; if not, hw_error() has the reason. */
 static bool possible(void)
 {
     struct hw_lab_spec s = {.name = one, .nodes = 2, .nics = 1};
     int rc = hw_lab_up(&s);
     if (rc == 0)
         (void)hw_lab_down(one);
-    return rc != -EPERM && rc != -EACCES; /* any other failure is for the suite to report */
+    return rc != -EPERM && rc != -EACCES; /* the tests report any other failure */
 }
 
 int main(int argc, char **argv)
@@ -660,14 +662,16 @@ int main(int argc, char **argv)
         } else {
             tap_skip("the suite as root", "root without CAP_SYS_ADMIN and CAP_NET_ADMIN");
         }
-        /* To nobody, for good. The kernel makes such a process's /proc files root's, until its next exec. */
+        /* Become user nobody permanently. Until the next exec, the kernel makes root the owner of such a process's
+         * /proc files. */
         if (setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0 ||
             prctl(PR_SET_DUMPABLE, 1) < 0) {
             tap_skip("the suite as an unprivileged user", "this root may not become another user");
             return tap_done();
         }
     }
-    /* unshare(2): CLONE_NEWUSER is EINVAL in a process with threads, and ThreadSanitizer gives every process one */
+    /* unshare(2): CLONE_NEWUSER fails with EINVAL in a process with threads, and ThreadSanitizer starts one in every
+     * process */
     const bool threads = HW_TSAN;
     if (threads) {
         tap_skip("the suite as an unprivileged user", "ThreadSanitizer's own thread forbids a user namespace");

@@ -1,48 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Failover of a session with two rails: a model for spin of lib/core/session.c, rail.c and link.c. failover.py runs it,
- * and plants defects in it.
+ * Failover of a session with two rails: a spin model of lib/core/session.c, rail.c and link.c. failover.py runs it, and
+ * plants defects in it.
  *
- * What happens: the client connects each rail, and connects it again; a connection breaks, a handshake is given up at
- * any step, a rail cannot start: so many of these failures as FAILURES says, at any time, of either rail. Each side
- * notices by itself that a connection has ended, and receives until then what was sent. Last words go to the peer in
- * handshakes and by rails, and those that a rail loses are sent again.
+ * Events: the client connects each rail, and reconnects it; a connection breaks, a handshake is given up at any step, a
+ * rail cannot start: FAILURES of these failures, at any time, on either rail. Each side notices independently that a
+ * connection has ended, and until then receives what was sent. Last words go to the peer in handshakes and by rails,
+ * and those that a rail loses are sent again.
  *
- * What is claimed, in each state that can be reached:
+ * Claims, in each reachable state:
  *   - no parcel is delivered twice; a parcel that is done was delivered;
- *   - a rail is settled with a count of its own generation, which is no less than what was confirmed, and no more than
- *     what was sent;
- *   - a handshake is never refused, and only a failure makes the client connect a rail once more;
- *   - where nothing can happen any more but failures, all that was posted is delivered and confirmed. No step but a
- *     failure can be repeated without end (failover.py looks for cycles), so once failures stop this state is reached.
+ *   - a rail is settled with a count of its own generation, which is no less than what was acknowledged, and no more
+ *     than what was sent;
+ *   - a handshake is never refused, and only a failure makes the client reconnect a rail;
+ *   - if nothing can happen any more except failures, everything that was posted is delivered and acknowledged. No step
+ *     except a failure can be repeated endlessly (failover.py looks for cycles), so this state is reached once failures
+ *     stop.
  *
- * How it is made small:
- *   - One parcel is watched; of the others only the number of frames before and behind it on the connection matters.
- *     The protocol does not look into parcels, so what holds for the watched one holds for each. A connection carries
- *     up to FRAMES frames.
+ * Simplifications:
+ *   - One parcel is watched; of the others only the number of frames before and after it on the connection matters. The
+ *     protocol does not look into parcels, so what holds for the watched one holds for all. A connection carries up to
+ *     FRAMES frames.
  *   - Data goes one way: SENDER is CLIENT or SERVER, and both are run. No step of the protocol depends on a count of
  *     data, so the two directions do not influence each other. Last words go both ways in each run.
- *   - A connection is no queue: it is the number of frames that were sent, the watched one's place among them, and the
+ *   - A connection is not a queue, but the number of frames that were sent, the watched one's place among them, and the
  *     number that was received.
- *   - A rail has two links here: last words go by link 0, data by link 1, each with a count of its own, as in a rail of
- *     several links. Link 0 has no count in the model: the words that arrived by it are known one by one, and may
- *     overtake each other, which the session's lists let them do as well.
- *   - A word that would tell its reader nothing any more is removed: the reader ignores it, so no later state differs.
- *   - The home loop and a rail's loop are one. A report that is late equals an end that is late, before which the rail
- *     received nothing: the search covers that. A parcel in the queue of a rail that ends comes back home, so it equals
- *     one that waits there.
- *   - hello and ask are one step: an ASK that is lost changes nothing at the server, and the last word in it does not
- *     change while the client is not up. At most one attempt for each rail is under way: the server cannot tell
- *     an older ASK that arrives late from one that arrived before the client gave it up.
+ *   - A rail has two links here: last words use link 0, data link 1, each with its own count, as in a rail of several
+ *     links. Link 0 has no count in the model: the words that arrived by it are known one by one, and may overtake each
+ *     other, which the session's lists permit as well.
+ *   - A word that has no information for its reader any more is removed: the reader ignores it, so no later state
+ *     differs.
+ *   - The home loop and a rail's loop are one. A late report equals a late end, before which the rail received nothing:
+ *     the search covers that. A parcel in the queue of a rail that ends returns to the home loop, so it equals one that
+ *     waits there.
+ *   - hello and ask are one step: a lost ASK changes nothing at the server, and the last word in it does not change
+ *     while the client is not up. At most one attempt per rail is in progress: the server cannot distinguish an older
+ *     ASK that arrives late from one that arrived before the client gave it up.
  *
- * What it does not have: a session that dies, marks, letting go of memory, confirmations that contradict what was sent
- * (the simulator has them), more than two rails. It assumes that the server starts a rail when it answers, as with TCP,
- * and that each rail can be connected again in the end. Two options take these assumptions away:
+ * Not modelled: a session that dies, marks, the release of memory, acknowledgements that contradict what was sent (the
+ * simulator has them), more than two rails. The model assumes that the server starts a rail when it answers, as with
+ * TCP, and that each rail can be reconnected in the end. Two options remove these assumptions:
  *   MEETS  the server starts a rail some time after its answer, perhaps later than the client, or not at all
- *   CUTS   a rail may be cut for good, at the cost of one failure, while the other one works
- * Both need two things of lib/core, and spin finds the fault where a DEFECT takes one of them away:
- *   DEFECT_VOID_UNSAID      a side that gives up a generation which the peer may have started says "0 frames" as its last
- *                           word on it, by another rail; the server counts it as started and ended (hw_session_give_up)
+ *   CUTS   a rail may be cut permanently, at the cost of one failure, while the other one works
+ * Both require two properties of lib/core, and spin finds the fault if a DEFECT removes one of them:
+ *   DEFECT_VOID_UNSAID      a side that gives up a generation which the peer may have started sends "0 frames" as its
+ *                           last word on it, by another rail; the server counts it as started and ended
+ *                           (hw_session_give_up)
  *   DEFECT_OLDER_DISPLACES  an older last word does not displace a newer one in `ahead`
  */
 #define CLIENT 0
@@ -57,54 +60,54 @@
 #define FRAMES 2
 #endif
 #define RECEIVER (1 - SENDER)
-#define GENS     (FAILURES + 1) /* each connection of a rail but the first follows a failure */
+#define GENS     (FAILURES + 1) /* each connection of a rail except the first follows a failure */
 
-/* A rail's state, of one side. */
+/* State of a rail on one side. */
 #define DOWN  0
 #define UP    1
-#define ENDED 2 /* and not settled */
+#define ENDED 2 /* but not settled */
 
 /* A handshake. */
 #define NONE     0
-#define ASKED    1 /* the server knows, and has not answered */
-#define WELCOME  2 /* the server's answer is under way */
-#define STARTING 3 /* the client has it, and settles the connection before it first */
+#define ASKED    1 /* the server knows of it, and has not answered */
+#define WELCOME  2 /* the server's answer is in flight */
+#define STARTING 3 /* the client has the answer, and first settles the previous connection */
 
-/* Where a word is, and the watched parcel. */
-#define NO      0 /* a word: there is none */
+/* Where a word or the watched parcel is. */
+#define NO      0 /* a word: none exists */
 #define WAITING 1
 #define BY(q)   (2 + (q)) /* in flight on rail q */
-#define READ    4         /* a word: the link has counted it, and the home loop has not seen it */
-#define DONE    4         /* the parcel: confirmed */
+#define READ    4         /* a word: the link has counted it, but the home loop has not seen it */
+#define DONE    4         /* the parcel: acknowledged */
 
-/* Of side s and rail r: index AT(s, r). */
+/* For side s and rail r, at index AT(s, r). */
 #define AT(s, r) ((s) * 2 + (r))
 byte state[4];
-byte gen[4];   /* newest that was started */
-byte asked[4]; /* newest that was asked for */
+byte gen[4];   /* newest generation that was started */
+byte asked[4]; /* newest generation that was requested */
 byte peers[4]; /* generation of the peer's last word, if that is gen; else 0 */
-byte truth[4]; /* of which generation that word really is */
-byte ahead[4]; /* generation of a last word on one that this side has not started; 0 */
+byte truth[4]; /* the real generation of that word */
+byte ahead[4]; /* generation of a last word on one that this side has not started, or 0 */
 
-/* Of rail r. */
+/* For rail r. */
 byte hand[2];   /* the handshake */
 byte client[2]; /* server: generation of the client's last word when it asked */
 byte kept[2];   /* server: generation of its word that the answer carries */
 bit meets[2];   /* MEETS: the server has answered, and not started yet */
-bit broken[2];  /* the newest connection is */
+bit broken[2];  /* the newest connection is broken */
 bit cut[2];
 
-/* The last words of side s on generation n of rail r: where each is; what it says of the data, if s receives. */
+/* The last words of side s on generation n of rail r: where each one is, and its count of data, if s receives. */
 #define WORD(s, r, n) (AT(s, r) * GENS + (n) - 1)
 #define COUNT(r, n)   ((r) * GENS + (n) - 1)
 byte word[4 * GENS];
-byte count[2 * GENS]; /* 0 again, once the sender needs it no more */
+byte count[2 * GENS]; /* 0 again once the sender no longer needs it */
 
 /* The data on rail r's connection. */
 byte sent[2];
-byte place[2]; /* of the watched parcel among these; 0: it is not there */
-byte said[2];  /* how many the sender knows to have arrived */
-byte got[2];   /* by the receiver, which is up */
+byte place[2]; /* place of the watched parcel among these; 0: not there */
+byte said[2];  /* number that the sender knows to have arrived */
+byte got[2];   /* number that the receiver, which is up, has got */
 
 byte where = WAITING;
 bit delivered;
@@ -126,7 +129,7 @@ byte k; /* for loops: 0 between steps */
 
 /* ---- last words ----------------------------------------------------------------------------------- */
 
-/* Removes what would tell side s nothing new on rail r. */
+/* Removes words without new information for side s on rail r. */
 inline forget_stale(s, r)
 {
     k = 1;
@@ -175,7 +178,7 @@ inline note_word(s, r, n)
     forget_stale(s, r)
 }
 
-/* Those that were in flight on rail r when it ended, and did not arrive, wait again. */
+/* Words that were in flight on rail r when it ended, and did not arrive, wait again. */
 inline return_words(s, r)
 {
     k = 0;
@@ -289,7 +292,7 @@ inline settle_data(r, n)
     count[COUNT(r, gen[AT(SENDER, r)])] = 0;
     said[r] = 0;
     if
-    :: state[AT(RECEIVER, r)] == UP && same_gen(r) /* a defect: what was sent may arrive still */
+    :: state[AT(RECEIVER, r)] == UP && same_gen(r) /* a defect: what was sent may still arrive */
     :: else -> sent[r] = 0; place[r] = 0
     fi
 }
@@ -351,7 +354,7 @@ inline settle_rail(s, r)
 
 #define can_send(r) (state[AT(SENDER, r)] == UP && sent[r] < FRAMES)
 #define can_post(r) (can_send(r) && where == WAITING)
-#define can_pad(r)  (can_send(r) && (place[r] > 0 || sent[r] + 1 < FRAMES)) /* leaves room for the watched one */
+#define can_pad(r)  (can_send(r) && (place[r] > 0 || sent[r] + 1 < FRAMES)) /* leaves room for the watched parcel */
 #ifdef DEFECT_RECEIVED_LATE
 #define can_get(r) (state[AT(RECEIVER, r)] != DOWN && same_gen(r) && got[r] < sent[r])
 #else
@@ -367,7 +370,7 @@ inline settle_rail(s, r)
 #define can_move(s, r, n)                                                                                              \
     (can_pull(s, r, n, 0) || can_pull(s, r, n, 1) || can_read(s, r, n, 0) || can_read(s, r, n, 1) || can_note(s, r, n))
 
-/* Steps that are no failures. */
+/* Steps that are not failures. */
 #define rail_can(r)                                                                                                    \
     (can_ask(r) || can_answer(r) || hand[r] == WELCOME || meets[r] || (cut[r] && can_give_up(r)) ||                    \
      can_end(CLIENT, r) || can_end(SERVER, r) || can_settle(CLIENT, r) || can_settle(SERVER, r) || can_post(r) ||      \
@@ -399,7 +402,7 @@ end:
         :: meets[r] -> drop_meeting(r)
         :: else
         fi;
-        assert(gen[AT(CLIENT, r)] <= gen[AT(SERVER, r)]); /* else it would be refused */
+        assert(gen[AT(CLIENT, r)] <= gen[AT(SERVER, r)]); /* otherwise it would be refused */
         asked[AT(SERVER, r)] = asked[AT(CLIENT, r)];
         client[r] = gen[AT(CLIENT, r)];
 #ifndef DEFECT_SILENT_ASK
@@ -468,7 +471,7 @@ end:
         :: else
         fi
     }
-    :: d_step { /* a confirmation */
+    :: d_step { /* an acknowledgement */
         can_hear(r) ->
         said[r]++;
         if

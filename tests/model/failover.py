@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The model of failover (failover.pml), searched to its end by spin; then with defects, which spin has to find (TAP).
+"""Searches the model of failover (failover.pml) completely with spin, and then with defects, which spin must find
+(TAP).
 
     failover.py CC [NAME...]        NAME: only checks whose name contains it: sound (nothing is found), planted
 
-A defect is a macro of the model: one that the model does not have any more is itself a failure."""
+A defect is a macro of the model. A defect that the model no longer has is a failure."""
 import pathlib
 import re
 import subprocess
@@ -15,13 +16,14 @@ import time
 import tap
 
 MODEL = pathlib.Path(__file__).with_name("failover.pml")
-SECONDS = 500  # of one search, on a machine that is busy
+SECONDS = 500  # for one search, on a busy machine
 MEGABYTES = 2000
 SENDERS = ("CLIENT", "SERVER")
-DEPTH = 10000  # of a path; a search that comes across a longer one ends with an error
+DEPTH = 10000  # of a path; a search that finds a longer one ends with an error
 PAN = ["-w", "-DNOREDUCE", "-DCOLLAPSE", "-DVECTORSZ=512", f"-DMEMLIM={MEGABYTES}"]
 
-# Name, options, states: nothing is found, and no state is left out. With fewer states the model has lost steps.
+# Name, options, minimum number of states. Spin must find nothing and reach all states. With fewer states, the model has
+# lost steps.
 SOUND = [
     ("the client sends, three failures", "-DSENDER=CLIENT -DFAILURES=3", 3000000),
     ("the server sends, three failures", "-DSENDER=SERVER -DFAILURES=3", 2000000),
@@ -31,7 +33,7 @@ SOUND = [
      "-DSENDER=SERVER -DMEETS -DCUTS", 800000),
 ]
 
-# Name, sender, macro, more options.
+# Name, sender, macro, other options.
 PLANTED = [
     ("a rail is settled before the peer has ended it", "CLIENT", "DEFECT_SETTLED_EARLY", ""),
     ("a side receives after its last word", "SERVER", "DEFECT_RECEIVED_LATE", ""),
@@ -63,7 +65,7 @@ def run(command, folder, seconds=SECONDS):
 
 
 def search(cc, options, compiler=("-O2", "-DSAFETY"), table=24, flags=()):
-    """(the number of errors or None, what spin says)"""
+    """Returns (the number of errors or None, spin's output)."""
     with tempfile.TemporaryDirectory() as folder:
         for command in (["spin", *options.split(), "-a", MODEL], [*cc.split(), *PAN, *compiler, "-o", "pan", "pan.c"]):
             rc, said = run(command, folder)
@@ -86,7 +88,8 @@ def check_sound(cc, name, options, least):
     begin = time.monotonic()
     errors, said = search(cc, options)
     states = int(read_number(r"(\d+) states, stored", said))
-    # A line "(1 of 30 states)" for each process: only its end is never reached, for none of them ends.
+    # Spin prints a line "(1 of 30 states)" for each process: only its end is never reached, because processes do not
+    # end.
     unreached = re.findall(r'state \d+, "(?!-end-)[^"]*"', said)
     good = errors == 0 and states >= least and not unreached
     tap.ok(good, name, f"errors: {errors}; {states} states, of at least {least}", *unreached, said)
@@ -95,7 +98,7 @@ def check_sound(cc, name, options, least):
 
 
 def check_end(cc, name, sender):
-    """No cycle: whatever happens, it ends, and check_sound() says in which states."""
+    """Checks that there is no cycle: the model always ends, and check_sound() checks in which states."""
     errors, said = search(cc, f"-DSENDER={sender}", ("-O2", "-DNP"), flags=["-l"])
     tap.ok(errors == 0, name, f"errors: {errors}", said)
 
@@ -105,7 +108,7 @@ def check_found(cc, name, sender, macro, more):
         tap.ok(False, name, f"the model has no {macro}")
         return
     errors, said = search(cc, f"-DSENDER={sender} -D{macro} {more}", ("-O0", "-DSAFETY"), table=20)
-    # An assertion that failed, and not a depth or a state that was too large.
+    # The error must be a failed assertion, and not a path or a state that was too large.
     tap.ok(bool(errors) and "assertion violated" in said, name, f"errors: {errors}", said)
 
 

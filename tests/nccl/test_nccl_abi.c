@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our header of NCCL's plugin ABI: its fields stand in NCCL's order, one behind the other; and every size, offset and
- * constant is that of NCCL's own headers, where those are installed (meson -Dnccl_headers=..., NCCL's
- * plugins/net/example and plugins/tuner/example). The sizes are asserted in the header itself.
+ * Tests hawser's header of NCCL's plugin ABI: its fields are in NCCL's order without gaps, and every size, offset and
+ * constant is that of NCCL's own headers, if they are installed (meson -Dnccl_headers=..., NCCL's plugins/net/example
+ * and plugins/tuner/example). The header itself asserts the sizes.
  */
 #include "tests/nccl/abi/rows.h"
 #include "tests/tap.h"
@@ -22,7 +22,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* NCCL's fields have no padding but that of their alignment, which is 8 at most. */
+/* NCCL's fields have only the padding of their alignment, which is at most 8. */
 static void order(const char *name, const struct abi_row *r)
 {
     size_t end = 0, whole = 0, fields = 0, bad = 0;
@@ -36,7 +36,7 @@ static void order(const char *name, const struct abi_row *r)
             continue;
         }
         fields++;
-        /* A struct of ints (vProps, the attributes) is aligned as they are. */
+        /* A struct of ints (vProps, the attributes) has the alignment of an int. */
         size_t align = r->size == 8 || r->size == 4 || r->size == 2 ? r->size : 4;
         size_t want = (end + align - 1) / align * align;
         if (strcmp(type, r->type) != 0 || r->offset != want || r->offset + r->size > whole) {
@@ -44,7 +44,7 @@ static void order(const char *name, const struct abi_row *r)
             diag("%s.%s is at %zu, wanted %zu", r->type, r->field, r->offset, want);
         }
         end = r->offset + r->size;
-        /* The last field of a type: nothing behind it but padding. */
+        /* After the last field of a type there is only padding. */
         if ((!r[1].type || !r[1].field) && whole - end >= 8) {
             bad++;
             diag("%s has %zu bytes behind %s", r->type, whole - end, r->field);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many threads the NCCL plugin makes for so many CPUs and processes that share them. */
+/* Tests how many threads the NCCL plugin starts for a number of CPUs and of processes that share them. */
 #include "nccl/inner.h"
 #include "tests/tap.h"
 

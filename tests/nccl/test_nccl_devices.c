@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices that NCCL is shown, and which NICs belong together, of nodes that are fixtures (tests/data/nodes). */
+/* Tests the devices that NCCL gets, and which NICs form a group, for the nodes in tests/data/nodes. */
 #include "nccl/devices.h"
 #include "net/sysfs.h"
 #include "tests/tap.h"
@@ -21,7 +21,7 @@ static unsigned name_nics(const char *names)
     return n;
 }
 
-/* groups: a digit for each NIC. */
+/* Checks the groups of a node's NICs. groups has a digit for each NIC. */
 static void check_groups(const char *node, const char *names, unsigned with_gpu, const char *groups)
 {
     char dir[512], got[HN_NICS_MAX + 1] = "";
@@ -37,7 +37,7 @@ static void check_groups(const char *node, const char *names, unsigned with_gpu,
        groups, with_gpu, got, used);
 }
 
-/* rates: of the devices that are each NIC's, "NIC number:Mb/s". */
+/* Checks the devices of each NIC, in the form "NIC number:Mb/s". */
 static void check_devices(const char *what, unsigned n, bool apart, const char *want)
 {
     char got[1024] = "";
@@ -57,14 +57,14 @@ static void check_devices(const char *what, unsigned n, bool apart, const char *
 
 int main(void)
 {
-    /* each NIC of a3-high has two GPUs behind its switch; eth0, for management, is on the root bus */
+    /* each NIC of a3-high has two GPUs at its switch; eth0, for management, is on the root bus */
     check_groups("a3-high", "eth0 eth1 eth2 eth3 eth4", 4, "01234");
     check_groups("a3-high", "eth1 eth2", 2, "01");
     check_groups("hca8", "bond0 rdma0 rdma1 rdma2 rdma3 rdma4 rdma5 rdma6 rdma7", 8, "012345678");
     check_groups("hca8", "eth0 eth1", 1, "00");         /* two ports of one card, on a NUMA node with GPUs */
-    check_groups("flat-vm", "ens16 ens17", 1, "00");    /* one root bus: nothing is nearer */
-    check_groups("laptop", "enp0s31f6 wlan0", 1, "00"); /* the GPU behind another root port */
-    check_groups("laptop", "lo veth0", 0, "00");        /* nothing is known of them */
+    check_groups("flat-vm", "ens16 ens17", 1, "00");    /* one root bus, so nothing is nearer */
+    check_groups("laptop", "enp0s31f6 wlan0", 1, "00"); /* the GPU is at another root port */
+    check_groups("laptop", "lo veth0", 0, "00");        /* nothing is known about them */
     check_groups("laptop", "", 0, "");
 
     unsigned n = name_nics("eth0");

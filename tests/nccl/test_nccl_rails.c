@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The NCCL plugin over several NICs: two ranks in a node lab of two nodes with four NICs each, who do what the driver's
- * ranks do (tests/fakes/plugins), every byte checked. One communicator has all NICs; a slow one carries less and sets
- * no pace; one that goes down in the middle is done without; with none left there is an error in time.
+ * Tests the NCCL plugin over several NICs: two ranks in a lab of two nodes with four NICs each act like the driver's
+ * ranks (tests/nccl/driver), and check every byte. One communicator uses all NICs. A slow NIC carries less and does not
+ * determine the speed. A NIC that goes down in the middle is not needed. Without any NIC there is an error in time.
  *   test_nccl_rails PLUGIN
- *   test_nccl_rails PLUGIN N    a measurement (bench/nccl_faults): N faults of each kind while messages go both ways,
- * and for how long none arrived. HAWSER_NCCL_NEAR=1: over the NIC of a device
+ *   test_nccl_rails PLUGIN N    a measurement (bench/nccl_faults): N faults of each kind during messages in both
+ *   directions,
+ * and the longest times without a message. HAWSER_NCCL_NEAR=1: over the NIC of a device
  */
 #include "tests/nccl/driver/driver.h"
 
@@ -22,27 +23,27 @@
 #include <unistd.h>
 
 #define NICS     4
-#define RATE     (200u * 1000 * 1000) /* bits a second of each */
-#define SIZE     (1u << 20)           /* of a message, as NCCL's rings have it */
+#define RATE     (200u * 1000 * 1000) /* bits per second of each NIC */
+#define SIZE     (1u << 20)           /* bytes of a message, as in NCCL's rings */
 #define DEPTH    8
 #define MESSAGES 64
-#define LIMIT_S  90 /* of the whole program */
+#define LIMIT_S  90 /* for the whole program */
 
 struct options opt = {
     .deadline = 20, .depth_max = NCCL_NET_MAX_REQUESTS, .max_size = UINT64_MAX, .align = 1, .profile = true};
 
-/* In memory that the test and both ranks share. */
+/* Memory that the test and both ranks share. */
 struct world {
     struct shared sh;
-    unsigned messages; /* each way */
+    unsigned messages; /* messages in each direction */
     bool until_error;
     struct {
         atomic_uint done; /* messages received */
         atomic_int state; /* 1 connected, 2 through its messages, 3 at an end */
         atomic_int rc;
-        atomic_uint_least64_t ns; /* of its messages */
+        atomic_uint_least64_t ns; /* duration of its messages */
         char why[HW_ERR_TEXT];
-        uint64_t tx[NICS]; /* bytes, of its messages' time */
+        uint64_t tx[NICS]; /* bytes sent during its messages */
     } rank[2];
 };
 
@@ -52,7 +53,7 @@ static int w_fd;
 
 /* ---- in a node ------------------------------------------------------------------------------------------------- */
 
-/* What the NICs have sent, as the kernel counts: the tenth number of their lines. */
+/* Reads how many bytes the NICs have sent, which is the tenth number in the kernel's lines. */
 static void count(uint64_t tx[NICS])
 {
     char line[512];
@@ -84,7 +85,7 @@ static int turn(struct rank *r, struct flow f[2], struct wait *wait)
     return 0;
 }
 
-/* One connection each way, as a communicator of two has. */
+/* Makes one connection in each direction, like a communicator of two ranks. */
 static int talk(struct rank *r)
 {
     struct flow_spec s = {.what = "messages over NICs", .n = w->messages, .depth = DEPTH, .min = SIZE, .max = SIZE};
@@ -201,13 +202,13 @@ static void reap(void)
         bool ended = reaches(i, 3, 1);
         for (int n = 0; n < 2500 && ended && waitpid(pid[i], &st, WNOHANG) == 0; n++)
             nap(2);
-        (void)kill(pid[i], SIGKILL); /* no more than a zombie, or one that hangs */
+        (void)kill(pid[i], SIGKILL); /* a zombie, or a process that hangs */
         (void)waitpid(pid[i], &st, 0);
         pid[i] = 0;
     }
 }
 
-/* Both through, with every byte right. */
+/* Checks that both ranks have finished and every byte was right. */
 static bool finish(const char *what)
 {
     bool good = true;
@@ -231,7 +232,7 @@ static void links(const char *node, unsigned mask, bool up)
             diag("link %s eth%u: %s", node, i, hw_error());
 }
 
-/* Per mille of rank 0's bytes on each NIC. */
+/* Stores the share of rank 0's bytes on each NIC, in per mille. */
 static void shares(const char *what, unsigned share[NICS])
 {
     uint64_t sum = 0;
@@ -243,7 +244,7 @@ static void shares(const char *what, unsigned share[NICS])
          (unsigned long long)(atomic_load(&w->rank[0].ns) / HW_MS), share[0], share[1], share[2], share[3]);
 }
 
-static uint64_t base_ns; /* with all NICs at their rate */
+static uint64_t base_ns; /* duration with all NICs at their rate */
 
 static void all_of_them(void)
 {
@@ -254,10 +255,11 @@ static void all_of_them(void)
     base_ns = atomic_load(&w->rank[0].ns);
     for (int i = 0; i < NICS; i++)
         least = share[i] < least ? share[i] : least;
-    ok(least >= 30, "one communicator uses all four"); /* equally, unless the CPU is what is scarce */
+    ok(least >= 30, "one communicator uses all four"); /* equally, unless the CPU is the limit */
 }
 
-/* A tenth of the others' rate: dealt equally, its quarter of the bytes would take ten times as long as before. */
+/* One NIC has a tenth of the others' rate: with an equal division, its quarter of the bytes would take ten times as
+ * long as before. */
 static void a_slow_one(void)
 {
     unsigned share[NICS];
@@ -274,7 +276,7 @@ static void a_slow_one(void)
     (void)hw_lab_rate(lab, "a", 3, RATE);
 }
 
-/* Each NIC is a group of its own (HAWSER_NCCL_NEAR): the ranks' device is of eth0, and so are the bytes. */
+/* Each NIC is a separate group (HAWSER_NCCL_NEAR): the ranks' device belongs to eth0, and so do the bytes. */
 static void near_one(void)
 {
     unsigned share[NICS];
@@ -285,7 +287,7 @@ static void near_one(void)
     reap();
 }
 
-/* Those of mask go down with a third of the messages through. */
+/* The NICs in mask go down after a third of the messages. */
 static void dead(const char *what, const char *node, unsigned mask)
 {
     const unsigned n = 96;
@@ -329,9 +331,9 @@ static void none_left(void)
 /* ---- faults, one after the other -----------------------------------------------------------------------------------
  */
 
-#define FAULT_MS 300 /* a NIC is away for so long, and back for as long before the next one */
+#define FAULT_MS 300 /* duration of a fault, and of the time before the next fault */
 
-/* What the node sends by this NIC is lost, and the kernel says nothing of it. */
+/* Makes the packets that the node sends on this NIC get lost, without an error. */
 static void lose_packets(const char *node, unsigned nic, bool lose)
 {
     char script[256];
@@ -350,7 +352,7 @@ static void take_link_down(const char *node, unsigned nic, bool down)
     links(node, 1u << nic, !down);
 }
 
-/* The longest time of the next `ms` in which no message arrived at one of the ranks. */
+/* Returns the longest time during the next `ms` in which no message arrived at one of the ranks. */
 static unsigned watch_gap(unsigned ms)
 {
     uint64_t last[2], longest = 0, end = hw_now() + ms * HW_MS;
@@ -402,7 +404,8 @@ static void measure_faults(unsigned n)
                 gap[i] = watch_gap(FAULT_MS);
                 if (kinds[k].set)
                     kinds[k].set(kinds[k].node, nic, false);
-                gap[i] = HW_MAX(gap[i], watch_gap(near ? 20 * FAULT_MS : FAULT_MS)); /* spare NICs are let go, too */
+                gap[i] = HW_MAX(gap[i], watch_gap(near ? 20 * FAULT_MS
+                                                       : FAULT_MS)); /* enough time for spare NICs to be released too */
             }
         bool good = i == n && is_running();
         for (int r = 0; r < 2 && !good; r++)
@@ -424,7 +427,9 @@ static int watched(unsigned faults)
 {
     struct hw_lab_spec s = {.name = lab, .nodes = 2, .nics = NICS};
     for (unsigned i = 0; i < NICS; i++)
-        s.rate[i] = faults ? 0 : RATE; /* a full queue makes round trips long, and what is judged by them late */
+        s.rate[i] =
+            faults ? 0
+                   : RATE; /* no limit, because a full queue makes round trips long, and decisions based on them late */
     int rc = hw_lab_up(&s);
     if (rc == -EPERM || rc == -EACCES)
         tap_skip_all("no lab is possible here: %s", hw_error());
@@ -464,7 +469,7 @@ int main(int argc, char **argv)
     plugin = argv[1];
     unsigned faults = argc == 3 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
     snprintf(lab, sizeof(lab), "tn%d", (int)getpid());
-    /* A process of its own, so that the lab is taken away whatever becomes of it. */
+    /* A separate process, so that the lab is removed in any case. */
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's net tables (nccl/tables.c) over an implementation that only writes down how it was called: each function of
- * each version reaches the right one with the right arguments, writes its outputs whatever happens, and hands its
- * result back; the properties of each version byte by byte, at the offsets of NCCL's ABI.
+ * Tests NCCL's net tables (nccl/tables.c) with an implementation that only records its calls: each function of each
+ * version calls the right function with the right arguments, writes its outputs in any case, and returns the result.
+ * Also compares the properties of each version byte by byte, at the offsets of NCCL's ABI.
  */
 #include "nccl/net.h"
 #include "nccl/params.h"
@@ -16,7 +16,7 @@ extern const ncclNet_v10_t ncclNetPlugin_v10;
 extern const ncclNet_v11_t ncclNetPlugin_v11;
 extern const ncclNet_v12_t ncclNetPlugin_v12;
 
-/* How the implementation was called last. */
+/* The last call of the implementation. */
 static struct {
     const char *fn;
     int dev, type, tag, n, fd;
@@ -25,8 +25,9 @@ static struct {
     const void *comm, *handle, *data, *mh, *phandle, *sizes, *tags, *done, *logger, *profiler;
 } last;
 static int params_set;
-static ncclResult_t result; /* what it answers */
-static void *output;      /* what it writes to void **; NULL: it writes nothing, a fault that the tables make up for */
+static ncclResult_t result; /* the result that it returns */
+static void *output;      /* the value that it writes to void **; if NULL, it writes nothing, which is a fault that the
+                             tables correct */
 static char token, stale; /* addresses */
 
 #define RECORD(...) (memset(&last, 0, sizeof(last)), last.fn = __func__, __VA_ARGS__)
@@ -169,14 +170,14 @@ static bool called(const char *fn)
     return last.fn && strcmp(last.fn, fn) == 0;
 }
 
-/* Arguments with values of their own, so that a swap shows. */
+/* Arguments with distinct values, so that an exchange is detected. */
 static char comm_, data_, mh_, phandle_, handle_[NCCL_NET_HANDLE_MAXSIZE];
 static void *datas[] = {&data_}, *mhs[] = {&mh_}, *phandles[] = {&phandle_};
 static int tags[] = {41}, int_sizes[] = {4321};
 static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
 
-/* A call with one void ** output, in four ways: its value is passed on; "call again" and an error that write nothing
- * leave NULL where something stale was; and its result is passed on. Then the arguments, in `args`. */
+/* Tests a call with one void ** output in four ways: its value is passed on; "call again" and an error that write
+ * nothing leave NULL instead of a stale value; and its result is passed on. Then tests the arguments, in `args`. */
 #define OUTPUT(v, hn, args, ...)                                                                                \
     do {                                                                                                        \
         void *out = &stale;                                                                                     \
@@ -192,7 +193,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
         result = ncclSuccess;                                                                                   \
     } while (0)
 
-/* As above, of a call with no output. */
+/* The same for a call without an output. */
 #define PLAIN(v, hn, args, ...)                                                                \
     do {                                                                                       \
         last.fn = NULL, result = ncclSuccess;                                                  \
@@ -204,7 +205,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
         result = ncclSuccess;                                                                  \
     } while (0)
 
-/* Refused with no call below, and no request. */
+/* Tests a call that is refused without calling the implementation, and without a request. */
 #define REFUSED(v, what, ...)                                                              \
     do {                                                                                   \
         void *out = &stale;                                                                \
@@ -222,7 +223,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
     (last.comm == &comm_ && last.n == 1 && last.data == datas && last.size == (bytes) && last.tags == tags && \
      last.mh == mhs && last.phandle == (ph))
 
-/* What all versions have alike. */
+/* Functions that are the same in all versions. */
 #define COMMON(v, t)                                                                                                  \
     do {                                                                                                              \
         int n = 0, done = 0;                                                                                          \
@@ -246,7 +247,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
 /* v6 to v10: no context. */
 #define LISTEN_V6(v, t) OUTPUT(v, hn_listen, last.dev == 3 && last.handle == handle_, (t)->listen(3, handle_, &out))
 
-/* Sizes of 32 bits. */
+/* Versions with sizes of 32 bits. */
 #define TRANSFERS_V6(v, t)                                                                                 \
     do {                                                                                                   \
         int negative[] = {-1};                                                                             \
@@ -266,7 +267,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
     } while (0)
 #define REG_V8(v, t) OUTPUT(v, hn_reg, REG(5ull << 32), (t)->regMr(&comm_, &data_, 5ull << 32, NCCL_PTR_HOST, &out))
 
-/* Device handles are asked for, and not: NULL is written where there is room for one. */
+/* Calls with and without a place for a device handle: if there is one, NULL is written. */
 #define CONNECT_V7(v, t, ...)                                                                         \
     do {                                                                                              \
         ncclNetDeviceHandle_t garbage, *dh = &garbage;                                                \
@@ -300,7 +301,7 @@ static ncclResult_t prof(void **eHandle, int type, void *pHandle, int64_t plugin
     return ncclSuccess;
 }
 
-/* Versions from 10 on have a profiler to pass on. */
+/* Versions from 10 on pass on a profiler. */
 #define INIT(v, ...)                                                                  \
     do {                                                                              \
         params_set = 0;                                                               \
@@ -385,7 +386,7 @@ static void calls_v11_v12(void)
     TRANSFERS_V10(12, &ncclNetPlugin_v12);
 }
 
-/* Properties: what each byte must be, and which bytes belong to a field at all. */
+/* Properties: the expected value of each byte, and which bytes belong to a field. */
 struct image {
     unsigned char byte[128], mine[128];
 };
@@ -398,7 +399,7 @@ static void put(struct image *img, size_t off, const void *value, size_t n)
     memset(img->mine + off, 1, n);
 }
 
-/* The fields that are at the same place from v6 to v12, and those that stand in a row from `speed` on. */
+/* Stores the fields that have the same offset from v6 to v12, and the consecutive fields from `speed` on. */
 static void put_common(struct image *img, size_t speed)
 {
     memset(img, 0, sizeof(*img));
@@ -413,7 +414,7 @@ static void put_common(struct image *img, size_t speed)
     PUT(img, speed + 16, int32_t, 1);
 }
 
-/* The virtual device that is this one alone, at 64, and what follows it. */
+/* Stores the virtual device that consists of only this device, at 64, and the fields after it. */
 static void put_vprops(struct image *img, size_t max_devs)
 {
     size_t end = 64 + 4 + 4 * max_devs;
@@ -446,7 +447,7 @@ static void compare(const char *what, const struct image *img, const void *got, 
     is_int(holes, padding, "all but the padding was looked at");
 }
 
-/* Garbage before, as on NCCL's stack; device 3. An error is passed on. */
+/* Tests the properties of device 3 in memory with garbage, as on NCCL's stack. An error is passed on. */
 #define PROPERTIES(v, type, t, img, padding)                                                             \
     do {                                                                                                 \
         type p;                                                                                          \
@@ -485,7 +486,7 @@ static void properties(void)
 
     put_common(&img, 36);
     put_vprops(&img, 8);
-    PUT(&img, 36, int32_t, 50000); /* what NCCL 2.30 and later agree on */
+    PUT(&img, 36, int32_t, 50000); /* the value on which ranks of NCCL 2.30 and later agree */
     PUT(&img, 120, int32_t, 1);
     PUT(&img, 124, int16_t, 5);
     PUT(&img, 126, int16_t, -1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the NCCL plugin tunes: the parameters in the environment (nccl/params.c), each case in a child process, since
- * they are set once; and the tuner (nccl/tuner.c) over cost tables.
+ * Tests what the NCCL plugin tunes: the parameters in the environment (nccl/params.c), each case in a child process,
+ * because they are set once; and the tuner (nccl/tuner.c) with cost tables.
  */
 #include "base/base.h"
 #include "nccl/params.h"
@@ -36,8 +36,8 @@ __attribute__((format(printf, 5, 6))) static void logger(ncclDebugLogLevel level
     va_end(ap);
 }
 
-/* The parameter's value, with nothing of ours or NCCL's in the environment before but `vars`. The child answers by its
- * exit status. */
+/* Runs fn in a child whose environment has no variables of hawser or NCCL except `vars`. The child's exit status is the
+ * result. */
 static bool in_child(bool (*fn)(void), const char *const *vars)
 {
     int status = 0;
@@ -67,7 +67,7 @@ static bool is(const char *name, const char *value)
     return false;
 }
 
-/* All of ours, but those in `except`. */
+/* Returns whether all of the plugin's parameters are set, except those in `except`. */
 static bool all_set(const char *const *except)
 {
     for (const struct hn_param *p = hn_params; p->name; p++) {
@@ -93,14 +93,14 @@ static bool sets_once(void)
 {
     char **ours;
 
-    hn_params_set(NULL); /* no logger: nothing to call */
+    hn_params_set(NULL); /* without a logger */
     ours = environ;
     unsetenv("NCCL_NTHREADS");
     hn_params_set(logger);
     return environ == ours && is("NCCL_NTHREADS", NULL) && infos == 0;
 }
 
-/* What comes after is libc's to do, on our array: it grows, shrinks, and is handed to a program. */
+/* Tests that libc continues to work with the plugin's array: it grows, shrinks, and is passed to a program. */
 static bool libc_goes_on(void)
 {
     hn_params_set(NULL);
@@ -175,8 +175,8 @@ static void *sets(void *arg)
     return NULL;
 }
 
-/* Readers in other threads see the old environment or the new one, whole; two communicators' first inits set it once.
- */
+/* Readers in other threads see either the old environment or the new one completely, and the first inits of two
+ * communicators set it once. */
 static bool readers_go_on(void)
 {
     pthread_t r[2], s[2];
@@ -256,24 +256,24 @@ static void parameters(void)
 
 #define N NCCL_ALGO_PROTO_IGNORE
 
-/* The cost table as NCCL makes it: -1 is what it, or the user, has not. */
+/* The cost table as made by NCCL: -1 means that NCCL or the user has excluded the combination. */
 static const float before[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {10, 20, 30},             /* all */
-    {N, 20, 30},  {10, N, N}, /* the low-latency one alone */
+    {N, 20, 30},  {10, N, N}, /* only the low-latency protocol */
     {N, N, 30},   {N, N, N},  {0, 0, 0}, {10, 20, N},
 };
 static const float after[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {N, N, 30}, {N, N, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {N, N, 0}, {10, 20, N},
 };
 
-/* The same where a ring's steps are still small. */
+/* The same if a ring's steps are still small. */
 static const float after_but_ring[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {N, N, 30}, {N, 20, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {N, N, 0}, {10, 20, N},
 };
 
 typedef ncclResult_t (*coll_info)(void *, ncclFunc_t, size_t, int, float **, int, int, int, int *);
 
-/* Whether the table of an operation of so many bytes becomes `want`, and nothing else changes. */
+/* Returns whether the table of an operation of this many bytes becomes `want`, and nothing else changes. */
 static bool becomes(coll_info fn, void *ctx, size_t bytes, const float want[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS])
 {
     float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
@@ -322,7 +322,7 @@ static bool forbids(void)
     good = good && becomes(v5, two, 256 * 1024 + 2, after_but_ring) && becomes(v5, two, 2 << 20, after_but_ring);
     good = good && becomes(v5, two, (2 << 20) + 16, after) && becomes(v5, two, (size_t)1 << 40, after);
     good = good && becomes(v5, two, 256 * 1024, before) && becomes(v5, two, 0, before);
-    good = good && becomes(v5, one, (size_t)1 << 30, before); /* one node: no network */
+    good = good && becomes(v5, one, (size_t)1 << 30, before); /* one node, so there is no network */
     good = good && ncclTunerPlugin_v5.finalize(one) == ncclSuccess && ncclTunerPlugin_v5.finalize(two) == ncclSuccess;
 
     good = good && ncclTunerPlugin_v4.init(8, 1, logger, &one) == ncclSuccess;
@@ -332,7 +332,8 @@ static bool forbids(void)
     return good && ncclTunerPlugin_v4.destroy(one) == ncclSuccess && ncclTunerPlugin_v4.destroy(two) == ncclSuccess;
 }
 
-/* From how many bytes on a ring of so many ranks loses its low-latency protocol, in steps of a factor of two. */
+/* Returns the number of bytes from which a ring of this many ranks loses its low-latency protocol, in steps of a factor
+ * of two. */
 static size_t ring_limit(ncclFunc_t func, size_t ranks)
 {
     size_t bytes = 1024;
@@ -353,7 +354,7 @@ static size_t ring_limit(ncclFunc_t func, size_t ranks)
     return bytes;
 }
 
-/* What counts is what a step carries, 128 KiB at most. */
+/* The bytes of a step decide, at most 128 KiB. */
 static bool grows_with_ranks(void)
 {
     const ncclFunc_t pieces[] = {ncclFuncAllReduce, ncclFuncAllGather, ncclFuncReduceScatter};
@@ -367,7 +368,7 @@ static bool grows_with_ranks(void)
     return good;
 }
 
-/* The channels asked for: of ranks on nodes, for an operation of so many bytes. */
+/* Returns the channels requested for these ranks and nodes, for an operation of this many bytes. */
 static int channels_of(size_t ranks, size_t nodes, size_t bytes)
 {
     float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
@@ -396,7 +397,7 @@ static bool as_many_as_nccl_wants(void)
 
 #define CHUNK ((size_t)4 << 20)
 
-/* What becomes of a chunk of 4 MiB. */
+/* Returns the new size of a chunk of 4 MiB. */
 static size_t chunk_of(size_t ranks, size_t nodes, int algo, int proto, size_t bytes, int channels)
 {
     size_t chunk = CHUNK;
@@ -414,14 +415,14 @@ static bool leaves_chunks(void)
            chunk_of(16, 2, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK;
 }
 
-/* After the plugin's parameters are set, as NCCL does it: the net plugin's init comes first. */
+/* Tests after the plugin's parameters are set, as in NCCL, which calls the net plugin's init first. */
 static bool halves_chunks_within_a_node(void)
 {
     hn_params_set(NULL);
     bool good = chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK / 2 &&
                 chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 8, 1) == CHUNK / 2 &&
                 chunk_of(8, 1, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK / 2;
-    /* the others do not cut their chunks from this buffer */
+    /* the others do not take their chunks from this buffer */
     good = good && chunk_of(8, 1, NCCL_ALGO_NVLS, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK &&
            chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_LL, 1 << 30, 8) == CHUNK &&
            chunk_of(8, 1, NCCL_ALGO_TREE, NCCL_PROTO_LL128, 1 << 30, 8) == CHUNK;
@@ -460,7 +461,7 @@ static void tuner(void)
 
 int main(void)
 {
-    mallopt(M_PERTURB, 0x5a); /* fresh memory is not zero */
+    mallopt(M_PERTURB, 0x5a); /* fills allocated memory with a value other than 0 */
     parameters();
     tuner();
     return tap_done();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents of NIXL with backend HAWSER, for the tests; run under a wheel by nixl_run.py."""
+"""NIXL agents with backend HAWSER, for the tests. nixl_run.py runs them with a wheel."""
 import importlib.util
 import json
 import os
@@ -10,7 +10,7 @@ import sys
 import time
 import types
 
-# Versions before 1.4.0 import torch, which these tests do without.
+# Versions before 1.4.0 import torch, which these tests do not need.
 if importlib.util.find_spec("torch") is None:
     sys.modules["torch"] = types.ModuleType("torch")
     sys.modules["torch"].Tensor = type("Tensor", (), {})
@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 
 try:
     from nixl_cu12._api import nixl_agent, nixl_agent_config
-except ImportError:  # what tests/gpu/gather carries to a machine with CUDA 13
+except ImportError:  # the module that tests/gpu/gather copies to a machine with CUDA 13
     from nixl_cu13._api import nixl_agent, nixl_agent_config
 
 WAIT_S = 10
@@ -31,12 +31,12 @@ class Agent:
         self.name = name
         self.agent = nixl_agent(name, nixl_agent_config(backends=[], **config))
         self.agent.create_backend("HAWSER", params or {})
-        self.kept = {}  # notifications by their agents, until notes() asks for them
+        self.kept = {}  # notifications by agent, until notes() returns them
         self.buf = np.zeros(size, np.uint8)
         self.reg = self.agent.register_memory([(self.buf.ctypes.data, size, 0, "")], "DRAM")
 
     def card(self):
-        """What another agent needs: metadata, address."""
+        """Returns what another agent needs: metadata and address."""
         return self.agent.get_agent_metadata(), self.buf.ctypes.data
 
     def add(self, card):
@@ -50,7 +50,7 @@ class Agent:
                                           self.descs(remote_base, remote_pairs), remote, notif)
 
     def finish(self, handle, wait_s=WAIT_S):
-        """Checks until the transfer is over: its state, or the name of the exception."""
+        """Checks the transfer until it has ended. Returns its state, or the name of the exception."""
         until, state = time.monotonic() + wait_s, "PROC"
         while state == "PROC" and time.monotonic() < until:
             try:
@@ -70,7 +70,7 @@ class Agent:
         return state
 
     def notes(self, remote, n=1, wait_s=WAIT_S):
-        """The next n notifications of a remote agent."""
+        """Returns the next n notifications of a remote agent."""
         until = time.monotonic() + wait_s
         while len(self.kept.get(remote, [])) < n and time.monotonic() < until:
             for name, texts in self.agent.get_new_notifs().items():
@@ -81,7 +81,7 @@ class Agent:
 
 
 class Peer:
-    """An agent in another process (nixl_peer.py), driven by lines."""
+    """An agent in another process (nixl_peer.py), which executes lines."""
 
     def __init__(self, name, size=1 << 20, **config):
         script = pathlib.Path(__file__).with_name("nixl_peer.py")
@@ -112,7 +112,7 @@ class Peer:
 
 
 def error_of(f):
-    """The name of the exception that f ends with, or ""."""
+    """Returns the name of the exception that f raises, or ""."""
     try:
         f()
     except Exception as e:

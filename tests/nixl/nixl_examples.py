@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of examples/nixl, as their first lines say to start them (TAP). Run by nixl_run.py."""
+"""Runs the examples of examples/nixl as their first lines describe (TAP). Run by nixl_run.py."""
 import os
 import pathlib
 import re
@@ -22,7 +22,7 @@ def start(*argv):
 
 
 def check_processes(what, *processes):
-    """All processes must end well, and say all that is in SAYS."""
+    """All processes must succeed, and print all texts in SAYS."""
     said = ""
     try:
         for p in processes:

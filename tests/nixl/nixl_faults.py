@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the NIXL backend does where something is wrong (TAP). Run by nixl_run.py."""
+"""Tests the NIXL backend with faults (TAP). Run by nixl_run.py."""
 import signal
 import sys
 import time
@@ -9,7 +9,7 @@ from tap import done, ok
 
 MIB = 1 << 20
 WHOLE = [(0, 16 * MIB)]
-SOON_S = 0.1  # what must not block, on a busy machine
+SOON_S = 0.1  # limit for calls that must not block, on a busy machine
 
 
 def timed(f):
@@ -25,7 +25,7 @@ def pair(name, **params):
 
 
 def check_death(a, b):
-    """The peer is killed with a transfer under way, which its kernel tells at once."""
+    """The peer is killed during a transfer, and its kernel reports this at once."""
     a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)])
     b.signal(signal.SIGSTOP)
     handle = a.prepare("WRITE", "b", b.card[1], WHOLE, WHOLE)
@@ -38,7 +38,7 @@ def check_death(a, b):
     state, took = timed(lambda: a.finish(handle))
     ok(state == "nixlRemoteDisconnectError", "a transfer to a peer that died says so", state)
     ok(took < 0.1 + SOON_S, "within 100 ms", took)
-    # NIXL has forgotten the agent now, or fails the next transfer in the same way.
+    # NIXL has removed the agent by now, or the next transfer fails in the same way.
     state = error_of(lambda: a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)]) == "DONE" or 1 / 0)
     ok(state != "", "and so does the next one", state)
     a.agent.release_xfer_handle(handle)
@@ -81,7 +81,7 @@ def check_deadline():
 
 
 def check_unanswered():
-    """The peer's kernel takes the connection, and the peer never answers."""
+    """The peer's kernel accepts the connection, and the peer does not answer."""
     a, b = pair("unanswered", connect_ms="500")
     b.signal(signal.SIGSTOP)
     handle = a.prepare("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)])
@@ -93,7 +93,7 @@ def check_unanswered():
 
 
 def release_at_once(a, b):
-    """Posts a long transfer and releases it; the error, and how long that took."""
+    """Posts a long transfer and releases it. Returns the error, and the duration."""
     handle = a.prepare("WRITE", "b", b.card[1], WHOLE, WHOLE)
     a.agent.transfer(handle)
     return timed(lambda: error_of(lambda: a.agent.release_xfer_handle(handle)))

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a test of the NIXL backend (TAP): one that needs the newest wheel with that, nixl_versions.py with all.
-Usage: nixl_run.py LIBPLUGIN_HAWSER.SO CACHE SCRIPT SANITIZERS [CUDA]
+"""Runs a test of the NIXL backend (TAP) with the newest wheel, or nixl_versions.py with all wheels.
 CUDA: the driver that the test loads in place of the machine's."""
 import os
 import pathlib
@@ -13,12 +12,12 @@ sys.dont_write_bytecode = True
 from nixl_wheels import NEWEST, VERSIONS, Missing, Wheels  # noqa: E402
 from tap import done, ok, skip  # noqa: E402
 
-INSTALL_S = 60  # for what a test needs; the rest is skipped
+INSTALL_S = 60  # for the packages that a test needs; other wheels are skipped
 RUN_S = 50
 
 
 def start(wheels, wheel, plugin, *argv, cuda=""):
-    """Runs a script under a wheel; its exit status and output."""
+    """Runs a script with a wheel. Returns its exit status and output."""
     env = wheels.environment(wheel, plugin)
     if cuda:
         env["HAWSER_CUDA_LIBRARY"] = os.path.abspath(cuda)
@@ -31,7 +30,7 @@ def start(wheels, wheel, plugin, *argv, cuda=""):
 
 
 def run_versions(wheels, plugin, script, until):
-    """Every version moves data; a copy of one that calls itself otherwise is refused."""
+    """Every version transfers data; a copy of a wheel with another version number is refused."""
     moved = 0
     for v in VERSIONS:
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One wheel: two agents in two processes, a write and a read of 64 descriptors with notifications; exit status 0 where
-all is well. With the argument "refused": no engine is made, and the reason is told. Run by nixl_run.py."""
+"""Tests one wheel: two agents in two processes make a write and a read of 64 descriptors with notifications. The exit
+status is 0 on success. With the argument "refused": checks that no engine is created, and that the reason is reported.
+Run by nixl_run.py."""
 import sys
 import zlib
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the NIXL backend moves from and to the memory of GPUs (TAP), between two processes. Needs the CUDA driver alone, or the
-one of tests/fakes/cuda by HAWSER_CUDA_LIBRARY: memory is allocated by the driver. Run by nixl_run.py and tests/gpu/run.
-Usage: nixl_vram.py [--peer GPU]"""
+"""Tests transfers of the NIXL backend from and to GPU memory (TAP), between two processes. Needs only the CUDA driver,
+or the one of tests/fakes/cuda with HAWSER_CUDA_LIBRARY, which allocates the memory. Run by nixl_run.py and
+tests/gpu/run."""
 import ctypes
 import importlib
 import json
@@ -53,7 +53,7 @@ class Driver:
 
 
 def count_gpus():
-    """Returns how many GPUs there are, and why there is none."""
+    """Returns how many GPUs there are, and the reason if there are none."""
     try:
         lib, n = ctypes.CDLL(os.environ.get("HAWSER_CUDA_LIBRARY", "libcuda.so.1")), ctypes.c_int()
     except OSError as e:
@@ -63,7 +63,7 @@ def count_gpus():
 
 
 class Agent:
-    """An agent with a buffer in a GPU's memory and one in host memory."""
+    """An agent with a buffer in GPU memory and one in host memory."""
 
     def __init__(self, name, gpu):
         self.driver, self.gpu = Driver(gpu), gpu
@@ -90,7 +90,7 @@ def make_content(seed):
 
 
 def serve_agent(gpu):
-    """The other process: does what lines of JSON say."""
+    """Runs the other process, which executes lines of JSON."""
     me = Agent("far", gpu)
     print(json.dumps({"metadata": me.agent.get_agent_metadata().hex(), "base": me.base}), flush=True)
     for line in sys.stdin:
@@ -126,7 +126,7 @@ class Far:
 
 
 def move_blocks(near, far, operation, here, there, slots, note):
-    """Moves all blocks, of which block k is slot slots[k] of the other side. Returns the last state, seconds."""
+    """Moves all blocks; block k is in slot slots[k] of the other side. Returns the last state and the seconds."""
     base, remote = near.base[here], far.answer["base"][there]
     mine = [(base + k * BLOCK, BLOCK, near.gpu if here == "VRAM" else 0) for k in range(BLOCKS)]
     theirs = [(remote + slot * BLOCK, BLOCK, far.gpu if there == "VRAM" else 0) for slot in slots]
@@ -163,7 +163,7 @@ def check_moves(near, far):
 
 
 def time_moves(near, far):
-    """Says how fast it is once staging has its memory, which the first transfers of each kind wait for."""
+    """Measures the speed after the first transfers of each kind, during which the memory for staging is allocated."""
     slots = [int(k) for k in np.random.default_rng(2).permutation(BLOCKS)]
     for here, there in ("VRAM", "VRAM"), ("DRAM", "VRAM"), ("VRAM", "DRAM"), ("DRAM", "DRAM"):
         took = [move_blocks(near, far, "WRITE", here, there, slots, b"") for _ in range(5)]
@@ -173,7 +173,7 @@ def time_moves(near, far):
 
 
 def check_torch(near, far):
-    """Tensors of torch, by NIXL's own reading of them."""
+    """Tests PyTorch tensors, which NIXL itself converts to descriptors."""
     what = "a tensor of torch on a GPU is registered and written from"
     if not getattr(importlib.import_module("torch"), "__version__", ""):
         return skip(what, "no torch")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NIXL's wheels for the tests: installed without what they depend on (several GB) into a folder for each version, by a
-virtual environment of the tests' own. HAWSER_TEST_NIXL_WHEELS names a folder that is kept between builds."""
+"""Installs NIXL's wheels for the tests: without their dependencies (several GB), into a folder for each version, with a
+virtual environment that belongs to the tests. HAWSER_TEST_NIXL_WHEELS names a folder that is kept between builds."""
 import fcntl
 import os
 import pathlib
@@ -16,11 +16,11 @@ NEWEST = VERSIONS[-1]
 
 
 class Missing(Exception):
-    """Why a wheel cannot be had."""
+    """The reason why a wheel cannot be installed."""
 
 
 def run(*argv, until):
-    """Runs a command that must end by the time `until`; Missing with the last line of what it printed."""
+    """Runs a command that must end by the time `until`. Raises Missing with the last line of its output if it fails."""
     try:
         r = subprocess.run(argv, capture_output=True, text=True, timeout=max(until - time.monotonic(), 1), check=False)
     except (OSError, subprocess.TimeoutExpired) as e:
@@ -39,7 +39,7 @@ class Wheels:
         self.lock = open(self.cache / "lock", "w", encoding="utf-8")
 
     def install(self, folder, what, until):
-        """Installs into a folder that appears whole or not at all."""
+        """Installs into a folder, which appears either complete or not at all."""
         if folder.exists():
             return folder
         fcntl.flock(self.lock, fcntl.LOCK_EX)
@@ -57,7 +57,7 @@ class Wheels:
         return folder
 
     def prepare(self, until):
-        """The virtual environment, and numpy, which NIXL's Python imports."""
+        """Creates the virtual environment with numpy, which NIXL's Python code imports."""
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         try:
             if not self.python.exists():
@@ -68,11 +68,11 @@ class Wheels:
         return self.install(self.cache / "numpy", "numpy", until)
 
     def get(self, version, until):
-        """The folder of a version, to put into PYTHONPATH. Missing where it cannot be had."""
+        """Returns the folder of a version, for PYTHONPATH. Raises Missing if it cannot be installed."""
         return self.install(self.cache / version, f"nixl-cu12=={version}", until)
 
     def environment(self, wheel, plugin):
-        """What a program that uses this wheel and the plugin needs."""
+        """Returns the environment of a program that uses this wheel and the plugin."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("HAWSER_", "NIXL_"))}
         here = pathlib.Path(__file__).resolve()
         env["PYTHONPATH"] = os.pathsep.join(map(str, (wheel, self.cache / "numpy", here.parent, here.parents[1])))

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// The NIXL backend by its ABI alone: the test plays NIXL's part, with no NIXL in the process. Two engines, one of them
-// in a child process, which can be stopped and killed. Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO
+// SPDX-License-Identifier: Apache-2.0 Tests the NIXL backend through its ABI alone, without NIXL in the process: the
+// test calls it as NIXL does. There are two\nengines, one of them in a child process, which can be stopped and killed.
+// Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO in a child process, which can be stopped and killed. Usage:
+// test_nixl_engine LIBPLUGIN_HAWSER.SO
 #include "base/sanitizers.h"
 #include "nixl/abi.h"
 #include "nixl/blob.h"
@@ -36,7 +37,7 @@ struct List : nixl_meta_dlist_t {
     }
 };
 
-struct Card { /* what an engine tells the other: as NIXL's metadata */
+struct Card { /* what one engine tells the other, like NIXL's metadata */
     char info[HX_INFO];
     char key[64];
     uintptr_t base;
@@ -73,7 +74,8 @@ nixl_status_t finish(nixlBackendEngine *e, nixlBackendReqH *r)
     return rc;
 }
 
-/* The engine of the child process: registers memory, tells the card, and answers nothing but by its threads. */
+/* Runs the engine of the child process: registers memory, sends its card, and otherwise works only through its
+ * threads. */
 [[noreturn]] void run_child(nixlBackendPlugin *plugin, int out)
 {
     static char memory[size];
@@ -158,7 +160,7 @@ void check_requests(const Pair &p)
     p.e->releaseReqH(r);
 }
 
-/* Returns the nanoseconds of a check, on average over the best of ten rounds: the machine may be busy. */
+/* Returns the average duration of a check in nanoseconds, of the best of ten rounds, since the machine may be busy. */
 uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
 {
     constexpr int n = 20000;
@@ -201,7 +203,8 @@ void check_stopped(const Pair &p, pid_t child)
     is_int(p.e->genNotif("b", text), NIXL_ERR_REMOTE_DISCONNECT, "a notification to a dead peer");
 }
 
-/* Connection information as of another host, with two addresses: one where nobody listens, and one that leads here. */
+/* Returns connection information like that of another host, with two addresses: one without a listener, and one that
+ * leads here. */
 std::string move_away(std::string info)
 {
     static const unsigned char addresses[] = {4, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,
@@ -210,7 +213,7 @@ std::string move_away(std::string info)
     return info.replace(64, sizeof(addresses), reinterpret_cast<const char *>(addresses), sizeof(addresses));
 }
 
-// Threads other than this one that would take a signal meant for the program.
+// Returns the number of threads other than this one that do not block a signal that is meant for the program.
 int count_open_threads()
 {
     int n = 0;
@@ -245,7 +248,7 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     d.metaInfo.assign(card.key, sizeof(card.key));
     is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
     check_requests(p);
-    if (!sanitized) // they have threads of their own
+    if (!sanitized) // sanitizers have their own threads
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
     check_stopped(p, child);
     is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is forgotten");

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's NixlConnector over a backend of NIXL, without a model and without a GPU: the connector's scheduler and worker classes
-of a prefill process and of a decode process move the KV cache of one request between host buffers, and each block is verified.
-Not part of the tests, since vLLM and PyTorch are 6 GB. Run by hand, with vLLM, nixl and nixl-cu13 (or cu12) installed:
+"""Not part of the tests, because vLLM and PyTorch take 6 GB. Run it by hand, with vLLM, nixl and nixl-cu13 (or cu12)
+installed:
     NIXL_PLUGIN_DIR=build/nixl VLLM_TARGET_DEVICE=cpu python tests/nixl/vllm_connector.py [BACKEND [CONNECTOR]]
 CONNECTOR: NixlConnector, in which the decode process reads, or NixlPushConnector, in which the prefill process writes."""
 import json
@@ -22,7 +21,7 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
 
 
 class Side:
-    """The connector's two halves of one process, which vLLM keeps in its scheduler and in its worker."""
+    """The two halves of the connector in one process, which vLLM keeps in its scheduler and in its worker."""
 
     def __init__(self, role, model, backend, connector, port):
         os.environ["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(port)
@@ -56,7 +55,8 @@ class Side:
             self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): self.worker.get_handshake_metadata()})
 
     def step(self):
-        """What the engine does for each step; the requests that have been sent, and those that have come."""
+        """Does what the engine does for each step. Returns the requests that have been sent, and those that have been
+        received."""
         self.worker.bind_connector_metadata(self.scheduler.build_connector_meta(SimpleNamespace()))
         self.worker.start_load_kv(None)
         return self.worker.get_finished(set())
@@ -143,7 +143,7 @@ def main(backend="HAWSER", connector="NixlConnector"):
             side.start()
         (prefill, _), (decode, _) = pipes
         for _, theirs in pipes:
-            theirs.close()  # so that a side that has died is the end of its pipe
+            theirs.close()  # so that the pipe reaches its end if a side dies
         try:
             decode.send(prefill.recv())
             assert decode.recv() == "verified" and prefill.recv() == "sent"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node/, lib/net: files of a root, PCI distances, four nodes as fixtures, files bent in every way, the plan's promises.
- */
+/* Tests of node/ and of lib/net's sysfs reader: files below a root, PCI distances, four nodes as fixtures, damaged
+ * files, and the guarantees of plans. */
 #include "net/sysfs.h"
 #include "node/plan.h"
 #include "tests/tap.h"
@@ -26,7 +26,7 @@ static void put(const char *path, const char *bytes, size_t n)
     }
 }
 
-/* `program options a b`, to its end; b may be NULL. */
+/* Runs `program options a b` and waits for its end; b may be NULL. */
 static void command(const char *program, const char *options, const char *a, const char *b)
 {
     int status;
@@ -165,7 +165,7 @@ static enum hw_dist far(const char *a, int na, const char *b, int nb)
     if (hw_pci_path_parse(a, &x) < 0 || hw_pci_path_parse(b, &y) < 0)
         return (enum hw_dist) - 1;
     enum hw_dist d = hw_pci_distance(&x, na, &y, nb);
-    return d == hw_pci_distance(&y, nb, &x, na) ? d : (enum hw_dist) - 1; /* the same from both sides */
+    return d == hw_pci_distance(&y, nb, &x, na) ? d : (enum hw_dist) - 1; /* symmetric */
 }
 
 static void distances(void)
@@ -202,7 +202,7 @@ static void distances(void)
 
 /* ---- fixtures ------------------------------------------------------------------------------- */
 
-/* The plan as text, "0=eth1;1=eth1"; "" where there is none. */
+/* Returns the plan as text, "0=eth1;1=eth1"; "" if there is none. */
 static char *planned(const struct hw_node *n, const struct hw_plan_want *want, char *buf, size_t cap)
 {
     struct hw_plan p;
@@ -265,7 +265,7 @@ static void fixtures(void)
         ok(rc == bad[i].rc && strstr(hw_error(), bad[i].says), "map '%s': %s", bad[i].map, hw_error());
         hw_plan_free(&p);
     }
-    /* an order of CUDA's that is not the address's, one GPU hidden and one that sysfs does not have */
+    /* CUDA's order differs from that of the addresses; one GPU is hidden, and one is not in sysfs */
     struct hw_bdf cuda[3] = {n.gpu[7].at, n.gpu[0].at, {.domain = 9}};
     hw_node_free(&n);
     int root = hw_root_open(TEST_DATA "/nodes/a3-high");
@@ -291,7 +291,7 @@ static void fixtures(void)
            "1=ens16;2=ens16,ens17;3=ens17", "two NICs for three GPUs: the middle one has both");
     is_int(n.netdev[1].speed, -1, "a speed that the driver does not know is not known");
     hw_node_free(&n);
-    /* the same machine with IPv6 alone: ens16 has a default that leads nowhere, ens17 a true one */
+    /* the same machine with IPv6 only: ens16 has an unreachable default route, ens17 a real one */
     static const char v6[] = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
                              "00000000000000000000000000000000 ffffffff 00000001 00000000 00200200    ens16\n"
                              "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
@@ -309,7 +309,7 @@ static void fixtures(void)
     hw_node_free(&n);
 }
 
-/* ---- what a plan promises, on nodes made at random ------------------------------------------- */
+/* guarantees of a plan, on random nodes */
 
 static unsigned long long seed;
 
@@ -319,7 +319,7 @@ static unsigned rnd(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* GPUs and NICs at random places under `switches` switches of two roots; 0: all on one bus. */
+/* Places GPUs and NICs at random below `switches` switches of two roots; 0: all on one bus. */
 static void random_node(struct hw_node *n, unsigned gpus, unsigned nics, unsigned switches)
 {
     *n = (struct hw_node){.pci = calloc(gpus + nics, sizeof(*n->pci)),
@@ -359,7 +359,7 @@ static const char *broken(const struct hw_node *n, const struct hw_plan *p, bool
         least = HW_MIN(least, users);
         most = HW_MAX(most, users);
     }
-    /* on a line, a NIC lies beside at most one GPU more than its part, at each end */
+    /* on a line, a NIC is next to at most one GPU more than its share, at each end */
     if (flat && (least == 0 || most - least > 1 + (p->n_gpus % n->n_netdev != 0)))
         return "shared unevenly";
     for (size_t k = 0; k < p->n_gpus; k++) {
@@ -422,7 +422,7 @@ static void promises(void)
     hw_node_free(&n);
 }
 
-/* ---- files bent at random ------------------------------------------------------------------- */
+/* randomly damaged files */
 
 static char **all_files;
 static size_t n_files;
@@ -458,7 +458,7 @@ static void bend(const char *path)
     unlink(path);
     switch (rnd(6)) {
     case 0:
-        break; /* gone */
+        break; /* deleted */
     case 1:
         mkdir(path, 0700);
         break;
@@ -467,7 +467,7 @@ static void bend(const char *path)
         break;
     case 3:
         if (symlink(target[rnd(HW_ARRAY_LEN(target))], path) < 0)
-            break; /* "" is no target: gone then */
+            break; /* "" is not a valid target: delete it instead */
         break;
     default: {
         FILE *f = fopen(path, "w");
@@ -520,7 +520,7 @@ static void bent(const char *name, unsigned rounds)
        rounds, served, notes, refused);
 }
 
-/* A path with ".." while something else is renamed, which makes the kernel say EAGAIN (openat2(2)). */
+/* Resolves a path with ".." while something else is renamed, which makes the kernel return EAGAIN (openat2(2)). */
 static void renames(void)
 {
     char a[128], b[128], stays[128], link[160], text[64];

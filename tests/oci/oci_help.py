@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests with real container runtimes share: namespaces of their own to be in, with a folder in memory."""
+"""Shared by the tests with real container runtimes: new namespaces to run in, with a folder in memory."""
 import contextlib
 import os
 import pathlib
@@ -18,8 +18,8 @@ def skip_all(why):
 
 
 def inside(programs, prefix, work):
-    """Runs the test again in a network and mount namespace of its own; there, work(folder, stack), and its exit status.
-    Skips all where that cannot be."""
+    """Runs the test again in a new network and mount namespace; there, calls work(folder, stack), and exits with its
+    status. Skips everything if that is not possible."""
     if "inside" not in sys.argv[4:]:
         if os.geteuid() != 0:
             skip_all("it takes root")
@@ -35,7 +35,7 @@ def inside(programs, prefix, work):
         os.execvp("unshare", [*alone, sys.executable, *sys.argv[:4], "inside"])
     with contextlib.ExitStack() as stack:
         d = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=reachable.place()))
-        subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # of this mount namespace: gone with it
+        subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # only in this mount namespace: it ends with it
         stack.callback(subprocess.run, ["umount", "-l", d], capture_output=True, check=False)
         stack.callback(os.chdir, "/")
         work(pathlib.Path(d), stack)

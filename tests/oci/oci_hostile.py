@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on the OCI hook and on `hawser sandbox spec` and `verbs spec` by who may write a container's annotations, its root file system, or
-its network namespace: nothing of the host is given, moved or changed by them (TAP; 77 where this machine cannot).
-Usage: oci_hostile.py HAWSER STATE PART, where STATE prints all that a network namespace has."""
+"""Attacks on the OCI hook and on `hawser sandbox spec` and `verbs spec` by those who can write a container's
+annotations, its root file system, or its network namespace: nothing of the host is given away, moved or changed (TAP;
+exits 77 if this machine cannot run it). Usage: oci_hostile.py HAWSER STATE PART, where STATE prints everything in a
+network namespace."""
 import contextlib
 import json
 import os
@@ -41,7 +42,7 @@ def until(fn, what):
 
 
 class Host:
-    """A network namespace with the NICs rdma0, rdma1, one of another tenant's, and one with the default route."""
+    """A network namespace with the NICs rdma0 and rdma1, one of another tenant, and one with the default route."""
 
     def __init__(self, tmp, stack):
         self.tmp, self.journal = tmp, tmp / "journal"
@@ -71,7 +72,7 @@ class Host:
 
     @contextlib.contextmanager
     def container(self, *spaces):
-        """A process in namespaces of its own, as a runtime has one when it calls createRuntime."""
+        """Starts a process in new namespaces, as a runtime has one when it calls createRuntime."""
         p = subprocess.Popen(["unshare", *(spaces or ("-n", "-m", "--propagation", "private")), "sleep", "600"])
         try:
             until(lambda: os.readlink(f"/proc/{p.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace")
@@ -96,7 +97,7 @@ class Host:
 # ---- annotations ---------------------------------------------------------------------------------
 
 def annotations(host):
-    """A tenant writes annotations: they choose among what the hook's arguments offer, and add nothing to it."""
+    """Tests a tenant's annotations: they choose among what the hook's arguments offer, and add nothing to it."""
     def attack(notes, args, said, what):
         for where in ("config", "state"):
             with host.container() as c:
@@ -121,7 +122,7 @@ def annotations(host):
             ok(r.returncode == 0 and host.has("rdma0") and host.has("other0"), f"{notes} alone: it gets no NIC", r)
             host.hook("poststop", 0)
     host.same("and nothing has changed")
-    # what is left of annotations: a choice
+    # what annotations can still do: choose
     for notes, args, want in (({"hawser.nics": "rdma1"}, ["offer=rdma0,rdma1"], {"rdma1"}), ({"hawser.nics": "all"}, ["offer=rdma0,rdma1"], {"rdma0", "rdma1"}),
                               ({}, ["offer=rdma0,rdma1"], set()), ({}, ["nics=rdma0"], {"rdma0"}), ({"hawser.nics": "rdma1"}, ["nics=rdma0,rdma1"], {"rdma1"}),
                               ({"hawser.nics": "none"}, ["nics=rdma0"], set()), ({"hawser.nics": "none"}, [], set()), ({}, [], set()), ({}, ["sysfs=no"], set()),
@@ -132,7 +133,7 @@ def annotations(host):
             ok(r.returncode == 0 and took == want, f"{notes} and {args}: {sorted(want) or 'nothing'}", (r, took))
             c.kill()
             c.wait()
-            # and at the end, an annotation that is wrong by now keeps no NIC from coming back
+            # and at the end, an annotation that has become wrong prevents no NIC from returning
             r = host.hook("poststop", 0, *args, config={**notes, "hawser.nonsense": "x"}, state={"hawser.force": "yes"})
             ok(r.returncode == 0 and all(host.has(n) for n in ("rdma0", "rdma1", "other0", "def0")), "poststop reads no annotation", r)
     host.same("all is back")
@@ -141,11 +142,12 @@ def annotations(host):
 # ---- two hooks at once ----------------------------------------------------------------------------
 
 def races(host):
-    """poststop for an id whose createRuntime is under way: it does not take the NICs of the container that then runs."""
+    """Tests poststop for an id whose createRuntime is still running: it does not take the NICs of the container that
+    then runs."""
     with host.container() as c:
         state = {"ociVersion": "1.0", "id": "box", "pid": c.pid, "bundle": str(host.bundle({}))}
         args = [HAWSER, "oci-hook", "createRuntime", f"journal-dir={host.journal}", "nics=rdma0,rdma1"]
-        for _ in range(20):  # stopped in the middle of the move
+        for _ in range(20):  # the hook is stopped in the middle of the move
             p = subprocess.Popen(args, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             p.stdin.write(json.dumps(state))
             p.stdin.close()
@@ -178,7 +180,7 @@ def races(host):
 # ---- root file systems ----------------------------------------------------------------------------
 
 def rootfs(host):
-    """What an image has at /sys, and above it, leads no mount and no file elsewhere."""
+    """Tests that whatever an image has at /sys, and above it, redirects no mount and no file elsewhere."""
     target = host.tmp / "target"
     (target / "fs/cgroup").mkdir(parents=True)
     root = host.tmp / "bundle/rootfs"
@@ -219,13 +221,13 @@ def rootfs(host):
                sorted(str(f.relative_to(target)) for f in target.rglob("*")) == ["fs", "fs/cgroup"],
                f"an image whose /sys is {how.__name__}: refused, with no mount and no file elsewhere", (r, mounts))
             clear()
-    # a container that has the host's mount namespace: nothing is mounted there
+    # a container in the host's mount namespace: nothing is mounted there
     with host.container("-n") as c:
         was = pathlib.Path("/proc/self/mountinfo").read_text()
         r = host.hook("createRuntime", c.pid, "nics=rdma0", "sysfs=yes")
         ok(r.returncode == 1 and "mount namespace" in r.stderr and host.has("rdma0") and pathlib.Path("/proc/self/mountinfo").read_text() == was,
            "a container without a mount namespace of its own: refused, with no mount left", r)
-    # a process that has ended, and one that never was
+    # a process that has ended, and one that never existed
     with host.container() as c:
         pid = c.pid
     for p in pid, 2 ** 22 + 5:
@@ -237,10 +239,10 @@ def rootfs(host):
     host.same("nothing has changed")
 
 
-# ---- the note of spec -----------------------------------------------------------------------------
+# the record of spec
 
 def notes(host):
-    """spec undoes what an earlier spec has noted. A note that a tenant has written is none."""
+    """Tests that spec undoes what an earlier spec has recorded, and ignores a record that a tenant has written."""
     node = full(host.tmp, "switch4")[0]
     b = host.tmp / "forged"
     b.mkdir()
@@ -263,7 +265,7 @@ def notes(host):
            {"allow": False, "access": "rwm"} in json.loads(text)["linux"]["resources"]["devices"],
            f"{argv}: a forged note brings in no hook and no mount, and takes no rule away", text)
         ok(r.returncode == 1 and "hawser.spec" in r.stderr and file.read_bytes() == was, "it is refused, with nothing changed", r)
-    # nor does one tenant's configuration use another one's note
+    # one tenant's configuration does not use another one's record
     file.write_text(json.dumps(config))
     must(HAWSER, "sandbox", "spec", file, "--sysfs", node, "--nics", "rdma0")
     true = json.loads(file.read_text())
@@ -283,8 +285,8 @@ def notes(host):
 
 
 def verbs_notes(host):
-    """`hawser verbs spec` undoes what an earlier one has noted. A note that a tenant has written, or one of another
-    configuration, brings no device, no rule and no seccomp profile back."""
+    """Tests that `hawser verbs spec` undoes what an earlier one has recorded. A record that a tenant has written, or
+    one of another configuration, restores no device, no rule and no seccomp profile."""
     machine = full(host.tmp, "switch4")[0]
     dev = machine / "dev/infiniband"
     dev.mkdir(parents=True)
@@ -321,7 +323,7 @@ def verbs_notes(host):
             was = file.read_text()
             refused(spec(), was, f"{what}, a forged note")
 
-    # the true note, and who else may name it
+    # the true record, and others that name it
     file.write_text(json.dumps(config))
     r = verbs()
     true = json.loads(file.read_text())
@@ -338,7 +340,7 @@ def verbs_notes(host):
     r = sandbox("--undo", file=other / "config.json")
     ok(r.returncode == 1 and "hawser.spec" in r.stderr, "a note of verbs spec is none of sandbox spec's", r)
 
-    # a configuration that was written anew where an older one's note still is: its own profile stays
+    # a configuration that was rewritten while the record of an older one still exists: its own profile stays
     file.write_text(json.dumps({**config, "linux": {k: v for k, v in config["linux"].items() if k != "seccomp"}}))
     verbs()
     name = json.loads(file.read_text())["annotations"]["hawser.verbs.spec"]
@@ -347,7 +349,7 @@ def verbs_notes(host):
         was = file.read_text()
         refused(verbs(*argv), was, f"{argv}: the note of an older configuration, which had no profile")
 
-    # both commands keep their notes in the one file
+    # both commands keep their records in one file
     file.write_text(json.dumps(config))
     kept.unlink()
     steps = [verbs(), sandbox(), verbs(), sandbox("--undo"), verbs("--undo")]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of real runtimes, and `hawser sandbox run`, with veth NICs in a network namespace of the test's own: what
-they see, and that the host gets back everything, whoever is killed (TAP; 77 where this machine cannot).
-Usage: oci_run.py HAWSER STATE crun|runc|run, where STATE prints all that a network namespace has."""
+"""Runs containers of real runtimes, and `hawser sandbox run`, with veth NICs in a new network namespace: tests what
+they see, and that the host gets everything back, whichever process is killed (TAP; exits 77 if this machine cannot run
+it). Usage: oci_run.py HAWSER STATE crun|runc|run, where STATE prints everything in a network namespace."""
 import contextlib
 import json
 import os
@@ -26,7 +26,7 @@ SECONDS = 30
 
 def sh(*argv, **more):
     if "input" not in more:
-        more.setdefault("stdin", subprocess.PIPE)  # crun gives its standard input to the container's root: /dev/null stays the machine's
+        more.setdefault("stdin", subprocess.PIPE)  # crun changes the owner of its standard input to the container's root; the machine's /dev/null must not change
     return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60, **more)
 
 
@@ -49,11 +49,11 @@ def until(fn, what):
 # ---- the host ------------------------------------------------------------------------------------
 
 class Host:
-    """A network namespace with the NICs rdma0, rdma1 and one that is nobody else's business; their peers are in another."""
+    """A network namespace with the NICs rdma0 and rdma1, and one that is never moved; their peers are in another one."""
 
     def __init__(self, tmp, stack):
         self.tmp, self.journal = tmp, tmp / "journal"
-        # a sysfs of this namespace's, and the one kind of cgroups that every runtime takes
+        # a sysfs of this namespace, and the one version of cgroups that every runtime supports
         must("mount", "-t", "sysfs", "none", "/sys")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
         self.peer = subprocess.Popen(["unshare", "-n", "sleep", "600"])
@@ -81,7 +81,7 @@ class Host:
         return must(STATE)
 
     def back(self, what):
-        """Everything is as it was, and of journals nothing is left."""
+        """Checks that everything is as it was, and that no journals are left."""
         now = self.state()
         for _ in range(20):
             if now == self.was:
@@ -151,8 +151,8 @@ class Runtime:
         return r
 
     def config(self, script, annotations=None, hooks=None, args=()):
-        """A bundle whose program is a shell's, on the host's own programs; hooks: hawser's path for createRuntime, which gets
-        args."""
+        """Writes a bundle whose program is a shell script, on the host's own programs. hooks: hawser's path for
+        createRuntime, which gets args."""
         bind = [d for d in ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/etc/libibverbs.d") if os.path.isdir(d) and not os.path.islink(d)]
         c = {"ociVersion": "1.0.2",
              "process": {"user": {"uid": 0, "gid": 0}, "args": ["/bin/sh", "-c", script], "cwd": "/",
@@ -167,7 +167,7 @@ class Runtime:
                         *({"destination": d, "type": "bind", "source": d, "options": ["bind", "ro"]} for d in bind)],
              "annotations": dict(annotations or {}),
              "linux": {"namespaces": [{"type": t} for t in ("pid", "network", "ipc", "uts", "mount")]}}
-        if self.name == "crun":  # which else throws away what hooks say
+        if self.name == "crun":  # which otherwise discards the output of hooks
             c["annotations"]["run.oci.hooks.stderr"] = str(self.host.tmp / "hooks")
             (self.host.tmp / "hooks").write_text("")
         if hooks:
@@ -182,11 +182,11 @@ class Runtime:
 
     @contextlib.contextmanager
     def running(self, ident):
-        """A container in the foreground, once its program runs."""
+        """Runs a container in the foreground; yields once its program runs."""
         p = subprocess.Popen([*self.base, "run", ident], cwd=self.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert p.stdout.readline() == "up\n", p.communicate(timeout=30)
-            # a runtime that is killed before it has noted its container knows nothing of it any more
+            # a runtime that is killed before it has recorded its container no longer knows it
             until(lambda: '"running"' in self("state", ident).stdout, "the runtime's note")
             yield p
         finally:
@@ -201,7 +201,7 @@ def os_devices(topo):
 
 
 def usual(p, what):
-    """What is the same however a container got its NICs."""
+    """Checks what is the same however a container got its NICs."""
     ok(sorted(p.get("net", ())) == ["lo", *NICS], f"{what}: /sys/class/net is the plan", p)
     ok([(x.split()[1], x.split()[3]) for x in p["addr"]] ==
        [("rdma0", "10.9.0.1/16"), ("rdma0", "fd00::1/64"), ("rdma1", "10.9.1.1/16"), ("rdma1", "fd00:1::1/64")],
@@ -213,12 +213,12 @@ def usual(p, what):
 
 
 def memlock():
-    """May this machine's root lift limits? Some have no CAP_SYS_RESOURCE."""
+    """Returns whether root can raise limits on this machine; it may lack CAP_SYS_RESOURCE."""
     return sh("prlimit", "--memlock=unlimited:unlimited", "true").returncode == 0
 
 
 def own_limit(rt):
-    """A limit that the container has, and that stays therefore."""
+    """Tests a limit that the container already has, which therefore stays."""
     f = rt.bundle / "config.json"
     c = json.loads(f.read_text())
     c["process"]["rlimits"].append({"type": "RLIMIT_MEMLOCK", "hard": 65536, "soft": 65536})
@@ -302,7 +302,7 @@ def killed(rt, host):
         ok(not host.has("rdma0"), "the container has the NICs")
         rt("kill", ident, "KILL")
         ok(p.wait(SECONDS) == 137, "a killed container ends", p.returncode)
-        if rt.name == "crun":  # in the foreground the runtime itself sees to it; the others' caller deletes
+        if rt.name == "crun":  # in the foreground crun deletes the container itself; for the others, the caller does
             until(lambda: host.has("rdma0"), "the NICs")
     host.back("killed container")
     ident = rt.new()
@@ -313,13 +313,13 @@ def killed(rt, host):
         ok([(x["id"], x["state"]) for x in s] == [(ident, "running")], "the runtime is killed: its container runs on", s)
     host.back("killed runtime")
 
-    # The hook is killed once its journal is there, in the middle of the move.
+    # The hook is killed once its journal exists, in the middle of the move.
     wrapper = host.tmp / "hook"
     wrapper.write_text(f"#!/bin/sh\necho $$ > {host.tmp}/pid\nexec {HAWSER} oci-hook createRuntime journal-dir={host.journal} {' '.join(mine)}\n")
     wrapper.chmod(0o755)
     rt.config("echo up; sleep 0.1", {}, wrapper)
     for after in (0, 0.002, 0.01):
-        for _ in range(10):  # on a busy machine the hook may be done before it is killed
+        for _ in range(10):  # on a busy machine the hook may finish before it is killed
             ident = rt.new()
             if kill_hook(rt, host, ident, after):
                 break
@@ -331,7 +331,7 @@ def killed(rt, host):
             if after:
                 r = host.sandbox("restore", ident)
                 ok(r.returncode == 0, "restored by hand", r)
-            else:  # the next container's hook gives back first
+            else:  # the next container's hook returns the NICs first
                 rt.config("ls /sys/class/net", {}, HAWSER, mine)
                 r = rt("run", rt.new())
                 ok(r.returncode == 0 and r.stdout == "lo\nrdma0\nrdma1\n", "the next container has the NICs", r)
@@ -357,7 +357,7 @@ echo changed; ip -o link | wc -l
 
 
 def hostile(rt, host):
-    """A container in a user namespace, as its administrator of networks."""
+    """Tests a container in a user namespace, in which it administers its network."""
     rt.config(HOSTILE, {}, HAWSER, ["nics=rdma0,rdma1"])
     f = rt.bundle / "config.json"
     c = json.loads(f.read_text())
@@ -365,7 +365,7 @@ def hostile(rt, host):
     c["linux"]["uidMappings"] = c["linux"]["gidMappings"] = [{"containerID": 0, "hostID": 100000, "size": 65536}]
     for k in ("bounding", "effective", "permitted"):
         c["process"]["capabilities"][k].append("CAP_NET_ADMIN")
-    # as another user it sees of the host's programs and files only what all may
+    # as another user, it sees only those programs and files of the host that everyone may read
     for d in (host.tmp, rt.bundle):
         os.chmod(d, 0o755)
     f.write_text(json.dumps(c))
@@ -378,7 +378,8 @@ def hostile(rt, host):
 
 
 def kill_hook(rt, host, ident, after):
-    """Runs a container whose hook is killed so long after its journal is there. False: it was done already."""
+    """Runs a container whose hook is killed this long after its journal appears. Returns False if the hook had already
+    finished."""
     journal, pid = host.journal / f"{ident}.journal", host.tmp / "pid"
     p = subprocess.Popen([*rt.base, "run", ident], cwd=rt.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not journal.exists() and p.poll() is None:
@@ -447,7 +448,7 @@ def run(host):
     while b"up" not in text:
         text += os.read(tty, 1000)
     gone, status = 0, 0
-    while not gone:  # more than once: a shell that is about to fork keeps the first for itself until its child has ended
+    while not gone:  # more than once: a shell that is about to fork defers the first signal until its child has ended
         with contextlib.suppress(OSError):
             os.write(tty, b"\x03")
         time.sleep(0.2)
@@ -469,7 +470,7 @@ def run(host):
         ok(r.returncode == 0, f"given back by {how}", r)
         host.back(f"killed hawser, {how}")
 
-    # not a process of ours in it, but a namespace of somebody's
+    # a foreign namespace, without our processes
     other = subprocess.Popen(["unshare", "-n", "sleep", "60"])
     until(lambda: os.readlink(f"/proc/{other.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace")
     r = hawser("--netns", other.pid, "--no-sysfs", "--", "readlink", "/proc/self/ns/net")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser sandbox spec` and `cdi` on files alone: what is added, that a second time adds nothing and --undo takes it all
-away, what is refused (TAP). Usage: oci_spec.py HAWSER"""
+"""Tests `hawser sandbox spec` and `cdi` on files alone: what is added, that a second run adds nothing and --undo
+removes everything, and what is refused (TAP). Usage: oci_spec.py HAWSER"""
 import copy
 import json
 import os
@@ -100,7 +100,7 @@ def others(b, tmp):
 
 
 def warned(b):
-    """CAP_NET_ADMIN without a user namespace reaches the host's network devices: it is said."""
+    """Tests the warning that CAP_NET_ADMIN without a user namespace reaches the host's network devices."""
     caps = {k: ["CAP_KILL", "CAP_NET_ADMIN"] for k in ("bounding", "effective", "permitted")}
     for spaces, told in ((["network", "mount"], True), (["network", "mount", "user"], False)):
         b.put({**CONFIG, "process": {**CONFIG["process"], "capabilities": caps}, "linux": {**CONFIG["linux"], "namespaces": [{"type": t} for t in spaces]}})

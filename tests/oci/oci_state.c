@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints all that the network namespace it runs in has, line by line (sm_state()), once it no longer changes: for
- * oci_run.py, which compares. */
+/* Prints everything in the network namespace that it runs in, line by line (sm_state()), once it no longer changes.
+ * oci_run.py compares the output. */
 #include "tests/sandbox/sandbox_move.h"
 
 int main(void)

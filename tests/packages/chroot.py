@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian trees for the tests of packages: made by mmdebstrap and kept as archives, unpacked, entered, and booted with systemd."""
+"""Debian trees for the tests of packages: mmdebstrap makes them, they are kept as archives, unpacked, entered, and
+booted with systemd."""
 import hashlib
 import os
 import pathlib
@@ -10,9 +11,9 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("HAWSER_PACKAGES_CACHE") or ROOT / ".cache/packages")
-LIMIT = 300  # seconds of one command
+LIMIT = 300  # limit of one command, in seconds
 DEVICES = "null zero full random urandom tty"
-# New namespaces of mounts, processes and network: nothing that a package starts lives on, and nothing is fetched.
+# New mount, PID and network namespaces: nothing that a package starts survives, and nothing is downloaded.
 ENTER = f"""
 ip link set lo up
 root=$1; shift
@@ -26,7 +27,7 @@ ln -s /proc/self/fd "$root/dev/fd"
 printf %s "$BINDS" | while IFS='|' read -r to from; do mkdir -p "$root/$to"; mount --bind "$from" "$root/$to"; done
 exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive CCACHE_DIR=/ccache "$@"
 """
-# The container gets cgroups by version 2 whatever this machine has, in a cgroup of its own.
+# The container gets version 2 of cgroups whichever this machine uses, in its own cgroup.
 BOOT = """
 umount -R /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -40,11 +41,11 @@ exit ${rc:-0}
 
 
 class Missing(Exception):
-    """What this machine or its network lacks."""
+    """Something that this machine or its network lacks."""
 
 
 def run(argv, limit=LIMIT, cwd=None, stdin=subprocess.DEVNULL, **env):
-    """Runs a command; its exit status, and stdout and stderr as one text."""
+    """Runs a command. Returns its exit status, and stdout and stderr as one text."""
     try:
         r = subprocess.run([str(a) for a in argv], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, cwd=cwd, check=False,
                            env={**os.environ, **env})
@@ -63,8 +64,9 @@ def find_mirror():
 
 
 def make_archive(suite, what, contents, hooks, files):
-    """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Made anew where contents differ from
-    those of the last time. files: what the hooks find in /packages of the tree, which is removed then."""
+    """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Makes it again if the
+    inputs differ from those of the last time. files: the hooks find them in /packages of the tree, which is removed
+    afterwards."""
     CACHE.mkdir(parents=True, exist_ok=True)
     archive, stamp = CACHE / f"{suite}-{what}.tar", CACHE / f"{suite}-{what}.stamp"
     want = hashlib.sha256("\0".join([contents, *hooks]).encode()).hexdigest()
@@ -93,8 +95,8 @@ class Tree:
             raise Missing(text)
 
     def run(self, *argv, limit=LIMIT, binds=None):
-        """Runs a command in the tree, in namespaces of its own with a loopback and no other network. binds: name in the tree's root ->
-        folder of this machine that lies there meanwhile."""
+        """Runs a command in the tree, in new namespaces with a loopback device and no other network. binds: name in the
+        tree's root -> folder of this machine that is mounted there meanwhile."""
         return run(["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec", ENTER, "enter", self.root, *argv], limit=limit,
                    BINDS="".join(f"{to}|{source}\n" for to, source in (binds or {}).items()))
 
@@ -102,7 +104,7 @@ class Tree:
         return self.run("sh", "-c", script, "sh", *argv, **more)
 
     def boot(self, script, limit=LIMIT):
-        """Boots the tree's systemd, which runs the script as a unit and ends; returns the exit status and what the script printed."""
+        """Boots the tree's systemd, which runs the script as a unit and ends. Returns the exit status and the script's output."""
         shutil.copy(script, self.root / "boot.sh")
         unit = self.root / "etc/systemd/system/hawser-test.service"
         # IgnoreOnIsolate=, no ordering: the script starts and stops other units.
@@ -115,7 +117,7 @@ class Tree:
         (wants / unit.name).symlink_to(f"../{unit.name}")
         name = f"hawser-test-{os.getpid()}"
         status, text = run(["unshare", "--mount", "sh", "-ec", BOOT, "boot", self.root, name], limit=limit + 30)
-        # systemd-nspawn makes one in the hierarchy that version 1 keeps for systemd, too.
+        # systemd-nspawn also makes one in the hierarchy that version 1 keeps for systemd.
         for left in pathlib.Path("/sys/fs/cgroup").glob(f"*/{name}"):
             run(["find", left, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"])
         out = self.root / "boot.out"

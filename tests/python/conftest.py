@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the binding share: a deadline, pairs of contexts, other processes; and TAP, for scripts/summary.py."""
+"""Shared by the tests of the binding: a deadline, pairs of contexts, other processes; and TAP output, for
+scripts/summary.py."""
 import faulthandler
 import os
 import pathlib
@@ -13,8 +14,8 @@ import hawser
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-LIMIT = 50  # s for a wait in a test: long, as the machine may be busy
-TEST_LIMIT = 100  # s for a test: the process is ended with the stacks of all threads
+LIMIT = 50  # seconds for a wait in a test; long, because the machine may be busy
+TEST_LIMIT = 100  # seconds for a test, after which the process ends with the stacks of all threads
 
 reports = []
 
@@ -48,7 +49,7 @@ def deadline():
 
 
 def connect(listener, other):
-    """The two peers of a new connection: the listener's, the other's."""
+    """Returns the two peers of a new connection: the listener's, the connecting side's."""
     port = getattr(listener, "test_port", None)
     if port is None:
         port = listener.test_port = listener.listen("127.0.0.1")
@@ -57,14 +58,14 @@ def connect(listener, other):
 
 
 class Pair:
-    """Two contexts of this process: b has connected to a."""
+    """Two contexts of this process; b has connected to a."""
 
     def __init__(self, **options):
         self.a, self.b = hawser.Context(**options), hawser.Context(**options)
         self.to_b, self.to_a = connect(self.a, self.b)
 
     def memory(self, size):
-        """Memory of b, the region of a's as b sees it, the memory of a."""
+        """Returns memory of b, the region of a as b sees it, and the memory of a."""
         mine, theirs = self.b.alloc(size), self.a.alloc(size)
         return mine, hawser.Region(theirs.export(read=True, write=True)), theirs
 
@@ -81,7 +82,7 @@ def pair():
 
 
 def wait_until(condition, what):
-    """Asks again and again: for what has no descriptor or handle to wait for."""
+    """Polls a condition, for things that have no file descriptor or handle to wait for."""
     end = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < end, f"{what}: not within {LIMIT} s"
@@ -109,7 +110,7 @@ class Server:
         self.region = hawser.Region(take_notification(self.peer))
 
     def ask(self, words):
-        """Answers with what the server answers."""
+        """Sends a command and returns the server's answer."""
         self.peer.notify(words.encode()).wait(LIMIT)
         return take_notification(self.peer)
 

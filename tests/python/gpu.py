@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a GPU, in a process of its own as the driver (here tests/fakes/cuda) is loaded once: alloc(), its
+"""Tests GPU memory, in a separate process, because the driver (here tests/fakes/cuda) is loaded once: alloc(), its
 __cuda_array_interface__, a copy from one GPU's memory to another's. Prints "right"."""
 import hawser
 from hawser import Region, Vec
@@ -8,7 +8,7 @@ LIMIT = 50
 
 
 class Array:
-    """As an array of cupy over somebody's memory."""
+    """Like a CuPy array over memory of another owner."""
 
     def __init__(self, about):
         self.__cuda_array_interface__ = about

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests of the Python binding by a Python that has cffi and pytest: this one, else Debian's. Prints pytest's report,
-then TAP. Exits 77 with the reason where there is none, or where the library has a sanitizer, which Python cannot load.
-Usage: run.py LIBHAWSER.SO SANITIZERS FAKECUDA CC TEST.py..."""
+"""Runs tests of the Python binding with a Python that has cffi and pytest: this one, or else Debian's. Prints pytest's
+report, then TAP. Exits 77 with the reason if there is none, or if the library has a sanitizer, which Python cannot
+load. Usage: run.py LIBHAWSER.SO SANITIZERS FAKECUDA CC TEST.py..."""
 import os
 import pathlib
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-NO_TESTS = 5  # pytest's exit status where a whole file is skipped
+NO_TESTS = 5  # pytest's exit status if a whole file is skipped
 NEEDED = "import sys, cffi, pytest; sys.exit(sys.version_info < (3, 10))"
 
 
@@ -37,7 +37,7 @@ def main(library, sanitizers, cuda, cc, *tests):
     environment = {**os.environ, "HAWSER_LIBRARY": os.path.abspath(library), "HAWSER_TEST_CUDA": os.path.abspath(cuda),
                    "HAWSER_TEST_CC": cc, "HAWSER_TAP": "1", "PYTHONDONTWRITEBYTECODE": "1",
                    "PYTHONPATH": str(HERE.parents[1] / "python")}
-    # -c: no configuration of a folder above counts.
+    # -c: ignores the configuration of parent folders.
     status = subprocess.run([python, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider",
                              *(HERE / t for t in tests)], env=environment, cwd=HERE).returncode
     return 77 if status == NO_TESTS else status

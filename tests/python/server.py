@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other process of the tests. Prints its port, tells each peer the key of its memory, and does what notifications say:
+"""The other process of the tests. Prints its port, tells each peer the key of its memory, and obeys notifications:
     sum            answers with the SHA-256 of its memory
     send N TAG     sends the first N bytes of its memory with this tag
     recv N TAG     receives up to N bytes with this tag, and then answers with the message's length, or the error's class
@@ -14,7 +14,7 @@ import sys
 import hawser
 from hawser import Event
 
-LIMIT = 60  # s: above the deadline of any test
+LIMIT = 60  # seconds: longer than the deadline of any test
 
 
 def serve(size):
@@ -22,7 +22,7 @@ def serve(size):
     memory = context.alloc(size)
     memory.view[:] = bytes(k * 7 % 256 for k in range(size))
     print(context.listen("127.0.0.1"), flush=True)
-    receives = {}  # by number
+    receives = {}  # index: receive operation
     while events := context.wait(LIMIT):
         for event in events:
             if event.event == Event.ARRIVED:

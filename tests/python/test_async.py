@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""asyncio: operations, completions, arrivals and notifications are awaited, in both kinds of progress."""
+"""Tests asyncio: operations, completions, arrivals and notifications are awaited, in both kinds of progress."""
 import asyncio
 
 import pytest
@@ -32,7 +32,7 @@ def test_await_operations(caller_progress):
             await asyncio.sleep(0)
             await to_a.send([Vec(mine, 0, 77)])
             assert await waiting == 77
-            assert await receive == 77  # a second time
+            assert await receive == 77  # awaited a second time
 
     run(main())
 

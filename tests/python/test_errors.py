@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong use and failures: each gives its exception with the library's line, and the context works on."""
+"""Tests wrong use and failures: each raises its exception with the library's message, and the context continues to
+work."""
 import errno
 import socket
 
@@ -41,7 +42,7 @@ def test_offsets_outside_are_refused_at_once(pair, vec, kind):
     offset, length, remote = (*vec, 0)[:3]
     with pytest.raises(kind):
         pair.to_a.write([(mine, offset, length, region, remote)])
-    pair.to_a.write([(mine, 0, 64, region, 0)]).wait(LIMIT)  # the next one is not harmed
+    pair.to_a.write([(mine, 0, 64, region, 0)]).wait(LIMIT)  # the next one is not affected
 
 
 def test_rights_of_a_region_hold(pair):
@@ -161,7 +162,7 @@ def test_connect_fails_by_its_reason(context):
         taken.listen()
         with pytest.raises(hawser.AddressInUseError):
             context.listen("127.0.0.1", port)
-        with pytest.raises(hawser.DeadlineError):  # accepted by the kernel, and nothing is said
+        with pytest.raises(hawser.DeadlineError):  # the kernel accepts the connection, and nothing is sent on it
             context.connect("127.0.0.1", port, timeout=0.2)
     with pytest.raises(hawser.NoKeyError):
         context.connect("192.0.2.1", 1, timeout=1)

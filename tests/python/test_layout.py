@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hand-written cdef is hawser.h: the same functions, and structures of the same sizes and offsets, as a compiler sees
-them; and the binding has annotations that mypy accepts, and docstrings."""
+"""Tests that the hand-written cdef matches hawser.h as a compiler sees it: the same functions, and structures of the
+same sizes and offsets; and that the binding has annotations that mypy accepts, and docstrings."""
 import inspect
 import os
 import re
@@ -17,13 +17,13 @@ from hawser import _operation
 from hawser._cdef import CDEF
 from hawser._library import ffi, lib
 
-# What the binding does without, and why.
+# Functions that the binding does not use, and why.
 UNUSED = {"hawser_connect_start": "its completion would need a place among the program's", "hawser_nic_stats": "channels() has it",
           "hawser_peer_set_user": "Peer.user", "hawser_peer_user": "Peer.user"}
 
 
 def declarations(text):
-    """Functions' names -> the declaration without names of arguments, comments and blanks."""
+    """Returns function name -> declaration without names of arguments, comments and blanks."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"^\s*#.*$", " ", text, flags=re.M).replace("HAWSER_API", " ")
     text = re.sub(r"\benum hawser_mem_kind\b", "int", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must not crash: closing while operations are under way, use after close, threads, exit, fork, Ctrl-C."""
+"""Tests what must not crash: closing while operations are in flight, use after close, threads, exit, fork, Ctrl-C."""
 import gc
 import os
 import random
@@ -94,7 +94,7 @@ def test_context_that_is_dropped_is_closed():
             try:
                 with open(f"/proc/self/task/{task}/comm") as f:
                     n += f.read().startswith("hawser/")
-            except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
+            except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
                 pass
         return n
 
@@ -183,7 +183,7 @@ def is_busy(close):
 def test_close_waits_for_calls_that_may_hold_the_handle(pair, what):
     memory = pair.b.alloc(64)
     closing = {"peer": pair.to_a, "context": pair.b, "memory": memory}[what]
-    token, other = object(), -1  # a call of another thread's
+    token, other = object(), -1  # a call of another thread
     pair.b._calls.calls[token] = other
     thread = threading.Thread(target=closing.close, daemon=True)
     thread.start()
@@ -231,7 +231,7 @@ def test_peer_closes_beside_a_thread_that_accepts():
 
 
 def test_close_within_a_call_of_its_own_thread_is_refused(pair):
-    """As by a signal handler; here by a token as that call would have."""
+    """Tests close() as if in a signal handler, here with a token like that of an interrupted call."""
     pair.a._calls.calls[token := object()] = threading.get_ident()
     for close in (pair.a.close, pair.to_b.close):
         with pytest.raises(RuntimeError, match="signal handler"):
@@ -279,7 +279,7 @@ def test_interpreter_exits_with_operations_under_way(end):
 
 
 def test_exit_closes_in_an_orderly_way(context):
-    """Also a context that Python never finalizes."""
+    """Tests exit, also with a context that Python never finalizes."""
     port = context.listen("127.0.0.1")
     child = start_python("-c", "import ctypes, sys, hawser\nc = hawser.Context()\nctypes.pythonapi.Py_IncRef(ctypes.py_object(c))\n"
                          "c.connect('127.0.0.1', int(sys.argv[1])).notify(b'here').wait()", str(port))
@@ -314,7 +314,7 @@ _, status = os.waitpid(pid, 0)
 print(os.waitstatus_to_exitcode(status))
 p.to_a.send([(b"still here", 0, 10, None, 0)]).wait(LIMIT)
 print(op.result(LIMIT), inbox.load(0, 10))
-""", "-W", "ignore::DeprecationWarning")  # of Python 3.12, on fork beside threads
+""", "-W", "ignore::DeprecationWarning")  # Python 3.12 warns of fork in a process with threads
     assert (code, said, complaint) == (0, "0\n10 b'still here'\n", "")
 
 
@@ -346,7 +346,8 @@ p.close()
 
 
 def test_interrupted_operation_start_leaks_no_handle(pair, monkeypatch):
-    """Ctrl-C right after the library has started an operation: it goes on, and the context closes well."""
+    """Tests Ctrl-C right after the library has started an operation: the operation continues, and the context closes
+    properly."""
     from hawser import _peer
     mine, region, theirs = pair.memory(8)
     mine.view[:] = b"go on..."
@@ -370,7 +371,7 @@ def test_interrupted_operation_start_leaks_no_handle(pair, monkeypatch):
     except KeyboardInterrupt:
         pass
     monkeypatch.undo()
-    assert len(pair.b._orphans) == 1  # which the context frees
+    assert len(pair.b._orphans) == 1  # the context frees it
     wait_until(lambda: theirs.view == b"go on...", "the bytes")
 
 

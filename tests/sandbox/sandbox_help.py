@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `hawser sandbox` share: TAP, the nodes of data/nodes in full, the tool."""
+"""Shared by the tests of `hawser sandbox`: TAP, the unpacked nodes of data/nodes, the tool."""
 import copy
 import json
 import os
@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "data/nodes"))
 import make  # noqa: E402
-from tap import done, ok, skip  # noqa: E402, F401  for those who import them from here
+from tap import done, ok, skip  # for files that import them from here
 
 
 class Tool:
@@ -20,7 +20,7 @@ class Tool:
         self.program, self.tmp, self.n = program, tmp, 0
 
     def __call__(self, *argv, env=None):
-        """`hawser sandbox ARGV...`, with nothing of NCCL's in the environment."""
+        """Runs `hawser sandbox ARGV...`, without NCCL's variables in the environment."""
         base = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RUNSC_", "HAWSER_"))}
         return subprocess.run([self.program, "sandbox", *map(str, argv)], capture_output=True, text=True, timeout=60,
                               env={**base, **(env or {})})
@@ -29,7 +29,7 @@ class Tool:
         return json.loads(self("snapshot", "--sysfs", root).stdout)
 
     def file(self, snap):
-        """A snapshot of the test's own as a file."""
+        """Writes a snapshot made by the test to a file."""
         self.n += 1
         p = self.tmp / f"snap{self.n}.json"
         p.write_text(snap if isinstance(snap, str) else json.dumps(snap))
@@ -41,7 +41,7 @@ class Tool:
 
 
 def full(tmp, *names):
-    """The folders of these nodes."""
+    """Returns the folders of these nodes."""
     where = tmp / "nodes"
     where.mkdir(exist_ok=True)
     for name in names:
@@ -51,7 +51,7 @@ def full(tmp, *names):
 
 
 def with_addresses(snap):
-    """Each interface of a snapshot with an address of its own."""
+    """Gives each interface of a snapshot its own address."""
     s = copy.deepcopy(snap)
     s["addresses"] = True
     for i, n in enumerate(s["net"]):
@@ -68,7 +68,7 @@ def rdma(snap, name):
 
 
 def why(plan, key, name):
-    """"": it is in the sandbox."""
+    """Returns why something is not in the sandbox; "" if it is."""
     of = {"nics": "nic", "rdma": "device", "gpus": "gpu"}[key]
     x = next(x for x in plan[key] if x[of] == name)
     assert x["in"] == (x["why"] is None)
@@ -76,7 +76,7 @@ def why(plan, key, name):
 
 
 def scratch():
-    """A folder for thousands of small files, in memory where there is room."""
+    """Returns a folder for thousands of small files, in memory if there is enough space."""
     shm = pathlib.Path("/dev/shm")
     roomy = os.access(shm, os.W_OK) and os.statvfs(shm).f_bavail * os.statvfs(shm).f_frsize > 256 << 20
     return tempfile.TemporaryDirectory(dir=shm if roomy else None)

@@ -86,7 +86,7 @@ void sm_start(void)
     MUST(mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0);
     snprintf(sm_dir, sizeof(sm_dir), "/tmp/hawser-sm-XXXXXX");
     MUST(mkdtemp(sm_dir) ? 0 : -errno);
-    /* A folder on a tmpfs of its own: nothing is left, whatever becomes of this. */
+    /* A folder on a separate tmpfs, so that nothing is left however the test ends. */
     MUST(mount("none", sm_dir, "tmpfs", 0, "mode=700") < 0 ? -errno : 0);
     sm_host.fd = MUST(hw_netns_own());
     MUST(hw_netlink_open(&sm_host.rt, NETLINK_ROUTE));
@@ -109,7 +109,7 @@ void sm_end(void)
     (void)rmdir(sm_dir);
 }
 
-/* ---- making things ------------------------------------------------------------------------------- */
+/* setting things up */
 
 struct nlmsghdr *sm_request(char buf[1024], uint16_t type, uint16_t flags, size_t head, void *extra)
 {
@@ -125,7 +125,7 @@ static void send_it(const struct sm_ns *n, struct nlmsghdr *h, const char *what)
 {
     struct hw_netlink rt = n->rt;
     sm_must(hw_netlink_talk(&rt, h, NULL, NULL, what), what, 0);
-    ((struct sm_ns *)n)->rt.seq = rt.seq; /* NOLINT: the socket's own counter */
+    ((struct sm_ns *)n)->rt.seq = rt.seq; /* the counter belongs to the socket */
 }
 
 int sm_index(const struct sm_ns *n, const char *name)
@@ -180,7 +180,7 @@ void sm_link_del(const struct sm_ns *n, const char *name)
     MUST(hw_rtnl_link_del((struct hw_netlink *)&n->rt, index_of(n, name)));
 }
 
-/* "10.0.0.1/16": family, bytes, prefix (32 or 128 where none is said). */
+/* Parses "10.0.0.1/16": family, bytes, prefix (32 or 128 if there is none). */
 static int parse(const char *text, uint8_t out[16], unsigned *prefix)
 {
     char addr[64];
@@ -404,7 +404,7 @@ const char *sm_sysctl_get(const struct sm_ns *n, const char *path, char buf[64])
     return buf;
 }
 
-/* ---- what is tested ------------------------------------------------------------------------------ */
+/* functions under test */
 
 int sm_move(const struct sm_ns *to, const char *names, bool force)
 {

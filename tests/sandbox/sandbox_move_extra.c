@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device has besides rtnetlink's links, addresses, routes and sysctls: what ethtool shows, its files in sysfs,
- * queueing disciplines and filters. Read by ioctls and files: by nothing that is tested. */
+/* Reads what a device has besides rtnetlink's links, addresses, routes and sysctls: what ethtool shows, its files in
+ * sysfs, queueing disciplines and filters. Uses ioctls and files, and none of the code under test. */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
 
@@ -27,7 +27,7 @@ static int ethtool(int fd, const char *dev, void *data)
 
 static void add_features(int fd, const char *dev, sm_line add, void *arg)
 {
-    struct { /* struct ethtool_gfeatures, whose array at its end is flexible */
+    struct { /* struct ethtool_gfeatures, which ends with a flexible array */
         uint32_t cmd, size;
         struct ethtool_get_features_block b[4];
     } f = {.cmd = ETHTOOL_GFEATURES, .size = 4};
@@ -57,7 +57,7 @@ static void add_ethtool(int fd, const char *dev, sm_line add, void *arg)
     }
 }
 
-/* Files that say what changes by itself, or that are seen otherwise. */
+/* Returns whether a file has contents that change by themselves, or that are read in another way. */
 static bool boring(const char *name)
 {
     static const char *const t[] = {"uevent",   "carrier_changes", "carrier_up_count", "carrier_down_count",

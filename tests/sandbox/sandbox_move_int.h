@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside sandbox_move.c and sandbox_move_state.c. */
+/* Internal functions of sandbox_move.c, sandbox_move_state.c and sandbox_move_extra.c. */
 #ifndef SANDBOX_MOVE_INT_H
 #define SANDBOX_MOVE_INT_H
 
@@ -7,17 +7,17 @@
 
 struct nlmsghdr;
 
-/* What a test builds on: ends the program where rc says that it failed. */
+/* For steps that a test relies on: ends the program if rc is an error. */
 int sm_must(int rc, const char *what, int line);
 #define MUST(x) sm_must((x), #x, __LINE__)
 
-/* An empty request with a header of its kind, which *extra (a pointer to a pointer) gets. */
+/* Returns an empty request with a header of its kind, to which *extra (a pointer to a pointer) is set. */
 struct nlmsghdr *sm_request(char buf[1024], uint16_t type, uint16_t flags, size_t head, void *extra);
 
-/* What sandbox_move_extra.c finds of the devices of the calling thread's namespace, a line each. */
+/* Reports what sandbox_move_extra.c finds for the devices of the calling thread's namespace, a line each. */
 typedef void (*sm_line)(const char *line, void *arg);
 void sm_extra(sm_line add, void *arg);
-/* The namespace's sysfs, mounted nowhere; -1. */
+/* Returns a file descriptor of the namespace's sysfs, which is mounted nowhere, or -1. */
 int sm_sysfs(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a namespace has, attribute by attribute. */
+/* Reads the contents of a namespace, attribute by attribute. */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
 
@@ -28,15 +28,15 @@ static void add_line(struct state *s, char *line)
     s->line[s->n++] = line;
 }
 
-/* Counters, times, and what follows from others. */
+/* Returns whether an attribute is left out: counters, times, and what follows from others. */
 static bool skipped(uint16_t kind, int type)
 {
     switch (kind) {
     case RTM_NEWLINK:
         return type == IFLA_STATS || type == IFLA_STATS64 || type == IFLA_AF_SPEC || type == IFLA_CARRIER_CHANGES ||
                type == IFLA_CARRIER_UP_COUNT || type == IFLA_CARRIER_DOWN_COUNT ||
-               type == IFLA_QDISC /* the root's name: see below */ ||
-               type == IFLA_OPERSTATE; /* a macvlan device's is told up to a second late */
+               type == IFLA_QDISC /* the name of the root qdisc: see below */ ||
+               type == IFLA_OPERSTATE; /* for a macvlan device it is reported up to a second late */
     case RTM_NEWQDISC:
         return type == TCA_STATS || type == TCA_STATS2 || type == TCA_XSTATS || type == TCA_HW_OFFLOAD;
     case RTM_NEWADDR:
@@ -70,9 +70,9 @@ static int take(const struct nlmsghdr *h, void *arg)
         ((struct ifaddrmsg *)(void *)head)->ifa_flags &= (uint8_t) ~(IFA_F_TENTATIVE | IFA_F_DEPRECATED);
     struct tcmsg *tc = (void *)head;
     if (h->nlmsg_type == RTM_NEWQDISC && tc->tcm_handle == 0)
-        return 0; /* the kernel's default, made when a device is first up */
+        return 0; /* the kernel's default, which it makes when a device is first set up */
     if (h->nlmsg_type == RTM_NEWQDISC)
-        tc->tcm_info = 0; /* how many refer to it */
+        tc->tcm_info = 0; /* number of references */
     if (h->nlmsg_type == RTM_NEWROUTE && ((struct rtmsg *)(void *)head)->rtm_flags & RTM_F_CLONED)
         return 0;
     const struct ndmsg *neigh = (void *)head;
@@ -107,7 +107,7 @@ static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int fami
 {
     for (;;) {
         char buf[1024];
-        struct ndmsg *m; /* the longest header; each begins with the family */
+        struct ndmsg *m; /* the longest header; each one begins with the family */
         size_t before = s->n;
         struct hw_netlink *rt = (struct hw_netlink *)&n->rt;
         struct nlmsghdr *h = sm_request(buf, type, NLM_F_DUMP,
@@ -211,7 +211,7 @@ char *sm_settled(void)
     return a;
 }
 
-/* Lines of a that b has not; both are sorted. */
+/* Prints the lines of a that are not in b; both are sorted. */
 static void missing(const char *what, const char *a, const char *b)
 {
     int told = 0;

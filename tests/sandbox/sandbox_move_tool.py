@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""hawser sandbox move, restore, watch, status as a user has them, in a lab's node, which needs no rights (TAP).
-Usage: sandbox_move_tool.py HAWSER"""
+"""Tests `hawser sandbox move`, `restore`, `watch` and `status` as a user calls them, in a lab's node, which needs no
+privileges (TAP). Usage: sandbox_move_tool.py HAWSER"""
 import json
 import os
 import pathlib

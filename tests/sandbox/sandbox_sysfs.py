@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser sandbox sysfs`: the rebuilt tree as our own scan, libibverbs, NCCL and hwloc read it; as a folder, by FUSE, as
-NCCL's XML (TAP). Usage: sandbox_sysfs.py HAWSER"""
+"""Tests `hawser sandbox sysfs`: the rebuilt tree as our own scan, libibverbs, NCCL and hwloc read it; as a folder,
+through FUSE, as NCCL's XML (TAP). Usage: sandbox_sysfs.py HAWSER"""
 import contextlib
 import copy
 import json
@@ -24,7 +24,7 @@ MARK = ".hawser-sysfs"
 
 
 def tree(root):
-    """All of a folder: a link's target, a file's bytes, None for a folder."""
+    """Returns the contents of a folder: a link's target, a file's bytes, None for a folder."""
     out = {}
     for d, dirs, files in os.walk(root):
         for name in dirs + files:
@@ -35,7 +35,7 @@ def tree(root):
 
 
 def rebuild(t, root, to, *argv):
-    """The node below root, rebuilt below to."""
+    """Rebuilds the node below root in the folder to."""
     to.mkdir(parents=True, exist_ok=True)
     r = t("sysfs", "--sysfs", root, "--out", to / "sys", *argv)
     assert r.returncode == 0, r
@@ -48,10 +48,10 @@ def plan_of(t, root, *argv):
     return json.loads(t("plan", "--json", "--sysfs", root, *argv).stdout)
 
 
-# ---- what is in it ------------------------------------------------------------------------------
+# contents
 
 def minus(s, plan):
-    """A snapshot without what the plan left out."""
+    """Returns a snapshot without what the plan left out."""
     s = copy.deepcopy(s)
     gone = set(plan["pci_left_out"])
     nics = {n["nic"] for n in plan["nics"] if n["in"]} | {"lo"}
@@ -62,7 +62,7 @@ def minus(s, plan):
 
 
 def same_node(t, root, to, *argv):
-    """Our own scan finds the same in the rebuilt tree, but what was left out."""
+    """Tests that our own scan finds the same in the rebuilt tree, without what was left out."""
     rebuild(t, root, to, *argv)
     a, b = minus(t.snapshot(root), plan_of(t, root, *argv)), t.snapshot(to)
     diff = [k for k in a if a[k] != b[k]]
@@ -86,7 +86,7 @@ def links(sys_):
             ok(False, f"{name}: {d.name}'s device is a link to its PCI device", way)
     for bdf in os.listdir(sys_ / "bus/pci/devices"):
         dev = pathlib.Path(os.path.realpath(sys_ / "bus/pci/devices" / bdf))
-        # as NCCL goes: by the bus to the device, by the device's subsystem to its kind
+        # the paths that NCCL takes: by the bus to the device, by the device's subsystem to its kind
         by_bus = os.path.realpath(f"{sys_}/class/pci_bus/{bdf.rsplit(':', 1)[0]}/../../{bdf}")
         files = ["class", "vendor", "device", "subsystem_vendor", "subsystem_device", "numa_node", "uevent", "modalias", "local_cpus",
                  "config"]
@@ -97,7 +97,7 @@ def links(sys_):
 
 
 def verbs(sys_):
-    """Every file that libibverbs and its providers open (../shared facts, docs/sandbox.md)."""
+    """Tests every file that libibverbs and its providers open (see docs/sandbox.md)."""
     dev = sys_ / "class/infiniband/mlx5_3"
     ok((sys_ / "class/infiniband_verbs/abi_version").read_text() == "6\n", "class/infiniband_verbs/abi_version")
     v = sys_ / "class/infiniband_verbs/uverbs5"  # the two for management come first
@@ -157,7 +157,7 @@ def folder(t, root, tmp):
         ok(r.returncode == 1 and "leaving it unchanged" in r.stderr and (other / "precious").read_text() == "x", f"{p.name} is not ours: left alone", r)
     r = t("sysfs", "--sysfs", root, "--out", tmp / "none/x")
     ok(r.returncode == 1 and "none/x" in r.stderr, "a place that is not there", r)
-    # killed at any time: one of the two whole trees is there
+    # if killed at any time, one of the two complete trees exists
     one, two = tree(out), first
     seen = set()
     for i in range(14):
@@ -176,7 +176,7 @@ def folder(t, root, tmp):
     print(f"# {len(first)} files, folders and links: {1000 * (time.monotonic() - begin):.0f} ms, with the scan of the node")
 
 
-# ---- as others read it --------------------------------------------------------------------------
+# as other programs read it
 
 def lstopo(root):
     r = subprocess.run(["lstopo-no-graphics", "--input", root, "--if", "fsroot", "--filter", "io:all", "--of", "xml", "-"], text=True,
@@ -186,7 +186,8 @@ def lstopo(root):
 
 
 def shape(o, gone, nets):
-    """An object of hwloc's and what is below it, without its counts of objects, and without what the plan left out."""
+    """Returns an hwloc object and what is below it, without its numbers of objects, and without what the plan left
+    out."""
     attrs = {k: v for k, v in o.attrib.items() if k not in ("gp_index", "id")}
     info = sorted((i.get("name"), i.get("value")) for i in o.findall("info") if i.get("name") not in ("hwlocVersion", "ProcessName"))
     below = [shape(c, gone, nets) for c in o.findall("object")
@@ -207,7 +208,7 @@ def hwloc(t, root, sys_):
 
 
 def in_place(t, root, sys_):
-    """Programs with the rebuilt tree on their /sys, and device files as a container would have them all."""
+    """Tests programs with the rebuilt tree at their /sys, and device files as a container with all of them would have."""
     if os.geteuid() != 0 or not shutil.which("ibv_devices"):
         return skip("ibv_devices", "not root" if os.geteuid() else "ibv_devices (ibverbs-utils) is not installed")
     nodes = "".join(f" && mknod /dev/infiniband/uverbs{i} c 231 {192 + i}" for i in range(10))

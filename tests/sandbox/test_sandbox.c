@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox/: the tree's rules; names; and that lib/net and node read a rebuilt sysfs as it reads the one that it is
- * rebuilt of.
- */
+/* Tests of sandbox/: the rules of the tree; names; and that lib/net and node/ read a rebuilt sysfs like the
+ * original. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/move/again.h"
@@ -113,7 +112,7 @@ static bool same_net(const struct hw_node *a, const struct hw_node *b)
     bool same = a->n_netdev == b->n_netdev && a->n_rdma == b->n_rdma;
     for (size_t i = 0; i < a->n_netdev && same; i++) {
         struct hw_netdev x = a->netdev[i], y = b->netdev[i];
-        x.default_route = y.default_route = false; /* of /proc */
+        x.default_route = y.default_route = false; /* from /proc */
         same = strcmp(x.name, y.name) == 0 && strcmp(x.driver, y.driver) == 0 && strcmp(x.state, y.state) == 0 &&
                strcmp(x.master, y.master) == 0 && strcmp(x.over, y.over) == 0 && strcmp(x.rdma, y.rdma) == 0 &&
                x.pci == y.pci && x.speed == y.speed && x.mtu == y.mtu && x.loopback == y.loopback;
@@ -199,7 +198,7 @@ static void others_folder(void)
 
 #define V4 "0000:0000:0000:0000:0000:ffff:0a00:0001"
 
-/* Writes text to tmp/PATH, with the folders above. */
+/* Writes text to tmp/PATH, and makes the folders above it. */
 static void put(const char *text, const char *fmt, ...) HW_PRINTF(2, 3);
 static void put(const char *text, const char *fmt, ...)
 {
@@ -218,7 +217,7 @@ static void put(const char *text, const char *fmt, ...)
         abort();
 }
 
-/* The link to a device from its class. */
+/* Makes the link to a device from its class. */
 static void put_link(const char *m, const char *class, const char *name)
 {
     char to[128], at[128];
@@ -229,7 +228,8 @@ static void put_link(const char *m, const char *class, const char *name)
         abort();
 }
 
-/* RDMA device dev of machine m with a table of eight GIDs, of which index is of RoCE v2 on nic; -1: none. */
+/* Makes RDMA device dev of machine m with a table of eight GIDs, of which the one at index is of RoCE v2 on nic; -1:
+ * none. */
 static void put_rdma(const char *m, const char *dev, int index, const char *nic)
 {
     for (int i = 0; i < 8; i++) {
@@ -302,8 +302,8 @@ static void after_move(void)
     is_str(env_of(&p, false, "NCCL_IB_HCA"), "=mlx5_0:1,mlx5_1:1", "two devices");
     is_str(env_of(&p, false, "NCCL_IB_GID_INDEX"), "", "before the move no GID index is said");
 
-    /* The kernel has made the GIDs again, at other indexes, the one later than the other. Of the third device, which
-     * the plan has left out, one bears the name of a NIC that is in the container. */
+    /* The kernel has made the GIDs again, at other indexes, one later than the other. Of the third device, which the
+     * plan has left out, one has the name of a NIC that is in the container. */
     put_nic("there", "rdma0", "2");
     put_nic("there", "rdma1", "3");
     put_rdma("there", "mlx5_0", -1, "");

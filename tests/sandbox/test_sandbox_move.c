@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NICs to a container and back: what goes along, what comes back, whatever the container did, and what is refused. */
+/* Tests moving NICs to a container and back: what moves along, what comes back whatever the container did, and what is
+ * refused. */
 #include "sandbox_move.h"
 
 #include <fcntl.h>
@@ -14,9 +15,9 @@
 
 static struct sm_ns box;
 
-/* ---- a full life --------------------------------------------------------------------------------- */
+/* a complete cycle */
 
-/* Three NICs and a macvlan with all that a NIC can have. */
+/* Makes three NICs and a macvlan device with everything that a NIC can have. */
 static void furnish(void)
 {
     static const uint8_t mac[6] = {0x02, 0xaa, 0xbb, 0xcc, 0xdd, 0x01};
@@ -24,7 +25,7 @@ static void furnish(void)
     sm_nic("n1");
     sm_nic("n2");
     sm_nic("low");
-    sm_set(&sm_host, "n0", "up", 0); /* for a link-local address by the secret */
+    sm_set(&sm_host, "n0", "up", 0); /* for a link-local address from the secret */
     sm_sysctl(&sm_host, "ipv6/conf/n0/stable_secret", "2001:db8::1234");
     sm_set(&sm_host, "n0", "up", 1);
     sm_macvlan("mv0", "low");
@@ -35,7 +36,7 @@ static void furnish(void)
     sm_set(&sm_host, "n0", "promisc", 1);
     sm_alias(&sm_host, "n0", "rail zero");
     sm_addr(&sm_host, "n0", "10.9.0.1/16");
-    sm_addr(&sm_host, "n0", "10.9.0.21/16"); /* a secondary one */
+    sm_addr(&sm_host, "n0", "10.9.0.21/16"); /* a secondary address */
     sm_addr(&sm_host, "n0", "10.9.0.11/16");
     sm_addr_like(&sm_host, "n0", "192.0.2.7/24", "n0:1", 0);
     sm_addr_like(&sm_host, "n0", "198.51.100.7/24", NULL, 5000);
@@ -43,25 +44,25 @@ static void furnish(void)
     sm_addr(&sm_host, "n0", "2001:db8::3/64");
     sm_addr(&sm_host, "n0", "2001:db8::2/64");
     sm_addr_like(&sm_host, "n0", "2001:db8:1::2/64", NULL, 6000);
-    sm_addr(&sm_host, "n0", "fe80::77/64"); /* by hand */
+    sm_addr(&sm_host, "n0", "fe80::77/64"); /* set manually */
     sm_addr(&sm_host, "n1", "10.9.0.2/16");
     sm_addr(&sm_host, "mv0", "10.9.0.3/16");
     sm_addr(&sm_host, "n2", "10.9.0.4/16");
     sm_set(&sm_host, "n2", "up", 0); /* an admin-down NIC stays down */
     sm_route(&sm_host, "10.20.0.0/24", "10.9.0.100", "n0", 0, 0);
     sm_route(&sm_host, "10.25.0.0/24", NULL, "n0", 0, 0);
-    sm_route(&sm_host, "10.20.1.0/24", "10.25.0.9", "n0", 0, 0); /* by way of another route, that is listed later */
+    sm_route(&sm_host, "10.20.1.0/24", "10.25.0.9", "n0", 0, 0); /* via another route, which is listed later */
     sm_route(&sm_host, "10.21.0.0/24", NULL, "n0", 0, 50);
     sm_route(&sm_host, "10.21.0.0/24", NULL, "n1", 0, 50);
     sm_route(&sm_host, "10.22.0.0/24", "10.9.0.100", "n1", 77, 0);
-    sm_route(&sm_host, "default", "10.9.0.100", "n1", 77, 0); /* of a table that few use */
+    sm_route(&sm_host, "default", "10.9.0.100", "n1", 77, 0); /* in a rarely used table */
     sm_route2(&sm_host, "10.23.0.0/24", "10.9.0.100", "n0", "10.9.0.101", "n1");
     sm_route2(&sm_host, "10.24.0.0/24", "10.9.0.100", "n0", "10.30.0.9", "stays");
     sm_route(&sm_host, "2001:db8:2::/48", "2001:db8::99", "n0", 0, 0);
     sm_route(&sm_host, "2001:db8:3::/48", "fe80::99", "n0", 0, 10);
     sm_rule(&sm_host, "10.9.0.2", NULL, 77, 1000);
     sm_rule(&sm_host, NULL, "n0", 78, 1001);
-    sm_rule(&sm_host, "10.99.0.0/16", NULL, 79, 1002); /* not of these NICs */
+    sm_rule(&sm_host, "10.99.0.0/16", NULL, 79, 1002); /* does not concern these NICs */
     sm_neigh(&sm_host, "n0", "10.9.9.9", false);
     sm_neigh(&sm_host, "n0", "2001:db8::99", false);
     sm_neigh(&sm_host, "n1", "10.9.9.10", true);
@@ -88,7 +89,7 @@ static void test_whole(char *was)
     ok(hw_rtnl_link_get(&box.rt, "rdma1", &l) == 0 && l.up, "another one under its new name");
     ok(hw_rtnl_link_get(&box.rt, "n2", &l) == 0 && !l.up, "one that was down is down");
     char *there = sm_state(&box);
-    /* As hexadecimal: RTA_DST=1 10.20.1.0, 10.21.0.0, 10.22.0.0, 10.23.0.0 */
+    /* In hexadecimal: RTA_DST=1 10.20.1.0, 10.21.0.0, 10.22.0.0, 10.23.0.0 */
     ok(strstr(there, " 1=0a140100") && strstr(there, " 1=0a150000") && strstr(there, " 1=0a160000") &&
            strstr(there, " 1=0a170000"),
        "the routes came along, into their tables, one with two nexthops too");
@@ -160,7 +161,7 @@ static void test_name_taken(char *was)
     char journal[128];
     snprintf(journal, sizeof(journal), "%s/box.journal", sm_dir);
     ok(sm_move(&box, "n1", false) == 0, "moved");
-    sm_macvlan("n1", "low"); /* a stranger */
+    sm_macvlan("n1", "low"); /* an unrelated device */
     ok(sm_restore(NULL) == -EIO && strstr(hw_error(), "now has that name"), "a name that is taken is an error: %s",
        hw_error());
     ok(sm_index(&sm_host, "n1") > 0 && access(journal, F_OK) == 0,
@@ -269,7 +270,7 @@ static void test_watch(char *was)
     ok(sm_same(&sm_host, was) && sm_clean(), "everything is as it was");
     is_int(sb_status(sm_dir, "box", see, &s), -ENOENT, "there is no status any more");
 
-    /* By a path, of which no process knows. */
+    /* By a path, without a process in the namespace. */
     sm_ns_make(&own);
     ok(sm_move(&own, "n0", false) == 0, "moved to a namespace by its path");
     ok(sb_status(sm_dir, "box", see, &s) == 0 && s.state == SB_STATE_RUNNING && s.holder == 0, "it runs");
@@ -340,7 +341,7 @@ static void test_refused(void)
     ok(strstr(hw_error(), "n0 belongs to the container box"), "is said to be so: %s", hw_error());
     ok(sm_restore(NULL) == 0 && sm_same(&sm_host, was), "and comes back");
 
-    /* A journal that somebody wrote into. */
+    /* A journal that somebody has changed. */
     ok(sm_move(&box, "n0", false) == 0, "moved");
     char path[128], c = 'x';
     snprintf(path, sizeof(path), "%s/box.journal", sm_dir);
@@ -368,7 +369,7 @@ int main(void)
     test_changed(was);
     test_deleted(was);
     free(was);
-    was = sm_settled(); /* with a new macvlan device */
+    was = sm_settled(); /* includes a new macvlan device */
     test_name_taken(was);
     test_end(was);
     free(was);

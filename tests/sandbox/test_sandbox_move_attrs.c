@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container with CAP_NET_ADMIN changes on a NIC besides addresses and routes: all of it is as it was after
- * restore, or restore says what is not, and fails. On veth and macvlan devices, for what these have; devices that have
- * more are played in test_sandbox_move_ethtool.c.
+ * Tests what a container with CAP_NET_ADMIN changes on a NIC besides addresses and routes: after restore all of it is
+ * as it was, or restore names what is not, and fails. Uses veth and macvlan devices, with what these have; devices that
+ * have more are simulated in test_sandbox_move_ethtool.c.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
@@ -30,10 +30,10 @@
 
 static struct sm_ns box;
 
-/* ---- what a tenant does: in the namespace that the calling thread is in, to the device `dev` ------- */
+/* what a tenant does, in the calling thread's namespace, to the device `dev` */
 
 static const char *dev;
-static int failed; /* how many of the changes could not be made here */
+static int failed; /* number of changes that could not be made here */
 
 static void try_it(int rc, const char *what)
 {
@@ -111,7 +111,7 @@ static void change_sizes(void *arg)
     (void)arg;
     static const uint8_t broadcast[6] = {2, 2, 2, 2, 2, 2};
     uint32_t size = 4000, segs = 3;
-    uint8_t mode = 1; /* dormant, until somebody says that it is up */
+    uint8_t mode = 1; /* dormant, until it is set up explicitly */
     try_it(set_link(IFLA_GSO_MAX_SIZE, &size, 4), "gso_max_size");
     try_it(set_link(IFLA_GSO_MAX_SEGS, &segs, 4), "gso_max_segs");
     try_it(set_link(IFLA_GRO_MAX_SIZE, &size, 4), "gro_max_size");
@@ -154,7 +154,7 @@ static int bpf(int cmd, union bpf_attr *a)
     return rc < 0 ? -errno : rc;
 }
 
-/* A program that lets pass, or (drop) drops everything. */
+/* Loads a program that passes all packets, or (drop) drops them. */
 static int load_program(uint32_t type, int verdict)
 {
     struct bpf_insn code[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = verdict},
@@ -188,7 +188,8 @@ static void change_xdp(void *arg)
     hw_close(&fd);
 }
 
-/* A link holds its program to the device while its descriptor is open, and no other may take the program away. */
+/* A link keeps its program attached to the device while its file descriptor is open, and nothing else can detach the
+ * program. */
 static int held = -1;
 static void change_xdp_link(void *arg)
 {
@@ -234,7 +235,7 @@ static void change_macvlan(void *arg)
     uint8_t down = 1;
     kind->nla_type = IFLA_INFO_KIND;
     kind->nla_len = 4 + 7;
-    memcpy(nest + 4, "macvlan", 7); // NOLINT(bugprone-not-null-terminated-result): its length goes with it
+    memcpy(nest + 4, "macvlan", 7); // its length is passed along
     data->nla_type = IFLA_INFO_DATA;
     data->nla_len = 12;
     mode->nla_type = IFLA_MACVLAN_MODE;
@@ -252,7 +253,7 @@ static void change(const struct sm_ns *n, const char *of, void (*fn)(void *arg),
     sm_in(n, fn, arg);
 }
 
-/* Moves NIC of, has it changed, restores, and looks. */
+/* Moves NIC `of`, changes it, restores it, and checks. */
 static void test_one(const char *of, const char *what, void (*fn)(void *arg), const char *was)
 {
     unsigned lost = 9;
@@ -340,7 +341,7 @@ static void test_tcx(const char *was)
     ok(n <= 0, "no program is left on it");
 }
 
-/* A program of the host's own. */
+/* Tests an XDP program of the host. */
 static void test_own_xdp(void)
 {
     unsigned lost = 9;

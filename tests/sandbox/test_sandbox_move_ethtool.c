@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes of hardware, which machines for tests do not have: a veth device of which ethtool's netlink and ioctl,
- * virtual functions and DCB are played here (by the linker's --wrap). A tenant changes each; restore puts each back;
- * one that the driver does not take back, or pretends to take, is named. The player keeps values by their numbers
- * alone, and shares nothing with what is tested.
+ * Tests attributes of hardware, which test machines do not have: on a veth device for which ethtool's netlink and
+ * ioctl, virtual functions and DCB are simulated here (with the linker's --wrap). A tenant changes each; restore puts
+ * each back, and names each one that the driver refuses, or only pretends to accept. The simulation stores values by
+ * their numbers alone, and shares nothing with the code under test.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
@@ -30,14 +30,14 @@ static struct sm_ns box;
 /* ---- the NIC -------------------------------------------------------------------------------------- */
 
 enum { VALUES = 16 };
-/* Of each GET message: its header's attribute, what is told of it, which can be set. */
+/* For each GET message: the attribute of its header, what is reported, and what can be set. */
 struct group {
     uint8_t get, set;
     uint16_t header;
     struct value {
         uint16_t type;
-        uint8_t len; /* 1, 4; 0: a bitset of 32 bits in compact form */
-        bool fixed;  /* told, and refused when it is set */
+        uint8_t len; /* 1 or 4; 0: a bitset of 32 bits in compact form */
+        bool fixed;  /* reported, but refused when set */
         uint32_t is, was, tenants;
     } v[VALUES];
 };
@@ -102,11 +102,11 @@ static struct ioctls {
     uint8_t key[KEY];
     uint32_t hfunc;
     uint64_t hash;
-    struct ethtool_rx_flow_spec rule[RULES]; /* flow_type 0: none at this place */
+    struct ethtool_rx_flow_spec rule[RULES]; /* flow_type 0: none at this location */
     uint32_t copybreak;
     uint16_t pfc;
     struct hwtstamp_config stamp;
-    bool configured; /* somebody has set the table */
+    bool configured; /* the table was set explicitly */
 } io, io_was;
 
 static struct vf {
@@ -117,7 +117,7 @@ static uint8_t pfc_en, pfc_was;
 static uint32_t contexts[4], contexts_was[4]; /* 0: none */
 
 static int n0;            /* its index in the host */
-static bool frozen, liar; /* the driver refuses what is set; takes it and does nothing */
+static bool frozen, liar; /* frozen: the driver refuses changes. liar: it accepts them and does nothing */
 static int strange;       /* requests that a driver would not understand */
 
 /* ---- answers ---------------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static const struct nlattr *find(const struct nlattr *nest, int type)
     return NULL;
 }
 
-/* The device that a request's header names. */
+/* Returns the device that a request's header names. */
 static int asked_of(const struct nlmsghdr *h, uint16_t header)
 {
     const struct nlattr *a;
@@ -242,7 +242,7 @@ static int serve_contexts(const struct nlmsghdr *h)
     return 0;
 }
 
-/* True: the request was one for the NIC, and is answered. */
+/* Returns true if the request was for the NIC, and is answered. */
 static bool serve_ethtool(const struct nlmsghdr *h)
 {
     const struct genlmsghdr *g = mnl_nlmsg_get_payload(h);
@@ -263,7 +263,7 @@ static bool serve_ethtool(const struct nlmsghdr *h)
         for (const struct value *v = x->v; v < x->v + VALUES && v->type; v++) {
             if (v->len == 0)
                 put_bitset(out, v->type, v->is);
-            else if (v->is || v->type != ETHTOOL_A_RINGS_TCP_DATA_SPLIT) /* which is left out where it is 0 */
+            else if (v->is || v->type != ETHTOOL_A_RINGS_TCP_DATA_SPLIT) /* which is omitted if it is 0 */
                 mnl_attr_put(out, v->type, v->len, &v->is);
         }
         pending.len += MNL_ALIGN(out->nlmsg_len);
@@ -440,7 +440,7 @@ static int rules_ioctl(struct ethtool_rxnfc *r)
             return -ENOENT;
         r->fs = io.rule[r->fs.location];
         return 0;
-    default: /* to insert, to delete */
+    default: /* insert or delete */
         if (r->fs.location >= RULES)
             return -EINVAL;
         if (!frozen && !liar)
@@ -592,7 +592,7 @@ static void reset_all(void)
     pfc_en = pfc_was;
 }
 
-/* How many of what the NIC has are not as they were; said, where told. */
+/* Returns the number of attributes that are not as they were; prints them if `told`. */
 static int differences(bool told)
 {
     int n = 0;
@@ -683,7 +683,7 @@ int main(void)
     reset_all();
     ok(sm_restore(&lost) == 0 && sm_clean(), "made by hand, all is well");
 
-    /* What changes by itself is not compared: a link that is down has no speed. */
+    /* Values that change by themselves are not compared: a link that is down has no speed. */
     MUST(sm_move(&box, "n0", false));
     for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++)
         for (struct value *v = groups[i].v; groups[i].get == ETHTOOL_MSG_LINKMODES_GET && v < groups[i].v + VALUES; v++)

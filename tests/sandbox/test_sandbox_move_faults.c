@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Move and restore with each netlink call and each file write of theirs failing once, with all of them failing from one
- * on, and killed before each of them: always everything is back in the end, attribute by attribute. The linker (--wrap,
- * see meson.build) sends their calls through here.
+ * Tests move and restore with a failure of each of their netlink calls and file writes once, with all failing from some
+ * call on, and killed before each of them: in the end everything is back, attribute by attribute. The linker (--wrap,
+ * see meson.build) redirects their calls here.
  */
 #include "sandbox_move.h"
 
@@ -18,12 +18,12 @@
 enum how { COUNT, ONE, ALL, KILL };
 
 static struct {
-    bool armed, reading; /* reading: what was asked last changes nothing */
+    bool armed, reading; /* reading: the last request changes nothing */
     enum how how;
-    long n, at; /* calls so far; the one that it is about, from 1 */
+    long n, at; /* calls so far; the call to act on, from 1 */
 } inject;
 
-/* True: this call is to fail, errno is set. */
+/* Returns true if this call is to fail, with errno set. */
 static bool fails(int err)
 {
     if (!inject.armed)
@@ -44,14 +44,15 @@ static bool fails(int err)
 
 WRAP(ssize_t, sendto, int fd, const void *buf, size_t n, int flags, const struct sockaddr *to, socklen_t len)
 {
-    /* Of each four types of rtnetlink the third asks. A death while reading is the one before the next change. */
+    /* Of each four types of rtnetlink messages the third reads. To die while reading equals dying before the next
+     * change. */
     inject.reading = ((const struct nlmsghdr *)buf)->nlmsg_type % 4 == 2;
     if (inject.how == KILL && inject.reading)
         return __real_sendto(fd, buf, n, flags, to, len);
     return fails(ENOBUFS) ? -1 : __real_sendto(fd, buf, n, flags, to, len);
 }
 
-/* The kernel has done what was asked: only its answer is lost. */
+/* The kernel has executed the request; only its answer is lost. */
 WRAP(ssize_t, recv, int fd, void *buf, size_t n, int flags)
 {
     if ((inject.how == KILL && inject.reading) || !fails(ENOBUFS))
@@ -61,7 +62,7 @@ WRAP(ssize_t, recv, int fd, void *buf, size_t n, int flags)
     return -1;
 }
 
-/* The end comes in the middle of a write. */
+/* The process dies in the middle of a write. */
 WRAP(ssize_t, write, int fd, const void *buf, size_t n)
 {
     if (inject.armed && inject.how == KILL && inject.n + 1 == inject.at)
@@ -114,7 +115,7 @@ static bool writes(int flags)
     return (flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT;
 }
 
-/* Where files have 64-bit offsets by a macro, open() is open64() to the linker. */
+/* If a macro selects 64-bit file offsets, open() is open64() for the linker. */
 #define WRAP_OPEN(name)                                                                \
     WRAP(int, name, const char *path, int flags, mode_t mode)                          \
     {                                                                                  \
@@ -130,7 +131,7 @@ WRAP_OPEN(open64)
 WRAP_OPENAT(openat)
 WRAP_OPENAT(openat64)
 
-/* ---- every one of them ---------------------------------------------------------------------------- */
+/* each call */
 
 static struct sm_ns box;
 static char *was;
@@ -174,7 +175,7 @@ static int move(void)
     return sm_move(&box, "n0=x,mv0", false);
 }
 
-/* After whatever happened: as often as it takes, with no more failures, but never more than twice. */
+/* Restores after any failure: as often as necessary, without further failures, but at most twice. */
 static bool back(const char *when, long at)
 {
     int rc = sm_restore(NULL);
@@ -189,14 +190,14 @@ static bool back(const char *when, long at)
     return same;
 }
 
-/* The same with the call number `at` of a move. Returns how many calls there were; *bad counts. */
+/* Does the same with call number `at` of a move. Returns the number of calls; *bad counts failures. */
 static long one_move(enum how how, long at, int *bad)
 {
     sm_logged[0] = 0;
     arm(how, at);
     int rc = move();
     long n = disarm();
-    /* What the move itself puts back is seen before restore has its turn. */
+    /* Checks what the move itself puts back, before restore runs. */
     if (rc < 0 && how == ONE && !(sm_same(&sm_host, was) && sm_clean())) {
         diag("a move that failed at call %ld left something: %s", at, hw_error());
         diag("%s", sm_logged);
@@ -223,7 +224,7 @@ static long one_restore(enum how how, long at, int *bad)
     return n;
 }
 
-/* In a child, that dies at the call. Returns whether it did. */
+/* Runs fn in a child that dies at the call. Returns whether it died. */
 static bool killed(int (*fn)(void), long at)
 {
     int st = 0;
@@ -251,7 +252,7 @@ int main(int argc, char **argv)
     furnish();
     was = sm_settled();
     int bad = 0;
-    /* Once with nothing failing, and for the state that it comes to. */
+    /* Once without failures, to get the expected state. */
     arm(COUNT, 0);
     int rc = move();
     long moves = disarm();
@@ -271,7 +272,7 @@ int main(int argc, char **argv)
             (void)one_restore(ONE, at, &bad);
         is_int(bad, 0, "one call of restore's fails: the next one ends it");
     } else if (strcmp(part, "all") == 0) {
-        /* Each takes the kernel tens of milliseconds. */
+        /* Each one takes the kernel tens of milliseconds. */
         int step = getenv("HAWSER_TEST_LONG") ? 1 : 4;
         for (long at = 1; at <= moves; at += step)
             (void)one_move(ALL, at, &bad);

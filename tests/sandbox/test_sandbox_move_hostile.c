@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container with CAP_NET_ADMIN in its network namespace may do to keep restore from its work, or to make it work
- * for the container: copies of NICs, NICs that change their numbers, that hide, that take names of the host's. In the
- * end the host has its own NICs, or it is said which it lacks; a copy gets nothing that was the host's.
+ * Tests what a container with CAP_NET_ADMIN in its network namespace may do to prevent restore, or to abuse it: copies
+ * of NICs, NICs that change their indexes, that hide, that take names of the host. In the end the host has its own
+ * NICs, or is told which are missing; a copy gets nothing that belonged to the host.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
@@ -39,7 +39,7 @@ static int talk(const struct sm_ns *n, struct nlmsghdr *h)
     return hw_netlink_talk((struct hw_netlink *)&n->rt, h, NULL, NULL, "a tenant's request");
 }
 
-/* A veth pair in n; its first end is like a NIC of the host's. */
+/* Makes a veth pair in n; its first end looks like a NIC of the host. */
 static void copy_veth(const struct sm_ns *n, const char *name, int index, const uint8_t mac[6])
 {
     struct hw_rtnl_end a = {name, index, -1}, b = {"copy-p", 5000, -1};
@@ -84,7 +84,8 @@ static int altname(const struct sm_ns *n, const char *dev, const char *alt)
     return talk(n, h);
 }
 
-/* The addresses of the test are in the host nowhere but on the NICs that it says: where is this one? */
+/* Returns whether a namespace has a line. The test's addresses are only on the NICs that it names, so this finds
+ * them. */
 static bool has_line(const struct sm_ns *n, const char *text)
 {
     char *s = sm_state(n);
@@ -96,7 +97,7 @@ static bool has_line(const struct sm_ns *n, const char *text)
 #define ADDR0 " 2=0a090001" /* 10.9.0.1, n0's */
 #define ADDR1 " 2=0a090002" /* 10.9.0.2, n1's */
 
-/* A NIC with that MAC, of which its link-local address is made. */
+/* Makes a NIC with that MAC, from which its link-local address is derived. */
 static void make_nic(const char *name, const uint8_t mac[6])
 {
     sm_nic(name);
@@ -117,7 +118,7 @@ static void furnish(void)
     sm_route(&sm_host, "10.20.0.0/24", "10.9.0.100", "n0", 0, 0);
 }
 
-/* Makes n0 and mv0 anew, where a tenant has deleted them. */
+/* Makes n0 and mv0 again if a tenant has deleted them. */
 static void refurnish(bool n0, bool mv0)
 {
     if (n0) {
@@ -164,7 +165,7 @@ static void test_copies(void)
     refurnish(true, true);
 }
 
-/* The copy is in the host too: a tenant with a helper there, or whoever made a device of that kind and address. */
+/* Tests a copy in the host: by a tenant with a helper there, or any device of that kind and address. */
 static void test_copy_here(void)
 {
     unsigned lost = 9;
@@ -185,7 +186,7 @@ static void test_copy_here(void)
     refurnish(false, true);
 }
 
-/* ---- numbers and names --------------------------------------------------------------------------- */
+/* indexes and names */
 
 static void test_swapped(char *was)
 {
@@ -207,7 +208,7 @@ static void test_swapped(char *was)
     sm_ns_drop(&nest);
 }
 
-/* A process in n that does something until it is killed. */
+/* Starts a process in n that does something until it is killed. */
 static pid_t start_tenant(const struct sm_ns *n, void (*fn)(const struct sm_ns *other), const struct sm_ns *other)
 {
     struct stat a, b;
@@ -257,7 +258,7 @@ static void test_moved_on(char *was)
     for (int i = 0; i < 2; i++) {
         MUST(sm_move(&box, "n0", false));
         MUST(carry(&box, "n0", &nest, "x", 0));
-        if (i) { /* other devices get the number and the name that it had */
+        if (i) { /* other devices get the index and the name that it had */
             copy_veth(&box, "n0", sm_index(&sm_host, "n0") + 77, mac0);
             ok(true, "once more, with a copy in its place");
         }
@@ -274,7 +275,7 @@ static void test_moved_on(char *was)
     sm_ns_drop(&nest);
 }
 
-/* While a container runs, what is not found is not lost. */
+/* Tests that a NIC that is not found while a container runs is not taken for lost. */
 static void test_restless(char *was)
 {
     struct sm_ns nest;
@@ -318,13 +319,13 @@ static void test_names(char *was)
     MUST(sm_move(&box, "n0", false));
     ok(altname(&box, "n0", "n1") == 0 && altname(&box, "n0", "lo-and-behold") == 0 && altname(&box, "n0", "low") == 0,
        "a tenant gives a NIC other names, which devices of the host have");
-    sm_set(&box, "n0", "up", 0); /* Linux before 6.2 renames none that is up */
+    sm_set(&box, "n0", "up", 0); /* before Linux 6.2, a device that is up cannot be renamed */
     MUST(hw_rtnl_link_rename(&box.rt, sm_index(&box, "n0"), odd));
     sm_logged[0] = 0;
     int rc = sm_restore(&lost);
     ok(rc == 0 && lost == 0 && sm_same(&sm_host, was), "it comes back without these: %s", rc < 0 ? hw_error() : "yes");
     ok(!strchr(sm_logged, 0x1b), "no control character of its name is in the log");
-    /* The number that it had is taken here, and it has the highest one there. */
+    /* Its former index is in use here, and it has the highest one there. */
     struct sm_ns nest;
     sm_ns_make(&nest);
     int index = sm_index(&sm_host, "n0");
@@ -341,7 +342,7 @@ static void test_names(char *was)
     sm_ns_drop(&nest);
 }
 
-/* As many alternative names as the kernel takes, 64 KiB of them: what describes the device is longer than usual. */
+/* Tests the maximum number of alternative names, 64 KiB of them: the description of the device is longer than usual. */
 static void test_many_names(char *was)
 {
     unsigned lost = 9;
@@ -358,7 +359,7 @@ static void test_many_names(char *was)
        rc < 0 ? hw_error() : "yes");
 }
 
-/* What the container builds on a NIC does not hold it. */
+/* Tests that devices which the container builds on a NIC do not hold it. */
 static void test_built_on(char *was)
 {
     unsigned lost = 9;
@@ -373,7 +374,7 @@ static void test_built_on(char *was)
     sm_link_del(&box, "br");
 }
 
-/* An index that leaves no room above it is no reason for a wrong one. */
+/* Tests that an index without free ones above it does not lead to a wrong one. */
 static void test_high(char *was)
 {
     unsigned lost = 9;
@@ -389,7 +390,7 @@ static void test_high(char *was)
 
 /* ---- in the middle ------------------------------------------------------------------------------- */
 
-/* The tenant runs while the NIC is fetched: at the very request that moves it, another device has its index. */
+/* The tenant runs while the NIC is fetched: exactly at the request that moves it, another device has its index. */
 static struct {
     bool armed;
     int index;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RDMA devices that go along with their NICs, against an RDMA netlink of our own: machines for tests have no device
- * that can be moved. It answers as drivers/infiniband/core/nldev.c does, of which no more is checked here than that the
- * requests are what include/uapi/rdma/rdma_netlink.h says.
+ * Tests RDMA devices that move with their NICs, against a simulated RDMA netlink, because test machines have no device
+ * that can be moved. It answers like drivers/infiniband/core/nldev.c, and checks only that the requests follow
+ * include/uapi/rdma/rdma_netlink.h.
  */
 #include "sandbox_move.h"
 
@@ -20,18 +20,18 @@
 static struct {
     bool absent; /* no ib_core */
     int mode;    /* 0: exclusive */
-    int refuse;  /* what moving comes to: 0 or -errno */
+    int refuse;  /* result of a move: 0 or -errno */
     int strange; /* requests that the kernel would not understand */
     int n;
     struct {
         uint32_t index;
         const char *name;
         ino_t ns;
-        int netdev[2]; /* of its ports; 0: no such port */
+        int netdev[2]; /* per port; 0: no such port */
     } dev[3];
 } rdma;
 
-/* One socket at a time: what is sent on `ours` is answered by way of `theirs`. */
+/* One socket at a time: what is sent on `ours` is answered through `theirs`. */
 static int ours = -1, theirs = -1;
 static ino_t of_ns;
 
@@ -99,7 +99,7 @@ static uint32_t asked(const struct nlmsghdr *h, int type)
     return UINT32_MAX;
 }
 
-/* The text of an attribute of the request, or NULL. */
+/* Returns the text of an attribute of the request, or NULL. */
 static const char *asked_text(const struct nlmsghdr *h, int type)
 {
     const struct nlattr *a;
@@ -168,7 +168,7 @@ static int serve(const struct nlmsghdr *h)
 
 WRAP(ssize_t, sendto, int fd, const void *buf, size_t n, int flags, const struct sockaddr *to, socklen_t len)
 {
-    int domain = 0; /* the number may be another socket's by now */
+    int domain = 0; /* the number may belong to another socket by now */
     socklen_t size = sizeof(domain);
     if (fd < 0 || fd != ours || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) < 0 || domain != AF_UNIX)
         return __real_sendto(fd, buf, n, flags, to, len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bounds.h"
 
-/* A link's frames, buffers and windows. */
+/* Checks the bounds of a link's frames, buffers and windows. */
 static void check_link_bounds(struct sim *s, int side, unsigned rail, const struct hw_link *l, uint64_t window)
 {
     uint64_t n = l->started - l->confirmed, sum = 0, newest = 0;
@@ -85,7 +85,7 @@ void bounds_watch(struct world *w, int side, struct bounds_op *b, const struct h
     bool off = atomic_load(&op->off);
     if (p->dead || world_is_still(w, side))
         return;
-    /* deadlines are looked at when their tick is over, which it is long since where the clock has jumped */
+    /* deadlines are checked when their tick is over, which is long past if the clock has jumped */
     if (!off && b->deadline != HW_NEVER && now > HW_MAX(b->deadline + HW_TICK, w->resumed) + turns)
         sim_fail(w->s, "the deadline of an operation of node %d passed %llu us ago, and it is not called off", side,
                  (unsigned long long)((now - b->deadline) / 1000));

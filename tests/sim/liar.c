@@ -3,13 +3,13 @@
 
 #include "wire/wire.h"
 
-/* One at a time: session operations have no argument but the peer. */
+/* One at a time, because session operations have no argument but the peer. */
 static struct {
     struct sim *s;
     struct hw_session_ops ops;
 } liar;
 
-/* Another number in its place: near to it, of another size, or any. */
+/* Returns another number in its place: near it, of another magnitude, or any. */
 static uint64_t change_number(struct sim *s, uint64_t n)
 {
     switch (sim_random(s, 6)) {
@@ -39,10 +39,10 @@ static void lie_in_control(struct sim *s, struct hw_link_out *out)
     case 0:
         h.sequence = (uint32_t)change_number(s, h.sequence);
         break;
-    case 6: /* an answer that nobody asked for */
+    case 6: /* an answer without a request */
         h.kind = HW_CONTROL_STOPPED;
         break;
-    case 7: /* of the kinds that have no payload */
+    case 7: /* of kinds that have no payload */
         do
             h.kind = 1 + (uint32_t)sim_random(s, HW_CONTROL_KINDS - 1);
         while (h.kind == HW_CONTROL_NOTE || h.kind == HW_CONTROL_EAGER);
@@ -55,7 +55,7 @@ static void lie_in_control(struct sim *s, struct hw_link_out *out)
     hw_control_encode(out->ext, &h);
 }
 
-/* In the extension of another frame, a number of 4 or 8 bytes. */
+/* Changes a number of 4 or 8 bytes in the extension of another frame. */
 static void lie_in_extension(struct sim *s, struct hw_link_out *out)
 {
     uint32_t words = HW_MIN(out->ext_len, 48u) / 4, i = words ? (uint32_t)sim_random(s, words) : 0;
@@ -79,7 +79,7 @@ static bool fill_with_lies(void *up, struct hw_parcel *parcel, struct hw_link_ou
     else if (out->type == HW_MSG_CONTROL)
         lie_in_control(s, out);
     else if (out->type == HW_MSG_WRITE && sim_chance(s, 2))
-        hw_put32(out->ext + HW_MSG_VECS_HEAD, (uint32_t)sim_random(s, 12)); /* another region, if there is one */
+        hw_put32(out->ext + HW_MSG_VECS_HEAD, (uint32_t)sim_random(s, 12)); /* another region, if it exists */
     else
         lie_in_extension(s, out);
     return true;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two nodes, joined by up to four links that die and come back, write to each other's memory. The layer above the links
- * is the smallest that can be right: chunks of any operation go by any link; where a link dies, both sides close it,
- * then tell each other how much they received, and only then send the rest by other links and connect again.
+ * Two nodes, connected by up to four links that die and come back, write to each other's memory. The layer above the
+ * links is the smallest correct one: chunks of any operation use any link; if a link dies, both sides close it, then
+ * tell each other how much they have received, and only then send the rest over other links and connect again.
  *
- * What is checked: each byte that arrives is what the operation's source held when it was posted (so nothing is read
- * after an operation has ended, when its source is overwritten, be it that the peer lied about what it has); no chunk
- * arrives twice; none is confirmed before; no byte is written to memory after the operation has ended or its memory was
- * taken back; every operation ends; windows are kept.
+ * Checks: each byte that arrives is what the operation's source held when it was posted (so nothing is read after an
+ * operation has ended and its source is overwritten, even if the peer lied about what it has); no chunk arrives twice;
+ * none is acknowledged before it arrives; no byte is written to memory after the operation has ended or its memory was
+ * revoked; every operation ends; windows are respected.
  */
 #include "core/link.h"
 #include "sim.h"
@@ -18,10 +18,10 @@
 #include <string.h>
 
 #define SLOTS   4
-#define OPS     6    /* at a time, each side */
+#define OPS     6    /* in flight per side */
 #define OP_MAX  6000 /* bytes */
-#define WINDOW  3000 /* of a link: less than an operation */
-#define CHUNKS  64   /* under way, each side */
+#define WINDOW  3000 /* of a link: smaller than an operation */
+#define CHUNKS  64   /* in flight per side */
 #define PIECES  8
 #define POISON  SIM_POISON
 #define STEPS   60000
@@ -30,17 +30,17 @@
 enum { T_CHUNK = 1, T_CONFIRM, T_LAST };
 
 struct op {
-    bool used, off, revoked; /* off: called off. revoked: the receiver took the memory back */
-    bool read; /* off: memory that was sent by reference may be read still, of each link and generation .. */
-    uint64_t let_go[SLOTS]; /* .. so many bytes */
+    bool used, off, revoked; /* off: cancelled. revoked: the receiver has revoked the memory */
+    bool read; /* off: memory that was sent by reference may still be read, for each link and generation .. */
+    uint64_t let_go[SLOTS]; /* .. this many bytes */
     uint32_t let_go_gen[SLOTS];
     uint32_t serial;
     uint32_t len, cut, confirmed; /* bytes */
-    uint32_t under_way;           /* chunks that are with a link, or wait to be sent again */
-    uint32_t hole, hole_end;      /* of the target: these bytes go nowhere */
+    uint32_t under_way;           /* chunks that a link has, or that wait to be sent again */
+    uint32_t hole, hole_end;      /* of the target: these bytes are written nowhere */
     uint8_t src[OP_MAX];
     uint8_t dst[OP_MAX];  /* in the other node's memory */
-    bool arrived[OP_MAX]; /* bytes of whole chunks */
+    bool arrived[OP_MAX]; /* of complete chunks */
 };
 
 struct chunk {
@@ -52,15 +52,15 @@ struct chunk {
 struct slot {
     struct hw_link link;
     bool made;      /* link has buffers */
-    uint32_t gen;   /* of the link, as this side knows it */
-    bool up;        /* link lives */
-    bool peer_word; /* the other side's last word on gen is here, in peer_count */
-    bool settled;   /* and nothing of gen is left */
+    uint32_t gen;   /* of the link, as known to this side */
+    bool up;        /* the link works */
+    bool peer_word; /* the other side's final count for gen has arrived, in peer_count */
+    bool settled;   /* .. and nothing of gen is left */
     uint64_t peer_count;
     bool tell_confirm, tell_last;
     bool placing;                  /* a frame is between place() and its end */
-    uint32_t in_serial, in_offset; /* of the chunk that comes in */
-    bool in_scratch; /* it goes to scratch: the liar's memory, whose operations end early, is not looked at */
+    uint32_t in_serial, in_offset; /* of the incoming chunk */
+    bool in_scratch; /* it goes to scratch: the liar's memory, whose operations end early, is not checked */
     uint8_t scratch[OP_MAX];
 };
 
@@ -78,7 +78,7 @@ struct world {
     struct node node[2];
     struct sim_conn conn[SLOTS];
     uint32_t slots, ops;
-    uint32_t faults; /* that are still to come; without further ones everything has to end */
+    uint32_t faults; /* still to come; without further ones everything has to end */
 };
 
 static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)
@@ -95,7 +95,7 @@ static struct slot *find_slot(struct node *n, const struct hw_link *l)
     return NULL;
 }
 
-/* ---- what the link asks its upper layer ---------------------------------------------------------- */
+/* what the link requests from its upper layer */
 
 static bool pull_word(struct node *n, struct hw_link_out *out)
 {
@@ -148,7 +148,7 @@ static struct chunk *cut_chunk(struct node *n, uint64_t budget)
     return NULL;
 }
 
-/* Deals len bytes at ptr (NULL: nowhere), which are the owner's, out to up to most pieces. */
+/* Splits len bytes at ptr (NULL: nowhere), which belong to the owner, into up to `most` pieces. */
 static uint32_t scatter(struct sim *s, const struct op *owner, uint8_t *ptr, uint32_t len, struct hw_piece *piece,
                         uint32_t most)
 {
@@ -164,7 +164,7 @@ static uint32_t scatter(struct sim *s, const struct op *owner, uint8_t *ptr, uin
     return n;
 }
 
-/* Places [from, to) of an operation: around the hole in its target. */
+/* Places [from, to) of an operation, around the hole in its target. */
 static uint32_t place_chunk(struct sim *s, struct op *op, uint32_t from, uint32_t to, struct hw_piece *piece)
 {
     uint32_t a = HW_MIN(HW_MAX(op->hole, from), to), b = HW_MIN(HW_MAX(op->hole_end, from), to), n = 0;
@@ -206,7 +206,7 @@ static struct op *find_op(struct node *n, uint32_t serial)
     return NULL;
 }
 
-/* Places bytes of the chunk's payload from `at` on: all the rest, or a part of that. */
+/* Places bytes of the chunk's payload from `at` on: all that remain, or some of them. */
 static int place_more(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                       uint32_t *n_pieces)
 {
@@ -236,7 +236,7 @@ static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_p
         *n_pieces = 0;
         find_slot(n, l)->placing = true;
         if (hw_get32(in->ext + 4) != sl->gen)
-            return 0; /* of a connection that is long settled, or that this side does not have yet */
+            return 0; /* of a connection that is long settled, or that this side does not know yet */
         if (in->type == T_CONFIRM && sl->up)
             rc = hw_link_confirm(&sl->link, count);
         else if (in->type == T_LAST && !sl->peer_word) {
@@ -332,10 +332,10 @@ static void lost(void *up, struct hw_link *l, void *token, uint32_t pay)
         c->retry = true;
 }
 
-/* All memory is the host's: load() is never called. */
+/* All memory is host memory: load() is never called. */
 static const struct hw_link_ops link_ops = {pull, place, place_more, arrived, abandoned, confirmed, lost, NULL};
 
-/* ---- what happens ---------------------------------------------------------------------------------- */
+/* events */
 
 static void end_link(struct node *n, uint32_t i)
 {
@@ -349,7 +349,7 @@ static void end_link(struct node *n, uint32_t i)
     sl->up = false;
     sl->tell_confirm = false;
     sl->tell_last = true;
-    for (uint32_t k = 0; k < n->w->slots; k++) /* the link may have carried confirmations of others */
+    for (uint32_t k = 0; k < n->w->slots; k++) /* the link may have carried acknowledgements of others */
         n->slot[k].tell_confirm = n->slot[k].up;
 }
 
@@ -364,7 +364,7 @@ static void settle_link(struct node *n, uint32_t i)
     while (hw_link_settle(&sl->link, sl->peer_count) < 0) {
         if (!sim_has(n->w->s, SIM_LIAR))
             sim_fail(n->w->s, "a true last word is refused: %s", hw_error());
-        sl->peer_count = sl->link.said; /* a session would end here; this one goes on */
+        sl->peer_count = sl->link.said; /* a session would end here; this one continues */
     }
     sim_say(n->w->s, "node %d settles link %u: the peer has %llu frames", n->side, i,
             (unsigned long long)sl->peer_count);
@@ -382,7 +382,7 @@ static void start_link(struct node *n, uint32_t i)
     sl->link.apart = sim_conn_apart(&n->w->conn[i], n->side);
 }
 
-/* Both sides exchange their last words in the handshake of a new connection, too: all links may be down. */
+/* Both sides also exchange their final counts in the handshake of a new connection, because all links may be down. */
 static void connect_link(struct world *w, uint32_t i)
 {
     struct slot *a = &w->node[0].slot[i], *b = &w->node[1].slot[i];
@@ -456,7 +456,7 @@ static void post_op(struct world *w, struct node *n)
     }
 }
 
-/* The operation's memory is the application's again once no link reads it: it writes to the source. */
+/* The operation's memory belongs to the application again once no link reads it: it overwrites the source. */
 static void take_source_back(struct world *w, struct node *n, struct op *op)
 {
     for (uint32_t k = 0; k < w->slots; k++) {
@@ -510,7 +510,7 @@ static void look_at_op(struct world *w, struct node *n, struct op *op)
         take_source_back(w, n, op);
     bool over = op->under_way == 0 && (op->off || op->confirmed == op->len);
     if (!over && w->s->step % 256)
-        return; /* looking takes longer than all else */
+        return; /* checking takes longer than everything else */
     if (op->off)
         for (uint32_t k = 0; k < op->len; k++)
             if (op->dst[k] != POISON && op->dst[k] != expected_byte(n->side, op->serial, k))
@@ -537,7 +537,7 @@ static void fault(struct world *w, uint32_t i)
     sim_say(w->s, "link %u %s", i, sim_conn_break(w->s, c));
 }
 
-/* A side learns late: by a timer, or by a reset that comes at last. */
+/* A side learns of the failure late: by a timer, or by a late reset. */
 static void notice(struct world *w, struct node *n, uint32_t i)
 {
     struct sim_conn *c = &w->conn[i];
@@ -545,7 +545,7 @@ static void notice(struct world *w, struct node *n, uint32_t i)
         c->told[n->side] = true;
 }
 
-/* Last words are soft state: a link that carried one may have died. Said again until the link is up again. */
+/* Final counts are soft state: a link that carried one may have died. They are repeated until the link is up again. */
 static void repeat_words(struct node *n)
 {
     for (uint32_t i = 0; i < n->w->slots; i++)

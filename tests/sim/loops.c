@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three loops that post tasks to each other and set timers, driven in a random order with random budgets. What is
- * checked: a task that is posted runs, once for all posts before it began; tasks that one side posted run in that
- * order; timers fire once, never early, in order, and not after they were stopped; a loop says truly when it has
- * something to do.
+ * Three loops that post tasks to each other and set timers, driven in a random order with random budgets. Checks: a
+ * posted task runs once for all posts before it began; tasks posted by one side run in that order; timers fire
+ * once, never early, in order, and not after they were stopped; a loop correctly reports when it has something to do.
  */
 #include "core/loop.h"
 #include "sim.h"
@@ -21,8 +20,8 @@ struct task {
     struct hw_task task;
     struct world *w;
     int on;
-    bool due;       /* posted, and has not run since */
-    uint64_t order; /* of the post that made it due */
+    bool due;       /* posted, and not run since */
+    uint64_t order; /* order of the post that made it due */
 };
 
 struct timer {
@@ -109,7 +108,7 @@ static void fire_one(struct hw_timer *timer)
         set_some(w, &w->side[t->on]);
 }
 
-/* When the loop has something to do, by what the test knows. */
+/* Returns when the loop has something to do, according to the test. */
 static uint64_t find_due(const struct side *side)
 {
     uint64_t at = HW_NEVER;

@@ -3,10 +3,10 @@
  * Runs schedules of the simulator.
  *   sim [--list FILE] [--seeds FIRST:COUNT]
  *   sim --trace SEED[,FEATURES[,FAULTS[,OPS]]]
- * Each seed is one schedule. The first that fails is run again with one feature after the other taken away, then with
- * fewer faults and operations, as long as it fails, and its trace is printed: what happened, in order, with the least
- * machinery that shows the fault. Seeds of the list, which failed before, come first: each line has a seed, the names
- * of its features (none: those that the seed has by itself), and what it found behind a #.
+ * Each seed is one schedule. The first one that fails is run again with one feature after the other removed, then with
+ * fewer faults and operations, as long as it fails, and its trace is printed: the events in order, with the smallest
+ * set of features that shows the fault. Seeds of the list, which have failed before, come first: each line has a seed,
+ * the names of its features (none: those that the seed itself selects), and after a # what it found.
  */
 #include "sim.h"
 
@@ -16,10 +16,10 @@
 #include <string.h>
 
 #define ALL_FEATURES ((1u << SIM_FEATURES) - 1)
-#define REPLAYED     64 /* one seed in so many is run twice: a seed replays exactly */
+#define REPLAYED     64 /* one seed in this many is run twice, to check that it replays exactly */
 
-/* Every fourth seed has all features, or all but the liar, who hides other faults; the others each a subset, where
- * single ones show more. */
+/* Every fourth seed has all features, or all except the liar, which hides other faults; the others have subsets, in
+ * which single features show more. */
 static uint32_t pick_features(uint64_t seed)
 {
     struct sim s = {.state = seed ^ 0x5eed};
@@ -33,7 +33,7 @@ static uint32_t pick_features(uint64_t seed)
     }
 }
 
-/* All parts of a seed, from the lowest layer up, to the first that fails. */
+/* Runs all parts of a seed, from the lowest layer up, until one fails. */
 static void run_schedule(struct sim *s)
 {
     static void (*const part[])(struct sim *) = {sim_run_loops, sim_run_links, sim_run_sessions, sim_run_messages,
@@ -49,13 +49,13 @@ static void run_schedule(struct sim *s)
     }
 }
 
-/* The same schedule, afresh. */
+/* Returns the same schedule in its initial state. */
 static struct sim make_schedule(uint64_t seed, uint32_t features)
 {
     return (struct sim){.seed = seed, .features = features, .most_faults = UINT32_MAX, .most_ops = UINT32_MAX};
 }
 
-/* True if the schedule fails without what `less` leaves out: *s is then that one. */
+/* Returns true if the schedule fails without what `less` leaves out, and sets *s to that one. */
 static bool try_less(struct sim *s, struct sim less)
 {
     struct sim run = less;
@@ -65,10 +65,10 @@ static bool try_less(struct sim *s, struct sim less)
     return run.failed[0];
 }
 
-/* Finds the least *limit, below `from`, with which the schedule fails. */
+/* Finds the lowest *limit, below `from`, with which the schedule fails. */
 static void shrink_limit(struct sim *s, size_t offset, uint32_t from)
 {
-    uint32_t low = 0, high = from; /* fails with high */
+    uint32_t low = 0, high = from; /* it fails with high */
     while (low < high) {
         struct sim less = *s;
         uint32_t middle = low + (high - low) / 2;
@@ -103,7 +103,7 @@ static void shrink_and_print(uint64_t seed, uint32_t features)
     printf("\nreplay: sim --trace %llu,%u,%u,%u\n", (unsigned long long)seed, s.features, s.most_faults, s.most_ops);
 }
 
-/* Runs one seed; steps is counted up. False, and said why: it fails. */
+/* Runs one seed and increases *steps. Returns false, and prints why, if it fails. */
 static bool run_seed(uint64_t seed, uint32_t features, uint64_t *steps)
 {
     struct sim s = make_schedule(seed, features), again = s;
@@ -131,7 +131,7 @@ static bool find_feature(const char *name, uint32_t *features)
     return false;
 }
 
-/* Runs the seeds of a file. False, and said why: one fails, or the file is wrong. */
+/* Runs the seeds of a file. Returns false, and prints why, if one fails or the file is wrong. */
 static bool run_list(const char *path, uint64_t *count, uint64_t *steps)
 {
     char line[256], *rest, *end;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages through queues between two nodes: sent and received in any order, short and long, too long, called off by
- * hand and by deadline, while rails die and memory runs out.
+ * Messages through queues between two nodes: sent and received in any order, short and long, too long, cancelled
+ * explicitly and by deadline, while rails die and memory runs out.
  *
- * Streams are closed by either side, or both. A queue's number here is its stream's; stream 0 cannot be closed.
+ * Streams are closed by either side, or both. A queue's number here is that of its stream; stream 0 cannot be closed.
  *
- * What is checked: each operation ends once, with a reason where it fails; a receive that ends well has one message of
- * its queue, whole, and no other receive has it; receives get messages in the order in which both were posted, and
- * where nothing was called off the k-th gets the k-th; a send that ends well has its message with a receive; no queue
- * keeps a send and a receive that wait for each other; all operations of a stream that a side has closed end, none
- * begins there, and once both have closed it no side remembers it; after its end nothing reads or writes an operation's
- * memory; the layer above is called without a lock; in the end nothing is left, no queue either.
+ * Checks: each operation ends once, with a reason if it fails; a receive that succeeds has one complete message of its
+ * queue, and no other receive has it; receives get messages in the order in which both were posted, and if nothing was
+ * cancelled the k-th gets the k-th; the message of a send that succeeds is in a receive; no queue keeps a send and a
+ * receive that wait for each other; all operations of a stream that a side has closed end, none begins there, and once
+ * both have closed it no side remembers it; after its end nothing reads or writes an operation's memory; the layer
+ * above is called without a lock; in the end nothing is left, not even a queue.
  */
 #include "bounds.h"
 #include "message/queue.h"
@@ -18,11 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS    40 /* of each side */
+#define OPS    40 /* per side */
 #define QUEUES 3
 #define LENGTH (20u << 10)
 #define SPANS  80
-#define AFTER  0x3c /* what the application leaves in its memory: no byte that is moved has this value */
+#define AFTER  0x3c /* what the application leaves in its memory: no transferred byte has this value */
 #define STEPS  250000
 #define DRAIN  60000
 #define NOBODY UINT32_MAX
@@ -37,10 +37,10 @@ struct action {
     bool posted, over, off, late;
     struct bounds_op watch;
     int result;
-    uint32_t with;       /* receive: the serial of the send that it met, NOBODY: of none, or of no bytes */
-    uint32_t got;        /* receive: the message's bytes */
+    uint32_t with;       /* receive: the serial of the send that it matched; NOBODY: none, or one of no bytes */
+    uint32_t got;        /* receive: length of the message */
     bool received;       /* send: a receive has it */
-    uint8_t mem[LENGTH]; /* the application's */
+    uint8_t mem[LENGTH]; /* of the application */
 };
 
 struct node {
@@ -51,13 +51,13 @@ struct node {
     struct hw_peer peer;
     struct action action[OPS];
     uint32_t n, posted;
-    bool closes[QUEUES];                  /* this side is to close the stream at some time */
+    bool closes[QUEUES];                  /* this side closes the stream at some time */
     bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; has closed it */
-    bool in_close;                        /* hw_stream_close() runs */
-    uint32_t filled;                      /* streams that were closed by one side before the simulation began */
+    bool in_close;                        /* hw_stream_close() is running */
+    uint32_t filled;                      /* streams that one side closed before the simulation began */
 };
 
-/* Memory that the product may not take for the host's. */
+/* Memory that the product must not take for host memory. */
 static struct hw_space device;
 
 static uint8_t make_byte(int side, uint32_t serial, uint32_t at)
@@ -79,15 +79,15 @@ static const char *get_verb(const struct action *a)
     return a->kind == HW_OP_SEND ? "send" : "receive";
 }
 
-/* ---- what ends ---------------------------------------------------------------------------------------- */
+/* ends of operations */
 
-/* True if one of the sides may have closed the operation's stream. */
+/* Returns true if one of the sides may have closed the operation's stream. */
 static bool is_closing(const struct action *a)
 {
     return a->node->closing[a->queue] || a->node->other->closing[a->queue];
 }
 
-/* True if an operation of the other kind in this queue may have made this one fail. */
+/* Returns true if an operation of the other kind in this queue may have made this one fail. */
 static bool may_fail_with(const struct action *a, int error)
 {
     const struct node *o = a->node->other;
@@ -113,7 +113,7 @@ static void check_failure(const struct action *a)
         sim_fail(n->w->s, "%s %u of node %d fails with %d: %s", get_verb(a), a->serial, n->side, a->result, hw_error());
 }
 
-/* The receive has a message: finds the send by its first bytes, and checks all others. */
+/* Checks the message of a receive: finds the send by its first bytes, and checks all others. */
 static void check_message(struct action *a)
 {
     struct node *n = a->node, *o = n->other;
@@ -163,7 +163,8 @@ static void end_op(struct hw_op *op)
         check_message(a);
     sim_say(s, "%s %u of node %d ends: %d, %u bytes of %d", get_verb(a), a->serial, n->side, a->result, a->got,
             (int)a->with);
-    memset(a->mem, a->kind == HW_OP_SEND ? WORLD_POISON : AFTER, sizeof a->mem); /* the application's again */
+    memset(a->mem, a->kind == HW_OP_SEND ? WORLD_POISON : AFTER,
+           sizeof a->mem); /* it belongs to the application again */
     if (sim_chance(s, 4))
         forget_op(a);
     do_more(n);
@@ -187,7 +188,7 @@ static uint32_t pick_length(struct sim *s, enum hw_op_kind kind)
     }
 }
 
-/* Deals the bytes out to spans, some of no length. */
+/* Distributes the bytes to spans, some of them empty. */
 static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
 {
     const struct hw_space *space = sim_chance(s, 4) ? &device : &hw_host;
@@ -218,7 +219,7 @@ static void post_op(struct node *n)
         a->kind = HW_OP_RECV;
     a->queue = (uint32_t)sim_random(s, QUEUES);
     if (n->closing[a->queue] && n->other->closing[a->queue])
-        a->queue = 0; /* the number must not be used again */
+        a->queue = 0; /* this number must not be used again */
     a->len = pick_length(s, a->kind);
     a->with = NOBODY;
     fill_memory(a);
@@ -239,7 +240,7 @@ static void post_op(struct node *n)
     a->watch.deadline = op->deadline;
     a->posted = true;
     sim_say(s, "node %d posts %s %u: %u bytes, queue %u", n->side, get_verb(a), a->serial, a->len, a->queue);
-    /* whether a stream is closed is not known yet while it is being closed */
+    /* while a stream is being closed, it is not known yet whether it is closed */
     bool refused = n->closed[a->queue] && !n->other->closing[a->queue] && !n->in_close;
     int rc = hw_op_post(op);
     sim_fail_memory(NULL);
@@ -267,13 +268,13 @@ static void cancel_op(struct node *n, struct action *a)
     sim_fail_memory(NULL);
 }
 
-/* Closes a stream; again, if that failed for want of memory. */
+/* Closes a stream; tries again if that failed for lack of memory. */
 static void close_stream(struct node *n, uint32_t stream)
 {
     struct sim *s = n->w->s;
     if (n->closed[stream])
         return;
-    n->closing[stream] = n->closed[stream] = true; /* operations that end meanwhile come here again */
+    n->closing[stream] = n->closed[stream] = true; /* operations that end meanwhile call this function again */
     n->in_close = true;
     int rc = hw_stream_close(&n->peer, stream);
     n->in_close = false;
@@ -294,7 +295,7 @@ static void close_any(struct node *n)
         close_stream(n, stream);
 }
 
-/* What the application does when it is called: anything. */
+/* Does anything that an application may do when it is called. */
 static void do_more(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -308,7 +309,7 @@ static void do_more(struct node *n)
     sim_fail_memory(n->w->faults ? s : NULL);
 }
 
-/* ---- what the message layer tells ------------------------------------------------------------------------ */
+/* notifications of the message layer */
 
 static void refuse_note(void *up, struct hw_note *note)
 {
@@ -352,7 +353,8 @@ static bool is_live(const struct action *a)
     return a->posted && !a->over;
 }
 
-/* A queue that has a send and a receive which have not ended. NULL: none, and all that can be posted is. */
+/* Returns an operation of a queue that has an unfinished send and receive. NULL: there is none, and all that can be
+ * posted is. */
 static const struct action *find_waiting(const struct node *n)
 {
     const struct node *o = n->other;
@@ -364,7 +366,7 @@ static const struct action *find_waiting(const struct node *n)
     return NULL;
 }
 
-/* An operation of a stream that a side has closed, which has to end. */
+/* Returns an operation of a stream that a side has closed, which has to end. */
 static const struct action *find_unclosed(const struct node *n)
 {
     for (uint32_t i = 0; i < n->posted; i++) {
@@ -375,7 +377,7 @@ static const struct action *find_unclosed(const struct node *n)
     return NULL;
 }
 
-/* True where the k-th receive of the queue gets the k-th send. */
+/* Returns true if the k-th receive of the queue gets the k-th send. */
 static bool is_exact(const struct node *n, uint32_t queue)
 {
     const struct sim *s = n->w->s;
@@ -400,7 +402,7 @@ static bool has_settled(const struct node node[2])
            !find_unclosed(&node[0]) && !find_unclosed(&node[1]);
 }
 
-/* Receives got messages in the order of sends; all of them, where nothing was called off. */
+/* Checks that receives got messages in the order of sends; all of them, if nothing was cancelled. */
 static void check_order(const struct node *n)
 {
     const struct node *o = n->other;
@@ -428,7 +430,7 @@ static void check_order(const struct node *n)
     }
 }
 
-/* Sends that ended well were received. */
+/* Checks that sends which succeeded were received. */
 static void check_received(const struct node *n)
 {
     for (uint32_t i = 0; i < n->posted; i++) {
@@ -450,7 +452,7 @@ static void check_memory(const struct node *n)
     }
 }
 
-/* NULL, or what is left where all operations have ended. */
+/* Returns what is left after all operations have ended, or NULL. */
 static const char *find_left(const struct node *n)
 {
     const struct hw_peer *p = &n->peer;
@@ -470,7 +472,7 @@ static const char *find_left(const struct node *n)
                                                          : NULL;
 }
 
-/* From time to time. */
+/* Checks limits; called now and then. */
 static void check_limits(struct node *n)
 {
     bounds_check(n->w, n->side, &n->peer);
@@ -502,7 +504,7 @@ static void take_step(struct world *w, struct node node[2])
             forget_op(&n->action[i]);
 }
 
-/* As if a lot had been sent already, of which nothing is received yet; and near the end of sequences. */
+/* Simulates that a lot has already been sent, and nothing received; and positions near the end of sequences. */
 static void fill_rooms(struct node *n, uint64_t *taken)
 {
     struct sim *s = n->w->s;
@@ -549,7 +551,7 @@ static void make_node(struct world *w, struct node node[2], int side)
     if (hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                      &world_io, n, &w->limits, binding) < 0)
         abort();
-    n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
+    n->peer.answer_in = 100000 * HW_MS; /* the simulator's network is not a healthy one */
     w->side[side].session = &n->peer.session;
 }
 
@@ -557,13 +559,13 @@ static void end_peers(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;
     for (unsigned i = 0; i < w->rails; i++)
-        w->broken[i] = true; /* nobody answers any more */
+        w->broken[i] = true; /* no more answers come */
     world_calm(w);
     for (int k = 0; k < 2 && !s->failed[0]; k++) {
         struct node *n = &node[k];
         sim_say(s, "node %d's peer is to die", k);
         hw_peer_die(&n->peer, -ESHUTDOWN);
-        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* the other side learns of it, at times */
+        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* the other side sometimes learns of it */
         for (uint64_t i = 0; i < DRAIN && (!hw_peer_is_gone(&n->peer) || i < more); i++) {
             w->now += sim_random(s, 1000);
             world_turn(w, hw_peer_is_gone(&n->peer) || sim_chance(s, 4) ? !k : k, 1);
@@ -586,7 +588,7 @@ static void free_node(struct node *n)
     hw_domain_free(&n->domain);
 }
 
-/* What waits for nobody is called off; then nothing may be left. */
+/* Cancels what waits without a counterpart; then nothing may be left. */
 static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2])
 {
     struct sim *s = w->s;
@@ -598,7 +600,7 @@ static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2
     }
     for (int i = 0; i < STEPS && left && !s->failed[0]; i++) {
         world_step(w);
-        for (uint32_t k = 0; k < 2 * QUEUES; k++) /* what one side has closed the other one does */
+        for (uint32_t k = 0; k < 2 * QUEUES; k++) /* the other side closes what one side has closed */
             if (node[!(k % 2)].closing[k / 2])
                 close_stream(&node[k % 2], k / 2);
         left = find_left(&node[0]);

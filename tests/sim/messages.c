@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The message layer between two nodes: writes, reads and notifications of all sizes over regions that come and go,
- * called off by hand and by deadline, while rails die and memory runs out.
+ * cancelled explicitly and by deadline, while rails die and memory runs out.
  *
- * What is checked: each operation that was posted ends once; one that ends well has moved every byte by then; one that
- * fails had a reason to; after its end nothing reads its memory or writes it, and nothing more of a write lands; no
- * byte of a region changes but those that are written; nothing touches a region that was taken back; notifications
- * arrive once, whole, in their order, and never before the bytes of their write; one whose operation ended well
- * arrives; a side that closes says so once, after the notifications that ended before; no bound is passed, and nothing
- * waits for room that is there; the layer above is called without a lock; no honest frame is refused; in the end
- * nothing is left.
+ * Checks: each operation that was posted ends once; one that succeeds has moved every byte by then; one that fails had
+ * a reason to; after its end nothing reads or writes its memory, and nothing more of a write arrives; no byte of a
+ * region changes except those that are written; nothing touches a region that was revoked; notifications arrive once,
+ * complete, in their order, and never before the bytes of their write; those of successful operations arrive; a side
+ * that closes says so once, after the notifications that ended before; no limit is exceeded, and nothing waits for room
+ * that exists; the layer above is called without a lock; no honest frame is refused; in the end nothing is left.
  */
 #include "messages.h"
 
@@ -59,10 +58,10 @@ static void take_all_notes(struct node *n)
     sim_fail_memory(NULL);
 }
 
-/* ---- room that is taken ----------------------------------------------------------------------------- */
+/* used room */
 
-/* As if node had sent a lot already: its peer's application has not taken most of the notifications there is room for,
- * most requests of reads are not answered, and the peer has read control messages and not said so. */
+/* Simulates that node has already sent a lot: its peer's application has not taken most of the notifications that there
+ * is room for, most read requests are not answered, and the peer has read control messages without confirming it. */
 static void fill_rooms(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -87,7 +86,7 @@ static void fill_rooms(struct node *n)
     o->in.acked = acked;
 }
 
-/* Gives back what fill_rooms() took. */
+/* Gives back the room that fill_rooms() took. */
 static void make_room(struct node *n)
 {
     struct hw_peer *p = &n->peer, *o = &n->other->peer;
@@ -102,7 +101,7 @@ static void make_room(struct node *n)
     hw_ops_flush(p);
 }
 
-/* At any time. */
+/* Checks what must hold at any time. */
 static void check_rooms(const struct node *n)
 {
     const struct hw_peer *p = &n->peer;
@@ -119,7 +118,7 @@ static void check_rooms(const struct node *n)
         sim_fail(s, "node %d has a read that waits for room that is there", n->side);
 }
 
-/* Before each step: answers to the peer's requests, which the script does not know, may be overdue in it. */
+/* Called before each step: answers to the peer's requests, which the script does not know, may become overdue in it. */
 static void note_overdue(struct node *n)
 {
     hw_list_each(it, tmp, &n->peer.all)
@@ -129,7 +128,7 @@ static void note_overdue(struct node *n)
     }
 }
 
-/* From time to time. */
+/* Checks limits; called now and then. */
 static void check_limits(struct node *n)
 {
     if (n->w->lies && n->side == 1)
@@ -142,7 +141,7 @@ static void check_limits(struct node *n)
     }
 }
 
-/* ---- what the message layer tells ------------------------------------------------------------------- */
+/* notifications of the message layer */
 
 static void note_end(void *up, unsigned rail, int why)
 {
@@ -161,7 +160,7 @@ static void note_down(void *up, unsigned rail)
 static void note_death(void *up, int why)
 {
     struct node *n = up;
-    /* where the clock has jumped, nobody may have looked since */
+    /* if the clock has jumped, nothing may have checked since */
     bool overdue = n->overdue || n->w->now - n->w->resumed < 2 * HW_TICK;
     for (uint32_t i = 0; i < n->posted; i++) {
         const struct action *a = &n->action[i];
@@ -237,22 +236,22 @@ static void make_node(struct world *w, struct node node[2], int side, bool impat
     n->peer.relieved = 1;
     n->peer.relief = n->peer.session.rails > 1 && w->s->seed % 3 == 1;
     if (!n->impatient)
-        n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
+        n->peer.answer_in = 100000 * HW_MS; /* the simulator's network is not a healthy one */
     w->side[side].session = &n->peer.session;
 }
 
-/* Kills one side's peer, and then the other's: nothing may be left. The other goes on meanwhile. */
+/* Kills one side's peer, and then the other's: nothing may be left. The other one continues meanwhile. */
 static void end_peers(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;
     for (unsigned i = 0; i < w->rails; i++)
-        w->broken[i] = true; /* nobody answers any more */
+        w->broken[i] = true; /* no more answers come */
     world_calm(w);
     for (int k = 0; k < 2 && !s->failed[0]; k++) {
         struct node *n = &node[k];
         sim_say(s, "node %d's peer is to die", k);
         hw_peer_die(&n->peer, -ESHUTDOWN);
-        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* the other side learns of it, at times */
+        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* the other side sometimes learns of it */
         for (uint64_t i = 0; i < DRAIN && (!hw_peer_is_gone(&n->peer) || i < more); i++) {
             bool gone = hw_peer_is_gone(&n->peer);
             w->now += sim_random(s, 1000);
@@ -298,8 +297,8 @@ static bool keeps_own_ops(struct hw_peer *p)
     return false;
 }
 
-/* Node 1's home stands still from some step on: nothing that it has to say comes, and its rails live. Or node 1 lies.
- * What node 0 then calls off ends all the same. */
+/* Node 1's home stops from some step on: nothing that it would send arrives, though its rails work. Or node 1 lies.
+ * What node 0 then cancels ends nevertheless. */
 static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
 {
     struct sim *s = w->s;
@@ -308,14 +307,14 @@ static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
         if (s->step == from && stuck)
             sim_say(s, "the home loop of node 1 stands still");
         w->stuck |= s->step == from && stuck;
-        node[1].overdue |= w->stuck; /* once its home goes on, in the end, the time is over */
+        node[1].overdue |= w->stuck; /* once its home continues, in the end, the time is over */
         take_step(w, node);
         if (s->step > from && node[0].posted == node[0].n)
             msg_cancel_all(&node[0]);
     }
     if (!s->failed[0] && !msg_has_ended(&node[0]))
         sim_fail(s, "operations of node 0 were called off, and have not ended");
-    /* what it could let nobody have back is not kept for ever: the peer answers within its time, or counts as dead */
+    /* what node 0 could not give back is not kept forever: the peer answers within its time, or counts as dead */
     bool kept = true;
     for (end = s->step + STEPS; stuck && kept && s->step < end && !s->failed[0]; s->step++) {
         take_step(w, node);

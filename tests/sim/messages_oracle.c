@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is checked of the message layer between two nodes. */
+/* Checks of the message layer between two nodes. */
 #include "messages.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 uint8_t msg_make_byte(int side, uint32_t serial, uint32_t at)
 {
     uint32_t h = (at * 0x9e3779b1u) ^ (serial * 0x85ebca77u) ^ ((uint32_t)side * 0xc2b2ae3du);
-    h = (h ^ h >> 15) * 0x2c1b3c6du;        /* many bytes are made and compared: no better hash is needed */
+    h = (h ^ h >> 15) * 0x2c1b3c6du;        /* many bytes are made and compared, and no better hash is needed */
     return (uint8_t)(64 + (h >> 17) % 128); /* never POISON or AFTER */
 }
 
-/* The layer above may call anything from where it is called. */
+/* Checks that no lock is held, because the layer above may call anything from where it is called. */
 void msg_check_unlocked(struct node *n)
 {
     pthread_mutex_t *lock[] = {&n->peer.lock, &n->domain.lock};
@@ -28,7 +28,8 @@ uint8_t *msg_find_target(const struct action *a, uint32_t at)
     return t->region->mem + t->at + at;
 }
 
-/* How many bytes of the write are not at their target, but for regions that the application has back. */
+/* Returns the number of bytes of the write that are not at their target, without regions that the application has
+ * back. */
 static uint32_t count_missing(const struct action *a)
 {
     uint32_t n = 0;
@@ -37,8 +38,8 @@ static uint32_t count_missing(const struct action *a)
     return n;
 }
 
-/* Writes to this region of which something is missing can only fail from now on: it is about to be the application's.
- */
+/* Notes that incomplete writes to this region can only fail from now on, because it is about to be returned to the
+ * application. */
 void msg_note_missing(const struct region *r)
 {
     struct node *o = r->node->other;
@@ -49,7 +50,8 @@ void msg_note_missing(const struct region *r)
     }
 }
 
-/* How many bytes of a read are neither as they were nor as they ought to be; all: they ought to be here. */
+/* Returns the number of bytes of a read that are neither as they were nor as they should be; all: they must be as they
+ * should. */
 static uint32_t count_misread(const struct action *a, bool all)
 {
     uint32_t n = 0;
@@ -69,7 +71,7 @@ static bool is_revoking(const struct action *a)
     return any;
 }
 
-/* True if the node has this control message: it was read, or waits for its turn. */
+/* Returns true if the node has this control message: it was read, or waits for its turn. */
 static bool has_control(const struct node *n, uint32_t sequence)
 {
     const struct hw_peer *p = &n->peer;
@@ -99,7 +101,7 @@ static void check_success(struct action *a)
                  count_missing(a), a->len);
 }
 
-/* An operation may fail with the error that was asked for, or because of what happened to it. */
+/* Checks that an operation failed with the expected error, or one explained by what happened to it. */
 void msg_check_failure(const struct action *a)
 {
     const struct node *n = a->node;
@@ -164,12 +166,12 @@ void msg_check_bye(struct node *n)
             sim_fail(n->w->s, "node %d hears that its peer closes before notification %u", n->side, i);
 }
 
-/* No byte of the region changed but those that were written. */
+/* Checks that no byte of the region changed except those that were written. */
 static void check_region(const struct region *r)
 {
     bool stranger = r->x.only && r->x.only != &r->node->peer;
     if (r->node->w->lies && r->x.rights & HAWSER_REMOTE_WRITE && !stranger)
-        return; /* the peer may write there what it likes */
+        return; /* the peer may write anything there */
     static uint8_t mem[REGION];
     const struct node *o = r->node->other;
     memcpy(mem, r->mem, sizeof mem);
@@ -215,7 +217,7 @@ void msg_check_node(const struct node *n)
         const struct action *a = &n->action[i];
         if (!a->posted || !a->over)
             continue;
-        /* the other node may take some of it in yet */
+        /* the other node may still receive some of it */
         bool unknown = (a->result && a->orphaned) || (a->deserted && a->kind == HW_OP_WRITE) || n->w->lies;
         for (uint32_t k = 0; k < a->len; k++) {
             if (a->local[k] != (a->kind == HW_OP_WRITE ? POISON : AFTER))
@@ -244,7 +246,7 @@ bool msg_has_ended(const struct node *n)
     return true;
 }
 
-/* NULL, or what of node is still under way. */
+/* Returns what is still in flight for node, or NULL. */
 const char *msg_find_unsettled(const struct node *n)
 {
     const struct hw_peer *p = &n->peer, *o = &n->other->peer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the applications of two nodes do: regions that come and go, operations that are posted and called off. */
+/* The applications of two nodes: regions that come and go, operations that are posted and cancelled. */
 #include "messages.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static struct region *make_region(struct node *n)
     r->x = (struct hw_export){.space = &hw_host, .ptr = r->mem, .len = REGION, .secret = 1 + sim_random(n->w->s, 9)};
     r->x.rights = rights[sim_random(n->w->s, 5)];
     if (sim_chance(n->w->s, 4))
-        r->x.only = sim_chance(n->w->s, 3) ? &n->other->peer /* not of this node: a stranger to it */ : &n->peer;
+        r->x.only = sim_chance(n->w->s, 3) ? &n->other->peer /* not exported to this node */ : &n->peer;
     r->x.revoked = end_export;
     if (hw_export_add(&n->domain, &r->x) < 0)
         abort();
@@ -54,7 +54,7 @@ void msg_revoke_region(struct node *n)
     sim_fail_memory(NULL);
 }
 
-/* A region of the other node with room for len bytes. */
+/* Returns a region of the other node with room for len bytes. */
 static struct region *pick_region(struct node *n, uint32_t len)
 {
     struct node *o = n->other;
@@ -66,7 +66,7 @@ static struct region *pick_region(struct node *n, uint32_t len)
 
 /* ---- operations ------------------------------------------------------------------------------------- */
 
-/* Gives the handle of an operation back. */
+/* Gives back the handle of an operation. */
 static void forget_op(struct action *a)
 {
     if (a->op)
@@ -78,7 +78,7 @@ static void forget_op(struct action *a)
     a->part[0].import = a->part[1].import = NULL;
 }
 
-/* True if a connection is about to read or write the operation's memory. */
+/* Returns true if a connection is about to read or write the operation's memory. */
 static bool is_touched(const struct node *n, const struct hw_op *op)
 {
     bool touched = false;
@@ -114,13 +114,14 @@ static void end_op(struct hw_op *op)
     msg_check_end(a);
     for (uint32_t i = 0; i < a->len; i++)
         a->left[i] = *msg_find_target(a, i);
-    memset(a->local, a->kind == HW_OP_WRITE ? POISON : AFTER, sizeof a->local); /* the application's again */
+    memset(a->local, a->kind == HW_OP_WRITE ? POISON : AFTER,
+           sizeof a->local); /* it belongs to the application again */
     if (sim_chance(s, 4) && !a->deserted)
         forget_op(a);
     msg_do_more(n);
 }
 
-/* Deals the bytes out to spans, some of no length. */
+/* Distributes the bytes to spans, some of them empty. */
 static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
 {
     uint32_t at = 0;
@@ -135,7 +136,7 @@ static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
     }
 }
 
-/* The operation's regions get its bytes' range, and their handles are asked for: some wrong on purpose. */
+/* Assigns the range of the operation's bytes to its regions, and imports these: some wrongly on purpose. */
 static bool import_parts(struct sim *s, struct action *a)
 {
     uint32_t right = a->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
@@ -156,8 +157,8 @@ static bool import_parts(struct sim *s, struct action *a)
             wrong = -ESTALE;
             break;
         case 2:
-            id -= 1ull << 32; /* the place's last region */
-            secret += 200;    /* which is not known here yet, or any more */
+            id -= 1ull << 32; /* the previous region at this place */
+            secret += 200;    /* which is not known here yet, or no longer known */
             wrong = -ESTALE;
             break;
         default:
@@ -194,7 +195,7 @@ static uint32_t pick_length(struct sim *s)
     }
 }
 
-/* What there is to post. NULL: memory ran out. */
+/* Returns an operation to post, or NULL if memory ran out. */
 static struct hw_op *make_op(struct sim *s, struct action *a)
 {
     struct node *n = a->node;
@@ -216,7 +217,7 @@ static struct hw_op *make_op(struct sim *s, struct action *a)
         a->wrong = a->wrong ? a->wrong : -EFAULT;
     }
     for (uint32_t i = 0; i < a->len; i++)
-        a->revoked_then |= a->part[a->of[i]].region->revoked; /* no bytes: nobody is asked */
+        a->revoked_then |= a->part[a->of[i]].region->revoked; /* without bytes, the peer is not asked */
     return op;
 }
 
@@ -232,7 +233,7 @@ void msg_post_op(struct node *n)
         a->len = pick_length(s);
         a->parts = sim_chance(s, 3) ? 2 : 1;
         for (uint32_t i = 0; i < a->parts; i++)
-            a->part[i].region = pick_region(n, 2 * a->len); /* may be the same for both */
+            a->part[i].region = pick_region(n, 2 * a->len); /* may be the same region for both */
         if (!a->part[0].region || (a->parts == 2 && !a->part[1].region)) {
             a->parts = a->len = 0;
             return;
@@ -302,7 +303,7 @@ void msg_cancel_all(struct node *n)
         cancel_action(n, &n->action[i]);
 }
 
-/* The handles of operations that are over are given back, at some time. */
+/* Gives back the handles of operations that are over, at some time; all: now. */
 void msg_forget_ops(struct node *n, bool all)
 {
     for (uint32_t i = 0; i < n->posted; i++)
@@ -310,7 +311,7 @@ void msg_forget_ops(struct node *n, bool all)
             forget_op(&n->action[i]);
 }
 
-/* The application posts, or calls off, from where it is called. */
+/* Posts or cancels operations, from within a callback. */
 void msg_do_more(struct node *n)
 {
     struct sim *s = n->w->s;

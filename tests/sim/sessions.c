@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session between two nodes of two loops each, over up to three rails that die, fall silent and are connected again,
- * while handshakes are lost. Both sides send parcels, small ones by hw_session_send() and larger ones that rails cut.
+ * A session between two nodes of two loops each, over up to three rails that die, become silent and are connected
+ * again, while handshakes are lost. Both sides send parcels, small ones by hw_session_send() and larger ones that rails
+ * cut.
  *
- * What is checked: each parcel arrives once, whole, while the session lives; it is done only after it arrived; nothing
- * is refused that an honest peer says; everything ends. At the end one side's session dies: each parcel is then done or
+ * Checks: each parcel arrives once, complete, while the session lives; it is done only after it arrived; nothing that
+ * an honest peer sends is refused; everything ends. At the end one side's session dies: each parcel is then done or
  * lost, once, and nothing of the session is left.
  */
 #include "world.h"
@@ -17,13 +18,13 @@
 #define PARCELS 60
 #define LENGTH  2500
 #define STEPS   60000
-#define DRAIN   6000 /* steps in which a dead session lets go of all */
+#define DRAIN   6000 /* steps in which a dead session releases everything */
 
 struct parcel {
     struct hw_parcel parcel;
     bool sent, arrived, done, lost;
-    bool off, off_over;         /* called off by the sender; and it may use its memory again */
-    bool revoked, revoked_over; /* by the receiver, likewise */
+    bool off, off_over;         /* cancelled by the sender; and the sender may use its memory again */
+    bool revoked, revoked_over; /* likewise, by the receiver */
     struct hw_let_go cancel, revoke;
     uint32_t serial, len, mark;
     uint8_t src[LENGTH], dst[LENGTH];
@@ -35,9 +36,9 @@ struct node {
     int side;
     struct hw_session session;
     struct parcel parcel[PARCELS];
-    uint32_t n, posted, to_cut; /* parcels in all; given to the session; of these, that rails cut */
+    uint32_t n, posted, to_cut; /* parcels: total; given to the session; of these, those that rails cut */
     uint32_t placed;            /* frames between place() and their end */
-    uint32_t mark, marked;      /* own; the peer's newest */
+    uint32_t mark, marked;      /* own mark; the peer's newest */
 };
 
 static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)
@@ -85,7 +86,7 @@ static struct hw_parcel *cut_parcel(void *up, unsigned rail, uint64_t budget)
     return &n->parcel[n->posted++].parcel;
 }
 
-/* The payload goes to its place in two halves. */
+/* Places the payload in two halves. */
 static int more_of_parcel(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                           uint32_t *n_pieces)
 {
@@ -120,7 +121,7 @@ static void abandon_parcel(void *up, unsigned rail, const struct hw_link_in *in)
     n->placed--;
 }
 
-/* Each mark is a count of the parcels that arrived before. */
+/* Returns the next mark, a count of the parcels that have arrived before. */
 static uint32_t get_mark(void *up)
 {
     struct node *n = up;
@@ -219,7 +220,7 @@ static const struct hw_session_ops ops = {.fill = fill_parcel,
                                           .died = note_death,
                                           .lost = lose_parcel};
 
-/* ---- what happens --------------------------------------------------------------------------------- */
+/* events */
 
 static void post_parcel(struct world *w, struct node *n)
 {
@@ -243,7 +244,8 @@ static void end_cancel(struct hw_let_go *g)
 {
     struct parcel *q = hw_container_of(g, struct parcel, cancel);
     q->off_over = true;
-    memset(q->src, WORLD_POISON, sizeof q->src); /* the application's again: bytes that leave now are wrong */
+    memset(q->src, WORLD_POISON,
+           sizeof q->src); /* it belongs to the application again: bytes that leave now are wrong */
 }
 
 static void end_revoke(struct hw_let_go *g)
@@ -253,7 +255,7 @@ static void end_revoke(struct hw_let_go *g)
     memset(q->dst, WORLD_POISON, sizeof q->dst);
 }
 
-/* Calls a parcel off, at its sender or its receiver. */
+/* Cancels a parcel, at its sender or its receiver. */
 static void call_off(struct world *w, struct node *n)
 {
     if (!n->posted)
@@ -272,7 +274,7 @@ static void call_off(struct world *w, struct node *n)
     }
 }
 
-/* What was taken back is as its owner left it. */
+/* Checks that returned memory is as its owner left it. */
 static void check_taken_back(struct sim *s, struct node node[2])
 {
     for (int side = 0; side < 2; side++)
@@ -295,7 +297,7 @@ static bool all_done(const struct node node[2])
     return true;
 }
 
-/* Kills side's session, and then the other's: nothing may be left. */
+/* Kills side's session, and then the other one: nothing may be left. */
 static void end_sessions(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;

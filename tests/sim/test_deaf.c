@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer that asks, and neither reads nor confirms what it is answered: how much is kept for it. */
+/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
@@ -57,7 +57,7 @@ static void run_loop(void)
         ;
 }
 
-/* Its one rail stays down, as slow as a peer's can be. */
+/* Makes a peer whose only rail stays down, which is the extreme case of a slow peer. */
 static void make_peer(void)
 {
     static const uint8_t binding[HW_BINDING] = "a session";

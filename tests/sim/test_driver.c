@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who drives: callers who wait, beside the driver's own thread and without one. Whatever order they come and go in, a
- * task that is posted runs, and whoever waits for it hears of that. */
+/* Tests the driver with callers that wait, with and without the driver's own thread. In whatever order they come and
+ * go, a posted task runs, and every caller that waits for it is notified. */
 #include "core/driver.h"
 #include "tests/tap.h"
 
@@ -17,7 +17,7 @@
 static struct hw_driver driver;
 
 struct waiter {
-    struct hw_task task; /* on the loop: it is done */
+    struct hw_task task; /* on the loop: the waiter is done */
     atomic_bool done;
     pthread_t thread;
     bool late;
@@ -43,10 +43,10 @@ static void *run_waiter(void *arg)
     return NULL;
 }
 
-/* All wait. Some are done at once, by this thread; the others' tasks are posted then. */
+/* All wait. Some are done at once, by this thread; the tasks of the others are then posted. */
 static int run_round(unsigned round)
 {
-    static struct waiter w[WAITERS]; /* a task that is late may still run */
+    static struct waiter w[WAITERS]; /* a late task may still run */
     int late = 0;
     memset(w, 0, sizeof w);
     for (unsigned i = 0; i < WAITERS; i++) {
@@ -77,7 +77,8 @@ static void set_done_silently(struct hw_task *t)
     atomic_store(&hw_container_of(t, struct waiter, task)->done, true);
 }
 
-/* The first one leads, and goes; the second one, who is told to lead then, goes too. The third one has to lead. */
+/* The first one leads, and leaves; the second one, which is then told to lead, leaves too. The third one has to
+ * lead. */
 static bool pass_lead_on(void)
 {
     static struct waiter w[3] = {[0].task.run = set_done_silently, [2].task.run = set_done};
@@ -85,7 +86,7 @@ static bool pass_lead_on(void)
         if (pthread_create(&w[i].thread, NULL, run_waiter, &w[i]) != 0)
             abort();
         while (atomic_load(&driver.asleep) == 0 || atomic_load(&driver.followers) < i)
-            usleep(100); /* they come in this order */
+            usleep(100); /* so that they come in this order */
     }
     atomic_store(&w[1].done, true);
     hw_loop_post(&driver.loop, &w[0].task);
@@ -96,13 +97,13 @@ static bool pass_lead_on(void)
     return !w[2].late;
 }
 
-/* Nobody waits when the task is posted. */
+/* Posts a task while no caller waits. */
 static bool run_alone(unsigned round)
 {
     static struct waiter all[ROUNDS];
     struct waiter *w = &all[round];
     w->task.run = set_done;
-    if (round % 2) { /* the thread stays away for a moment after this */
+    if (round % 2) { /* the thread pauses for a moment after this */
         static struct waiter before[ROUNDS];
         before[round].task.run = set_done;
         hw_loop_post(&driver.loop, &before[round].task);
@@ -114,12 +115,12 @@ static bool run_alone(unsigned round)
     return !atomic_load(&w->done);
 }
 
-/* The thread sits in epoll_wait() when a caller comes, and he hears twice that he is done: the second word wakes the
- * thread, which may get at the events before he does. */
+/* The thread is in epoll_wait() when a caller comes, which is told twice that it is done: the second call wakes the
+ * thread, which may get the events before the caller does. */
 static bool run_beside_thread(unsigned round)
 {
     struct waiter w = {0};
-    usleep(2000); /* the thread gives up that a caller comes */
+    usleep(2000); /* the thread no longer expects a caller */
     uint64_t began = hw_now();
     if (pthread_create(&w.thread, NULL, run_waiter, &w) != 0)
         abort();
@@ -131,14 +132,14 @@ static bool run_beside_thread(unsigned round)
     return hw_now() - began > LIMIT / 2;
 }
 
-/* ---- callers who poll --------------------------------------------------------------------------------- */
+/* callers that poll */
 
 #define POLLS 1000
 #define TRIES 20
 
 static struct hw_driver two[2];
 
-/* A task of a caller who polls. */
+/* A task of a caller that polls. */
 static struct poll {
     struct hw_task task, next, more;
     struct hw_driver *driver;
@@ -172,14 +173,14 @@ static bool is_poll_done(void *arg)
     return atomic_load(&((struct poll *)arg)->done);
 }
 
-/* Until the last one's tasks have all run: from then on nobody else looks at them. */
+/* Polls until the last one's tasks have all run: after that, no other thread accesses them. */
 static void poll_until_all_done(void)
 {
     for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.all_done) && hw_now() < end;)
         hw_driver_poll(poll.driver, NULL, NULL);
 }
 
-/* Posts a task that nobody is woken for, and polls until it has run. */
+/* Posts a task that wakes no thread, and polls until it has run. */
 static void poll_once(struct hw_driver *d, size_t bytes)
 {
     poll_until_all_done();
@@ -193,10 +194,10 @@ static void poll_once(struct hw_driver *d, size_t bytes)
     for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.done) && hw_now() < end;)
         hw_driver_poll(d, is_poll_done, &poll);
     if (!atomic_load(&poll.done))
-        abort(); /* nobody has run it */
+        abort(); /* it was not run */
 }
 
-/* How often the thread of this process with that name has slept; -1: there is none. */
+/* Returns how often the thread of this process with that name has slept; -1 if there is none. */
 static long count_sleeps(const char *name)
 {
     char path[300], line[100];
@@ -216,7 +217,7 @@ static long count_sleeps(const char *name)
     return n;
 }
 
-/* What a task posts that runs in a caller's own turn runs there, and wakes nobody. */
+/* Tests that tasks posted by a task that runs in a caller's own turn run there, and wake no thread. */
 static bool wakes_no_thread(void)
 {
     for (int i = 0; i < 100; i++)
@@ -235,8 +236,8 @@ static bool wakes_no_thread(void)
     return before >= 0 && slept <= POLLS / 10 + 2 * naps;
 }
 
-/* A caller has what he came for, and polls another driver: what he has not waited for he does from there, before the
- * thread looks for it (250 us at least). How often he did not. */
+/* A caller has its result, and polls another driver: work that it has not waited for is done from there, before the
+ * thread looks for it (after at least 250 us). Returns how often that was not so. */
 static int count_left_behind(void)
 {
     int left = 0;
@@ -250,8 +251,8 @@ static int count_left_behind(void)
     return left;
 }
 
-/* A caller comes back at once, and posts something urgent: what he has left behind goes with that. How often it had
- * gone before. */
+/* A caller comes back at once, and posts something urgent: the work that it has left is sent with that. Returns how
+ * often it was sent before. */
 static int count_gone_early(void)
 {
     int early = 0;
@@ -267,7 +268,7 @@ static int count_gone_early(void)
     return early;
 }
 
-/* How many of the polls' tasks this thread has run itself. */
+/* Returns how many of the polls' tasks this thread has run itself. */
 static int count_own(struct hw_driver *d, size_t bytes)
 {
     int own = 0;
@@ -293,7 +294,7 @@ static void test_polling(void)
     if (left > POLLS / 10)
         diag("%d of %d were left behind", left, POLLS);
     ok(left <= POLLS / 10, "what he leaves behind he does from the next driver that he goes to");
-    /* on a machine that gives the caller no CPU for long the thread takes it that he has gone */
+    /* if a machine gives the caller no CPU for long, the thread assumes that the caller has gone */
     int early = POLLS, short_own = 0;
     for (int k = 0; k < TRIES && early > POLLS / 4; k++)
         early = count_gone_early();

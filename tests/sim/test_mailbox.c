@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop's mailbox between real threads: every post is followed by a run. (Their order: loops.c.) */
+/* Tests a loop's mailbox between real threads: every post is followed by a run. (loops.c tests their order.) */
 #include "core/loop.h"
 #include "tests/tap.h"
 
@@ -58,7 +58,7 @@ static void count_wake(void *arg)
     atomic_store(&w->loop.slow, HW_NOW);
 }
 
-/* Nobody was woken for the first one, which had time: for the next one somebody is. */
+/* No thread was woken for the first task, which was not urgent: the next one wakes a thread. */
 static void test_lazy(void)
 {
     struct waking w = {0};
@@ -95,7 +95,7 @@ int main(void)
         clock_gettime(CLOCK_REALTIME, &limit);
         limit.tv_sec += 20;
         if (sem_timedwait(&sem, &limit) != 0)
-            break; /* not woken: the check below names what was left */
+            break; /* not woken: the check below reports what was left */
         while (hw_loop_turn(&loop, 0, 3, NULL, NULL))
             ;
         all = true;

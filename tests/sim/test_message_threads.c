@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The message layer over real threads and sockets: two nodes of two loops, two rails of two links that are cut again
- * and again, while both sides write, read and notify from a thread of their own, send and receive messages from another
- * one, and call some of it off. For ThreadSanitizer above all; the simulator has shown the logic.
+ * The message layer over real threads and sockets: two nodes of two loops, two rails of two links that are cut
+ * repeatedly, while both sides write, read and notify from one thread, send and receive messages from another one, and
+ * cancel some of these. Mainly for ThreadSanitizer; the simulator has tested the logic.
  */
 #include "message/op.h"
 #include "real.h"
@@ -17,16 +17,16 @@
 #define OPS   600
 #define CUTS  25
 
-#define MESSAGES 400 /* that each side sends .. */
-#define AT_ONCE  8   /* .. with so many sends and receives under way */
+#define MESSAGES 400 /* sent by each side .. */
+#define AT_ONCE  8   /* .. with this many sends and receives in flight */
 
 struct app;
 
-/* A place for one operation: the local memory, and the same place in each of the peer's regions. */
+/* A slot for one operation: the local memory, and the same place in each of the peer's regions. */
 struct slot {
     struct app *app;
     struct hw_op *op;
-    atomic_int state; /* 0 free, 1 under way, 2 over */
+    atomic_int state; /* 0 free, 1 in flight, 2 over */
     uint32_t serial, len;
     enum hw_op_kind kind;
     bool cancelled;
@@ -35,7 +35,7 @@ struct slot {
 /* A message that is sent or received; the first four bytes are its number. */
 struct message {
     struct hw_op *op;
-    atomic_int state; /* as of a slot */
+    atomic_int state; /* like that of a slot */
     uint32_t len;
     bool cancelled;
     uint8_t bytes[SLOT];
@@ -46,13 +46,13 @@ struct app {
     struct hw_domain domain;
     struct hw_peer peer;
     struct hw_export readable, writable;
-    uint8_t *from, *into, *local; /* the peer reads, the peer writes, own operations */
+    uint8_t *from, *into, *local; /* read by the peer, written by the peer, own operations */
     struct slot slot[SLOTS];
     struct app *other;
     atomic_uint notes, revoked, wrong;
     unsigned good, bad, called_off, noted;
     struct message send[AT_ONCE], receive[AT_ONCE];
-    atomic_uint sent, unsent, received; /* messages: whose send ended well, or failed; that came */
+    atomic_uint sent, unsent, received; /* messages: sent successfully, failed, received */
 };
 
 static struct real_node node[2];
@@ -78,7 +78,7 @@ static bool check_bytes(const uint8_t *at, int side, uint32_t slot, uint32_t ser
     return true;
 }
 
-/* ---- what the message layer tells ------------------------------------------------------------------- */
+/* notifications of the message layer */
 
 static void take_note(void *up, struct hw_note *note)
 {
@@ -184,7 +184,7 @@ static void collect_op(struct app *a, uint32_t i)
     a->good += rc == 0 && right;
     a->called_off += rc == -ECANCELED && s->cancelled;
     a->bad += !right || (rc < 0 && !(rc == -ECANCELED && s->cancelled));
-    memset(a->local + (size_t)i * SLOT, 0xdb, s->len); /* the application's again */
+    memset(a->local + (size_t)i * SLOT, 0xdb, s->len); /* it belongs to the application again */
     hw_op_put(s->op);
     s->op = NULL;
     atomic_store(&s->state, 0);
@@ -255,12 +255,12 @@ static void collect_message(struct app *a, struct message *m)
         atomic_fetch_add(&a->received, 1);
     }
     atomic_fetch_add(&a->wrong, rc != 0 && rc != -ECANCELED);
-    memset(m->bytes, 0xdb, m->len); /* the application's again */
+    memset(m->bytes, 0xdb, m->len); /* it belongs to the application again */
     hw_op_put(m->op);
     atomic_store(&m->state, 0);
 }
 
-/* Sends all messages and receives those of the other side, until each of them has come or failed. */
+/* Sends all messages and receives those of the other side, until each of them has arrived or failed. */
 static void *run_messages(void *arg)
 {
     struct app *a = arg;
@@ -288,7 +288,7 @@ static void *run_messages(void *arg)
     return NULL;
 }
 
-/* Calls the receives off that are left. */
+/* Cancels the remaining receives. */
 static void end_messages(struct app *a)
 {
     for (uint32_t i = 0; i < AT_ONCE; i++)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the simulator: each fault below, planted in a copy of the product's source, is found by the seeds of
-seeds.txt, or within 10,000 others.
+"""Tests the simulator: each fault below, planted in a copy of the product's source, is found by the seeds of seeds.txt,
+or within 10,000 others.
 
     test_planted.py CC SOURCE_ROOT ARCHIVE,ARCHIVE... LINK_ARGS [NAME...]
 
-A fault is a text of a source file and what stands in its place. One that the sources do not have any more is itself a
-failure: the table then says nothing."""
+A fault is a text of a source file and its replacement. If the sources no longer contain the text, that is itself a
+failure, because the table would then prove nothing."""
 import concurrent.futures
 import os
 import pathlib

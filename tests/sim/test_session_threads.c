@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session over real threads and sockets: two nodes of two loops, each loop a thread; two rails of two links, which
- * are cut again and again while both sides send from a thread of their own. Each parcel arrives once. For
- * ThreadSanitizer above all: the simulator has shown the logic, and not what threads may see of each other.
+ * are cut repeatedly while both sides send from a separate thread. Each parcel arrives once. Mainly for
+ * ThreadSanitizer: the simulator has tested the logic, but not concurrency.
  */
 #include "real.h"
 #include "tests/tap.h"
@@ -198,7 +198,7 @@ static void *send_all(void *arg)
             q->cancel = (struct hw_let_go){.owner = &q->cancel, .over = end_cancel};
             hw_session_let_go(&self->session, &q->cancel);
         }
-        /* what was called off a while ago is this thread's to write to again */
+        /* this thread may write again to parcels that were cancelled a while ago */
         for (uint32_t k = 0; k < i && k < 64; k++)
             if (atomic_exchange(&self->parcel[i - k].over, false))
                 memset(self->parcel[i - k].src, 0xff, sizeof self->parcel[i - k].src);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rails of different rates and delays carry an operation, in simulated time: how long that takes, of the time that the
- * sum of their rates allows. One rail is a pipe of a constant rate; its sender learns of a byte's arrival a round trip
- * later.
+ * Tests how rails of different rates and delays carry an operation, in simulated time: the duration, compared with what
+ * the sum of their rates allows. One rail is a pipe of a constant rate; its sender learns of a byte's arrival a round
+ * trip later.
  */
 #include "core/stripe.h"
 #include "message/pace.h"
@@ -19,7 +19,7 @@ struct rail {
     uint64_t change; /* from this time on, ns, .. */
     double later;    /* .. this is its rate; 0: does not change */
     struct hw_rate learned;
-    uint64_t in_flight, free_at; /* when the last byte so far has left */
+    uint64_t in_flight, free_at; /* time at which the last byte so far leaves */
     uint64_t carried;
     struct {
         uint64_t at, bytes; /* confirmation */
@@ -33,7 +33,7 @@ struct run {
     uint64_t window;
 };
 
-/* Time at which bytes, sent from `at` on, have left the rail. */
+/* Returns the time at which bytes, sent from `at` on, have left the rail. */
 static uint64_t leave_at(const struct rail *r, uint64_t at, uint64_t bytes)
 {
     double left = (double)bytes;
@@ -86,7 +86,7 @@ static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
     return any;
 }
 
-/* ns that an operation takes. */
+/* Returns the duration of an operation in ns. */
 static uint64_t carry_bytes(struct run *run, uint64_t start, uint64_t bytes)
 {
     uint64_t now = start, left = bytes, last = start;
@@ -118,7 +118,8 @@ static double sum_rates(const struct run *run)
     return sum;
 }
 
-/* Of the time that the sum of the rates allows, how much an operation took that follows a first one. */
+/* Returns the ideal duration, by the sum of the rates, relative to the actual one, of an operation after a first
+ * one. */
 static double measure(struct run *run, uint64_t bytes)
 {
     uint64_t first = carry_bytes(run, 0, bytes), took = carry_bytes(run, 2 * first + HW_MS, bytes);
@@ -135,7 +136,7 @@ static void check_rates(const char *what, unsigned n, const double *rate, uint64
     ok(part >= least, "%s: %.3f of the sum of the rates, at least %.2f", what, part, least);
 }
 
-/* What a rail that was slow is taken for, beside one of 3 GB/s. */
+/* Returns the rate that is assumed for a rail that was slow, beside one of 3 GB/s. */
 static uint64_t look_at_rate(struct hw_pace *own, uint64_t now)
 {
     static struct hw_pace all[2];
@@ -149,7 +150,7 @@ static uint64_t look_at_rate(struct hw_pace *own, uint64_t now)
     return s.rate;
 }
 
-/* A thread that got no CPU when a rate was taken must not keep its rail out. */
+/* Tests that a thread which got no CPU while a rate was measured does not exclude its rail. */
 static void test_slow_once(void)
 {
     struct hw_rate r = {0};

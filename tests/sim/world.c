@@ -9,9 +9,9 @@ struct hw_conn {
     struct world *w;
     struct pipes *pipes;
     int side;
-    uint32_t poison; /* bytes of it that were written in a row */
+    uint32_t poison; /* poison bytes that were written in a row */
     uint8_t back[HW_LINK_BUF];
-    uint32_t back_at, back_end; /* of back: to be read once more */
+    uint32_t back_at, back_end; /* range of `back` that is to be read once more */
 };
 
 struct pipes {
@@ -21,7 +21,7 @@ struct pipes {
 
 /* ---- the transport -------------------------------------------------------------------------------- */
 
-/* Looks for bytes that the application wrote after the memory was its own again. */
+/* Checks for bytes that the application wrote after the memory was its own again. */
 static void look_for_poison(struct hw_conn *c, const struct hw_piece *piece, uint64_t bytes)
 {
     for (; bytes; piece++) {
@@ -37,7 +37,7 @@ static void look_for_poison(struct hw_conn *c, const struct hw_piece *piece, uin
 
 static int attach_conn(struct hw_conn *c, struct hw_rail *r, unsigned link)
 {
-    (void)c, (void)r, (void)link; /* rails are told at random times */
+    (void)c, (void)r, (void)link; /* rails are notified at random times */
     return 0;
 }
 
@@ -113,14 +113,15 @@ static uint64_t get_released(struct hw_conn *c)
     return c->pipes->conn.apart[c->side].released;
 }
 
-/* A dead network looks dead, in time, to who has sent something; it says how much pays; and any may be suspected. */
+/* Checks a connection: a dead network is detected, in time, by a side that has sent something; any path may be
+ * suspected. Sets how large a window pays. */
 static int check_conn(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     struct sim *s = c->w->s;
     const struct sim_conn *conn = &c->pipes->conn;
     if (sim_conn_is_dead(conn) && sim_conn_is_sending(conn, c->side) && sim_chance(s, 3))
         return hw_fail(-ETIMEDOUT, "nothing is acknowledged any more");
-    *window -= sim_random(s, *window / 3); /* what sessions cut still fits */
+    *window -= sim_random(s, *window / 3); /* parts cut by sessions still fit */
     return alone && sim_chance(s, 4);
 }
 
@@ -137,7 +138,7 @@ const struct hw_rail_io world_io = {.attach = attach_conn,
                                     .stop_reading = stop_reading,
                                     .released = get_released};
 
-/* A step takes half a microsecond on average, and a path that works moves something within some hundred steps. */
+/* A step takes half a microsecond on average, and a working path moves something within a few hundred steps. */
 static const struct hw_rail_limits world_limits = {
     .window = 4000, .patience = 30000, .ping = 100000, .dead = WORLD_DEAD};
 
@@ -156,7 +157,7 @@ static void start_rail(struct world *w, int side, unsigned rail, uint32_t gen, c
 
 static bool make_pipes(struct world *w, unsigned rail)
 {
-    sim_fail_memory(NULL); /* until the turn is over */
+    sim_fail_memory(NULL); /* until the end of the turn */
     for (unsigned k = 0; k < w->links; k++) {
         struct pipes *p = calloc(1, sizeof *p);
         if (!p || w->n_all == HW_ARRAY_LEN(w->all)) {
@@ -171,7 +172,7 @@ static bool make_pipes(struct world *w, unsigned rail)
     return true;
 }
 
-/* The server answers as soon as it can. */
+/* Answers a handshake as the server, as soon as it can. */
 static void answer(struct world *w, unsigned rail)
 {
     struct attempt *a = &w->attempt[rail];
@@ -185,7 +186,7 @@ static void answer(struct world *w, unsigned rail)
         return;
     w->broken[rail] = false;
     if (w->faults && sim_has(w->s, SIM_RESET) &&
-        sim_chance(w->s, 12)) { /* the transports do not meet, says this side */
+        sim_chance(w->s, 12)) { /* this side reports that the transports do not meet */
         w->faults--;
         w->broken[rail] = true;
         for (unsigned k = 0; k < w->links; k++)
@@ -203,8 +204,8 @@ void world_note_down(struct world *w, int side, unsigned rail)
         answer(w, rail);
 }
 
-/* True if a frame may take longer, by one of the rail's connections, than a rail that stands still is waited for: the
- * confirmations behind it do so, too. A payload that goes apart in small parts takes as long. */
+/* Returns true if a frame may take longer over one of the rail's connections than the timeout for a stopped rail: the
+ * acknowledgements behind it then do so, too. A payload on the second stream in small parts takes as long. */
 static bool is_narrow(const struct world *w, unsigned rail)
 {
     bool narrow = sim_has(w->s, SIM_APART) && sim_has(w->s, SIM_PARTIAL);
@@ -226,7 +227,7 @@ static void step_handshake(struct world *w, unsigned rail)
     struct sim *s = w->s;
     struct attempt *a = &w->attempt[rail];
     bool dark = w->nic[rail].is == NIC_DARK, lost = w->faults && sim_has(s, SIM_RESET) && sim_chance(s, 6);
-    /* what is next is the client's or the server's */
+    /* the next step is the client's or the server's */
     bool server = a->at == HELLO || a->at == AT_SERVER;
     if (!dark && (world_is_still(w, server) || (w->stuck && server)))
         return;
@@ -245,7 +246,7 @@ static void step_handshake(struct world *w, unsigned rail)
         if (dark)
             break;
         if (sim_has(s, SIM_MEMORY) && w->faults && sim_chance(s, 4))
-            w->faults--; /* memory does not fail for ever */
+            w->faults--; /* allocations do not fail forever */
         a->gen = hw_session_hello(w->side[0].session, rail, &a->client);
         if (a->gen)
             a->at = HELLO;
@@ -269,7 +270,7 @@ static void step_handshake(struct world *w, unsigned rail)
     }
 }
 
-/* ---- what happens --------------------------------------------------------------------------------- */
+/* events */
 
 static void break_rail(struct world *w, unsigned rail)
 {
@@ -282,7 +283,7 @@ static void break_rail(struct world *w, unsigned rail)
     sim_say(s, "a connection of rail %u %s", rail, sim_conn_break(s, &p->conn));
 }
 
-/* A NIC becomes slow. */
+/* Makes a NIC slow. */
 static void slow_nic(struct world *w, unsigned rail)
 {
     struct nic *nic = &w->nic[rail];
@@ -294,7 +295,7 @@ static void slow_nic(struct world *w, unsigned rail)
     sim_say(w->s, "the NIC of rail %u is slow", rail);
 }
 
-/* A slow NIC works again, or dies: all its connections fall silent, and none is made for a while. */
+/* Lets a slow NIC work again, or die: all its connections become silent, and none is made for a while. */
 static void step_nic(struct world *w, unsigned rail)
 {
     struct nic *nic = &w->nic[rail];
@@ -311,7 +312,7 @@ static void step_nic(struct world *w, unsigned rail)
     sim_say(w->s, "the NIC of rail %u %s", rail, dies ? "is dead" : "works again");
 }
 
-/* The clock jumps, as where both machines were paused; or one node's process is suspended while time goes on. */
+/* Lets the clock jump, as if both machines were paused; or suspends one node's process while time goes on. */
 static void jump(struct world *w)
 {
     struct sim *s = w->s;
@@ -355,7 +356,8 @@ void world_calm(struct world *w)
         w->nic[i].is = NIC_WORKS;
 }
 
-/* A side learns, late, that the other has closed a connection. A silent express link tells it nothing. */
+/* Lets a side learn, late, that the other one has closed a connection. It does not learn that from a silent express
+ * link. */
 static void notice(struct world *w, int side, unsigned rail)
 {
     for (unsigned k = 0; k < w->links; k++) {
@@ -363,7 +365,7 @@ static void notice(struct world *w, int side, unsigned rail)
         if (!p || p->conn.hung)
             continue;
         bool ended = p->conn.closed[!side] || p->conn.told[!side], dead = sim_conn_is_dead(&p->conn);
-        /* of a silent connection TCP tells, in time, a side that has sent something */
+        /* TCP reports a silent connection, in time, to a side that has sent something */
         if ((ended && !p->conn.silent && !p->conn.lost[!side]) ||
             (dead && k > 0 && sim_conn_is_sending(&p->conn, side) && sim_chance(w->s, 10)))
             p->conn.told[side] = true;
@@ -444,7 +446,7 @@ void world_step(struct world *w)
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------------ */
+/* lifetime */
 
 static void wake_nobody(void *arg)
 {
@@ -468,7 +470,7 @@ void world_init(struct world *w, struct sim *s)
     }
 }
 
-/* Each connection was closed by the side that had it. */
+/* Checks that each connection was closed by the side that had it. */
 void world_check_closed(struct world *w)
 {
     for (unsigned i = 0; i < w->rails; i++)

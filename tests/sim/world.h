@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two nodes of two loops each, joined by up to three rails that die, fall silent and are connected again, while
- * handshakes are lost: what simulations of sessions, and of the layers above them, have in common.
+ * Two nodes of two loops each, connected by up to three rails that die, become silent and are connected again, while
+ * handshakes are lost. Shared by the simulations of sessions and of the layers above them.
  */
 #ifndef HW_SIM_WORLD_H
 #define HW_SIM_WORLD_H
@@ -24,11 +24,11 @@ struct world {
     struct sim *s;
     struct world_side side[2];
     unsigned rails, links;
-    uint32_t faults; /* that are still to come; without further ones everything has to end */
+    uint32_t faults; /* still to come; without further ones everything has to end */
     uint64_t now;
     struct hw_rail_limits limits;
 
-    /* the world's own */
+    /* private to world.c */
     struct pipes *pipes[WORLD_RAILS][WORLD_LINKS]; /* the newest of each */
     struct pipes *all[4096];
     unsigned n_all;
@@ -36,42 +36,44 @@ struct world {
         enum { NONE, HELLO, AT_SERVER, WELCOME } at;
         uint32_t gen;
         struct hw_word client, server;
-    } attempt[WORLD_RAILS];   /* a handshake under way */
+    } attempt[WORLD_RAILS];   /* a handshake in progress */
     bool broken[WORLD_RAILS]; /* the newest connection */
     struct nic {
         enum { NIC_WORKS, NIC_SLOW, NIC_DARK } is;
-        uint32_t slow;  /* it moves something once in so many times */
+        uint32_t slow;  /* it moves something once in this many steps */
         uint64_t until; /* step */
     } nic[WORLD_RAILS];
     uint64_t steps;
-    uint64_t still[2];    /* the node's process is suspended up to this step */
-    uint64_t resumed;     /* ns: the clock jumped, or somebody was suspended, last */
-    struct hw_loop *late; /* takes no turns up to this step, while time goes on faster: a thread that gets no CPU */
+    uint64_t still[2]; /* the node's process is suspended until this step */
+    uint64_t resumed;  /* when the clock last jumped, or a process was last suspended, in ns */
+    struct hw_loop
+        *late; /* takes no turns until this step, while time goes on faster, like a thread that gets no CPU */
     uint64_t late_until;
-    bool stuck;       /* node 1's home loop takes no turns */
-    bool lies;        /* node 1 says what is not so: only what it may not do to node 0 is checked */
-    uint64_t excused; /* ns: up to then a rail that works may be given up, since somebody was suspended, or slow */
+    bool stuck; /* node 1's home loop takes no turns */
+    bool lies;  /* node 1 makes false statements: only what it may not do to node 0 is checked */
+    uint64_t
+        excused; /* until this time (ns) a working rail may be given up, because a process was suspended, or slow */
 };
 
 extern const struct hw_rail_io world_io;
-#define WORLD_DEAD 2000000 /* ns: a rail is given up after so much silence */
+#define WORLD_DEAD 2000000 /* ns of silence after which a rail is given up */
 
-/* Chooses how many rails, links and faults there are, and makes the loops. The caller sets side[].session. */
+/* Chooses the numbers of rails, links and faults, and makes the loops. The caller sets side[].session. */
 void world_init(struct world *w, struct sim *s);
-/* One event of the network, a handshake or a loop: everything but what the upper layer does. */
+/* Executes one event of the network, of a handshake or of a loop: everything except what the upper layer does. */
 void world_step(struct world *w);
-/* Some tasks of one of a node's loops run. */
+/* Runs some tasks of one of a node's loops. */
 void world_turn(struct world *w, int side, unsigned budget);
-/* True if the node's process is suspended: it does nothing. */
+/* Returns true if the node's process is suspended, so that it does nothing. */
 bool world_is_still(const struct world *w, int side);
-/* Nothing more befalls the nodes themselves. */
+/* Lets no more faults happen to the nodes themselves. */
 void world_calm(struct world *w);
-/* A side may learn that the other has closed a connection. */
+/* Lets a side perhaps learn that the other one has closed a connection. */
 void world_notice(struct world *w, int side);
-/* What the upper layer is told, and passes on. */
+/* Notifications that the upper layer gets, and passes on. */
 void world_note_end(struct world *w, int side, unsigned rail, int why);
 void world_note_down(struct world *w, int side, unsigned rail);
-/* Both sessions are gone: each connection was closed by the side that had it. */
+/* Checks, after both sessions are freed, that each connection was closed by the side that had it. */
 void world_check_closed(struct world *w);
 /* Frees loops and connections. */
 void world_free(struct world *w);

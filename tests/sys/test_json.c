@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON writer: commas, escapes, UTF-8, numbers in any locale, wrong nesting, failing writes. */
+/* Tests the JSON writer: commas, escapes, UTF-8, numbers in any locale, wrong nesting, failing writes. */
 #include "sys/json.h"
 #include "tests/tap.h"
 
@@ -7,7 +7,7 @@
 #include <locale.h>
 #include <math.h>
 
-/* The writer itself, under a locale whose decimal point is any text: works on machines that have no other locales. */
+/* Simulates locales with any decimal point, for machines without other locales. */
 static const char *locale_point = ".";
 
 __attribute__((format(printf, 3, 4))) static int local_snprintf(char *buf, size_t cap, const char *fmt, ...)
@@ -200,7 +200,7 @@ static void numbers(void)
     is_int(wrong, 0, "5000 numbers of random bits read back the same");
 }
 
-/* The C library's own decimal comma: a locale that is there, or one that localedef makes. */
+/* Switches to a real locale with a decimal comma: an installed one, or one that localedef makes. */
 static bool comma_locale(void)
 {
     static const char *const names[] = {"de_DE.utf8", "de_DE.UTF-8", "fr_FR.utf8", "fr_FR.UTF-8"};

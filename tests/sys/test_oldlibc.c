@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands in for newer functions of glibc says and does the same as those (here under other names, see
+/* Tests that the replacements for newer glibc functions return and do the same as these (here under other names, see
  * meson.build). */
 #include "tests/tap.h"
 
@@ -33,7 +33,7 @@ static void names(void)
     ok(bad_signal == 0, "signals have glibc's names (%d differ)", bad_signal);
 }
 
-/* Both fail for the same reason, whatever this process may do. */
+/* Checks that both fail for the same reason, whatever privileges this process has. */
 #define same_failure(function, ...)                                                                                    \
     do {                                                                                                               \
         errno = 0;                                                                                                     \

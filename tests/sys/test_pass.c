@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors passed over a socket (sys/pass.c): as many as came, and none that nobody asked for stays open. */
+/* Tests file descriptors passed over a socket (sys/pass.c): their number is reported, and no unexpected one stays
+ * open. */
 #include "sys/pass.h"
 
 #include "tests/tap.h"
@@ -20,7 +21,8 @@ static int count_open(void)
     return n;
 }
 
-/* Sends n descriptors, takes cap; how many came, and whether some were cut off. Closes what came. */
+/* Sends n file descriptors, and receives up to cap. Returns how many arrived, and sets *cut if some were cut off.
+ * Closes those that arrived. */
 static int pass(int pair[2], unsigned n, unsigned cap, bool *cut)
 {
     int out[HW_PASS_MAX], in[HW_PASS_MAX], got = 0;

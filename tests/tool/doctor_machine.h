@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For doctor's tests, which make each check say each thing on a machine made for it: files below a temporary root, and
- * recorded answers of what is not a file. What a check never was made to say is a fault: covered() counts them.
+ * For the tests of doctor, which make each check return each of its results on a machine made for it: files below a
+ * temporary root, and recorded answers for what is not a file. covered() counts results that no test has produced as
+ * faults.
  */
 #ifndef DOCTOR_MACHINE_H
 #define DOCTOR_MACHINE_H
@@ -39,7 +40,7 @@ __attribute__((unused)) static void wipe(void)
     *dir = 0;
 }
 
-/* Folders on the way to path, which is below the root. */
+/* Makes the folders of path, which is below the root. */
 static void folders(const char *path)
 {
     char part[256];
@@ -70,7 +71,7 @@ __attribute__((unused)) static void put_socket(const char *path)
         abort();
 }
 
-/* An empty machine: no file, no NIC, no GPU, nothing that can be asked. */
+/* Makes an empty machine: no file, no NIC, no GPU, and no recorded answers. */
 __attribute__((unused)) static void fresh(void)
 {
     if (m.root > 0)
@@ -92,7 +93,7 @@ __attribute__((unused)) static void fresh(void)
         abort();
 }
 
-/* A NIC of which nothing is known. */
+/* Adds a NIC without any known attributes. */
 __attribute__((unused)) static struct dr_nic *nic(const char *name, const char *driver)
 {
     struct dr_nic *n = &m.nic[m.n_nics++];
@@ -122,7 +123,8 @@ __attribute__((unused)) static void address(struct dr_nic *n, uint8_t net, uint8
     memcpy(&a->addr.in.sin_addr, (uint8_t[4]){198, 18, net, host}, 4);
 }
 
-/* A remedy that a reboot undoes says how to keep it, and none is a wildcard that is not for root (limits.conf(5)). */
+/* Returns whether a remedy that a reboot undoes says how to make it permanent, and contains no wildcard for limits that
+ * does not apply to root (limits.conf(5)). */
 static bool lasts(const struct dr_result *r)
 {
     static const char *const volatiles[] = {"sysctl -w", "ethtool -G",   "ethtool -K",  "ethtool -L", "ethtool -X",
@@ -137,8 +139,8 @@ static bool lasts(const struct dr_result *r)
     return (!passes || *r->keep) && !star && whole;
 }
 
-/* Runs check id over m (and pair): does its first result have this outcome, and say this? A WARN or FAIL must name its
- * remedy. */
+/* Runs check id on m (and pair), and checks that its first result has this outcome and contains this text. A WARN or
+ * FAIL must have a remedy. */
 __attribute__((unused)) static void check(const char *id, enum dr_outcome want, const char *says)
 {
     struct dr_report d;
@@ -164,7 +166,7 @@ __attribute__((unused)) static void check(const char *id, enum dr_outcome want, 
     dr_free(&d);
 }
 
-/* Every check has been made to say all that it can say: what its function's source names. */
+/* Checks that every check has produced all outcomes that the source of its function names. */
 __attribute__((unused)) static void covered(unsigned groups)
 {
     size_t missing = 0;

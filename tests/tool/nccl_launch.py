@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser nccl bench` as processes of a launcher, over tests/fakes/nccl, in a lab of two nodes (TAP): the variables of SLURM and torchrun,
-Open MPI's mpirun itself, and what fails. Usage: nccl_launch.py HAWSER LIBFAKECUDA LIBFAKENCCL"""
+"""Tests `hawser nccl bench` as processes of a launcher, over tests/fakes/nccl, in a lab of two nodes (TAP): the
+variables of SLURM and torchrun, Open MPI's real mpirun, and failures. Usage: nccl_launch.py HAWSER LIBFAKECUDA
+LIBFAKENCCL"""
 import contextlib
 import json
 import os
@@ -43,7 +44,7 @@ def bench(*argv):
 
 
 def start(node, rank, tmp, command, variables, **more):
-    """A process in a node whose host name is its own."""
+    """Starts a process in a node, which also gets its own host name."""
     inside = [HAWSER, "lab", "exec", f"{LAB}/{node}", "--", "unshare", "-u", "sh", "-c", 'hostname node$0; exec "$@"', node, *command]
     return subprocess.Popen(inside, env=environment(tmp, **{**variables(rank), **more}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -59,7 +60,7 @@ def by_torchrun(rank):
 
 
 def finish(every, timeout=100):
-    """(exit status, standard output, errors) of each."""
+    """Returns (exit status, standard output, errors) of each process."""
     told = []
     for p in every:
         try:
@@ -80,7 +81,7 @@ def rows(text):
 
 
 def alive(tmp):
-    """Processes of hawser that are left of a run."""
+    """Returns the processes of hawser that are left from a run."""
     found = []
     for p in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser serve` on loopback, and the command as it is run against it, for tests of the tool. argv[1]: hawser."""
+"""Runs `hawser serve` on loopback, and the command against it, for tests of the tool. argv[1]: hawser."""
 import os
 import re
 import signal
@@ -15,10 +15,10 @@ def run(*argv, timeout=60, env=None):
 
 
 class Serve:
-    """`hawser serve` on a port of its own; .host is what its own line says to type."""
+    """`hawser serve` on its own port; .host is the host to type, from its own output."""
 
     def __init__(self, *argv):
-        self.errors = tempfile.TemporaryFile("w+")  # for alive(): a sanitizer's report is here
+        self.errors = tempfile.TemporaryFile("w+")  # for alive(): contains a sanitizer's report
         self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *map(str, argv)], stdout=subprocess.PIPE, text=True,
                                   stderr=self.errors)
         self.said = ""
@@ -45,7 +45,7 @@ class Serve:
         return self.p.returncode
 
     def alive(self):
-        """What to say beside a failure: whether serve is still there, and if not, what it said last."""
+        """Returns details for a failure: whether serve still runs, and if not, its last output."""
         if self.p.poll() is None:
             return "serve: runs"
         self.errors.seek(0)

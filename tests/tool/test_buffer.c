@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A benchmark's memory, the host's and a GPU's: what was filled is found good, and any byte that is not is found. */
+/* Tests a benchmark's memory, of the host and of a GPU: filled memory is found correct, and any wrong byte is found. */
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
 #include "tool/load/buffer.h"
 
 #define GPU 1
 
-/* Filled, checked, one byte changed (by the CPU, behind the driver's back), checked again. */
+/* Fills, checks, changes one byte (by the CPU, unknown to the driver), and checks again. */
 static void one(hawser *h, int gpu, uint64_t size, uint64_t stride, uint32_t slots, bool hot, const char *what)
 {
     struct buffer b;
@@ -14,7 +14,7 @@ static void one(hawser *h, int gpu, uint64_t size, uint64_t stride, uint32_t slo
     if (!ok(buffer_make(&b, h, gpu, size, stride, slots, hot, 7) == 0, "%s: made", what))
         return;
     ok((b.base != NULL) == (gpu == BUFFER_HOST), "%s: of the kind asked for", what);
-    uint64_t from = slots - 1; /* so that the iterations go round the end */
+    uint64_t from = slots - 1; /* so that the iterations wrap around */
     uint32_t n = slots;
     bool good = buffer_fill(&b, from, n) == 0 && buffer_check(&b, from, n, &bad, &checked, &first) == 0;
     ok(good && bad == 0 && checked == (hot ? 1 : n) * size, "%s: all good", what);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of the kernel, limits, NICs and GPUs, and how results are printed. */
+/* Tests doctor's checks of the kernel, limits, NICs and GPUs, and the output of results. */
 #include "doctor_machine.h"
 
 #include <zlib.h>
@@ -81,7 +81,7 @@ static void limits(void)
     check("limits.nofile", DR_PASS, "524288");
 }
 
-/* The remedy of a check's first finding, and how to keep it. */
+/* Checks the remedy of a check's first finding, and how to make it permanent. */
 static void remedy(const char *id, const char *mend, const char *keep)
 {
     struct dr_report d;
@@ -97,7 +97,7 @@ static void remedy(const char *id, const char *mend, const char *keep)
     dr_free(&d);
 }
 
-/* What gve, mlx5, bnxt and fbnic want besides. */
+/* Sets what gve, mlx5, bnxt and fbnic require in addition. */
 static void devmem_settings(struct dr_nic *n)
 {
     n->split = DR_SPLIT_ON;
@@ -127,7 +127,7 @@ static void devmem_settings(struct dr_nic *n)
     check("nic.header-split", DR_WARN, "off");
     remedy("nic.header-split", "ethtool -K eth1 rx-gro-hw on; ethtool -G eth1 tcp-data-split on",
            "RUN+=\"/sbin/ethtool -K eth1 rx-gro-hw on\", RUN+=\"/sbin/ethtool -G eth1 tcp-data-split on\"'");
-    n->split = DR_SPLIT_UNKNOWN; /* which in 7.x is what it begins with */
+    n->split = DR_SPLIT_UNKNOWN; /* which is the initial state in 7.x */
     check("nic.header-split", DR_SKIP, "does not report");
     char was[sizeof m.release];
     memcpy(was, m.release, sizeof was);
@@ -151,7 +151,7 @@ static void rails(void)
     check("nic.rail", DR_SKIP, "without a subnet");
     n->addr[0].prefix = 32;
     check("nic.rail", DR_SKIP, "cannot be read");
-    /* a route of another NIC, and one to the gateway alone */
+    /* a route of another NIC, and one to the gateway only */
     snprintf(text, sizeof text,
              "%seth10\t0001000A\t0101000A\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
              "eth1\t0101000A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n",
@@ -354,7 +354,7 @@ static void gpus(void)
     put("sys/bus/pci/devices/0000:05:00.0/vendor", "0x10de\n");
     put("sys/bus/pci/devices/0000:05:00.0/class", "0x030200\n");
     put("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
-    put("sys/bus/pci/devices/0000:06:00.0/class", "0x068000\n"); /* an NVSwitch is no GPU */
+    put("sys/bus/pci/devices/0000:06:00.0/class", "0x068000\n"); /* an NVSwitch is not a GPU */
     check("gpu.driver", DR_FAIL, "1 NVIDIA GPUs on PCI, but no driver is loaded");
     put("proc/driver/nvidia/version", open_modules);
     check("gpu.driver", DR_PASS, "580.95.05, open");
@@ -397,7 +397,7 @@ static void gpus(void)
     check("gpu.peermem", DR_PASS, "loaded");
 }
 
-/* What the lines look like, and the JSON. */
+/* Tests the format of the lines and of the JSON. */
 static void prints(void)
 {
     static char text[32768];

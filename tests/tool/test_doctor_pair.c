@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of GPUDirect-TCPX, RDMA, and of a pair of nodes. */
+/* Tests doctor's checks of GPUDirect-TCPX, of RDMA, and of a pair of nodes. */
 #include "doctor_machine.h"
 #include "tool/doctor/doctor_pair.h"
 
 #include <elf.h>
 
-/* A shared object with one exported symbol and nothing else. */
+/* Writes a shared object with one exported symbol and nothing else. */
 static void put_plugin(const char *path, const char *symbol, uint16_t machine)
 {
     struct {
@@ -278,7 +278,7 @@ static void pairs(void)
     check("pair.clock", DR_FAIL, "behind");
 }
 
-/* NICs whose addresses have no subnet: each reaches its like, or all of them, by routes. */
+/* Tests NICs whose addresses have no subnet: each reaches its counterpart, or all of them, by routes. */
 static void routed_rails(void)
 {
     struct tp_fact_nic here = fact("eth1", 1, 1, 8244, 200000), there = fact("enp6s0", 2, 1, 8244, 200000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The histogram against an exact sort of the same values. */
+/* Tests the histogram against an exact sort of the same values. */
 #include "tests/tap.h"
 #include "tool/report/hist.h"
 
@@ -19,7 +19,7 @@ static int by_value(const void *x, const void *y)
     return p < q ? -1 : p > q;
 }
 
-/* Fills h from vals[0..n), sorts them, and compares quantiles. num / den gives the exact rank in whole numbers. */
+/* Fills h from vals[0..n), sorts these, and compares quantiles. num / den gives the exact rank in integers. */
 static void compare(size_t n, const char *what)
 {
     static const struct {
@@ -71,7 +71,7 @@ static void distributions(void)
     }
 }
 
-/* One value alone must come back exactly; its bucket's neighbours too. */
+/* Tests that a single value is returned exactly, and so are the neighbours of its bucket. */
 static void edges(void)
 {
     int wrong = 0;
@@ -84,7 +84,7 @@ static void edges(void)
             wrong += hw_hist_quantile(&h, 0.5) != v || hw_hist_quantile(&h, 1e-300) != v;
         }
     is_int(wrong, 0, "one value alone is exact, at each power of two and around");
-    /* With wider neighbours min and max do not help. */
+    /* With neighbours further away, min and max do not help. */
     wrong = 0;
     for (int bit = 0; bit < 64; bit++)
         for (int d = -2; d <= 2; d++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of `hawser nccl bench` that need no NCCL: counters of NICs, messages between launched processes, their GPUs. */
+/* Tests the parts of `hawser nccl bench` that need no NCCL: counters of NICs, messages between launched processes,
+ * their GPUs. */
 #include "tests/tap.h"
 #include "tool/nccl/bench/nccl_launch.h"
 
@@ -11,7 +12,7 @@
 
 #define BYTES ((size_t)1 << 20)
 
-/* Sends BYTES to ourselves over the loopback. */
+/* Sends BYTES to this process over loopback. */
 static bool send_to_self(void)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -49,7 +50,7 @@ static void test_counters(void)
            (unsigned long long)lo->sent, (unsigned long long)lo->received);
 }
 
-/* Two ranks on one node, one on another. */
+/* Tests two ranks on one node, one on another. */
 static void test_sums(void)
 {
     struct nb_crew *c = calloc(1, sizeof *c);

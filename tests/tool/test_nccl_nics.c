@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which NICs `hawser nccl env` names by HAWSER_NICS, on nodes that are made up. */
+/* Tests which NICs `hawser nccl env` names in HAWSER_NICS, on fictitious nodes. */
 #include "tests/tap.h"
 #include "tool/nccl/nccl.h"
 

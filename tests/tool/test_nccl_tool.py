@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser nccl` with no NCCL and no GPU: tests/fakes/nccl on tests/fakes/cuda, and plugins with nothing behind them (TAP).
-Usage: test_nccl_tool.py HAWSER env|check|bench|fails|gpu|hosts|lab LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8 LIBMINI_OLD"""
+"""Tests `hawser nccl` without NCCL and without a GPU: with tests/fakes/nccl on tests/fakes/cuda, and with minimal
+plugins (TAP). Usage: test_nccl_tool.py HAWSER env|check|bench|fails|gpu|hosts|lab LIBFAKECUDA LIBFAKENCCL LIBMINI
+LIBMINI_V8 LIBMINI_OLD"""
 import json
 import os
 import pathlib
@@ -21,7 +22,8 @@ HAWSER, PART, CUDA, NCCL, MINI, MINI_V8, MINI_OLD = sys.argv[1:]
 
 
 def env(tmp, **more):
-    """A node that says nothing to NCCL, whatever this one says, with a home and a program folder of its own."""
+    """Returns an environment without NCCL's variables, whatever this machine has, with its own home and program
+    folder."""
     e = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "HAWSER_", "FAKENCCL_", "LD_LIBRARY_PATH"))}
     e.update({"HAWSER_CUDA_LIBRARY": CUDA, "FAKECUDA_GPUS": "2", "FAKENCCL_DIR": str(tmp), "HOME": str(tmp)})
     for k, v in more.items():
@@ -40,7 +42,7 @@ LIB = "lib/hawser/nccl"  # the plugin's folder below the prefix
 
 
 def installed(tmp, plugin):
-    """A copy of the program as `make install` leaves it, with that plugin, and libnccl-net.so."""
+    """Makes a copy of the program like `make install`, with that plugin, and libnccl-net.so."""
     (tmp / "bin").mkdir(exist_ok=True)
     (tmp / LIB).mkdir(parents=True, exist_ok=True)
     shutil.copy(HAWSER, tmp / "bin/hawser")
@@ -186,7 +188,7 @@ def part_check(tmp):
     r, f = check(tmp, **{**good, "LD_LIBRARY_PATH": f"{lib}:{tmp}/taken", "NCCL_NET_PLUGIN": "other,hawser", "MINI_NAME": "mine"})
     ok(r.returncode == 1 and has(f, "nccl.network", "FAIL", "'mine' of plugin other, which precedes hawser"), "one before ours is taken", f)
 
-    # what goes wrong in it, each with its name
+    # faults in the plugin, each with its own check
     for fault, what, text in (
             ("init-exit", "nccl.init", "its init() called exit(1); its last output: 'mini: starting, as it should mini: no luck today'"),
             ("init-crash", "nccl.init", "its init() was killed by signal 6"),
@@ -248,7 +250,7 @@ def rows(r):
 
 def part_bench(tmp):
     told = tmp / "report"
-    ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}  # parts of two ranks
+    ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}  # sizes as parts of two ranks
     r = bench(tmp, "--op", ",".join(ops), "--size", "8,100,100000", "--iters", 5, "--warmup", 1, FAKENCCL_REPORT=told,
               NCCL_DEBUG_FILE="/dev/null", NCCL_NET="Nonsense")
     lines = [x.split() for x in r.stdout.splitlines() if x and not x.startswith("#")]
@@ -325,7 +327,7 @@ def part_bench(tmp):
 
 
 def alive(tmp):
-    """Ranks of ours that live."""
+    """Returns our ranks that still run."""
     pids = []
     for p in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -398,7 +400,7 @@ def part_fails(tmp):
 
 
 def part_gpu(tmp):
-    """tests/gpu/run nccl, as a GPU machine runs it."""
+    """Tests `tests/gpu/run nccl`, as a GPU machine runs it."""
     script = pathlib.Path(__file__).parents[1] / "gpu/run"
 
     def gpu(*argv, **more):
@@ -410,7 +412,7 @@ def part_gpu(tmp):
        re.search(r"^met: all_reduce 1 MiB: [\d.]+x the best tuned", r.stdout, re.M), "tests/gpu/run nccl", r)
     ok(re.search(r"^\| all_reduce \| 1 MiB \| ([\d.]+ \| ){5}[\d.]+x \| [\d.]+x \| \d+ % \| [\d.]+ / [\d.]+ \|$", r.stdout, re.M) and
        "Plain sockets, 1 streams" in r.stdout, "its table", r)
-    r = gpu("--raw", "", FAKENCCL_SLOW="hawser:500000")  # a loaded machine may take 100 ms for the others
+    r = gpu("--raw", "", FAKENCCL_SLOW="hawser:500000")  # a busy machine may take 100 ms for the others
     ok(r.returncode == 0 and "MISSED: all_reduce 1 MiB" in r.stdout and "MISSED: all_reduce 8 B" in r.stdout, "an aim that is missed is told", r)
     r = gpu("--raw", "", FAKENCCL_FAULT="wrong:1:6", FAKENCCL_FAULT_NET="hawser")
     ok(r.returncode == 1 and "failed: hawser: all_reduce 8 B: 1 of " in r.stdout and r.stdout.endswith("\n7 passed, 1 failed, 0 skipped\n"),
@@ -439,7 +441,7 @@ def part_gpu(tmp):
 
 
 def part_hosts(tmp):
-    """Two hosts that are this one: each is reached by a shell, as by ssh."""
+    """Tests two hosts that are both this one: each is reached through a shell, in place of ssh."""
     ssh = tmp / "ssh"
     ssh.write_text('#!/bin/sh\necho "Welcome to $1, hawser user"\nHOST=$1 && export HOST && shift && exec sh -c "$*"\n')
     ssh.chmod(0o755)

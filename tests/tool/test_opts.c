@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opts_parse(): each type of value, its range, groups, positional arguments; what it refuses leaves exit status 2. */
+/* Tests opts_parse(): each type of value, its range, groups, positional arguments; exit status 2 for what it
+ * refuses. */
 #include "tests/tap.h"
 #include "tool/opts.h"
 
@@ -54,7 +55,7 @@ static const struct opts table = {.cmd = "test",
                                   .most = 1,
                                   .too_few = "which X?"};
 
-/* line is cut at blanks. */
+/* Splits line at blanks and parses it. */
 static int parse_line(struct args *a, const char *line)
 {
     static char buf[256];

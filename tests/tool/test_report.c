@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTML report: well-formed from any measurements, clear refusals of anything else. */
+/* Tests the HTML report: well-formed for any measurements, with clear errors for anything else. */
 #include "tests/tap.h"
 
 #include "tool/page/svg.h"
@@ -21,7 +21,7 @@ static char *slurp(const char *path)
     size_t cap = 0;
     if (!f)
         return NULL;
-    if (getdelim(&text, &cap, '\0', f) < 0) { /* a page has no NUL: this reads it whole */
+    if (getdelim(&text, &cap, '\0', f) < 0) { /* a page has no NUL, so this reads all of it */
         free(text);
         text = NULL;
     }
@@ -29,7 +29,7 @@ static char *slurp(const char *path)
     return text;
 }
 
-/* NULL, or what is wrong: a tag that is not closed in order, a bare & or < in text, an unquoted attribute. */
+/* Returns what is wrong, or NULL: a tag that is not closed in order, a bare & or < in text, an unquoted attribute. */
 static const char *unbalanced(const char *p)
 {
     static const char *const empty[] = {"meta", "br"};
@@ -81,7 +81,7 @@ static const char *unbalanced(const char *p)
             if (depth == HW_ARRAY_LEN(open))
                 return "nested too deep";
             memcpy(open[depth++], name, sizeof(name));
-            if (strcmp(name, "style") == 0) /* CSS is no markup */
+            if (strcmp(name, "style") == 0) /* CSS is not markup */
                 p = strstr(p, "</style>") - 1;
         }
     }
@@ -103,7 +103,7 @@ static void put(const char *text, size_t len)
         perror(in_path), exit(99);
 }
 
-/* The page made from a fixture, checked for form; the caller frees it. */
+/* Returns the page made from a fixture, checked for form; the caller frees it. */
 static char *page(const char *path)
 {
     unlink(out_path);
@@ -143,7 +143,7 @@ static void refused(const char *json, size_t len, int want, const char *line, co
 }
 #define REFUSED(json, want, line, word) refused(json, sizeof(json) - 1, want, line, word)
 
-/* bench --gpus: a series for each GPU, and the line of all is counted no second time. */
+/* Tests bench --gpus: there is a series for each GPU, and the line of all GPUs is not counted a second time. */
 static void test_gpus(void)
 {
     char *t = from(
@@ -265,7 +265,7 @@ static void test_refusals(void)
             ":1:", "\"faults\"[0] has no \"t_s\"");
     REFUSED("{\"op\":\"w\",\"size\":1,\"per_nic\":[{\"nic\":3}]}\n", -EINVAL, ":1:", "\"nic\" is an integer");
 
-    char *deep = malloc(200001); /* no stack runs over */
+    char *deep = malloc(200001); /* must not overflow the stack */
     if (deep) {
         memset(deep, '[', 200000);
         deep[200000] = '\n';

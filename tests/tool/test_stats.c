@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run says of its NICs and GPUs: rx_devmem_pkts is read where the transport can move it and nowhere else, with
- * its two ends; shares of the device path, staging and copies, and what --require-direct makes of them.
+ * Tests the statistics of NICs and GPUs that a run reports: rx_devmem_pkts is read only if the transport can change it,
+ * at both ends; shares of the device path, staging and copies, and their evaluation by --require-direct.
  */
 #include "tests/lib/context/pairhelp.h"
 
@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-static _Thread_local unsigned asked; /* ethtool's ioctls */
+static _Thread_local unsigned asked; /* number of ethtool ioctls */
 
 int ioctl(int fd, unsigned long request, ...)
 {

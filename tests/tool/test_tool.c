@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tool's parsers, its messages and its bookkeeping. */
+/* Tests the tool's parsers, its messages and its bookkeeping. */
 #include "tests/tap.h"
 #include "tool/bugreport/mask.h"
 #include "tool/common.h"
@@ -177,7 +177,7 @@ static void messages(void)
     is_int(tp_encode_reply(&r, buf), -EINVAL, "a status above 0");
 }
 
-/* What `hawser doctor` asks. */
+/* Tests the facts that `hawser doctor` requests from its peer. */
 static void facts(void)
 {
     uint8_t buf[TP_REPLY], again[TP_REPLY];
@@ -227,7 +227,7 @@ static void facts(void)
         snprintf(r.facts.nic[5].rdma, sizeof r.facts.nic[5].rdma, "mlx5_0");
     }
     is_int(tp_encode_reply(&r, buf), 0, "all is right again");
-    /* as a stranger would send it: the name stands in the reply as it is */
+    /* as an untrusted peer might send it: the name is in the reply verbatim */
     uint8_t *at = memmem(buf, TP_REPLY, "eth5", 4);
     memcpy(at, "e/h5", 4);
     is_int(tp_decode_reply(buf, TP_REPLY, &r2), -EPROTO, "a stranger's name with a slash is refused");
@@ -254,11 +254,11 @@ static void inventory(void)
     ok(tp_encode_request(&q, buf) == -EINVAL && tp_encode_reply(&r, buf) == -EINVAL, "within its bounds");
 }
 
-/* ---- whose NICs belong together ------------------------------------------------------------- */
+/* matching NICs */
 
 struct match_nic {
     const char *name, *addr; /* "10.0.1.1/24"; NULL: none known */
-    const char *partner;     /* what the peer's is to get; NULL: none */
+    const char *partner;     /* expected partner for the peer's NIC; NULL: none */
 };
 
 static void parse_addr(const char *text, uint8_t byte[4], unsigned *prefix)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser bench --gpus` and `validate --gpus` on loopback, both sides with the driver of tests/fakes/cuda (TAP).
+"""Tests `hawser bench --gpus` and `validate --gpus` on loopback, both sides with the driver of tests/fakes/cuda (TAP).
 Usage: tool_gpus.py HAWSER LIBFAKECUDA works|fails|lab"""
 import json
 import os
@@ -24,7 +24,7 @@ def env(gpus, **more):
 
 
 class Serve:
-    """`hawser serve` on a port of its own, with so many GPUs."""
+    """`hawser serve` on its own port, with this many GPUs."""
 
     def __init__(self, gpus, *argv, **more):
         self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *argv], stdout=subprocess.PIPE, text=True,
@@ -60,7 +60,7 @@ def pairs(lines):
 
 
 def verified(lines, iters):
-    """Every line's bytes were all checked, and none was bad."""
+    """Returns whether all bytes of every line were checked, and none was bad."""
     return lines and all(x["bad_bytes"] == 0 and x["mem"] == "cuda" and x["lost_channels"] == 0 and
                          x["iters"] == iters * x.get("gpus", 1) and
                          x["verified_bytes"] == x["iters"] * x["size"] for x in lines)
@@ -97,8 +97,8 @@ def one_process(s, tmp):
     for op in "read", "send", "pingpong":
         r = bench(s, "--gpus", "0:3,3:1", "--op", op, "--size", "0,1,70001", "--iters", 20, "--json", "-")
         ok(r.returncode == 0 and verified(rows(r), 20) and pairs(rows(r)) == [(0, 3), (3, 1)] * 3, f"{op} of crossed pairs", r)
-    # One channel: under --hot all operations write one place, and several channels would do it at the same time, with the
-    # same bytes, which the GPU does not mind and ThreadSanitizer does.
+    # One channel: with --hot all operations write to one place, and several channels would do so simultaneously, with
+    # the same bytes, which is harmless for the GPU but reported by ThreadSanitizer.
     r = bench(s, "--gpu", "1:2", "--size", "1MiB", "--hot", "--channels", "1", "--json", "-", "--map", "1=lo")
     ok(r.returncode == 0 and pairs(rows(r)) == [(1, 2)] and rows(r)[0]["nics"] == "lo", "--gpu 1:2, mapped to a NIC", r)
     r = bench(s, "--gpus", "0,1", "--size", "256KiB", "--duration", "400ms", "--json", "-")
@@ -144,7 +144,7 @@ def children(pid):
 
 
 def started(s, n, **more):
-    """A long --per-process run, once its n children move data."""
+    """Starts a long --per-process run, and returns once its n children move data."""
     p = subprocess.Popen([HAWSER, "bench", s.host, "--gpus", f"0-{n - 1}", "--per-process", "--size", "256KiB", "--duration",
                           "3s", "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env(4, **more))
     deadline = time.monotonic() + 20
@@ -219,7 +219,7 @@ def faults():
 
 
 def lab():
-    """Four NICs: which of them serves which GPU."""
+    """Tests which of four NICs serves which GPU."""
     name = f"gpus{os.getpid()}"
     up = subprocess.run([HAWSER, "lab", "up", "--name", name, "--nics", "4"], capture_output=True, text=True)
     if up.returncode:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, over the plugins of tests/fakes/plugins and our own (TAP).
-Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
+"""Tests `hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, with the plugins of tests/fakes/plugins
+and our own (TAP). Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ from tap import done  # noqa: E402
 
 PART = sys.argv[1]
 HAWSER, PLAIN, TCPX, RUDE, OURS, DRIVER = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
-# The 5 s that TCPX's accept() sleeps, which are the point of few tests.
+# Shortens the 5 s that TCPX's accept() sleeps, which only few tests are about.
 QUICK = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "1000", "TCPXLIKE_CONNECT_MICROS": "1000"}
 
 
@@ -42,7 +42,7 @@ class Serve:
             self.host = m and m[1]
 
     def said(self):
-        """What it said on standard error so far."""
+        """Returns its standard error so far."""
         return os.pread(self.err.fileno(), 1 << 20, 0).decode()
 
     def stop(self):
@@ -59,12 +59,12 @@ def run(what, s, *argv, timeout=80, **env):
     r = subprocess.run([HAWSER, what, s.host, *map(str, argv)], capture_output=True, text=True, timeout=timeout,
                        env={**os.environ, **env})
     r.seconds = time.monotonic() - t
-    r.served = s.said()[-2000:] # shown where a test fails
+    r.served = s.said()[-2000:] # shown if a test fails
     return r
 
 
 def ok(good, what, more=()):
-    """As everywhere, with what the serving side said."""
+    """Like tap.ok(), with the output of the serving side."""
     tap.ok(good, what, more, f"serve said: {getattr(more, 'served', '')}")
 
 
@@ -88,7 +88,7 @@ def works(plugin, name, **env):
 
 
 def manager(folder):
-    """What GPUDirect-TCPX looks for: the sockets of its manager."""
+    """Makes the sockets of GPUDirect-TCPX's manager, which the plugin looks for."""
     held = []
     for n in "rx_rule_manager", "rx_rule_uninstall":
         held.append(socket.socket(socket.AF_UNIX))
@@ -98,7 +98,7 @@ def manager(folder):
 
 
 class Counts:
-    """What the drivers of the processes, and the plugin in its own, have counted."""
+    """The counters of the drivers of both processes, and of the plugin in its own process."""
 
     def __init__(self, folder):
         self.files = folder / "driver", folder / "plugin"
@@ -127,7 +127,8 @@ def on_gpus(tmp, tcpx):
                    "--json", "-", **env)
 
     def shared(what, least):
-        """Bytes went between places of the GPU in both processes, and messages of its memory by both plugins."""
+        """Checks that bytes moved between places of the GPU in both processes, and that both plugins sent messages from
+        and to GPU memory."""
         driver, plugin = counts.take()
         ok(len(driver) == 2 and all(clean(x) and int(x["within"]) >= least for x in driver) and len(plugin) == 2 and
            all(x["listens"] == x["comms"] == x["registrations"] == "0" and int(x["cuda"]) > 0 for x in plugin),
@@ -219,7 +220,8 @@ def on_hosts(tmp, tcpx):
     for fault, words in ("exit@40", "exited with status 1"), ("die@40", "killed by"), ("error@40", "the plugin returned"):
         r = run("validate", s, *by(TCPX), "--channels", 2, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT=fault)
         ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{fault} in the middle: {words}", r)
-    # The last of the eight pieces (of 256 KiB) of a round fails when all are the plugin's: nothing more is to be sent that would tell.
+    # The last of the eight pieces (of 256 KiB) of a round fails when the plugin has all of them: nothing is sent
+    # afterwards that would reveal it.
     r = run("validate", s, *by(TCPX), "--channels", 1, "--size", "2MiB", "--timeout", "10s", "-v", **tcpx,
             TCPXLIKE_FAULT="error@8:send")
     ok(r.returncode == 1 and "the plugin returned" in r.stderr and "rail 0 (lo to lo) is up again" in r.stderr and r.seconds < 8,
@@ -230,7 +232,7 @@ def on_hosts(tmp, tcpx):
 
 
 def slowly(tmp, tcpx):
-    """accept() sleeps for 5 s, as the real plugin's does, and all knobs are as they are by default."""
+    """Tests accept() with a sleep of 5 s, like that of the real plugin, and with the default knobs."""
     tcpx = {k: v for k, v in tcpx.items() if k not in QUICK}
     gpu = {"HAWSER_CUDA_LIBRARY": DRIVER, "FAKECUDA_GPUS": "2"}
     s = Serve(*by(TCPX), **tcpx, **gpu)
@@ -242,7 +244,7 @@ def slowly(tmp, tcpx):
     out, rc = s.stop()
     ok(rc == 0 and " 0 bad bytes" in out, "serve ends well", out)
 
-    # The same, strict, and not safe for threads.
+    # The same with a strict plugin that is not thread-safe.
     once = {**tcpx, "TCPXLIKE_ONE_THREAD": "1", "HAWSER_PLUGIN_THREADS": "no"}
     s = Serve(*by(TCPX), **once)
     r = run("validate", s, *by(TCPX), "--channels", 8, **once)
@@ -258,7 +260,7 @@ def slowly(tmp, tcpx):
 
 
 def plugin_of(s):
-    """The plugin's process of a serving node."""
+    """Returns the process of the plugin of a serving node."""
     for pid in pathlib.Path(f"/proc/{s.p.pid}/task/{s.p.pid}/children").read_text().split():
         if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hawser-plugin":
             return int(pid)
@@ -266,7 +268,7 @@ def plugin_of(s):
 
 
 def ends(tmp, tcpx):
-    """What becomes of either side when a plugin hangs, ends, or warns."""
+    """Tests both sides when a plugin hangs, ends, or warns."""
     s = Serve(*by(PLAIN))
     os.kill(plugin_of(s), signal.SIGKILL)
     try:
@@ -307,7 +309,7 @@ def trace(argv, **env):
 
 
 def traces(tmp, tcpx):
-    """hawser trace, how GPU memory is put in order, and sweeps."""
+    """Tests hawser trace, the ordering of GPU memory, and sweeps."""
     wait = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "300000"}
     s = Serve(*by(TCPX), **tcpx)
     a, b = tmp / "a.txt", tmp / "b.txt"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser bench` and `validate --gpus` over a net plugin that lands data in the GPU of the connection: each pair's GPUs on both
-sides, in one process and with a process for each (TAP).
+"""Tests `hawser bench` and `validate --gpus` over a net plugin that places data in the GPU of the connection: the GPUs
+of each pair on both sides, in one process and with a process for each (TAP).
 Usage: tool_netplugin_gpus.py loopback|lab|nics HAWSER TCPXLIKE CUDALIKE LIBFAKECUDA PLAIN"""
 import json
 import os
@@ -22,7 +22,7 @@ HAWSER, TCPX, RDMA, DRIVER, PLAIN = [str(pathlib.Path(x).resolve()) for x in sys
 
 
 class World:
-    """Where commands run: this machine, or two nodes of a lab."""
+    """The place where commands run: this machine, or two nodes of a lab."""
 
     def __init__(self, tmp, gpus, here=(), there=()):
         self.here, self.there = list(here), list(there)
@@ -55,7 +55,7 @@ class World:
                               env={**self.env, **env})
 
     def requests(self):
-        """What the plugins have counted since: requests in all, and of CUDA memory."""
+        """Returns what the plugins have counted since the last call: all requests, and those of CUDA memory."""
         lines = [dict(x.split("=") for x in line.split()) for line in self.report.read_text().splitlines()]
         self.report.unlink()
         return sum(int(x["requests"]) for x in lines), sum(int(x["cuda"]) for x in lines)
@@ -70,7 +70,8 @@ def sums(row, *names):
 
 
 def direct(r, op, n_gpus):
-    """Every payload byte of every GPU went from, or to, its own memory by the plugin, and was checked."""
+    """Checks that the plugin moved every payload byte of every GPU from, or to, the GPU's own memory, and that all were
+    verified."""
     lines = rows(r)
     good = r.returncode == 0 and len(lines) == n_gpus + 1 and all(x["bad_bytes"] == 0 and x["verified_bytes"] for x in lines)
     for x in lines:
@@ -81,20 +82,20 @@ def direct(r, op, n_gpus):
         good = good and side["device_percent"] == 100 and side["device_bytes"] == x["size"] * x["iters"]
         good = good and side["staged_bytes"] == side["copied_bytes"] == 0
         good = good and x["received"]["there" if op == "read" else "here"] is None
-        if x["gpu"] != "all":  # each channel's own counters, the warm-up's bytes among them
+        if x["gpu"] != "all":  # counters of each channel, including the bytes of the warm-up
             good = good and sum(c["rx_bytes" if op == "read" else "tx_bytes"] for c in x["per_channel"]) >= moved
         good = good and moved >= x["size"] * x["iters"] and device >= x["size"] * x["iters"] and copied == 0
     return good
 
 
 def there(r):
-    """(GB into device memory, GB copied by a CPU) on the serving side, summed over its NICs, as the table has it."""
+    """Returns (GB into device memory, GB copied by a CPU) on the serving side, summed over its NICs, from the table."""
     got = re.findall(r"there \S+ .*\n.*device memory, (\S+) GB into it,\s+(\S+) GB copied", r.stdout)
     return sum(float(a) for a, _ in got), sum(float(b) for _, b in got)
 
 
 def shares(r):
-    """The verdict's lines: {(who, side): "device path 100.00 %, ..."}."""
+    """Returns the lines of the verdict: {(who, side): "device path 100.00 %, ..."}."""
     return {(a, b): c for a, b, c in re.findall(r"^(GPU \d+ -> \d+) +(here|there): (device path .*)$", r.stdout, re.M)}
 
 
@@ -102,7 +103,7 @@ ALL = "device path 100.00 %, staged 0.00 %, copied 0.00 %"
 
 
 def verdicts(w):
-    """What bench and validate say in the end, and what --require-direct makes of it."""
+    """Tests the verdict of bench and validate, and its evaluation by --require-direct."""
     r = w.run("bench", "--gpus", "0:1,1:0", "--op", "write", "--size", "1MiB", "--iters", 4, "--require-direct")
     ok(r.returncode == 0 and shares(r) == {("GPU 0 -> 1", "there"): ALL, ("GPU 1 -> 0", "there"): ALL},
        "bench: a verdict for each GPU", r)
@@ -120,7 +121,7 @@ def verdicts(w):
 
 
 def copied(w):
-    """A plugin that takes host memory alone."""
+    """Tests a plugin that only accepts host memory."""
     r = w.run("bench", "--gpus", "0,1", "--op", "read", "--size", "1MiB", "--iters", 8, "--json", "-")
     each_gpu = [x["received"]["here"] for x in rows(r)]
     ok(r.returncode == 0 and [x["copied_bytes"] for x in each_gpu] == [8 << 20, 8 << 20, 16 << 20] and
@@ -173,13 +174,13 @@ def loopback(tmp):
 
 
 def nics(tmp):
-    """Which device of the plugin's carries what goes over a NIC."""
+    """Tests which device of the plugin carries the traffic of a NIC."""
     quick = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "1000", "TCPXLIKE_CONNECT_MICROS": "1000"}
     in_lab(tmp, 2, lambda w: nics_of(w, quick))
 
 
 def carried(w, nic):
-    """Bytes that the kernel has seen leave and come by a NIC of the client's."""
+    """Returns the bytes that the kernel has counted, sent and received by a NIC of the client."""
     return sum(int(subprocess.run([*w.here, "cat", f"/sys/class/net/{nic}/statistics/{d}_bytes"], capture_output=True,
                                   text=True, check=True).stdout) for d in ("tx", "rx"))
 
@@ -235,7 +236,7 @@ def in_lab(tmp, gpus, fn):
 
 
 def eight(w):
-    """Two GPUs to a NIC; the plugin as slow and as strict as it is, and default knobs."""
+    """Tests two GPUs per NIC; the plugin is as slow and as strict as the real one, and the knobs are the default ones."""
     w.env["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"] = "eth0,eth1,eth2,eth3"
     plan = "0,1=eth0;2,3=eth1;4,5=eth2;6,7=eth3"
     w.serve(TCPX)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The `hawser` command as a user meets it, on loopback (TAP). Usage: tool_run.py HAWSER"""
+"""Tests the `hawser` command as a user calls it, on loopback (TAP). Usage: tool_run.py HAWSER"""
 import json
 import pathlib
 import re

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser top` and `hawser metrics` (TAP): of a serve and a bench, of the NCCL plugin and the NIXL backend, of processes that
-lie, stream without end or say nothing; by HTTP and as a file. In a lab: a NIC that goes. Debian's Prometheus scrapes it, and
-answers every query of the dashboard; what docs/metrics.md says of the metrics is so.
-Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN FAKECUDA [NIXL-TEST BACKEND]]; PART: works, hostile, http, plugins, prometheus, docs,
-lab"""
+"""Tests `hawser top` and `hawser metrics` (TAP): with a serve and a bench, with the NCCL plugin and the NIXL backend,
+with processes that lie, stream without end or send nothing; through HTTP and as a file. In a lab: a NIC that
+disappears. Debian's Prometheus scrapes it, and answers every query of the dashboard; docs/metrics.md matches the
+metrics.
+Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN FAKECUDA [NIXL-TEST BACKEND]]; PART: works, hostile, http, plugins,
+prometheus, docs, lab"""
 import contextlib
 import http.client
 import json
@@ -33,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="hawser-top."))
 SOCKETS = FOLDER / "s"
 ENV = {**os.environ, "HAWSER_METRICS_DIR": str(SOCKETS), "LC_ALL": "C", "TERM": "xterm"}
-PATIENCE = 60  # seconds; a busy machine
+PATIENCE = 60  # seconds, for a busy machine
 
 
 def run(*argv, **options):
@@ -44,7 +45,7 @@ STARTED: list[subprocess.Popen] = []
 
 
 def start(argv, **options):
-    """A program that main() ends if nobody else does."""
+    """Starts a program that main() ends at the latest."""
     p = subprocess.Popen(argv, env=ENV, **options)
     STARTED.append(p)
     return p
@@ -72,7 +73,7 @@ def stop(p, sig=signal.SIGTERM):
 
 @contextlib.contextmanager
 def pair(*bench, node=lambda name, argv: argv, host="127.0.0.1", port=None):
-    """A serve, and a bench that goes on."""
+    """Starts a serve, and a bench that keeps running."""
     port = port or free_port()
     serve = start(node("a", [HAWSER, "serve", "--port", str(port)]), stdout=subprocess.PIPE, text=True)
     serve.stdout.readline()
@@ -96,7 +97,7 @@ def moving():
 
 
 def samples(text):
-    """[(name, {label: value}, number)]"""
+    """Returns [(name, {label: value}, number)]."""
     found = re.findall(r'^(\w+)(?:\{(.*)\})? (\S+)$', text, re.M)
     return [(n, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(v)) for n, labels, v in found]
 
@@ -148,7 +149,7 @@ def works():
 
 
 def terminal():
-    """top on a terminal: it draws, ends with q, and gives the terminal back."""
+    """Tests top on a terminal: it draws, ends with q, and restores the terminal."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execve(HAWSER, [HAWSER, "top", "-i", "200ms"], ENV)
@@ -169,7 +170,7 @@ def terminal():
 
 
 class Liar:
-    """A socket of that name; each who connects gets what say() writes."""
+    """A socket of that name; each client gets what say() writes."""
 
     def __init__(self, name, say):
         self.say, self.stopped = say, False
@@ -288,7 +289,7 @@ def by_http():
             ok(s.recv(100).startswith(b"HTTP/1.1 400"), "something else too")
         with socket.create_connection(("127.0.0.1", port)) as s:
             said = b""
-            with contextlib.suppress(OSError):  # what it did not read resets the connection
+            with contextlib.suppress(OSError):  # unread data resets the connection
                 s.sendall(b"GET / HTTP/1.1\r\nX: " + b"a" * 10000)
                 said = s.recv(100)
             ok(said == b"" or said.startswith(b"HTTP/1.1 431"), "and a head without end", said)
@@ -315,7 +316,7 @@ def by_http():
 
 
 def paths(**labels):
-    """Bytes by (direction, path) of the contexts with these labels."""
+    """Returns the bytes by (direction, path) of the contexts with these labels."""
     found = {}
     for name, of, value in samples(run("metrics").stdout):
         if name == "hawser_path_bytes_total" and labels.items() <= of.items():
@@ -325,7 +326,8 @@ def paths(**labels):
 
 
 def watch(argv, kind, also=lambda: True):
-    """Runs a program; True if a context of that kind with operations was seen meanwhile, and the other thing too."""
+    """Runs a program. Returns True if a context of that kind with operations was seen meanwhile, and the other
+    condition too."""
     p = start(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     found = []
     reader = threading.Thread(target=p.stdout.read, daemon=True)
@@ -364,7 +366,8 @@ def plugins():
 
 
 def dashboard():
-    """[(panel, query)] of examples/grafana/hawser.json, with what Grafana puts in place of its variables."""
+    """Returns [(panel, query)] of examples/grafana/hawser.json, with the values that Grafana substitutes for its
+    variables."""
     board = json.loads((ROOT / "examples/grafana/hawser.json").read_text(encoding="utf-8"))
     values = {"$instance": ".*", "$process": ".*", "$__rate_interval": "10s"}
     found = []

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the `hawser` command says to people, and when: one event, one line; results in spite of a signal (TAP).
+"""Tests the messages of the `hawser` command, and their times: one line for each event; results despite a signal (TAP).
 Usage: tool_user.py HAWSER"""
 import json
 import os
@@ -24,7 +24,7 @@ def start(*argv):
 
 
 def interrupt(p, when, number=signal.SIGINT):
-    """Signals the process once a line of its standard output begins so. What it said."""
+    """Signals the process once a line of its standard output matches. Returns its output."""
     text = ""
     while not re.search(when, text, re.M):
         line = p.stdout.readline()
@@ -141,7 +141,7 @@ def errors(tmp):
 
 
 def explains_itself(page, title, argv):
-    """A report names the run, explains its columns, needs nothing else, and is made for screens of all kinds and for paper."""
+    """Tests that a report names the run, explains its columns, needs no other files, and suits all screens and paper."""
     text = page.read_text()
     heads = {h for h in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) if h}
     cells = {h.replace("-<br>", "").replace("<br>", " ") for h in heads}
@@ -193,7 +193,7 @@ def bugreport(tmp):
 
 
 def progress():
-    """What a terminal sees while a measurement is under way."""
+    """Tests the output on a terminal during a measurement."""
     s = Serve()
     for argv in ["bench", s.host, "--size", "1MiB", "--duration", "1s"], ["drill", s.host, "--duration", "4s"]:
         ours, theirs = pty.openpty()
@@ -203,7 +203,7 @@ def progress():
         while True:
             try:
                 piece = os.read(ours, 4096).decode()
-            except OSError:  # the terminal's other end is closed
+            except OSError:  # the other end of the terminal is closed
                 break
             text += piece
         os.close(ours)
@@ -212,7 +212,7 @@ def progress():
 
 
 def list_tables():
-    """Each command, or command and action, with its --help."""
+    """Tests --help of each command, or command and action."""
     for command in re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.M):
         if command == "help":
             continue

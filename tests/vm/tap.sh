@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests in guests share: TAP, and waiting. In $logs are files that a failure shows.
+# Shared by the tests in guests: TAP, and waiting. $logs names files that are shown after a failure.
 cd /tmp || exit 1
 tests=0 failed=0 logs=
 kernel=$(uname -r)
@@ -29,14 +29,14 @@ done_testing() {
 }
 
 refused() { ! "$@"; }
-says() { # WHAT COMMAND...: it fails, and says why
+says() { # WHAT COMMAND...: the command fails, with this reason
     what=$1
     shift
     if "$@" >/tmp/says.out 2>&1; then return 1; fi
     cat /tmp/says.out
     grep -q "$what" /tmp/says.out
 }
-within() { # SECONDS COMMAND...: true in the end
+within() { # SECONDS COMMAND...: the command succeeds within this time
     left=$(($1 * 10))
     shift
     until "$@"; do

@@ -4,7 +4,7 @@
 # vm: modules veth sch_netem rdma_rxe rdma_ucm ib_uverbs crc32_generic?
 # vm: programs ip tc rdma BUILD/hawser
 # vm: files tests/vm/test_lab.sh:/data/copy
-# What the VM lab promises to those who write tests for it.
+# Tests what the VM lab guarantees to tests that run in it.
 n=0
 ok() { # STATUS TEXT
     n=$((n + 1))

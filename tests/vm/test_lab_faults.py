@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the VM lab says of a guest that does not come to a good end (TAP). Usage: test_lab_faults.py BUILD"""
+"""Tests the messages of the VM lab for a guest that does not end properly (TAP). Usage: test_lab_faults.py BUILD"""
 import pathlib
 import subprocess
 import sys
@@ -47,14 +47,14 @@ exit 7
     ok(r.stdout == "before\n", "what was said before a panic is there", r.stdout)
     ends("a command that runs too long, and where it hung", ("--timeout", "2", "-c", "sleep 1000"), 124,
          "longer than 2 s", "sysrq: Show Blocked State")
-    # Everything but /init and this shell stops: the guest's own clock of the command with it.
+    # Everything but /init and this shell stops, including the guest's own timer of the command.
     ends("a guest that hangs", ("--timeout", "1", "--grace", "4", "-c", "kill -STOP -1; while :; do sleep 1; done"), 125,
          "hung while the command ran")
     ends("a guest that reboots", ("-c", "reboot -f"), 125, "the guest ended while the command ran")
     ends("a kernel that does not come up, twice", ("--append", "rdinit=/nonesuch", "-c", "true"), 125, "Unable to mount root",
          "booting it again")
 
-    # None of these boots anything.
+    # None of these boots a guest.
     ends("no such kernel", ("--kernel", "5", "-c", "true"), 125, "unknown kernel series '5'", "kernel 5 is not available")
     ends("no such module", ("--module", "nonesuch", "-c", "true"), 125, "has no module 'nonesuch'")
     ends("no such program", ("--program", "nonesuch", "-c", "true"), 125, "no program 'nonesuch'")
@@ -69,14 +69,14 @@ exit 7
     r = subprocess.run([ROOT / "lab/vm/build-module", "7", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
     ok(r.returncode == 1 and "undeclared" in r.stderr and "cannot be built" in r.stderr, "a module with a fault", r.stderr)
 
-    # And one without, on the oldest kernel, whose compiler and headers are other ones.
+    # And one without, on the oldest kernel, which has another compiler and other headers.
     (tmp / "src/Kbuild").write_text("obj-m := good.o\n")
     (tmp / "src/good.c").write_text('#include <linux/module.h>\nMODULE_LICENSE("GPL");\n')
     r = subprocess.run([ROOT / "lab/vm/build-module", "6.1", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
     ok(r.returncode == 0 and not r.stderr, "a module is built for 6.1", r.stderr)
     ends("and 6.1 takes it", ("--kernel", "6.1", "--file", tmp / "ko/good.ko", "-c", "insmod /good.ko && grep -q ^good /proc/modules"), 0)
 
-    # The runner: what it says of tests that go wrong.
+    # The runner: its messages for tests that fail.
     tests = {
         "a": "echo ok 1 - good; echo 1..1",
         "b": "# vm: timeout 2\necho ok 1 - so far; sleep 1000",

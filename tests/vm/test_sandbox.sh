@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# NICs to a container and back on other kernels: the tests of the sandbox that build on what a kernel does with devices
-# that change their namespace (a folder's number in sysfs, names, attributes, copies); and kinds of devices that the
-# building machine's kernel may lack: dummy, VLAN, ipvlan.
+# Tests moving NICs to a container and back on other kernels: the tests of the sandbox that depend on what a kernel does with
+# devices that change their namespace (inode numbers in sysfs, names, attributes, copies); and kinds of devices that the
+# kernel of this machine may lack: dummy, VLAN, ipvlan.
 # vm: kernels 6.1 7
 # vm: programs ip tc nsenter unshare readlink diff BUILD/hawser BUILD/tests/sandbox/test_sandbox_move BUILD/tests/sandbox/test_sandbox_move_hostile
 # vm: programs BUILD/tests/sandbox/test_sandbox_move_attrs
@@ -22,7 +22,7 @@ for t in test_sandbox_move test_sandbox_move_hostile test_sandbox_move_attrs; do
 done
 
 mkdir -p /run/hawser
-# What a device has, without what changes by itself.
+# Prints the attributes of a device, without those that change by themselves.
 state() { ip -d -o link show dev "$1" | sed 's/^[0-9]*: //'; ip -o addr show dev "$1" | sed 's/^[0-9]*: //'; }
 container() {
     unshare -n sleep 600 &
@@ -30,9 +30,9 @@ container() {
     while [ "$(readlink /proc/$box/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
 }
 inside() { nsenter -t "$box" -n "$@"; }
-# there_and_back NIC: a tenant changes much of it; the host has it as it was.
+# there_and_back NIC: a tenant changes much of it; the host gets it back as it was.
 there_and_back() {
-    sleep 2 # addresses are checked for duplicates
+    sleep 2 # duplicate address detection
     state "$1" >was
     container
     hawser sandbox move c --netns "$box" --nics "$1" || return 1

@@ -11,7 +11,7 @@
 HW_CUDA_CALLS(X)
 #undef X
 
-enum { /* more of the driver API's numbers, from its reference manual */
+enum { /* more constants of the driver API, from its reference manual */
        CUDA_ERROR_INVALID_CONTEXT = 201,
        CUDA_ERROR_INVALID_HANDLE = 400,
        CUDA_ERROR_NOT_FOUND = 500,
@@ -22,10 +22,10 @@ enum { /* more of the driver API's numbers, from its reference manual */
 #define MAX_GPUS 16
 
 struct gpu {
-    char *base;  /* where its memory seems to be: PROT_NONE */
-    char *alias; /* the same memory for us */
+    char *base;  /* the addresses of the GPU's memory: PROT_NONE */
+    char *alias; /* the same memory, accessible to the fake driver */
     int fd;
-    uint64_t copies, stall_at; /* stall_at: before that copy; 0 never */
+    uint64_t copies, stall_at; /* stall_at: the copy before which the GPU hangs; 0: never */
     bool stalled;
 };
 
@@ -40,37 +40,37 @@ struct CUctx_st {
 enum kind { DEVICE = 1, HOST, MANAGED };
 
 struct range {
-    struct range *next; /* by address */
+    struct range *next; /* sorted by address */
     uint64_t start, len;
-    uint64_t id;             /* no other has it */
-    uint64_t area, area_len; /* the addresses reserved around a mapping; 0 none */
+    uint64_t id;             /* unique */
+    uint64_t area, area_len; /* the reserved addresses around a mapping; 0 if none */
     enum kind kind;
     int device;
     CUcontext ctx;
-    bool mapped, owned; /* host memory: devices have an address for it; it is ours to unmap */
-    char *imported;     /* another process's: where the CPU sees it */
+    bool mapped, owned; /* mapped: host memory with a device address; owned: the fake driver unmaps it */
+    char *imported;     /* memory of another process: its address for the CPU */
 };
 
 extern struct gpu fake_gpus[MAX_GPUS];
 extern struct fakecuda_counts fake_counts;
 extern unsigned fake_copy_us;
-extern pthread_mutex_t fake_lock; /* of everything */
+extern pthread_mutex_t fake_lock; /* protects all state */
 
-/* Takes the lock, unless this call is to fail: then its code. */
+/* Takes the lock. If this call must fail, returns its error code instead. */
 CUresult fake_enter(const char *symbol);
 /* Counts a misuse. */
 CUresult fake_misuse(CUresult rc);
-/* Gives the lock back. */
+/* Releases the lock and returns rc. */
 CUresult fake_leave(CUresult rc);
-/* The thread's context; NULL, with the misuse counted, where it has none that lives. */
+/* Returns the thread's context, or NULL after counting a misuse if it has no valid context. */
 CUcontext fake_current(void);
 
-/* Under the lock. */
+/* The caller holds the lock. */
 struct range *fake_range(uint64_t at);
 struct range *fake_range_add(struct range r);
 void fake_range_remove(struct range *r);
 enum place { NOWHERE, PAGEABLE, PINNED, ON_DEVICE };
-/* What [ptr, ptr+len) is, and where the CPU sees it. */
+/* Returns the kind of memory of [ptr, ptr+len), and its address for the CPU. */
 enum place fake_place(uint64_t ptr, size_t len, char **cpu);
 void fake_streams_wake(void);
 void fake_streams_forget(CUcontext ctx);
@@ -82,7 +82,7 @@ void fake_streams_forget(CUcontext ctx);
             return entered_;                    \
     } while (0)
 
-/* For calls that need a context: ctx is it. */
+/* For calls that need a context: sets ctx. */
 #define ENTER_CONTEXT(symbol, ctx)                     \
     ENTER(symbol);                                     \
     CUcontext ctx = fake_current();                    \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of another process's GPUs: the same pages, by that process's memfd. */
+/* Memory of another process's fake GPUs: maps the same pages from that process's memfd. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 
 #define MAGIC 0x6370696b65616675ull
 
-/* What a handle holds here. */
+/* The contents of a handle. */
 struct ticket {
-    uint64_t magic, offset, len; /* in the file; offset is of no page */
+    uint64_t magic, offset, len; /* offset and len in the file; offset is not page-aligned */
     int32_t pid, fd, device;
 };
 _Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle), "it fits");
@@ -22,7 +22,7 @@ CUresult fake_IpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
     ENTER_CONTEXT("cuIpcGetMemHandle", ctx);
     const struct range *r = fake_range(ptr);
-    if (!r || r->kind != DEVICE || !r->ctx || r->imported) /* no managed memory, and none of cuMemMap's */
+    if (!r || r->kind != DEVICE || !r->ctx || r->imported) /* neither managed memory nor memory of cuMemMap */
         return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));
     const struct gpu *g = &fake_gpus[r->device];
     const struct ticket t = {.magic = MAGIC,
@@ -36,7 +36,7 @@ CUresult fake_IpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
     return fake_leave(CUDA_SUCCESS);
 }
 
-/* The pages of the ticket's range, as the CPU may use them or not. */
+/* Maps the pages of the ticket's range with the given protection. */
 static char *map(int fd, const struct ticket *t, int prot)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = t->offset % page;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library that is no CUDA driver, though it begins like one: with no cuDeviceGetCount, among others. */
+/* A library that begins like a CUDA driver but lacks functions, such as cuDeviceGetCount. */
 #include "mem/cuda.h"
 
 __attribute__((visibility("default"))) CUresult cuInit(unsigned flags);

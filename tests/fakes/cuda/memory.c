@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs, contexts, memory, pointers, and the faults that tests ask for. */
+/* GPUs, contexts, memory, pointers, and injected faults. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define GRAIN 512 /* of addresses, and the gap between allocations */
+#define GRAIN 512 /* alignment of addresses, and the gap between allocations */
 
 struct gpu fake_gpus[MAX_GPUS];
 struct fakecuda_counts fake_counts;
@@ -26,7 +26,7 @@ static pid_t owner;
 static bool initialised;
 static const char *report;
 
-static struct CUctx_st *contexts, *destroyed; /* whose addresses must not come again */
+static struct CUctx_st *contexts, *destroyed; /* destroyed contexts are kept, so that their addresses are not reused */
 static struct range *ranges;
 static struct fault {
     struct fault *next;
@@ -53,7 +53,7 @@ static void add_fault(const char *symbol, unsigned nth, CUresult code)
     faults = f;
 }
 
-/* Our own mistakes in the environment are not the tested program's: they end the test at once. */
+/* Ends the test at once, because an error in the environment is an error of the test and not of the tested program. */
 __attribute__((noreturn)) static void bad_env(const char *name, const char *value)
 {
     fprintf(stderr, "fakecuda: %s=%s?\n", name, value);
@@ -445,11 +445,11 @@ static struct gpu *gpu_at(uint64_t at)
     return NULL;
 }
 
-/* The first hole of len bytes between allocations of the GPU, `align`ed; 0: none. */
+/* Finds the first hole of len bytes between allocations of the GPU, aligned to `align`. Returns 0 if there is none. */
 static uint64_t find_hole(int device, size_t len, size_t align)
 {
     const uint64_t base = (uintptr_t)fake_gpus[device].base;
-    uint64_t at = base + GRAIN; /* so that page alignment is no accident */
+    uint64_t at = base + GRAIN; /* so that addresses are not page-aligned by accident */
     at = (at + align - 1) / align * align;
     for (struct range *r = ranges; r; r = r->next) {
         if (r->start + r->len + GRAIN <= at || r->start < base)
@@ -475,7 +475,7 @@ static void device_free(struct range *r)
 {
     struct gpu *g = &fake_gpus[r->device];
     memset(g->alias + (r->start - (uintptr_t)g->base), 0xdf,
-           HW_MIN(r->len, (uint64_t)65536)); /* who reads it sees it */
+           HW_MIN(r->len, (uint64_t)65536)); /* so that readers of freed memory notice */
     fake_range_remove(r);
 }
 
@@ -577,8 +577,8 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
 }
 
 #ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier */
-/* Part of a memfd as what stands for a dma-buf: a true one, which a kernel takes where it wants a GPU's, or the memfd
- * itself, opened anew and at its offset. */
+/* Returns a file descriptor that represents a dma-buf for part of a memfd: a real dma-buf, for kernels that expect one
+ * of a GPU, or the memfd, opened again and at its offset. */
 static int fake_dmabuf(int memfd, size_t offset, size_t len)
 {
     char path[64];
@@ -622,7 +622,7 @@ enum place fake_place(uint64_t ptr, size_t len, char **cpu)
     struct gpu *g = gpu_at(ptr);
     *cpu = (char *)(uintptr_t)ptr;
     if (g) {
-        for (uint64_t at = ptr; at < ptr + len;) { /* mappings may lie side by side */
+        for (uint64_t at = ptr; at < ptr + len;) { /* mappings may be adjacent */
             struct range *r = fake_range(at);
             if (!r)
                 return NOWHERE;

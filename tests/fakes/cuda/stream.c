@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams with a thread each, and what is put on them: copies, events, kernels. */
+/* Streams, each with a thread, and the items in them: copies, events and kernels. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -14,20 +14,20 @@ struct item {
     /* copy */
     uint64_t to, from;
     size_t len;
-    enum place to_place, from_place; /* when it was started */
+    enum place to_place, from_place; /* at the time of the call */
     /* mark */
     CUevent event;
     uint64_t record;
     /* kernel */
     struct CUfunc_st *fn;
     unsigned grid[3], block[3];
-    uint64_t params[MAX_PARAMS][128]; /* 1 KiB: hw_gather_few takes a list */
+    uint64_t params[MAX_PARAMS][128]; /* 1 KiB, because hw_gather_few has a list as a parameter */
 };
 
 struct CUstream_st {
     struct CUstream_st *next;
     CUcontext ctx;
-    bool dead; /* dead: the thread ends once all is done */
+    bool dead; /* dead: the thread ends after the last item */
     struct item *first, **end;
     pthread_cond_t wake;
 };
@@ -56,7 +56,7 @@ static struct CUstream_st *streams;
 static struct CUevent_st *events;
 static struct CUmod_st *modules;
 static struct CUfunc_st *functions;
-static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* an item is over */
+static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* signalled when an item has ended */
 
 #define UNLINK(list, it)                 \
     do {                                 \
@@ -69,11 +69,11 @@ static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* an item is over */
 
 /* ---- the stream's thread -------------------------------------------------------------------- */
 
-/* Under the lock, which it gives up meanwhile. */
+/* Makes a copy. The caller holds the lock, which is released during the copy. */
 static CUresult do_copy(struct item *i)
 {
     char *to, *from;
-    /* What was freed or unpinned since it was started is what a real GPU would fault on. */
+    /* A real GPU would fault on memory that was freed or unpinned since the call. */
     if (fake_place(i->to, i->len, &to) != i->to_place || fake_place(i->from, i->len, &from) != i->from_place)
         return fake_misuse(CUDA_ERROR_ILLEGAL_ADDRESS);
     pthread_mutex_unlock(&fake_lock);
@@ -139,7 +139,7 @@ static void *run_stream(void *arg)
             drop_event(i->event);
         }
         if (rc)
-            s->ctx->broken = rc; /* for good, as after a fault in real CUDA */
+            s->ctx->broken = rc; /* permanently, as after a fault in real CUDA */
         s->first = i->next;
         if (!s->first)
             s->end = &s->first;
@@ -192,7 +192,7 @@ static CUstream new_stream(CUcontext ctx)
     return s;
 }
 
-/* The living stream of this context behind the handle; NULL, counted, where it is not one. */
+/* Returns the stream of this context with the handle, or NULL after counting a misuse if there is none. */
 static CUstream stream_of(CUcontext ctx, CUstream handle)
 {
     if (!handle) {
@@ -339,7 +339,7 @@ CUresult fake_EventElapsedTime(float *ms, CUevent from, CUevent to)
 
 /* ---- copies --------------------------------------------------------------------------------- */
 
-/* typed: the call's name says which are the device's. */
+/* Starts a copy. typed: the call's name specifies which addresses are device addresses. */
 static CUresult copy(CUcontext ctx, uint64_t to, uint64_t from, size_t len, CUstream stream, bool to_device,
                      bool from_device, bool typed)
 {
@@ -357,7 +357,7 @@ static CUresult copy(CUcontext ctx, uint64_t to, uint64_t from, size_t len, CUst
     bool pageable = to_place == PAGEABLE || from_place == PAGEABLE;
     fake_counts.pageable += pageable;
     put(s, i);
-    return pageable ? drain(s) : CUDA_SUCCESS; /* it is not asynchronous then, there either */
+    return pageable ? drain(s) : CUDA_SUCCESS; /* such copies are not asynchronous in real CUDA either */
 }
 
 CUresult fake_MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t len, CUstream stream)

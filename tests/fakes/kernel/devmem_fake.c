@@ -26,7 +26,7 @@ struct binding {
     uint32_t id, client;
     uint8_t *base;
     size_t size;
-    uint8_t *taken; /* by page: given out and not given back */
+    uint8_t *taken; /* for each page: passed to the application and not returned yet */
     size_t npages, next;
 };
 
@@ -121,7 +121,7 @@ static void put_cmsg(struct msghdr *m, size_t *used, int type, struct dm_dmabuf_
     *used += CMSG_SPACE(sizeof(d));
 }
 
-/* Payload of a steered socket: pieces of all sizes, in pages of the pool. Under mu. */
+/* Receives payload of a steered socket, in pieces of various sizes in pages of the pool. The caller holds mu. */
 static ssize_t receive(int fd, struct binding *b, struct msghdr *m)
 {
     uint8_t *iov = m->msg_iov->iov_base, stash[PAGE];
@@ -205,7 +205,7 @@ static ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
     else if (offset + m->msg_iov->iov_len > b->size)
         errno = EFAULT;
     else
-        /* by reference: completions are the true kernel's */
+        /* by reference; the real kernel reports the completions */
         n = send(fd, b->base + offset, HW_MIN(m->msg_iov->iov_len, some), MSG_ZEROCOPY | MSG_DONTWAIT | MSG_NOSIGNAL);
     counts.device_sends += n > 0;
     int saved = errno;
@@ -243,7 +243,7 @@ static int fake_setsockopt(int fd, int level, int name, const void *value, sockl
 
 static bool never_self(int fd)
 {
-    (void)fd; /* loopback stands for a network here */
+    (void)fd; /* loopback counts as a network here */
     return false;
 }
 
@@ -277,7 +277,7 @@ static int bind_memory(struct binding *b, int fd, uint32_t client, bool tx)
     uint8_t *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
     if (base == MAP_FAILED)
         return -errno;
-    size_t npages = tx ? 0 : HW_MIN(size / PAGE, (size_t)4096) - 1; /* a file does not say where its part ends */
+    size_t npages = tx ? 0 : HW_MIN(size / PAGE, (size_t)4096) - 1; /* the size of the part is unknown for a file */
     *b = (struct binding){.live = true,
                           .tx = tx,
                           .id = ++ids,
@@ -289,7 +289,7 @@ static int bind_memory(struct binding *b, int fd, uint32_t client, bool tx)
     return 0;
 }
 
-/* One queue each. */
+/* Counts the queues of a client, one for each binding. */
 static unsigned count_bound(uint32_t client)
 {
     unsigned n = 0;

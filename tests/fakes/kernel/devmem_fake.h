@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hawserd and the kernel's devmem TCP as tests want them: a thread that grants whatever is asked, and recvmsg, sendmsg
- * and setsockopt that do to sockets of this process what the kernel does to steered ones. The device memory is the
- * driver's for tests (tests/fakes/cuda), whose dma-buf is a file.
+ * A fake hawserd, which is a thread that grants all requests, and a fake of the kernel's devmem TCP: recvmsg, sendmsg
+ * and setsockopt that treat sockets of this process like steered ones. The device memory is that of the fake CUDA
+ * driver (tests/fakes/cuda), whose dma-buf is a file.
  */
 #ifndef DEVMEM_FAKE_H
 #define DEVMEM_FAKE_H
@@ -12,29 +12,29 @@
 #include <stdint.h>
 
 struct df_faults {
-    atomic_bool plain;     /* what is steered arrives as ordinary data all the same */
-    atomic_bool host;      /* headers are not split: all of it in host memory, and told so */
-    atomic_uint linear;    /* the first bytes of every so many pieces stay in host memory; 0: of none */
-    atomic_bool shift;     /* the NIC writes 64 bytes beside the place that it names */
+    atomic_bool plain;     /* data of steered connections arrives in ordinary memory */
+    atomic_bool host;      /* headers are not split: all data is in host memory, and reported so */
+    atomic_uint linear;    /* the first bytes of every linear-th piece stay in host memory; 0: of none */
+    atomic_bool shift;     /* the NIC writes 64 bytes after the place that it reports */
     atomic_bool no_tx;     /* no sending from device memory */
-    atomic_bool wedge;     /* ENODEV from now on */
-    atomic_bool lie;       /* sizes that do not add up, from now on */
-    atomic_bool stray_now; /* ordinary data from now on */
-    atomic_uint queues;    /* so many can each client bind for receiving; 0: any number */
+    atomic_bool wedge;     /* calls fail with ENODEV */
+    atomic_bool lie;       /* reported sizes are inconsistent */
+    atomic_bool stray_now; /* the next data is ordinary */
+    atomic_uint queues;    /* maximum number of receive queues that each client can bind; 0: no limit */
 };
 extern struct df_faults df_faults;
-void df_well(void); /* none of them */
+void df_well(void); /* turns all faults off */
 
 struct df_counts {
-    /* rules: that stand now */
+    /* rules: number of current rules */
     uint64_t steered, rules, released, bound_rx, bound_tx, device_sends, pages_out, pages_most;
 };
 struct df_counts df_counts(void);
 
-/* Listens at path; dies, with all that it granted, and comes back. */
+/* df_start() listens at path. df_stop() ends the helper with all its grants; it can be started again. */
 void df_start(const char *path);
 void df_stop(void);
-/* Both in dm_sys. */
+/* Installs the fake kernel's calls in dm_sys. */
 void df_kernel(void);
 
 #endif

@@ -25,7 +25,8 @@ static bool has_thresh(const struct fake_driver *d)
     return d->like == LIKE_MLX5 || d->like == LIKE_BNXT || d->like == LIKE_FBNIC;
 }
 
-/* The kernel's rings_prepare_data(), net/ethtool/rings.c:32: what is configured, unless the driver says otherwise. */
+/* Works like the kernel's rings_prepare_data(), net/ethtool/rings.c:32: reports the configuration, unless the driver
+ * reports something else. */
 void driver_report(const struct fake_driver *d, struct hd_split *out)
 {
     *out =
@@ -40,12 +41,12 @@ void driver_report(const struct fake_driver *d, struct hd_split *out)
     case LIKE_FBNIC: /* fbnic_ethtool.c:311 */
         out->split = ON;
         break;
-    default: /* mlx5 says nothing of its own: mlx5e_ethtool_get_ringparam() */
+    default: /* mlx5 reports nothing itself: mlx5e_ethtool_get_ringparam() */
         break;
     }
 }
 
-/* The driver's part of RINGS_SET. was: what was configured before. */
+/* Performs the driver's part of RINGS_SET. was: the previous configuration. */
 static int driver_apply(struct fake_driver *d, uint8_t was, uint8_t to, uint32_t buf_len)
 {
     switch (d->like) {
@@ -71,7 +72,7 @@ static int driver_apply(struct fake_driver *d, uint8_t was, uint8_t to, uint32_t
         return 0;
     case LIKE_FBNIC: /* fbnic_set_ringparam(), fbnic_ethtool.c:359 */
         return to == OFF ? hw_fail(-EINVAL, "Cannot disable TCP data split") : 0;
-    default: /* no automatic of its own */
+    default: /* the driver has no automatic setting */
         return 0;
     }
 }
@@ -114,7 +115,7 @@ enum hd_gro_hw driver_gro(const struct fake_driver *d)
 void driver_gro_set(struct fake_driver *d, bool on)
 {
     d->gro_wanted = on;
-    /* mlx5e_fix_features(), en_main.c:4624: kept on, header split depends on it */
+    /* stays on, because header split depends on it */
     d->gro = on || (d->like == LIKE_MLX5 && d->config == ON);
 }
 
@@ -146,7 +147,7 @@ void driver_count(enum fake_like like, uint32_t n, struct ethtool_rxnfc *r)
 {
     r->rule_cnt = n;
     switch (like) {
-    case LIKE_MLX5: /* en_fs_ethtool.c:1003: data stays as it is */
+    case LIKE_MLX5: /* en_fs_ethtool.c:1003: data is unchanged */
         break;
     case LIKE_GVE: /* gve_ethtool.c:854 */
         r->data = 1024;

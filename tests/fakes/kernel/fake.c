@@ -360,7 +360,7 @@ static int f_bind(void *arg, const struct hd_bind_what *what, int *sock, uint32_
                             .n = count,
                             .page = what->page};
     memcpy(b->queue, queue, count * sizeof(*queue));
-    if (fake_strikes(f, false)) { /* as the socket is closed then */
+    if (fake_strikes(f, false)) { /* like a closed socket */
         close(b->fd);
         b->pid = 0;
         return hw_fail(-EIO, "call %u was made to fail behind its effect", f->calls);
@@ -400,14 +400,15 @@ static int f_connection(void *arg, int fd, struct hd_conn *c)
     memset(c, 0, sizeof(*c));
     if (pread(fd, &port, sizeof(port), 0) != sizeof(port))
         return hw_fail(-EINVAL, "descriptor %d is no TCP socket", fd);
-    if (port & 1u << 16) { /* of IPv6, for a change */
+    if (port & 1u << 16) { /* IPv6, for variety */
         c->local.in6.sin6_family = c->remote.in6.sin6_family = AF_INET6;
         inet_pton(AF_INET6, "fd00::1", &c->local.in6.sin6_addr);
         inet_pton(AF_INET6, "fd00::2", &c->remote.in6.sin6_addr);
     } else {
         c->local.in.sin_family = c->remote.in.sin_family = AF_INET;
         c->local.in.sin_addr.s_addr = htonl(0x0a000001);
-        c->remote.in.sin_addr.s_addr = htonl(port ? 0x0a000002 : 0x0a000001); /* port 0: both ends here */
+        c->remote.in.sin_addr.s_addr =
+            htonl(port ? 0x0a000002 : 0x0a000001); /* port 0: both ends are on this machine */
     }
     hw_addr_set_port(&c->local, 5000);
     hw_addr_set_port(&c->remote, (uint16_t)port);

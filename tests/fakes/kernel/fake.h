@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kernel of our own for hawserd: two NICs in memory that all processes of a test share, so that they outlive the one
- * that is killed. Any call can be made to fail, before or behind its effect, or to end the process there. What the real
- * kernel would refuse it refuses; what hawserd must never do it remembers in wrong.
+ * A fake kernel for hawserd: two NICs in memory that all processes of a test share, so that the NICs outlive a killed
+ * process. Any call can be made to fail, before or after it takes effect, or to end the process. The fake refuses what
+ * the real kernel would refuse, and records in `wrong` what hawserd must never do.
  */
 #ifndef TESTS_HELPER_FAKE_H
 #define TESTS_HELPER_FAKE_H
@@ -26,12 +26,12 @@ struct fake_nic {
     int ifindex;
     char name[HAWSER_NIC_NAME];
     bool gone, down, no_tx, no_rss;
-    struct fake_driver driver; /* header split, and what goes with it; at first LIKE_PLAIN */
+    struct fake_driver driver; /* header split and related settings; initially LIKE_PLAIN */
     unsigned mtu;
     bool ntuple;
     uint32_t table[FAKE_TABLE];
     struct hd_set contexts;
-    enum hd_user foreign[FAKE_QUEUES]; /* queues that others have bound */
+    enum hd_user foreign[FAKE_QUEUES]; /* queues that other programs have bound */
     struct fake_rule rule[FAKE_RULES];
 };
 
@@ -49,33 +49,36 @@ struct fake {
     struct fake_nic nic[2];
     struct fake_bind bind[FAKE_BINDS];
     uint32_t last_id;
-    unsigned calls, at; /* the at-th call (1, ..) goes wrong; 0: none */
+    unsigned calls, at; /* number of the call that fails, from 1; 0: none */
     enum fake_how how;
-    bool struck;     /* it has */
-    uint32_t ended;  /* the connection to 10.0.0.2:ended, or its like of IPv6, is over */
-    uint32_t report; /* the kernel reports that its socket is destroyed: once */
+    bool struck;     /* the fault has occurred */
+    uint32_t ended;  /* port of a connection to 10.0.0.2, or its IPv6 counterpart, that has ended */
+    uint32_t report; /* port whose socket the kernel reports once as destroyed */
     bool lose;       /* the next report is lost */
-    bool blind;      /* no connection is shown */
-    int ports;       /* that are held, by this process */
+    bool blind;      /* connections are not listed */
+    int ports;       /* ports that this process holds */
     bool watched;
     bool foreign_ns; /* every client is in another namespace */
     char wrong[160];
 };
 
-/* Shared memory with two NICs, eth1 (ifindex 11) and eth2 (12), all queues in RSS, nothing turned on. */
+/* Creates shared memory with two NICs, eth1 (ifindex 11) and eth2 (12), with all queues in RSS and nothing turned
+ * on. */
 struct fake *fake_new(void);
 void fake_free(struct fake *f);
 void fake_kernel(struct fake *f, struct hd_kernel *k);
-/* Of a fake kernel, what is about connections by this machine's, whose device fake_ifindex plays each NIC. -errno. */
+/* Replaces the fake kernel's functions for connections with this machine's real ones; the device fake_ifindex
+ * represents each NIC. Returns 0 or -errno. */
 int fake_kernel_real_sockets(struct hd_kernel *k);
-extern int fake_ifindex; /* 1: lo */
-/* What the kernel does when a process is gone. */
+extern int fake_ifindex; /* initially 1, which is lo */
+/* Releases the resources of a process that has ended. */
 void fake_reap(struct fake *f, pid_t pid);
-/* One more call: true where it is to fail now. For what is no call of struct hd_kernel, the journal's. */
+/* Counts a call, and returns true if it must fail now. For calls that are not in struct hd_kernel, such as the
+ * journal's. */
 bool fake_strikes(struct fake *f, bool before);
-/* "" where both are the same, bindings and foreign things included; else what differs. */
+/* Returns "" if both are equal, including bindings and foreign objects; otherwise returns the difference. */
 const char *fake_differs(const struct fake *was, const struct fake *is);
-/* A memfd that fake kernels take for a dma-buf, or for a TCP socket whose other end is 10.0.0.2:port. */
+/* Return a memfd that fake kernels treat as a dma-buf, or as a TCP socket whose other end is 10.0.0.2:port. */
 int fake_dmabuf(size_t bytes);
 int fake_sock(uint32_t port);
 

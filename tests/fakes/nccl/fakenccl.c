@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An NCCL with no GPU, for tests: what `hawser nccl bench` calls of it, over shared memory between processes and on the
- * memory of tests/fakes/cuda. Operations are over when their calls return.
+ * A fake NCCL without a GPU, for tests: the functions that `hawser nccl bench` calls, over shared memory between
+ * processes and with the memory of tests/fakes/cuda. Operations have ended when their calls return.
  *
- *   FAKENCCL_DIR=/tmp          where communicators have their file
+ *   FAKENCCL_DIR=/tmp          folder for the communicators' files
  *   FAKENCCL_FAULT=what:r:n    rank r's n-th operation (0: CommInitRank): wrong, die, crash, hang, error, async
- *   FAKENCCL_FAULT_NET=name    only where this is the network
- *   FAKENCCL_SLOW=name:us      each operation over this network takes so much longer
+ *   FAKENCCL_FAULT_NET=name    only if this is the network
+ *   FAKENCCL_SLOW=name:us      each operation over this network takes this much longer
  *   FAKENCCL_DEAF=1            plugins are never used: the network is Socket
- *   FAKENCCL_MUTE=1            says nothing
+ *   FAKENCCL_MUTE=1            logs nothing
  *   FAKENCCL_REPORT=file       rank, network, network namespace, then each variable NCCL_*, as one line, appended by
  * CommInitRank
  */
@@ -34,7 +34,7 @@ typedef struct {
     char internal[128];
 } ncclUniqueId;
 
-/* From one rank to another, one piece at a time. */
+/* A buffer from one rank to another, for one piece at a time. */
 struct box {
     atomic_uint full;
     uint32_t len;
@@ -90,7 +90,7 @@ static int fail(int rc, const char *text)
 
 /* ---- faults ----------------------------------------------------------------------------------- */
 
-/* The fault that this operation is to have, or "". */
+/* Returns the fault that this operation must have, or "". */
 static const char *fault(ncclComm_t c)
 {
     static char what[16];
@@ -121,7 +121,7 @@ static int suffer(ncclComm_t c)
     if (strcmp(what, "async") == 0) {
         c->async = true;
         for (int gpu = 0; gpu < RANKS; gpu++)
-            fakecuda_stall(gpu, true); /* as a kernel that waits for a network that is gone */
+            fakecuda_stall(gpu, true); /* like a kernel that waits for a broken network */
     }
     return OK;
 }
@@ -160,7 +160,7 @@ static void report(ncclComm_t c)
         if (strncmp(*e, "NCCL_", 5) == 0 || strncmp(*e, "LD_LIBRARY_PATH=", 16) == 0)
             at += (size_t)snprintf(line + at, sizeof line - at, " %s", *e);
     line[at++] = '\n';
-    if (write(fd, line, at) != (ssize_t)at) /* one: the ranks append at the same time */
+    if (write(fd, line, at) != (ssize_t)at) /* one call, because the ranks append at the same time */
         abort();
     close(fd);
 }
@@ -197,7 +197,7 @@ int ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id, int rank)
         printf("fake:%d:%d [%d] NCCL INFO Using network %s\n", (int)getpid(), (int)getpid(), rank, c->network);
         fflush(stdout);
     }
-    /* the last one takes the name away */
+    /* the last rank removes the name */
     if (atomic_fetch_add(&c->m->joined, 1) + 1 == (unsigned)n)
         unlink(id.internal);
     while (atomic_load(&c->m->joined) < (unsigned)n)
@@ -322,7 +322,7 @@ int ncclGroupStart(void)
     return OK;
 }
 
-/* One element, in the middle. */
+/* Spoils one element in the middle. */
 static void spoil(ncclComm_t c, char *out, size_t len)
 {
     if (strcmp(fault(c), "wrong") == 0)
@@ -353,7 +353,7 @@ int ncclGroupEnd(void)
     return slow(c);
 }
 
-/* What one rank sends to each, and has of each: those lengths; NULL: nothing. */
+/* The data that one rank sends to each rank and receives from each, with these lengths; NULL: nothing. */
 struct exchange {
     const char *to[RANKS];
     char *from[RANKS];
@@ -375,7 +375,7 @@ static int exchange(ncclComm_t c, const struct exchange *x)
     return rc;
 }
 
-/* Sums of n floats, of which each rank p has what is at in + p * step. */
+/* Sums n floats of all ranks; rank p's data is at in + p * step. */
 static int sum(const void *in, void *out, size_t n, size_t step, int type, int op, ncclComm_t comm)
 {
     const float *mine = fakecuda_alias((uintptr_t)in, (n + step * (size_t)(comm->n - 1)) * 4);

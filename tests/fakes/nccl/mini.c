@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A net plugin with nothing behind it, for the tests of `hawser nccl check`: it can be started and asked, and
+ * A net plugin that transfers nothing, for the tests of `hawser nccl check`. It can be started and queried, and
  * misbehaves on command. MINI_FAULT: load-crash, init-exit, init-crash, init-hang, init-fail, devices-fail,
- * properties-crash, finalize-exit, none. MINI_NAME: what it is called, "hawser". MINI_DEVICES: how many it has, 2.
- * Built with MINI_OLD it has tables that no NCCL of today takes, with MINI_V8 only v8.
+ * properties-crash, finalize-exit or none. MINI_NAME: its name, default "hawser". MINI_DEVICES: number of devices,
+ * default 2. Built with MINI_OLD, it only has tables that current versions of NCCL do not accept; built with MINI_V8,
+ * only v8.
  */
 #include "transport/netplugin/table/abi.h"
 
@@ -105,7 +106,7 @@ API extern ncclNet_v11_t ncclNetPlugin_v11;
 ncclNet_v11_t ncclNetPlugin_v11 = {
     .name = "hawser", .init = init_v11, .devices = devices, .getProperties = properties_v11, .finalize = finalize};
 
-/* before anybody reads the tables */
+/* before the tables are read */
 __attribute__((constructor)) static void rename_tables(void)
 {
     const char *name = getenv("MINI_NAME");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain plugin with one fault, which FAULTY names: proof that the driver notices. v11 alone.
+ * The plain plugin with one fault, which the environment variable FAULTY selects, to show that the driver detects it.
+ * Only table v11.
  */
 #include "plain.h"
 
@@ -29,7 +30,7 @@ static void nap(unsigned ms)
     (void)nanosleep(&t, NULL);
 }
 
-/* Both of plain.c's comms begin with their socket. */
+/* Returns the socket, with which both kinds of plain.c's comms begin. */
 static int socket_of(const void *comm)
 {
     int fd;
@@ -37,12 +38,12 @@ static int socket_of(const void *comm)
     return fd;
 }
 
-/* What an irecv was, so that its test can spoil it. */
+/* The arguments of an irecv, so that its test can spoil the data. */
 static struct posted {
     void *req;
     uint8_t *data, *shadow;
     size_t room;
-    int size; /* once all is in the shadow */
+    int size; /* set when all data is in the shadow */
 } posted[4096];
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
@@ -70,11 +71,11 @@ static struct posted recall(void *req)
     return found;
 }
 
-/* Runs when the library goes or the process ends. */
+/* Runs when the library is unloaded or the process ends. */
 __attribute__((destructor)) static void gone(void)
 {
     if (fault("fork") && owner && owner != getpid())
-        (void)pause(); /* as if for a thread that fork did not copy */
+        (void)pause(); /* like a wait for a thread that fork() did not copy */
 }
 
 static void *sleeper(void *arg)
@@ -83,7 +84,7 @@ static void *sleeper(void *arg)
     return arg;
 }
 
-/* An event of the message's posting alone, well told with FAULTY=profiler: none of the faults is that. */
+/* Reports an event of the message's posting, correctly with FAULTY=profiler: this is not a fault. */
 static void tell(void *phandle)
 {
     const char *f = getenv("FAULTY");
@@ -150,7 +151,7 @@ static ncclResult_t f_connect(void *ctx, int dev, void *handle, void **sc, ncclN
     return fault("silent") ? ncclSuccess : rc;
 }
 
-/* "stray": whoever comes first is taken for the peer, and if he is not, nobody else gets in. */
+/* "stray": treats the first connection as the peer's. If it is not, no other connection is accepted. */
 static ncclResult_t f_accept(void *lc, void **rc, ncclNetDeviceHandle_t **dh)
 {
     char said[4];
@@ -196,7 +197,7 @@ static ncclResult_t f_irecv(void *rc, int n, void **data, size_t *sizes, int *ta
     if (fault("hang"))
         nap(1000000);
     if (fault("stale") && atomic_fetch_add(&calls, 1) % 5 == 4)
-        return ncclSuccess; /* "later", but *req is not written */
+        return ncclSuccess; /* means "later", but *req is not written */
     ret = plain_irecv(rc, n, &to, sizes, tags, mhs, req);
     if (*req)
         tell(phandles[0]);
@@ -207,7 +208,7 @@ static ncclResult_t f_irecv(void *rc, int n, void **data, size_t *sizes, int *ta
     return fault("silent") ? ncclSuccess : ret;
 }
 
-/* "lines": the second half of each 128 bytes arrives first. True once all has. */
+/* "lines": the second half of each 128 bytes arrives first. Returns true when all has arrived. */
 static bool backwards(struct posted *p, int *sizes)
 {
     if (p->size < 0) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain plugin as those over RDMA are: it takes CUDA memory, registered by its dma-buf where the driver has them,
- * and what is received into such memory may be read only after iflush(); here it is not even there before. The GPU must
- * be set in all calls. NETPLUGIN_CUDA_REPORT=file: at exit a line of what it was asked to do is appended.
+ * The plain plugin with the behaviour of plugins over RDMA: it accepts CUDA memory, registered through its dma-buf if
+ * the driver supports it, and data that was received into such memory may be read only after iflush(); here the data is
+ * not there before. The GPU must be set in all calls. NETPLUGIN_CUDA_REPORT=file: at exit, appends a line that counts
+ * the calls.
  */
 #include "mem/cuda.h"
 #include "plain.h"
@@ -20,18 +21,18 @@ struct mr {
     int type;
 };
 
-/* Of CUDA memory; plain's own requests go by themselves. */
+/* A request with CUDA memory; other requests are those of plain.c. */
 struct request {
     enum { SEND, RECEIVE, FLUSH } what;
-    struct request *next; /* received, and not flushed yet */
+    struct request *next; /* in the list of requests that were received and not flushed yet */
     void *inner;
-    uint8_t *host; /* the bytes, where plain has them */
+    uint8_t *host; /* the bytes in host memory, which plain.c transfers */
     CUdeviceptr device;
     size_t size;
 };
 static struct request *landed;
 
-/* Which requests are ours: all that live. */
+/* All existing requests of this file. */
 static struct request *living[4096];
 
 static struct request *new_request(int what, void *device, size_t size)
@@ -62,7 +63,7 @@ static struct request *ours(void *p)
     return NULL;
 }
 
-/* In the GPU that is set: an error where none is. */
+/* Copies with the GPU that is set. Fails if none is set. */
 static ncclResult_t copy(struct request *r, bool up)
 {
     const struct hw_cuda *cu;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain plugin with the endpoints of aws-ofi-nccl: listeners that one thread makes share an endpoint, and with a
- * receiving connection that is closed while receives are posted its endpoint ends, for all connections on it.
- * ENDS_LISTEN=ms: listen takes so long. */
+/* The plain plugin with the endpoints of aws-ofi-nccl: listeners that one thread creates share an endpoint. If a
+ * receiving connection is closed while receives are posted, its endpoint ends for all connections that use it.
+ * ENDS_LISTEN=ms: the duration of listen. */
 #include "plain.h"
 
 #include <stdatomic.h>
@@ -28,7 +28,7 @@ struct request {
 
 struct comm {
     void *inner;
-    struct end *end; /* NULL: it sends */
+    struct end *end; /* NULL for a sending connection */
     unsigned posted, tested;
     struct request ring[NCCL_NET_MAX_REQUESTS];
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The simplest correct net plugin: one TCP connection over loopback for each communicator, a header with the size
- * before each message, progress in isend, irecv and test alone. No threads, no state but its communicators'. A
- * reference to read, and the well-behaved stranger in tests.
+ * before each message, and progress only in isend, irecv and test. It has no threads, and no state except that of its
+ * communicators. A reference, and the well-behaved plugin of the tests.
  */
 #include "plain.h"
 
@@ -16,13 +16,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GUESTS 16 /* connections that have not shown the secret yet */
+#define GUESTS 16 /* connections that have not sent the secret yet */
 
 struct handle {
     uint64_t secret;
     uint16_t port;
-    int fd;         /* the connector's, plus 1: the buffer is the same in every call of connect */
-    uint32_t shown; /* bytes of the secret that have gone out */
+    int fd;         /* the connector's file descriptor plus 1; the buffer is the same in every call of connect */
+    uint32_t shown; /* bytes of the secret that were sent */
     bool connected;
 };
 _Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE, "NCCL's ABI");
@@ -34,14 +34,14 @@ struct listener {
         int fd;
         uint32_t got;
         uint8_t said[8];
-    } guest[GUESTS]; /* the oldest first */
+    } guest[GUESTS]; /* sorted by age, the oldest first */
     int n;
 };
 
 struct request {
     struct conn *c;
     uint8_t *data;
-    uint64_t size;                  /* first the room of a receive, then what came */
+    uint64_t size;                  /* first the size of a receive's buffer, then of the message */
     uint64_t header, header_at, at; /* bytes moved */
 };
 
@@ -71,8 +71,8 @@ ncclResult_t plain_init(ncclDebugLogger_t logger)
     const char *list = getenv("PLAIN_PCI");
     char *rest = pci_list;
 
-    logger_of_all = logger; /* threads may come with a communicator each */
-    if (!list || pci[0])    /* v11 and v12 come here for each communicator */
+    logger_of_all = logger; /* several threads may call this, each for its communicator */
+    if (!list || pci[0])    /* v11 and v12 call this for each communicator */
         return ncclSuccess;
     if (strlen(list) >= sizeof(pci_list)) {
         errno = ENAMETOOLONG;
@@ -192,7 +192,8 @@ static void send_away(struct listener *l, int i)
     l->n--;
 }
 
-/* Whoever shows the secret is the peer; others are sent away, the oldest silent ones when there are too many. */
+/* Accepts the connection that sends the secret as the peer's, and closes others: wrong ones, and the oldest silent ones
+ * if there are too many. */
 ncclResult_t plain_accept(void *lc, void **rc)
 {
     struct listener *l = lc;
@@ -225,7 +226,7 @@ ncclResult_t plain_accept(void *lc, void **rc)
     return ncclSuccess;
 }
 
-/* Host memory needs no registration: the handle is only there to be given back. */
+/* Returns a handle that is only needed for deregistration, because host memory needs no registration. */
 ncclResult_t plain_reg(void *comm, void *data, size_t size, int type, void **mh)
 {
     if (!comm || !data || !size || type != NCCL_PTR_HOST)
@@ -239,7 +240,7 @@ ncclResult_t plain_dereg(void *comm, void *mh)
     return comm && mh ? ncclSuccess : ncclInvalidArgument;
 }
 
-/* Moves up to len bytes: how many, 0 for "later", -1 once the connection is of no more use. */
+/* Moves up to len bytes. Returns the number of bytes, 0 for "later", or -1 if the connection is broken. */
 static ssize_t move(struct conn *c, void *data, size_t len)
 {
     ssize_t n = c->sends ? send(c->fd, data, len, MSG_NOSIGNAL) : recv(c->fd, data, len, 0);
@@ -253,7 +254,7 @@ static ssize_t move(struct conn *c, void *data, size_t len)
     return -1;
 }
 
-/* Moves requests in order, as far as the socket goes. */
+/* Moves requests in order, as far as the socket permits. */
 static ncclResult_t progress(struct conn *c)
 {
     while (!c->error && c->moved < c->posted) {
@@ -317,7 +318,7 @@ ncclResult_t plain_irecv(void *rc, int n, void **data, size_t *sizes, int *tags,
 ncclResult_t plain_iflush(void *rc, int n, void **data, int *sizes, void **mhs, void **req)
 {
     (void)rc, (void)n, (void)data, (void)sizes, (void)mhs;
-    *req = NULL; /* host memory: there is nothing to flush */
+    *req = NULL; /* host memory needs no flush */
     return ncclSuccess;
 }
 
@@ -329,12 +330,12 @@ ncclResult_t plain_test(void *req, int *done, int *sizes)
 
     *done = 0;
     if (q != &c->ring[c->tested % NCCL_NET_MAX_REQUESTS])
-        return ncclInvalidUsage; /* NCCL tests the oldest alone */
+        return ncclInvalidUsage; /* NCCL tests only the oldest */
     if (c->moved == c->tested)
         rc = progress(c);
     if (c->moved == c->tested)
         return rc;
-    c->tested++; /* what came before an error is good */
+    c->tested++; /* data before an error is valid */
     *done = 1;
     if (sizes && !c->sends)
         *sizes = (int)q->size;

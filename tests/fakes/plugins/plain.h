@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain plugin (plain.c) behind its tables (plain_tables.c). Its functions have the shape of v9, but for the device
- * handles, which it has none of. */
+/* The functions of the plain plugin (plain.c), which its tables (plain_tables.c) use. They have the prototypes of v9,
+ * but without device handles. */
 #ifndef PLAIN_H
 #define PLAIN_H
 
 #include "transport/netplugin/table/abi.h"
 
-#define PLAIN_DEVICES 2  /* none of them on PCI... */
-#define PLAIN_MOST    16 /* ...unless PLAIN_PCI="/sys/devices/...,/sys/..." names the PCI devices that they are */
+#define PLAIN_DEVICES 2  /* not on PCI... */
+#define PLAIN_MOST    16 /* ...unless PLAIN_PCI="/sys/devices/...,/sys/..." gives their PCI devices */
 
 ncclResult_t plain_init(ncclDebugLogger_t logger);
 ncclResult_t plain_devices(int *n);
-char *plain_pci(int dev); /* NULL: on none */
+char *plain_pci(int dev); /* NULL if not on PCI */
 ncclResult_t plain_listen(int dev, void *handle, void **lc);
 ncclResult_t plain_connect(int dev, void *handle, void **sc);
 ncclResult_t plain_accept(void *lc, void **rc);

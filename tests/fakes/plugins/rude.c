@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table, each entry in its ways; see rude.h. */
+/* The functions of the table, with their faults; see rude.h. */
 #include "rude.h"
 #include "rude_world.h"
 #include "wire.h"
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t chance = 1; /* of errors; the same in every run */
+static uint64_t chance = 1; /* seed of the errors, which are the same in every run */
 
-/* The n-th call of something, by a counter of its own. */
+/* Returns true in every n-th call, counted by the given counter. */
 static bool is_turn(enum rude_way way, atomic_long *calls)
 {
     return rude(way) && atomic_fetch_add(calls, 1) + 1 == rude_number(way);
@@ -24,7 +24,7 @@ static ncclResult_t code(enum rude_way way)
     return (ncclResult_t)rude_number(way);
 }
 
-/* Now and then any error. */
+/* Sometimes returns a random error. */
 static ncclResult_t any_error(void)
 {
     if (!rude(RUDE_ERRORS) || wire_random(&chance) % (uint64_t)rude_number(RUDE_ERRORS))
@@ -192,7 +192,7 @@ static ncclResult_t close_listen(void *listener)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* No request now: so many times between two real ones, or never one. */
+/* Returns true if there must be no request now: a number of times between two real requests, or always. */
 static bool no_request(enum rude_way some, enum rude_way never, atomic_long *calls)
 {
     return rude(never) || (rude(some) && ++*calls % (rude_number(some) + 1) != 0);
@@ -225,11 +225,11 @@ static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *ta
 static ncclResult_t iflush(void *comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
     (void)comm, (void)n, (void)data, (void)sizes, (void)mhandles;
-    *request = NULL; /* host memory has nothing to flush */
+    *request = NULL; /* host memory needs no flush */
     return ncclSuccess;
 }
 
-/* A message has come: what becomes of it. */
+/* Applies the faults to a message that has arrived. */
 static void spoil(void *request)
 {
     unsigned char *data;
@@ -251,7 +251,7 @@ static ncclResult_t done_lie(void *request, int *done, int *size, int truth)
     if (rude(RUDE_TEST_EARLY) && !*done) {
         *done = 1;
         truth = (int)posted;
-        net_forget(request); /* its bytes come later all the same */
+        net_forget(request); /* its bytes arrive later nevertheless */
     }
     if (rude(RUDE_TEST_NEVER))
         *done = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libnccl-net-rude.so: a net plugin for tests, with table v9, that behaves as badly as the ABI allows, in the ways that
- * the environment names: RUDE=way,way=number... With none it works, host memory over TCP on the loopback interface.
- * rude_help() prints the ways; here they are. A word that is none of them aborts at load: the test's own mistake.
+ * the environment selects: RUDE=way,way=number... Without it the plugin works, with host memory over TCP on loopback.
+ * rude_help() prints the ways, which are listed here. An unknown way aborts at load, because it is an error of the
+ * test.
  */
 #ifndef RUDE_H
 #define RUDE_H
@@ -11,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* X(NAME, its word, the number where none is given, what it does, what a host must make of it) */
+/* X(NAME, name in RUDE, default number, behaviour, expected reaction of a host) */
 #define RUDE_WAYS(X)                                                                                                  \
     X(LOAD_CRASH, "load-crash", 0, "SIGSEGV while it is loaded", "an error that names the plugin and the signal")     \
     X(LOAD_HANG, "load-hang", 0, "never returns from dlopen", "an error once the deadline is over")                   \
@@ -90,10 +91,10 @@ enum rude_way {
         RUDE_N
 };
 
-/* Is it asked for; and its number. */
+/* Return whether the way was selected, and its number. */
 bool rude(enum rude_way way);
 long rude_number(enum rude_way way);
-/* As RUDE says. */
+/* Crash or hang in the way that RUDE selects. */
 __attribute__((noreturn)) void rude_crash(void);
 void rude_hang(void);
 
@@ -106,9 +107,9 @@ ncclResult_t net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
 ncclResult_t net_test(void *request, int *done, int *size);
 ncclResult_t net_close(void *comm);
 ncclResult_t net_close_listen(void *listener);
-/* The host takes it for done. */
+/* Forgets a request that the host believes to be done. */
 void net_forget(void *request);
-/* Of a request: is it a receive, where to, how much was posted. */
+/* Return whether a request is a receive, and its buffer and size as posted. */
 bool net_is_receive(const void *request);
 void net_posted(const void *request, unsigned char **data, size_t *size);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What works in libnccl-net-rude.so: a connection is one of TCP, a message its length and its bytes. */
+/* The working part of libnccl-net-rude.so: a connection is a TCP connection, and a message is its length and its
+ * bytes. */
 #include "rude.h"
 #include "wire.h"
 
@@ -11,14 +12,14 @@
 struct handle {
     uint64_t secret;
     struct sockaddr_in at;
-    int fd; /* of connect, between its calls: one more than it; 0 none */
+    int fd; /* the file descriptor of connect plus 1 between its calls; 0 if none */
 };
 _Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE, "NCCL's ABI");
 
 struct listener {
     int fd;
     uint64_t secret;
-    struct stranger { /* that has not shown the secret yet */
+    struct stranger { /* a connection that has not sent the secret yet */
         int fd;
         struct wire_msg hello;
     } stranger[16];
@@ -37,7 +38,7 @@ struct request {
 struct comm {
     bool sends, broken;
     int fd;
-    uint64_t posted, moving, done; /* numbers of requests */
+    uint64_t posted, moving, done; /* counts of requests */
     struct wire_msg hello;
     struct request request[NCCL_NET_MAX_REQUESTS];
 };
@@ -84,7 +85,7 @@ ncclResult_t net_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle
     int up = wire_connected(h.fd - 1);
     if (up == 0)
         return ncclSuccess;
-    /* 8 bytes into an empty socket's buffer go at once */
+    /* 8 bytes always fit into an empty socket's buffer */
     if (up < 0 || wire_put(h.fd - 1, &h.secret, sizeof(h.secret)) != (ssize_t)sizeof(h.secret)) {
         close(h.fd - 1);
         return ncclRemoteError;
@@ -107,7 +108,7 @@ ncclResult_t net_accept(void *listener, void **comm, ncclNetDeviceHandle_v9_t **
     *comm = NULL;
     for (int fd; (fd = wire_accept(l->fd)) >= 0;) {
         if (l->n == sizeof(l->stranger) / sizeof(l->stranger[0]))
-            drop(l, 0); /* who has been silent the longest */
+            drop(l, 0); /* the one that was silent for the longest time */
         l->stranger[l->n++] = (struct stranger){.fd = fd, .hello.len = sizeof(l->secret)};
     }
     for (unsigned i = 0; i < l->n;) {
@@ -127,7 +128,7 @@ ncclResult_t net_accept(void *listener, void **comm, ncclNetDeviceHandle_v9_t **
     return ncclSuccess;
 }
 
-/* All slots are taken: by requests that are still moving, or that nobody has seen done yet. */
+/* Returns true if all slots are in use, by requests that are in progress or whose end was not tested yet. */
 static bool full(const struct comm *c)
 {
     return c->posted - (c->done < c->moving ? c->done : c->moving) == NCCL_NET_MAX_REQUESTS;
@@ -168,7 +169,7 @@ ncclResult_t net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
     return ncclSuccess;
 }
 
-/* 1 it is over, 0 not yet, -1 broken. */
+/* Moves a request. Returns 1 if it has ended, 0 if not yet, or -1 if the connection is broken. */
 static int move(struct request *r)
 {
     struct comm *c = r->comm;

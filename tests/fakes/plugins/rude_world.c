@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RUDE, and what a plugin can do to the process that it is loaded into. */
+/* Reads RUDE, and does what a plugin can do to its process. */
 #include "rude_world.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ long rude_number(enum rude_way way)
     return numbers[way];
 }
 
-/* One line for each way: its word, its number where none is given, what it does, what a host must make of it. */
+/* Prints a line for each way: its name, default number, behaviour, and the expected reaction of a host. */
 __attribute__((visibility("default"))) void rude_help(void);
 void rude_help(void)
 {
@@ -100,7 +100,7 @@ static void thread(void *(*fn)(void *))
 static void *spin(void *arg)
 {
     (void)arg;
-    time_t end = time(NULL) + 60; /* not for ever, should nobody end it */
+    time_t end = time(NULL) + 60; /* a limit, in case nothing ends it */
     while (time(NULL) < end)
         ;
     return NULL;

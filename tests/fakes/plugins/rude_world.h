@@ -6,9 +6,9 @@
 
 /* Reads RUDE. */
 void rude_read(void);
-/* What is done to the process, at the first init. */
+/* Does to the process what RUDE selects, at the first init. */
 void rude_world(ncclDebugLogger_t log);
-/* So many ms, if it is asked for. */
+/* Sleeps for the way's number of ms, if it was selected. */
 void rude_sleep(enum rude_way way);
 
 #endif

@@ -25,7 +25,7 @@ static ncclResult_t devices(int *n)
     return ncclSuccess;
 }
 
-/* In Mbit/s as the kernel says; of an interface that has none, what a gVNIC has. */
+/* Returns the speed in Mbit/s as reported by the kernel, or a gVNIC's speed if the interface reports none. */
 static int speed_of(const char *interface)
 {
     char path[128];
@@ -61,7 +61,7 @@ static ncclResult_t get_properties(int dev, ncclNetProperties_v7_t *p)
     return ncclSuccess;
 }
 
-/* Of CUDA memory: what is wrong with it, NULL if nothing. */
+/* Returns what is wrong with CUDA memory, or NULL if nothing is. */
 static const char *cuda_fault(const struct comm *c, uint64_t ptr, size_t len)
 {
     struct gpu_side now;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libnccl-net-tcpxlike.so: a net plugin for tests that behaves as GPUDirect-TCPX is documented to, its traps included,
- * over plain TCP sockets, with host memory or with CUDA memory of whatever driver HAWSER_CUDA_LIBRARY names. Written
- * from facts about that plugin's contract, with none of its code.
+ * libnccl-net-tcpxlike.so: a net plugin for tests that behaves like GPUDirect-TCPX according to its documentation,
+ * including its pitfalls, over plain TCP sockets, with host memory or with CUDA memory of the driver that
+ * HAWSER_CUDA_LIBRARY names. Written from facts about that plugin's contract, without its code.
  *
- * It exports ncclNetPlugin_v7 alone. What a host must know:
+ * It exports only ncclNetPlugin_v7. A host must know the following:
  * - listen's handle uses 88 bytes; at 80 stands a pointer of this process. Not 0 at the first connect: a crash.
  * - connect and accept need several calls, with the same handle; accept writes 32 bytes to **rdev; NULL there crashes.
  * - one listen comm gives one recv comm. A CUDA device must be set at listen, connect and regMr of CUDA memory.
@@ -22,7 +22,7 @@
  *   several threads for several comms are safe. connect waits for the other side's accept, a while in each call.
  * - iflush crashes. Zero-byte tasks break the stream, unless NCCL_DYNAMIC_CHUNK_SIZE is set.
  *
- * Environment, read by init; what it does not understand, it aborts at.
+ * Environment, read by init. The plugin aborts at values that it does not understand.
  *   NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=lo  interfaces, by commas: the devices
  *   NCCL_SOCKET_NTHREADS=1, NCCL_NSOCKS_PERTHREAD=1   data connections of a comm: their product, 8 at most
  *   NCCL_DYNAMIC_CHUNK_SIZE=0     bytes of a task; 0: a share for each data connection, which may be of 0 bytes
@@ -32,7 +32,7 @@
  *   TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in host memory; and CUDA's cannot
  *   TCPXLIKE_SEED=1               of the fragments
  *   TCPXLIKE_FRAG=4096            their largest length, 1 to 4096
- *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer: 8 for each comm, but for one alone
+ *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer; needs 8 per comm, unless there is only one
  *   TCPXLIKE_NAME=                the name of all devices, instead of their interfaces'
  *   TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
  *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)
@@ -56,13 +56,13 @@
 
 #define MAX_REQUESTS NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH
 #define MAX_FRAGS    NET_UNPACK_MAX_SLICE_PAGES
-#define MAX_SOCKS    8 /* of data, in a comm */
-#define MAX_TASKS    6 /* of a socket */
+#define MAX_SOCKS    8 /* data connections of a comm */
+#define MAX_TASKS    6 /* tasks of a socket */
 #define MAX_DEVICES  8
-#define PAGE         4096u /* of bounce buffers */
+#define PAGE         4096u /* bytes of a page of a bounce buffer */
 #define PLAN         64    /* fragments planned ahead for a socket */
 
-/* What is to happen to a request. */
+/* Faults of a request. */
 enum {
     FAULT_STALL = 1 << 0,
     FAULT_DIE = 1 << 1,
@@ -87,62 +87,63 @@ extern struct tcpx_options tcpx_opt;
 
 /* ---- tcpxlike_env.c ---- */
 void tcpx_read_environment(ncclDebugLogger_t log);
-/* With TCPXLIKE_ONE_THREAD: is it the thread that init came from? */
+/* With TCPXLIKE_ONE_THREAD, crashes unless called by the thread that called init. */
 void tcpx_check_thread(void);
-/* The next isend or irecv: which faults are its own. */
+/* Counts an isend or irecv, and returns its faults. */
 unsigned tcpx_faults_now(bool sends);
 void tcpx_log(ncclDebugLogLevel level, int line, const char *fmt, ...) HW_PRINTF(3, 4);
 #define WARN(...) tcpx_log(NCCL_LOG_WARN, __LINE__, __VA_ARGS__)
 #define INFO(...) tcpx_log(NCCL_LOG_INFO, __LINE__, __VA_ARGS__)
-/* A line, and an error: ncclInternalError, as the real one's are. */
+/* Logs a line and returns ncclInternalError, as GPUDirect-TCPX does for all errors. */
 #define FAIL(...) (WARN(__VA_ARGS__), ncclInternalError)
-/* What the real one crashes at. */
+/* For calls at which GPUDirect-TCPX crashes. */
 #define CRASH(...) (WARN(__VA_ARGS__), abort())
-/* And where it leaves the process. */
+/* For calls at which GPUDirect-TCPX ends the process. */
 #define LEAVE(...) (WARN(__VA_ARGS__), exit(1))
-/* For TCPXLIKE_REPORT. */
+/* Counters for TCPXLIKE_REPORT. */
 extern _Atomic int tcpx_listens, tcpx_comms, tcpx_regs;
-extern _Atomic unsigned tcpx_cuda; /* requests of CUDA memory */
+extern _Atomic unsigned tcpx_cuda; /* requests with CUDA memory */
 
 /* ---- tcpxlike_bounce.c ---- */
 
-/* The GPU of a comm. ctx NULL: none was set when it was made. */
+/* The GPU of a comm. ctx is NULL if none was set when the comm was created. */
 struct gpu_side {
     const struct hw_cuda *cu;
     CUcontext ctx;
     int device;
     CUstream stream;
 };
-/* The calling thread's device, if there is a driver and one is set. */
+/* Stores the calling thread's device, if there is a driver and a device is set. */
 void tcpx_gpu_now(struct gpu_side *out);
 ncclResult_t tcpx_gpu_open(struct gpu_side *g);
 void tcpx_gpu_close(struct gpu_side *g);
-/* Pages of host memory that the GPU, where there is one, may reach. */
+/* Allocates and frees pages of host memory, which the GPU, if any, can access. */
 void *tcpx_pages_alloc(const struct gpu_side *g, size_t len);
 void tcpx_pages_free(const struct gpu_side *g, void *p, size_t len);
 ncclResult_t tcpx_load(const struct gpu_side *g, void *host, const void *from, size_t len);
 
-/* A GPU's pages, or the host's: of all comms that land there. */
+/* The pages of a GPU or of the host, which all comms that receive there share. */
 struct pool {
     struct pool *next;
-    int device; /* -1: the host */
+    int device; /* -1 for the host */
     unsigned users;
     struct gpu_side gpu;
-    uint8_t *host;    /* the buffer, or of one on the GPU the host's copy */
-    CUdeviceptr base; /* as the fragments' reader sees it */
+    uint8_t *host;    /* the buffer; for a buffer on the GPU, its copy in host memory */
+    CUdeviceptr base; /* the address for the reader of the fragments */
     size_t len;
-    uint32_t *free, n_free; /* pages, the last returned on top */
+    uint32_t *free, n_free; /* stack of free pages */
     uint64_t random;
 };
 
 struct bounce {
-    struct gpu_side *gpu; /* NULL: all of it is host memory */
+    struct gpu_side *gpu; /* NULL if all memory is host memory */
     struct netUnpackMeta *meta;
     struct pool *pool;
     void *device_handle;
     uint64_t random;
 };
-/* A page for one of a comm's requests; younger ones leave enough for the oldest of each comm. False: none now. */
+/* Takes a page for a request of a comm. Requests that are not the oldest leave enough pages for the oldest request of
+ * each comm. Returns false if there is no page now. */
 bool tcpx_page_take(struct pool *p, bool oldest, uint32_t *page);
 void tcpx_page_give(struct pool *p, uint32_t page);
 struct bounce *tcpx_bounce_open(struct gpu_side *gpu);
@@ -159,12 +160,12 @@ struct registration {
 
 struct request {
     struct comm *comm;
-    uint64_t number; /* on its comm, from 0 */
-    uint8_t *data;   /* of CUDA memory to send: its copy */
+    uint64_t number; /* number in its comm, from 0 */
+    uint8_t *data;   /* host copy of CUDA memory that is sent */
     size_t size;     /* as posted */
     bool scattered, known;
     unsigned faults;
-    size_t total, dealt, moved; /* of the message; in tasks; come or gone */
+    size_t total, dealt, moved; /* bytes of the message; divided into tasks; transferred */
     unsigned tasks;
     uint8_t *staging;
     size_t staging_len;
@@ -188,12 +189,12 @@ struct data_socket {
     int fd;
     struct task task[MAX_TASKS]; /* a ring */
     unsigned first, n;
-    /* of a scattered receive, for the first task */
+    /* state of the scattered receive of the first task */
     uint64_t random;
-    size_t planned; /* bytes of it that have a place */
+    size_t planned; /* bytes that have a place */
     struct fragment plan[PLAN];
     unsigned plan_first, plan_n;
-    uint32_t plan_have; /* bytes of the first one */
+    uint32_t plan_have; /* bytes used of the first planned fragment */
 };
 
 struct comm {
@@ -201,10 +202,10 @@ struct comm {
     int control;
     unsigned n_socks, next_sock;
     struct data_socket sock[MAX_SOCKS];
-    struct wire_msg header; /* of the task that is being announced */
+    struct wire_msg header; /* header of the task that is being announced */
     bool header_full;
-    /* Requests by number: [consumed, done) are over, [done, posted) wait, from `announce` on they have tasks to come.
-     * A send is consumed once it is done. */
+    /* Requests by number: [consumed, done) have ended, [done, posted) are in progress, and requests from `announce` on
+     * have tasks to announce. A send is consumed when it is done. */
     uint64_t posted, announce, done, consumed;
     struct request request[MAX_REQUESTS];
     struct gpu_side gpu;

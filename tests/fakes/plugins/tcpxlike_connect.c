@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What listen writes into the caller's 128 bytes. The real one uses 88, too, of which the last 8 are a pointer. */
+/* The contents of listen's handle of 128 bytes. GPUDirect-TCPX also uses 88 bytes, the last 8 of which are a
+ * pointer. */
 struct handle {
     uint64_t secret;
     struct sockaddr_in at;
@@ -21,7 +22,7 @@ _Static_assert(sizeof(struct handle) == 88 && offsetof(struct handle, state) == 
 
 struct hello {
     uint64_t secret, id;
-    uint16_t index, count; /* 0: control; of all connections */
+    uint16_t index, count; /* index 0 is the control connection; count includes all connections */
 };
 
 struct connecting {
@@ -35,7 +36,7 @@ struct connecting {
     struct gpu_side gpu;
 };
 
-struct stranger { /* that has not said hello yet, or whose siblings are missing */
+struct stranger { /* a connection without a hello, or whose siblings are missing */
     int fd;
     struct wire_msg hello;
 };
@@ -51,7 +52,7 @@ struct listener {
     struct gpu_side gpu;
 };
 
-static struct connecting *pending; /* of the whole process */
+static struct connecting *pending; /* for the whole process */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool address_of(int dev, struct sockaddr_in *at)
@@ -59,7 +60,7 @@ static bool address_of(int dev, struct sockaddr_in *at)
     return dev >= 0 && (unsigned)dev < tcpx_opt.devices && wire_address(tcpx_opt.interface[dev], at);
 }
 
-/* The calls that must fail first, and the time that must pass. */
+/* Returns true until the required number of calls has failed and the time has passed. */
 static bool too_early(unsigned *calls, uint64_t since, unsigned ms)
 {
     return (*calls)++ < tcpx_opt.retries || hw_now() - since < ms * HW_MS;
@@ -81,7 +82,7 @@ ncclResult_t tcpx_listen(int dev, void *out, void **comm)
     }
     tcpx_gpu_now(&l->gpu);
     h.secret = l->secret;
-    h.state = tcpx_opt.clean_handle ? NULL : (void *)l; /* of no use to anybody but this process */
+    h.state = tcpx_opt.clean_handle ? NULL : (void *)l; /* valid only in this process */
     memcpy(out, &h, sizeof(h));
     tcpx_listens++;
     *comm = l;
@@ -101,7 +102,7 @@ ncclResult_t tcpx_close_listen(void *listener)
 
 /* ---- connect ---------------------------------------------------------------------------------- */
 
-/* Sleeps for that long in a call. */
+/* Sleeps within a call. */
 static void sleep_us(unsigned us)
 {
     const struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
@@ -164,7 +165,7 @@ static struct connecting *start(int dev, const struct handle *h)
     return s;
 }
 
-/* 1 all are connected and have said who they are, 0 not yet, -1 refused. */
+/* Sends the hellos. Returns 1 if all connections are established and introduced, 0 if not yet, or -1 if refused. */
 static int introduce(struct connecting *s)
 {
     int all = 1;
@@ -179,7 +180,7 @@ static int introduce(struct connecting *s)
     return all;
 }
 
-/* The same, and the other side's accept is over: this call waits for a while. */
+/* Like introduce(), but also waits for a while for the end of the other side's accept. */
 static int meet(struct connecting *s)
 {
     const uint64_t until = hw_now() + tcpx_opt.connect_us * 1000ull;
@@ -199,7 +200,7 @@ static int meet(struct connecting *s)
 ncclResult_t tcpx_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle_v7_t **device)
 {
     tcpx_check_thread();
-    (void)device; /* the sender's GPU has nothing to do */
+    (void)device; /* the sender does not use the GPU here */
     struct handle h;
     memcpy(&h, handle, sizeof(h));
     *comm = NULL;
@@ -225,7 +226,7 @@ ncclResult_t tcpx_connect(int dev, void *handle, void **comm, ncclNetDeviceHandl
         return FAIL("connecting from device %d: refused or reset by the other end", dev);
     }
     *comm = tcpx_comm_new(true, s->fd[0], s->fd + 1, tcpx_opt.socks, &s->gpu);
-    forget(s); /* the handle keeps its pointer: who calls again crashes */
+    forget(s); /* the handle keeps its pointer, so another call crashes */
     return *comm ? ncclSuccess : ncclInternalError;
 }
 
@@ -236,7 +237,7 @@ static void drop(struct listener *l, unsigned i)
     l->stranger[i] = l->stranger[--l->n];
 }
 
-/* Who has come. */
+/* Accepts new connections and reads their hellos. */
 static void welcome(struct listener *l)
 {
     while (l->n < HW_ARRAY_LEN(l->stranger)) {
@@ -259,7 +260,7 @@ static void welcome(struct listener *l)
     }
 }
 
-/* A whole family of connections, in order; 0: none is complete. */
+/* Returns the number of connections of a complete group, in order in fd, or 0 if no group is complete. */
 static unsigned family(struct listener *l, int fd[1 + MAX_SOCKS])
 {
     for (unsigned i = 0; i < l->n; i++) {
@@ -304,7 +305,7 @@ ncclResult_t tcpx_accept(void *listener, void **comm, ncclNetDeviceHandle_v7_t *
         LEAVE("leaving in accept, as TCPXLIKE_FAULT says");
     while (tcpx_opt.hang_accept)
         pause();
-    sleep_us(tcpx_opt.steering_us); /* the flow rules of these connections take so long to be at work */
+    sleep_us(tcpx_opt.steering_us); /* the time until the flow rules of these connections take effect */
     struct comm *c = tcpx_comm_new(false, fd[0], fd + 1, n - 1, &l->gpu);
     if (!c)
         return ncclInternalError;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment, the faults on command, the log, the report. */
+/* The environment, injected faults, the log, and the report. */
 #include "tcpxlike.h"
 
 #include <stdatomic.h>
@@ -36,7 +36,7 @@ void tcpx_log(ncclDebugLogLevel level, int line, const char *fmt, ...)
         fprintf(stderr, "NET/GPUDirectTCPX : %s\n", text);
 }
 
-/* The test's own mistake, not the host's. */
+/* Aborts because of an error of the test, not of the host. */
 __attribute__((noreturn)) static void bad_env(const char *name, const char *value)
 {
     fprintf(stderr, "tcpxlike: %s=%s?\n", name, value);
@@ -109,7 +109,7 @@ static void read_faults(const char *list)
     }
 }
 
-static pid_t thread; /* of init */
+static pid_t thread; /* the thread that called init */
 
 void tcpx_check_thread(void)
 {
@@ -121,7 +121,7 @@ void tcpx_read_environment(ncclDebugLogger_t log)
 {
     logger = log;
     if (owner == getpid())
-        return; /* init comes once for each communicator */
+        return; /* init is called for each communicator */
     owner = getpid();
     report = getenv("TCPXLIKE_REPORT");
     tcpx_opt.socks = number("NCCL_SOCKET_NTHREADS", 1, 1, 16) * number("NCCL_NSOCKS_PERTHREAD", 1, 1, 16);

@@ -38,7 +38,7 @@ struct comm *tcpx_comm_new(bool sends, int control, const int *data, unsigned n,
     return NULL;
 }
 
-/* Those of receives that nobody consumed, and those that were planned for. */
+/* Returns the pages of receives that were not consumed, and pages planned for receives. */
 static void give_pages(struct comm *c)
 {
     for (unsigned i = 0; c->bounce && i < MAX_REQUESTS; i++) {
@@ -70,7 +70,7 @@ static struct request *request_of(struct comm *c, uint64_t number)
     return &c->request[number % MAX_REQUESTS];
 }
 
-/* Bytes of a task; 0: each data connection has a share, though it be empty. */
+/* Returns the bytes of a task, or 0 if each data connection has an equal part, which may be empty. */
 static size_t chunk(void)
 {
     return tcpx_opt.chunk || tcpx_opt.chunk_trap ? tcpx_opt.chunk : 512u << 10;
@@ -121,7 +121,7 @@ static struct request *post(struct comm *c, uint8_t *data, int size)
     return r;
 }
 
-/* What a send of CUDA memory goes out of. */
+/* Copies CUDA memory to be sent to host memory. */
 static ncclResult_t stage(struct request *r)
 {
     const struct gpu_side *g = &r->comm->gpu;
@@ -208,7 +208,7 @@ static void end_task(struct data_socket *s)
     }
 }
 
-/* The sender's: the next tasks, in turn over the data connections. */
+/* Announces a sender's next tasks, in turn over the data connections. */
 static bool announce_sends(struct comm *c)
 {
     while (c->announce < c->posted) {
@@ -240,7 +240,7 @@ static bool announce_sends(struct comm *c)
     return true;
 }
 
-/* The first task of a receive brings the message's size. */
+/* Stores the message's size, which the first task of a receive contains. */
 static void learn_size(struct request *r, size_t total)
 {
     r->known = true;
@@ -252,7 +252,7 @@ static void learn_size(struct request *r, size_t total)
     const bool self = r->comm->loopback && tcpx_opt.loopback != LOOPBACK_WORKS;
     if ((self && tcpx_opt.loopback == LOOPBACK_EXITS) || (r->faults & FAULT_NOCMSG))
         LEAVE("process_recv_cmsg() rx no cmsg");
-    r->comm->stalled |= self; /* it never passes a NIC: nothing of it comes */
+    r->comm->stalled |= self; /* it never passes a NIC, so nothing of it arrives */
 }
 
 static bool announce_receives(struct comm *c)
@@ -277,7 +277,7 @@ static bool announce_receives(struct comm *c)
             return false;
         }
         if (h.size == 0 && !(chunk() && h.total == 0))
-            return give_up(c, "data connection"); /* as recv() of nothing reads */
+            return give_up(c, "data connection"); /* as recv() of 0 bytes looks */
         if (!r->known)
             learn_size(r, h.total);
         if (h.size > 0) {
@@ -314,7 +314,8 @@ static bool move_directly(struct comm *c, struct data_socket *s)
     return true;
 }
 
-/* Where the next bytes of the socket's first task go: pages, most of them full, the others of odd lengths. */
+/* Plans the places of the next bytes of the socket's first task: pages, most of them full, the others with odd
+ * lengths. */
 static void plan(struct bounce *b, struct data_socket *s)
 {
     const struct task *t = &s->task[s->first];
@@ -367,7 +368,7 @@ static bool move_scattered(struct comm *c, struct data_socket *s)
         struct iovec iov[PLAN];
         plan(c->bounce, s);
         if (!s->plan_n)
-            return true; /* no pages until some are consumed */
+            return true; /* no pages are free until some are consumed */
         for (unsigned i = 0; i < s->plan_n; i++) {
             const struct fragment *f = &s->plan[(s->plan_first + i) % PLAN];
             uint32_t have = i ? 0 : s->plan_have;
@@ -398,7 +399,7 @@ static bool move_all(struct comm *c)
             before = s->n;
             if (!move_directly(c, s) || !move_scattered(c, s))
                 return false;
-        } while (s->n && s->n < before); /* direct and scattered ones may take turns */
+        } while (s->n && s->n < before); /* direct and scattered tasks may alternate */
     }
     return true;
 }
@@ -419,7 +420,7 @@ static bool move(struct comm *c)
 
 /* ---- testing ---------------------------------------------------------------------------------- */
 
-/* The list that an unpacking kernel reads: complete, in no order. */
+/* Stores the list that an unpacking kernel reads: complete, in no order. */
 static void publish(struct request *r)
 {
     struct bounce *b = r->comm->bounce;
@@ -443,7 +444,7 @@ static void publish(struct request *r)
 ncclResult_t tcpx_test(void *request, int *done, int *size)
 {
     tcpx_check_thread();
-    (void)size; /* which the real one never writes either */
+    (void)size; /* which GPUDirect-TCPX never writes either */
     struct request *r = request;
     struct comm *c = r->comm;
     *done = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's RDMA, played: it takes requests as uverbs does, keeps objects by inode, and hands out eventfds. */
+/* A fake of the kernel's RDMA: accepts requests like uverbs, keeps objects for each inode, and creates eventfds. */
 #include "verbs/stub/inject.h"
 #include "verbs_fake_int.h"
 
@@ -80,7 +80,8 @@ struct ib_uverbs_attr *fake_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id)
     return NULL;
 }
 
-/* Who makes the request at hand; where that was when its addresses were made, and is. */
+/* The thread that makes the current request; the window's address when its addresses were made, and its current
+ * address. */
 pid_t fake_stub;
 static uint64_t base;
 static uint8_t *here;
@@ -89,7 +90,7 @@ void *fake_bytes(struct ib_uverbs_attr *a, bool in)
 {
     if (in && a->len <= 8)
         return &a->data;
-    /* In a window the last output's address is where the program can write: the kernel gets what it then finds. */
+    /* In a window, the program can write the last output's address, and the kernel reads the current value. */
     if (here && (a->data < base || a->data - base > (uint64_t)VB_WINDOW_SIZE - a->len))
         return NULL;
     return (void *)((uintptr_t)here + (a->data - base)); // NOLINT(performance-no-int-to-ptr): here may be NULL
@@ -125,7 +126,7 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     case IB_USER_VERBS_CMD_REG_MR: {
         struct ib_uverbs_reg_mr reg;
         memcpy(&reg, op->in, sizeof reg);
-        if (!here) /* by the broker: of its own memory */
+        if (!here) /* made by the broker, with its own memory */
             fake->wrong++;
         int rc = fake_make(f, VB_MR, &number);
         if (rc)
@@ -151,7 +152,7 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     }
 }
 
-/* A destroyed object's answer, of events that nobody has read, is the second attribute where there is one. */
+/* The answer about unread events of a destroyed object is the second attribute, if there is one. */
 static int destroy(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, enum vb_type t)
 {
     uint64_t events = 0;
@@ -159,7 +160,7 @@ static int destroy(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, enum vb_t
     return rc || h->num_attrs < 2 ? rc : fake_give(&h->attrs[1], &events, HW_MIN(h->attrs[1].len, sizeof events));
 }
 
-/* Of a type, as many as the list has room for (gather_objects_handle()). */
+/* Lists the handles of a type, as many as fit (gather_objects_handle()). */
 static int list_handles(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h)
 {
     static const uint8_t types[] = {
@@ -240,7 +241,7 @@ static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     }
 }
 
-/* As a broker would that somebody has taken over. */
+/* Acts like a compromised broker. */
 static void breach(int which)
 {
     static char name[] = "/bin/true";
@@ -290,7 +291,7 @@ static void breach(int which)
     }
 }
 
-/* As it was before the request at hand. */
+/* The state before the current request. */
 static struct fake_file *latest, before;
 static unsigned live_before;
 static long bytes_before;

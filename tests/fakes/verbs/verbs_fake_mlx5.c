@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of the kernel's RDMA, played, that takes memory and descriptors from whoever makes the call. Memory is there
- * if each address that is pinned has that address in its first 8 bytes: read from the caller's own mm, so that an
- * address of another, or a number that somebody changed, is -EFAULT. Descriptors are those of the caller's own table.
+ * The part of the fake RDMA kernel that uses memory and file descriptors of the calling process. Memory is valid if the
+ * first 8 bytes of each pinned address contain this address. The fake reads them from the caller's mm, so that an
+ * address of another process or a changed number leads to -EFAULT. File descriptors are those of the caller's table.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs_fake_int.h"
@@ -30,7 +30,7 @@ static int pinned(uint64_t address)
     return vb_mem_read(fake_stub, address, &is, sizeof is) || is != address ? -EFAULT : 0;
 }
 
-/* The file of the caller's descriptor, here. */
+/* Returns the file of the caller's file descriptor, as a file descriptor of this process. */
 static int file_of(int64_t fd)
 {
     if (fd < 0 || fd != (int)fd)
@@ -56,7 +56,7 @@ bool fake_is_channel(int64_t fd)
     return is;
 }
 
-/* A dma-buf is played by any file whose first bytes are FAKE_DMABUF, and that is long enough. */
+/* Checks that a file represents a dma-buf: its first bytes are FAKE_DMABUF, and it is long enough. */
 static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
 {
     int mine = file_of(fd);
@@ -64,7 +64,7 @@ static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
         return -EBADF;
     struct stat st = {0};
     fstat(mine, &st);
-    /* the broker's filter lets it map a file, and not look for a place in it */
+    /* the broker's filter permits mapping a file, but not seeking in it */
     void *text = st.st_size ? mmap(NULL, sizeof FAKE_DMABUF, PROT_READ, MAP_SHARED, mine, 0) : MAP_FAILED;
     bool is = text != MAP_FAILED && memcmp(text, FAKE_DMABUF, sizeof FAKE_DMABUF) == 0;
     if (text != MAP_FAILED)
@@ -73,15 +73,16 @@ static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
     return !is ? -EINVAL : offset + length > (uint64_t)st.st_size ? -ERANGE : 0;
 }
 
-/* What mlx5 pins, at these offsets in UHW_IN; what it makes, and where the reply has its number. */
+/* The memory that mlx5 pins, at these offsets in UHW_IN, the object that it makes, and the place of its number in the
+ * reply. */
 static const struct queue {
     uint32_t command;
     uint8_t makes;
-    uint8_t channel; /* offset in CORE_IN; 0: none */
-    uint8_t number;  /* in CORE_OUT */
+    uint8_t channel; /* offset in CORE_IN; 0 if none */
+    uint8_t number;  /* offset in CORE_OUT */
     uint8_t resp;    /* bytes of CORE_OUT */
-    uint8_t db;      /* offset of db_addr; 0: none. buf_addr is the first field of all */
-    uint16_t in;     /* least of UHW_IN */
+    uint8_t db;      /* offset of db_addr, or 0 if none; buf_addr is always the first field */
+    uint16_t in;     /* minimum length of UHW_IN */
 } queues[] = {
     {PLAIN(CREATE_CQ), VB_CQ, offsetof(struct ib_uverbs_create_cq, comp_channel),
      offsetof(struct ib_uverbs_create_cq_resp, cq_handle), sizeof(struct ib_uverbs_create_cq_resp),

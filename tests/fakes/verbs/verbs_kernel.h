@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kernel that is told a request as vb_request_build() made it: it knows the bytes and where they lie, and trusts
- * nothing else. For tests and fuzzing. */
+/* A fake kernel that receives a request as vb_request_build() made it. It uses only the request's bytes and addresses.
+ * For tests and fuzzing. */
 #ifndef HW_TESTS_VERBS_KERNEL_H
 #define HW_TESTS_VERBS_KERNEL_H
 
 #include "verbs/schema/request.h"
 
-/* NULL, or what is wrong: with the lengths, with where addresses point, with what lies before split and behind it, or
- * with what is said, which must be all that r says and nothing more. */
+/* Returns NULL, or what is wrong: with the lengths, with the targets of addresses, with the bytes before and after
+ * split, or with the contents, which must be exactly those of r. */
 const char *vk_check(const struct vb_request *r, const uint8_t *out, size_t cap, uint64_t base, uint32_t split,
                      uint64_t header);
-/* Runs it: every output gets bytes by seed, every new object a number by seed and its place, and the flags say so. Only
- * memory behind split is written. */
+/* Runs the request: every output gets bytes that seed determines, every new object gets a number that seed and its
+ * place determine, and the flags are set. Writes only memory after split. */
 void vk_run(uint8_t *out, uint64_t base, uint32_t split, uint64_t header, const struct vb_attr_rule *rules,
             uint8_t seed);
 uint8_t vk_byte(uint8_t seed, uint16_t id, uint32_t i); /* the byte that vk_run() writes */

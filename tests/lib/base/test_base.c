@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The macros that everything stands on: arguments are evaluated once, guards give back on every way out. */
+/* Tests the basic macros: arguments are evaluated once, and guards release their object on every path. */
 #include "base/base.h"
 #include "tests/tap.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The knob table: defaults, environment, lists, bounds, what is refused and how. */
+/* Tests the knob table: defaults, environment, lists, bounds, and refusals with their texts. */
 #include "base/knob.h"
 #include "tests/tap.h"
 
@@ -36,7 +36,7 @@ static void check_defaults(void)
     is_str(k.nics, "", "nics");
 }
 
-/* Sets name to the text, expects it to be the text of hw_knob_text afterwards. */
+/* Sets name to the text, and expects hw_knob_text() to return `shown` afterwards. */
 static void good(const char *name, const char *value, const char *shown)
 {
     struct hw_knobs k = defaults();
@@ -86,7 +86,7 @@ static void bounds(void)
     bad("window", "1073741825", "from 64KiB to 1GiB");
     bad("window", "1XB", "from 64KiB to 1GiB");
     bad("window", "16777216TiB", "from 64KiB to 1GiB");
-    bad("window", "16", "from 64KiB to 1GiB"); /* it was a number of pieces once */
+    bad("window", "16", "from 64KiB to 1GiB"); /* the knob was once a number of pieces */
     good("threads", "64", "64");
     bad("threads", "65", "from 0 to 64");
     good("spin_us", "1000000", "1000000");
@@ -142,7 +142,7 @@ static void unknown(void)
     bad(text, "1", "unknown knob 'xxx");
 }
 
-/* Whoever sets a knob that is gone hears what there is instead, however he sets it. */
+/* A removed knob is refused with its replacement, in every way in which it can be set. */
 static void gone(void)
 {
     static const struct {
@@ -229,7 +229,7 @@ struct seen {
     struct hw_knobs *k;
 };
 
-/* Each default, set through its own environment variable, must give what the defaults give. */
+/* Each default, set in its own environment variable, must give the same result as no variable. */
 static void each(void *arg, const char *name, const char *env, const char *def, const char *unit, const char *doc)
 {
     struct seen *s = arg;

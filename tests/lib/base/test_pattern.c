@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pattern: the same whatever way a range is cut or aligned, and unlike itself anywhere else. */
+/* Tests the pattern: it does not depend on how a range is divided or aligned, and differs at other places. */
 #include "base/pattern.h"
 #include "tests/tap.h"
 
@@ -15,7 +15,7 @@ static uint64_t rnd(void)
     return rnd_state;
 }
 
-/* Written down once: machines of different builds must agree on the bytes. */
+/* Fixed values, because machines with different builds must agree on the bytes. */
 static void fixed(void)
 {
     static const uint8_t want[2][16] = {
@@ -29,7 +29,7 @@ static void fixed(void)
     ok(memcmp(buf, want[1], 16) == 0, "seed 42 at 2^32+7 has the bytes it always had");
 }
 
-/* Every length 0..LEN at every offset and position within two words: against bytes that were made one by one. */
+/* Compares every length 0..LEN, at every offset and position within two words, with bytes that were made one by one. */
 static void every_length(uint64_t base)
 {
     enum { LEN = 200, SPAN = 16, LONG = 1100 };
@@ -52,7 +52,7 @@ static void every_length(uint64_t base)
                 found += hw_pattern_check(buf + off, len, 99, base + pos, &first) != 0 || first != 12345;
                 if (len == 0)
                     continue;
-                /* one bad byte, anywhere; then a second one after it */
+                /* one wrong byte at any place, then a second one after it */
                 size_t a = rnd() % len, b = a + rnd() % (len - a);
                 buf[off + a] ^= (uint8_t)(1 + rnd() % 255);
                 missed += hw_pattern_check(buf + off, len, 99, base + pos, &first) != 1 || first != a;
@@ -83,8 +83,9 @@ static void all_bad(void)
     hw_pattern_fill(NULL, 0, 5, 3);
 }
 
-/* Bytes that match where they should not: one in 256 by chance. Standard deviation of the count over n bytes is
- * sqrt(n * 255) / 256; eight of them never happen by chance. Also by byte of the word: no byte may be weaker. */
+/* Counts bytes that match although they should not, which happens by chance for one in 256. The standard deviation of
+ * the count over n bytes is sqrt(n * 255) / 256; eight of them practically never occur. Also counts each byte of the
+ * word, so that no byte is weaker. */
 static uint8_t here[65536], there[65536];
 
 static bool by_chance(uint64_t seed_a, uint64_t pos_a, uint64_t seed_b, uint64_t pos_b)
@@ -121,7 +122,7 @@ static void nothing_repeats(void)
             bad += !by_chance(1, 4096, 1, (1ull << bit) + (uint64_t)around + 4096);
     is_int(bad, 0, "moved by a power of two or nearly: matches only by chance");
     bad = 0;
-    /* The steps at which a golden-ratio sequence nearly returns. */
+    /* The steps after which a golden-ratio sequence almost repeats. */
     for (int i = 0; i < 80; i++) {
         uint64_t next = fib[0] + fib[1];
         bad += !by_chance(1, 0, 1, fib[0] * 8);
@@ -146,8 +147,8 @@ static void nothing_repeats(void)
     ok(!by_chance(7, 0, 7, 0), "this test sees a match when there is one");
 }
 
-/* Values as such: each of 256 equally often, at each byte of the word (chi-squared, 255 degrees: mean 255, deviation
- * 22.6), so that stuck data of any value is found. */
+/* Each of 256 values must be equally frequent at each byte of the word (chi-squared, 255 degrees of freedom: mean 255,
+ * deviation 22.6), so that constant data of any value is detected. */
 static void values(void)
 {
     static uint8_t buf[1 << 20];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes, counts and durations: what is read, what is refused, and that a refusal says what it saw. */
+/* Tests sizes, counts and durations: which texts are accepted, which are refused, and that an error quotes the text. */
 #include "base/size.h"
 #include "tests/tap.h"
 
@@ -11,7 +11,7 @@ static void size_good(const char *text, uint64_t want)
        (unsigned long long)v);
 }
 
-/* Every parser: -EINVAL, the text echoed, the output left alone. */
+/* Checks a refusal: -EINVAL, the text is quoted, and the output is unchanged. */
 #define bad(call, text)                                                                                           \
     do {                                                                                                          \
         uint64_t v = 77;                                                                                          \
@@ -77,7 +77,7 @@ static void sizes(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(refused); i++)
         bad(hw_parse_size(refused[i], &v), refused[i]);
     bad(hw_parse_size(NULL, &v), "''");
-    bad(hw_parse_size("1\n\x1b[2J\x7f", &v), "'1??[2J?'"); /* an error is one line and moves no cursor */
+    bad(hw_parse_size("1\n\x1b[2J\x7f", &v), "'1??[2J?'"); /* an error is one line without control characters */
     hw_fail(0, "x");
     hw_wrap(0, "a\nb");
     is_str(hw_error(), "a?b: x", "context put in front neither");

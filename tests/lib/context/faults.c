@@ -22,7 +22,7 @@
 
 enum { CMD_PREPARE = 1, CMD_CHECK, CMD_FILL, CMD_RECV, REPLY = 100, REPLY_RECV };
 
-struct msg { /* both sides are one program: no need for an encoding */
+struct msg { /* both sides are the same program, so no encoding is needed */
     uint32_t what;
     int32_t rc;
     uint64_t seed, len, bad;
@@ -32,7 +32,7 @@ struct msg { /* both sides are one program: no need for an encoding */
 
 const char *f_job_key;
 
-/* AddressSanitizer's and ThreadSanitizer's own count; glibc's knows nothing of their heaps. */
+/* The count of AddressSanitizer and ThreadSanitizer, because glibc's count does not include their heaps. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 bool f_sanitized(void)
@@ -51,7 +51,7 @@ size_t f_heap(void)
 unsigned f_fds(void)
 {
     int n = proc_entries("/proc/self/fd");
-    return n < 0 ? 0 : (unsigned)n - 1; /* its own */
+    return n < 0 ? 0 : (unsigned)n - 1; /* without the file descriptor of the folder itself */
 }
 
 size_t f_rss(void)
@@ -190,7 +190,7 @@ struct session {
     uint8_t *raw, *buf;
     hawser_mem *mem;
     bool poisoned;
-    uint64_t used; /* bytes of it that the last transfer filled */
+    uint64_t used; /* bytes that the last transfer filled */
     hawser_op *recv;
     struct msg recv_cmd;
     hawser_op *reply[REPLIES];
@@ -227,7 +227,8 @@ static void reply(struct session *s, const struct msg *m)
             s->reply[i] = NULL;
         }
         if (!s->reply[i]) {
-            (void)hawser_notify(s->p, m, sizeof(*m), NULL, &s->reply[i]); /* fails with the peer, which is seen */
+            (void)hawser_notify(s->p, m, sizeof(*m), NULL,
+                                &s->reply[i]); /* fails if the peer has died, which is noticed elsewhere */
             return;
         }
     }
@@ -327,7 +328,7 @@ static void command(struct server *v, struct session *s, const struct msg *m)
     reply(s, &r);
 }
 
-/* One look at a session. False where it has ended. */
+/* Handles a session once. Returns false if it has ended. */
 static bool session_run(struct server *v, struct session *s, unsigned *lost)
 {
     struct msg m;
@@ -349,7 +350,7 @@ static bool session_run(struct server *v, struct session *s, unsigned *lost)
     struct hawser_channel_stats st[F_CHANS_MAX];
     size_t n = F_CHANS_MAX;
     hawser_channel_stats(s->p, st, &n);
-    rc = hawser_peer_state(s->p); /* a peer that has ended takes its channels along: those count for nothing */
+    rc = hawser_peer_state(s->p); /* the channels of a peer that has ended do not count */
     for (size_t i = 0; i < n && rc == 0; i++)
         *lost += st[i].lost;
     if (rc == 0)
@@ -430,7 +431,7 @@ static void phase(struct f_client *c, enum f_phase ph)
         atomic_store(c->phase, (int)ph);
 }
 
-/* The server's next word; -ETIMEDOUT after 20 s, or what the peer died of. */
+/* Waits for the server's next message. Fails with -ETIMEDOUT after 20 s, or with the peer's error. */
 static int hear(struct f_client *c, uint32_t what, struct msg *m)
 {
     uint64_t end = hw_deadline(c->timeout_ms ? c->timeout_ms + 2000 : 30000);
@@ -501,7 +502,7 @@ int f_connect(struct f_client *c, hawser *h, const char *addr, uint16_t port, si
 void f_close(struct f_client *c)
 {
     phase(c, F_CLOSING);
-    if (c->phase) { /* who wants to kill it here has to see it here */
+    if (c->phase) { /* the test that kills the process here must see this phase */
         struct timespec t = {.tv_nsec = 300000};
         nanosleep(&t, NULL);
     }
@@ -547,7 +548,8 @@ int f_transfer(struct f_client *c, enum f_op op, uint64_t seed, size_t len, uint
                         .seed = seed,
                         .len = len};
     struct msg last = {.what = CMD_CHECK, .seed = seed, .len = len};
-    uint64_t b = c->poisoned ? not_poison(c->buf, c->size) : 0; /* nothing came after the last read had ended */
+    uint64_t b =
+        c->poisoned ? not_poison(c->buf, c->size) : 0; /* checks that nothing arrived after the end of the last read */
     c->poisoned = false;
     if (op == F_READ)
         memset(c->buf, POISON, c->size);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fault tests share: a server process that checks what arrives, and a client that moves checked data to it.
- * Both sides know the pattern; commands travel as notifications. Processes tell each other things through one struct
- * in shared memory.
+ * Code that the fault tests share: a server process that checks arriving data, and a client that transfers checked
+ * data. Both sides use the pattern, and commands are notifications. Processes exchange information in one struct in
+ * shared memory.
  *
- * Late or stray bytes are seen too: whoever has checked a buffer poisons it, and looks whether the poison is still
- * whole before the buffer's next use. Every byte of guard before and behind the buffer is looked at with it.
+ * Late and stray bytes are detected too: after a buffer was checked, it is filled with poison, which is checked before
+ * the buffer's next use, together with every byte of the guards around the buffer.
  */
 #ifndef FAULTS_H
 #define FAULTS_H
@@ -22,77 +22,78 @@
 
 enum f_op { F_WRITE, F_READ, F_SEND };
 
-/* Where a client is in its life. */
+/* The phase of a client. */
 enum f_phase { F_BORN, F_CONNECT, F_SETUP, F_IDLE, F_IN_WRITE, F_IN_READ, F_IN_SEND, F_CLOSING, F_PHASES };
 
-/* Of one server process. */
+/* State of one server process. */
 struct f_server {
     atomic_int port;         /* > 0: listening; < 0: -errno */
     atomic_int stop;         /* set by the test */
-    atomic_uint sessions;    /* alive now */
-    atomic_uint accepted;    /* ever */
-    atomic_uint died;        /* ended without a BYE */
-    atomic_uint untyped;     /* ended with an error that hawser.h does not name for it */
-    atomic_int last_rc;      /* of the last that ended */
+    atomic_uint sessions;    /* existing sessions */
+    atomic_uint accepted;    /* sessions ever accepted */
+    atomic_uint died;        /* sessions that ended without a BYE */
+    atomic_uint untyped;     /* sessions that ended with an error that hawser.h does not specify for this */
+    atomic_int last_rc;      /* result of the last session that ended */
     atomic_ullong last_end;  /* hw_now() */
     atomic_ullong bad;       /* wrong bytes seen by the server */
-    atomic_ullong rx_bytes;  /* payload that channels took in, of sessions that ended */
-    atomic_uint lost;        /* channels lost, of sessions that are alive */
-    atomic_uint probe, seen; /* the server fills what follows whenever probe moved, then sets seen to it */
+    atomic_ullong rx_bytes;  /* payload received by channels, of ended sessions */
+    atomic_uint lost;        /* channels lost, of existing sessions */
+    atomic_uint probe, seen; /* when probe changes, the server sets the following fields, and then sets seen to it */
     atomic_uint fds;
     atomic_ullong heap, rss; /* bytes */
     atomic_uint log_len;
     char log[F_LOG_SIZE];
 };
 
-/* The job key of servers begun from now on; NULL: none. */
+/* The job key of servers and clients started from now on, or NULL. */
 extern const char *f_job_key;
 
-/* Knobs for hawser_open(), NULL-terminated. Runs until sv->stop; the exit status for the process. size: of the region
- * that each peer gets. */
+/* Runs a server until sv->stop is set. Returns the exit status for the process. size: bytes of the region for each
+ * peer. knobs: a NULL-terminated list for hawser_open(). */
 int f_serve(struct f_server *sv, const char *addr, size_t size, const char *const *knobs);
-/* The server measures itself now. False where it does not answer within 5 s. */
+/* Makes the server measure itself. Returns false if it does not answer within 5 s. */
 bool f_probe(struct f_server *sv);
-/* Live heap of this process, and its open descriptors. */
+/* Return the bytes of this process's heap in use, and the number of its open file descriptors. */
 size_t f_heap(void);
 unsigned f_fds(void);
 size_t f_rss(void);
-bool f_sanitized(void); /* by ASan or TSan */
+bool f_sanitized(void); /* true with ASan or TSan */
 
 struct f_client {
     hawser *h;
     hawser_peer *p;
     size_t size;
-    uint8_t *raw, *buf; /* with guards; without */
+    uint8_t *raw, *buf; /* buffer with guards; buffer without guards */
     hawser_mem *mem;
     struct hawser_region region;
     atomic_int *phase; /* may be NULL */
     atomic_ullong *moved;
-    int timeout_ms; /* of each operation; 0: 30 s */
+    int timeout_ms; /* timeout of each operation; 0 means 30 s */
     bool poisoned;
 };
 
-/* Connects, gets the region. -errno with hawser_error(). Whatever it returns, end it by f_close(). */
+/* Connects and gets the region. Fails with -errno and hw_error(). End the client with f_close() in any case. */
 int f_connect(struct f_client *c, hawser *h, const char *addr, uint16_t port, size_t size,
               const struct hawser_connect_options *o, int timeout_ms);
-/* One operation of len bytes, checked where they arrived. 0, the operation's error, or -EBADMSG for wrong bytes (their
- * number in *bad). ns (may be NULL): how long the operation itself took. */
+/* Makes one operation of len bytes, which is checked at the destination. Returns 0, the operation's error, or -EBADMSG
+ * for wrong bytes (their number in *bad). *ns, unless ns is NULL: duration of the operation. */
 int f_transfer(struct f_client *c, enum f_op op, uint64_t seed, size_t len, uint64_t *ns, uint64_t *bad);
 void f_close(struct f_client *c);
 
-/* A typed error is one that hawser.h names for a peer that went away. */
+/* Returns whether rc is one of the errors that hawser.h specifies for a lost peer. */
 bool f_typed(int rc);
 const char *f_op_name(enum f_op op);
 
-/* Memory shared with the processes forked or started later; *fd (may be NULL) is inherited by those that exec. */
+/* Allocates memory that is shared with processes forked or started later. Executed programs inherit *fd, unless fd is
+ * NULL. */
 void *f_shared(size_t size, int *fd);
-/* fork() for the tests: the child dies with its parent, and after limit_s in any case. */
+/* Forks. The child dies with its parent, and after limit_s in any case. */
 pid_t f_fork(unsigned limit_s);
-/* The status of a child that ended; it is killed after timeout_ms (-1 then). */
+/* Returns the status of a child that has ended. Kills the child after timeout_ms, and then returns -1. */
 int f_reap(pid_t pid, int timeout_ms);
 bool f_until(bool (*done)(void *), void *arg, int timeout_ms);
 void f_sleep_ms(unsigned ms);
-/* Waits until *v >= want; false after timeout_ms. */
+/* Waits until *v >= want. Returns false after timeout_ms. */
 bool f_reaches(atomic_int *v, int want, int timeout_ms);
 
 #endif

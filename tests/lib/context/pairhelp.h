@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two connected contexts in one process, over loopback, and what most tests of the API do with them. Failures that
- * leave a test without ground to stand on bail out; a watchdog turns a hang into a failure that says where. */
+/* Two connected contexts in one process, over loopback, and helpers for tests of the API. Failures that make further
+ * tests useless bail out. A watchdog turns a hang into a failure that names the step. */
 #ifndef PAIRHELP_H
 #define PAIRHELP_H
 
@@ -33,7 +33,7 @@ __attribute__((unused)) static void ph_bark(int sig)
     _exit(1);
 }
 
-/* From here on the program has this long for all; step() says what it is at. */
+/* Limits the remaining time of the program. step() sets the text for the failure. */
 __attribute__((unused)) static void watchdog(unsigned seconds)
 {
     (void)signal(SIGALRM, ph_bark);
@@ -49,7 +49,7 @@ __attribute__((unused)) static void watchdog(unsigned seconds)
         if (must_rc_ < 0)                                                       \
             bail("%s: %s: %s", #call, hw_errno_name(must_rc_), hawser_error()); \
     } while (0)
-/* As is_int, for return codes: shows the names and the library's words. */
+/* Like is_int, for return codes: prints their names and the library's error text. */
 #define is_rc(got, want, what)                                                                                  \
     do {                                                                                                        \
         int g_ = (got), w_ = (want);                                                                            \
@@ -81,7 +81,7 @@ __attribute__((unused)) static void ph_logger(void *arg, int level, const char *
     pthread_mutex_unlock(&l->mu);
 }
 
-/* Waits up to a few seconds for the words. */
+/* Waits up to a few seconds for the text in the log. */
 __attribute__((unused)) static bool ph_logged(struct ph_log *l, const char *words)
 {
     for (int i = 0; i < 300; i++) {
@@ -105,7 +105,7 @@ __attribute__((unused)) static void ph_print(void *arg, int level, const char *l
 
 struct pair {
     hawser *a, *b;        /* a connects to b */
-    hawser_peer *ab, *ba; /* a's handle of b, b's handle of a */
+    hawser_peer *ab, *ba; /* a's handle for b, b's handle for a */
     uint16_t port;
 };
 
@@ -115,11 +115,11 @@ __attribute__((unused)) static hawser *ph_open(uint32_t flags, const char *const
     hawser *h;
     if (getenv("TEST_TRUSTED"))
         o.flags |= HAWSER_TRUSTED;
-    if (getenv("TEST_LOG")) /* for whoever looks into a failure */
+    if (getenv("TEST_LOG")) /* for debugging */
         o.log = ph_print;
 #ifdef __SANITIZE_ADDRESS__
-    /* A plugin is put in a child by fork(). AddressSanitizer's allocator has no handler for that: where a thread is in
-     * it just then, as those that start are, the child waits for its lock for ever. */
+    /* A plugin runs in a child made with fork(). AddressSanitizer's allocator does not handle fork(): if a thread is in
+     * it at that moment, like threads that are starting, the child waits for its lock forever. */
     proc_wait_idle();
 #endif
     must(hawser_open(&o, &h));
@@ -141,7 +141,7 @@ __attribute__((unused)) static void *ph_connector(void *arg)
     return NULL;
 }
 
-/* Connects a to b, which listens on port. A thread of its own, since b may need its caller to progress. */
+/* Connects a to b, which listens on port. Uses a separate thread, because b may need its caller to progress. */
 __attribute__((unused)) static void ph_connect_by(hawser *a, hawser *b, uint16_t port,
                                                   const struct hawser_connect_options *opts, hawser_peer **ab,
                                                   hawser_peer **ba)
@@ -184,7 +184,7 @@ __attribute__((unused)) static void ph_close(struct pair *p)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-#define PH_GUARD 4096 /* bytes on both sides of a buffer that nothing may touch */
+#define PH_GUARD 4096 /* bytes before and after a buffer that must not be written */
 
 struct ph_buf {
     uint8_t *raw, *p;
@@ -194,7 +194,8 @@ struct ph_buf {
     uint8_t key[HAWSER_KEY_SIZE];
 };
 
-/* len bytes at an address that is `skew` past an aligned one, registered with h, exported with rights unless 0. */
+/* Allocates len bytes at an address that is `skew` bytes after an aligned address, registers them with h, and exports
+ * them with rights unless rights is 0. */
 __attribute__((unused)) static struct ph_buf ph_buf(hawser *h, size_t len, size_t skew, uint32_t rights,
                                                     hawser_peer *only)
 {
@@ -225,7 +226,7 @@ __attribute__((unused)) static bool ph_guards_ok(const struct ph_buf *b)
     return true;
 }
 
-/* Deregisters; the context must be open still. */
+/* Deregisters the memory. The context must still be open. */
 __attribute__((unused)) static void ph_drop(struct ph_buf *b)
 {
     must(hawser_mem_deregister(b->mem));
@@ -235,18 +236,19 @@ __attribute__((unused)) static void ph_drop(struct ph_buf *b)
 
 /* ---- operations -------------------------------------------------------------------------------- */
 
-/* What p's side has done to the memory is done before what follows here. The way over the network says so already,
- * but a thread sanitizer does not see it; p's lock it sees. */
+/* Orders accesses to memory by p's side before accesses that follow here. The network already orders them, but
+ * ThreadSanitizer does not see it; it sees p's lock. */
 __attribute__((unused)) static void ph_see(hawser_peer *p)
 {
     size_t n = 0;
     must(hawser_channel_stats(p, NULL, &n));
 }
 
-/* The far end of what ph_finish() waits for, where one-sided operations touch its memory; or NULL. */
+/* The peer at the other end of operations that ph_finish() waits for, if one-sided operations access its memory; or
+ * NULL. */
 static hawser_peer *ph_far;
 
-/* Waits for its end and frees it. */
+/* Waits for the end of the operation, and frees it. */
 __attribute__((unused)) static int ph_finish(hawser_op *op)
 {
     int rc = hawser_wait(op, 30000);
@@ -259,7 +261,7 @@ __attribute__((unused)) static int ph_finish(hawser_op *op)
 typedef int (*ph_post)(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
                        hawser_op **op);
 
-/* Posts one descriptor and waits. */
+/* Posts an operation with one descriptor, and waits for its end. */
 __attribute__((unused)) static int ph_one(ph_post f, hawser_peer *p, struct ph_buf *m, uint64_t at, uint64_t len,
                                           const struct hawser_region *r, uint64_t rat)
 {
@@ -275,8 +277,8 @@ __attribute__((unused)) static int ph_one(ph_post f, hawser_peer *p, struct ph_b
 void __sanitizer_symbolize_pc(void *pc, const char *format, char *out, size_t size);
 #endif
 
-/* How many descriptors this process has. clang's ThreadSanitizer keeps two from the first address on that it makes a
- * name of, as for a report that is suppressed: they are there from the first count on. */
+/* Returns how many file descriptors this process has. clang's ThreadSanitizer keeps two file descriptors after it first
+ * resolves an address, as for a suppressed report, so the first count makes it do so. */
 __attribute__((unused)) static int ph_fds(void)
 {
 #if HW_TSAN
@@ -286,7 +288,7 @@ __attribute__((unused)) static int ph_fds(void)
     int n = proc_entries("/proc/self/fd");
     if (n < 0)
         bail("no /proc");
-    return n - 1; /* its own */
+    return n - 1; /* without the file descriptor of the folder itself */
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory is the application's again once an operation has ended or a region was revoked: what the application writes
- * there afterwards never reaches the peer, although the peer has not read its sockets and reads them later. The peer is
- * a process that is stopped in the middle of a transfer.
+ * Tests that memory belongs to the application again when an operation has ended or a region was revoked: what the
+ * application writes there afterwards never reaches the peer, even if the peer reads its sockets later. The peer is a
+ * process that is stopped during a transfer.
  */
 #include "tests/lib/context/pairhelp.h"
 
@@ -11,15 +11,15 @@
 #include <sys/wait.h>
 
 #define LEN   (256u << 20)
-#define OLD   0x11 /* what is to be transferred */
-#define AFTER 0x99 /* what the application writes afterwards */
+#define OLD   0x11 /* the transferred bytes */
+#define AFTER 0x99 /* the bytes that the application writes afterwards */
 #define TRIES 8
 
-/* Of both processes. */
+/* Shared by both processes. */
 struct shared {
     _Atomic uint32_t port, ready, order, done;
-    uint8_t key[2][HAWSER_KEY_SIZE]; /* of the parent's region, and of the peer's */
-    uint8_t mem[LEN];                /* the peer's */
+    uint8_t key[2][HAWSER_KEY_SIZE]; /* keys of the parent's region and of the peer's region */
+    uint8_t mem[LEN];                /* the peer's memory */
 };
 
 static struct shared *sh;
@@ -32,7 +32,7 @@ static void wait_for(_Atomic uint32_t *at, uint32_t value)
         bail("the other process does not come to %u", value);
 }
 
-/* Reads the parent's region where it is told to; else its own region is written. */
+/* Runs the peer: reads the parent's region if told to; otherwise its own region is written. */
 static void be_peer(void)
 {
     hawser *h = ph_open(0, NULL);
@@ -57,7 +57,7 @@ static void be_peer(void)
     }
 }
 
-/* Stops the peer once the first bytes are there. False: all of them were. */
+/* Stops the peer when the first bytes have arrived. Returns false if all of them had arrived. */
 static bool stop_in_the_middle(pid_t peer, const volatile uint8_t *first, const volatile uint8_t *last)
 {
     uint64_t end = hw_deadline(20000);
@@ -87,7 +87,7 @@ struct parent {
     uint32_t reads;
 };
 
-/* One transfer that ends while the peer stands still. False: the transfer was over too soon. */
+/* Makes one transfer that ends while the peer is stopped. Returns false if the transfer ended too soon. */
 static bool end_early(struct parent *t, enum way way, uint64_t *ms)
 {
     struct hawser_region region;
@@ -116,7 +116,7 @@ static bool end_early(struct parent *t, enum way way, uint64_t *ms)
     kill(t->peer, SIGCONT);
     if (way == REVOKE)
         wait_for(&sh->done, t->reads);
-    else /* behind everything that was in flight */
+    else /* after everything that was in flight */
         must(ph_one(hawser_write, t->p, &(struct ph_buf){.mem = t->mem}, 0, 0, &region, 0));
     usleep(50000);
     return middle && (way == REVOKE || rc == (way == CANCEL ? -ECANCELED : -ETIMEDOUT));

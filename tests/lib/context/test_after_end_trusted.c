@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sending by reference (HAWSER_TRUSTED): a message that arrives is as it was, also where its sender called it off, or
- * closed, while the receiver stood still, and has used the memory for something else since. On one host the pages of
- * what was sent lie in the receiver's socket until it reads them.
+ * Tests sending by reference (HAWSER_TRUSTED): an arriving message has its original bytes, even if its sender cancelled
+ * or closed while the receiver was stopped, and then used the memory for something else. On one host, the pages of the
+ * sent data are in the receiver's socket until it reads them.
  */
 #include "tests/lib/context/pairhelp.h"
 
@@ -11,15 +11,15 @@
 
 #define MESSAGES 64
 #define LEN      (1u << 20)
-#define OLD      0x11 /* what is sent */
-#define AFTER    0x99 /* what the sender writes afterwards */
+#define OLD      0x11 /* the sent bytes */
+#define AFTER    0x99 /* the bytes that the sender writes afterwards */
 #define TRIES    8
-#define PAUSE_MS 600 /* more than a caller waits who sends copies */
+#define PAUSE_MS 600 /* longer than a caller waits that sends copies */
 
-/* Of both processes. */
+/* Shared by both processes. */
 struct shared {
     _Atomic uint32_t port, rounds, arrived, wrong, failed, over, done;
-    uint8_t mem[MESSAGES][LEN]; /* the receiver's */
+    uint8_t mem[MESSAGES][LEN]; /* the receiver's memory */
 };
 
 static struct shared *sh;
@@ -60,7 +60,7 @@ static void take_messages(hawser_peer *p, hawser_mem *mem)
     for (unsigned i = 0; i < MESSAGES; i++) {
         int rc;
         do {
-            if (atomic_load(&sh->over) == atomic_load(&sh->rounds)) /* what was called off has no message */
+            if (atomic_load(&sh->over) == atomic_load(&sh->rounds)) /* cancelled sends have no message */
                 (void)hawser_cancel(op[i]);
             rc = hawser_wait(op[i], 50);
         } while (rc == -EAGAIN);
@@ -97,7 +97,7 @@ static void wake_later(pid_t peer)
     }
 }
 
-/* One round. False: all messages had arrived before. */
+/* Makes one round. Returns false if all messages had arrived before. */
 static bool send_and_reuse(hawser *h, pid_t peer, bool cancel, uint32_t round)
 {
     hawser_op *op[MESSAGES];
@@ -131,7 +131,7 @@ static bool send_and_reuse(hawser *h, pid_t peer, bool cancel, uint32_t round)
     wait(NULL);
     for (unsigned i = 0; i < MESSAGES; i++)
         hawser_op_free(op[i]);
-    usleep(200000); /* what is on its way is here by then */
+    usleep(200000); /* messages in flight have arrived by then */
     atomic_store(&sh->over, round);
     if (cancel)
         hawser_peer_close(p);
@@ -155,7 +155,7 @@ int main(void)
 {
     watchdog(110);
     sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    /* shared, as fork() makes private pages copies once they are written */
+    /* shared, because fork() makes private pages copy-on-write */
     own = mmap(NULL, (size_t)MESSAGES * LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (sh == MAP_FAILED || own == MAP_FAILED)
         bail("no memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small writes beside large ones to the same peer: the rail that carries the small ones leaves the large ones to the
- * others. And beside a thread that waits for new peers, which does not drive. */
+/* Tests small writes beside large writes to the same peer: the rail that carries the small writes leaves the large ones
+ * to other rails. Also tests small writes beside a thread that waits for new peers and does not drive the loop. */
 #include "context/context.h"
 #include "pairhelp.h"
 
@@ -9,10 +9,10 @@
 #define LARGE (32u << 20)
 #define SMALL 8
 #define ALONE 400 /* small writes beside a thread that accepts */
-#define TRIES 5   /* on a machine on which small writes do not come often enough */
+#define TRIES 5   /* for machines on which small writes are not frequent enough */
 
 static atomic_bool stop;
-static atomic_uint done; /* large writes */
+static atomic_uint done; /* number of large writes that have ended */
 
 struct stream {
     struct pair *p;
@@ -25,7 +25,7 @@ static void write_bytes(struct pair *p, struct ph_buf *from, struct ph_buf *to, 
     must(ph_one(hawser_write, p->ab, from, at, len, &to->region, at));
 }
 
-/* Two threads do it: there is always one more. */
+/* Makes large writes. Two threads do this, so that there is always another one. */
 static void *write_large(void *arg)
 {
     struct stream *s = arg;
@@ -36,7 +36,7 @@ static void *write_large(void *arg)
     return NULL;
 }
 
-/* Which part of the large writes' bytes the first rail has carried since *before. */
+/* Returns the share of the large writes' bytes that the first rail has carried since *before. */
 static double get_share(const struct pair *p, uint64_t *before)
 {
     uint64_t all = 0, first = 0;
@@ -49,7 +49,7 @@ static double get_share(const struct pair *p, uint64_t *before)
     return all ? (double)first / (double)all : -1;
 }
 
-/* How often this thread slept and was woken. */
+/* Returns how often this thread slept and was woken. */
 static long count_sleeps(void)
 {
     struct rusage u;
@@ -74,7 +74,7 @@ static void *accept_peers(void *arg)
     return NULL;
 }
 
-/* A thread that accepts is not woken when operations end. Otherwise each operation costs two wake-ups. */
+/* An accepting thread is not woken when operations end. Otherwise each operation would cost two wake-ups. */
 static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *to)
 {
     struct acceptor w = {.h = p->a};
@@ -90,8 +90,8 @@ static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *t
     ok(w.slept < ALONE / 4, "a thread that accepts was woken %ld times during %d writes", w.slept, ALONE);
 }
 
-/* One after the other, for 12 large writes. Returns the large ones' share of the first rail; *each_ms: how long a small
- * one takes. */
+/* Makes small writes one after the other during 12 large writes. Returns the first rail's share of the large writes.
+ * *each_ms: duration of a small write. */
 static double write_beside(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t *before, double *each_ms)
 {
     struct stream s[2] = {{p, from, to, SMALL}, {p, from, to, SMALL + LARGE}};
@@ -113,7 +113,7 @@ static double write_beside(struct pair *p, struct ph_buf *from, struct ph_buf *t
     return get_share(p, before);
 }
 
-/* Small writes that come every 2 ms and more count. */
+/* Small writes every 2 ms or more often count. */
 static void test_beside(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t *before)
 {
     double share = 1, each_ms = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer that is closed: the other side confirms that it has heard so before it closes its connections. Else the side
- * that closes takes them for broken, connects again, and is turned away. */
+/* Tests the closing of a peer: the other side confirms the message about it before it closes its connections. Otherwise
+ * the closing side would treat them as broken, connect again, and be refused. */
 #include "tests/lib/context/pairhelp.h"
 
 static struct ph_log heard = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -11,7 +11,7 @@ static void *accept_nobody(void *arg)
     return hawser_accept(arg, 50, &p) == -EAGAIN ? arg : NULL;
 }
 
-/* A thread waits for the next peer while this one closes a peer that lives: nobody else may close that. */
+/* A thread waits for the next peer while this thread closes a living peer, which no other thread may close. */
 static void close_beside_accept(hawser *a, hawser *b, uint16_t port)
 {
     int well = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions: operations without a handle, peers that arrive, notifications, deaths, connecting without waiting, tags.
- */
+/* Tests completions: operations without a handle, arriving peers, notifications, deaths, connecting without waiting,
+ * and tags. */
 #include "tests/lib/context/pairhelp.h"
 
 static hawser_peer *arrived;
 
-/* The next completion of this kind; arrivals are noted on the way. */
+/* Returns the next completion of this kind, and records arrivals meanwhile. */
 static struct hawser_completion expect(hawser *h, enum hawser_event kind)
 {
     struct hawser_completion c = {0};

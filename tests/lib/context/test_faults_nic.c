@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NICs that go down under a transfer, in a node lab of two nodes with four NICs each: one, three and all of them, at
- * either side, flapping, the one under the first rail, for good. Every byte is checked where it arrived, and
- * that each arrived once.
+ * Tests NICs that go down during a transfer, in a lab of two nodes with four NICs each: one, three or all NICs, at
+ * either side, flapping, the NIC of the first rail, and permanently. Checks every byte at its destination, and that
+ * each arrived once.
  *   test_faults_nic [write|read|send]    HAWSER_TEST_LONG=1: every fault for every operation
  */
 #include "faults.h"
@@ -15,15 +15,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NICS      4
-#define RATE      (200u * 1000 * 1000) /* bits a second of each: the transfer lasts, and two cores are enough */
+#define NICS 4
+#define RATE \
+    (200u * 1000 * 1000) /* bits per second of each NIC: the transfer takes long enough, and two cores suffice */
 #define SIZE      (96u << 20)
 #define MORE      (16u << 20)
 #define CHANNELS  2
 #define ALL       ((1u << NICS) - 1)
-#define LIMIT_S   115 /* of the whole program */
+#define LIMIT_S   115 /* for the whole program */
 #define BACK_MS   10000
-#define SLACK_MS  2000 /* for a dead NIC to be noticed and its chunks to be sent again */
+#define SLACK_MS  2000 /* time to notice a dead NIC and to send its chunks again */
 #define FLAP_MS   8000
 #define FLAP_DOWN 200
 #define FLAP_UP   300
@@ -155,8 +156,8 @@ static void links(const char *node, unsigned mask, bool up)
             diag("link %s eth%u: %s", node, i, hw_error());
 }
 
-/* What the node sends by these NICs goes to an Ethernet address that nobody has: it is lost, and the kernel says
- * nothing of it. */
+/* Sends the node's packets on these NICs to an Ethernet address that no NIC has, so that they are lost without an
+ * error. */
 static void heard(const char *node, unsigned mask, bool is)
 {
     for (unsigned i = 0; i < NICS; i++) {
@@ -221,7 +222,7 @@ static bool start(enum f_op op, size_t size, int timeout_ms, const char *knob1, 
     return true;
 }
 
-/* Both ended of themselves, with nothing wrong. */
+/* Checks that both processes ended normally and without errors. */
 static bool finish(void)
 {
     atomic_store(&sh->cl.stop, 1);
@@ -256,7 +257,7 @@ static int nic_of(const struct hawser_channel_stats *st)
     return strncmp(st->nic, "eth", 3) == 0 ? st->nic[3] - '0' : -1;
 }
 
-/* Channels of the NICs in mask: how many are up, how often any died, and the bytes that they moved. */
+/* Returns how many channels of the NICs in mask are up. Stores how often any died, and the bytes that they carried. */
 static unsigned look(unsigned mask, unsigned *lost, uint64_t *bytes, unsigned *n)
 {
     unsigned up = 0;
@@ -306,8 +307,8 @@ static bool has_grown(void *arg)
 struct fault {
     const char *what, *node;
     unsigned mask;
-    unsigned down_ms; /* 0: not back before the transfer is through */
-    bool never;       /* nor after it */
+    unsigned down_ms; /* 0: not restored before the end of the transfer */
+    bool never;       /* not restored after it either */
     unsigned ops;     /* bit per enum f_op in the short run */
 };
 
@@ -327,7 +328,7 @@ static const struct fault faults[] = {
     {"one NIC for good", "a", 1u << 3, 0, true, R | S},
 };
 
-static uint64_t base_ns; /* of a transfer without a fault */
+static uint64_t base_ns; /* duration of a transfer without a fault */
 
 static void common_checks(enum f_op op, const char *what)
 {
@@ -339,7 +340,8 @@ static void common_checks(enum f_op op, const char *what)
         diag("%llu bytes received of %llu sent", (unsigned long long)rx, (unsigned long long)total);
 }
 
-/* A transfer, and in its middle the NICs of node go down. False, and said so, where that cannot be had. */
+/* Starts a transfer and takes the node's NICs down in the middle. Returns false, with a message, if this is
+ * impossible. */
 static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_ms, const char *knob1,
                           const char *knob2, void (*set)(const char *node, unsigned mask, bool works), const char *what)
 {
@@ -353,7 +355,7 @@ static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_
         set(node, mask, false);
         if (atomic_load(&sh->cl.state) == 2)
             return true;
-        /* a busy machine let this process sleep through the whole transfer */
+        /* on a busy machine, this process slept through the whole transfer */
         diag("the transfer was over before the fault: once more");
         set(node, mask, true);
         ok(finish(), "both end in order");
@@ -377,7 +379,7 @@ static void run_fault(enum f_op op, const struct fault *f)
     is_int(atomic_load(&c->rc), 0, "the transfer is complete");
     if (atomic_load(&c->rc))
         diag("%s", c->err);
-    /* 0.3 of it with all NICs, the rest with those that are left */
+    /* 0.3 of the transfer with all NICs, the rest with the remaining NICs */
     uint64_t base = base_ns / HW_MS, took = atomic_load(&c->ns) / HW_MS;
     uint64_t limit = base + (alive ? base * 7 / 10 * (NICS - alive) / alive : f->down_ms + 2000ull) + SLACK_MS;
     ok(took <= limit, "%s: %s: %llu ms, %llu without a fault, %llu allowed", f_op_name(op), f->what,
@@ -448,13 +450,13 @@ static void flapping(enum f_op op)
     is_int(atomic_load(&sh->cl.rc), 0, "every transfer is complete");
     if (atomic_load(&sh->cl.rc))
         diag("%s", sh->cl.err);
-    /* One at a time, each waits for a dead path to be noticed (stall_ms), whenever a flap meets it. */
+    /* With one transfer at a time, each waits until a dead path is noticed (stall_ms), whenever it meets a flap. */
     ok(rounds >= 5, "%s: flapping: %u transfers of 16 MiB in 8 s, channels lost %u times", f_op_name(op), rounds, lost);
     common_checks(op, "flapping");
     all_up();
 }
 
-/* All NICs go for good: both sides get a typed error in a bounded time. */
+/* All NICs go down permanently: both sides get a typed error within a bounded time. */
 static void all_for_good(enum f_op op, const char *node, int op_ms)
 {
     const int peer_ms = op_ms ? 10000 : 2000, stall_ms = 500;
@@ -464,7 +466,7 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     uint64_t down = hw_now();
     f_reaches(&sh->cl.state, 3, 30000);
     int rc = atomic_load(&sh->cl.rc);
-    /* its deadline begins with the operation: not with the filling of its memory, which a sanitizer draws out */
+    /* the deadline begins with the operation and not with filling its memory, which takes longer with a sanitizer */
     long long ms = (long long)(op_ms ? atomic_load(&sh->cl.ns) : atomic_load(&sh->cl.end) - down) / (long long)HW_MS;
     ok(f_typed(rc), "%s: all NICs of %s for good: the operation fails with %d: %s", f_op_name(op), node, rc,
        sh->cl.err);
@@ -474,7 +476,8 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     } else {
         ok(ms <= peer_ms + 2 * stall_ms + 1000, "within peer_timeout_ms of %d and the time to notice: %lld ms", peer_ms,
            ms);
-        /* A server that only receives has nothing unacknowledged: keepalive (1 s) and TCP_USER_TIMEOUT tell it. */
+        /* A server that only receives has no unacknowledged data, so it notices with keepalive (1 s) and
+         * TCP_USER_TIMEOUT. */
         for (int i = 0; i < 1200 && atomic_load(&sh->sv.sessions); i++)
             f_sleep_ms(10);
         is_int(atomic_load(&sh->sv.sessions), 0, "the server gives the peer up too");
@@ -487,8 +490,8 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     all_up();
 }
 
-/* TCP may stand still for a minute: only the kernel's word that the link is gone (links()), or that the peer is heard
- * by the other NICs (heard()), ends the rails in time. The other side hears of it by the NICs that are left. */
+/* TCP may stall for a minute: only the kernel's report that the link is down (links()), or data from the peer on other
+ * NICs (heard()), ends the rails in time. The other side is informed over the remaining NICs. */
 static void found_out(enum f_op op, const char *node, void (*set)(const char *, unsigned, bool), const char *what)
 {
     struct client *c = &sh->cl;
@@ -511,7 +514,7 @@ static void found_out(enum f_op op, const char *node, void (*set)(const char *, 
 static void suite(unsigned ops)
 {
     bool all = getenv("HAWSER_TEST_LONG") != NULL;
-    const char *only = getenv("FAULTS_ONLY"); /* for whoever looks into a failure: the name of one fault */
+    const char *only = getenv("FAULTS_ONLY"); /* for debugging: the name of one fault */
     for (unsigned op = F_WRITE; op <= F_SEND; op++) {
         if (!(ops & 1u << op))
             continue;
@@ -564,7 +567,7 @@ int main(int argc, char **argv)
     if (n < 0)
         return 1;
     snprintf(lab, sizeof(lab), "tf%d", (int)getpid());
-    /* A process of its own, so that the lab is taken away whatever becomes of it. */
+    /* A separate process, so that the lab is removed in any case. */
     unsigned limit = getenv("HAWSER_TEST_LONG") ? 10 * LIMIT_S : argc < 2 ? 3 * LIMIT_S : LIMIT_S;
     pid_t pid = f_fork(limit);
     if (pid == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peers that are killed, stopped or idle: real processes over the loopback. 200 are killed at random points of their
- * life, half of them clients, half servers; who is left gets a typed error in time, goes on serving others, and has
- * neither descriptors nor memory to show for it afterwards. HAWSER_TEST_LONG=1: 2000.
+ * Tests peers that are killed, stopped or idle: real processes over loopback. 200 are killed at random points, half of
+ * them clients and half servers. The other side gets a typed error in time, continues to serve others, and has no
+ * leaked file descriptors or memory afterwards. HAWSER_TEST_LONG=1: 2000.
  */
 #include "faults.h"
 
@@ -18,7 +18,8 @@
 #define LIMIT_S  110
 #define LOCAL    "127.0.0.1"
 #define SLACK_MS 3000 /* for a busy machine */
-/* What the heap may differ by: a transfer of the other peer's is under way. A leak of anything per peer is more. */
+/* Allowed difference of the heap, because a transfer of the other peer is in progress. A leak per peer would be
+ * larger. */
 #define HEAP_SLACK (8u << 10)
 
 static const char *const quick[] = {"peer_timeout_ms=1500", "handshake_ms=1000", "keepalive_ms=1000", "channels=2",
@@ -28,18 +29,18 @@ static const char *const quick[] = {"peer_timeout_ms=1500", "handshake_ms=1000",
 
 static unsigned kills = 100;
 
-/* One victim at a time for each slot. */
+/* A slot has one victim at a time. */
 struct slot {
-    struct f_server sv; /* where the victim is a server */
-    atomic_int phase;   /* of the client, victim or not */
-    atomic_int turn;    /* servers killed: the survivor's thread works on turn `turn` */
-    atomic_int done;    /* and is through with it */
+    struct f_server sv; /* used if the victim is a server */
+    atomic_int phase;   /* phase of the client, whether it is the victim or not */
+    atomic_int turn;    /* if servers are killed: the survivor's thread works on this turn */
+    atomic_int done;    /* the last turn that the thread has finished */
     atomic_int rc;
     atomic_ullong ended;
     char text[200];
 };
 
-struct side { /* a well-behaved client, for as long as it may */
+struct side { /* a correct client that runs all the time */
     atomic_int rc, rounds, stop, ready, warm;
     atomic_ullong bad;
     char text[200];
@@ -74,7 +75,7 @@ static bool gone(void *arg)
     return atomic_load(&sv->sessions) == 0;
 }
 
-/* Waits for the sessions to end, then for the server, which must end well. */
+/* Waits for the end of the sessions and then of the server, which must end without errors. */
 static bool stop_server(struct f_server *sv, pid_t pid)
 {
     f_until(gone, sv, PEER_MS + SLACK_MS);
@@ -96,7 +97,7 @@ static hawser *open_context(const char *const *knobs)
     return h;
 }
 
-/* One life: connect, a moment of idleness, one transfer of each kind, close. */
+/* Connects, is idle for a moment, makes one transfer of each kind, and closes. */
 static int life(hawser *h, uint16_t port, atomic_int *phase, uint64_t seed)
 {
     struct f_client c = {.phase = phase, .timeout_ms = 5000};
@@ -111,7 +112,7 @@ static int life(hawser *h, uint16_t port, atomic_int *phase, uint64_t seed)
 
 /* ---- a client that must not notice anything --------------------------------------------------------------------- */
 
-/* Each channel makes its pipe when it first sends much. */
+/* Returns whether all channels have carried data, because each creates its pipe when it first sends much. */
 static bool all_carried(hawser_peer *p)
 {
     struct hawser_channel_stats st[F_CHANS_MAX];
@@ -160,18 +161,18 @@ static void check_healthy(const char *whom)
 static unsigned rnd;
 static unsigned draw(unsigned n)
 {
-    rnd = rnd * 1103515245u + 12345u; /* any generator will do; the seed is printed */
+    rnd = rnd * 1103515245u + 12345u; /* any generator suffices; the seed is printed */
     return (rnd >> 8) % n;
 }
 
 struct aim {
     pid_t pid;
-    int phase;      /* to be killed in */
-    uint64_t kill;  /* hw_now(), 0: not there yet */
-    uint64_t start; /* of the wait */
+    int phase;      /* the phase in which it is killed */
+    uint64_t kill;  /* time of the kill, 0 before the phase is reached */
+    uint64_t start; /* start of the wait */
 };
 
-/* How long after the beginning of its phase a victim is killed, in us: within the phase, mostly. */
+/* The maximum time from the beginning of a phase to the kill, in us; mostly within the phase. */
 static const unsigned spread[F_PHASES] = {
     [F_BORN] = 2000,     [F_CONNECT] = 2500, [F_SETUP] = 200,    [F_IDLE] = 4000,
     [F_IN_WRITE] = 3000, [F_IN_READ] = 3000, [F_IN_SEND] = 3000, [F_CLOSING] = 900};
@@ -181,7 +182,7 @@ static void aim_at(struct aim *a, pid_t pid, unsigned i)
     *a = (struct aim){.pid = pid, .phase = (int)(i % F_PHASES), .start = hw_now()};
 }
 
-/* Kills when the time has come; true once the victim is dead. */
+/* Kills the victim when the time has come. Returns true when it is dead. */
 static bool fire(struct aim *a, const atomic_int *phase, unsigned *missed)
 {
     uint64_t now = hw_now();
@@ -206,7 +207,7 @@ static void pause_us(long us)
     nanosleep(&t, NULL);
 }
 
-/* What a process has: its descriptors and its heap. */
+/* The file descriptors and the heap of a process. */
 struct room {
     unsigned fds;
     uint64_t heap;
@@ -224,8 +225,8 @@ static struct room server_room(void)
     return (struct room){atomic_load(&sh->sv.fds), atomic_load(&sh->sv.heap)};
 }
 
-/* A peer that was killed in its handshake is forgotten after a while only (handshake_ms): so the least that is seen in
- * a longer while; or, where it is known what there was, what there is as soon as it is that again, or in the end. */
+/* Returns the smallest values seen during a longer time, because a peer that was killed in its handshake is forgotten
+ * only after handshake_ms. If the previous values are given, returns as soon as they are reached again. */
 static struct room settled(struct room (*look)(void), const struct room *was)
 {
     struct room r = look();
@@ -265,7 +266,7 @@ static void kill_clients(void)
                 aim[k].pid = 0;
                 dead++;
             }
-            /* the first few only warm caches up; then the count begins */
+            /* the first few only warm up caches; then counting begins */
             if (!aim[k].pid && begun < (dead >= warm ? kills + warm : warm)) {
                 if (begun == warm) {
                     f_reaches(&sh->side.warm, 1, 20000);
@@ -344,7 +345,7 @@ static int survivor(void)
         job[k] = (struct job){.h = h, .s = &sh->slot[k]};
         pthread_create(&t[k], NULL, survivor_thread, &job[k]);
     }
-    for (int i = 1; i <= 2; i++) { /* measures itself when asked to */
+    for (int i = 1; i <= 2; i++) { /* measures itself on request */
         if (!f_reaches(&sh->want, i, 100000))
             return 3;
         const struct room was = {atomic_load(&sh->fds[0]), atomic_load(&sh->heap[0])};
@@ -382,7 +383,7 @@ static void kill_servers(void)
             if (shot[k] && atomic_load(&s->done) == turn[k]) {
                 int rc = atomic_load(&s->rc);
                 uint64_t end = atomic_load(&s->ended), took = end > aim[k].kill ? end - aim[k].kill : 0;
-                refused += rc == -ECONNREFUSED; /* killed before, or between, connections */
+                refused += rc == -ECONNREFUSED; /* killed before or between connections */
                 if (!f_typed(rc) && rc != -ECONNREFUSED) {
                     untyped++;
                     diag("killed in phase %d: %d %s", aim[k].phase, rc, s->text);
@@ -434,11 +435,11 @@ struct stop_case {
     const char *what;
     enum f_op op;
     unsigned stop_ms, op_ms, peer_ms;
-    bool client; /* it is the client that is stopped */
+    bool client; /* the client is stopped */
 };
 
-/* The client of a stopped server: a transfer, then, where that is over, another one. A second peer of the same context
- * is served all the while. */
+/* Runs the client of a stopped server: a transfer and then, if it has ended, another one. A second peer of the same
+ * context is served meanwhile. */
 static int stop_client(const struct stop_case *t)
 {
     char peer_ms[40];
@@ -465,9 +466,9 @@ static int stop_client(const struct stop_case *t)
         lost += st[i].lost;
     atomic_store(&sh->lost, lost);
     atomic_store(&sh->step, 2);
-    f_reaches(&sh->go, 1, 20000); /* until it runs again */
-    /* The answer to a command that was given up may be on its way yet: a new connection for what comes next, but only
-     * if this one is well. */
+    f_reaches(&sh->go, 1, 20000); /* until the server runs again */
+    /* The answer to a cancelled command may still be in flight, so use a new connection for the next command, but only
+     * if this one works. */
     int rc2 = hawser_peer_state(c.p);
     f_close(&c);
     c.timeout_ms = 10000;
@@ -483,7 +484,8 @@ static int stop_client(const struct stop_case *t)
     return rc2 ? 1 : 0;
 }
 
-/* False where the stop came too late, the operation being through: to be tried again, unless it is the last try. */
+/* Returns false if the operation had ended before the stop, so that the test must be repeated, unless this is the last
+ * try. */
 static bool stopped(const struct stop_case *t, bool last)
 {
     char peer_ms[40];
@@ -503,7 +505,7 @@ static bool stopped(const struct stop_case *t, bool last)
     bool mid = atomic_load(&sh->step) == 1;
     int rounds = atomic_load(&sh->side.rounds);
     uint64_t end = hw_deadline((int)t->stop_ms);
-    while (hw_now() < end && atomic_load(&sh->step) != 2) /* a deadline that passes ends it early */
+    while (hw_now() < end && atomic_load(&sh->step) != 2) /* an expired deadline ends the wait early */
         f_sleep_ms(2);
     rounds = atomic_load(&sh->side.rounds) - rounds;
     kill(victim, SIGCONT);
@@ -525,9 +527,9 @@ static bool stopped(const struct stop_case *t, bool last)
                    : "it is complete once the peer goes on");
     if (*sh->text)
         diag("%s", sh->text);
-    if (expires) /* and not by the end of the stop */
+    if (expires) /* before the end of the stop */
         ok(ms + 50 >= t->op_ms && ms < t->stop_ms, "after %llu ms of %u", ms, t->op_ms);
-    else if (dies) /* by peer_timeout_ms; a client that was stopped itself finds out when it goes on */
+    else if (dies) /* because of peer_timeout_ms; a stopped client notices when it continues */
         ok(ms + 100 >= t->peer_ms && ms <= (t->client ? t->stop_ms : t->peer_ms) + SLACK_MS, "after %llu ms of %u", ms,
            t->peer_ms);
     else
@@ -547,7 +549,7 @@ static bool stopped(const struct stop_case *t, bool last)
 
 /* ---- idle; connections ----------------------------------------------------------------------------- */
 
-/* The sockets of this process's connections to port, by their inodes, as one number. */
+/* Returns a number that identifies the sockets of this process's connections to port, by their inodes. */
 static uint64_t connections(uint16_t port, unsigned *n)
 {
     char line[512];
@@ -572,8 +574,8 @@ static uint64_t connections(uint16_t port, unsigned *n)
     return sum;
 }
 
-/* The same once all is made: every channel up, and two readings alike (the file is not read in one piece, and other
- * sockets of the machine come and go meanwhile). */
+/* The same when all connections are established: every channel is up, and two readings are equal (the file is not read
+ * atomically, and other sockets of the machine change meanwhile). */
 static uint64_t all_made(struct f_client *c, uint16_t port, unsigned want, unsigned *n)
 {
     uint64_t was = 0, now = 0;
@@ -608,7 +610,7 @@ static int idle_client(struct idle *r, unsigned idle_ms, unsigned transfers)
     uint64_t bad = 0, ns = 0;
     unsigned before, after;
     int rc = f_connect(&c, h, LOCAL, port, SIZE, NULL, 10000);
-    uint64_t a = all_made(&c, port, 4, &before); /* connected is with one channel up */
+    uint64_t a = all_made(&c, port, 4, &before); /* a peer is connected when one channel is up */
     f_sleep_ms(idle_ms);
     for (unsigned i = 0; i < transfers && rc == 0; i++)
         rc = f_transfer(&c, i % 3, i, i % 10 ? 64u << 10 : 2u << 20, idle_ms ? &ns : NULL, &bad);
@@ -650,7 +652,7 @@ static void end_idle(struct idle *r, pid_t client, pid_t server, const char *wha
 
 int main(int argc, char **argv)
 {
-    /* What each thread keeps in malloc's own cache counts as used, tens of KiB of it: without that. */
+    /* Disables malloc's cache for each thread, whose contents (tens of KiB) would count as used. */
     if (argc && !getenv("GLIBC_TUNABLES") && !setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1))
         execv("/proc/self/exe", argv);
     static const struct stop_case stops[] = {
@@ -667,7 +669,7 @@ int main(int argc, char **argv)
     if (getenv("HAWSER_TEST_LONG"))
         kills = 1000;
     else if (f_sanitized())
-        kills = 24; /* everything takes ten times as long */
+        kills = 24; /* everything takes ten times longer */
     rnd = (unsigned)hw_now();
     diag("random seed %u", rnd);
     sh = f_shared(sizeof(*sh), NULL);

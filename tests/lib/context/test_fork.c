@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process with connections forks. The child has no copy of them, so that the peer hears of its parent's death. */
+/* Tests a process with connections that forks. The child has no copies of them, so the peer notices the parent's
+ * death. */
 #include "tests/lib/context/pairhelp.h"
 
 #include <dirent.h>
@@ -7,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* How many sockets and descriptors of loops this process has, but for `own`. */
+/* Returns how many sockets and file descriptors of loops this process has, except `own`. */
 static int count_copies(int own)
 {
     int n = 0;
@@ -26,7 +27,7 @@ static int count_copies(int own)
     return n;
 }
 
-/* Serves one peer, and has a child that lives on. Says its port, then what the child found. */
+/* Serves one peer, and has a child that survives. Sends its port, and then the child's result. */
 static void serve(int fd)
 {
     hawser *h = ph_open(0, NULL);
@@ -37,13 +38,13 @@ static void serve(int fd)
     if (write(fd, &port, sizeof port) != sizeof port)
         _exit(1);
     must(hawser_accept(h, 10000, &p));
-    usleep(200000); /* all its connections stand */
+    usleep(200000); /* all its connections are established */
     if (fork() == 0) {
         int copies = count_copies(fd);
         if (write(fd, &copies, sizeof copies) != sizeof copies)
             _exit(1);
         for (int k = 0; k < 3; k++)
-            (void)close(k); /* whoever reads this test's output does not wait for it */
+            (void)close(k); /* so that readers of this test's output do not wait for it */
         sleep(20);
         _exit(0);
     }

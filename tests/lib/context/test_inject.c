@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Failures from below: each allocation and each descriptor of a whole life fails once, and all from it on; system calls
- * move a byte at a time, are interrupted, and find no buffers. No hooks in the library: the linker (--wrap, see
- * meson.build) sends its calls through here. What libc allocates for itself (in getaddrinfo(), pthread_create()) does
- * not come this way; pthread_create() is made to fail as a whole.
+ * Injects failures: each allocation and each file descriptor of a whole run fails once, and all from a point on; system
+ * calls move one byte at a time, are interrupted, and find no buffers. The library has no hooks: the linker (--wrap,
+ * see meson.build) redirects its calls. Allocations of libc itself (in getaddrinfo(), pthread_create()) are not
+ * redirected; pthread_create() fails as a whole.
  */
 #include "pairhelp.h"
 
@@ -22,10 +22,10 @@ enum class { MEMORY, DESCRIPTOR, CLASSES };
 static struct {
     atomic_bool armed;
     atomic_int of;    /* enum class */
-    atomic_long n;    /* so many were asked for */
-    atomic_long nth;  /* this one fails, */
-    atomic_bool all;  /* and every later one */
-    atomic_long hits; /* so many did */
+    atomic_long n;    /* number of requests so far */
+    atomic_long nth;  /* the number of the request that fails */
+    atomic_bool all;  /* every later one fails too */
+    atomic_long hits; /* number of failures so far */
 } inject;
 static atomic_long live;
 
@@ -120,10 +120,10 @@ WRAP(int, accept4, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 /* ---- system calls that do less ----------------------------------------------------------------------- */
 
 static struct {
-    atomic_uint shorten;   /* most bytes a call moves; 0: any number */
-    atomic_uint interrupt; /* in 100 calls */
-    atomic_uint starve;    /* in 100 calls that send: ENOBUFS, ENOMEM */
-    atomic_uint again;     /* in 100 calls: EAGAIN, with an event later */
+    atomic_uint shorten;   /* maximum bytes of a call; 0: no limit */
+    atomic_uint interrupt; /* interrupted calls in 100 */
+    atomic_uint starve;    /* sends in 100 that fail with ENOBUFS or ENOMEM */
+    atomic_uint again;     /* calls in 100 that fail with EAGAIN, with an event later */
     atomic_ulong calls, cut, bent;
 } io;
 
@@ -140,8 +140,8 @@ static unsigned any(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* Where each descriptor is watched. An edge-triggered event comes once for what is there; a kernel that gave less than
- * it had would tell of the rest. Modifying the entry makes it do so. */
+/* Records where each file descriptor is watched. An edge-triggered event is reported once. A kernel that had returned
+ * less than it had would report the rest; modifying the entry has this effect. */
 #define FDS 4096
 static struct {
     atomic_int epfd;
@@ -179,7 +179,7 @@ static void tell_again(int fd)
     errno = saved;
 }
 
-/* True: the call fails with errno set. */
+/* Returns true if the call must fail, with errno set. */
 static bool bend(int fd, bool sends)
 {
     atomic_fetch_add(&io.calls, 1);
@@ -212,7 +212,7 @@ static size_t cut(size_t n)
     return k;
 }
 
-/* The first `room` bytes of iov in out. */
+/* Stores the first `room` bytes of iov in out. */
 static int cut_iov(struct iovec *out, const struct iovec *iov, size_t n, size_t room)
 {
     size_t i = 0;
@@ -320,12 +320,12 @@ static uint8_t here[SPACE], there[SPACE];
 
 static struct {
     int errors, unclean, wrong, stuck;
-    bool shifted;    /* a send or a receive failed, the others match differently */
-    char first[300]; /* what was unclean */
+    bool shifted;    /* a send or a receive has failed, so the others match differently */
+    char first[300]; /* the first error that was not clean */
     char error[300]; /* the first error of any kind */
 } life;
 
-/* An error is clean if it is an errno with words. */
+/* Records an error, which is clean if it is an errno with a text. */
 static int note(const char *what, int rc)
 {
     if (rc == 0)
@@ -344,7 +344,7 @@ static void end(const char *what, hawser_op *op)
 {
     if (!op)
         return;
-    int rc = hawser_wait(op, 4000); /* its own deadline is a tenth of that */
+    int rc = hawser_wait(op, 4000); /* the operation's own deadline is a tenth of that */
     if (rc == -EAGAIN && strstr(hawser_error(), "has not ended")) {
         if (!life.stuck++)
             snprintf(life.first, sizeof(life.first), "%s does not end", what);
@@ -355,9 +355,9 @@ static void end(const char *what, hawser_op *op)
     ph_see(ph_far);
 }
 
-/* ThreadSanitizer asks this. The memory of a read that was served is received into next: that its bytes had left before
- * is known by way of the network alone, which the sanitizer does not see (and ph_see() does not reach: the sending
- * thread need not have taken the lock again). Elsewhere the delivery of messages is watched: test_twosided. */
+/* ThreadSanitizer calls this. The memory of a served read receives the next message. Only the network orders this after
+ * the bytes have left, which the sanitizer does not see (and ph_see() does not help, because the sending thread need
+ * not have taken the lock again). test_twosided tests the delivery of messages. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -398,7 +398,7 @@ static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem
             (void)note("send", hawser_send(ab, &v, 1, &o, &op));
             if (!order)
                 (void)note("recv", hawser_recv(ba, &w, 1, &o, &rx));
-            /* after one that failed, a receive may meet the message before: what was sent inline is there for good */
+            /* after a failed one, a receive may match the previous message, because inline data remains available */
             if (rx && hawser_wait(rx, 4000) == 0 && !life.shifted)
                 life.wrong += hawser_op_length(rx) != n[i] || memcmp(here, there, n[i]) != 0;
             end("send", op);
@@ -426,7 +426,7 @@ static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem
         if (rc != -EAGAIN)
             (void)note("notification", rc);
     }
-    /* called off in the middle */
+    /* cancelled in the middle */
     op = rx = NULL;
     struct hawser_vec v = {ma, 0, SPACE, r, 0, NULL};
     (void)note("write", hawser_write(ab, &v, 1, &o, &op));
@@ -509,7 +509,7 @@ static void every(enum class c, bool all, const char *what)
         silent = life.errors;
         if (!silent || again++ > 2)
             break;
-        /* the deadlines above are short, for the sake of the lives that fail: a busy machine may miss one */
+        /* the deadlines above are short because of the runs that fail, so a busy machine may miss one */
         diag("%s: without any failure: %s", text, life.error);
         n--;
     }
@@ -583,7 +583,7 @@ int main(void)
     watchdog(170);
     for (int i = 0; i < FDS; i++)
         atomic_store(&watched[i].epfd, -1);
-    live_once(); /* what libc and libsodium make once is made now */
+    live_once(); /* libc and libsodium make their one-time allocations now */
     ok(life.errors == 0 && life.wrong == 0, "a life without failures: %s", life.first);
     every(MEMORY, false, "allocation");
     every(MEMORY, true, "allocation");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and reads over the public API: sizes, alignment, lists, and what a peer must refuse. */
+/* Tests writes and reads with the public API: sizes, alignment, lists, and requests that a peer must refuse. */
 #include "pairhelp.h"
 
 static struct pair pr;
@@ -43,7 +43,7 @@ static void sizes(void)
 
 #define PIECE 97
 
-/* n descriptors of PIECE bytes, every third empty; local order is the remote order backwards. */
+/* Makes n descriptors of PIECE bytes, every third empty; the local order is the reverse of the remote order. */
 static void list_of(size_t n)
 {
     struct ph_buf a = ph_buf(pr.a, n * PIECE, 1, 0, NULL);
@@ -58,7 +58,7 @@ static void list_of(size_t n)
                                    .region = &b.region,
                                    .remote_offset = (n - 1 - i) * PIECE};
         if (v[i].length == 0 && i % 2)
-            v[i].mem = NULL; /* allowed where there is nothing to move */
+            v[i].mem = NULL; /* allowed for an empty descriptor */
         total += v[i].length;
     }
     hawser_op *op;
@@ -101,7 +101,7 @@ static void lists(void)
     list_of(0);
     list_of(1);
     list_of(3);
-    list_of(17); /* one more than goes inline */
+    list_of(17); /* one more than fits inline */
     list_of(1000);
     list_of(HAWSER_MAX_VECS);
     struct hawser_vec *v = calloc(HAWSER_MAX_VECS + 1, sizeof(*v));
@@ -182,7 +182,7 @@ static void refused_here(void)
 
 enum { INLINE_N = 64, CHUNK_N = 300000 };
 
-/* A forged region: the request passes this side and must fail on the other. */
+/* Tests a forged region: the request passes this side and must fail on the other side. */
 static void forged(const char *what, const struct hawser_region *r, uint64_t off, struct ph_buf *b, int wr, int rr)
 {
     static const size_t n[] = {INLINE_N, CHUNK_N};
@@ -212,7 +212,7 @@ static void refused_there(void)
     uint8_t key[HAWSER_KEY_SIZE], rokey[HAWSER_KEY_SIZE], wokey[HAWSER_KEY_SIZE];
     struct hawser_region good, r, ro, wo;
     hw_pattern_fill(b.p, b.len, 9, 0);
-    /* the middle of it, so that both sides of the region are the peer's own */
+    /* the middle of the memory, so that the bytes on both sides of the region belong to the peer too */
     must(hawser_export(b.mem, 100000, 400000, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL, key));
     must(hawser_export(b.mem, 100000, 400000, HAWSER_REMOTE_READ, NULL, rokey));
     must(hawser_export(b.mem, 100000, 400000, HAWSER_REMOTE_WRITE, NULL, wokey));
@@ -238,7 +238,7 @@ static void refused_there(void)
     is_rc(ph_one(hawser_read, pr.ab, &a, 0, CHUNK_N, &r, 0), -EACCES, "reading with forged rights, large");
     ok(hw_pattern_check(b.p, b.len, 9, 0, NULL) == 0, "and no byte changed");
 
-    /* one bad descriptor among good ones fails the operation, and the peer lives on */
+    /* one bad descriptor among good ones fails the operation, and the peer remains alive */
     struct hawser_region bad = good;
     bad.secret++;
     struct hawser_vec v[3] = {{.mem = a.mem, .length = 1000, .region = &good},
@@ -247,7 +247,7 @@ static void refused_there(void)
     hawser_op *op;
     must(hawser_read(pr.ab, v, 3, NULL, &op));
     is_rc(ph_finish(op), -ESTALE, "one bad descriptor of three: the read fails");
-    memcpy(a.p, b.p + 100000, 1000); /* so that what the good ones write changes nothing */
+    memcpy(a.p, b.p + 100000, 1000); /* so that the writes of the good descriptors change nothing */
     v[2] = v[0];
     must(hawser_write(pr.ab, v, 3, NULL, &op));
     is_rc(ph_finish(op), -ESTALE, "and the write");
@@ -257,12 +257,12 @@ static void refused_there(void)
     must(hawser_revoke(pr.b, key));
     is_rc(hawser_revoke(pr.b, key), -ESTALE, "revoking twice");
     forged("a revoked region", &good, 0, &b, -ESTALE, -ESTALE);
-    /* its place in the table is given to another: the old key must not open it */
+    /* its place in the table is reused, and the old key must not be valid for it */
     uint8_t again[HAWSER_KEY_SIZE];
     must(hawser_export(b.mem, 0, b.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL, again));
     forged("a revoked region whose place was taken", &good, 0, &b, -ESTALE, -ESTALE);
     ph_drop(&a);
-    ph_drop(&b); /* with exports still there */
+    ph_drop(&b); /* while exports exist */
     is_rc(hawser_revoke(pr.b, again), -ESTALE, "deregistering revoked what was left");
 }
 
@@ -287,19 +287,19 @@ static void per_peer(void)
     ph_drop(&b);
 }
 
-/* ---- revocation under way ------------------------------------------------------------------------- */
+/* ---- revocation in flight ------------------------------------------------------------------------- */
 
 struct storm {
     const struct hawser_region *region;
     uint64_t len;
     ph_post post;
     uint8_t fill;
-    atomic_bool stop; /* the revocation is over */
+    atomic_bool stop; /* the revocation has ended */
     atomic_int done;
-    int bad_rc, late; /* read when the thread has ended */
+    int bad_rc, late; /* read after the thread has ended */
 };
 
-/* Waits for its end: it was done, or the region was revoked. */
+/* Waits for the operation's end: it succeeded, or the region was revoked. */
 static void end_in_storm(struct storm *s, hawser_op *op)
 {
     int rc = ph_finish(op);
@@ -308,12 +308,12 @@ static void end_in_storm(struct storm *s, hawser_op *op)
         s->bad_rc = rc;
 }
 
-/* Keeps four operations in flight until the revocation is over, and posts one more then. The scheduler may let none of
- * the four end between the revocation and the test's last look at the memory. */
+/* Keeps four operations in flight until the revocation has ended, and then posts one more, because the scheduler may
+ * let none of the four end between the revocation and the test's last check of the memory. */
 static void *storm(void *arg)
 {
     struct storm *s = arg;
-    struct ph_buf a = ph_buf(pr.a, 4 * s->len, 0, 0, NULL); /* each has a quarter for itself, here and there */
+    struct ph_buf a = ph_buf(pr.a, 4 * s->len, 0, 0, NULL); /* each has its own quarter, on both sides */
     memset(a.p, s->fill, a.len);
     hawser_op *op[4] = {0};
     for (unsigned i = 0; !atomic_load(&s->stop); i++) {
@@ -390,7 +390,7 @@ static void deregistration(void)
     hawser_op_free(op);
     is_rc(hawser_mem_deregister(NULL), 0, "nothing is deregistered easily");
     free(a.raw);
-    /* many exports of one memory, gone with it */
+    /* many exports of one memory, which end with it */
     struct ph_buf b = ph_buf(pr.b, 4096, 0, 0, NULL);
     uint8_t key[100][HAWSER_KEY_SIZE];
     for (int i = 0; i < 100; i++)
@@ -406,7 +406,7 @@ static void deregistration(void)
 
 #define SMALL 64 /* bytes of each of many writes */
 
-/* Starts a write of len times `fill` from memory that is the caller's again, and changed, when this returns. */
+/* Starts a write of len bytes `fill` from memory that the caller changes after this returns. */
 static int write_inline(hawser_peer *p, size_t len, int fill, const struct hawser_region *r, uint64_t at,
                         hawser_op **op)
 {
@@ -442,7 +442,7 @@ static void inline_sizes(struct ph_buf *b)
     }
 }
 
-/* Data among registered memory, in one operation that is cut into chunks. */
+/* Mixes inline data and registered memory in one operation that is divided into chunks. */
 static void inline_mixed(struct ph_buf *b)
 {
     struct ph_buf a = ph_buf(pr.a, b->len, 0, 0, NULL);
@@ -495,8 +495,8 @@ static void inline_refused(struct ph_buf *b)
     ph_drop(&a);
 }
 
-/* Many are called off, and their handles freed, while rails may have the bytes. A block is whole or was never written:
- * nothing else of this process's memory leaves it. */
+/* Cancels many writes and frees their handles while rails may have the bytes. A block is complete or was never written,
+ * and no other memory of this process is sent. */
 static void inline_cancelled(void)
 {
     enum { MANY = 500 };
@@ -530,7 +530,7 @@ static void inline_cancelled(void)
     ph_drop(&b);
 }
 
-/* The peer dies with such writes under way, and the handles go before and after that. */
+/* The peer dies during such writes, and the handles are freed before and after that. */
 static void inline_death(void)
 {
     enum { MANY = 300 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts and peers: many of them, oneself, keys, names and ports that are wrong, and closing with everything pending.
- */
+/* Tests contexts and peers: many of them, a context's connection to itself, wrong keys, names and ports, and closing
+ * with pending operations. */
 #include "pairhelp.h"
 
 #include <arpa/inet.h>
@@ -46,7 +46,7 @@ static void many_peers(void)
                  hawser_peer_user(out[i]) == NULL;
     }
     is_int(named, MANY, "each has its name and its user's pointer");
-    /* every other one goes; those that stay do not mind */
+    /* every other one is closed; the others are not affected */
     for (int i = 0; i < MANY; i += 2)
         hawser_peer_close(out[i]);
     int gone = 0, stay = 0;
@@ -117,8 +117,8 @@ static void *wait_thread(void *arg)
     return NULL;
 }
 
-/* m: to send from, and behind its middle to receive into. Everything pending at once: writes and reads, large sends
- * nobody receives, receives nobody sends to. */
+/* Posts operations of all kinds: writes and reads, large sends without receives, and receives without sends. m: memory
+ * to send from, and after its middle to receive into. */
 static void post_all(struct pair *p, struct ph_buf *m, struct ph_buf *t, hawser_op **op)
 {
     for (int i = 0; i < PENDING; i++) {
@@ -128,7 +128,7 @@ static void post_all(struct pair *p, struct ph_buf *m, struct ph_buf *t, hawser_
             v.offset = half;
         if (i % 8 == 4)
             v.remote_offset = half;
-        if (i % 8 == 0) { /* the two reads go to places of their own */
+        if (i % 8 == 0) { /* the two reads use separate places */
             v.length = half / 2;
             v.offset += i ? half / 2 : 0;
         }
@@ -203,7 +203,7 @@ static void closing(enum how how, bool with_waiters, uint32_t flags)
     if (how != THEIR_CONTEXT)
         hawser_close(p.b);
     for (int i = 0; i < PENDING; i += 2)
-        hawser_op_free(op[i]); /* after the context is gone */
+        hawser_op_free(op[i]); /* after the context was closed */
     free(m.raw);
     free(t.raw);
 }
@@ -222,7 +222,7 @@ static void trifles(void)
     is_rc(hawser_progress(h, 0), -EAGAIN, "hawser_progress() beside threads is harmless");
     ok(strcmp(hawser_version(), "1.0.0") == 0, "a version");
     hawser_close(h);
-    /* opened and closed again and again */
+    /* opened and closed repeatedly */
     int before = ph_fds();
     for (int i = 0; i < 100; i++)
         hawser_close(ph_open(i % 2 ? HAWSER_CALLER_PROGRESS : 0, NULL));
@@ -284,7 +284,7 @@ static void wrong_places(void)
     ok(rc == -E2BIG, "2^32 - 1 channels: %d: %s", rc, hawser_error());
     o = (struct hawser_connect_options){.size = 1};
     is_rc(hawser_connect(a, "127.0.0.1", port, &o, 5000, &p), -EINVAL, "options of no size");
-    /* a free port that nobody listens on: bound, not listening */
+    /* a port without a listener: bound, not listening */
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(in);
@@ -337,7 +337,7 @@ static void keys(const char *ka, const char *kb, int want, const char *here, con
     hawser_close(b);
 }
 
-/* A key for this one connection, over the context's own. */
+/* Tests a key for one connection, which overrides the context's key. */
 static void own_key(const char *ka, const char *kb, const char *given, int want, const char *what)
 {
     step(what);
@@ -384,7 +384,7 @@ static void statistics(void)
     free(t.raw);
 }
 
-/* Connections to the loopback, whose speed nobody knows, where knob channels does not say. */
+/* Returns the number of connections over loopback, whose speed is unknown, if knob channels does not specify it. */
 static int count_default_channels(const char *threads, rlim_t files)
 {
     char text[16];
@@ -409,7 +409,7 @@ static int count_default_channels(const char *threads, rlim_t files)
 
 static void test_default_channels(void)
 {
-    if (getenv("HAWSER_TRANSPORT")) /* others than tcp do not copy by threads */
+    if (getenv("HAWSER_TRANSPORT")) /* other transports do not use threads for copies */
         is_int(count_default_channels("16", 1024), 4, "a transport with device paths has four connections");
     else
         is_int(count_default_channels("16", 1024), 8, "1024 descriptors: a peer takes no more than one in 128");

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preferred NICs (hawser_connect_options.prefer), between two nodes of a lab with three NICs each: the others carry
- * nothing while a preferred one works, everything while none does, whether the kernel says so or packets just vanish.
- * And: an operation goes at once where the first rail is down or suspect, although nothing else is under way.
+ * Tests preferred NICs (hawser_connect_options.prefer) between two nodes of a lab with three NICs each: the other NICs
+ * carry nothing while a preferred one works, and everything while none does, whether the kernel reports a failure or
+ * packets are lost. Also tests that an operation starts at once if the first rail is down or suspect and nothing else
+ * is in flight.
  *
- * The client is a process in node a, which has the TAP output and breaks its own NICs; the server is one in node b.
+ * The client is a process in node a, which prints the TAP output and takes down its own NICs. The server is a process
+ * in node b.
  */
 #include "faults.h"
 
@@ -18,7 +20,7 @@
 #define NICS    3
 #define SIZE    (8u << 20)
 #define LIMIT_S 110
-#define OP_MS   14000 /* less than what these knobs let pass before a rail ends, or pings, by itself */
+#define OP_MS   14000 /* less than the time after which, with these knobs, a rail ends or pings by itself */
 
 static const char *const patient[] = {"stall_ms=60000", "peer_timeout_ms=60000", "keepalive_ms=15000", NULL};
 
@@ -41,7 +43,7 @@ static int run(const char *fmt, unsigned nic)
     return system(line); /* NOLINT(cert-env33-c): the test's own commands */
 }
 
-/* What leaves by the NIC is lost, and the kernel says nothing of it. */
+/* Makes packets that leave by the NIC get lost, without an error. */
 static void lose_packets(unsigned nic, bool lose)
 {
     int rc =
@@ -54,7 +56,7 @@ static void lose_packets(unsigned nic, bool lose)
 }
 
 struct carried {
-    uint64_t bytes[NICS]; /* both ways */
+    uint64_t bytes[NICS]; /* bytes in both directions */
     unsigned up[NICS], channels[NICS];
 };
 
@@ -192,14 +194,14 @@ static void prefer_others(void)
     ok(c.bytes[0] && c.bytes[2] && !c.bytes[1] && !c.up[1], "both carry, the third one does not");
     run("ip link set eth%u down", 0);
     transfer(&f, SIZE, "one of two is down");
-    f_sleep_ms(1000); /* attempts to connect the one that is down have failed by now */
+    f_sleep_ms(1000); /* attempts to connect over the NIC that is down have failed by now */
     ok(!look(f.p).up[1], "the third one is not called while the other one works");
     run("ip link set eth%u up", 0);
     f_close(&f);
     hawser_close(h);
 }
 
-/* Nothing else is under way that would wake another rail, and the next ping is 15 s away. */
+/* Nothing else is in flight that would wake another rail, and the next ping is 15 s away. */
 static void first_rail_is_down(void)
 {
     uint64_t worst = 0;
@@ -213,7 +215,7 @@ static void first_rail_is_down(void)
         struct hawser_vec v = {.mem = f.mem, .length = 64 << 10, .region = &f.region};
         struct hawser_op_options o = {.size = sizeof o, .timeout_ms = OP_MS};
         hawser_op *op;
-        f_sleep_ms(300); /* what was under way ends */
+        f_sleep_ms(300); /* operations in flight end */
         uint64_t t0 = hw_now();
         rc = hawser_write(f.p, &v, 1, &o, &op);
         rc = rc ? rc : hawser_wait(op, OP_MS);
@@ -285,7 +287,7 @@ int main(int argc, char **argv)
         return 1;
     snprintf(lab, sizeof lab, "tp%d", (int)getpid());
     fflush(stdout);
-    /* A process of its own, so that the lab is taken away whatever becomes of it. */
+    /* A separate process, so that the lab is removed in any case. */
     pid_t pid = f_fork(LIMIT_S);
     if (pid == 0)
         exit(watched());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must stay flat or be nothing: memory and descriptors over 10^5 transfers, CPU of those who wait; and one
- * transfer of 2^32+7 bytes. */
+/* Tests what must remain constant or be 0: memory and file descriptors over 10^5 transfers, and the CPU time of waiting
+ * threads. Also makes one transfer of 2^32+7 bytes. */
 #include "pairhelp.h"
 
 #include <malloc.h>
@@ -58,7 +58,7 @@ static int transfers(unsigned count, struct ph_buf *m, struct ph_buf *t)
         case 1:
             must(hawser_read(pr.ab, &v, 1, NULL, o));
             break;
-        case 2: /* before its receive, every second time */
+        case 2: /* before its receive in every second case */
             if (i & 1)
                 must(hawser_recv(pr.ba, &w, 1, NULL, r));
             must(hawser_send(pr.ab, &v, 1, NULL, o));
@@ -87,9 +87,9 @@ static void flat(void)
     step("many transfers");
     struct ph_buf m = ph_buf(pr.a, 5 * DEPTH * 20000, 0, 0, NULL);
     struct ph_buf t = ph_buf(pr.b, 5 * DEPTH * 20000, 0, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL);
-    int bad = transfers(2000, &m, &t); /* what is made once is made now, */
+    int bad = transfers(2000, &m, &t); /* one-time allocations happen now */
     struct ph_buf big = ph_buf(pr.a, 64 << 20, 0, 0, NULL), there = ph_buf(pr.b, 64 << 20, 0, 3, NULL);
-    for (int i = 0; i < 8; i++) { /* each channel's pipe too, when it first carries much */
+    for (int i = 0; i < 8; i++) { /* also each channel's pipe, when it first carries much */
         bad += ph_one(hawser_write, pr.ab, &big, 0, big.len, &there.region, 0) != 0;
         bad += ph_one(hawser_read, pr.ab, &big, 0, big.len, &there.region, 0) != 0;
     }
@@ -120,8 +120,8 @@ static void *waiter(void *arg)
     return (void *)(intptr_t)hawser_wait(arg, 6000);
 }
 
-/* CPU time of one second; of the best of five where that is more than most: on a busy machine the kernel's own work on
- * other programs' behalf is counted too, one time or another. */
+/* Returns the CPU time of one second, or of the best of five seconds if it exceeds most, because on a busy machine the
+ * kernel sometimes charges work for other programs to this process. */
 static double second_ms(double most)
 {
     double best = 1e9;
@@ -136,10 +136,10 @@ static double second_ms(double most)
 static void idle(void)
 {
     step("idle");
-    usleep(300000); /* what ends, ends */
+    usleep(300000); /* until everything that ends has ended */
     double used = second_ms(5);
     ok(used < 5, "two idle contexts with connected peers use %.2f ms of CPU in a second", used);
-    /* a second with three threads blocked on operations of one peer */
+    /* one second with three threads that wait for operations of one peer */
     struct ph_buf m = ph_buf(pr.a, 64, 0, 0, NULL);
     hawser_op *op[3];
     pthread_t t[3];
@@ -149,7 +149,7 @@ static void idle(void)
         pthread_create(&t[i], NULL, waiter, op[i]);
     }
     usleep(200000);
-    double most = PH_SANITIZED ? 100 : 20; /* deadlines are looked at twenty times a second on both sides */
+    double most = PH_SANITIZED ? 100 : 20; /* both sides check deadlines twenty times a second */
     used = second_ms(most);
     ok(used < most, "three threads that wait for operations use %.2f ms of CPU in a second", used);
     for (int i = 0; i < 3; i++) {
@@ -162,7 +162,7 @@ static void idle(void)
 
 /* ---- 2^32 + 7 bytes ---------------------------------------------------------------------------------- */
 
-/* Address space of `len` bytes in which the same few pages come again and again. */
+/* Maps `len` bytes of address space in which the same few pages repeat. */
 static uint8_t *repeated(size_t len, size_t unit, int *fd)
 {
     *fd = memfd_create("repeated", MFD_CLOEXEC);
@@ -202,7 +202,7 @@ static void beyond_32_bits(void)
        "2^32+7 bytes written in one transfer (%d)", rc);
     hawser_op_free(op);
     memset(b, 0, unit);
-    /* the end of it for sure: only the last seven bytes and a little before them */
+    /* the end in any case: the last seven bytes and a few before them */
     v = (struct hawser_vec){ma, len - 100, 100, &r, len - 100, NULL};
     must(hawser_write(pr.ab, &v, 1, NULL, &op));
     is_rc(ph_finish(op), 0, "its last bytes alone");

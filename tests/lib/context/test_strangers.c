@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strangers who connect and say nothing, or almost nothing, keep nobody out: not who connects, nor who comes back. */
+/* Tests foreign connections that send nothing or almost nothing: they keep no peer from connecting or reconnecting. */
 #include "tests/lib/context/pairhelp.h"
 
 #include <arpa/inet.h>
@@ -12,7 +12,7 @@
 static int stranger[MOST];
 static unsigned strangers;
 
-/* Connects n strangers, each of which sends this many bytes. */
+/* Opens n foreign connections, each of which sends this many bytes. */
 static void come(uint16_t port, unsigned n, size_t bytes)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -36,7 +36,7 @@ static void leave(void)
         close(stranger[--strangers]);
 }
 
-/* How long another peer takes to connect and be accepted, in ms; -1: it does not. */
+/* Returns the ms that another peer needs to connect and be accepted, or -1 if it fails. */
 static int connect_one(hawser *a, hawser *b, uint16_t port)
 {
     struct ph_join j = {.h = a, .port = port};
@@ -93,7 +93,7 @@ static void *accept_crowd(void *arg)
     return NULL;
 }
 
-/* Peers that connect all at once, and crowd each other out. Returns how many are connected in the end. */
+/* Connects many peers at the same time, which displace each other. Returns how many are connected in the end. */
 static unsigned connect_crowd(hawser *a, hawser *b, uint16_t port)
 {
     static hawser_peer *p[CROWD];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of messages, over the public API. */
+/* Tests streams of messages with the public API. */
 #include "pairhelp.h"
 
 #include <netinet/in.h>
@@ -57,14 +57,14 @@ static void sizes(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(n); i++) {
         one_size(n[i], true, 7);
         one_size(n[i], false, 7);
-        one_size(n[i], true, (uint32_t)(1000 + i)); /* each on a stream never used before */
+        one_size(n[i], true, (uint32_t)(1000 + i)); /* each on a new stream */
         one_size(n[i], false, (uint32_t)(2000 + i));
     }
 }
 
 /* ---- many streams, mixed lengths, both directions, at the same time ---------------------------------- */
 
-static uint32_t base = 1; /* of the streams' numbers */
+static uint32_t base = 1; /* first number of the streams */
 
 #define LANES    24
 #define MESSAGES 60
@@ -77,7 +77,7 @@ struct side {
     bool sends_first;
     unsigned seed;
     uint64_t bad, done;
-    bool guarded; /* nothing beside its receives was touched */
+    bool guarded; /* no memory outside its receives was written */
 };
 
 static uint32_t length_of(unsigned lane, unsigned k)
@@ -95,7 +95,7 @@ static uint32_t length_of(unsigned lane, unsigned k)
     }
 }
 
-/* Keeps DEEP sends and DEEP receives on each of its streams, posting in a random order of streams. */
+/* Keeps DEEP sends and DEEP receives in flight on each of its streams, posted in a random order of streams. */
 static void *run_side(void *arg)
 {
     struct side *s = arg;
@@ -169,8 +169,8 @@ static void many(void)
 
 static atomic_bool cutting;
 
-/* Resets one channel after another, as a path that goes would: connect() to nowhere (tcp_disconnect() in the kernel).
- */
+/* Resets one channel after another, like a failing path, with connect() to an unspecified address (tcp_disconnect() in
+ * the kernel). */
 static void *cutter(void *arg)
 {
     unsigned *cuts = arg, seed = 3;
@@ -187,7 +187,8 @@ static void *cutter(void *arg)
                 ntohs(a.sin_port) != (unsigned)atoi(colon + 1) || ntohs(a.sin_port) == pr.port)
                 continue;
             struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-            /* not libc's, which ThreadSanitizer takes for a use of the descriptor beside its owner's: it is one */
+            /* a raw system call, because ThreadSanitizer would report libc's function as a use of the file descriptor
+             * in two threads, which it is */
             *cuts += syscall(SYS_connect, fd, &nowhere, sizeof(nowhere)) == 0;
             break;
         }
@@ -239,7 +240,7 @@ static void apart(void)
     hawser_op_free(r2);
     is_rc(ph_finish(s1), 0, "the long send ends");
     is_rc(ph_finish(s2), 0, "the short one too");
-    /* and stream 0 has nothing to do with them */
+    /* stream 0 is independent of them */
     hawser_op *r0 = post(hawser_recv, pr.ba, &b, 0, N, 0), *s0 = post(hawser_send, pr.ab, &a, 0, N, 0);
     is_rc(ph_finish(r0), 0, "messages without a stream pass by");
     is_rc(ph_finish(s0), 0, "all of them");
@@ -279,7 +280,7 @@ static void failures(void)
     too_long(100000, true, 63);
     too_long(100000, false, 64);
 
-    /* who is called off leaves the other side to the next one */
+    /* after a cancelled operation, the other side matches the next one */
     hawser_op *s = post(hawser_send, pr.ab, &a, 0, N, 65), *r, *r2, *s2;
     usleep(2000);
     must(hawser_cancel(s));
@@ -322,7 +323,8 @@ static void failures(void)
     ph_drop(&b);
 }
 
-/* Of an operation on a stream that the other side has closed: it fails at once, or when that is known here. */
+/* Returns the result of an operation on a stream that the other side has closed: it fails at once, or when the closing
+ * is known here. */
 static int finish_late(ph_post f, hawser_peer *p, struct ph_buf *m, size_t len, uint32_t stream)
 {
     hawser_op *op;
@@ -368,7 +370,7 @@ static void closing(void)
     must(hawser_stream_close(pr.ab, 72));
     must(hawser_stream_close(pr.ab, 73));
 
-    /* with long messages under way */
+    /* with long messages in flight */
     int bad = 0;
     for (uint32_t i = 0; i < 50; i++) {
         hawser_op *x[4], *y[4];
@@ -381,7 +383,7 @@ static void closing(void)
         for (int k = 0; k < 4; k++) {
             int rr = ph_finish(x[k]), sr = ph_finish(y[k]);
             bad += (rr && rr != -ECANCELED && rr != -ESHUTDOWN) || (sr && sr != -ECANCELED && sr != -ESHUTDOWN);
-            bad += i % 2 && sr == 0 && rr != 0; /* the sender was told that it is there */
+            bad += i % 2 && sr == 0 && rr != 0; /* the sender was told that the message had arrived */
         }
         must(hawser_stream_close(i % 2 ? pr.ba : pr.ab, 100 + i));
     }
@@ -399,7 +401,7 @@ static void churn(void)
     struct ph_buf a = ph_buf(pr.a, 64, 0, 0, NULL), b = ph_buf(pr.b, 64, 0, 0, NULL);
     int bad = 0;
     step("churn");
-    for (uint32_t i = 0; i < 70000; i++) { /* more than may be open at a time */
+    for (uint32_t i = 0; i < 70000; i++) { /* more than can be open at a time */
         hawser_op *s = post(hawser_send, pr.ab, &a, 0, 64, 100000 + i);
         hawser_op *r = post(hawser_recv, pr.ba, &b, 0, 64, 100000 + i);
         bad += ph_finish(r) != 0;

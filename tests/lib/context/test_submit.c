@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many operations by one call: every kind, their order, handles and completions, and where a list stops. */
+/* Tests many operations with one call: every kind, their order, handles and completions, and where a list stops. */
 #include "pairhelp.h"
 
-#define MANY  600 /* more than go in one visit to the peer's loop */
+#define MANY  600 /* more than one turn of the peer's loop starts */
 #define SMALL 64
 
 static struct pair pr;
@@ -62,7 +62,7 @@ static struct hawser_vec vec[MANY + 1];
 static hawser_op *ops[MANY + 1];
 static struct hawser_op_options opts[MANY + 1];
 
-/* Small writes, each to its own place, from memory that is changed as soon as they are started. */
+/* Makes small writes, each to its own place, from memory that changes as soon as they are started. */
 static void many_writes(unsigned n)
 {
     struct ph_buf b = ph_buf(pr.b, MANY * SMALL, 0, HAWSER_REMOTE_WRITE, NULL);
@@ -85,7 +85,7 @@ static void many_writes(unsigned n)
     ph_drop(&b);
 }
 
-/* Messages and notifications keep the order of the list. */
+/* Tests that messages and notifications keep the order of the list. */
 static void keep_order(void)
 {
     struct ph_buf a = ph_buf(pr.a, MANY * SMALL, 0, 0, NULL), b = ph_buf(pr.b, MANY * SMALL, 0, 0, NULL);
@@ -110,7 +110,7 @@ static void keep_order(void)
     int rc = 0;
     for (unsigned at = 0; at < MANY && rc == 0; at += 300)
         rc = hawser_submit(pr.ab, req + at, 300, &started);
-    memset(said, 0, sizeof said); /* submit() has taken the notifications' bytes */
+    memset(said, 0, sizeof said); /* submit() has copied the notifications' bytes */
     unsigned k = 0;
     for (unsigned i = 0; i < MANY; i++) {
         bad += ph_finish(ops[i]) != 0;
@@ -132,7 +132,7 @@ static void keep_order(void)
     ph_drop(&b);
 }
 
-/* Without handles each is told once, with its value. */
+/* Tests that without handles, each operation is reported once, with its user value. */
 static void completions(void)
 {
     struct ph_buf b = ph_buf(pr.b, SMALL, 0, HAWSER_REMOTE_WRITE, NULL);
@@ -213,7 +213,7 @@ struct submitter {
     int bad;
 };
 
-/* Rounds of 16 writes by one call; every third round is called off. */
+/* Makes rounds of 16 writes with one call; every third round is cancelled. */
 static void *submit_rounds(void *arg)
 {
     enum { DEEP = 16, ROUNDS = 60 };

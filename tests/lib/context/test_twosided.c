@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends, receives and notifications over the public API. */
+/* Tests sends, receives and notifications with the public API. */
 #include "pairhelp.h"
 
 static struct pair pr;
@@ -57,7 +57,7 @@ static void scatter(size_t total, size_t piece_a, size_t piece_b)
     struct ph_buf a = ph_buf(pr.a, 2 * total, 0, 0, NULL), b = ph_buf(pr.b, 2 * total, 0, 0, NULL);
     size_t na = (total + piece_a - 1) / piece_a, nb = (total + piece_b - 1) / piece_b;
     struct hawser_vec *va = calloc(na, sizeof(*va)), *vb = calloc(2 * nb, sizeof(*vb));
-    /* with gaps as long as the pieces on both sides, and empty descriptors between b's */
+    /* with gaps as long as the pieces on both sides, and empty descriptors between the pieces of b */
     for (size_t i = 0; i < na; i++) {
         va[i] = (struct hawser_vec){
             .mem = a.mem, .offset = 2 * i * piece_a, .length = HW_MIN(piece_a, total - i * piece_a)};
@@ -95,7 +95,7 @@ static size_t length_of(unsigned i)
     return n[i % HW_ARRAY_LEN(n)] + i % 3;
 }
 
-/* Everything is sent before the first receive is posted; far more than a peer keeps. */
+/* Sends everything before the first receive is posted, which is far more than a peer stores. */
 static void order(bool recv_first)
 {
     static hawser_op *s[MESSAGES], *r[MESSAGES];
@@ -163,8 +163,8 @@ static void too_long(size_t n, bool recv_first)
 
 /* ---- who gives up ------------------------------------------------------------------------------------------- */
 
-/* A peer that never posts receives: sends time out one after the other. However many there were, the connection lives,
- * and the receives that come at last meet the messages that were not called off. */
+/* A peer that does not post receives: sends time out one after the other. However many there were, the connection
+ * remains, and later receives match the messages that were not cancelled. */
 static void sends_given_up(void)
 {
     struct pair q = ph_pair(0, NULL, 0, NULL);
@@ -179,7 +179,7 @@ static void sends_given_up(void)
     usleep(50000);
     is_rc(hawser_peer_state(q.ba), 0, "the receiver does not take that for a broken protocol");
     is_rc(hawser_peer_state(q.ab), 0, "nor the sender");
-    /* what was sent inline is there and comes first; what was only announced was called off */
+    /* inline messages have arrived and come first; messages that were only announced were cancelled */
     hw_pattern_fill(a.p, a.len, 8, 0);
     hawser_op *r[64], *s = NULL;
     int got = 0;
@@ -202,7 +202,7 @@ static void sends_given_up(void)
     free(b.raw);
 }
 
-/* As many operations as a peer may have under way, and one more. */
+/* As many operations as a peer may have in flight, and one more. */
 static void too_many(void)
 {
     enum { MOST = 65536 };
@@ -234,7 +234,7 @@ static void too_many(void)
     ph_close(&q);
 }
 
-/* The receiver calls its receive off while the message is on its way: the sender must not believe that it arrived. */
+/* The receiver cancels its receive while the message is in flight: the sender must not report that it arrived. */
 static void recv_given_up(void)
 {
     int lies = 0, failed = 0, done = 0;
@@ -250,7 +250,7 @@ static void recv_given_up(void)
         done += sr == 0 && rr == 0;
         if (rr == -ECANCELED && sr != -ECANCELED) {
             diag("round %d: receive %d, send %d", i, rr, sr);
-            /* never matched: the send still waits. Meet it. */
+            /* not matched: the send still waits, so receive its message */
         }
     }
     ok(lies == 0,
@@ -265,7 +265,7 @@ static void recv_given_up(void)
 
 /* ---- data that is copied at once ------------------------------------------------------------------------- */
 
-/* Starts a send of len bytes of this pattern, from memory that is changed and gone when this returns. */
+/* Starts a send of len bytes of this pattern, from memory that is changed and freed when this returns. */
 static hawser_op *send_inline(hawser_peer *p, size_t len, uint64_t seed)
 {
     uint8_t *data = malloc(len + 1);
@@ -305,7 +305,7 @@ static void inline_sends(bool recv_first)
     ph_drop(&b);
 }
 
-/* Sends that nobody receives are called off, or freed; what comes after them is whole. */
+/* Sends without receives are cancelled or freed; later messages are complete. */
 static void inline_sends_cancelled(void)
 {
     enum { MANY = 90 };
@@ -322,7 +322,7 @@ static void inline_sends_cancelled(void)
             hawser_op_free(s[i]);
             s[i] = NULL;
         }
-    /* messages that have arrived already are there still */
+    /* messages that had arrived are still available */
     for (unsigned i = 0; i < MANY; i++) {
         r = post(hawser_recv, q.ba, &b, 0, HAWSER_INLINE_MAX);
         int rc = hawser_wait(r, whole < MANY / 3 ? 5000 : 50);
@@ -349,7 +349,7 @@ static void inline_sends_cancelled(void)
     for (unsigned i = 0; i < 4; i++) {
         int rc = ph_finish(last[i]);
         bad += rc != -ESHUTDOWN && rc != -ECONNRESET &&
-               !(i == 0 && rc == -ECANCELED); /* it met the receive that was called off */
+               !(i == 0 && rc == -ECANCELED); /* it matched the cancelled receive */
     }
     ok(bad == 0, "and those that are under way when the peer goes fail (%d do not)", bad);
     ph_close(&q);
@@ -395,7 +395,7 @@ static void notifications(void)
     is_rc(take(pr.ba, got, 12, &len), 0, "and has lost nothing");
     ok(memcmp(got, "twelve bytes", 12) == 0, "of it");
 
-    /* with a write: when it is seen, the data is there */
+    /* with a write: when the notification is seen, the data is in place */
     static const size_t n[] = {0, 100, 9000, 3 << 20};
     struct ph_buf a = ph_buf(pr.a, 3 << 20, 0, 0, NULL), b = ph_buf(pr.b, 3 << 20, 0, HAWSER_REMOTE_WRITE, NULL);
     int late = 0, wrong = 0;
@@ -413,7 +413,7 @@ static void notifications(void)
     }
     ok(late == 0 && wrong == 0, "100 writes: the data is there when the notification is (%d late, %d wrong)", late,
        wrong);
-    /* a write that fails notifies nobody */
+    /* a failed write sends no notification */
     struct hawser_region bad = b.region;
     bad.secret++;
     for (int i = 0; i < 2; i++) {
@@ -428,7 +428,7 @@ static void notifications(void)
     ph_drop(&a);
     ph_drop(&b);
 
-    /* 1 MiB of them may wait to be taken, by their bytes and what each costs besides */
+    /* 1 MiB of notifications may wait, counted by their bytes and the cost of each */
     enum { LONG = 200 << 10, MANY = 8 };
     struct pair q = ph_pair(0, NULL, 0, NULL);
     hawser_op *many[MANY];

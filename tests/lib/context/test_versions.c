@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds that speak different ranges of versions of the session's protocol (HW_SESSION_LEAST, HW_SESSION_MOST): two
- * that have one in common move data, whichever of them connects; two that have none say so.
+/* Tests builds with different ranges of versions of the session's protocol (HW_SESSION_LEAST, HW_SESSION_MOST): two
+ * builds with a common version transfer data, whichever of them connects. Two builds without one report this.
  *
- *     test_versions LATER NEW      LATER speaks what this build does, and more; NEW only the latter
+ *     test_versions LATER NEW      LATER supports this build's version and a newer one; NEW only the newer one
  *     test_versions serve          listens, writes its port, receives a message
- *     test_versions dial PORT      connects, sends a message
- */
+ *     test_versions dial PORT      connects, sends a message */
 #include "tests/lib/context/pairhelp.h"
 
 #include <stdio.h>
@@ -49,7 +48,7 @@ static int serve(void)
     return rc < 0;
 }
 
-static char refusal[300]; /* why dial() could not connect */
+static char refusal[300]; /* reason why dial() could not connect */
 
 static int dial(uint16_t port)
 {
@@ -87,7 +86,7 @@ static int get_status(int pid)
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* This build connects to a process of the other one. */
+/* Connects this build to a process of the other build. */
 static int call(const char *program, int *theirs)
 {
     FILE *out;
@@ -97,13 +96,13 @@ static int call(const char *program, int *theirs)
         bail("%s says no port", program);
     int rc = dial((uint16_t)port);
     if (rc)
-        (void)kill(pid, SIGKILL); /* it waits for a client */
+        (void)kill(pid, SIGKILL); /* the process waits for a client */
     *theirs = get_status(pid);
     (void)fclose(out);
     return rc;
 }
 
-/* A process of the other build connects to this one. */
+/* Lets a process of the other build connect to this one. */
 static int be_called(const char *program, int *theirs)
 {
     hawser *h = ph_open(0, NULL);

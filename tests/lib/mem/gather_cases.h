@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers of every shape, run alike on the CPU, the CUDA driver with no GPU and real GPUs; each checks every byte of
- * the destination, those that no fragment goes to among them. */
+/* Cases of the gather, which run on the CPU, on the fake CUDA driver and on real GPUs. Each checks every byte of the
+ * destination, including those outside of fragments. */
 #ifndef GATHER_CASES_H
 #define GATHER_CASES_H
 
@@ -12,13 +12,13 @@
 struct gather_case {
     const char *name;
     size_t src_size, dst_size;
-    unsigned src_shift, dst_shift; /* where the buffers begin in a page */
-    bool sparse;                   /* too large to look at all of it: some bytes around each fragment */
+    unsigned src_shift, dst_shift; /* offsets of the buffers in a page */
+    bool sparse;                   /* too large to check completely: only some bytes around each fragment are checked */
     size_t n;
     const struct hw_frag *frags;
 };
 
-#define GUARD   64 /* bytes before and behind a buffer */
+#define GUARD   64 /* bytes before and after a buffer */
 #define PATIENT (60 * 1000)
 #define AROUND  4096
 
@@ -54,7 +54,7 @@ static struct hw_frag *new_case(const char *name, size_t src_size, size_t dst_si
     return f;
 }
 
-/* Each alignment of the source to each one of the destination, by lengths around all that the kernel decides by. */
+/* Every combination of alignments of source and destination, with lengths around all limits of the kernel. */
 static void alignments(void)
 {
     static const uint16_t len[] = {0,    1,    2,    3,    4,    7,    8,    15,   16,  17,  31,   32,
@@ -75,8 +75,8 @@ static void alignments(void)
         }
 }
 
-/* Pieces of `len` bytes side by side, in an order of chance: piece i of the destination is piece order[i] of the
- * source, where they lie `stride` apart. */
+/* Adjacent pieces of `len` bytes in a random order: piece i of the destination is piece order[i] of the source, where
+ * pieces are `stride` bytes apart. */
 static void shuffled(const char *name, size_t n, size_t len, size_t stride, size_t src_at)
 {
     size_t *order = must(malloc(n * sizeof(*order)));
@@ -94,7 +94,7 @@ static void shuffled(const char *name, size_t n, size_t len, size_t stride, size
     free(order);
 }
 
-/* Sources anywhere, often the same bytes; destinations with gaps between them. */
+/* Sources at random places, often the same bytes; destinations with gaps between them. */
 static void overlapping(void)
 {
     const size_t src = 100003, n = 5000;
@@ -140,7 +140,7 @@ static void large(void)
     f[3] = (struct hw_frag){0, one + 100, 100};
 }
 
-/* Offsets of more than 32 bits on both sides, forth and back: several launches. */
+/* Offsets of more than 32 bits on both sides, forward and backward: several launches. */
 static void far(void)
 {
     const uint64_t gib = 1ull << 30, size = 6 * gib + 12345;
@@ -155,7 +155,7 @@ static void far(void)
     cases[n_cases - 1].sparse = true;
 }
 
-/* Made once; *n of them. */
+/* Returns the cases, which are made once, and stores their number in *n. */
 static const struct gather_case *gather_cases(size_t *n)
 {
     if (n_cases == 0) {
@@ -179,10 +179,10 @@ static const struct gather_case *gather_cases(size_t *n)
 /* ---- a run ----------------------------------------------------------------------------------- */
 
 struct side {
-    void *at;     /* of the allocation */
-    size_t len;   /* of it */
-    char *buf;    /* of the buffer, GUARD and more behind `at` */
-    uint64_t pos; /* of `at` in the pattern */
+    void *at;     /* start of the allocation */
+    size_t len;   /* length of the allocation */
+    char *buf;    /* start of the buffer, at least GUARD bytes after `at` */
+    uint64_t pos; /* position of `at` in the pattern */
 };
 
 static int side_open(const struct hw_space *s, struct side *d, size_t size, unsigned shift)
@@ -200,7 +200,7 @@ static void side_close(const struct hw_space *s, struct side *d)
         s->ops->free(s, d->at, d->len);
 }
 
-/* The n fragments in batches. 0 or -errno. */
+/* Gathers the n fragments in batches. Returns 0 or -errno. */
 static int gather(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *f, size_t n, size_t batch)
 {
     const uint64_t deadline = hw_deadline(PATIENT);
@@ -243,7 +243,7 @@ static size_t differ(const unsigned char *a, const unsigned char *b, size_t len,
 
 enum { SRC_SEED = 7, DST_SEED = 8 };
 
-/* Both sides filled; the gather; the destination as it should be; the source as it was. */
+/* Fills both sides, gathers, and checks the destination, and that the source is unchanged. */
 static int run_whole(const struct hw_space *s, struct hw_gather *g, const struct gather_case *c, const struct side *src,
                      const struct side *dst, size_t batch, size_t *bad, size_t *first)
 {
@@ -275,7 +275,7 @@ static int run_whole(const struct hw_space *s, struct hw_gather *g, const struct
     return rc;
 }
 
-/* What lies AROUND a fragment in a buffer of `size` bytes. */
+/* Returns the range of AROUND bytes on both sides of a fragment in a buffer of `size` bytes. */
 static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint64_t *n)
 {
     uint64_t hi = HW_MIN(size, off + len + AROUND);
@@ -283,7 +283,7 @@ static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint
     *n = hi - *lo;
 }
 
-/* The same, a fragment and what is around it at a time; its windows may hold other fragments' bytes too. */
+/* The same, for a fragment and the bytes around it at a time; these windows may contain bytes of other fragments. */
 static int run_sparse(const struct hw_space *s, struct hw_gather *g, const struct gather_case *c,
                       const struct side *src, const struct side *dst, size_t batch, size_t *bad, size_t *first)
 {
@@ -319,7 +319,7 @@ static int run_sparse(const struct hw_space *s, struct hw_gather *g, const struc
     return rc;
 }
 
-/* Prints TAP: this case, in batches of up to `batch` fragments. */
+/* Runs this case in batches of up to `batch` fragments, and prints TAP. */
 static void gather_run(const struct hw_space *s, enum hw_gather_way way, const struct gather_case *c, size_t batch)
 {
     struct side src = {0}, dst = {0};
@@ -353,7 +353,7 @@ close:
 
 /* ---- what is refused -------------------------------------------------------------------------- */
 
-/* Prints TAP: what must be refused, and that nothing was copied then. */
+/* Tests refused requests, and that nothing was copied then. Prints TAP. */
 static void gather_refused(const struct hw_space *s, enum hw_gather_way way)
 {
     enum { N = 1000 };
@@ -410,7 +410,7 @@ close:
 
 /* ---- the pattern ------------------------------------------------------------------------------ */
 
-/* One range of buf[0..len): filled, compared with the CPU's, and found; then wrong bytes in it. */
+/* Fills a range of buf[0..len), compares it with the CPU's result, and checks it; then with wrong bytes in it. */
 static int fill_one(const struct hw_space *s, char *at, unsigned char *want, unsigned char *got, size_t len, size_t off,
                     size_t n, uint64_t pos, int *wrong)
 {
@@ -444,7 +444,7 @@ static int fill_one(const struct hw_space *s, char *at, unsigned char *want, uns
     return rc;
 }
 
-/* Prints TAP: hw_fill() and hw_check(), against base/pattern.h. */
+/* Compares hw_fill() and hw_check() with base/pattern.h. Prints TAP. */
 static void fill_run(const struct hw_space *s)
 {
     static const uint32_t lens[] = {0, 1, 7, 15, 16, 17, 31, 33, 100, 4096, 70001, 300000};
@@ -459,7 +459,7 @@ static void fill_run(const struct hw_space *s)
             rc = fill_one(s, at, want, got, HW_MIN(lens[i] + 64u, (unsigned)LEN), off, lens[i],
                           ((uint64_t)i << 33) + rnd() % 100, &wrong);
     ok(rc == 0 && wrong == 0, "%s: the pattern made and checked there is the CPU's (%d wrong)", s->name, wrong);
-    if (rc == 0) { /* all of it wrong */
+    if (rc == 0) { /* all bytes wrong */
         uint64_t bad = 0, first = 1;
         hw_pattern_fill(want, LEN, SRC_SEED, 3);
         for (size_t i = 0; i < LEN; i++)

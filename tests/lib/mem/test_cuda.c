@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/mem against the driver that has no GPU, tests/fakes/cuda: what it finds, copies and refuses. */
+/* Tests lib/mem with the fake driver of tests/fakes/cuda: devices, copies and refusals. */
 #include "mem/cuda.h"
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
@@ -42,7 +42,7 @@ static bool filled(const void *p, size_t len, unsigned seed)
 
 /* ---- drivers that are not there, or lack something: each in a process of its own ------------ */
 
-/* What such a process does; its answer is "rc text". */
+/* Runs one of these processes, which prints "rc text". */
 static int answer(const char *what)
 {
     const struct hw_cuda *cu;
@@ -65,7 +65,7 @@ static int answer(const char *what)
             rc = s->ops->alloc(s, 8192, &p);
         if (rc == 0)
             rc = hw_cuda_export(s, p, 8192, strcmp(what, "export-pcie") == 0);
-        rc = HW_MIN(rc, 0); /* the number of a descriptor says nothing */
+        rc = HW_MIN(rc, 0); /* the number of a file descriptor does not matter */
     }
     printf("%d %s\n", rc, hw_error());
     return 0;
@@ -160,7 +160,7 @@ static void test_host(void)
         if (i == 0) {
             pid_t pid = fork();
             int status = 0, fds[2];
-            if (pid == 0) /* the kernel reads them for us: it says EFAULT, and syscall() needs no sanitizer's consent */
+            if (pid == 0) /* the kernel reads them and returns EFAULT; syscall() is not intercepted by sanitizers */
                 _exit(pipe(fds) == 0 && syscall(SYS_write, fds[1], p, 1) < 0 && errno == EFAULT ? 0 : 1);
             waitpid(pid, &status, 0);
             ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child does not inherit them");
@@ -307,7 +307,7 @@ static void test_small(void)
     free(b);
 }
 
-/* Waits until copy n is over: its done()'s result, or -ETIMEDOUT after 20 s. */
+/* Waits until copy n has ended. Returns the result of done(), or -ETIMEDOUT after 20 s. */
 static int reach(const struct hw_space *s, struct hw_copyq *q, uint64_t n)
 {
     for (int i = 0; i < 40000; i++) {
@@ -390,7 +390,7 @@ static void test_queue(void)
     ok(counts().streams == before.streams && counts().events == before.events, "closed: nothing is left");
 }
 
-/* Memory of a context that is not the primary one, as an application's own: it works, it breaks, it goes. */
+/* Memory of a context that is not the primary one, like an application's own context: it works, breaks and ends. */
 static void test_contexts(void)
 {
     const struct hw_space *s, *again;
@@ -413,7 +413,7 @@ static void test_contexts(void)
     is_int(s->ops->queue_open(s, 2, &q), 0, "a queue");
     is_int(counts().misuse, misuse, "each call was in its context");
 
-    /* freed under a transfer */
+    /* freed during a transfer */
     void *ring = hw_pages_alloc(4096, -1);
     is_int(s->ops->pin(s, ring, 4096), 0, "pin");
     fakecuda_stall(1, true);
@@ -425,7 +425,7 @@ static void test_contexts(void)
     is_int(reach(s, q, 1), -EIO, "and that stays so");
     is_int(s->ops->copy(q, ring, p2, 4096), -EIO, "for what comes after");
     s->ops->queue_close(q);
-    s->ops->unpin(s, ring); /* a broken context does not even do that; the memory stays ours */
+    s->ops->unpin(s, ring); /* even this fails in a broken context; the memory remains usable by the CPU */
 
     is_int(again->ops->queue_open(again, 2, &q), 0, "the other context lives");
     fakecuda_stall(1, true);
@@ -503,7 +503,7 @@ struct worker {
     bool good;
 };
 
-/* Copies in and out by a queue of its own, and small ones in between. */
+/* Copies in and out with its own queue, with small copies in between. */
 static void *work(void *arg)
 {
     struct worker *w = arg;
@@ -572,7 +572,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         return answer(argv[1]);
-    test_drivers(); /* before this process has loaded its own */
+    test_drivers(); /* before this process loads its own driver */
     test_host();
     test_devices();
     test_alloc();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gather of fragments and the pattern, in the host's memory and through the CUDA driver with no GPU, whose kernel
- * does what ours does. tests/gpu/test_gather_gpu.c runs the same on a GPU. */
+/* Tests the gather of fragments and the pattern, in host memory and with the fake CUDA driver, whose kernel works like
+ * the real one. tests/gpu/test_gather_gpu.c runs the same on a GPU. */
 #include "gather_cases.h"
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
@@ -13,7 +13,7 @@ static void all_cases(const struct hw_space *s, enum hw_gather_way way, size_t b
         gather_run(s, way, &c[i], batch);
 }
 
-/* Room: batches by depth, fragments by the ring; what is over makes room. */
+/* Tests the limits: the depth limits batches, and the ring limits fragments; finished batches free their space. */
 static void room(const struct hw_space *s)
 {
     enum { N = 1500, LEN = 64 };
@@ -58,7 +58,7 @@ static void room(const struct hw_space *s)
     s->ops->free(s, dst, N * LEN);
 }
 
-/* The driver says no: at each call of hw_gather_open() and hw_gather_start(), and nothing is left behind. */
+/* Makes each driver call of hw_gather_open() and hw_gather_start() fail; no resources must remain. */
 static void failing(const struct hw_space *s)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many CPUs a process may keep busy: quotas of control groups below a root that the test makes, and this machine's.
- */
+/* Tests how many CPUs a process may use: quotas of control groups below a root folder that the test makes, and this
+ * machine's quotas. */
 #include "net/cpus.h"
 #include "net/sysfs.h"
 #include "tests/tap.h"
@@ -99,7 +99,8 @@ static void check_roots(void)
     gives(0, "and one beyond that");
 }
 
-/* Exit status of the child with a quota: 1 where it has one CPU. What is shared, too, is not its parent's any more. */
+/* Returns the exit status of the child with a quota: 1 if it has one CPU and its value `shared` is no longer its
+ * parent's. */
 static int measure_child(uint64_t shared)
 {
     struct hw_cpus c = hw_cpus_read(0);
@@ -107,7 +108,7 @@ static int measure_child(uint64_t shared)
     return c.n != 1 ? 98 : limited && c.shared == shared ? 97 : 1;
 }
 
-/* The kernel's own words, where this process may make a group. */
+/* Compares with the kernel, if this process may create a group. */
 static void check_kernel(void)
 {
     static const char *const parents[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of networks as they are (facts/clusters.md), and the pairs of NICs that are to come out of each. */
+/* Tables of networks (facts/clusters.md), and the expected pairs of NICs of each. */
 #include "net/advertise.h"
 #include "net/paths.h"
 #include "net/rails.h"
@@ -13,10 +13,10 @@
 #define NICS_MAX 16
 
 /*
- * mine: "NAME ADDRESS[/BITS] [HARDWARE]", semicolons between; HARDWARE: a number, 0 none, by default one of its own.
- * theirs: "NAME ADDRESS". routes: "NAME SUBNET [via]" of ours, besides the subnets of our addresses. policy: a table of
- * routes for each source address, so that the kernel takes every NIC by itself; else it takes the first of the longest.
- * want: the pairs, "mine-theirs", in the order of ours. failed: pairs that do not work.
+ * mine: "NAME ADDRESS[/BITS] [HARDWARE]", separated by semicolons; HARDWARE is a number, 0 for none, by default a
+ * unique one. theirs: "NAME ADDRESS". routes: "NAME SUBNET [via]" of this node, besides the subnets of its addresses.
+ * policy: a routing table for each source address, so that the kernel uses every NIC; otherwise it uses the first of
+ * the longest routes. want: the pairs, "mine-theirs", in the order of mine. failed: pairs that do not work.
  */
 struct network {
     const char *what, *mine, *theirs, *routes;
@@ -242,7 +242,7 @@ static void parse_net(const char *text, struct hw_nic *out)
     out->prefix = slash ? (unsigned)atoi(slash + 1) : out->addr.sa.sa_family == AF_INET ? 32 : 128;
 }
 
-/* The words of part k of a list with semicolons; how many there are, 0 at its end. */
+/* Splits part k of a list with semicolons into words. Returns their number, or 0 at its end. */
 static int words_of(const char *list, unsigned k, char word[3][64])
 {
     const char *p = list ? list : "";
@@ -286,7 +286,7 @@ static void read_world(const struct network *n, struct world *w)
     }
 }
 
-/* The longest route to address a; of NIC nic only where it is given. */
+/* Returns the longest route to address a, only of NIC nic if it is given. */
 static const struct route *route_to(const struct world *w, const union hw_addr *a, const char *nic)
 {
     const struct route *best = NULL;
@@ -373,7 +373,7 @@ static void test_network(const struct network *n)
     hw_paths_free(&p);
 }
 
-/* A number below n; Knuth's linear congruential generator (MMIX). */
+/* Returns a number below n, from Knuth's linear congruential generator (MMIX). */
 static unsigned draw(unsigned n)
 {
     static uint64_t state = 7;
@@ -381,7 +381,7 @@ static unsigned draw(unsigned n)
     return (unsigned)(state >> 33) % n;
 }
 
-/* Against every assignment there is, on random networks of up to five NICs a side. */
+/* Compares with all possible assignments, on random networks of up to five NICs per side. */
 struct best {
     const struct hw_paths *p;
     unsigned n_theirs;

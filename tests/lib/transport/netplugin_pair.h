@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of plugin hosts: a connection from a host to itself, and what a process must not leave behind. */
+/* For tests of plugin hosts: a connection from a host to itself, and checks for resources that remain. */
 #ifndef NETPLUGIN_PAIR_H
 #define NETPLUGIN_PAIR_H
 
@@ -15,17 +15,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SOON   20000 /* ms: far more than anything takes, on a slow machine with sanitizers */
+#define SOON   20000 /* ms; far more than anything takes, even on a slow machine with sanitizers */
 #define UNUSED __attribute__((unused))
 
 struct pair {
     struct np_host *h;
     struct np_listener *listener;
     struct np_comm *send, *recv;
-    struct np_mem *mem; /* its first half is sent, its second one received into */
+    struct np_mem *mem; /* messages are sent from the first half and received into the second half */
     struct np_mr *smr, *rmr;
     size_t half;
-    int event; /* -1: of their own */
+    int event; /* -1 for separate eventfds */
 };
 
 UNUSED static int children(void)
@@ -36,7 +36,7 @@ UNUSED static int children(void)
     return n;
 }
 
-/* Or waits to be taken note of by whoever its parent is. */
+/* Returns whether the process has ended; it may still be a zombie. */
 UNUSED static bool is_gone(int pid)
 {
     char path[64], text[256] = "";
@@ -60,7 +60,7 @@ UNUSED static struct np_host *open_host(const char *plugin, const struct np_opti
     return h;
 }
 
-/* Sanitizers report from the child, too. */
+/* Checks that the child's log has no sanitizer's report. */
 UNUSED static bool no_report(struct np_host *h)
 {
     static char out[65536];
@@ -76,7 +76,8 @@ UNUSED static int established(struct np_comm *c)
     return rc;
 }
 
-/* 0, or the first error; to be unmade in either case. len: of both halves. event is to be set. */
+/* Makes a connection. Returns 0 or the first error; the caller must call pair_unmake() in any case. len is the length
+ * of both halves. event must be set. */
 UNUSED static int pair_make_in(struct pair *p, struct np_host *h, unsigned dev, size_t len, int ms)
 {
     uint8_t handle[NP_HANDLE_SIZE];
@@ -137,7 +138,8 @@ UNUSED static void pair_close(struct pair *p)
     pair_unmake(p);
 }
 
-/* n messages of len bytes, as many at once as the window and the memory allow; 0, or -1 and why is printed. */
+/* Transfers n messages of len bytes, as many at once as the window and the memory allow. Returns 0, or prints the
+ * reason and returns -1. */
 UNUSED static int pair_run(struct pair *p, unsigned n, size_t len, uint64_t seed)
 {
     uint8_t *base = np_mem_ptr(p->mem);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport devmem over a kernel and a hawserd of the tests' own (devmem_fake.h), on GPU memory of the driver for
- * tests: how the two ends agree, what falls back and why, order and bytes whatever the pieces, pages given back, and
- * what goes wrong on the way. The true kernel is in tests/vm.
+ * Tests transport devmem with a fake kernel and a fake hawserd (devmem_fake.h), with GPU memory of the fake driver: how
+ * the two ends agree, reasons for falling back, order and contents for any pieces, returned pages, and errors. tests/vm
+ * tests the real kernel.
  */
 #include "tests/fakes/kernel/devmem_fake.h"
 #include "tests/lib/context/pairhelp.h"
@@ -101,7 +101,7 @@ static int move(hawser_peer *p, struct place *from, struct place *to, bool read)
 
 #define LEN ((20u << 20) + 4711)
 
-/* GPU to GPU both ways; every byte by the device. */
+/* From GPU to GPU in both directions; the device path carries every byte. */
 static void test_device(const char *what, const char *const *knobs, uint64_t exact)
 {
     struct df_counts before = df_counts();
@@ -137,7 +137,7 @@ static void test_device(const char *what, const char *const *knobs, uint64_t exa
     diag("pages out at most: %llu", (unsigned long long)after.pages_most);
 }
 
-/* Of a large allocation what is sent is bound, and not the whole: the kernel pays for each page. */
+/* Only the sent part of a large allocation is bound, because binding costs the kernel time for each page. */
 static void test_part(void)
 {
     struct fakecuda_counts before, after;
@@ -146,11 +146,12 @@ static void test_part(void)
     uint8_t *bytes = malloc(LEN);
     const uintptr_t window = 128u << 20, base = (uintptr_t)hawser_mem_ptr(a.mem);
     size_t at = (100u << 20) + 12345;
-    if ((base + at) / window != (base + at + LEN) / window) /* of a range that crosses this, more is bound */
+    if ((base + at) / window != (base + at + LEN) / window) /* more is bound for a range that crosses this */
         at += 40u << 20;
     step("a part of a large allocation");
     fakecuda_count(&before);
-    for (int round = 0; round < 4; round++) { /* the first ones go by way of the host, until it is bound */
+    for (int round = 0; round < 4;
+         round++) { /* the first transfers go through host memory, until the memory is bound */
         hawser_op *op;
         hw_pattern_fill(bytes, LEN, 30u + (unsigned)round, 0);
         must(hawser_mem_store(a.mem, at, bytes, LEN));
@@ -163,15 +164,15 @@ static void test_part(void)
     ok(sum(p.ab).tx_device_bytes > LEN, "most was sent from device memory: %llu",
        (unsigned long long)sum(p.ab).tx_device_bytes);
     uint64_t mib = (after.exported - before.exported) >> 20;
-    /* windows lie at multiples of their size: where the range crosses one of 64 MiB, the next one of 128 MiB is bound
-     * too */
+    /* windows begin at multiples of their size: if the range crosses a window of 64 MiB, the next one of 128 MiB is
+     * bound too */
     ok(mib >= 20 && mib <= 192, "of 300 MiB %llu were bound for sending", (unsigned long long)mib);
     must(hawser_mem_deregister(a.mem) | hawser_mem_deregister(b.mem));
     free(bytes);
     ph_close(&p);
 }
 
-/* Other kinds of memory at either end, small messages, empty ones. */
+/* Other kinds of memory at both ends, small and empty messages. */
 static void test_mixed(void)
 {
     struct pair p = open_pair(NULL);
@@ -200,7 +201,8 @@ static void test_mixed(void)
     is_int(df_counts().pages_out, 0, "all pages were given back");
 }
 
-/* What does not work is told, and goes by tcp; or fails where it must not. */
+/* If the device path does not work, the reason is logged and tcp is used, or the operation fails if falling back is not
+ * allowed. */
 static void test_falls_back(const char *what, const char *words)
 {
     logs.len = 0;
@@ -231,7 +233,7 @@ static void test_falls_back(const char *what, const char *words)
 
 #define TWO 2
 
-/* Contexts that nobody has told where payload lands. */
+/* Opens contexts without information about the payload's destination. */
 static void open_two(struct pair *p, const char *const *more)
 {
     char path[128];
@@ -250,7 +252,7 @@ static struct hawser_connect_options gpus_of(int here, int there)
         .size = sizeof(struct hawser_connect_options), .gpu = HAWSER_GPU(here), .peer_gpu = HAWSER_GPU(there)};
 }
 
-/* Two GPUs on either side, crossed, between the same two processes: each pair's payload lands in its own GPUs. */
+/* Two GPUs on each side, crossed, between the same two processes: each pair's payload arrives in its own GPUs. */
 static void test_gpus(void)
 {
     struct pair p;
@@ -304,10 +306,11 @@ static int try_gpus(const char *const *more, unsigned n)
     return rc;
 }
 
-/* What is required and cannot be is said when the context is opened, or while connecting. */
+/* Unfulfillable requirements are reported when the context is opened or while connecting. */
 static void test_gpus_refused(void)
 {
-    static const char *const names[] = {"require_direct=yes", "require_devmem=yes"}; /* the second is its old name */
+    static const char *const names[] = {"require_direct=yes",
+                                        "require_devmem=yes"}; /* the second is the old name of the first */
     for (unsigned i = 0; i < HW_ARRAY_LEN(names); i++) {
         const char *const tcp[] = {"transport=tcp", names[i], NULL};
         const struct hawser_options o = {.size = sizeof(o), .knobs = tcp};
@@ -325,7 +328,7 @@ static void test_gpus_refused(void)
     is_rc(try_gpus(NULL, 2), 0, "enough of them: not");
 }
 
-/* A queue that no connection of its GPU uses any more is another GPU's to have. */
+/* A queue that no connection of its GPU uses any more is available to another GPU. */
 static void test_gpus_in_turns(void)
 {
     struct pair p;
@@ -351,7 +354,7 @@ static void test_gpus_in_turns(void)
     ph_close(&p);
 }
 
-/* A transfer with something happening in its middle; the bytes must be right at its end. */
+/* A transfer during which something happens; at its end, all bytes must be right. */
 static void test_in_the_middle(const char *what, void (*happen)(void), void (*over)(void))
 {
     static const char *const knobs[] = {"window=128KiB", "stall_ms=1000", NULL};

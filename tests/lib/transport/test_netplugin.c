@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin that behaves, in its child process: all tables, verified data, windows, many connections, forks, threads,
- * and nothing left behind. */
+/* Tests a correct plugin in its child process: all tables, verified data, windows, many connections, forks, threads,
+ * and that no resources remain. */
 #include "netplugin_pair.h"
 
 #include <pthread.h>
@@ -42,7 +42,7 @@ static void test_sizes(void)
     np_close(h);
 }
 
-/* What the caller may not do is refused, with its reason. */
+/* Invalid calls are refused, with the reason. */
 static void test_refusals(void)
 {
     struct np_host *h = open_host(PLAIN, &(struct np_options){0});
@@ -76,7 +76,7 @@ static void test_refusals(void)
     is_int(np_test(p.recv, &r), -EAGAIN, "none is over");
     is_int(np_wait(p.recv, hw_deadline(50), &r), -EAGAIN, "nor after 50 ms");
     is_int(np_health(h), 0, "the child is well");
-    pair_close(&p); /* with receives under way */
+    pair_close(&p); /* with receives in flight */
     pair_open(&p, h, 0, 1 << 20);
     ok(pair_run(&p, 10, 1000, 1) == 0, "closing them hurt nobody");
     pair_close(&p);
@@ -91,7 +91,7 @@ static void test_refusals(void)
     is_int(np_open("", &(struct np_options){0}, &h), -EINVAL, "no name at all");
 }
 
-/* Deadlines that nobody else keeps. */
+/* Deadlines that only this code enforces. */
 static void test_deadlines(void)
 {
     struct np_host *h = open_host(PLAIN, &(struct np_options){0});
@@ -121,7 +121,7 @@ static void test_deadlines(void)
     np_close(h);
 }
 
-/* Memory of the caller's in a memfd; an eventfd for both directions. */
+/* Memory of the caller in a memfd, and one eventfd for both directions. */
 static void test_import_and_event(void)
 {
     struct np_host *h = open_host(PLAIN, &(struct np_options){0});
@@ -230,7 +230,7 @@ static void test_threads(void)
     np_close(h);
 }
 
-/* The child outlives the thread that forked it, and a fork of the parent does it no harm. */
+/* The child survives the thread that forked it, and a fork of the parent does not disturb it. */
 static void *opener(void *arg)
 {
     struct np_host **h = arg;
@@ -263,7 +263,7 @@ static void test_forks(void)
     np_close(h);
 }
 
-/* A process that opens a host and is killed: its child goes with it, though another process has its descriptors. */
+/* A process that opens a host is killed: its child ends too, although another process has its file descriptors. */
 static void test_parent_dies(void)
 {
     int pipe_fd[2], at[2] = {0, 0};
@@ -274,7 +274,7 @@ static void test_parent_dies(void)
     if (pid == 0) {
         struct np_host *h;
         at[0] = np_open(PLAIN, &(struct np_options){0}, &h) < 0 ? 0 : np_info(h)->pid;
-        at[1] = fork(); /* keeps the socket open */
+        at[1] = fork(); /* the copy keeps the socket open */
         if (at[1] != 0)
             (void)!write(pipe_fd[1], at, sizeof(at));
         while (true)
@@ -292,7 +292,7 @@ static void test_parent_dies(void)
     close(pipe_fd[1]);
 }
 
-/* A plugin whose connect() and accept() each wait for the other's: a thread for each. */
+/* A plugin whose connect() and accept() wait for each other, each in a thread. */
 static void test_waits(void)
 {
     struct np_host *h = open_host(WAITS, &(struct np_options){0});
@@ -305,7 +305,7 @@ static void test_waits(void)
     for (int i = 0; i < 4; i++)
         ok(pair_run(&p[i], 10, 20000, 1) == 0, "messages over a connection that was made by two threads");
 
-    /* One that nobody answers is closed, and costs the others nothing; the thread is left behind. */
+    /* An unanswered one is closed, and does not delay the others; its thread remains. */
     is_int(np_listen(h, 0, -1, handle, &l), 0, "a listener");
     is_int(np_accept(l, hw_deadline(100), -1, &c), 0, "an accept that waits");
     is_int(np_established(c), -EAGAIN, "as it does");
@@ -319,8 +319,8 @@ static void test_waits(void)
     np_close(h);
 }
 
-/* A plugin whose listeners share what belongs to the thread that made them, and lose all of it when one connection is
- * closed with receives posted (aws-ofi-nccl's endpoints). A receiver has them posted always. */
+/* A plugin whose listeners share an endpoint of the thread that made them, which ends when one connection is closed
+ * with receives posted (aws-ofi-nccl's endpoints). A receiver always has receives posted. */
 static void test_ends(void)
 {
     struct np_host *h = open_host(ENDS, &(struct np_options){0});
@@ -328,7 +328,7 @@ static void test_ends(void)
     for (int i = 0; i < 3; i++)
         pair_open(&p[i], h, 0, 1 << 17);
     is_int(np_irecv(p[1].recv, p[1].rmr, 0, 4096, 0, HW_NEVER), 0, "a receive is posted");
-    usleep(50000); /* the child has it by now, or it had nothing to abort */
+    usleep(50000); /* the child has it by now, or there was nothing to abort */
     pair_close(&p[1]);
     ok(pair_run(&p[0], 10, 20000, 1) == 0, "one connection is closed: another moves on");
     pair_open(&p[1], h, 0, 1 << 17);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child that is stopped, or whose shared memory and answers say what cannot be: the parent believes none of it, and
- * neither waits for ever nor reads or writes where it should not. */
+/* Tests a child that is stopped, or whose shared memory and answers contain impossible values: the parent detects them,
+ * does not wait forever, and does not read or write elsewhere. */
 #include "netplugin_pair.h"
 #include "transport/netplugin/host/host_inner.h"
 
@@ -11,7 +11,7 @@ struct fixture {
     struct pair p;
 };
 
-/* A connection with a receive and a send under way, the child stopped. */
+/* Makes a connection with a receive and a send in flight, and stops the child. */
 static void start(struct fixture *f, bool list)
 {
     f->h = open_host(TCPXLIKE,
@@ -42,7 +42,7 @@ static void stop(struct fixture *f)
     is_int(kill(pid, 0) < 0 ? errno : 0, ESRCH, "its process is no more");
 }
 
-/* It must be dead of that. */
+/* Checks that the connection has died because of that. */
 static void check_dead(struct fixture *f, int rc, int want, const char *says)
 {
     struct np_result r;
@@ -98,11 +98,11 @@ static void test_entries(void)
     f.p.recv->ring->entry[0].frags = 2;
     atomic_store(&f.p.recv->ring->done, 1);
     is_int(np_test(f.p.recv, &r), 0, "one is over");
-    f.p.recv->ring->entry[0].frags = 2000; /* too late: it was read once */
+    f.p.recv->ring->entry[0].frags = 2000; /* too late: the value was read once */
     check_dead(&f, np_fragments(f.p.recv, frags, NP_FRAGS, &n), -EPROTO, "exceeds the 1000 bytes");
 }
 
-/* What it says of its own failure is text and an errno, whatever it is. */
+/* A failure that the child reports becomes a text and an errno, whatever it contains. */
 static void test_failure(void)
 {
     struct fixture f;
@@ -128,7 +128,7 @@ static int answer_with(struct fixture *f, size_t len, uint32_t seq, uint32_t dev
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 || send(pair[1], &raw, len, 0) < 0)
         exit(1);
     f->h->socket = pair[0];
-    f->h->known[0] = false; /* what is known is not asked for */
+    f->h->known[0] = false; /* known values are not requested again */
     int rc = np_props(f->h, 0, &props);
     f->h->socket = mine;
     close(pair[0]);
@@ -165,7 +165,7 @@ static void test_stopped(void)
     f.h->known[0] = false;
     check_dead(&f, np_props(f.h, 0, &props), -ETIMEDOUT, "hung for");
 
-    /* One that says it sleeps is asked nothing, so that the request's own deadline ends it. */
+    /* A child that reports that it sleeps gets no requests, so that the request's own deadline ends it. */
     start(&f, false);
     atomic_store(&f.h->s->asleep, 1);
     f.p.recv->req[0].deadline = hw_deadline(400);
@@ -173,7 +173,7 @@ static void test_stopped(void)
     ok(strstr(hw_error(), "irecv 0"), "%s", hw_error());
     stop(&f);
 
-    /* The application ignores its children. */
+    /* The application ignores SIGCHLD. */
     signal(SIGCHLD, SIG_IGN);
     start(&f, false);
     kill(f.h->pid, SIGKILL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin that behaves as badly as the ABI allows (tests/fakes/plugins/rude.h): each of its ways ends in an error that
- * names it, at the stage where it shows, or does no harm; and leaves nothing behind in this process. */
+/* Tests a plugin that behaves as badly as the ABI allows (tests/fakes/plugins/rude.h): each of its faults leads to an
+ * error that names it, at the stage at which it occurs, or has no effect. No resources remain in this process. */
 #include "netplugin_pair.h"
 
 #define LEN 1000
@@ -11,10 +11,10 @@ static const char *const stages[] = {"open", "properties", "connect", "run", "cl
 
 static const struct way {
     const char *rude;
-    enum stage stage; /* where it shows; NONE: it does no harm */
+    enum stage stage; /* the stage at which it shows; NONE if it has no effect */
     int rc;
     const char *says;
-    bool lives; /* the host does, after it */
+    bool lives; /* the host survives it */
 } ways[] = {
     {"", NONE, 0, NULL, true},
     {"load-crash", OPEN, -EIO, "SIGSEGV in dlopen", false},
@@ -85,7 +85,7 @@ static const struct way {
     {"late-crash", LATER, -EIO, "SIGSEGV", false},
 };
 
-/* The first error and its stage. */
+/* The first error, and its stage. */
 struct outcome {
     enum stage stage;
     int rc;
@@ -110,7 +110,7 @@ static bool printable(const char *s)
     return true;
 }
 
-/* early: the receive is waited for before anything is sent. */
+/* Transfers messages. early: waits for the receive before anything is sent. */
 static int run(struct pair *p, int ms, bool early)
 {
     uint8_t *at = np_mem_ptr(p->mem);
@@ -139,7 +139,7 @@ static int run(struct pair *p, int ms, bool early)
 
 static void use(const struct way *w, struct np_host *h, struct outcome *o)
 {
-    /* Where it is to be late it may be so soon; else a slow machine is given time. */
+    /* An expected timeout may be short; otherwise allow for a slow machine. */
     const int ms = w->rc == -ETIMEDOUT && w->lives ? 300 : SOON;
     struct np_props props;
     struct pair p;
@@ -191,7 +191,7 @@ static void check(const struct way *w)
              stages[w->stage], w->rc, w->says ? w->says : "nothing");
 }
 
-/* Errors at random: whatever comes, the host lives and the next connection may work. */
+/* Random errors: the host survives any of them, and the next connection may work. */
 static void test_errors(void)
 {
     struct np_host *h = open_host(RUDE, &(struct np_options){.env = (const char *const[]){"RUDE=errors=7", NULL}});
@@ -210,7 +210,7 @@ static void test_errors(void)
     np_close(h);
 }
 
-/* A plugin that writes past the end of the shared memory stops there, and not in another piece of it. */
+/* A plugin that writes past the end of its shared memory stops there, and does not reach another part. */
 static void test_overrun(void)
 {
     struct np_host *h =

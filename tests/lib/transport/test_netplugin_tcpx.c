@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin that behaves as GPUDirect-TCPX does: what it must find in its environment, its window, its handles, its
- * scattered receives; and each of its bad ends as an error that names it. */
+/* Tests a plugin that behaves like GPUDirect-TCPX: its required environment, its window, its handles and its scattered
+ * receives, and that each of its failures leads to an error that names it. */
 #include "netplugin_pair.h"
 #include "transport/netplugin/table/abi.h"
 
@@ -11,7 +11,7 @@
 #define STEERING      "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
 #define STEERING_NONE "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0"
 #define STEERING_LONG "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1500000"
-/* The 5 s that accept() sleeps are the point of few of these tests. */
+/* Only few of these tests need the 5 s for which accept() sleeps. */
 #define AWAKE(...) \
     ((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1", __VA_ARGS__ __VA_OPT__(, ) NULL})
 #define WITH(...) AWAKE(STEERING_NONE, "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
@@ -107,7 +107,7 @@ static void test_quirks(void)
 
 /* ---- behaving ------------------------------------------------------------------------------- */
 
-/* What the plugin says was left open in it. */
+/* Checks that the plugin reports no open objects. */
 static void check_report(const char *file)
 {
     char line[200] = "";
@@ -162,7 +162,7 @@ static void test_works(bool scattered)
     check_report(report);
 }
 
-/* Fragments as they are, for a caller who gathers. */
+/* Fragments without copies, for a caller that gathers them. */
 static void test_list(void)
 {
     struct np_host *h = open_with(WITH("TCPXLIKE_UNPACK_HOST=1", "TCPXLIKE_FRAG=1500"), true);
@@ -202,7 +202,7 @@ static void test_list(void)
 
 /* ---- misbehaving ---------------------------------------------------------------------------- */
 
-/* A fault, and where it must show: in the host's health, or on its connection alone. */
+/* A fault must show in the host's health, or only on its connection. */
 static void check_fault(const char *fault, const char *mode, int want, const char *says, bool host_dies)
 {
     char env[64];
@@ -319,7 +319,7 @@ static void test_other_faults(void)
 
 #define PAIRS 6
 
-/* Connections are made side by side, and those that stand go on meanwhile. */
+/* Connections are made in parallel, and established ones continue meanwhile. */
 static void test_sleeps(void)
 {
     struct np_host *h = open_with(AWAKE(STEERING_LONG, "TCPXLIKE_CONNECT_MICROS=300000"), false);
@@ -367,7 +367,7 @@ static void test_sleeps(void)
     np_close(h);
 }
 
-/* What ends, or hangs, in a thread of a connection's is named as elsewhere. */
+/* A plugin that ends or hangs in the thread of a connection is reported as elsewhere. */
 static void test_bad_sleep(const char *fault, int want, const char *says)
 {
     struct np_host *h = open_host(TCPXLIKE, &(struct np_options){.env = WITH(fault), .any_env = true, .call_ms = 700});

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the CPU cannot touch, over tcp: a space of this test's own, whose addresses fault and whose copies end
- * when the test lets them. What real CUDA adds is in test_cuda and tests/gpu. */
+/* Tests memory that the CPU cannot access, over tcp: a fake space whose addresses fault and whose copies end when the
+ * test permits it. test_cuda and tests/gpu test real CUDA. */
 #include "context/context.h"
 #include "hawser.h"
 #include "tests/lib/context/pairhelp.h"
@@ -23,10 +23,10 @@ struct hw_copyq {
     struct job job[256];
 };
 
-static uint8_t *dev_at, *dev_real; /* the same pages: no access, and access */
+static uint8_t *dev_at, *dev_real; /* the same pages, without and with access */
 static _Atomic uint64_t dev_out, dev_in, dev_polls;
 static atomic_int dev_stalled, dev_failing, dev_no_pin, dev_queues, dev_pins, dev_unpinned;
-static atomic_uint dev_slow; /* a copy is over at every so many polls */
+static atomic_uint dev_slow; /* one copy ends at every dev_slow-th poll */
 static atomic_ulong pinned_at[PIECES], pinned_len[PIECES];
 
 static bool in_dev(const void *p, size_t len)
@@ -35,7 +35,7 @@ static bool in_dev(const void *p, size_t len)
     return b >= dev_at && b + len <= dev_at + DEV_BYTES;
 }
 
-/* A device pointer as the CPU may use it. */
+/* Returns the address at which the CPU can access a device pointer. */
 static uint8_t *real(const void *p)
 {
     return dev_real + ((const uint8_t *)p - dev_at);
@@ -131,7 +131,7 @@ static int dev_done(struct hw_copyq *q, uint64_t *upto)
 {
     if (atomic_load(&dev_failing))
         return hw_fail(-EIO, "the device has fallen off the bus");
-    /* a slow one ends one copy at every so many polls, a quick one all at the first */
+    /* a slow device ends one copy at every dev_slow-th poll, and a fast device ends all at the first poll */
     unsigned slow = atomic_load(&dev_slow);
     bool go = !atomic_load(&dev_stalled) && (!slow || atomic_fetch_add(&dev_polls, 1) % slow == 0);
     for (bool more = go; more && q->over < q->started; more = !slow) {
@@ -173,7 +173,7 @@ static void dev_make(void)
     close(fd);
 }
 
-/* [at, at+len) of the device as memory of h. */
+/* Registers [at, at+len) of the device with h. */
 static struct ph_buf dev_buf(hawser *h, const struct hw_space *s, size_t at, size_t len)
 {
     struct ph_buf b = {.p = dev_at + at, .len = len};
@@ -240,10 +240,10 @@ static void every_way(const char *const *knobs, size_t most, const char *what)
             struct ph_buf to = way != 0 ? dev_buf(hi, &dev1, HALF, HALF) : host_buf(hi, HALF);
             for (size_t i = 0; i < HW_ARRAY_LEN(sizes) && sizes[i] <= most && rc == 0; i++) {
                 uint64_t at = i * 7 + 1, seed = i + 10u * (unsigned)op + 100u * (unsigned)way, first;
-                ph_see(p.ba); /* it is done with the last one */
+                ph_see(p.ba); /* it has finished the previous transfer */
                 hw_pattern_fill(bytes(&from) + at, sizes[i], seed, 0);
                 memset(bytes(&to), 0xee, sizes[i] + 64);
-                ph_see(p.ba); /* what was done to its memory, too */
+                ph_see(p.ba); /* including accesses to its memory */
                 rc = transfer(&p, op, &from, &to, at, sizes[i]);
                 bad += hw_pattern_check(bytes(&to) + at, sizes[i], seed, 0, &first);
                 bad += bytes(&to)[at - 1] != 0xee || bytes(&to)[at + sizes[i]] != 0xee;
@@ -269,7 +269,7 @@ static void every_way(const char *const *knobs, size_t most, const char *what)
     ok(atomic_load(&dev_unpinned) == 0, "%s: every copy was between the device and pinned memory", what);
 }
 
-/* Lists that mix the host's memory with two devices', in pieces of all sizes. */
+/* Lists that mix host memory with memory of two devices, in pieces of all sizes. */
 static void lists(void)
 {
     struct pair p = begin(NULL);
@@ -355,7 +355,7 @@ static void stall(void)
     is_int(hw_pattern_check(bytes(&to), 4 << 20, 5, 0, &first), 0, "with every byte");
     ok(ph_logged(&log, "device 0 completes copies again"), "which is told too");
 
-    /* a deadline passes while the device stands still: the operation ends, the context can be closed */
+    /* a deadline expires while the device is stalled: the operation ends, and the context can be closed */
     struct hawser_op_options late = {.size = sizeof(late), .timeout_ms = 300};
     atomic_store(&dev_stalled, 1);
     must(hawser_write(p.ab, &v, 1, &late, &op));
@@ -388,7 +388,7 @@ static void failure(int op)
     static const char *const ops[] = {"write", "read", "send"};
     struct pair p = begin(NULL);
     hawser *ho = op == 1 ? p.b : p.a, *hi = op == 1 ? p.a : p.b;
-    for (int way = 0; way < 2; way++) { /* from the device, to it */
+    for (int way = 0; way < 2; way++) { /* from the device, and to it */
         for (int big = 0; big < 2; big++) {
             size_t len = big ? 4 << 20 : 100;
             struct ph_buf from = way == 0 ? dev_buf(ho, &dev, 0, HALF) : host_buf(ho, HALF);
@@ -412,10 +412,10 @@ static void failure(int op)
                way ? "to" : "from", len, hw_errno_name(rc), hawser_error());
             ok(hw_now() - t < 5000 * HW_MS, "without waiting for a deadline of a minute");
             atomic_store(&dev_failing, 0);
-            if (rc == -EIO && op == way) /* the device is on this side */
+            if (rc == -EIO && op == way) /* the device belongs to this side */
                 ok(strstr(hawser_error(), "fallen off the bus") != NULL, "in the device's own words: %s",
                    hawser_error());
-            /* what one device did harms nothing else */
+            /* a failed device does not affect anything else */
             for (int tries = 0; tries < 100 && (rc = transfer(&p, op, &from, &to, 0, len)) == -EAGAIN; tries++)
                 usleep(10000);
             is_rc(rc, 0, "and once it is well again the same works");
@@ -472,9 +472,8 @@ static void cancel_and_revoke(void)
     is_int(atomic_load(&dev_queues) + atomic_load(&dev_pins), 0, "queues and pinned memory are given back");
 }
 
-/* ThreadSanitizer asks this. That a read which was served has left its memory is known by way of the network alone,
- * which the sanitizer does not see, and ph_see() does not reach: the sending thread need not have taken the lock again.
- */
+/* ThreadSanitizer calls this. Only the network orders that a served read has left its memory, which the sanitizer does
+ * not see, and ph_see() does not help, because the sending thread need not have taken the lock again. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

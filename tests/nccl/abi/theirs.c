@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's own layout of the plugin ABI, as far as its headers are installed: meson.build says which it found. */
+/* NCCL's own layout of the plugin ABI, if its headers are installed; meson.build checks which are. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Many ranks connect to each other through the plugin and exchange messages (TAP): what that costs each of them in
-descriptors and threads, and what it does where descriptors are few.
+"""Many ranks connect to each other with the plugin and exchange messages (TAP): tests how many file descriptors and
+threads each of them needs, and the behaviour with few file descriptors.
 Usage: crowd_test.py DRIVER HAWSER.SO PLAIN.SO SANITIZERS"""
 import json
 import os
@@ -17,8 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tap import done, ok  # noqa: E402
 
 driver, hawser, plain, sanitizers = sys.argv[1:]
-BASE = 30  # descriptors of a process without a link: of libhawser's loops and listener, of the test's
-LINK = 3   # of a link over one NIC; and two more for each connection that carried large messages (a pipe)
+BASE = 30  # file descriptors of a process without a link: those of libhawser's loops and listener, and of the test
+LINK = 3   # file descriptors of a link over one NIC; each connection that has carried large messages has two more (a pipe)
 
 
 def crowd(plugin, ranks, comms, *args, limit=None, cpus=None, size="4KiB"):
@@ -33,14 +33,14 @@ def crowd(plugin, ranks, comms, *args, limit=None, cpus=None, size="4KiB"):
 
 
 def shares(r):
-    """The lines in which the ranks say how many CPUs they share with how many."""
+    """Returns the numbers in the lines in which the ranks report how many CPUs they share with how many processes."""
     return re.findall(r"(\d+) CPUs for (\d+) process", r.stderr)
 
 
 r, c = crowd(plain, 4, 2)
 ok(r.returncode == 0 and c["ranks"] == 4 and c["connect_ms"] > 0, "a plugin of the tests'", r.stdout, r.stderr)
 
-# Two processes have six links each way at most, for however many communicators.
+# Two processes have at most six links in each direction, for any number of communicators.
 r, c = crowd(hawser, 2, 16, size="64KiB")
 ok(r.returncode == 0 and c["descriptors"] <= BASE + 12 * (LINK + 4), "two ranks, 16 communicators each way", r.stdout, r.stderr)
 
@@ -48,11 +48,11 @@ few = 24 if sanitizers == "none" else 8
 r, c = crowd(hawser, few, 1)
 ok(r.returncode == 0 and c["descriptors"] <= BASE + 2 * 6 * LINK * (few - 1), f"{few} ranks, one communicator each way",
    r.stdout, r.stderr)
-# Those of the loops (2 here), one that looks for who connects, eight that connect; a sanitizer's own.
+# Threads of the loops (2 here), one that accepts, eight that connect, and a sanitizer's own.
 ok(r.returncode == 0 and c["threads"] <= (os.cpu_count() or 1) + 12, "no thread for each link", r.stdout)
 ok(r.returncode == 0 and (c["open_threads"] == 0 or sanitizers != "none"), "and none takes the program's signals", r.stdout)
 
-# 24 processes with six links each way would want 23 * 12 * 3 descriptors.
+# 24 processes with six links in each direction would need 23 * 12 * 3 file descriptors.
 ranks = 24 if sanitizers == "none" else 12
 r, c = crowd(hawser, ranks, 8)
 ok(r.returncode == 0 and c["descriptors"] <= BASE + 48 * 2 * 2 * LINK, f"{ranks} ranks, eight communicators each way",
@@ -64,7 +64,7 @@ ok(r.returncode == 0 and c["descriptors"] > 64, "a soft limit is raised to the h
 r, c = crowd(hawser, 16, 1, limit=(48, 48))
 ok(r.returncode == 1 and "EMFILE" in r.stderr, "not even one link to each: an error that says so", r.stdout, r.stderr)
 
-# Each rank sees the others that may run on the same CPUs, and none that may not.
+# Each rank counts the ranks that may run on the same CPUs, and no others.
 r, c = crowd(hawser, 5, 1, "--verbose")
 all_cpus = str(len(os.sched_getaffinity(0)))
 seen = shares(r)  # other tests may be running

@@ -26,7 +26,7 @@ struct options opt = {
 
 enum kind { FLAG, TEXT, NUMBER, SIZE, MILLISECONDS };
 
-/* Every option: its help, its parser and its place are this one row. */
+/* All options, each with its help, its parser and its variable. */
 static const struct row {
     const char *name;
     enum kind kind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast a plugin is between two processes: goodput as the receivers see it, or half the round trip of 8 bytes. The
- * timed part moves what happens to lie in memory; each connection's last messages are then checked byte by byte. */
+/* Measures a plugin between two processes: the receivers' goodput, or half the round trip of 8 bytes. The timed part
+ * transfers arbitrary memory contents; the last messages of each connection are then checked byte by byte. */
 #include "driver.h"
 
 #include "base/size.h"
@@ -20,15 +20,15 @@ struct lane {
     size_t len;
     void *mh, *req[FLOW_DEPTH];
     unsigned depth;
-    uint64_t posted, done, limit; /* limit 0: not known yet */
-    uint64_t warm, t0, t1;        /* timed from the end of message `warm` on */
+    uint64_t posted, done, limit; /* limit is 0 while it is not known */
+    uint64_t warm, t0, t1;        /* timed after the end of message `warm` */
     atomic_uint_least64_t *shared_limit;
 };
 
 struct worker {
     struct rank *r;
     struct lane *lanes;
-    size_t n, first, step; /* every step-th lane is this worker's */
+    size_t n, first, step; /* this worker has every step-th lane */
     uint64_t stop_at;
     pthread_t t;
     int rc;
@@ -85,8 +85,8 @@ static int lane_test(struct rank *r, struct lane *l)
     return 1;
 }
 
-/* The sender decides, once time is up: a depth more than it has posted, since the receiver, which cannot be further
- * ahead than that, may not post what will never be sent. */
+/* Sets the number of messages when the time is up. The sender chooses its posted messages plus the depth, because the
+ * receiver cannot be further ahead than that, and must not post receives for messages that are never sent. */
 static void lane_limit(struct lane *l, uint64_t stop_at)
 {
     if (l->limit)
@@ -125,7 +125,7 @@ static int work(struct worker *w)
             idle_since = 0;
             continue;
         }
-        sched_yield(); /* as NCCL's progress thread */
+        sched_yield(); /* like NCCL's progress thread */
         if (!idle_since)
             idle_since = hw_now();
         if (hw_now() - idle_since > opt.deadline * 1000 * HW_MS)
@@ -154,7 +154,7 @@ static double cpu_seconds(void)
 }
 
 struct tally {
-    uint64_t bytes, t0, t1; /* received; hw_now() is one clock for both ranks */
+    uint64_t bytes, t0, t1; /* bytes received; hw_now() is the same clock on both ranks */
     double cpu;
 };
 
@@ -277,7 +277,7 @@ static int bandwidth(struct rank *r)
 
 #define STOP UINT64_MAX
 
-/* A send or a receive of 8 bytes, begun (*req NULL before) and then asked after; 1: done. */
+/* Starts a send or a receive of 8 bytes (if *req is NULL), or tests it. Returns 1 when it is done. */
 static int small(struct comm *c, uint64_t *word, void *mh, void **req)
 {
     int done = 0, sizes[8], rc;
@@ -338,7 +338,7 @@ static int print_latency(const struct hw_hist *h)
     return json_end(&j, f);
 }
 
-/* Rank 0 counts up, rank 1 says the same. */
+/* Rank 0 sends increasing numbers, and rank 1 returns them. */
 static int ping(struct rank *r, struct end *out, struct end *in, struct hw_hist *h)
 {
     uint64_t stop_at = hw_now() + opt.ms * HW_MS;
@@ -351,7 +351,7 @@ static int ping(struct rank *r, struct end *out, struct end *in, struct hw_hist 
             if (t >= stop_at && i > 100)
                 i = STOP;
             *out->word = i;
-            rc = small(in->c, in->word, in->mh, &in->req); /* posted before it can come */
+            rc = small(in->c, in->word, in->mh, &in->req); /* posted before the message can arrive */
             if (rc >= 0 && !(rc = finish(r, out)))
                 rc = finish(r, in);
             if (!rc && *in->word != i)
@@ -372,7 +372,7 @@ static int ping(struct rank *r, struct end *out, struct end *in, struct hw_hist 
 
 static int latency(struct rank *r)
 {
-    static struct hw_hist h; /* some 60 KB */
+    static struct hw_hist h; /* about 60 KB */
     struct end e[2] = {{0}};
     uint64_t *space = aligned_alloc(4096, 8192);
     int rc = space ? 0 : hw_fail(-ENOMEM, "two pages");

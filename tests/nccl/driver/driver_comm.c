@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting with a deadline, agreeing with the other rank, making and closing connections. */
+/* Waits with a deadline, exchanges data with the other rank, and makes and closes connections. */
 #include "driver.h"
 
 #include <poll.h>
@@ -60,7 +60,8 @@ struct swap_msg {
 int swap(struct rank *r, const void *mine, void *theirs, size_t len)
 {
     struct swap_msg out = {.step = r->step, .len = (unsigned)len}, in;
-    uint64_t limit = 3 * opt.deadline, end = hw_now() + limit * 1000 * HW_MS; /* it may have to wait itself */
+    uint64_t limit = 3 * opt.deadline,
+             end = hw_now() + limit * 1000 * HW_MS; /* the other rank may have to wait itself */
 
     if (len > SWAP_MAX)
         return hw_fail(-EMSGSIZE, "the driver swaps %zu bytes", len);
@@ -78,7 +79,7 @@ int swap(struct rank *r, const void *mine, void *theirs, size_t len)
                 return hw_fail(-errno, "receiving from the other rank");
             if (got == 0)
                 return hw_fail(-EPIPE, "the other rank has gone");
-            if (in.step != r->step) /* left over by a rank that failed */
+            if (in.step != r->step) /* left over from a failed rank */
                 continue;
             if (in.len != len)
                 return hw_fail(-EBADMSG, "the ranks are out of step: %u bytes for %zu", in.len, len);
@@ -139,7 +140,7 @@ int comm_handle(struct comm *c)
 int comm_try(struct comm *c)
 {
     int rc;
-    c->dh = &c->dev_space; /* TCPX writes through it */
+    c->dh = &c->dev_space; /* TCPX writes to it */
     if (c->sends)
         rc = net_fail(net_connect(c->r, c->dev, c->guarded, &c->c, &c->dh), "connect");
     else
@@ -174,7 +175,7 @@ int comm_open(struct rank *r, int sender, struct comm **out)
         rc = comm_handle(c);
     if (!rc)
         rc = comm_link(c);
-    if (!rc && c->id % 2 == 0) /* NCCL closes it at once; the others keep it to the end */
+    if (!rc && c->id % 2 == 0) /* NCCL closes it at once; other comms keep it to the end */
         rc = comm_close_listen(c);
     return rc;
 }

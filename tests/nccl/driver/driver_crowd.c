@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many ranks: each a process that connects to all others, as NCCL does before its first alltoall, and then exchanges
- * messages with all of them. Says how long that took and what it cost each process. No GPU takes part.
+ * Many ranks, each of which is a process that connects to all others, like NCCL before its first alltoall, and then
+ * exchanges messages with all of them. Prints the times and the resources of each process. Does not use GPUs.
  */
 #include "driver.h"
 
@@ -17,18 +17,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUNDS 3 /* alltoalls; the first one is reported apart */
+#define ROUNDS 3 /* number of alltoalls; the first is reported separately */
 
-/* What one rank found. */
+/* Results of one rank. */
 struct crowd_rank {
     double connect_ms, first_ms, later_ms, cpu_s;
-    int descriptors, threads; /* threads: while it connects */
-    int open_threads;         /* of the plugin's, those that do not block signals */
+    int descriptors, threads; /* threads: maximum while connecting */
+    int open_threads;         /* threads of the plugin that do not block signals */
     long resident_kib;
-    char why[1100]; /* empty: it went well */
+    char why[1100]; /* reason of a failure, or "" */
 };
 
-/* Seen by all ranks. */
+/* Shared by all ranks. */
 struct crowd {
     pthread_barrier_t barrier;
     atomic_int failed;
@@ -36,7 +36,7 @@ struct crowd {
     uint8_t (*handles)[NCCL_NET_HANDLE_MAXSIZE]; /* [receiver][sender][comm] */
 };
 
-/* One connection of a rank, to or from one other. */
+/* One end of a connection of a rank with another rank. */
 struct crowd_end {
     void *listen, *comm, *mh, *req;
     uint8_t *handle, *buf;
@@ -54,7 +54,7 @@ struct crowd_self {
 };
 
 static unsigned ranks, comms;
-static int devices; /* of the plugin, dealt in turn */
+static int devices; /* number of the plugin's devices, which are used in turn */
 
 static uint8_t *handle_of(struct crowd *all, unsigned receiver, unsigned sender, unsigned k)
 {
@@ -66,7 +66,8 @@ static void meet(struct crowd *all)
     (void)pthread_barrier_wait(&all->barrier);
 }
 
-/* In NCCL's order: round by round, to the rank that many further on and from the one as many back. */
+/* Listens in NCCL's order: in round n, sends to the rank n positions after this one, and receives from the rank n
+ * positions before it. */
 static int listen_to_all(struct crowd_self *s)
 {
     for (unsigned d = 1; d < ranks; d++)
@@ -96,7 +97,7 @@ static long read_status(const char *file, const char *field, int base)
     return n;
 }
 
-/* The plugin's threads take no signal that is meant for the program. */
+/* Checks that the plugin's threads block the program's signals. */
 static void look_at_threads(struct crowd_rank *out)
 {
     char path[64];
@@ -117,7 +118,8 @@ static int connect_all(struct crowd_self *s)
 {
     bool looked = false;
     struct wait w = wait_for("connecting to all others");
-    uint8_t(*mine)[NCCL_NET_HANDLE_MAXSIZE] = calloc(s->n, sizeof(*mine)); /* a handle persists across calls */
+    uint8_t(*mine)[NCCL_NET_HANDLE_MAXSIZE] =
+        calloc(s->n, sizeof(*mine)); /* a handle keeps its contents between calls */
     unsigned left = s->n;
     int rc = mine ? 0 : hw_fail(-ENOMEM, "handles");
     for (unsigned i = 0; i < s->n && !rc; i++)
@@ -242,7 +244,7 @@ static int run_steps(struct crowd_self *s, struct crowd_rank *out)
         rc = net_fail(net_devices(&s->r, &devices), "devices");
     if (!rc && devices < 1)
         rc = hw_fail(-ENODEV, "the plugin has no device");
-    meet(s->all); /* NCCL's ranks tell each other of their devices before they listen */
+    meet(s->all); /* NCCL's ranks exchange information about their devices before they listen */
     if (!rc)
         rc = listen_to_all(s);
     meet(s->all);
@@ -267,7 +269,7 @@ static int run_steps(struct crowd_self *s, struct crowd_rank *out)
     return close_all(s);
 }
 
-/* A rank that fails ends all of them: the others wait for it in a barrier. */
+/* Ends all ranks if one fails, because the others wait for it in a barrier. */
 static void run_crowd_rank(struct crowd *all, unsigned id)
 {
     struct crowd_rank *out = &all->rank[id];
@@ -369,7 +371,7 @@ int run_crowd(void)
         if (all->rank[i].why[0])
             fprintf(stderr, "driver: rank %u: %s\n", i, all->rank[i].why);
     if (atomic_load(&all->failed))
-        return 1; /* the others go with this process */
+        return 1; /* the others end with this process */
     print_crowd(all);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank tells NCCL that NCCL does not agree on with the other ranks by itself: properties of devices that decide
- * how many channels there are, parameters that the plugin sets, the tuner's answers. As JSON, to be compared. */
+/* Prints as JSON, for comparison, the values of a rank on which NCCL does not agree with the other ranks: device
+ * properties that determine the number of channels, parameters that the plugin sets, and the tuner's answers. */
 #include "driver.h"
 
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ static void print_answers(const ncclTuner_v5_t *t, size_t ranks, size_t nodes)
     (void)t->finalize(ctx);
 }
 
-/* The part of a chunk that each kind of operation gets. */
+/* Prints the part of a chunk that each kind of operation gets. */
 static void print_chunks(const ncclTuner_v6_t *t, size_t ranks, size_t nodes)
 {
     void *ctx = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages over one connection: a pattern of its own for each, checked byte by byte on arrival, and so is what lies
- * around it. Only the oldest request is ever tested. */
+/* Transfers messages over one connection. Each message has its own pattern, which is checked byte by byte on arrival,
+ * including the bytes around it. Only the oldest request is tested. */
 #include "driver.h"
 
 #include "base/pattern.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define GUARD      128 /* bytes on both sides of each receive */
+#define GUARD      128 /* guard bytes before and after each receive */
 #define GUARD_BYTE 0xee
 #define SKEW_MAX   64
 
@@ -20,7 +20,7 @@ size_t depth_of(size_t want)
     return HW_MIN(want, most);
 }
 
-/* splitmix64's finaliser: sizes and seeds, the same on both ranks. */
+/* splitmix64's finaliser: generates sizes and seeds, which are the same on both ranks. */
 static uint64_t chance(uint64_t a, uint64_t b)
 {
     uint64_t z = (a + 1) * 0x9e3779b97f4a7c15ull + b;
@@ -41,7 +41,7 @@ static uint64_t seed_of(const struct flow *f, unsigned i)
     return chance(f->c->id + 0x5eed, i);
 }
 
-/* Different for each message of a connection, so that a plugin that matches by tag is put to the test. */
+/* Returns a different tag for each message of a connection, so that plugins that match by tag are tested. */
 static int tag_of(const struct flow *f, unsigned i)
 {
     return (int)(chance(f->c->id + 0x7a6, 0) % 1000000) + (int)i;
@@ -63,13 +63,13 @@ int flow_open(struct flow *f, struct comm *c, const struct flow_spec *s)
         f->raw = NULL;
         return hw_fail(-ENOMEM, "%zu bytes for a flow", f->raw_len);
     }
-    f->base = f->raw; /* a page's start: aligned to what anybody asks for */
+    f->base = f->raw; /* page-aligned, which suffices for all requirements */
     if (s->register_each)
         return 0;
     return net_fail(net_reg(c->r, c->c, f->base, f->raw_len, &f->mh), "regMr");
 }
 
-/* Where message i lies: at an odd address, unless the plugin wants aligned ones. */
+/* Returns the place of message i, which is at an odd address unless the plugin needs aligned ones. */
 static uint8_t *place(const struct flow *f, unsigned i)
 {
     uint8_t *p = f->base + f->stride * (i % f->s.depth);
@@ -90,7 +90,7 @@ static bool guarded(const struct flow_slot *s)
     return true;
 }
 
-/* What *request holds on entry: what was there before, NCCL's hint, or anything. */
+/* Returns the contents of *request at the call: the previous contents, NCCL's hint, or a random value. */
 static void *stale(const struct flow *f, struct flow_slot *s, unsigned i)
 {
     s->hinted = false;
@@ -141,8 +141,8 @@ int flow_post(struct flow *f)
     return 1;
 }
 
-/* A plugin of UNPACK devices leaves fragments in its bounce memory, where a kernel of NCCL's fetches them; here it is
- * the CPU that does. (abi.h) */
+/* Does what a kernel of NCCL does for UNPACK devices: copies the fragments from the plugin's bounce memory, on the CPU
+ * (abi.h). */
 static int unpack(struct comm *c, uint8_t *p, size_t room)
 {
     const struct unpackNetDeviceHandle *d;
@@ -198,7 +198,7 @@ static int arrived(struct flow *f, unsigned i, int size)
     if ((rc = comm_arrived(f->c, s->req, s->p, s->room)))
         return rc;
     bad = hw_pattern_check(s->p, s->size, seed_of(f, i), 0, &first);
-    if (bad && s->hinted) { /* done may come before the data: that is what the hint allows */
+    if (bad && s->hinted) { /* the request may be done before the data has arrived, as the hint permits */
         struct wait w = wait_for("data of a receive with optional completion");
         while ((bad = hw_pattern_check(s->p, s->size, seed_of(f, i), 0, &first)))
             if (wait_turn(f->c->r, &w))
@@ -306,7 +306,7 @@ int flow_run(struct rank *r, struct flow *f, size_t n)
             left -= f[i].done == f[i].s.n;
         }
         if (events)
-            w = wait_for(f[0].s.what); /* for each thing that happens */
+            w = wait_for(f[0].s.what); /* a new deadline after each event */
         int rc = events ? 0 : wait_turn(r, &w);
         if (rc)
             return rc;
@@ -320,7 +320,7 @@ int flow_all(struct comm *c, const struct flow_spec *s)
     int rc = flow_open(&f, c, s);
     if (!rc)
         rc = flow_run(c->r, &f, 1);
-    return rc ? rc : flow_close(&f); /* where it failed, memory that is in use still must outlive its connection */
+    return rc ? rc : flow_close(&f); /* after a failure, memory in use must outlive its connection */
 }
 
 int exchange(struct rank *r, const struct flow_spec *s)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's table, of whichever version, behind functions of one shape. */
+/* The plugin's table of any version, with functions that have the same parameters for all. */
 #include "driver.h"
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Entries of the same type at every version. */
+/* Entries with the same type in every version. */
 static struct lib {
     pthread_mutex_t mu;
     unsigned users;
@@ -34,7 +34,7 @@ static struct lib {
     ncclResult_t (*close_listen)(void *);
     ncclResult_t (*consumed)(void *, int, void *);
     const void *reg_dmabuf;
-    struct shared *sh; /* for the logger, which gets no argument */
+    struct shared *sh; /* for the logger, which has no argument for it */
     int who;
 } lib = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -73,7 +73,8 @@ __attribute__((format(printf, 5, 6))) static void logger(ncclDebugLogLevel level
                 (double)hw_now() / 1e9, (int)level, flags, file ? file : "?", line, text);
 }
 
-/* As NCCL names libraries: as given; then libnccl-net-NAME.so, unless it is a path or says lib itself. */
+/* Opens the library like NCCL: first with the given name, then with libnccl-net-NAME.so unless the name is a path or
+ * begins with lib. */
 static void *open_library(void)
 {
     char file[512];
@@ -128,7 +129,7 @@ static void take_table(void)
         COMMON(lib.t.v12);
         break;
     }
-    /* Of one type and at one place from v7 on, as abi.h asserts. */
+    /* The same type and offset from v7 on, as abi.h asserts. */
     lib.consumed = lib.version >= 7 ? lib.t.v7->irecvConsumed : NULL;
     lib.reg_dmabuf = (const void *)lib.t.v6->regMrDmaBuf;
 }
@@ -175,7 +176,7 @@ const char *net_versions(char *buf, size_t cap)
 
 int net_required(char *missing, size_t cap, int ptr_support)
 {
-    const ncclNet_v6_t *t = lib.t.v6; /* that far all tables are alike but in arguments */
+    const ncclNet_v6_t *t = lib.t.v6; /* up to here, all tables differ only in arguments */
     const struct {
         const char *name;
         bool there;
@@ -207,7 +208,7 @@ int net_required(char *missing, size_t cap, int ptr_support)
     return at ? hw_fail(-EINVAL, "NULL in the table:%s", missing) : 0;
 }
 
-/* Every call is noted, so that the overseer can name the one that hangs or dies. */
+/* Records every call, so that the overseer can name a call that hangs or dies. */
 static void enter(struct rank *r, const char *call)
 {
     atomic_store_explicit(&r->sh->at[r->id].call, call, memory_order_relaxed);
@@ -224,10 +225,10 @@ static ncclResult_t leave(struct rank *r, ncclResult_t rc)
 
 static ncclResult_t init(struct rank *r)
 {
-    static ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* undefined, as NCCL says by default */
+    static ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* undefined, NCCL's default */
     if (lib.version >= 11)
         return CALL(r, "init", lib.t.v11->init(&r->ctx, 0x68777472 + (unsigned)r->id, &config, logger, profiler));
-    if (lib.users) /* once for each process */
+    if (lib.users) /* only once per process */
         return ncclSuccess;
     if (lib.version == 10)
         return CALL(r, "init", lib.t.v10->init(logger, profiler));
@@ -246,7 +247,7 @@ int net_finalize(struct rank *r, void *ctx)
     return net_fail(CALL(r, "finalize", lib.t.v11->finalize(ctx)), "finalize");
 }
 
-/* As NCCL tells it before it connects. */
+/* Sets the attributes like NCCL before connecting. */
 static ncclResult_t set_attributes(struct rank *r)
 {
     ncclNetAttr_v11_t a = {.sendCommAttr = {1, 1, 2, 1}, .recvCommAttr = {1, 1, 2, 1}, .op = 1, .algo = 2, .proto = 4};
@@ -356,7 +357,7 @@ ncclResult_t net_props(struct rank *r, int dev, struct props *p)
         char bytes[256];
     } u;
 
-    memset(u.bytes, 0xa5, sizeof(u.bytes)); /* NCCL does not zero it either */
+    memset(u.bytes, 0xa5, sizeof(u.bytes)); /* NCCL does not clear it either */
     switch (lib.version) {
     case 6:
         rc = CALL(r, "getProperties", lib.t.v6->getProperties(dev, &u.v6));

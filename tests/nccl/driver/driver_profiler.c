@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's profiler, as far as a net plugin sees it: what a plugin says of the message whose phandle isend or irecv gave
- * it. Each event begins with a live phandle and ends once, no later than its message. As in NCCL the profiler may not
- * want an event: then *handle stays as it was, and what is said of that later is nothing.
+ * NCCL's profiler from the view of a net plugin: checks the plugin's events for a message's phandle from isend or
+ * irecv. Each event begins with a valid phandle and ends once, not later than its message. As in NCCL, the profiler may
+ * not want an event: then *handle is unchanged, and later calls for the event are ignored.
  *
- * Events are found by their address and never looked into on a plugin's word; so are phandles, but for the one that an
- * event begins with, which NCCL too takes for good.
+ * Events are looked up by address and never dereferenced because a plugin gave the pointer. So are phandles, except the
+ * one with which an event begins, which NCCL trusts too.
  */
 #include "driver.h"
 
@@ -15,11 +15,11 @@
 #include <string.h>
 
 #define MAGIC    0x70726f66696c6572ull
-#define UNWANTED 5 /* every fifth event */
+#define UNWANTED 5 /* every fifth event is unwanted */
 
 struct event {
     struct event *next;
-    struct phandle *of; /* compared, not followed: it may be gone */
+    struct phandle *of; /* only compared, because it may no longer exist */
     int64_t id;
     bool sends;
     size_t size;
@@ -29,8 +29,8 @@ static struct {
     pthread_mutex_t mu;
     struct event *live;
     uint64_t begun, wanted;
-    bool ours;       /* hawser's plugin has told of events */
-    char wrong[256]; /* the first thing that was */
+    bool ours;       /* hawser's plugin has reported events */
+    char wrong[256]; /* the first error */
 } prof = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 __attribute__((format(printf, 1, 2))) static void wrong(const char *fmt, ...)
@@ -51,7 +51,7 @@ static struct event **find(const void *handle)
     return NULL;
 }
 
-/* What ours says is known to the byte. (nccl/event.h) */
+/* Checks an event of hawser's plugin, all of whose fields are known (nccl/event.h). */
 static void check_ours(const ncclProfilerNetSockDescr_v1_t *e, bool sends, uint64_t length, const char *when)
 {
     const int op = sends ? NCCL_SOCKET_SEND : NCCL_SOCKET_RECV;
@@ -89,7 +89,7 @@ static void change(void *handle, int type, const void *ext)
 {
     struct event **at = find(handle), *e;
     if (!handle)
-        return; /* of an event that was not wanted */
+        return; /* an unwanted event */
     if (!at) {
         wrong("an event ends, or changes, that is not there (any more)");
         return;
@@ -105,7 +105,7 @@ static void change(void *handle, int type, const void *ext)
 
 ncclResult_t profiler(void **handle, int type, void *phandle, int64_t id, void *ext)
 {
-    if (!opt.profile) /* as NCCL's where no profiler is loaded */
+    if (!opt.profile) /* like NCCL without a profiler */
         return ncclSuccess;
     pthread_mutex_lock(&prof.mu);
     if (!handle)
@@ -147,7 +147,7 @@ int prof_end(struct phandle *p, const char *when)
     return 0;
 }
 
-/* A flow of its own for each of these threads. */
+/* A flow for each of these threads. */
 struct watched {
     struct rank *r;
     struct flow f;
@@ -195,7 +195,7 @@ static int on_threads(struct rank *r)
     return rc;
 }
 
-/* Closed in the middle: flow_abandon() looks whether that ended their events. */
+/* Closes in the middle; flow_abandon() checks that this ended the events. */
 static int given_up(struct rank *r)
 {
     struct flow_spec s = {.what = "watched messages given up", .n = 1000, .depth = 8, .min = 1 << 20, .max = 1 << 20};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The overseer: makes the ranks, tells them which step to run, and notices which of them fail, hang or die. It never
- * loads the plugin. */
+/* The overseer: creates the ranks, tells them which step to run, and detects failures, hangs and deaths. It never loads
+ * the plugin. */
 #include "base/sanitizers.h"
 #include "driver.h"
 
@@ -20,7 +20,7 @@
 #define QUIT (-1)
 
 struct order {
-    int run; /* counts all that were run */
+    int run; /* number of steps run */
     int index;
 };
 
@@ -34,9 +34,9 @@ static struct overseer {
     const struct step *steps;
     bool threads;
     int runs;
-    int swap[2]; /* each rank's end; kept, so that a rank can be made anew */
+    int swap[2]; /* the ranks' sockets, which are kept for a replacement of a rank */
     int ctl[2];
-    pid_t pid[2]; /* the second is 0 with threads */
+    pid_t pid[2]; /* pid[1] is 0 with threads */
 } os;
 
 FILE *rank_out;
@@ -67,7 +67,7 @@ static void run_step(struct rank *r, const struct order *o)
         snprintf(a.text, sizeof(a.text), "%s", hw_error());
     }
     if (send(r->ctl, &a, sizeof(a), MSG_NOSIGNAL) < 0)
-        _exit(3); /* the overseer has gone */
+        _exit(3); /* the overseer has ended */
 }
 
 static void *rank_main(void *arg)
@@ -97,7 +97,7 @@ static void rank_process(int first, int n, const int *ctl)
     if (!rank_out || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         _exit(6);
 #if HW_TSAN
-    /* The sanitizer makes a thread of its own with the first that is made. */
+    /* The sanitizer starts its own thread with the program's first thread. */
     if (!pthread_create(&t, NULL, nothing, NULL) && !pthread_join(t, NULL))
         nap_ms(50);
 #endif
@@ -111,7 +111,7 @@ static void rank_process(int first, int n, const int *ctl)
     rank_main(&ranks[first]);
     if (n == 2)
         pthread_join(t, NULL);
-    exit(0); /* with all destructors, the plugin's too, and the leak checker if there is one */
+    exit(0); /* with all destructors, including the plugin's and the leak checker's */
 }
 
 /* ---- the overseer --------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static int spawn(int first, int n)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(5);
-        for (int i = 0; i < 2; i++) /* or a rank would never see the end of the overseer */
+        for (int i = 0; i < 2; i++) /* otherwise a rank would not notice the end of the overseer */
             hw_close(&os.ctl[i]);
         rank_process(first, n, theirs);
     }
@@ -165,7 +165,7 @@ static int ensure_ranks(void)
     return rc;
 }
 
-/* Reaps a process within some time, killing it in the end; the words for how it ended, NULL for exit(0). */
+/* Reaps a process until the given time, and then kills it. Returns a text about its end, or NULL for exit(0). */
 static const char *reap(int i, uint64_t until, char *buf, size_t cap)
 {
     int st = 0;
@@ -221,7 +221,7 @@ static void lost(struct outcome *out, int i, const char *how)
     atomic_store(&os.sh->gone, os.runs + 1);
 }
 
-/* A rank's socket has something, or its end. */
+/* Handles data or the end of a rank's socket. */
 static void hear(const struct step *s, struct outcome *out, int i)
 {
     struct reply a;
@@ -327,7 +327,7 @@ static int run_one(int index, struct outcome *out)
     return 0;
 }
 
-/* All ranks end by themselves, with the plugin loaded or not. */
+/* Lets all ranks end by themselves, with the plugin loaded or not. */
 static void dismiss(void)
 {
     struct order o = {.index = QUIT};

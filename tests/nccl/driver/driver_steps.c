@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin does day by day: properties, connections in every order, messages of every size. */
+/* Steps of normal operation: properties, connections in every order, and messages of every size. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -91,8 +91,8 @@ static int step_properties(struct rank *r)
 static const struct flow_spec short_talk = {
     .what = "a short talk", .n = 24, .depth = 4, .min = 1, .max = 20000, .slack = 64};
 
-/* One side calls alone for a while, and must be told "later", not wait; the handle's bytes are the same buffer in every
- * call. */
+/* One side calls alone for a while, and must get "later" instead of waiting. The handle's bytes are in the same buffer
+ * in every call. */
 static int in_order(struct rank *r, bool connect_first)
 {
     struct comm *c = comm_new(r, 0);
@@ -145,7 +145,7 @@ static int step_connect(struct rank *r)
     return 0;
 }
 
-/* Four connections, both ways, from one thread that takes turns: as NCCL's service thread does. */
+/* Four connections in both directions, made by one thread in turn, like NCCL's service thread. */
 static int step_connect_alternately(struct rank *r)
 {
     struct comm *c[4];
@@ -242,7 +242,7 @@ static int step_hint(struct rank *r)
     return opt.no_hint ? SKIP("--no-hint") : exchange(r, &s);
 }
 
-/* One side posts all that fits, and only then the other begins. */
+/* One side posts as many messages as fit before the other side begins. */
 static int posted_by(struct rank *r, bool sender, const struct flow_spec *s, unsigned late_ms)
 {
     struct comm *c;
@@ -253,7 +253,7 @@ static int posted_by(struct rank *r, bool sender, const struct flow_spec *s, uns
     if (rc || (rc = flow_open(&f, c, s)))
         return rc;
     if (c->sends == sender) {
-        for (unsigned i = 0; i < 50 && f.posted < f.s.depth; i++) { /* a sender may be told "later" for good */
+        for (unsigned i = 0; i < 50 && f.posted < f.s.depth; i++) { /* a sender may get "later" permanently */
             if ((n = flow_post(&f)) < 0)
                 return n;
             if (!n)
@@ -264,7 +264,7 @@ static int posted_by(struct rank *r, bool sender, const struct flow_spec *s, uns
         if ((rc = barrier(r)))
             return rc;
         for (uint64_t end = hw_now() + late_ms * HW_MS; hw_now() < end; nap_ms(1))
-            if (f.done < f.posted && (n = flow_test(&f)) < 0) /* NCCL goes on asking */
+            if (f.done < f.posted && (n = flow_test(&f)) < 0) /* NCCL continues to test */
                 return n;
     } else {
         if ((rc = barrier(r)))
@@ -313,7 +313,7 @@ struct registrar {
 
 #define REG_SPACE (4 * MIB)
 
-/* What NCCL's service thread does while the progress thread sends. */
+/* Registers memory like NCCL's service thread while the progress thread sends. */
 static void *register_on(void *arg)
 {
     struct registrar *g = arg;
@@ -367,7 +367,7 @@ struct talker {
     struct flow f[2];
     const struct flow_spec *s;
     pthread_t t;
-    bool links; /* makes its connections itself */
+    bool links; /* makes its own connections */
     int rc;
     char why[HW_ERR_TEXT];
 };
@@ -403,12 +403,12 @@ static void *talker_main(void *arg)
     if (k->rc) {
         snprintf(k->why, sizeof(k->why), "%s", hw_error());
         if (k->rc != -ECANCELED)
-            atomic_store(&k->r->sh->gone, k->r->step + 1); /* nobody need wait */
+            atomic_store(&k->r->sh->gone, k->r->step + 1); /* so that the other rank does not wait */
     }
     return NULL;
 }
 
-/* n pairs of connections, one each way, each pair with a thread of its own in each rank. */
+/* Makes n pairs of connections, one in each direction, each pair with its own thread in each rank. */
 static int crowd(struct rank *r, size_t n, bool links, const struct flow_spec *s)
 {
     struct talker *k = calloc(n, sizeof(*k));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory, where the plugin takes it and there is a CUDA driver: messages between GPUs, and between GPU and host. */
+/* Steps with GPU memory, if the plugin accepts it and there is a CUDA driver: messages between GPUs, and between GPU
+ * and host. */
 #include "driver.h"
 
 #include "base/pattern.h"
@@ -11,18 +12,19 @@
 
 #define KIB   (1024u)
 #define MIB   (1024u * 1024)
-#define GAP   512u /* at least, before and behind each message */
-#define EMPTY 0xee /* what is there, and in receives before their message */
+#define GAP   512u /* minimum gap before and after each message */
+#define EMPTY 0xee /* initial contents, also of receives before their message */
 
 static const size_t sizes[] = {0, 1, 4 * KIB + 1, MIB, 8 * MIB};
 #define N HW_ARRAY_LEN(sizes)
 
-/* This rank's side of a connection: one piece of memory, registered whole, and where in it the messages lie. */
+/* This rank's side of a connection: one piece of memory, registered as a whole, and the places of the messages in
+ * it. */
 struct end {
     struct comm *c;
     const struct hw_space *space;
     void *mh;
-    uint8_t *p, *want; /* the memory; what it should hold in the end */
+    uint8_t *p, *want; /* the memory, and its expected contents at the end */
     size_t len, at[N], size[N];
     void *req[N];
     struct phandle ph[N];
@@ -38,7 +40,7 @@ static int end_open(struct end *e, struct comm *c, const struct hw_space *space)
     for (size_t i = 0; i < N; i++) {
         e->size[i] = HW_MIN(sizes[i], opt.max_size);
         e->len = (e->len + GAP + opt.align - 1) / opt.align * opt.align;
-        e->at[i] = e->len + (opt.align == 1 ? 2 * i + 1 : 0); /* odd, unless the plugin wants it aligned */
+        e->at[i] = e->len + (opt.align == 1 ? 2 * i + 1 : 0); /* odd, unless the plugin needs alignment */
         e->len = e->at[i] + e->size[i];
     }
     e->len += GAP;
@@ -67,7 +69,7 @@ static int end_close(struct end *e)
     return rc;
 }
 
-/* 1, or 0 where there is no room. */
+/* Posts message i. Returns 1, or 0 if there is no room. */
 static int post(struct end *e, size_t i)
 {
     struct comm *c = e->c;
@@ -81,7 +83,7 @@ static int post(struct end *e, size_t i)
     return rc ? rc : e->req[i] != NULL;
 }
 
-/* As NCCL does after a receive into GPU memory: *req NULL is done at once, and no size is asked for. */
+/* Flushes like NCCL after a receive into GPU memory: if *req is NULL, the flush is done. The size is not requested. */
 static int flush(struct end *e, size_t i)
 {
     struct comm *c = e->c;
@@ -94,7 +96,7 @@ static int flush(struct end *e, size_t i)
     return rc;
 }
 
-/* Message i at once: what the GPU's kernel would see now. */
+/* Checks message i at once, as the GPU's kernel would see it. */
 static int check(struct end *e, size_t i)
 {
     uint8_t *got = malloc(e->size[i] + 1);
@@ -122,7 +124,7 @@ static int arrived(struct end *e, size_t i, int size)
     return check(e, i);
 }
 
-/* All that is there, the gaps and what was sent too. */
+/* Checks all memory, including the gaps and the sent data. */
 static int check_all(struct end *e)
 {
     uint8_t *got = malloc(e->len);
@@ -138,7 +140,7 @@ static int check_all(struct end *e)
     return rc;
 }
 
-/* All messages, in order, as many at once as there is room for. */
+/* Transfers all messages in order, as many at once as there is room for. */
 static int move(struct end *e)
 {
     struct comm *c = e->c;
@@ -180,13 +182,13 @@ static int talk(struct rank *r, int sender, const struct hw_space *from, const s
     if (!rc)
         rc = move(&e);
     if (!rc)
-        rc = end_close(&e); /* where it failed, the memory may be in use still */
+        rc = end_close(&e); /* after a failure, the memory may still be in use */
     if (!rc)
         rc = comm_close(c);
     return rc;
 }
 
-/* Given up on both sides with messages under way: the memory is free after deregMr, and nothing touches it. */
+/* Aborted on both sides with messages in flight: the memory is free after deregMr, and is not accessed. */
 static int abandon(struct rank *r, const struct hw_space *gpu)
 {
     struct comm *c;
@@ -214,7 +216,7 @@ static int refused(struct comm *c, void *p, size_t len, int type, const char *wh
     return 0;
 }
 
-/* What is no GPU's memory, any more or ever, is refused as such; and the connection is as good as before. */
+/* Memory that is not, or no longer, GPU memory is refused, and the connection continues to work. */
 static int wrong(struct rank *r, const struct hw_space *gpu)
 {
     static const struct flow_spec after = {
@@ -282,7 +284,7 @@ int step_cuda(struct rank *r)
     }
     if (p.device_type == NCCL_NET_DEVICE_UNPACK)
         return SKIP("receives into GPU memory come scattered, for kernels of NCCL's");
-    if ((rc = hw_cuda_enter(gpu))) /* NCCL's threads have their GPU set */
+    if ((rc = hw_cuda_enter(gpu))) /* NCCL's threads have set their GPU */
         return rc;
     rc = steps_of(r, gpu);
     hw_cuda_leave();

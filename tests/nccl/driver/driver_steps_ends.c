@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends that are no clean close: a rank whose children live on, a rank that is stopped, memory that is taken back. */
+/* Steps about unclean ends: a killed rank whose children survive, a stopped rank, and memory that is deregistered
+ * early. */
 #include "driver.h"
 
 #include <signal.h>
@@ -13,13 +14,14 @@ static const struct flow_spec stream = {
 
 /* ---- a killed rank whose children live on ------------------------------------------------------ */
 
-#define CHILDREN     3
-#define CHILDREN_MS  20000 /* that they live at most */
-#define SEEN_MS      4000  /* until the other rank must know: less than the 10 s after which a silent peer is dead */
+#define CHILDREN    3
+#define CHILDREN_MS 20000 /* maximum lifetime of the children */
+#define SEEN_MS \
+    4000 /* time within which the other rank must notice, less than the 10 s after which a silent peer is dead */
 #define STILL_MS     6000
 #define PEER_TIMEOUT "HAWSER_PEER_TIMEOUT_MS"
 
-/* As PyTorch's data loaders: forked, with all that the parent has open, and alive after its end. */
+/* Forks children like PyTorch's data loaders, which inherit all open file descriptors and survive the parent. */
 static int start_children(struct rank *r)
 {
     for (int i = 0; i < CHILDREN; i++) {
@@ -35,7 +37,7 @@ static int start_children(struct rank *r)
     return 0;
 }
 
-/* Rank 1 is killed; its children hold what it had open. The other one hears of it from the kernel all the same. */
+/* Rank 1 is killed, and its children hold its file descriptors. The kernel must nevertheless inform the other rank. */
 int step_dead_parent(struct rank *r)
 {
     struct comm *c;
@@ -65,7 +67,7 @@ int step_dead_parent(struct rank *r)
 
 /* ---- a stopped rank ---------------------------------------------------------------------------- */
 
-/* Rank 1 is stopped for longer than a peer may be silent: the other one gets an error before that ends. */
+/* Rank 1 is stopped for longer than a peer may be silent: the other rank gets an error before the stop ends. */
 int step_stopped_deadline(struct rank *r)
 {
     const char *text = getenv(PEER_TIMEOUT);
@@ -146,7 +148,7 @@ static int await_box(struct comm *c, struct box *b)
     return rc == 0 && size != (int)BYTES ? hw_fail(-EPROTO, "%d bytes came, %zu were sent", size, BYTES) : rc;
 }
 
-/* Two receives wait; the memory of the second one is deregistered. The first one gets its message. */
+/* Two receives wait, and the memory of the second one is deregistered. The first one gets its message. */
 static int deregister_second(struct comm *c, struct box box[2])
 {
     int rc = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes wrong, and must not take the rest with it: aborts, deaths, forks, strangers, a thousand connections,
- * unloading. */
+/* Steps about faults that must not affect anything else: aborts, deaths, forks, foreign connections, a thousand
+ * connections, and unloading. */
 #include "base/sanitizers.h"
 #include "driver.h"
 
@@ -43,8 +43,8 @@ int step_after(struct rank *r)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* The sender closes as soon as its sends, of up to max bytes, are done, and may unload the plugin too: its application
- * has ended. The receiver takes its time, and gets all there is. */
+/* The sender closes as soon as its sends, of up to max bytes, are done, and may also unload the plugin, because its
+ * application has ended. The slow receiver gets all data. */
 static int leave_early(struct rank *r, size_t max, bool unload)
 {
     struct flow_spec s = {.what = "messages of a sender who has closed", .n = 16, .depth = 8, .min = 0, .max = max};
@@ -96,7 +96,7 @@ int step_abort_both(struct rank *r)
             if ((rc = comm_open(r, i, &c[i])) || (rc = flow_open(&f[i], c[i], &stream)))
                 return rc;
         rc = flow_some(f, 2, 3 * round);
-        /* The other rank may have closed by now: its errors are what an abort looks like from here. */
+        /* The other rank may have closed by now, so its errors are those of an abort. */
         if (rc && rc != -EREMOTEIO)
             return rc;
         for (int i = 0; i < 2; i++)
@@ -108,7 +108,7 @@ int step_abort_both(struct rank *r)
     return opt.no_abort ? 0 : exchange(r, &talk);
 }
 
-/* One side closes in the middle: the other one gets an error, in time. */
+/* One side closes in the middle: the other side gets an error in time. */
 static int abort_one(struct rank *r, int closer, unsigned after)
 {
     struct comm *c;
@@ -140,7 +140,7 @@ int step_abort_sender(struct rank *r)
     return rc ? rc : abort_one(r, 0, 12);
 }
 
-/* More than there is room for. Only where asked for: the ABI does not say. */
+/* A message that is larger than its receive. Only on request, because the ABI does not define this. */
 int step_oversize(struct rank *r)
 {
     struct flow_spec s = {.what = "a message larger than its receive", .n = 1, .depth = 1, .min = 1000, .max = 1000};
@@ -157,7 +157,7 @@ int step_oversize(struct rank *r)
     if ((rc = flow_open(&f, c, &s)))
         return rc;
     if (!c->sends) {
-        rc = flow_until_error(&f); /* what was written outside the room would be an error of another kind */
+        rc = flow_until_error(&f); /* a write outside of the buffer would be another error */
         for (size_t i = 0; !rc && i < 64; i++)
             if (f.slot[0].p[f.slot[0].room + i] != 0xee)
                 rc = hw_fail(-EBADMSG, "bytes outside the receive were written");
@@ -198,7 +198,7 @@ int step_churn(struct rank *r)
     if (opt.churn < 40)
         return 0;
     for (int i = 0; i < 200 && (now = entries("/proc/self/fd")) > fds + 8; i++)
-        nap_ms(10); /* closing may take its time */
+        nap_ms(10); /* closing may take a while */
     if (now > fds + 8)
         return hw_fail(-EMFILE, "%d descriptors after 20 connections, %d after %llu", fds, now,
                        (unsigned long long)opt.churn);
@@ -237,7 +237,7 @@ int step_dead_receiver(struct rank *r)
     return dead(r, 0);
 }
 
-/* Nothing moves: rank 0 waits for a message on one connection, and has sends that nobody receives on the other. */
+/* Nothing is transferred: rank 0 waits for a message on one connection, and has sends without receives on the other. */
 int step_dead_idle(struct rank *r)
 {
     struct comm *c[2];
@@ -288,7 +288,7 @@ static int fork_one(int kind)
         if (kind == CHILD_EXECS)
             execl("/bin/true", "true", (char *)NULL);
         if (kind == CHILD_EXITS_WELL)
-            exit(0); /* the plugin's destructors, without its threads */
+            exit(0); /* runs the plugin's destructors, without its threads */
         _exit(kind == CHILD_EXECS);
     }
     while ((got = waitpid(pid, &st, WNOHANG)) == 0 && hw_now() < w.end)
@@ -321,7 +321,7 @@ int step_fork(struct rank *r)
     int rc = 0, before, kinds = CHILD_EXITS_WELL;
 
 #if HW_ASAN || HW_TSAN
-    kinds = CHILD_EXECS; /* the sanitizers' own exit handlers do not stand it */
+    kinds = CHILD_EXECS; /* the sanitizers' exit handlers fail in this case */
 #endif
     if (opt.no_fork)
         return SKIP("--no-fork");
@@ -347,12 +347,12 @@ int step_fork(struct rank *r)
 /* ---- strangers ------------------------------------------------------------------------------- */
 
 struct door {
-    struct sockaddr_in6 a; /* or a sockaddr_in */
+    struct sockaddr_in6 a; /* may be a sockaddr_in */
     socklen_t len;
     unsigned long inode;
 };
 
-/* One line of /proc/net/tcp{,6}: the kernel prints addresses as 32-bit words of its own byte order. */
+/* Parses one line of /proc/net/tcp{,6}: the kernel prints addresses as 32-bit words in its own byte order. */
 static bool parse_door(const char *line, bool six, struct door *d)
 {
     unsigned w[4], port, state;
@@ -405,7 +405,7 @@ static bool is_mine(unsigned long inode)
     return found;
 }
 
-/* Where this process listens. */
+/* Lists the addresses at which this process listens. */
 static size_t doors(struct door *list, size_t cap)
 {
     size_t n = 0;
@@ -445,17 +445,17 @@ static int knock(const struct door *d, int kind)
     case 1:
         (void)!send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL);
         break;
-    case 2: /* comes and goes */
+    case 2: /* connects and disconnects */
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         hw_close(&fd);
         break;
-    default: /* says nothing */
+    default: /* sends nothing */
         break;
     }
     return fd;
 }
 
-/* Strangers come before the peer, and while its messages flow. */
+/* Foreign connections come before the peer's, and while its messages flow. */
 int step_stray(struct rank *r)
 {
     struct door d[DOORS];
@@ -474,7 +474,7 @@ int step_stray(struct rank *r)
         fds[0][i] = knock(&d[i / STRAYS], (int)(i % STRAYS));
     found = (int)n;
     if (!rc)
-        rc = comm_handle(c); /* the peer learns of it after the strangers have come */
+        rc = comm_handle(c); /* the peer gets the handle after the foreign connections */
     if (!rc)
         rc = comm_link(c);
     if (!rc)
@@ -504,20 +504,20 @@ int step_stray(struct rank *r)
 
 static int unloaded(struct rank *r)
 {
-    int tasks = 0, fds = 0, version = net_version(), rc = barrier(r); /* unload_late is for the other case */
+    int tasks = 0, fds = 0, version = net_version(), rc = barrier(r); /* unload_late tests the other case */
 
     if (!rc && r->loaded)
         rc = net_unload(r);
     if (rc || (rc = barrier(r)) || (r->threads && r->id))
         return rc ? rc : barrier(r);
-    for (int i = 0; i < 200; i++) { /* a thread that was joined may still be in /proc for a moment */
+    for (int i = 0; i < 200; i++) { /* a joined thread may still be in /proc for a moment */
         tasks = entries("/proc/self/task");
         fds = entries("/proc/self/fd");
         if (tasks <= r->tasks && fds <= r->fds)
             break;
         nap_ms(10);
     }
-    if (r->cuda) { /* what is there after the first time is the driver's; nothing may come to it */
+    if (r->cuda) { /* resources after the first time are the driver's, and must not increase */
         r->cuda = false;
         r->tasks = HW_MAX(tasks, r->tasks);
         r->fds = HW_MAX(fds, r->fds);
@@ -526,10 +526,10 @@ static int unloaded(struct rank *r)
         return rc;
     (void)hw_fail(0, "%d threads and %d descriptors before the load, %d and %d after the unload", r->tasks, r->fds,
                   tasks, fds);
-    return version < 11 ? STEP_SKIPPED : -EMFILE; /* a table without finalize can hardly do better */
+    return version < 11 ? STEP_SKIPPED : -EMFILE; /* unavoidable for a table without finalize */
 }
 
-/* After the last communicator is gone NCCL unloads the plugin, and may load it again. */
+/* NCCL unloads the plugin after the last communicator, and may load it again. */
 int step_reload(struct rank *r)
 {
     int rc = unloaded(r), skipped = rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lives that begin and end: communicators again and again, a child's own ones, a peer that stands still or dies before
- * it is known, one that dies with much under way. */
+/* Steps about beginnings and ends: communicators again and again, a child's own ones, a peer that is stopped or dies
+ * before it is known, and a peer that dies with many messages in flight. */
 #include "base/sanitizers.h"
 #include "driver.h"
 
@@ -25,14 +25,14 @@ static int turn_over(struct rank *r, bool overlap)
     if ((rc = net_finalize(r, old)))
         return rc;
     r->ctx = NULL;
-    if (!overlap && ((rc = barrier(r)) || (rc = net_init_again(r, &next)))) /* for a moment there is none at all */
+    if (!overlap && ((rc = barrier(r)) || (rc = net_init_again(r, &next)))) /* for a moment there is no communicator */
         return rc;
     r->ctx = next;
     return 0;
 }
 
-/* As a program does that makes communicators and destroys them all its life: an init and a finalize for each, and the
- * last of them may be gone before the next one comes. */
+/* Acts like a program that repeatedly creates and destroys communicators: an init and a finalize for each; the last one
+ * may be destroyed before the next one is created. */
 int step_recreate(struct rank *r)
 {
     const uint64_t n = opt.churn / 10;
@@ -63,10 +63,10 @@ int step_recreate(struct rank *r)
     return barrier(r);
 }
 
-/* ---- a child that goes on with the plugin -------------------------------------------------------------------------
+/* ---- a child that continues to use the plugin ---------------------------------------------------------------------
  */
 
-/* In the child: a communicator of its own, with itself. */
+/* Runs in the child: a communicator with itself. */
 static int alone(struct rank *r)
 {
     struct flow_spec s = {.what = "a child's own messages", .n = 20, .depth = 4, .min = 1, .max = 200000};
@@ -79,10 +79,10 @@ static int alone(struct rank *r)
     if (rc)
         return rc;
     r->ctx = ctx;
-    r->comms = NULL; /* the parent's */
+    r->comms = NULL; /* the parent's comms */
     in = comm_new(r, 1 - r->id);
     out = comm_new(r, r->id);
-    out->id = in->id; /* one connection, of which both ends are here */
+    out->id = in->id; /* one connection, both ends of which are here */
     if ((rc = comm_listen(in)))
         return rc;
     for (size_t i = 0; i < NCCL_NET_HANDLE_MAXSIZE; i++)
@@ -99,8 +99,8 @@ static int alone(struct rank *r)
     return net_finalize(r, ctx);
 }
 
-/* The child has none of the plugin's threads, and none of its connections is its own: it makes new ones, and the
- * parent's go on. Only where asked for: the ABI does not say. */
+/* The child has none of the plugin's threads and does not own its connections. It makes new ones, and the parent's
+ * continue. Only on request, because the ABI does not define this. */
 int step_fork_uses(struct rank *r)
 {
     struct flow_spec s = {.what = "messages around a fork", .n = 60, .depth = 8, .min = 0, .max = 300000};
@@ -163,7 +163,7 @@ static void stand_still(void)
     (void)waitpid(child, NULL, 0);
 }
 
-/* The peer is there and does nothing at all, as under a debugger: who gives up need not wait for it. */
+/* The peer is stopped, as under a debugger: a rank that aborts does not need to wait for it. */
 int step_stopped_peer(struct rank *r)
 {
     struct comm *c[2];
@@ -180,7 +180,7 @@ int step_stopped_peer(struct rank *r)
     if (r->id == 1) {
         stand_still();
     } else {
-        for (uint64_t end = hw_now() + 300 * HW_MS; hw_now() < end && n >= 0; nap_ms(1)) /* until nothing moves */
+        for (uint64_t end = hw_now() + 300 * HW_MS; hw_now() < end && n >= 0; nap_ms(1)) /* until nothing happens */
             for (int i = 0; i < 2 && n >= 0; i++)
                 n = flow_step(&f[i]);
         if (n < 0)
@@ -201,8 +201,7 @@ int step_stopped_peer(struct rank *r)
     return barrier(r);
 }
 
-/* Rank 1 dies while it connects: who listens may see a connection come of that and then its error, or nothing; and goes
- * on. */
+/* Rank 1 dies while connecting: the listener may get a connection and then its error, or nothing, and continues. */
 int step_dead_connector(struct rank *r)
 {
     struct comm *c = comm_new(r, 1);
@@ -232,7 +231,7 @@ int step_dead_connector(struct rank *r)
 
 #define MANY 8
 
-/* Each of the connections to a rank that dies gets its error. */
+/* Each connection to a dead rank gets its error. */
 int step_dead_many(struct rank *r)
 {
     const size_t n = HW_MIN((size_t)MANY, opt.comms_max);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL's LL and LL128 protocols ask of a receive beyond the ABI: their kernels poll flags in the receive buffer
- * while it fills. LL writes words of 8 bytes, the upper half of which is the flag; LL128 lines of 128 bytes whose last
- * 8 are the flag. Where a flag can be seen, what it stands for must be there. (facts: nccl-net.md, "Contract")
+ * Tests what NCCL's LL and LL128 protocols require of a receive beyond the ABI: their kernels poll flags in the receive
+ * buffer while it fills. LL writes words of 8 bytes whose upper half is the flag; LL128 writes lines of 128 bytes whose
+ * last 8 bytes are the flag. When a flag is visible, its data must be in place. (facts: nccl-net.md, "Contract")
  *
- * Of words that holds without exception. Of lines it cannot: the kernel fills a receive by rep movsb, whose stores may
- * be seen out of order on some machines (Intel SDM, "Fast-String Operation and Out-of-Order Stores"): by a plain
- * recv(), watched by another thread, in a few lines of a million. A plugin that splits lines breaks hundreds of times
- * as many.
+ * For words this holds without exception. For lines it cannot: the kernel fills a receive with rep movsb, whose stores
+ * may be visible out of order on some machines (Intel SDM, "Fast-String Operation and Out-of-Order Stores"). With a
+ * plain recv() and an observing thread, this happens in a few lines of a million. A plugin that splits lines breaks
+ * hundreds of times as many.
  */
 #include "base/sanitizers.h"
 #include "driver.h"
@@ -24,9 +24,9 @@
 #define ONE_IN 10000
 
 struct lines {
-    uint8_t *got, *want; /* of BYTES, aligned to a line */
-    size_t words, lines; /* of this message, seen already */
-    unsigned broken;     /* lines whose end was seen before the rest */
+    uint8_t *got, *want; /* BYTES bytes, aligned to a line */
+    size_t words, lines; /* number in this message that were seen */
+    unsigned broken;     /* lines whose end was visible before the rest */
 };
 
 static bool flag_seen(const struct lines *l, size_t at)
@@ -36,7 +36,7 @@ static bool flag_seen(const struct lines *l, size_t at)
     return got == want;
 }
 
-/* Looks at what has come since the last look. */
+/* Checks the data that has arrived since the last call. */
 static int look(struct lines *l)
 {
     for (; l->words < BYTES / 8 && flag_seen(l, l->words * 8 + 4); l->words++)
@@ -47,7 +47,7 @@ static int look(struct lines *l)
     return 0;
 }
 
-/* One message, its memory registered: polled by test and, on the receiver, by eye. */
+/* Transfers one message with registered memory, polled with test and, on the receiver, by reading the memory. */
 static int one(struct comm *c, struct lines *l, void *mh)
 {
     struct wait w = wait_for("a message that is watched");
@@ -101,7 +101,7 @@ int step_lines(struct rank *r)
         hw_pattern_fill(l.want, BYTES, i, 0);
         memcpy(l.got, l.want, BYTES);
         for (size_t k = 0; k < BYTES && !c->sends; k++)
-            l.got[k] = (uint8_t)~l.got[k]; /* no flag is there by chance */
+            l.got[k] = (uint8_t)~l.got[k]; /* so that no flag is there by chance */
         rc = one(c, &l, mh);
     }
     if (!rc && l.broken > (uint64_t)MESSAGES * BYTES / LINE / ONE_IN)

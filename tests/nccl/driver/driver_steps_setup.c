@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections that are made between other devices, or come to nothing. */
+/* Steps about connections between various devices, and about connections that fail. */
 #include "driver.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 static const struct flow_spec talk = {
     .what = "a talk between devices", .n = 20, .depth = 4, .min = 0, .max = 50000, .slack = 10};
 
-/* Every device with itself, and with the next one: a peer's NICs are not numbered as one's own. */
+/* Connects every device with itself and with the next one, because a peer's NICs may have other numbers. */
 int step_each_device(struct rank *r)
 {
     int n = 0, rc = net_fail(net_devices(r, &n), "devices");
@@ -34,7 +34,7 @@ int step_each_device(struct rank *r)
     return rc;
 }
 
-/* Nobody will accept: connect says so, or the first messages do; in time. */
+/* Without an accept, connect or the first messages fail, in time. */
 static int in_vain(struct comm *c)
 {
     struct flow_spec s = {.what = "messages to nobody", .n = 100000, .depth = 4, .min = 100000, .max = 100000};
@@ -52,7 +52,7 @@ static int in_vain(struct comm *c)
     return flow_abandon(&f);
 }
 
-/* Closed before anybody came, or with somebody at the door; the next ones are served. */
+/* A listener is closed before or during a connection; the next connections work. */
 int step_listen_closed(struct rank *r)
 {
     for (int late = 0; late < 2; late++) {
@@ -93,6 +93,6 @@ int step_dead_listener(struct rank *r)
         return SKIP("--no-death");
     if (r->id == 1)
         return raise(SIGKILL);
-    nap_ms(100); /* it dies */
+    nap_ms(100); /* the rank dies */
     return in_vain(c);
 }

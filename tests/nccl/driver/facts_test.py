@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL takes from each rank and must find equal on all of them is equal (TAP), whatever NICs, CPUs and descriptors
-a rank has. Usage: facts_test.py DRIVER HAWSER.SO"""
+"""Tests that the values that NCCL takes from each rank, and which must be equal on all ranks, are equal (TAP), whatever
+NICs, CPUs and file descriptors a rank has."""
 import json
 import os
 import pathlib
@@ -18,7 +18,7 @@ driver, hawser = sys.argv[1], os.path.abspath(sys.argv[2])
 CPUS = os.sched_getaffinity(0)
 
 
-# NCCL with table v12 agrees on what follows from the speed of devices, and is told the real one.
+# NCCL with table v12 agrees on values that depend on the speed of devices, and gets the real speed.
 def facts(*before, cpus=None, files=None, version="11", **env):
     def limited():
         if cpus:
@@ -40,7 +40,7 @@ for name, how in RANKS.items():
     other, err = facts(**how)
     ok(other == first, f"a rank with {name}: the same", other, err)
 
-# In a network namespace of its own: 1, 3 and 8 NICs.
+# In a separate network namespace with 1, 3 and 8 NICs.
 script = """mount -t sysfs sysfs /sys && ip link set lo up
 for i in $(seq $1); do
     ip link add n$i type veth peer name p$i && ip addr add 198.18.$i.1/24 dev n$i && ip link set n$i up && ip link set p$i up
@@ -58,7 +58,7 @@ for n in (1, 3, 8):
     ok(other == first, f"a rank with {n} NICs: the same", other, err)
     real, err = facts(*node, version="12")
     speeds = [d[1] for d in real["devices"]] if real else []
-    ok(len(speeds) == 5 and all(v == n * 10000 // 5 for v in speeds),  # a veth has 10 Gb/s to its kernel
+    ok(len(speeds) == 5 and all(v == n * 10000 // 5 for v in speeds),  # the kernel reports 10 Gb/s for a veth
        "to NCCL with table v12 they have what the NICs have", speeds, err)
 
 different, err = facts(HAWSER_NCCL_TUNE="0")

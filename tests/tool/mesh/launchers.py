@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launchers that people start `hawser mesh` with, in a lab of eight nodes, and the faults that mesh must name: a NIC that
-is rate-limited, a rank that is killed, a rank that is stopped. For mesh_launch.py and bench/mesh_launchers."""
+"""The launchers of `hawser mesh`, in a lab of eight nodes, and the faults that mesh must name: a NIC that is
+rate-limited, a rank that is killed, a rank that is stopped. For mesh_launch.py and bench/mesh_launchers."""
 import contextlib
 import json
 import os
@@ -16,11 +16,11 @@ import time
 LETTERS = "abcdefgh"
 NODES = len(LETTERS)
 RATE, SLOW = "40mbit", "12mbit"
-# Short measurements of little: eight nodes on two CPUs.
+# Short measurements with little data, because eight nodes share two CPUs.
 OPTIONS = ["-v", "--size", "32KiB", "--depth", "4", "--quick", "--duration", "150ms"]
-BEGUN = re.compile(r"hawser mesh: one way: .* pairs in")  # said once all have met, and the first pairs were measured
+BEGUN = re.compile(r"hawser mesh: one way: .* pairs in")  # printed once all ranks have met, and the first pairs were measured
 ROUND = re.compile(r"(hawser mesh: one way: .* pairs in[\s\S]*){2}")  # the first round is over
-BEGIN_S, RUN_S, END_S = 240, 150, 60  # to the first measurement, from there to the result, from there to the end
+BEGIN_S, RUN_S, END_S = 240, 150, 60  # until the first measurement, from there to the result, from there to the end
 FOUND = {"slow": ("port", "sends", "receives"), "dead": ("died",), "hung": ("silent",)}
 
 
@@ -45,11 +45,11 @@ class Lab:
         return subprocess.run([self.hawser, "lab", what, "--name", self.name, *argv], check=True, timeout=120, capture_output=True, text=True)
 
     def inside(self, node, *argv):
-        """In a node whose host name is its own, too."""
+        """Returns argv for a command in a node, which also gets its own host name."""
         return [self.hawser, "lab", "exec", f"{self.name}/{node}", "--", "unshare", "-u", "sh", "-c", 'hostname node$0; exec "$@"', node, *map(str, argv)]
 
     def list_ranks(self, node):
-        """Processes of hawser mesh in that node."""
+        """Returns the processes of hawser mesh in that node."""
         there = os.stat(f"/run/netns/hawser-{self.name}-{node}").st_ino
         found = []
         for p in pathlib.Path("/proc").glob("[0-9]*"):
@@ -65,7 +65,7 @@ class Lab:
 
 
 class Output:
-    """What a process prints, read by a thread."""
+    """The output of a process, read by a thread."""
 
     def __init__(self, process):
         self.process, self.text = process, ""
@@ -77,14 +77,14 @@ class Output:
             self.text += line.decode(errors="replace")
 
     def wait_for(self, pattern, seconds):
-        """Says whether a line like that came, before the end of the process and in time."""
+        """Returns whether a matching line appeared, before the end of the process and in time."""
         end = time.monotonic() + seconds
         while not pattern.search(self.text) and self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.02)
         return bool(pattern.search(self.text))
 
     def end(self, seconds):
-        """Waits for the end of the process, which is killed where that does not come. Says whether it came."""
+        """Waits for the end of the process, and kills it if that does not come in time. Returns whether it came."""
         try:
             self.process.wait(seconds)
             return True
@@ -97,11 +97,11 @@ class Output:
 
 
 class Launcher:
-    """Starts all ranks; the JSON lines come to self.json."""
+    """Starts all ranks; the JSON lines are written to self.json."""
 
     needs: list[str] = []
-    prefix = "node"  # of the name that mesh has for a node, before its letter
-    own_status = False  # the status is the launcher's, whatever mesh's is
+    prefix = "node"  # prefix of mesh's name for a node, before its letter
+    own_status = False  # the exit status is the launcher's, whatever mesh's is
 
     def __init__(self, lab, folder):
         self.lab, self.folder = lab, folder
@@ -124,7 +124,7 @@ class Launcher:
         return subprocess.Popen([str(a) for a in argv], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def start(self):
-        """Processes, of which the first one's end is the end of the run."""
+        """Starts the processes; the end of the first one is the end of the run."""
         raise NotImplementedError
 
     def stop(self):
@@ -132,7 +132,7 @@ class Launcher:
 
 
 class ByHand(Launcher):
-    """A process a node, as torchrun or our own variables want it."""
+    """One process per node, with torchrun's variables or our own."""
 
     def environment(self, rank, node):
         return {"HAWSER_MESH_RANK": rank, "HAWSER_MESH_SIZE": NODES, "HAWSER_MESH_MEET": address("a"), "HAWSER_MESH_NAME": f"node{node}"}
@@ -142,7 +142,7 @@ class ByHand(Launcher):
 
 
 class TorchrunVariables(ByHand):
-    """What torchrun --nnodes 8 --nproc-per-node 1 exports."""
+    """Returns the variables that torchrun --nnodes 8 --nproc-per-node 1 exports."""
 
     def environment(self, rank, node):
         return {"RANK": rank, "WORLD_SIZE": NODES, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank, "MASTER_ADDR": address("a"),
@@ -161,7 +161,7 @@ class Torchrun(Launcher):
 
 
 class Hosts(Launcher):
-    """hawser mesh --hosts: what reaches a host is no ssh, but alike."""
+    """hawser mesh --hosts, with a replacement for ssh."""
 
     prefix = ""
 
@@ -192,13 +192,13 @@ exec {lab.hawser} lab exec {lab.name}/$n -- unshare -u sh -c 'hostname node$0; e
 
 
 class Srun(Launcher):
-    """slurmctld in node a, slurmd in each, one munged for all."""
+    """slurmctld in node a, slurmd in each node, one munged for all."""
 
     needs = ["slurmctld", "slurmd", "srun", "munged"]
 
     def __init__(self, lab, folder):
         super().__init__(lab, folder)
-        folder.chmod(0o755)  # munged wants to be reached
+        folder.chmod(0o755)  # munged must be reachable
         self.daemons = []
         try:
             self.begin()
@@ -246,7 +246,7 @@ KillWait=5
         self.wait_until_idle(60)
 
     def wait_until_idle(self, seconds):
-        """Until all nodes can take a job."""
+        """Waits until all nodes accept jobs."""
         end = time.monotonic() + seconds
         while True:
             told = subprocess.run(self.inside("a", "sinfo", "-h", "-t", "idle", "-o", "%D"), capture_output=True, text=True, timeout=60, check=False)
@@ -279,11 +279,11 @@ KillWait=5
 
 
 class Run:
-    """What came of a run: findings as (what, node, NIC) and as text, the exit status, and what was said."""
+    """The result of a run: findings as (what, node, NIC) and as text, the exit status, and the output."""
 
     def __init__(self, launcher, faults, pause=0.0):
-        """faults: what happens to which nodes; to ranks, that many seconds after the first measurement. self.ended: all went on
-        in time."""
+        """faults: what happens to which nodes; to ranks, it happens this many seconds after the first measurement.
+        self.ended: everything continued in time."""
         lab = launcher.lab
         launcher.json.unlink(missing_ok=True)
         for node in (n for n, f in faults.items() if f == "slow"):
@@ -304,7 +304,7 @@ class Run:
                 time.sleep(0.05)
             self.seconds = time.monotonic() - begin
             self.ended = begun and launcher.json.exists()
-            if self.ended:  # the file is made at the end, and a launcher may wait for a rank that hangs
+            if self.ended:  # the file is written at the end, and a launcher may wait for a rank that hangs
                 for node in (n for n, f in faults.items() if f == "hung"):
                     lab.signal_ranks(node, signal.SIGKILL)
                 self.ended = all([o.end(END_S) for o in outputs])

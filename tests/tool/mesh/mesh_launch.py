@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser mesh` as people start it: by Open MPI, SLURM, torchrun's variables, ssh or by hand, in a lab of network namespaces
-(TAP). In one run a NIC is rate-limited, a rank is killed and another one is stopped: all three must be named.
-bench/mesh_launchers counts runs with one of these faults each. more: by hand, what is the same under every launcher.
-Usage: mesh_launch.py HAWSER hand|more|hosts|mpirun|srun|torchrun"""
+"""Tests `hawser mesh` with its launchers: Open MPI, SLURM, torchrun's variables, ssh or by hand, in a lab of network
+namespaces (TAP). In one run a NIC is rate-limited, a rank is killed and another one is stopped: all three must be
+named. bench/mesh_launchers counts runs with one of these faults each. more: by hand, what is the same with every
+launcher. Usage: mesh_launch.py HAWSER hand|more|hosts|mpirun|srun|torchrun"""
 import os
 import pathlib
 import signal
@@ -21,7 +21,8 @@ KINDS = {"hand": ByHand, "more": ByHand, "hosts": Hosts, "mpirun": Mpirun, "srun
 
 
 def try_all_at_once(launcher):
-    """On two CPUs that are busy with other tests, a path or a latency may stand out besides: bench/mesh_launchers counts these."""
+    """Tests that all three faults are named. On two CPUs that are busy with other tests, a path or a latency may also
+    be reported: bench/mesh_launchers counts these."""
     faults = {"b": "slow", "d": "dead", "g": "hung"}
     launcher.extra = ["--deadline", "5s"]
     r = Run(launcher, faults)
@@ -37,7 +38,7 @@ def try_all_at_once(launcher):
 
 
 def more_by_hand(launcher):
-    """What is the same under every launcher."""
+    """Tests what is the same with every launcher."""
     launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "10s", "--time", "3s"]
     launcher.json.unlink(missing_ok=True)
     every = launcher.start()
@@ -65,7 +66,7 @@ def more_by_hand(launcher):
 
 
 def refuses(folder):
-    """What is said before anything is measured."""
+    """Tests the messages before anything is measured."""
     none = {k: v for k, v in os.environ.items() if not k.startswith(("HAWSER_MESH", "SLURM", "OMPI", "PMIX", "RANK", "WORLD_SIZE"))}
     own = {"HAWSER_MESH_RANK": "1", "HAWSER_MESH_SIZE": "2", "HAWSER_MESH_MEET": "198.18.0.77"}
     (folder / "one").write_text("a\n")

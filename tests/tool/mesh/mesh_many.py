@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser mesh --hosts` on 64 nodes of this machine (TAP), for minutes: one NIC is rate-limited, one rank is killed, one is
-stopped. Not part of `make check`. Raises the kernel's limit of neighbour entries meanwhile, which all network namespaces
-share: with 1024 of them, 64 nodes cannot all know each other.
+"""Tests `hawser mesh --hosts` on 64 nodes of this machine (TAP), which takes minutes: one NIC is rate-limited, one rank
+is killed, one is stopped. Not part of `make check`. Meanwhile it raises the kernel's limit of neighbour entries, which
+all network namespaces share: with the default of 1024, 64 nodes cannot all reach each other.
 Usage: mesh_many.py HAWSER [NODES [REPORT]]"""
 import json
 import os

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pure parts of `hawser mesh`: what launchers' variables come to, lists of hosts, the schedule, messages, JSON
- * lines, the judge of what needs no statistics, and the comparison with a baseline. */
+/* Tests the parts of `hawser mesh` without a network: evaluation of the launchers' variables, lists of hosts, the
+ * schedule, messages, JSON lines, findings that need no statistics, and the comparison with a baseline. */
 #include "tests/tap.h"
 
 #include "tool/launch/launch_env.h"
@@ -18,7 +18,7 @@ struct env_case {
     int rc;
     const char *launcher, *meet, *name, *rack;
     uint32_t rank, size, names;
-    uint16_t port; /* 0: any of those of jobs */
+    uint16_t port; /* 0: any of the ports for jobs */
 };
 
 static const struct env_case cases[] = {
@@ -297,7 +297,7 @@ static void add(struct mesh *m, uint16_t from, uint16_t to, enum mesh_kind kind,
         exit(99);
 }
 
-/* Six nodes with two NICs each, all alike. */
+/* Makes six identical nodes with two NICs each. */
 static void make_cluster(struct mesh *m)
 {
     if (mesh_init(m, 6) < 0)
@@ -324,7 +324,7 @@ static void make_cluster(struct mesh *m)
     }
 }
 
-/* The one finding that there is says this; "": there is none. */
+/* Checks that the only finding contains this text; "": that there is none. */
 static void expect(struct mesh *m, const char *want, const char *what)
 {
     struct mesh_findings f;

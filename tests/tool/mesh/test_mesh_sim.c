@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schedule and the judge of `hawser mesh` on simulated clusters of 8 to 1,000 nodes: noise of several per cent of
- * nodes, paths and measurements, slow moments of single measurements, and one planted fault, which must be named
- * rightly in 99 of 100 clusters; in healthy ones nothing must be named. test_mesh_sim [NODES CLUSTERS]: of this size,
- * so many of each fault
+ * The schedule and the findings of `hawser mesh` on simulated clusters of 8 to 1,000 nodes: noise of several percent
+ * for nodes, paths and measurements, slow moments of single measurements, and one planted fault, which must be named
+ * correctly in 99 of 100 clusters; in healthy ones nothing may be named. Usage: test_mesh_sim [NODES CLUSTERS]: that
+ * size, that many clusters of each fault
  */
 #include "tests/tap.h"
 
@@ -17,12 +17,12 @@
 #define NICS       4
 #define RATE       12.5  /* GB/s of a NIC */
 #define LATENCY    9.0   /* us */
-#define NODE_SD    0.02  /* of each port, each way */
+#define NODE_SD    0.02  /* of each port, per direction */
 #define PATH_SD    0.03  /* of each path: its jitter */
 #define NOISE_SD   0.04  /* of each measurement */
-#define MOMENTS    0.002 /* of measurements fall into a slow moment */
-#define STALLS     0.4   /* of measurements stall where the machines are busy */
-#define POLLED_NOT 0.3   /* of latencies are those of an end that did not poll */
+#define MOMENTS    0.002 /* fraction of measurements in a slow moment */
+#define STALLS     0.4   /* fraction of measurements that stall if the machines are busy */
+#define POLLED_NOT 0.3   /* fraction of latencies with an end that did not poll */
 #define AGAIN      3
 
 enum plant { HEALTHY, RECEIVES, SENDS, PORT, NODE, RAIL, PATH, DEAD, LATE_NODE, LATE_PAIR, BUSY, POLLED, PLANTS };
@@ -48,7 +48,7 @@ struct cluster {
     struct mesh m;
 };
 
-/* ---- noise: of a name, always the same --------------------------------------------------------------- */
+/* noise, which depends only on a name */
 
 static uint64_t mix(uint64_t x)
 {
@@ -73,7 +73,7 @@ static double normal(uint64_t x)
     return sqrt(-2 * log(uniform(x))) * cos(6.283185307179586 * uniform(mix(x)));
 }
 
-/* ---- what is measured ---------------------------------------------------------------------------------- */
+/* measurements */
 
 static double get_fault(const struct cluster *c, uint32_t from, uint32_t to, uint8_t nic)
 {
@@ -118,7 +118,7 @@ static double measure_latency(const struct cluster *c, uint32_t a, uint32_t b, u
     if (c->plant == LATE_PAIR && lo == HW_MIN(c->bad, c->other) && hi == HW_MAX(c->bad, c->other))
         late = 3;
     double moment = uniform(mix(luck + 1)) < MOMENTS ? 1.5 + 2 * uniform(mix(luck + 2)) : 1;
-    if (c->plant == POLLED) /* both ends poll, or one must be woken; of those measured again always */
+    if (c->plant == POLLED) /* both ends poll, or one must be woken; in repeated measurements it always must */
         moment = try > 0 || uniform(mix(luck + 3)) < POLLED_NOT ? 2 + 2 * uniform(mix(luck + 4)) : 1;
     return LATENCY * late * moment *
            exp(NODE_SD * (normal(name_of(c, 6, a, 0, 0)) + normal(name_of(c, 6, b, 0, 0))) +
@@ -156,7 +156,7 @@ static void measure_pair(struct cluster *c, struct mesh_pair p, uint64_t try, bo
     keep(c, p.b, p.a, MESH_K_LATENCY, MESH_ALL, us, again);
 }
 
-/* As the lead does: all rounds; then what stands out once more. */
+/* Measures like the lead: all rounds, then outliers once more. */
 static void measure_again(struct cluster *c, const struct mesh_findings *f, uint64_t try)
 {
     for (size_t i = 0; i < f->n_suspects; i++)
@@ -182,7 +182,7 @@ static void measure_cluster(struct cluster *c, struct mesh_findings *f)
             c->m.node[c->bad].state = MESH_DIED;
         size_t n = mesh_round(c->n, r, pair);
         for (size_t i = 0; i < n; i++)
-            measure_pair(c, pair[i], 0, r < 2 + c->n % 2); /* as the lead has it */
+            measure_pair(c, pair[i], 0, r < 2 + c->n % 2); /* like the lead */
     }
     free(pair);
     for (uint64_t try = 1; try <= AGAIN; try++) {
@@ -195,7 +195,7 @@ static void measure_cluster(struct cluster *c, struct mesh_findings *f)
         exit(99);
 }
 
-/* ---- what is to be found ---------------------------------------------------------------------------------- */
+/* expected findings */
 
 static bool is_right(const struct cluster *c, const struct mesh_finding *f)
 {
@@ -226,7 +226,7 @@ static bool is_right(const struct cluster *c, const struct mesh_finding *f)
     }
 }
 
-/* The one thing that is wrong was found, and nothing else. */
+/* Returns whether the planted fault was found, and nothing else. */
 static bool run_cluster(uint32_t n, enum plant plant, uint64_t seed)
 {
     struct cluster c = {.n = n, .seed = seed, .plant = plant, .nics = n > 200 ? 2 : NICS};
@@ -256,7 +256,7 @@ static void run_size(uint32_t n, unsigned clusters)
         unsigned good = 0;
         for (unsigned i = 0; i < clusters; i++)
             good += run_cluster(n, p, (uint64_t)n * 100000 + p * 1000 + i);
-        /* one miss in a hundred is allowed, and none of a false name */
+        /* one miss in a hundred is allowed, but no false name */
         bool enough = p == HEALTHY || p == POLLED ? good == clusters : 100 * good >= 99 * clusters;
         ok(enough, "%u nodes, %s: %u of %u rightly named", n, plant_name[p], good, clusters);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An agent's life: whose word counts on what a container may do, policies that are read again, agents that leave their
- * brokers to themselves, and a thousand containers that come and go. */
+/* Tests the lifetime of an agent: who decides what a container may do, policies that are reloaded, agents that leave
+ * their brokers running, and a thousand containers that come and go. */
 #include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/proc.h"
@@ -21,7 +21,7 @@
 
 static const struct vb_agent_options usually;
 
-/* A container of these annotations: what its broker says; -ENOSYS: it has none. */
+/* Returns the answer of the broker of a container with these annotations; -ENOSYS if it has none. */
 static int of_annotations(const char *id, const char *annotations, int code)
 {
     char more[512];
@@ -40,7 +40,7 @@ static bool becomes(const char *text, int n)
     return said(text) == n;
 }
 
-/* Who loses its parent is ours (PR_SET_CHILD_SUBREAPER). */
+/* Returns whether no process is left: orphans become our children (PR_SET_CHILD_SUBREAPER). */
 static bool none_left(void)
 {
     pid_t pid = 0;
@@ -72,7 +72,7 @@ static void annotations(void)
            "those that are right");
 }
 
-/* Who may write annotations is not asked there. */
+/* Tests a policy that overrules annotations. */
 static void overruled(void)
 {
     static const char wider[] = "\"hawser.verbs.policy\":\"raw\",\"hawser.verbs.max_qps\":\"3\"";
@@ -94,7 +94,7 @@ static void overruled(void)
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
 
-/* A container's root can stop its broker, which is another user's process by then. */
+/* A container's root can stop its broker, which by then belongs to another user. */
 static pid_t *stopped_pid;
 
 static int be_stopped(const struct vb_container *c, const struct vb_broker_options *o)
@@ -173,7 +173,7 @@ static void leaves(void)
     int h = dial();
     send_all(h, text, 20, &half.listener, 1);
     hw_close(&half.listener);
-    kill(a.pid, SIGSTOP); /* so that all of this waits for it at once */
+    kill(a.pid, SIGSTOP); /* so that it gets all of this at once */
     tell(&queued, "queued", "");
     agent_order(a.leave);
     kill(a.pid, SIGCONT);
@@ -204,7 +204,7 @@ static void leaves(void)
 
     struct prog many[3];
     a = agent_start(usually);
-    close(dial()); /* it listens */
+    close(dial()); /* it is listening */
     kill(a.pid, SIGSTOP);
     for (int i = 0; i < 3; i++) {
         many[i] = prog_start(NULL);
@@ -233,7 +233,7 @@ static void leaves(void)
 
 /* ---- refusals ------------------------------------------------------------------------------------------- */
 
-#define REFUSALS 300 /* more than the audit writes in a second */
+#define REFUSALS 300 /* more than the audit file takes in a second */
 
 static int refused(void)
 {
@@ -246,7 +246,7 @@ static int refused(void)
     return 0;
 }
 
-/* The sum of the numbers that the log has in front of that text. */
+/* Returns the sum of the numbers before that text in the log. */
 static int sum_of(const char *text)
 {
     char line[1024];
@@ -281,8 +281,8 @@ static void tells_refusals(struct vb_audit *audit, const char *what)
 
 #define LIVES    1000
 #define TOGETHER 8
-/* What the allocator may keep; AddressSanitizer keeps all that was freed for a while. A leak of 100 bytes a life shows.
- */
+/* What the allocator may keep; AddressSanitizer keeps freed memory for a while. A leak of 100 bytes per container is
+ * detected. */
 #define GROWS_KIB (HW_ASAN ? 65536 : 96)
 
 static int life(void)
@@ -290,7 +290,8 @@ static int life(void)
     static char page[4096];
     struct ib_uverbs_reg_mr_resp resp;
     uint32_t pd;
-    int fd = app_open(0), ran = vb_inject_possible() == 0 ? -ENOTTY : -EOPNOTSUPP; /* ENOTTY: /dev/null's own word */
+    int fd = app_open(0),
+        ran = vb_inject_possible() == 0 ? -ENOTTY : -EOPNOTSUPP; /* ENOTTY: the answer of /dev/null itself */
     must(fd >= VB_FD_FIRST && app_pd(fd, &pd) == 0);
     must(app_reg(fd, page, sizeof(page), &resp) == ran);
     return 0;
@@ -319,7 +320,7 @@ static struct held weigh(const struct agent *a)
     struct held h = {.children = proc_children(a->pid)};
     char path[64];
     for (uint64_t end = hw_deadline(SECONDS * 1000); (h.orphans = proc_children(getpid()) - 1) && hw_now() < end;)
-        if (waitpid(-1, NULL, __WALL | WNOHANG) <= 0) /* one may be on its way out still */
+        if (waitpid(-1, NULL, __WALL | WNOHANG) <= 0) /* one may still be exiting */
             usleep(1000);
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)a->pid);
     h.fds = proc_entries(path);
@@ -332,7 +333,8 @@ static struct held weigh(const struct agent *a)
     return h;
 }
 
-/* So many containers, some at a time, each with an open, a PD and an MR. How many were served, and ended well. */
+/* Runs n containers, some at a time, each with an open, a PD and an MR. Returns how many were served, and ended
+ * well. */
 static int lives(int n)
 {
     int ended = said("has ended"), well = 0;
@@ -348,11 +350,11 @@ static int lives(int n)
             well += prog_exit(&p[k]) == 0;
     }
     ok(becomes("has ended", ended + n), "%d brokers end by themselves", n);
-    of_annotations("none", "\"hawser.verbs.nosuch\":\"1\"", PID); /* so the agent is through with them */
+    of_annotations("none", "\"hawser.verbs.nosuch\":\"1\"", PID); /* so the agent has finished with them */
     return well;
 }
 
-/* As many PDs as there are to be had. */
+/* Allocates as many PDs as possible. */
 static int greedy(void)
 {
     uint32_t pd;
@@ -366,8 +368,7 @@ static int greedy(void)
     return 0;
 }
 
-/* Each program that is executed in a container comes with a listener of its own: what it has counts with the others'.
- */
+/* Tests programs executed in a container, each with its own listener: what they have counts together. */
 static void executed(void)
 {
     enum { PROGRAMS = 3 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The filter in the kernel, and the profile for runtimes put to the kernel as runtimes do, over profiles of several
- * kinds: each call of a table in a process of its own, with a listener that says what was notified. */
+/* Tests the filter in the kernel, and the profile for runtimes, loaded as runtimes do, on top of profiles of several
+ * kinds: runs each call of a table in a separate process, with a listener that reports what was notified. */
 #include "tests/tap.h"
 #include "verbs/agent/filter.h"
 #include "verbs/broker/broker.h"
@@ -28,10 +28,10 @@
 #include <unistd.h>
 
 #define MAP_ANON_FIXED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED)
-#define HIGH           (1ull << 32) /* a bit that the kernel does not look at, of an argument of 32 bits */
+#define HIGH           (1ull << 32) /* a bit that the kernel ignores, of a 32-bit argument */
 
 enum expect {
-    NATIVE,   /* whatever the kernel says: not notified, and not refused by us */
+    NATIVE,   /* the result of the kernel itself: not notified, and not refused by us */
     NOTIFIED, /* the listener answers EXDEV */
     REFUSED,  /* with .err, and no notification */
     KILLED    /* by SIGSYS */
@@ -42,7 +42,7 @@ static const struct probe {
     long nr;
     uint64_t arg[6];
     enum expect expect;
-    int err; /* of REFUSED; of NATIVE: what the kernel itself says, 0 that it does it */
+    int err; /* of REFUSED; of NATIVE: the kernel's own error, 0 for success */
 } probes[] = {
 #ifdef SYS_open
     {"open O_RDWR", SYS_open, {(uintptr_t) "/dev/null", O_RDWR}, NOTIFIED, 0},
@@ -100,7 +100,7 @@ static const struct probe {
      EPROTONOSUPPORT},
     {"socket NETLINK_ROUTE", SYS_socket, {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}, NATIVE, 0},
     {"socket TCP", SYS_socket, {AF_INET, SOCK_STREAM, 0}, NATIVE, 0},
-    /* the stub's wall: what would be at its window, what begins below it, and what is above */
+    /* the boundary of the stub: calls at its window, from below it, and above it */
     {"mmap at the wall", SYS_mmap, {0x10000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
     {"mmap at its end", SYS_mmap, {0x1f000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
     {"mmap from below on", SYS_mmap, {4096, 0x20000, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
@@ -176,13 +176,13 @@ static int receive_fd(int sock)
     return fd;
 }
 
-/* Its end: no filter touches it, and no sanitizer, that would make calls of its own. */
+/* Exits: no filter affects this, and no sanitizer, which would make other calls. */
 static void say(int status)
 {
     (void)syscall(SYS_exit_group, status);
 }
 
-/* What the child says by its exit status: it did, or the error + 1. */
+/* Executes the probe and exits: with 0 for success, or the error + 1. */
 static void do_probe(const struct probe *p)
 {
     long rc;
@@ -199,7 +199,7 @@ static void do_probe(const struct probe *p)
     say(rc < 0 ? errno + 1 : 0);
 }
 
-/* Runs it below install(), and answers what is notified with EXDEV. *notified: how often. */
+/* Runs the probe below install(), and answers notifications with EXDEV. *notified: their number. */
 static int run_probe(const struct probe *p, int (*install)(void *), void *arg, unsigned *notified)
 {
     int pair[2], status = -1;
@@ -209,7 +209,7 @@ static int run_probe(const struct probe *p, int (*install)(void *), void *arg, u
     pid_t pid = fork();
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
-        dup2(null, 0); /* an ioctl on which is ENOTTY natively */
+        dup2(null, 0); /* an ioctl on it returns ENOTTY natively */
         int fd = install(arg);
         if (fd < 0)
             _exit(91);
@@ -237,7 +237,7 @@ static int run_probe(const struct probe *p, int (*install)(void *), void *arg, u
 
 static bool as_wanted(const struct probe *p, int status, unsigned notified, bool runc)
 {
-    int err = WIFEXITED(status) ? WEXITSTATUS(status) - 1 : -2; /* -1: it did */
+    int err = WIFEXITED(status) ? WEXITSTATUS(status) - 1 : -2; /* -1: success */
     enum expect e = p->expect;
     if (e == NOTIFIED && runc && p->nr == SYS_write)
         return notified == 0 && err == EBADF;
@@ -353,8 +353,8 @@ static bool compare_of(const json_t *a, struct scmp_arg_cmp *out)
     return out->op != _SCMP_CMP_MAX;
 }
 
-/* As crun and runc do it: entry by entry, name by name, those that libseccomp does not know left out, and those that
- * say what is said by default. */
+/* Installs a profile like crun and runc: entry by entry, name by name, without those that libseccomp does not know, and
+ * those whose action is the default. */
 static int install_profile(void *arg)
 {
     const json_t *s = arg, *calls = json_object_get(s, "syscalls");
@@ -391,7 +391,7 @@ static json_t *profile(const char *text)
     return o;
 }
 
-/* What programs of these tests call, and what Docker's default profile allows with no condition, of ours. */
+/* What programs of these tests call, and which of our calls Docker's default profile allows unconditionally. */
 #define CALLS                                                                                                         \
     "\"open\",\"openat\",\"ioctl\",\"write\",\"read\",\"close\",\"exit\",\"exit_group\",\"getppid\",\"sendmsg\","     \
     "\"ptrace\",\"process_vm_readv\",\"process_vm_writev\",\"process_madvise\",\"pidfd_getfd\",\"kcmp\",\"seccomp\"," \
@@ -470,7 +470,7 @@ static void not_joined(void)
          "ACT_ALLOW\",\"args\":"
          "[{\"index\":1,\"value\":21522,\"op\":\"SCMP_CMP_NE\"}]}]}}",
          "argument 1"},
-        /* a comparison of other bits than ours, that may be true with it */
+        /* a comparison of other bits than ours, which may match at the same time */
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"syscalls\":[{\"names\":[\"write\"],\"action\":\"SCMP_"
          "ACT_ALLOW\",\"args\":"
          "[{\"index\":0,\"value\":1,\"valueTwo\":1,\"op\":\"SCMP_CMP_MASKED_EQ\"}]}]}}",

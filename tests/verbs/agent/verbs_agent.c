@@ -28,7 +28,7 @@ static struct vb_policy *policy;
 
 /* ---- the broker -------------------------------------------------------------------------------------- */
 
-/* 0: it could make a device node where it should, and open it. */
+/* Returns 0 if it could make a device node where it should, and open it. */
 static int node(const char *nodes)
 {
     char path[300];
@@ -41,13 +41,13 @@ static int node(const char *nodes)
     return fd < 0 ? 2 : 0;
 }
 
-/* 1: CAP_NET_RAW, 2: one that it should not have, 4: no_new_privs is not set. */
+/* Returns bits: 1: CAP_NET_RAW, 2: one that it should not have, 4: no_new_privs is not set. */
 static int caps(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
     uint32_t should = 1u << CAP_SYS_PTRACE | 1u << CAP_SYS_ADMIN | 1u << CAP_MKNOD | 1u << CAP_DAC_READ_SEARCH |
-                      1u << CAP_CHOWN | 1u << CAP_SETUID | 1u << CAP_SETGID; /* until it is set up: guard.h */
+                      1u << CAP_CHOWN | 1u << CAP_SETUID | 1u << CAP_SETGID; /* until it is set up: see guard.h */
     if (syscall(SYS_capget, &h, d) < 0)
         return 64;
     return (d[0].effective & 1u << CAP_NET_RAW ? 1 : 0) |
@@ -61,7 +61,7 @@ static long answer(const struct vb_container *c, const struct vb_broker_options 
     case PID:
         return getpid();
     case FDS:
-        return proc_entries("/proc/self/fd") - 1; /* its own */
+        return proc_entries("/proc/self/fd") - 1; /* without its own */
     case NODE:
         return node(o->node_dir);
     case CAPS:
@@ -106,7 +106,7 @@ static int serve(const struct vb_container *c, const struct vb_broker_options *o
         for (nfds_t i = n_polls; i-- > LISTENERS;) {
             struct seccomp_notif n;
             memset(&n, 0, sizeof(n));
-            if (p[i].revents && !(p[i].revents & POLLIN)) { /* its program has gone */
+            if (p[i].revents && !(p[i].revents & POLLIN)) { /* its program has ended */
                 close(p[i].fd);
                 p[i] = p[--n_polls];
                 continue;
@@ -138,7 +138,7 @@ static int devices(struct vb_device *out, unsigned cap)
 }
 static const struct vb_kernel kernel = {.devices = devices};
 
-/* Of the agent and its brokers, which keep the first three descriptors and can open none: the log's is 0. */
+/* Logs for the agent and its brokers, which keep the first three file descriptors and can open none: 0 is the log. */
 static void log_line(void *arg, int level, const char *line)
 {
     (void)arg;
@@ -166,8 +166,8 @@ void policy_put(const char *text)
     close(fd);
 }
 
-/* A child has these of the test's descriptors only, from number 3 on: a listener in a second process would keep its
- * programs waiting. */
+/* Keeps only these file descriptors of the test in a child, from number 3 on: a listener in a second process would keep
+ * its programs waiting. */
 static void keep(int *fd, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
@@ -205,7 +205,7 @@ struct agent agent_start(struct vb_agent_options o)
         o.leave = mine[1];
         o.reload = mine[2];
         o.serve = o.serve ? o.serve : serve;
-        int rc = vb_guard_agent(); /* as tool/verbs/verbs_agent.c */
+        int rc = vb_guard_agent(); /* like tool/verbs/verbs_agent.c */
         if (rc == 0)
             rc = vb_agent(&o);
         if (rc < 0)
@@ -348,8 +348,8 @@ bool prog_go(const struct prog *p)
 int prog_exit(struct prog *p)
 {
     int status = -1;
-    struct pollfd f = {.fd = p->told}; /* its end is closed with it */
-    (void)prog_go(p);                  /* unless it has run already */
+    struct pollfd f = {.fd = p->told}; /* its end is closed when it exits */
+    (void)prog_go(p);                  /* unless it has already run */
     if (poll(&f, 1, SECONDS * 1000) == 1) {
         status = reap(p->pid);
         status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -375,7 +375,7 @@ void prog_end(struct prog *p)
 const char usual[] = "{\"ociVersion\":\"1.0.2\",\"fds\":[\"seccompFd\"],\"pid\":%d,\"metadata\":\"hawser\",\"state\":{"
                      "\"ociVersion\":\"1.0.2\",\"id\":\"%s\",\"status\":\"creating\",\"pid\":%d,\"bundle\":\"/b\"%s}}";
 
-/* The listener is the broker's alone from here on. */
+/* From now on only the broker has the listener. */
 void tell(struct prog *p, const char *id, const char *more)
 {
     char text[1024];

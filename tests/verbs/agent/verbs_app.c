@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program under the verbs broker, for verbs_oci.py: "all" tries what it may and what it may not, a line "NAME RESULT"
- * each; "wait" opens a file for reading and writing at each line of its standard input, and says how that went. */
+/* A program under the verbs broker, for verbs_oci.py: "all" tries what is allowed and what is not, with a line "NAME
+ * RESULT" for each; "wait" opens a file for reading and writing at each line of its standard input, and prints the
+ * result. */
 #include "base/base.h"
 
 #include <fcntl.h>
@@ -26,14 +27,14 @@
 
 #define UVERBS "/dev/infiniband/uverbs0"
 
-/* LeakSanitizer looks at the process by ptrace(), which it may not. */
+/* LeakSanitizer inspects the process with ptrace(), which is not allowed. */
 const char *__asan_default_options(void);
 __attribute__((visibility("default"))) const char *__asan_default_options(void)
 {
     return "detect_leaks=0";
 }
 
-static const char *file; /* an ordinary one, that can be made */
+static const char *file; /* an ordinary file, which can be created */
 
 static const char *name_of(long rc)
 {
@@ -46,7 +47,7 @@ static void say(const char *what, long rc)
     fflush(stdout);
 }
 
-/* A file that is opened for both, written and read at a number: what programs do all day. */
+/* Opens an ordinary file for reading and writing, and uses it: what programs do all the time. */
 static long ordinary(int at)
 {
     char back[6] = "";
@@ -78,7 +79,7 @@ static long opens(const char *path, int flags)
     return fd;
 }
 
-/* Each way to it; the filter hands over O_RDWR by open() and openat() only. */
+/* Tries each way to open it; the filter passes on only O_RDWR by open() and openat(). */
 static void node(const char *what, const char *path)
 {
     static const struct {
@@ -117,7 +118,7 @@ static long threads(void)
     return err[0] ? -1 : 0;
 }
 
-/* In a process of its own: how that ended. */
+/* Runs fn in a separate process and prints how that ended. */
 static void dies(const char *what, void (*fn)(void))
 {
     int status = 0;
@@ -130,7 +131,7 @@ static void dies(const char *what, void (*fn)(void))
     printf("%s %s\n", what, WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS ? "killed" : "lived");
 }
 
-/* Not of this process, whose parent would have to see to it then. */
+/* Tries ptrace(), not on this process, whose parent would then have to handle it. */
 static long traced(void)
 {
     int status = 0;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser verbs` with containers of real runtimes, and without any: a program under the broker, on a machine that has no
-RDMA device but a node that looks like one; agents and brokers that die; wrong arguments (TAP; 77 where this machine
-cannot). Usage: verbs_oci.py HAWSER APP crun|runc|run, where APP is the program."""
+"""Tests `hawser verbs` with containers of real runtimes, and without any: a program under the broker, on a machine that
+has no RDMA device but a node that looks like one; agents and brokers that die; wrong arguments (TAP; exits 77 if this
+machine cannot run it). Usage: verbs_oci.py HAWSER APP crun|runc|run, where APP is the program."""
 import contextlib
 import json
 import os
@@ -28,11 +28,11 @@ WAYS = [a + b for a in ("", "openat2_") for b in ("rdwr", "wronly", "rdonly")]
 
 
 def nodes(**errno):
-    """What the program gets of each node, in whatever way it opens it."""
+    """Returns what the program gets for each node, in each way of opening it."""
     return {f"{node}_{way}": e for node, e in errno.items() for way in WAYS}
 
 
-# What the program must get. runc's has no notification of write(), which makes no difference here.
+# What the program must get. runc has no notification of write(), which makes no difference here.
 WANTED = {
     **nodes(node="EACCES", node2="ENOENT", rdma_cm="ENOENT"),
     "file": "ok", "file960": "ok", "null": "ok", "threads": "ok", "fork": "ok", "verbs_null": "ENOTTY", "verbs_closed": "EBADF",
@@ -89,7 +89,7 @@ class Host:
         os.mknod(self.dev / "uverbs0", 0o20666, os.makedev(231, 192))
         os.chmod(self.dev / "uverbs0", 0o666)
         os.chmod(tmp, 0o755)
-        self.hawser, self.app = (reachable.copy(x, tmp) for x in (HAWSER, APP))  # what other users run of them
+        self.hawser, self.app = (reachable.copy(x, tmp) for x in (HAWSER, APP))  # copies that other users run
         must("mount", "-t", "sysfs", "none", "/sys")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
         self.agents = []
@@ -125,11 +125,11 @@ class Host:
 # ---- containers ----------------------------------------------------------------------------------
 
 def docker_like():
-    """A profile that is a list of what is allowed, with conditions as Docker's default has them."""
+    """Returns a profile that is a list of allowed calls, with conditions like those in Docker's default."""
     header = next(p for p in map(pathlib.Path, ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h"))
                   if p.exists())
     names = sorted(set(re.findall(r"#define __NR_([a-z0-9_]+) ", header.read_text())) - {"socket", "clone", "clone3", "reboot", "mseal", "personality"})
-    names += ["socketcall", "_llseek", "mmap2", "no_such_call"]  # of other architectures, and of none
+    names += ["socketcall", "_llseek", "mmap2", "no_such_call"]  # of other architectures, and an unknown one
     return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1,
             "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
             "syscalls": [{"names": names, "action": "SCMP_ACT_ALLOW"},
@@ -192,7 +192,7 @@ class Runtime:
 
     @contextlib.contextmanager
     def waiting(self, *argv):
-        """A container whose program waits for lines."""
+        """Runs a container whose program waits for lines."""
         self.config("wait", seccomp=docker_like() if "list" in argv else None)
         r = self.spec("--container", "gpu")
         assert r.returncode == 0, r
@@ -200,7 +200,7 @@ class Runtime:
         p = subprocess.Popen([*self.base, "run", ident], cwd=self.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
         try:
-            ok(ask(p) == "null ok", f"{ident} runs", self.host.log())  # and has read its configuration, which the next one changes
+            ok(ask(p) == "null ok", f"{ident} runs", self.host.log())  # so it has read its configuration, which the next one changes
             yield ident, p
         finally:
             self("delete", "-f", ident)
@@ -290,8 +290,8 @@ def undo(rt, host):
 
 
 def orders(rt, host):
-    """`hawser sandbox spec` and `hawser verbs spec` of one bundle, in each order and again: what the plan has comes through
-    the broker, and nothing natively."""
+    """Tests `hawser sandbox spec` and `hawser verbs spec` on one bundle, in each order and repeated: the devices of the
+    plan come through the broker, and none natively."""
     machine = full(host.tmp, "switch4")[0]
     dev = machine / "dev/infiniband"
     dev.mkdir(parents=True)
@@ -329,7 +329,7 @@ def orders(rt, host):
                 ok(("verbs spec` again" in done[-1].stderr) == (not known), f"{what}: others are told", done[-1])
             del c["hooks"]  # they would look for the NICs on this machine
             c["linux"].pop("resources", None)  # there are no cgroups here
-            c["process"]["rlimits"] = [x for x in c["process"]["rlimits"] if x["type"] != "RLIMIT_MEMLOCK"]  # which may take CAP_SYS_RESOURCE
+            c["process"]["rlimits"] = [x for x in c["process"]["rlimits"] if x["type"] != "RLIMIT_MEMLOCK"]  # which may require CAP_SYS_RESOURCE
             rt.file.write_text(json.dumps(c))
             r = rt("run", rt.new())
             as_wanted(r.stdout + r.stderr, f"{what}: in the container", stat_node="ok" if 0 in bound else "ENOENT",
@@ -473,7 +473,7 @@ def audit(host):
 
 
 def private_dev(host):
-    """A /dev of this mount namespace's with the nodes of a machine that has an RDMA device."""
+    """Makes a /dev in this mount namespace with the nodes of a machine that has an RDMA device."""
     new = host.tmp / "newdev"
     new.mkdir()
     must("mount", "-t", "tmpfs", "none", new)
@@ -543,7 +543,7 @@ def run(host):
     p.stdout.close()
 
     def waiting():
-        for f in host.state.glob("*.status"):  # of brokers that were killed
+        for f in host.state.glob("*.status"):  # of killed brokers
             f.unlink()
         p = subprocess.Popen(argv("--", APP, "wait", "x"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         ok(ask(p) == "null ok", "run: a command that waits")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hawser verbs agent` and its signals: SIGHUP reads the policy again, SIGUSR1 ends it alone, SIGTERM all (TAP; what a broker
-makes of it is in test_verbs_agent_life). Usage: verbs_signals.py HAWSER"""
+"""Tests `hawser verbs agent` and its signals: SIGHUP reloads the policy, SIGUSR1 ends only the agent, SIGTERM
+everything (TAP; test_verbs_agent_life tests the effect on a broker). Usage: verbs_signals.py HAWSER"""
 import contextlib
 import os
 import pathlib
@@ -31,7 +31,7 @@ class Agent:
         stack.callback(self.p.kill)
 
     def said(self, what, n=1):
-        """Waits until its log has it so many times; True: not more often."""
+        """Waits until its log contains it n times. Returns True if not more often."""
         end = time.monotonic() + SECONDS
         while self.log.read_text().count(what) < n and time.monotonic() < end:
             time.sleep(0.01)

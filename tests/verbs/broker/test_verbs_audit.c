@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit file: lines of JSON, each whole, whatever programs call themselves and however many there are. */
+/* Tests the audit file: complete lines of JSON, whatever programs call themselves and however many there are. */
 #include "tests/tap.h"
 #include "verbs/broker/audit.h"
 
@@ -43,7 +43,7 @@ static void begin(struct vb_audit *a)
     said[0] = 0;
 }
 
-/* All lines; false where one is none, or has no newline. */
+/* Reads all lines. Returns false if one is not JSON, or has no newline. */
 static bool lines(json_t *out[LINES], unsigned *n, size_t *longest)
 {
     static char text[LINES * 2048];
@@ -163,7 +163,7 @@ static void flood(void)
     begin(&a);
     for (int i = 0; i < 1000; i++) {
         vb_audit_refusal(&a, &plain);
-        a.window = hw_now(); /* all within a second, on the slowest machine too */
+        a.window = hw_now(); /* all within a second, even on the slowest machine */
     }
     ok(lines(L, &n, &longest) && n == 100, "of 1000 in a second, 100 are written");
     drop(L, n);
@@ -187,7 +187,7 @@ static void flood(void)
     drop(L, n);
 }
 
-/* Brokers share the file. */
+/* Tests brokers that share the file. */
 static void together(void)
 {
     struct vb_audit a;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs broker's life: opens, requests, descriptors, ends. Real programs under the real filter, real descriptors
- * and memory; the RDMA kernel is verbs_fake.c. */
+/* Tests the lifetime of the verbs broker: opens, requests, file descriptors, ends. Uses real programs under the real
+ * filter, real file descriptors and memory; verbs_fake.c replaces the RDMA kernel. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 
@@ -34,11 +34,11 @@ static int basics(void *arg)
     must(app_context(fd) == 0);
     must(app_pd(fd, &pd) == 0 && pd == 0);
     must(app_pd(fd, &pd2) == 0 && pd2 == 1);
-    must(app_pd(plain, &pd2) == 0 && pd2 == 0); /* numbers are each open's own */
-    must(app_pd_free(fd, 7) == -ENOENT);        /* the kernel's answer */
+    must(app_pd(plain, &pd2) == 0 && pd2 == 0); /* each open has its own numbers */
+    must(app_pd_free(fd, 7) == -ENOENT);        /* the answer of the kernel */
     app_step(1);
     must(app_pd_free(fd, pd) == 0 && app_pd_free(fd, 1) == 0);
-    /* the kernel's no is the program's */
+    /* the program gets the kernel's refusal */
     fake->fail = -ENOMEM;
     must(app_pd(fd, &pd) == -ENOMEM);
     fake->fail = 0;
@@ -47,7 +47,7 @@ static int basics(void *arg)
     app_step(3);
     must(close(fd) == 0);
     app_step(4);
-    /* other things are what they were */
+    /* other files work as before */
     must((fd = open("/dev/full", O_RDWR)) >= 0 && fd < VB_FD_FIRST && close(fd) == 0);
     must(open("/nowhere/at/all", O_RDWR) < 0 && errno == ENOENT);
     must((fd = open("/dev/null", O_RDONLY)) >= 0 && fd < VB_FD_FIRST && close(fd) == 0);
@@ -91,7 +91,7 @@ static int denied(void *arg)
     must(app_open(1) == -EACCES);
     must((fd[0] = app_open(0)) >= 0 && (fd[1] = app_open(0)) >= 0);
     must(app_open(0) == -ENOMEM);
-    /* One that is closed is free at once, though the broker held it a moment ago. */
+    /* A closed one is free at once, although the broker held it a moment ago. */
     for (int i = 0; i < 100; i++) {
         must(app_context(fd[0]) == 0);
         must(close(fd[0]) == 0);
@@ -119,7 +119,7 @@ static void test_denied(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* --------------------------------------------------------- life of an open */
+/* lifetime of an open */
 
 static int lives(void *arg)
 {
@@ -130,12 +130,12 @@ static int lives(void *arg)
     void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     must(map != MAP_FAILED);
     must((fd2 = dup(fd)) >= 0 && fd2 < VB_FD_FIRST && close(fd) == 0);
-    must(app_pd(fd2, &pd) == 0 && pd == 1); /* by another number it is the same */
+    must(app_pd(fd2, &pd) == 0 && pd == 1); /* under another number it is the same */
     app_step(1);                            /* held by a dup and a mapping */
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     must(fd_send(pair[0], fd2) == 0);
     must(close(fd2) == 0 && munmap(map, 4096) == 0);
-    app_step(2); /* held by a message under way */
+    app_step(2); /* held by a message in flight */
     must((fd2 = fd_take(pair[1])) >= 0);
     must(app_pd(fd2, &pd) == 0 && pd == 2);
     pid_t child = fork();
@@ -152,10 +152,10 @@ static int lives(void *arg)
     must((fd = app_open(1)) >= 0);
     map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     must(map != MAP_FAILED && close(fd) == 0);
-    app_step(5); /* held by a mapping alone */
+    app_step(5); /* held only by a mapping */
     must(munmap(map, 4096) == 0);
     app_step(6);
-    /* Nobody opens it again past the broker. */
+    /* It cannot be reopened around the broker. */
     char path[64];
     must((fd = app_open(1)) >= 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -163,7 +163,7 @@ static int lives(void *arg)
     must(open(path, O_RDWR) < 0 && errno == EACCES);
     must(open(path, O_WRONLY) < 0 && errno == EACCES);
     must(close(fd) == 0);
-    /* Nor does it matter how a program ends. */
+    /* It does not matter how a program ends. */
     child = fork();
     if (child == 0) {
         for (int i = 0; i < 5; i++)
@@ -186,7 +186,7 @@ static void test_lives(void)
     world_start(&w, ALL, true, lives, NULL);
     for (int i = 1; i <= 3; i++) {
         ok(world_until(&w, i), "%s", held[i - 1].by);
-        usleep(120000); /* longer than the broker's own descriptor lives */
+        usleep(120000); /* longer than the broker keeps its own file descriptor */
         is_int(world_status(&w, "fake1.opens"), 1, "holds an open");
         is_int(world_status(&w, "fake1.pd"), held[i - 1].pds, "and its objects");
         fake->go = i;
@@ -213,15 +213,15 @@ static int descriptors(void *arg)
     uint64_t v = 0;
     int fd, other, ch;
     (void)arg;
-    /* its stub is there to stay */
+    /* its stub remains */
     must((fd = app_open(0)) >= 0 && app_pd(fd, &pd) == 0 && close(fd) == 0);
     app_step(1);
     must((fd = app_open(0)) >= 0);
-    /* foreign ones */
+    /* foreign files */
     must((other = open("/dev/null", O_RDONLY)) >= 0);
     must(app_pd(other, &pd) == -ENOTTY);
     must(app_pd(-1, &pd) == -EBADF && app_pd(555, &pd) == -EBADF);
-    /* recycled ones: the same number, another file, another open */
+    /* reused numbers: the same number, another file, another open */
     for (int i = 0; i < 200; i++) {
         must(app_pd(fd, &pd) == 0 && pd == 0);
         must(dup2(other, fd) == fd);
@@ -230,10 +230,10 @@ static int descriptors(void *arg)
         must(app_pd(fd, &pd) == -EBADF);
         must(app_open(0) == fd);
     }
-    /* a channel: the descriptor that the program gets is the kernel's eventfd */
+    /* a channel: the file descriptor that the program gets is the kernel's eventfd */
     must((ch = app_channel(fd)) >= 0 && ch < VB_FD_FIRST && fcntl(ch, F_GETFD) == FD_CLOEXEC);
     must(read(ch, &v, sizeof v) == sizeof v && v == 7 && write(ch, &v, sizeof v) == sizeof v);
-    /* and going back with a CQ it is that again */
+    /* and passed back with a CQ it is that again */
     uint32_t cqe = 0;
     struct ib_uverbs_attr a[] = {
         {.attr_id = UVERBS_ATTR_CREATE_CQ_HANDLE, .flags = 1},
@@ -259,7 +259,7 @@ static int descriptors(void *arg)
     must(setrlimit(RLIMIT_NOFILE, &low) == 0);
     must(app_channel(fd) == -EMFILE);
     must(setrlimit(RLIMIT_NOFILE, &was) == 0);
-    /* a thread with a table of its own means its own */
+    /* a thread with its own table of file descriptors uses that one */
     pid_t child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
     if (child == 0) {
         if (unshare(CLONE_FILES) || dup2(other, fd) != fd || app_pd(fd, &pd) != -ENOTTY)
@@ -318,7 +318,7 @@ static int taker(void *arg)
     must(fd >= 0);
     must(app_pd(fd, &pd) == -ENOTTY && app_pd_free(fd, 0) == -ENOTTY);
     int high = dup2(fd, VB_FD_LAST);
-    must(high == VB_FD_LAST && app_post(high, 0) == 32); /* the kernel's business: /dev/null takes all */
+    must(high == VB_FD_LAST && app_post(high, 0) == 32); /* left to the kernel: /dev/null accepts everything */
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command of `hawser verbs run` may do with the capabilities that it has no more. Each is tried in a process
- * that has this one besides those that stay, where it must work, so that the test is one; and in a process that
- * vb_guard_command() has made a command of, where it must not. */
+/* Tests what a command of `hawser verbs run` may do with the capabilities that it no longer has. Each is tried in a
+ * process that has it besides those that remain, where it must work, so that the test is meaningful; and in a process
+ * that vb_guard_command() has prepared, where it must not. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs/stub/capability.h"
@@ -38,13 +38,13 @@
 
 #define OTHER  65534
 #define BIT(c) (1ull << (c))
-#define CLOSED (-EPERM) /* of an attack: what it returns where the way is closed; 0: it is open */
+#define CLOSED (-EPERM) /* result of an attack: this if the way is closed; 0: it is open */
 
 static char dir[] = "/tmp/hawser-capability-XXXXXX";
 static struct {
-    pid_t other; /* a process of another user's, who also has the segment */
+    pid_t other; /* a process of another user, which also has the segment */
     int segment;
-    long word;   /* in each process at the same address */
+    long word;   /* at the same address in each process */
     int by_path; /* the folder as a mount, for handles */
     struct stat root;
 } * world;
@@ -54,7 +54,7 @@ static struct {
 } handle;
 static uint64_t own; /* the capabilities that this test has */
 
-/* 0 where a call went beyond the check of the capability: it worked, or failed as it must have there. */
+/* Returns 0 if a call passed the check of the capability: it succeeded, or failed as it must after the check. */
 static int beyond(long rc, int as)
 {
     return rc >= 0 || errno == as ? 0 : errno == EACCES ? CLOSED : -errno;
@@ -139,7 +139,7 @@ static int mount_devices(void)
     return rc;
 }
 
-/* hawser is started in such a folder, with all that it has. */
+/* Enters the folder, in which hawser is started with all privileges. */
 static int enter_jail(void)
 {
     return chroot(in_dir("jail")) < 0 || chdir("/") < 0 ? -errno : 0;
@@ -209,7 +209,8 @@ static int set_limit(void)
     return beyond(prlimit(world->other, RLIMIT_NOFILE, &few, NULL), 0);
 }
 
-/* A process of the number of one that has ended: of the broker's application, say, while the broker looks at it. */
+/* Makes a process with the number of one that has ended, such as the broker's application while the broker inspects
+ * it. */
 static int choose_pid(void)
 {
     for (int i = 0; i < 100; i++) {
@@ -222,7 +223,7 @@ static int choose_pid(void)
         if (pid == 0)
             _exit(0);
         if (pid < 0 && errno == EEXIST)
-            continue; /* the kernel has used it again */
+            continue; /* the kernel has already reused it */
         if (pid < 0)
             return beyond(-1, 0);
         waitpid((pid_t)pid, NULL, 0);
@@ -252,7 +253,8 @@ static int load_module(void)
     return beyond(syscall(SYS_finit_module, -1, "", 0), EBADF);
 }
 
-/* Where on a disk a file is (fs/ioctl.c): it asks for the same as I/O ports do, which not all kernels have. */
+/* Asks where a file is on disk (fs/ioctl.c): this requires the same capability as I/O ports, which not all kernels
+ * have. */
 static int reach_ports(void)
 {
     int block = 0, fd = open(in_dir("program"), O_RDONLY | O_CLOEXEC);
@@ -266,20 +268,21 @@ static int account(void)
     return beyond(syscall(SYS_acct, in_dir("nosuch")), ENOENT);
 }
 
-/* With no magic number the kernel does nothing but look whether it could. */
+/* Calls reboot() without a magic number: the kernel then only checks the capability. */
 static int restart(void)
 {
     return beyond(syscall(SYS_reboot, 0, 0, 0, NULL), EINVAL);
 }
 
-/* With a time zone that cannot be. */
+/* Sets an impossible time zone. */
 static int set_clock(void)
 {
     struct timezone none = {.tz_minuteswest = 24 * 60};
     return beyond(syscall(SYS_settimeofday, NULL, &none), EINVAL);
 }
 
-/* The terminal of a session without one: the same capability is asked as for KDSKBSENT (drivers/tty/vt/keyboard.c). */
+/* Hangs up the terminal of a session without one: requires the same capability as KDSKBSENT
+ * (drivers/tty/vt/keyboard.c). */
 static int hang_up(void)
 {
     if (setsid() < 0)
@@ -302,7 +305,7 @@ static int make_trie(void)
     return beyond(syscall(SYS_bpf, BPF_MAP_CREATE, &a, sizeof a), 0);
 }
 
-/* The kernel's answer to a message of that type. */
+/* Returns the kernel's answer to a message of that type. */
 static int tell_audit(uint16_t type, const char *text)
 {
     struct {
@@ -349,8 +352,8 @@ static int read_audit(void)
 
 static const struct attack {
     const char *what;
-    int (*fn)(void);     /* NULL: it cannot be tried, for the reason in what */
-    int (*before)(void); /* with all capabilities */
+    int (*fn)(void);     /* NULL: it cannot be tried, for the reason in `what` */
+    int (*before)(void); /* runs first, with all capabilities */
 } attacks[64] = {
     [CAP_CHOWN] = {.what = "a file becomes another user's", .fn = take_file},
     [CAP_DAC_OVERRIDE] = {.what = "a file of another user's is opened for writing", .fn = write_file},
@@ -391,7 +394,7 @@ static const struct attack {
     [CAP_CHECKPOINT_RESTORE] = {.what = "a process has the number of one that has ended", .fn = choose_pid},
 };
 
-/* As root, with these alone. */
+/* Keeps only these capabilities, as root. */
 static int only(uint64_t caps)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -409,7 +412,7 @@ static uint64_t permitted(void)
     return d[0].permitted | (uint64_t)d[1].permitted << 32;
 }
 
-/* What the attack returns in a process of its own. */
+/* Returns the result of the attack in a separate process. */
 static int run(const struct attack *a, bool guarded, unsigned cap)
 {
     int status;
@@ -461,7 +464,7 @@ static void test_table(void)
     ok(!vb_capability(63) && !(vb_capabilities_kept() & BIT(63)), "one that nobody knows leaves");
 }
 
-/* 0: it has these, in all sets and for good, as user uid. */
+/* Returns 0 if it has exactly these, in all sets and permanently, as user uid. */
 static int has_just(uint64_t caps, uid_t uid)
 {
     if (permitted() != caps || geteuid() != uid || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
@@ -483,7 +486,7 @@ static int as_user(void)
     return vb_guard_user(NULL, OTHER, OTHER) < 0 ? 3 : has_just(0, OTHER);
 }
 
-/* As of a service manager that was asked for it: securebits(7), and capabilities that go on to children. */
+/* Tests a user with capabilities from a service manager: securebits(7), and capabilities that children inherit. */
 static int as_user_kept(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -539,7 +542,7 @@ static void start_other(void)
     if (pid < 0 || read(p[0], &byte, 1) != 1)
         tap_skip_all("a process of another user's cannot be had");
     close(p[0]);
-    world->other = pid; /* the world is the child's, too */
+    world->other = pid; /* the child shares the world */
 }
 
 static void end_all(void)
@@ -573,7 +576,7 @@ static void start_all(void)
     put("grouped", 0755, 0, OTHER);
     put("program", 0755, 0, 0);
     put("audit", 0600, 0, 0);
-    (void)set_flags(FS_APPEND_FL); /* where the file system knows it */
+    (void)set_flags(FS_APPEND_FL); /* if the file system supports it */
     int id;
     handle.h.handle_bytes = MAX_HANDLE_SZ;
     world->by_path = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

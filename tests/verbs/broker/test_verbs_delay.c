@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pages that take long to come, as those of a program's own file system do (verbs_slow.h). Where results go to such a
- * page the stub waits, and nobody else. Where a request lies on one its container's broker waits, which reads it, and
- * no other container's; it can be killed. And a program that is killed meanwhile leaves nothing to whoever gets its
- * process id.
+ * Tests pages that arrive late, like those of a program's own file system (verbs_slow.h). If results are written to
+ * such a page, only the stub waits. If a request is on one, only the broker of its container waits, which reads it and
+ * can be killed, but no other container. And a program that is killed meanwhile leaves nothing to the next process with
+ * its process id.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -27,7 +27,7 @@
 
 static uint64_t memory[SLOW_PAGE] __attribute__((aligned(4096)));
 
-/* Of all kinds a few. */
+/* Serves a few requests of each kind. */
 static int serve(int fd)
 {
     for (int i = 0; i < 20; i++) {
@@ -61,7 +61,7 @@ struct ask {
     pthread_t thread;
     int fd, rc;
     char *at;
-    bool mr; /* by the stub */
+    bool mr; /* executed by the stub */
 };
 
 static void *ask(void *arg)
@@ -88,7 +88,7 @@ static uint32_t mr_at(const char *at)
     return r.mr_handle;
 }
 
-/* Step 1: the first waits. Step 2: another process is served. */
+/* Step 1: the first one waits. Step 2: another process is served. */
 static int begin(struct ask *a, bool mr)
 {
     int fd = app_open(0), st;
@@ -150,7 +150,7 @@ static int is_left(void *arg)
     must(begin(&a, arg) == 0);
     must(pthread_join(a.thread, NULL) == 0 && (a.rc == -EIO || a.rc == -ENOSYS));
     must(app_pd(a.fd, &pd) == -ENOSYS);
-    return 0; /* though the stub waits still */
+    return 0; /* although the stub still waits */
 }
 
 static void test_stop(bool mr)
@@ -219,7 +219,7 @@ static void *tell_wanted(void *arg)
     return NULL;
 }
 
-/* The page is held up by the program itself. Another process of the container goes on behind it. */
+/* Tests a page that the program itself delays. Another process of the container continues after it. */
 static int stalls(void *arg)
 {
     pthread_t t;
@@ -251,11 +251,11 @@ static void test_stall(int place)
         usleep(1000);
     is_int(fake->number[2], 1, "and the container's other process is served then");
     is_int(world_end(&w), 0, "the broker ends");
-    while (waitpid(-1, NULL, 0) > 0) /* that process, which is ours since its parent has ended */
+    while (waitpid(-1, NULL, 0) > 0) /* that process, which is our child since its parent has ended */
         ;
 }
 
-/* The page is held up by somebody else. */
+/* A page that another process delays. */
 struct staller {
     pthread_t thread;
     int fd, place, rc;
@@ -296,7 +296,7 @@ static void test_broker_killed(int place)
 /* --------------------------------------------------- a process id used again */
 
 #define MARK 0x5a
-/* Where the second output goes; in the victim, something of its own. */
+/* Target of the second output; in the victim, its own data. */
 static uint8_t target[SLOW_PAGE] __attribute__((aligned(4096)));
 
 static int asks_and_dies(void *arg)
@@ -323,7 +323,7 @@ static int asks_and_dies(void *arg)
     return 1;
 }
 
-/* A child with that process id, as fork() makes one (include/uapi/linux/sched.h, struct clone_args, Linux 5.5). */
+/* Forks a child with that process id (include/uapi/linux/sched.h, struct clone_args, Linux 5.5). */
 static pid_t fork_as(pid_t pid)
 {
     struct {
@@ -361,7 +361,7 @@ static void test_reuse(void)
     ok(child == pid, "another process gets its number: %d", (int)child);
     while (child > 0 && fake->seen != 2)
         usleep(1000);
-    slow_let_go(0); /* if there is anybody who waits for it still */
+    slow_let_go(0); /* if anything still waits for it */
     is_int(world_end(&w), 0, "the broker has nothing more to do, and ends");
     fake->go = 1;
     ok(child > 0 && waitpid(child, &st, 0) == child && st == 0, "the other process's memory is as it was");
@@ -370,9 +370,9 @@ static void test_reuse(void)
     hw_close(&slow_fd);
 }
 
-/* In a PID namespace of the test's own: nobody else gets the number, and on old code nobody else is hit. The test
- * itself stays outside, as LeakSanitizer starts a thread at its end, and there is none in a namespace whose init has
- * ended. */
+/* Runs in a new PID namespace: nothing else gets the number, and with old code nothing else is affected. The test
+ * itself stays outside, because LeakSanitizer starts a thread at its end, which is impossible in a namespace whose init
+ * has ended. */
 static int reuse_main(void)
 {
     int st = -1;
@@ -410,7 +410,7 @@ int main(void)
     }
     int st = -1;
     fflush(NULL);
-    pid_t last = fork(); /* it goes on with the numbers of the assertions, and ends them */
+    pid_t last = fork(); /* it continues the numbers of the assertions, and ends them */
     if (last == 0)
         _exit(reuse_main() | fflush(NULL));
     waitpid(last, &st, 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A seccomp filter of the program's own answers the stub's system calls in the kernel's stead, since RET_ERRNO
- * outranks USER_NOTIF: the stub's next call carries whatever the filter says as the result of the last one. Whatever it
- * says, the program never has more than its quota, and the broker's accounts are what the (played) kernel has.
+ * Tests a seccomp filter of the program that answers the stub's system calls in place of the kernel, because RET_ERRNO
+ * takes precedence over USER_NOTIF: the stub's next call has whatever the filter returns as the result of the last one.
+ * Whatever it returns, the program never gets more than its quota, and the broker's accounts match the (simulated)
+ * kernel.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -22,12 +23,12 @@
 #define ONE    "[default]\ndevices = *\nmr_bytes = 1M\nmax_mrs = 1\n"
 #define QUEUES "[default]\ndevices = *\nmax_cqs = 3\nmax_qps = 3\nmax_srqs = 3\nmax_wqs = 3\nallow = raw xrc\n"
 
-/* What the program has had at most: objects, bytes of MRs. What it was told. */
+/* The maximum that the program has had: objects, bytes of MRs. The results that it got. */
 enum { MOST, MOST_BYTES, GOOD, BAD };
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
 
-/* Page n, with its own address first, as the played kernel wants memory that it pins. */
+/* Returns page n, which begins with its own address, as the simulated kernel expects of memory that it pins. */
 static uint64_t page(unsigned n)
 {
     uint64_t *p = memory + (size_t)n * 512;
@@ -39,15 +40,15 @@ static uint64_t page(unsigned n)
 
 #define ARG(i) ((uint32_t)offsetof(struct seccomp_data, args[i]))
 
-/* Which of the stub's calls is answered: of those on descriptor fd, where the low half of argument arg has any of the
- * bits, or is equal to them; `rest`: all others. */
+/* Which calls of the stub are answered: those on file descriptor fd in which the low half of argument arg has any of
+ * the bits, or is equal to them; `rest`: all others. */
 struct forgery {
     const char *what;
     uint32_t nr, fd, arg, action;
     bool equal;
     uint32_t bits;
     bool not ;
-    bool late; /* the filter comes by TSYNC when the stub is there; else before it */
+    bool late; /* the filter is installed by TSYNC when the stub exists; otherwise before it */
 };
 
 static int add_filter(const struct forgery *f)
@@ -67,13 +68,13 @@ static int add_filter(const struct forgery *f)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         return -errno;
     long rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, f->late ? SECCOMP_FILTER_FLAG_TSYNC : 0, &p);
-    return rc > 0 ? -EBUSY : rc < 0 ? -errno : 0; /* more than 0: a thread that has another filter */
+    return rc > 0 ? -EBUSY : rc < 0 ? -errno : 0; /* more than 0: a thread with another filter */
 }
 
 #define STUB    SYS_ioctl, VB_STUB_FD
 #define COPY    SYS_pread64, VB_STUB_FILE
-#define NUMBER  ARG(4) /* of the stub's call */
-#define RESULT  ARG(5) /* of the call before */
+#define NUMBER  ARG(4) /* number of the stub's call */
+#define RESULT  ARG(5) /* result of the previous call */
 #define SAYS(e) (SECCOMP_RET_ERRNO | (e))
 
 /* Most of them once from the beginning, and once by TSYNC. */
@@ -91,7 +92,7 @@ static const struct forgery forgeries[] = {
 
 /* ---------------------------------------------------------------- counts */
 
-/* Files of the played kernel from here on are the world's. */
+/* Files of the simulated kernel from this one on belong to the world. */
 static unsigned first_file;
 
 static unsigned kernel_has(enum vb_type t)
@@ -169,7 +170,7 @@ static int forges_mrs(void *arg)
     for (unsigned i = 0; i < 48; i++)
         reg(fd, i, lengths[i / 2 % HW_ARRAY_LEN(lengths)]);
     app_step(1);
-    /* those that are there become larger, and smaller where the kernel does not take it */
+    /* existing ones become larger, and smaller if the kernel refuses that */
     for (uint32_t i = 0; i < 12; i++) {
         note_most(app_rereg(fd, i, REREG_TRANS, page(1), MIB / 2, 0));
         note_most(app_rereg(fd, i, REREG_TRANS, page(1) + 8, 4096, 0));
@@ -203,7 +204,7 @@ static void test_mrs(const struct forgery *f)
     is_over(&w, 3);
 }
 
-/* A change that failed is told as a success: what it would have given up is not given back. */
+/* Tests a failed change that is reported as a success: what it would have given up is not given back. */
 static int shrinks(void *arg)
 {
     static const struct forgery lie = {"", STUB, RESULT, SAYS(0), false, 1u << 31, false, true};
@@ -324,8 +325,8 @@ static void test_copies(const struct forgery *f)
 
 /* ---------------------------------------------------- stubs that are killed */
 
-/* Each from its fourth call on: it has run one request, and copied its results. TRAP is the program's end, TRACE where
- * nobody traces is ENOSYS, as if the broker had gone. */
+/* Each from its fourth call on: it has run one request, and copied its results. TRAP ends the program; TRACE without a
+ * tracer is ENOSYS, as if the broker had gone. */
 static const struct forgery deaths[] = {
     {"RET_KILL_THREAD", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, false, 4, false, false},
     {"RET_KILL_THREAD, by TSYNC", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, false, 4, false, true},
@@ -392,7 +393,7 @@ static void test_deaths(const struct forgery *f)
     is_over(&w, 2);
 }
 
-/* Every call of its stubs is answered, the first one too: the child waits, and nobody else does. */
+/* Every call of its stubs is answered, even the first one: only the child waits. */
 static const struct forgery never[] = {
     {"RET_KILL_THREAD", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, true, UINT32_MAX, true, false},
     {"EIO", STUB, NUMBER, SAYS(EIO), true, UINT32_MAX, true, false},
@@ -426,9 +427,9 @@ static void test_never(const struct forgery *f)
     is_over(&w, 2);
 }
 
-/* A stub that is killed while the kernel runs its request, which then says that nothing was made. What was reserved for
- * it is given back at once, or where the kernel could not be asked then, at the next request that it stands in the way
- * of: of another process, which has the context too. */
+/* Tests a stub that is killed while the kernel runs its request, which then reports that nothing was made. What was
+ * reserved for it is given back at once, or, if the kernel could not be asked then, at the next request that it would
+ * prevent: that of another process with the same context. */
 static int hangs(void *arg)
 {
     uint32_t number;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The broker's filter of system calls, and the tracer, which has none: what each has, that either ends with the other's
- * end no more than it should, and that the filter bites. */
+/* Tests the broker's filter of system calls, and the tracer, which has none: the capabilities of each, that the end of
+ * one affects the other no more than it should, and that the filter is effective. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
@@ -20,7 +20,7 @@
 
 static char memory[8192] __attribute__((aligned(4096)));
 
-/* A number behind `name` in /proc/PID/status; -1: there is no such process, or it is dead. */
+/* Returns the number after `name` in /proc/PID/status; -1 if the process does not exist or is dead. */
 static long long of_process(pid_t pid, const char *name, int base)
 {
     char path[64], line[256];
@@ -45,7 +45,7 @@ static bool ends(pid_t pid)
     return of_process(pid, "Pid", 10) < 0;
 }
 
-/* The broker's only child; 0: none, or more. */
+/* Returns the broker's only child; 0 if there is none, or more than one. */
 static pid_t tracer_of(const struct world *w)
 {
     char path[64], text[64] = "", comm[32] = "";
@@ -70,14 +70,14 @@ static unsigned fds_of(pid_t pid)
     return world_fds(&(struct world){.broker = pid});
 }
 
-/* -ENOTTY: a stub has run it, on /dev/null. */
+/* Registers memory. -ENOTTY: a stub has run the request, on /dev/null. */
 static int reg(int fd)
 {
     struct ib_uverbs_reg_mr_resp r;
     return app_reg(fd, memory, sizeof memory, &r);
 }
 
-/* What a container's profile may forbid. */
+/* Forbids a call, as a container's profile may. */
 static int forbid(unsigned nr)
 {
     struct sock_filter f[] = {
@@ -186,7 +186,7 @@ static bool may_lock(pid_t tid)
     return of_process(tid, "CapEff", 16) & 1LL << CAP_IPC_LOCK;
 }
 
-/* The calling thread keeps CAP_SYS_ADMIN at most. */
+/* Lets the calling thread keep at most CAP_SYS_ADMIN. */
 static int give_up(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -196,7 +196,7 @@ static int give_up(void)
     return (int)syscall(SYS_capset, &h, d);
 }
 
-/* The process's other thread, which is its stub. */
+/* Returns the other thread of the process, which is its stub. */
 static pid_t stub_of(void)
 {
     pid_t found = 0;
@@ -215,7 +215,7 @@ static int with_capset(void *arg)
     int fd = app_open(0);
     must(fd >= 0 && reg(fd) == -ENOTTY);
     pid_t stub = stub_of();
-    must(stub > 0 && may_lock(stub) && reg(fd) == -ENOTTY && may_lock(stub)); /* as the program itself */
+    must(stub > 0 && may_lock(stub) && reg(fd) == -ENOTTY && may_lock(stub)); /* like the program itself */
     must(give_up() == 0 && may_lock(stub));
     must(reg(fd) == -ENOTTY && !may_lock(stub) && of_process(stub, "CapPrm", 16) == 0);
     must(reg(fd) == -ENOTTY && reg(fd) == -ENOTTY);
@@ -232,7 +232,7 @@ static int with_user(void *arg)
     return 0;
 }
 
-/* A child that shares the memory, with all capabilities, of a namespace in which they count for nothing. */
+/* A child that shares the memory, with all capabilities, in a namespace in which they have no effect. */
 static int in_namespace(void *fd)
 {
     return may_lock((pid_t)syscall(SYS_gettid)) && reg(*(int *)fd) == -ENOTTY ? 0 : 1;
@@ -251,7 +251,8 @@ static int with_namespace(void *arg)
     return 0;
 }
 
-/* A stub that a filter keeps from giving up anything runs nothing for who has less. */
+/* Tests that a stub which a filter prevents from giving up privileges runs nothing for processes with fewer
+ * privileges. */
 static int with_filter(void *arg)
 {
     (void)arg;
@@ -260,7 +261,7 @@ static int with_filter(void *arg)
     must(syscall(SYS_setresuid, 12345, 12345, 12345) == 0);
     uint32_t pd;
     must(reg(fd) == -EPERM && may_lock(stub_of()) && reg(fd) == -EPERM);
-    must(app_pd(fd, &pd) == 0); /* what pins nothing goes on */
+    must(app_pd(fd, &pd) == 0); /* requests that pin nothing continue to work */
     return 0;
 }
 
@@ -294,7 +295,8 @@ static int without_tracer(void *arg)
     int st;
     (void)arg;
     int fd = app_open(0);
-    must(fd >= 0 && give_up() == 0 && reg(fd) == -ENOTTY); /* else its right to lock memory is looked up each time */
+    must(fd >= 0 && give_up() == 0 &&
+         reg(fd) == -ENOTTY); /* otherwise its right to lock memory is looked up each time */
     app_step(1);
     must(reg(fd) == -ENOTTY); /* it has its stub */
     must(app_pd(fd, &pd) == 0 && app_open(0) == -EIO);

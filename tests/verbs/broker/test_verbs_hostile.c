@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs broker against programs that mean it harm, and those that die. The RDMA kernel is verbs_fake.c. */
+/* Tests the verbs broker with hostile programs, and with those that die. verbs_fake.c replaces the RDMA kernel. */
 #include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -13,14 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the allocator may keep; AddressSanitizer keeps all that was freed for a while. */
+/* What the allocator may keep; AddressSanitizer keeps freed memory for a while. */
 #define GROWS_KIB (HW_ASAN ? 65536 : 256)
 
 #define ALL "[default]\ndevices = *\n"
 
-/* ------------------------------------------- a request that changes under way */
+/* a request that changes in flight */
 
-/* What the flippers flip: MODIFY_QP to port 1, which is allowed, and 2, which is not. */
+/* What the flippers change: MODIFY_QP to port 1, which is allowed, and 2, which is not. */
 static struct flipped {
     struct vb_header hdr;
     struct ib_uverbs_attr attr[3];
@@ -29,12 +29,12 @@ static struct flipped {
 } good;
 static struct {
     struct flipped shared;
-    char room[1 << 17]; /* for what a flipped length says that it has */
+    char room[1 << 17]; /* for the memory that a changed length covers */
 } common;
 
 static atomic_bool flipping;
 
-/* Each flipper puts another word at a place, and the right one back. */
+/* Writes another word to a place, and restores the right one, repeatedly. */
 static void *flip(void *arg)
 {
     static const struct {
@@ -62,7 +62,7 @@ static void *flip(void *arg)
     unsigned seed = (unsigned)(uintptr_t)arg;
     while (flipping) {
         size_t i = (seed = seed * 1103515245u + 12345u) / 65536 % HW_ARRAY_LEN(spots);
-        if (i && seed & 1u << 30) /* most of all the one that would be a bypass and nothing else */
+        if (i && seed & 1u << 30) /* mainly the one that would be nothing but a bypass */
             i = 0;
         for (int k = 0; k < 20; k++) {
             memcpy((char *)&common.shared + spots[i].at, &spots[i].other, spots[i].len);
@@ -147,8 +147,7 @@ static void on_alarm(int sig)
     rings++;
 }
 
-/* Allocates and frees while signals come; arg: with SA_RESTART. A number that the program does not know of is one that
- * was lost. */
+/* Allocates and frees while signals arrive; arg: with SA_RESTART. A number that the program does not know was lost. */
 static int storm(void *arg)
 {
     struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = arg ? SA_RESTART : 0};
@@ -164,7 +163,7 @@ static int storm(void *arg)
         while ((rc = app_pd_free(fd, pd)) == -EINTR)
             fake->number[1]++;
         if (rc == -ENOENT)
-            fake->number[2]++; /* it had been freed */
+            fake->number[2]++; /* it was freed */
         else
             must(rc == 0);
     }
@@ -185,9 +184,9 @@ static void test_storm(bool killable, bool restart)
     bool done = world_until(&w, 1);
     ok(done, "%ld signals, %s, %s: every answer arrives", (long)fake->number[0],
        restart ? "calls restarted" : "calls interrupted", killable ? "held back while a request runs" : "at any time");
-    /* A signal that comes between the answer and the thread's waking takes it though the broker was told that it had
-     * arrived (kernel/seccomp.c, seccomp_do_user_notification(): err is looked at before the state). Nobody can tell
-     * the call that is made again then from a second one like it. */
+    /* A signal between the answer and the wakeup of the thread takes the answer, although the broker was told that it
+     * was delivered (kernel/seccomp.c, seccomp_do_user_notification() checks err before the state). The call that is
+     * then repeated is indistinguishable from a second one like it. */
     const long lost = killable ? 0 : 3;
     ok(fake->number[2] <= lost && fake->live <= (unsigned)lost,
        "nothing was made that the program does not know of: %u; nothing freed twice: %ld", fake->live,
@@ -201,7 +200,7 @@ static void test_storm(bool killable, bool restart)
     world_end(&w);
 }
 
-/* A call that is not made again: what it made is taken back. */
+/* Tests a call that is not repeated: what it made is taken back. */
 static int forget(void *arg)
 {
     struct sigaction sa = {.sa_handler = on_alarm};
@@ -210,11 +209,11 @@ static int forget(void *arg)
     pid_t me = getpid();
     (void)arg;
     must(fd >= 0 && sigaction(SIGALRM, &sa, NULL) == 0);
-    must(app_pd(fd, &pd) == 0 && app_pd_free(fd, pd) == 0); /* its stub is there */
+    must(app_pd(fd, &pd) == 0 && app_pd_free(fd, pd) == 0); /* it has its stub */
     unsigned ran = fake->ran;
     fake->ms = 200;
     pid_t child = fork();
-    if (child == 0) { /* while the kernel is at it */
+    if (child == 0) { /* while the kernel executes it */
         while (fake->ran == ran)
             usleep(500);
         _exit(kill(me, SIGALRM) != 0);
@@ -257,7 +256,7 @@ static int use(int device)
     ch = app_channel(fd);
     if (ch < 0)
         return ch;
-    return 0; /* all of it open */
+    return 0; /* with everything open */
 }
 
 static int lives(void *arg)
@@ -338,7 +337,7 @@ static void test_pairs(void)
     world_end(&w);
 }
 
-/* Killed after a time that is another each time, so that it hits each step. */
+/* Tests programs that are killed after a varying time, so that each step is hit. */
 static int kills(void *arg)
 {
     int st;
@@ -380,7 +379,7 @@ static int orphan(void *arg)
     must(fd >= 0 && app_pd(fd, &pd) == 0);
     fake->ms = 60000;
     fake->seen = 1;
-    must(app_pd(fd, &pd) == -ENOSYS); /* under way when the broker dies */
+    must(app_pd(fd, &pd) == -ENOSYS); /* in flight when the broker dies */
     must(app_pd(fd, &pd) == -ENOSYS && app_open(0) == -ENOSYS && app_post(fd, 0) == -ENOSYS);
     return 0;
 }
@@ -404,11 +403,11 @@ static int bells(void *arg)
     (void)arg;
     int fd = app_open(0);
     must(fd >= 0);
-    must(app_post(fd, 0) == -EACCES); /* of a driver that nobody has named yet */
+    must(app_post(fd, 0) == -EACCES); /* of a driver that is not named yet */
     must(app_context(fd) == 0);
     for (int i = 0; i < 1000; i++)
         must(app_post(fd, 0) == 32);
-    must(app_post(fd, 1) == -EACCES); /* work requests in line name memory */
+    must(app_post(fd, 1) == -EACCES); /* inline work requests name memory */
     struct {
         struct ib_uverbs_cmd_hdr hdr;
         struct ib_uverbs_req_notify_cq u;
@@ -425,7 +424,7 @@ static int bells(void *arg)
     fake->fail = -EINVAL;
     must(app_post(fd, 0) == -EINVAL);
     fake->fail = 0;
-    /* other files at such numbers are what they are */
+    /* other files with such numbers work as usual */
     int p[2];
     must(pipe(p) == 0 && dup2(p[1], VB_FD_LAST) == VB_FD_LAST);
     must(write(VB_FD_LAST, "x", 1) == 1 && close(VB_FD_LAST) == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* REREG_MR waits for the stub, which a page that does not come holds up; what was judged and reserved for it changes
- * meanwhile, by requests that need no stub, or another process's. */
+/* Tests REREG_MR that waits for the stub, which a late page delays; what was checked and reserved for it changes
+ * meanwhile, by requests that need no stub, or by those of another process. */
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
 #include "verbs_queues.h"
@@ -48,7 +48,7 @@ static void *reregs(void *arg)
     return NULL;
 }
 
-/* A small MR gets that number: 0, or why there is none. */
+/* Gives a small MR that number. Returns 0, or the reason for a failure. */
 static int take_number(int fd, uint32_t number)
 {
     uint32_t other;
@@ -61,7 +61,7 @@ static int take_number(int fd, uint32_t number)
     return -ENOENT;
 }
 
-/* All of its MRs go, and small ones get their numbers; then one with all that there is room for. */
+/* Frees all of its MRs, and gives their numbers to small ones; then registers one with all the remaining room. */
 static int replaces(const struct ask *a, unsigned n)
 {
     uint32_t all = 0;

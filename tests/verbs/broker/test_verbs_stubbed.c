@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything that the stub runs, by real programs with real stubs; the kernel is played on the window
- * (verbs_fake_stub.c) and takes memory and descriptors from the stub itself (verbs_fake_mlx5.c): an address is good if
- * the stub's mm has it there, a descriptor if the stub's own table has it.
+ * Tests everything that the stub runs, by real programs with real stubs; the kernel is simulated on the window
+ * (verbs_fake_stub.c) and takes memory and file descriptors from the stub itself (verbs_fake_mlx5.c): an address is
+ * valid if the stub's mm has it, a file descriptor if the stub's own table has it.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -25,7 +25,7 @@
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
 
-/* Page n, with its own address first, as the played kernel wants memory that it pins. */
+/* Returns page n, which begins with its own address, as the simulated kernel expects of memory that it pins. */
 static uint64_t page(unsigned n)
 {
     uint64_t *p = memory + (size_t)n * 512;
@@ -33,7 +33,8 @@ static uint64_t page(unsigned n)
     return *p;
 }
 
-/* Of each kind one, with a channel where it takes one; the mistakes; and what is destroyed is gone. */
+/* Makes one of each kind, with a channel if it takes one; makes the mistakes; and checks that destroyed objects are
+ * gone. */
 static int one_of_each(void *arg)
 {
     (void)arg;
@@ -55,10 +56,10 @@ static int one_of_each(void *arg)
             continue;
         must(q->make(fd, channel, &u, &number, token) == 0);
         must(app_queue_destroy(fd, q->object, number) == 0);
-        must(q->make(fd, foreign, &u, &number, token) == -EBADF); /* the kernel's: no channel */
+        must(q->make(fd, foreign, &u, &number, token) == -EBADF); /* refused by the kernel: no channel */
         must(q->make(fd, fd, &u, &number, token) == -EBADF);
-        must(q->make(fd, 959, &u, &number, token) == -EBADF);        /* nobody's */
-        must(q->make(fd, VB_STUB_FD, &u, &number, token) == -EBADF); /* of the stub's table, and not of ours */
+        must(q->make(fd, 959, &u, &number, token) == -EBADF);        /* does not exist */
+        must(q->make(fd, VB_STUB_FD, &u, &number, token) == -EBADF); /* in the stub's table, and not in ours */
         must(q->make(fd, VB_STUB_FD + 1, &u, &number, token) == -EBADF);
         must(q->make(fd, -2, &u, &number, token) == -EBADF);
     }
@@ -66,7 +67,7 @@ static int one_of_each(void *arg)
     return 0;
 }
 
-/* A file's first line that begins with `key`; "": there is none. */
+/* Returns the first line of a file that begins with `key`, or "". */
 static const char *line_of(const char *path, const char *key, char *line, int cap)
 {
     FILE *f = fopen(path, "re");
@@ -78,8 +79,8 @@ static const char *line_of(const char *path, const char *key, char *line, int ca
     return found ? line : "";
 }
 
-/* In the place of what the stub had, the broker puts what is of no use: a pidfd of its own process, and an eventfd that
- * is empty and nobody's. The window's file is to be read only. */
+/* Returns whether a file descriptor of the stub is harmless: the broker replaces what the stub had with a pidfd of its
+ * own process, and an empty, unused eventfd. The window's file can only be read. */
 static bool harmless(const char *task, const char *fd, const char *link)
 {
     const char key[] = "eventfd-count:", flags[] = "flags:";
@@ -95,7 +96,7 @@ static bool harmless(const char *task, const char *fd, const char *link)
     return *count && strtoull(count + strlen(key), NULL, 16) == 0;
 }
 
-/* How many descriptors of the stub's are of any use; -1: there is no stub. *n: how many there are. */
+/* Returns how many file descriptors of the stub are of any use; -1 if there is no stub. *n: their total number. */
 static int useful_now(const struct world *w, unsigned *n)
 {
     char path[300], task[340], line[128];
@@ -128,7 +129,7 @@ static int useful_now(const struct world *w, unsigned *n)
     return found;
 }
 
-/* The device stays for a moment, until something wakes the broker. */
+/* Returns the same after the device is closed, which is kept until something wakes the broker. */
 static int useful(const struct world *w, unsigned *n)
 {
     int found = useful_now(w, n);
@@ -162,7 +163,7 @@ static void test_queues(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* A stop takes back the stub's call where the filter does not hold signals back: at any step of the broker's. */
+/* Tests stops, which take back the stub's call if the filter does not hold signals back: at any step of the broker. */
 static int stopped(void *arg)
 {
     uint32_t number = 0, token[2];
@@ -188,7 +189,7 @@ static void test_stopped(void)
     fake_reset();
     fake->driver = RDMA_DRIVER_MLX5;
     world_start(&w, ALL, false, stopped, NULL);
-    for (int i = 0, still = 0; i < 400 && still < 5; i++) { /* five times none: it has failed */
+    for (int i = 0, still = 0; i < 400 && still < 5; i++) { /* none five times in a row: it has failed */
         long before = fake->number[1];
         kill(w.app, SIGSTOP);
         usleep(rand_r(&seed) % 1500);
@@ -201,8 +202,8 @@ static void test_stopped(void)
     fake->number[0] = 1;
     ok(world_until(&w, 1), "a program that is stopped 400 times while it makes CQs: %ld of them",
        (long)fake->number[1]);
-    /* A signal that comes between an answer and the thread's waking takes the answer (test_verbs_hostile.c): here of a
-     * few of 400, and of more where other work keeps the thread from waking. */
+    /* A signal between an answer and the wakeup of the thread takes the answer (test_verbs_hostile.c): of few of 400
+     * here, and of more if other work delays the wakeup. */
     ok(fake->live <= 100 && fake->number[2] <= 100,
        "all but %u that were made are known to it, all but %ld destroyed once", fake->live, (long)fake->number[2]);
     is_int(world_status(&w, "fake0.cq"), fake->live, "which are counted");
@@ -229,7 +230,7 @@ static int reregs(void *arg)
     must(app_rereg(fd, r.mr_handle + 1, REREG_ACCESS, 0, 0, 1) == -ENOENT);
     app_step(2);
     must(app_dereg(fd, r.mr_handle) == 0 && app_rereg(fd, r.mr_handle, REREG_ACCESS, 0, 0, 1) == -ENOENT);
-    struct ib_uverbs_reg_mr in = {.start = page(1), .length = 4096, .hca_va = page(1)}; /* to be read only */
+    struct ib_uverbs_reg_mr in = {.start = page(1), .length = 4096, .hca_va = page(1)}; /* read only */
     must(app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, &r, sizeof r) == 0);
     must(app_rereg(fd, r.mr_handle, REREG_ACCESS, 0, 0, 1) == -EACCES);
     must(app_rereg(fd, r.mr_handle, REREG_TRANS | REREG_ACCESS, page(1), 4096, 1) == 0 &&
@@ -285,7 +286,7 @@ static int reg_dmabuf(int fd, int dmabuf, uint64_t length, uint32_t *number)
     return rc < 0 ? rc : (int32_t)a[2].data == dmabuf && lkey == *number + 1 ? 0 : -EPROTO;
 }
 
-/* By the newer method; address 0: none. */
+/* Registers by the newer method; address 0: none. */
 static int reg_method(int fd, int dmabuf, uint64_t address, uint64_t length, uint32_t *number)
 {
     uint32_t lkey, rkey;
@@ -308,7 +309,7 @@ static int reg_method(int fd, int dmabuf, uint64_t address, uint64_t length, uin
     return rc < 0 ? rc : (int)a[2].data_s64 == dmabuf && lkey == *number + 1 ? 0 : -EPROTO;
 }
 
-/* arg: where the policy has no dma-bufs. */
+/* Tests dma-bufs. arg: the policy does not allow them. */
 static int dmabufs(void *arg)
 {
     uint32_t number;
@@ -321,8 +322,8 @@ static int dmabufs(void *arg)
         must(reg_method(fd, buf, page(1), 4096, &number) == -EOPNOTSUPP);
         return 0;
     }
-    must(app_reg_method(fd, memory, 4096, &number) == 0 && app_dereg(fd, number) == 0); /* there is a stub */
-    must(reg_dmabuf(fd, -1, 4096, &number) == -EBADF); /* how libraries ask whether there are such */
+    must(app_reg_method(fd, memory, 4096, &number) == 0 && app_dereg(fd, number) == 0); /* now there is a stub */
+    must(reg_dmabuf(fd, -1, 4096, &number) == -EBADF); /* this is how libraries ask whether they are supported */
     must(reg_dmabuf(fd, buf, 65536, &number) == 0 && app_dereg(fd, number) == 0);
     must(reg_method(fd, buf, 0, 65536, &number) == 0 && app_dereg(fd, number) == 0);
     must(reg_dmabuf(fd, buf, 65536, &number) == 0);
@@ -332,7 +333,8 @@ static int dmabufs(void *arg)
     must(reg_dmabuf(fd, other, 4096, &number) == -EINVAL && reg_method(fd, other, 0, 4096, &number) == -EINVAL);
     must(reg_dmabuf(fd, fd, 4096, &number) == -EINVAL && reg_method(fd, fd, 0, 4096, &number) == -EINVAL);
     must(reg_dmabuf(fd, 959, 4096, &number) == -EBADF && reg_method(fd, 959, 0, 4096, &number) == -EBADF);
-    /* with an address beside it, it is the stub's, whose table it comes to; the kernel wants one of the two */
+    /* together with an address it goes to the stub, into whose table it comes; the kernel expects only one of the
+     * two */
     must(reg_method(fd, buf, page(1), 4096, &number) == -EINVAL);
     app_step(2);
     return 0;
@@ -377,7 +379,7 @@ static int owner(void *arg)
         must(app_reg(fd, memory, 4096, &r) == 0);
     fake->number[0] = r.mr_handle;
     app_step(1);
-    must(app_dereg(fd, r.mr_handle) == 0); /* it is still there */
+    must(app_dereg(fd, r.mr_handle) == 0); /* it still exists */
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For programs of tests: what mlx5 makes of the application's memory, and MRs that become others. */
+/* For programs of tests: objects that mlx5 makes with the application's memory, and MRs that are reregistered. */
 #ifndef VERBS_QUEUES_H
 #define VERBS_QUEUES_H
 
@@ -8,7 +8,7 @@
 
 #include <rdma/mlx5-abi.h>
 
-/* What each needs of the driver's part: addresses at its begin, all else 0. */
+/* What each needs of the driver's part: addresses at its beginning, everything else 0. */
 union app_uhw {
     struct {
         uint64_t buf_addr, db_addr;
@@ -20,19 +20,19 @@ union app_uhw {
     struct mlx5_ib_create_wq wq;
 };
 
-/* With these addresses; an initializer would leave the longer members' ends as they are. */
+/* Returns it with these addresses; an initializer would leave the ends of the longer members undefined. */
 union app_uhw app_uhw_at(uint64_t buf_addr, uint64_t db_addr);
 
-/* What makes a queue: 0 and its number and the driver's token, or -errno. channel -1: none. */
+/* Functions that make a queue: return 0 and its number and the driver's token, or -errno. channel -1: none. */
 #define APP_QUEUES 7
 extern const struct app_queue {
     const char *name;
     int (*make)(int fd, int channel, const union app_uhw *u, uint32_t *number, uint32_t *token);
     uint16_t object;
-    bool channel;         /* it takes one; -1: none */
+    bool channel;         /* it takes a channel */
 } app_queues[APP_QUEUES]; /* CREATE_CQ is the first */
 int app_queue_destroy(int fd, uint16_t object, uint32_t number);
-int app_queue_resize(int fd, uint32_t number, uint64_t address); /* a CQ's, to 32 */
+int app_queue_resize(int fd, uint32_t number, uint64_t address); /* resizes a CQ to 32 */
 
 /* include/rdma/ib_verbs.h: IB_MR_REREG_TRANS, IB_MR_REREG_ACCESS */
 #define REREG_TRANS  1u

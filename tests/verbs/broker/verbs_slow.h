@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages of a program's that come when the test likes: userfaultfd's, which the program makes before it has its filter.
- */
+/* Pages of a program that arrive when the test decides: by userfaultfd, which the program makes before it has its
+ * filter. */
 #ifndef VERBS_SLOW_H
 #define VERBS_SLOW_H
 
@@ -8,16 +8,17 @@
 
 #define SLOW_PAGE   4096u
 #define SLOW_PAGES  4
-#define SLOW_WAIT   60000 /* ms: how long somebody may take to want a page */
-#define SLOW_NUMBER 14    /* fake->number[] of it is where they are */
+#define SLOW_WAIT   60000 /* ms to wait for an access to a page */
+#define SLOW_NUMBER 14    /* index in fake->number[] of their address */
 
-extern char *slow;  /* the program's: so many pages, and one before them that is as usual */
-extern int slow_fd; /* of the program, or of the test: who holds the pages up. -1: the other one */
+extern char *slow;  /* in the program: this many pages, and an ordinary one before them */
+extern int slow_fd; /* in the process that delays the pages, the program or the test; -1 in the other one */
 
-bool slow_possible(void); /* false: errno */
-/* fake_reset(), and a program with such pages. given: it gives the test the descriptor, and has it no more. */
+bool slow_possible(void); /* sets errno if false */
+/* Calls fake_reset(), and starts a program with such pages. given: it passes the file descriptor to the test, and
+ * closes it. */
 void slow_start(struct world *w, const char *policy, int (*fn)(void *), void *arg, bool given);
-bool slow_wanted(int fd);       /* waits until somebody waits for a page; false: nobody does */
-int slow_let_go(unsigned page); /* 0; -ESRCH: there is no such memory any more */
+bool slow_wanted(int fd);       /* waits until something waits for a page; returns false if nothing does */
+int slow_let_go(unsigned page); /* returns 0, or -ESRCH if that memory no longer exists */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rule of the policy, and a way past it tried: by the other struct, the longer one, the other path. */
+/* Tests each rule of the policy, and attempts to bypass it: by the other struct, the longer one, the other path. */
 #include "verbs/policy/policy_int.h"
 #include "verbs_ask.h"
 
@@ -34,7 +34,7 @@ static int modify(uint32_t mask, struct ib_uverbs_modify_qp in)
     return cmd(IB_USER_VERBS_CMD_MODIFY_QP, in);
 }
 
-/* By the extended command; `more` bytes of 0 behind the struct. */
+/* Modifies by the extended command; `more` bytes of 0 follow the struct. */
 static int modify_ex(uint32_t mask, struct ib_uverbs_modify_qp in, size_t more)
 {
     struct {
@@ -250,7 +250,7 @@ static int qp_ex(struct ib_uverbs_ex_create_qp in)
     return cmd(EX(IB_USER_VERBS_EX_CMD_CREATE_QP), in);
 }
 
-/* By the method: type, cap.max_send_wr, flags. */
+/* Makes a QP by the method: type, cap.max_send_wr, flags. */
 static void qp_method(uint64_t type, uint32_t wr, uint64_t flags)
 {
     struct ib_uverbs_qp_cap cap = {.max_send_wr = wr};
@@ -272,7 +272,7 @@ static int qp_new(uint64_t type, uint32_t wr, uint64_t flags)
     return judged();
 }
 
-/* By each of the three ways to make one; recv_sge pieces in a request to receive. */
+/* Makes an EFA QP by each of the three ways; recv_sge pieces in a receive request. */
 static int efa_qp(unsigned way, uint32_t rq_bytes, uint32_t sq_bytes, uint32_t recv_sge)
 {
     struct efa_ibv_create_qp u = {.rq_ring_size = rq_bytes, .sq_ring_size = sq_bytes};
@@ -384,7 +384,7 @@ static void qps(void)
     passes(modify(M_QKEY, (struct ib_uverbs_modify_qp){.qkey = 1u << 31}), "a controlled Q_Key that is allowed");
 }
 
-/* rxe's has a part of the driver's, which is of no matter here. */
+/* Modifies an SRQ; rxe has a driver part, which is irrelevant here. */
 static int modify_srq(uint32_t mask, uint32_t wr)
 {
     struct ib_uverbs_modify_srq in = {.attr_mask = mask, .max_wr = wr};
@@ -441,7 +441,7 @@ static int cq_method(uint32_t cqe)
     begin(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, RDMA_DRIVER_RXE);
     attr(UVERBS_ATTR_CREATE_CQ_HANDLE, 0, 0);
     attr_in(UVERBS_ATTR_CREATE_CQ_CQE, &cqe, 4);
-    M.attr[1].data |= 1ull << 40; /* not of its 4 bytes */
+    M.attr[1].data |= 1ull << 40; /* beyond its 4 bytes */
     attr_in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, &zero, 8);
     attr_in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, &zero, 4);
     attr_out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4);

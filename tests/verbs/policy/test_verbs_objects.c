@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas: each is exhausted, and a way past it tried; what the accounts are at the end; and what replies show. */
+/* Tests quotas: exhausts each, and tries to bypass it; checks the accounts at the end, and what replies show. */
 #include "base/base.h"
 #include "verbs/policy/policy_int.h"
 #include "verbs_ask.h"
@@ -43,7 +43,7 @@ static int dmabuf(uint64_t length)
     return judged();
 }
 
-/* REG_MR of Linux 6.17, by attribute numbers. */
+/* Calls REG_MR of Linux 6.17, by attribute numbers. */
 static int modern(uint64_t address, uint64_t length, uint32_t access, bool fd)
 {
     begin(UVERBS_OBJECT_MR, 5, RDMA_DRIVER_RXE);
@@ -205,7 +205,7 @@ static void enlarged(void)
     ok(U.mr_bytes == 12288 && U.n[VB_MR] == 2, "a new one that nobody knows of counts");
 }
 
-/* What is pinned to be read only is not made writable without being pinned anew, whatever number it has. */
+/* Tests that memory pinned read-only does not become writable without being pinned again, whatever number it has. */
 static void read_only(void)
 {
     const uint32_t none = 0, remote_read = 4, writes[] = {1, 2, 8, 16}; /* enum ib_uverbs_access_flags */
@@ -240,14 +240,14 @@ static void read_only(void)
     }
 }
 
-/* The stub's replies lie where the application can write. */
+/* Tests forged replies, because the stub's replies are where the application can write. */
 static void forged(void)
 {
     start("[default]\ndevices = *\nmr_bytes = 64KiB\nmax_mrs = 4\n");
     reg(0, 4096, 1);
     runs(O, 1, 0, true);
     reg(0, 32768, 1);
-    runs(O, 1, 0, false); /* it is 2, and says 1 */
+    runs(O, 1, 0, false); /* it is 2, and claims 1 */
     is_int(U.mr_bytes, 36864, "a large MR that says it is the small one");
     dereg(1);
     runs(O, 0, 0, true);
@@ -279,7 +279,7 @@ static void forged(void)
     O = NULL;
     ok(U.mr_bytes == 0 && U.n[VB_MR] == 0 && U.n[VB_CONTEXT] == 0, "all goes with the context");
 
-    /* DEREG_MR overtakes the answer to REG_MR: the application guessed the number. */
+    /* DEREG_MR overtakes the answer to REG_MR: the application has guessed the number. */
     start("[default]\ndevices = *\nmr_bytes = 64KiB\nmax_mrs = 4\n");
     uint64_t a;
     static struct vb_request slow;
@@ -296,7 +296,7 @@ static void forged(void)
     ok(U.n[VB_MR] == 0 && U.mr_bytes == 4096, "an end before the beginning: bytes stay, and no count goes below 0");
 }
 
-/* By its plain command, or the method: whatever makes an object of the type. */
+/* Makes or ends an object by its plain command, or the method: whichever the type has. */
 static int one(enum vb_type t, bool end)
 {
     static uint32_t handle;
@@ -418,7 +418,7 @@ static void counts(void)
     is_int(U.n[VB_CHANNEL], 0, "at all");
 }
 
-/* What the kernel lists takes the place of what was believed. */
+/* Tests that the list of the kernel replaces the accounts. */
 static void listed(void)
 {
     uint64_t bytes;
@@ -447,7 +447,7 @@ static void listed(void)
     ok(U.n[VB_MR] == 0 && U.n[VB_QP] == 0 && U.mr_bytes == 0, "all of which ends with the context");
 }
 
-/* Thousands of MRs that come and go in any order leave nothing. */
+/* Tests that thousands of MRs that come and go in any order leave nothing. */
 static void many(void)
 {
     start("[default]\ndevices = *\nmr_bytes = unlimited\nmax_mrs = unlimited\n");
@@ -592,7 +592,7 @@ static void replies(void)
     struct ib_uverbs_query_device plain = {0};
     cmd(IB_USER_VERBS_CMD_QUERY_DEVICE, plain);
     memset(Q.core_out, 0xff, Q.core_out_len);
-    Q.core_out_len = 56; /* a kernel that says less */
+    Q.core_out_len = 56; /* a kernel that reports less */
     policy("[default]\ndevices = *\nmax_qps = 3\n");
     vb_filter_reply(&R, &Q);
     memcpy(&d, Q.core_out, sizeof(d.base));

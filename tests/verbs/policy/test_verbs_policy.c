@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy file and annotations: what they come to for a container and a device; what is refused, and where. */
+/* Tests the policy file and annotations: their result for a container and a device; what is refused, and where. */
 #include "tests/tap.h"
 #include "verbs/policy/policy.h"
 
@@ -30,7 +30,7 @@ static int rules(const char *container, const char *device)
     return vb_policy_rules(P, container, NULL, 0, device, &R);
 }
 
-/* With one annotation. */
+/* Narrows a policy by one annotation. */
 static int narrowed(const char *container, const char *key, const char *value)
 {
     struct vb_annotation a = {key, value};
@@ -53,7 +53,7 @@ static void defaults(void)
 
 static void order(void)
 {
-    /* in the file from the particular to the general: it is not the file's order that counts */
+    /* in the file from the specific to the general, because the order of the file does not matter */
     static const char text[] = "[container a device rxe*]\nqp_wr = 4\n"
                                "[container a]\nqp_wr = 3\ncqe = 30\ndevices = rxe*, siw0\n"
                                "[device rxe*]\nqp_wr = 2\ncqe = 20\nmax_qps = 20\n"
@@ -283,7 +283,7 @@ static void files(const char *installed)
     ok(vb_policy_load("/tmp", &P) == -EINVAL && !P, "a folder: %s", hw_error());
     close(fd);
 
-    /* not loaded: whoever built this may own it */
+    /* not loaded, because the user who built this may own it */
     char said[8192];
     fd = open(installed, O_RDONLY);
     ssize_t n = fd < 0 ? -1 : read(fd, said, sizeof(said));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Real programs' requests (tests/data/verbs) under the policy that is installed: what they need passes, what they try
- * beside it is refused, and at the end the accounts are what the kernel had. */
+/* Tests requests of real programs (tests/data/verbs) with the installed policy: what they need passes, everything else
+ * that they try is refused, and at the end the accounts match the kernel's. */
 #include "verbs_ask.h"
 
 #include <ctype.h>
@@ -43,7 +43,7 @@ static int read_recorded(void *arg, uint64_t at, void *dst, size_t n)
     return -EFAULT;
 }
 
-/* What the kernel wrote goes to where the broker would have it. */
+/* Copies the kernel's answer to where the broker would have it. */
 static void answer(void)
 {
     for (unsigned i = 0; i < Q.n && i < n_attrs_after; i++) {
@@ -60,7 +60,7 @@ static void request(int result, const char *program)
 {
     uint64_t ticket;
     if (vb_request_take(&Q, HEADER, read_recorded, NULL) < 0)
-        return; /* the schema's business: test_verbs_request */
+        return; /* tested by test_verbs_request, for the schema */
     requests++;
     vb_judge(&R, &U, O, &Q, &V);
     if (V.rc) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests as an application makes them, taken by the schema, judged, and settled as a kernel would answer. */
+/* Makes requests like an application, takes them by the schema, judges them, and settles them as a kernel would
+ * answer. */
 #ifndef VERBS_ASK_H
 #define VERBS_ASK_H
 
@@ -54,7 +55,7 @@ static void attr(uint16_t id, uint16_t len, uint64_t data)
     a->data = data;
 }
 
-/* As the kernel has it, 8 bytes and less lie in the attribute itself. */
+/* Adds an attribute; as in the kernel, 8 bytes and less are in the attribute itself. */
 static void attr_in(uint16_t id, const void *bytes, size_t n)
 {
     uint8_t *mine = in_bytes[M.hdr.num_attrs];
@@ -106,7 +107,7 @@ __attribute__((unused)) static int cmd_len(uint32_t command, const void *in, siz
 }
 #define cmd(c, s) cmd_len(c, &(s), sizeof(s))
 
-/* Is it refused so, by a rule that begins so? */
+/* Checks that it is refused with this error, by a rule that begins with this text. */
 #define refused(call, err, by, ...)                                                        \
     do {                                                                                   \
         int rc_ = (call);                                                                  \
@@ -119,7 +120,7 @@ __attribute__((unused)) static int cmd_len(uint32_t command, const void *in, siz
             diag("refused by '%s': %s", V.rule, V.text); \
     } while (0)
 
-/* What Q, taken and judged already, made is put where the kernel writes it. */
+/* Writes what Q, already taken and judged, has made to where the kernel writes it. */
 static void made(uint32_t number)
 {
     const struct vb_number *n = &Q.command->made;
@@ -129,7 +130,7 @@ static void made(uint32_t number)
         vb_request_attr(&Q, n->at)->raw.data = number;
 }
 
-/* Q runs from beginning to end. */
+/* Runs Q from beginning to end. */
 __attribute__((unused)) static void runs(struct vb_objects *o, uint32_t number, int rc, bool trusted)
 {
     uint64_t ticket;
@@ -149,7 +150,7 @@ static void policy(const char *text)
     }
 }
 
-/* A policy, and nothing in its accounts. */
+/* Starts with a policy and empty accounts. */
 __attribute__((unused)) static void start(const char *text)
 {
     vb_objects_free(O);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schema, and requests taken, made anew and given back: as programs made them (tests/data/verbs), and as an enemy
- * would. */
+/* Tests the schema, and requests that are taken, rebuilt and returned: those of real programs (tests/data/verbs), and
+ * those of an attacker. */
 #include "tests/tap.h"
 #include "verbs_hand.h"
 
@@ -48,7 +48,7 @@ static bool command_is_sane(const struct vb_command *c)
         return true;
     if (write != !c->attrs || (!write && (!rules_are_sane(c->attrs) || c->in_min || c->zero_at)))
         return false;
-    if (write && (c->in_min < 4 /* so that CORE_IN is always there: put_in_order() */ || c->in_max < c->in_min ||
+    if (write && (c->in_min < 4 /* so that CORE_IN always exists: see put_in_order() */ || c->in_max < c->in_min ||
                   (c->zero_at && c->zero_at + 4u > c->in_min)))
         return false;
     if (c->fd.place != VB_NOWHERE &&
@@ -146,7 +146,7 @@ static size_t unhex(const char *text, uint8_t *out, size_t cap)
     return n;
 }
 
-/* The next one of the file, whose format is that of tests/vm/programs/verbs_record.c. */
+/* Reads the next record of the file, whose format is that of tests/vm/programs/verbs_record.c. */
 static bool record_next(FILE *f, struct record *rec)
 {
     static char line[2 * 65536 + 128];
@@ -179,7 +179,7 @@ static bool record_next(FILE *f, struct record *rec)
     return false;
 }
 
-/* Recorded outputs to where the request made anew has them, as a kernel would. */
+/* Copies recorded outputs to where the rebuilt request has them, as a kernel would. */
 static bool replay_outputs(struct record *rec, uint32_t split)
 {
     for (unsigned i = 0; i < r.n; i++) {
@@ -202,7 +202,7 @@ static bool replay_outputs(struct record *rec, uint32_t split)
     return true;
 }
 
-/* Does the application see what it saw then? */
+/* Returns whether the application sees what it saw in the recording. */
 static bool same_after(struct record *rec)
 {
     for (unsigned i = 0; i < r.n; i++) {
@@ -223,7 +223,7 @@ static bool same_after(struct record *rec)
     return true;
 }
 
-#define KEPT_MAX 4096 /* of an output, by the recorder: BYTES_MAX */
+#define KEPT_MAX 4096 /* of an output, kept by the recorder: BYTES_MAX */
 static void recorded_file(const char *name, unsigned *total)
 {
     static struct record rec;
@@ -298,7 +298,7 @@ static void recorded(void)
 /* ---- requests put together by hand ----
  * After what rdma-core 44 and the kernel's headers say of drivers whose devices are not here: no recordings. */
 
-/* Takes it, and makes it anew both ways. */
+/* Takes a request, and rebuilds it both ways. */
 static bool taken(struct memory *m, const struct ask *a, enum vb_where where, const char *what)
 {
     int rc = take(m, a);
@@ -321,7 +321,7 @@ static uint64_t address_of(const struct vb_address *a)
     return v;
 }
 
-/* The descriptor among the bytes of CORE_IN, as the kernel gets it. */
+/* Returns the file descriptor among the bytes of CORE_IN, as the kernel gets it. */
 static int32_t built_fd(const struct vb_core_fd *fd)
 {
     struct ib_uverbs_attr in;
@@ -423,7 +423,7 @@ static void others(void)
            "its number, once it has run");
         is_int(vb_request_number(&r, &r.command->ended, &number), -ENOENT, "it ends nothing");
     }
-    a.attr[2].len = 20; /* and less that is written */
+    a.attr[2].len = 20; /* .. and fewer that are written */
     ok(take(&m, &a) == 0 && r.core_out_len == 20, "a longer output is the kernel's business");
     unmap_all(&m);
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_REG_MR, 40, 12, 0, 100);
@@ -468,7 +468,7 @@ static void others(void)
     a = ask_write(&m, RDMA_DRIVER_RXE, EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_QP,
                   offsetof(struct ib_uverbs_ex_create_qp, create_flags), 40, 0, 32);
     memset(map(&m, IN_AT, 4, NULL), 0xff, offsetof(struct ib_uverbs_ex_create_qp, create_flags));
-    memset(r.copy, 0xff, sizeof(r.copy)); /* of a request before */
+    memset(r.copy, 0xff, sizeof(r.copy)); /* of an earlier request */
     if (taken(&m, &a, VB_BROKER, "rxe EX_CREATE_QP of an older library")) {
         memset(r.core_out, 0xff, r.core_out_len); /* the kernel's answer */
         ok(((struct ib_uverbs_ex_create_qp *)r.core_in)->comp_mask == UINT32_MAX &&
@@ -478,7 +478,7 @@ static void others(void)
     unmap_all(&m);
 }
 
-/* Linux 6.17's REG_MR, whose three outputs are mandatory. */
+/* Makes a REG_MR of Linux 6.17, whose three outputs are mandatory. */
 static struct ask reg_mr(bool address)
 {
     struct ask a = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);

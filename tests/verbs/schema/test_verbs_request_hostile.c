@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of an application that means ill: malformed ones, memory that changes, buffers on top of each other, what is
- * put in the place of what was judged; and a million at random. */
+/* Tests requests of a hostile application: malformed ones, memory that changes, overlapping buffers, replacements of
+ * what was judged; and a million random ones. */
 #include "tests/tap.h"
 #include "verbs_hand.h"
 
@@ -17,7 +17,7 @@ static struct ask query_port(void)
     return a;
 }
 
-/* Linux 6.17's REG_MR. */
+/* Makes a REG_MR of Linux 6.17. */
 static struct ask reg_mr(void)
 {
     struct ask q = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);
@@ -136,7 +136,7 @@ static void write_commands(void)
     refused(-ENOSPC, "the probe");
     a.attr[0].data = 1ull << 32 | 3;
     refused(-EINVAL, "a command of 33 bits");
-    a.attr[0].data = 6; /* MODIFY_AH, which the kernel has not any more */
+    a.attr[0].data = 6; /* MODIFY_AH, which the kernel no longer has */
     refused(-EOPNOTSUPP, "a command that is not in the schema");
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_ALLOC_PD, 8, 4, 0, 0);
     say(&a, UVERBS_ATTR_WRITE_CMD, 8, IB_USER_VERBS_CMD_REG_MR);
@@ -177,7 +177,7 @@ static void write_commands(void)
     unmap_all(&m);
 }
 
-/* All that can be thought of is there. */
+/* Reads from any address: everything exists. */
 static bool wrapped;
 static int all_read(void *arg, uint64_t at, void *dst, size_t n)
 {
@@ -231,7 +231,7 @@ static void addresses(void)
     unmap_all(&m);
     is_int(vb_request_give(&r, mem_write, &m), -EFAULT, "its results go nowhere");
 
-    /* The largest input, for a window that is smaller. */
+    /* The largest input, with a smaller window. */
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_FLOW, 20000, 8, 0,
                   0);
     ok(take(&m, &a) == 0 && !rebuild(false), "an input of 20,000 bytes");
@@ -244,7 +244,7 @@ static void addresses(void)
     is_int(vb_request_build(&r, built, CAP, WINDOW, SPLIT, &layout), -EOPNOTSUPP, "not for the stub");
 }
 
-/* Every byte is another one as soon as it was read. */
+/* Tests memory in which every byte changes as soon as it was read. */
 static void turns(void)
 {
     static struct memory then;
@@ -278,7 +278,7 @@ static void turns(void)
     unmap_all(&m);
 }
 
-/* Two outputs over each other, over an input, over the header: the application's loss, and nobody else's. */
+/* Tests outputs that overlap each other, an input, or the header: only the application itself is harmed. */
 static void overlaps(void)
 {
     const uint64_t at[][2] = {{OUT_AT, OUT_AT}, {OUT_AT, OUT_AT + 4}, {IN_AT, IN_AT + 20}, {HEADER, HEADER + 20}};
@@ -307,9 +307,9 @@ static void overlaps(void)
     }
 }
 
-/* What the application puts behind the split, in place of the attributes there, as the kernel sees it: by its
- * identifier (uverbs_set_attr() and the test for mandatory ones in ib_uverbs_run_method()). True: the call goes on, and
- * with another input than was judged. */
+/* Simulates attributes that the application puts after the split, in place of those there, as the kernel sees them: by
+ * their identifiers (uverbs_set_attr() and the test for mandatory ones in ib_uverbs_run_method()). Returns true if the
+ * call continues, with an input other than the judged one. */
 static bool subverts(const struct vb_attr_rule *rules, unsigned fixed, const uint16_t *behind, unsigned n)
 {
     struct ib_uverbs_attr attr;
@@ -342,7 +342,7 @@ static void replaced(void)
     const struct vb_attr_rule *rules;
     unsigned tried = 0, subverted = 0;
 
-    /* Two behind the split: of REG_MR, with an output of the driver's as the third. */
+    /* Two after the split: of REG_MR, with an output of the driver as the third. */
     a = reg_mr();
     say(&a, UVERBS_ATTR_UHW_OUT, 16, OUT_AT);
     ok(take(&m, &a) == 0 && !rebuild(true), "the newer REG_MR for the stub");
@@ -355,7 +355,7 @@ static void replaced(void)
                 subverted += subverts(rules, 6, put, 3);
             }
     is_int(subverted, 0, "nothing of all that can be put in the place of its outputs is an input");
-    /* Without the defence: were an output not mandatory, a descriptor could take its place. */
+    /* Without the protection: if an output were not mandatory, a file descriptor could take its place. */
     ok(subverts(rules, 5, (const uint16_t[]){7, 0, 9, 10}, 4), "an input's place could be taken: the test can tell");
     for (unsigned with = 0; with < 2; with++) {
         a = ask_write(&m, with ? RDMA_DRIVER_SIW : RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_REG_MR, 40, 12, with ? 8 : 0, 8);
@@ -384,7 +384,7 @@ static uint32_t upto(uint32_t n)
     return n ? (uint32_t)(random64() % n) : 0;
 }
 
-/* Sometimes nothing, mostly zeros, at times all bits. */
+/* Returns sometimes nothing, mostly zeros, occasionally all ones. */
 static int random_read(void *arg, uint64_t at, void *dst, size_t n)
 {
     uint64_t v = upto(4) ? 0 : random64();
@@ -416,7 +416,7 @@ static int random_ask_read(void *arg, uint64_t at, void *dst, size_t n)
     return 0;
 }
 
-/* Near to what a command wants, or far from it. */
+/* Fills in attributes close to what a command expects, or far from it. */
 static void random_attrs(struct ask *q, const struct vb_command *c)
 {
     static const uint16_t lens[] = {0, 1, 4, 7, 8, 9, 12, 16, 24, 40, 64, 100, 300, 5000, 65535};

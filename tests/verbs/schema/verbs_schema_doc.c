@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes docs/verbs-schema.md from the tables of verbs/schema/schema_*.c:
  *   verbs_schema_doc >docs/verbs-schema.md
- *   verbs_schema_doc docs/verbs-schema.md     a test: is that what the tables say? */
+ *   verbs_schema_doc docs/verbs-schema.md     a test: does the file match the tables? */
 #include "tests/tap.h"
 #include "verbs/schema/schema.h"
 
@@ -25,7 +25,7 @@ static const char *where(enum vb_where w)
     return w == VB_MEMORY ? "application" : "broker";
 }
 
-/* "24", "16-24", "8 and more". */
+/* Writes "24", "16-24" or "8 and more". */
 static void lengths(FILE *f, uint32_t min, uint32_t max)
 {
     if (max == UINT32_MAX)
@@ -168,7 +168,7 @@ static void document(FILE *f)
     drivers(f);
 }
 
-/* True where both say the same; tells the first line that is another. */
+/* Returns true if both are equal; prints the first line that differs. */
 static bool same(char *want, FILE *have)
 {
     char line[8192], *rest = want, *next;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program against its own stub: during the injection, and behind it. Each attack that must fail on the window is made
- * on memory without its defence, too, where it must land: it is none else. */
+/* Tests attacks of a program on its own stub: during the injection, and afterwards. Each attack that must fail on the
+ * window is also made on memory without its protection, where it must succeed, which proves that it is one. */
 #include "base/sanitizers.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
@@ -32,7 +32,7 @@ static const struct {
     [WHOLE] = {0, VB_WINDOW_SIZE, PROT_READ},
 };
 
-/* 0: it landed. */
+/* Attacks; each returns 0 if it succeeded. */
 static int by_munmap(char *p, size_t n)
 {
     return munmap(p, n);
@@ -104,7 +104,7 @@ static int by_read_into(char *p, size_t n)
     close(fd);
     return rc;
 }
-/* The file behind the mapping, by its name in map_files. */
+/* Opens the file behind the mapping, by its name in map_files. */
 static int file_of(char *p, int flags)
 {
     char line[512], path[80];
@@ -148,7 +148,7 @@ static int by_file_cut(char *p, size_t n)
     close(fd);
     return rc;
 }
-static int by_file_unseal(char *p, size_t n) /* a seal less cannot be; one more would be theirs to choose */
+static int by_file_unseal(char *p, size_t n) /* seals cannot be removed; which to add would be the program's choice */
 {
     (void)n;
     int fd = file_of(p, O_RDWR);
@@ -161,8 +161,8 @@ static int by_file_unseal(char *p, size_t n) /* a seal less cannot be; one more 
 static const struct {
     const char *what;
     int (*by)(char *p, size_t n);
-    unsigned on;    /* parts where it must fail */
-    bool same_file; /* the control needs a memfd without seals that is mapped as the part is, not for writing */
+    unsigned on;    /* parts in which it must fail */
+    bool same_file; /* the control needs a memfd without seals, mapped like the part, not for writing */
 } attack[] = {
     {"munmap", by_munmap, ON(CODE) | ON(REQUESTS) | ON(RESULTS) | ON(WHOLE), false},
     {"mprotect for writing", by_mprotect, ON(CODE) | ON(REQUESTS), false},
@@ -184,8 +184,8 @@ static const struct {
     {"a seal on its file", by_file_unseal, ON(CODE) | ON(REQUESTS) | ON(RESULTS), true},
 };
 
-/* Memory without defence, for the control: what is private can be written by /proc/self/mem, what is shared by its
- * file; both can be remapped. */
+/* Returns unprotected memory, for the control: private memory can be written through /proc/self/mem, shared memory
+ * through its file; both can be remapped. */
 static char *undefended(size_t n, bool file)
 {
     if (!file)
@@ -202,7 +202,7 @@ static void app_attacks(void)
 {
     int fd = null_fd();
     common->out[0] = reg(fd);
-    char *w = (char *)(uintptr_t)common->window; /* NOLINT: an address of ours */
+    char *w = (char *)(uintptr_t)common->window; /* NOLINT: an address of this process */
     char before[VB_WINDOW_SPLIT];
     memcpy(before, w, sizeof(before));
     for (unsigned i = 0; i < HW_ARRAY_LEN(attack); i++) {
@@ -211,12 +211,12 @@ static void app_attacks(void)
             if (attack[i].on & ON(t))
                 landed += attack[i].by(w + part[t].at, part[t].size) == 0;
         landed += memcmp(before, w, sizeof(before)) != 0 && landed == 0;
-        /* a control of three pages, so that there is one to lose */
+        /* a control of three pages, so that one can be lost */
         pid_t pid = fork();
         if (pid == 0) {
             char *c = undefended(3 * 4096UL, attack[i].same_file);
             int rc = attack[i].by(c, 3 * 4096UL);
-            if (attack[i].by == by_file_unseal && rc) /* EBUSY: it is mapped; but no EPERM */
+            if (attack[i].by == by_file_unseal && rc) /* EBUSY: it is mapped; but not EPERM */
                 rc = errno == EBUSY ? 0 : rc;
             _exit(rc == 0 ? 0 : 1);
         }
@@ -331,7 +331,7 @@ static void strike_last_page(char *w)
 {
     anonymous_at(w + VB_WINDOW_SPLIT - 4096, 4096);
 }
-/* The right file at the right place, in a mapping whose pages /proc/self/mem could write. */
+/* Strikes with the right file at the right place, in a mapping whose pages /proc/self/mem could write. */
 static void strike_private(char *w)
 {
     (void)mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_PRIVATE | MAP_FIXED, theirs[0],
@@ -342,7 +342,7 @@ static void strike_results_as_requests(char *w)
     (void)mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[1],
                4096);
 }
-static void strike_order(char *w) /* pages of it in another order */
+static void strike_order(char *w) /* its pages in another order */
 {
     (void)mmap(w + VB_WINDOW_CODE, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[0], (off_t)2 * 4096);
 }
@@ -350,7 +350,7 @@ static void strike_executable(char *w)
 {
     mprotect(w + VB_WINDOW_CODE, 4096, PROT_READ | PROT_EXEC);
 }
-static void strike_files(char *w) /* before they are mapped: files of its own under their numbers */
+static void strike_files(char *w) /* before they are mapped: its own files with their numbers */
 {
     (void)w;
     for (int i = 0; i < 2; i++) {
@@ -372,7 +372,7 @@ static void *striker(void *arg)
     (void)arg;
     while (app_at_step()) {
         find_theirs();
-        strike((char *)(uintptr_t)common->at_window); /* NOLINT: an address of ours */
+        strike((char *)(uintptr_t)common->at_window); /* NOLINT: an address of this process */
         app_step_done();
     }
     return NULL;
@@ -384,7 +384,7 @@ static void app_struck(void)
     pthread_create(&t, NULL, striker, NULL);
     int fd = null_fd();
     common->out[0] = reg(fd);
-    common->out[2] = common->done; /* it has struck */
+    common->out[2] = common->done; /* it has attacked */
     vb_inject_hook = NULL;
     common->out[1] = reg(fd);
     common->stop = true;
@@ -397,7 +397,7 @@ static void test_during(void)
         const char *what;
         void (*by)(char *w);
         int step, nth;
-        int want; /* of the first request; 0: anything but a stub */
+        int want; /* result of the first request; 0: anything but a stub */
     } strikes[] = {
         {"munmap before it is whole", strike_unmap, VB_STEP_MMAP, 1, 0},
         {"munmap before mseal", strike_unmap, VB_STEP_MSEAL, 0, 0},
@@ -419,7 +419,7 @@ static void test_during(void)
         {"other files behind mseal", strike_files, VB_STEP_VERIFY, 0, -ENOTTY},
     };
     for (unsigned i = 0; i < HW_ARRAY_LEN(strikes); i++) {
-        /* Nothing is refused to those who strike at descriptors; at mappings, with a wall, everything. */
+        /* Attacks on file descriptors are not refused; those on mappings are all refused with a wall. */
         bool walled = vb_inject_hold == VB_HOLD_WALL,
              at_files = strikes[i].by == strike_files || strikes[i].by == strike_close;
         int step = walled && strikes[i].step == VB_STEP_MSEAL ? VB_STEP_VERIFY : strikes[i].step;
@@ -522,7 +522,7 @@ static void test_own_code(void)
     strike = strike_instruction;
     m = (struct mini){.n = 0};
     app_start(&a, app_own_code, true);
-    mini_serve(&m, &a, 60); /* it may have run into anything: it is its own doing */
+    mini_serve(&m, &a, 60); /* anything may have happened, which is its own fault */
     ok(a.ended, "a thread whose instructions change ends somehow");
     is_int(m.injected, 0, "and has no stub");
     diag("%d, %s", m.last_rc, m.text);
@@ -539,7 +539,7 @@ int main(int argc, char **argv)
     test_behind();
     test_sibling();
     test_during();
-    if (vb_inject_hold != VB_HOLD_WALL) /* a stub for each request: there is one place only */
+    if (vb_inject_hold != VB_HOLD_WALL) /* a stub for each request: there is only one place */
         test_chance();
     test_own_code();
     return tap_done();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Injections that fail: limited, traced, too slow, without the broker, by false filters; and a thousand that do not,
- * after which nothing is left. */
+/* Tests injections that fail: with limits, a tracer, too slow, without the broker, with lying filters; and a thousand
+ * that succeed, after which nothing is left. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -29,7 +29,7 @@ static bool life(void (*fn)(void))
     return mini_serve(&m, &a, 60);
 }
 
-/* m is filled in by the caller. */
+/* Tests a failing injection; the caller has filled in m. */
 static void fails(const char *what, int want, void (*fn)(void))
 {
     app_start(&a, fn, true);
@@ -50,7 +50,7 @@ static void app_no_threads(void)
     struct rlimit none = {1, 1};
     if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) || setrlimit(RLIMIT_NPROC, &none))
         _exit(96);
-    prctl(PR_SET_DUMPABLE, 1); /* its /proc is its own */
+    prctl(PR_SET_DUMPABLE, 1); /* so that it owns its /proc */
     app_look();
 }
 
@@ -108,7 +108,7 @@ static void test_limits(void)
     fails("a call of another architecture", -EOPNOTSUPP, app_look);
 }
 
-/* --- traced by somebody else --- */
+/* --- traced by another process --- */
 static void app_traced(void)
 {
     pid_t me = getpid(), pid = fork();
@@ -224,7 +224,7 @@ static void app_plain(void)
 static int lie_nr;
 static unsigned lie_errno;
 
-/* A filter of the program's own that answers a call in the kernel's stead. */
+/* Tests a filter of the program that answers a call in place of the kernel. */
 static void app_lies(void)
 {
     struct sock_filter f[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens to a program at every step of an injection: killed, stopped and continued, replaced by exec(). */
+/* Tests programs that are killed, stopped and continued, or replaced by exec() at every step of an injection. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -24,7 +24,7 @@ static void hook_kill(enum vb_step step, pid_t tid, uint64_t window)
 static void app_dies(void)
 {
     reg(null_fd());
-    for (;;) /* the last step's kill may come behind the request */
+    for (;;) /* the kill of the last step may come after the request */
         usleep(1000);
 }
 
@@ -63,7 +63,7 @@ static void test_killed(void)
                 tried++;
                 ended += a.ended;
                 killed += a.ended && WIFSIGNALED(a.status) && WTERMSIG(a.status) == SIGKILL;
-                /* Before it is stopped, its death may be seen by its call's end alone. */
+                /* Before it is stopped, its death may only be visible by the end of its call. */
                 bool known = m.last_rc == -ESRCH || (i <= VB_STEP_GIVE && m.last_rc == -EAGAIN);
                 if (m.failed && !known)
                     diag("step %d: %d, %s", i, m.last_rc, m.text);
@@ -106,7 +106,7 @@ static void app_looks_thread(void)
     pthread_join(t, NULL);
 }
 
-/* Once it stands still, and does so for a while: what it says by then is 0. */
+/* Continues it once it has stopped, and stays so for a while: what it has reported by then is 0. */
 static void continue_later(pid_t pid)
 {
     char path[64], state = 0;
@@ -145,7 +145,7 @@ static void test_stopped(void)
                 well += mini_serve(&m, &a, 60);
                 waitpid(other, NULL, 0);
                 stood += common->out[6] == 1;
-                /* its stub is there: a thread, three mappings */
+                /* its stub exists: a thread, three mappings */
                 bool is = common->out[0] == -ENOTTY && common->out[1] == 0 && common->out[2] == 1 &&
                           common->out[3] == 3 && common->out[4];
                 right += is && m.injected == 1 && common->out[6] == 1;
@@ -164,7 +164,7 @@ static void test_stopped(void)
     diag("%u were done anew", anew);
 }
 
-/* Not between steps, but while the thread runs. */
+/* Acts not between steps, but while the thread runs. */
 static void hook_tell(enum vb_step step, pid_t tid, uint64_t window)
 {
     (void)tid, (void)window;
@@ -219,7 +219,7 @@ static void hook_exec(enum vb_step step, pid_t tid, uint64_t window)
     (void)tid, (void)window;
     if ((int)step == common->hook_step && common->hook_seen++ == 0) {
         common->at = 1;
-        usleep(20000); /* exec kills the thread, and waits for the tracer to see it */
+        usleep(20000); /* exec kills the thread, and waits until the tracer notices */
     }
 }
 
@@ -291,7 +291,7 @@ static void test_exec(void)
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "again") == 0)
-        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* LeakSanitizer would want to stop the stub, and wait */
+        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* LeakSanitizer would try to stop the stub, and wait */
     self = argv[0];
     int rc = vb_inject_possible();
     if (rc)

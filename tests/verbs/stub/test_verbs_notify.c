@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The seccomp listener and the memory of others. */
+/* Tests the seccomp listener and access to the memory of other processes. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -18,7 +18,8 @@
 
 static struct app a;
 
-/* The kernel ends a wait to give a descriptor with ESRCH where a signal takes the call in that moment. (--wrap) */
+/* The kernel ends a wait for passing a file descriptor with ESRCH if a signal takes the call at that moment.
+ * (--wrap) */
 static bool taken;
 int __real_ioctl(int fd, unsigned long request, void *arg);
 int __wrap_ioctl(int fd, unsigned long request, void *arg);
@@ -61,9 +62,9 @@ static void app_asks(void)
     int fd = open("/dev/null", O_RDWR);
     for (int i = 0; i < 3; i++)
         common->out[i] = ask(fd, 7);
-    common->out[3] = ask(fd, 7); /* a descriptor where it says */
+    common->out[3] = ask(fd, 7); /* a file descriptor with the requested number */
     common->out[4] = fcntl(200, F_GETFD);
-    common->out[5] = ask(fd, 7); /* and one anywhere, answered with it */
+    common->out[5] = ask(fd, 7); /* and one with any number, which is the answer */
     common->out[6] = common->out[5] >= 0 ? fcntl((int)common->out[5], F_GETFD) : -1;
     common->out[7] = ask(fd, 7);
     struct rlimit r = {64, 64};
@@ -117,7 +118,7 @@ static void test_answers(void)
 static void app_memory(void)
 {
     char *p = mmap(NULL, 3 * 4096UL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    munmap(p + 2 * 4096UL, 4096); /* nothing behind the second page */
+    munmap(p + 2 * 4096UL, 4096); /* nothing after the second page */
     memset(p, 'x', 2 * 4096UL);
     strcpy(p, "short");
     p[2 * 4096UL - 1] = 0;
@@ -158,7 +159,7 @@ static void on_signal(int sig)
     (void)sig;
 }
 
-/* Interrupted all the time: RECV finds nobody, though poll() said so. */
+/* Is interrupted all the time: RECV finds nothing, although poll() reported it. */
 static void app_interrupted(void)
 {
     struct sigaction sa = {.sa_handler = on_signal};

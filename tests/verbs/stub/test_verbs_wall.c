@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wall round a stub's window, for kernels without mseal(): what reaches into the window from below, or by ways that
- * name no mapping; programs that are loaded where the window would be. What is done to the window itself is
- * test_verbs_attack's, with "wall". Each attack must land where there is no filter. */
+/* Tests the wall around a stub's window, for kernels without mseal(): calls that reach into the window from below, or
+ * by ways that name no mapping; programs that are loaded where the window would be. test_verbs_attack with "wall" tests
+ * attacks on the window itself. Each attack must succeed without the filter. */
 #include "tests/tap.h"
 #include "verbs_stub.h"
 
@@ -18,14 +18,14 @@
 static struct app a;
 static struct mini m;
 
-#define WALL ((char *)VB_WALL_AT) /* NOLINT: an address of ours */
+#define WALL ((char *)VB_WALL_AT) /* an address of this process */
 
 static void by_munmap(void)
 {
     (void)syscall(SYS_munmap, 0, VB_WALL_END);
 }
 
-/* It fails in the end, since nobody may map at 0; what was there is gone by then (mm/mremap.c). */
+/* Fails in the end, because mapping at 0 is not allowed; what was there is gone by then (mm/mremap.c). */
 static void by_mremap(void)
 {
     const size_t n = VB_WALL_END;
@@ -33,7 +33,7 @@ static void by_mremap(void)
     (void)syscall(SYS_mremap, from, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, 0);
 }
 
-/* Where root may map: elsewhere vm.mmap_min_addr forbids it. */
+/* Maps at an address where root may; elsewhere vm.mmap_min_addr forbids it. */
 static void by_mmap(void)
 {
     (void)mmap((char *)4096, VB_WALL_END - 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
@@ -47,7 +47,7 @@ static void by_shmat(void)
     shmctl(id, IPC_RMID, NULL);
 }
 
-/* The program says that its heap is there, and gives it back. */
+/* Claims that the program's heap is there, and gives it back. */
 static void by_brk(void)
 {
     const uint64_t at = VB_WALL_AT, end = at + VB_WINDOW_SIZE;
@@ -78,7 +78,7 @@ static const struct {
     {"brk() of a heap that is said to be there", by_brk},
 };
 
-/* Is the mapping the one that was there, with x in it? */
+/* Returns whether the mapping is the original one, with x in it. */
 static bool is_there(char x)
 {
     unsigned char in[8];

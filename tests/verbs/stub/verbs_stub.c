@@ -38,7 +38,7 @@ static void die(const char *what)
     _exit(99);
 }
 
-/* The wall: of the filter's rules those that refuse. */
+/* Installs the wall: those rules of the filter that refuse. */
 static int install_wall(void)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
@@ -48,7 +48,7 @@ static int install_wall(void)
         unsigned n = 0;
         for (; n < HW_ARRAY_LEN(r->is) && r->is[n].mask; n++)
             is[n] = (struct scmp_arg_cmp){r->is[n].arg, SCMP_CMP_MASKED_EQ, r->is[n].mask, r->is[n].value};
-        if (r->err && n && strcmp(r->call, "seccomp") != 0) /* the listener's filter comes behind this one */
+        if (r->err && n && strcmp(r->call, "seccomp") != 0) /* the filter of the listener is installed after this one */
             rc = seccomp_rule_add_array(f, SCMP_ACT_ERRNO((uint32_t)r->err), seccomp_syscall_resolve_name(r->call), n,
                                         is);
     }
@@ -112,7 +112,7 @@ int reg(int fd)
     return ioctl(fd, RDMA_VERBS_IOCTL, &request) ? -errno : 0;
 }
 
-/* The thread's own descriptor; -EBADF where it has none. */
+/* Returns the thread's own file descriptor; -EBADF if it has none. */
 static int device_of(pid_t tid, int fd)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, tid, O_EXCL);
@@ -151,7 +151,7 @@ static void ask(struct mini *m, unsigned i, const struct seccomp_notif *n)
     }
 }
 
-/* A request of the program's. */
+/* Takes a request of the program. */
 static void take(struct mini *m, const struct seccomp_notif *n)
 {
     for (unsigned i = 0; i < m->n; i++) {
@@ -258,7 +258,7 @@ bool mini_until(struct mini *m, int until, int ms)
     uint64_t deadline = hw_deadline(ms);
     while (common->at != until && hw_now() < deadline)
         serve(m, 2);
-    /* The stub's call behind its last result may still be on its way. */
+    /* The stub's call after its last result may still be in flight. */
     for (int i = 0; i < 1000 && m->n && !m->s[m->n - 1].stub.parked; i++)
         serve(m, 2);
     return common->at == until;
@@ -329,7 +329,7 @@ void app_step_done(void)
     common->done = (int)common->at;
 }
 
-/* ---- the program's side, and whoever looks at it ------------------------------------------------ */
+/* ---- the program's side, and its observers ------------------------------------------------------ */
 
 int null_fd(void)
 {
@@ -339,7 +339,7 @@ int null_fd(void)
 void app_look(void)
 {
     int fd = null_fd();
-    uint64_t before = 1, after = 2; /* the kernel's, of 64 signals */
+    uint64_t before = 1, after = 2; /* of the kernel, for 64 signals */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &before, sizeof(before));
     int fds = proc_entries("/proc/self/fd"), tasks = proc_entries("/proc/self/task");
     common->out[0] = reg(fd);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of lab/dmnic share: two namespaces with a card each, one transfer and what came of it.
-# dm0 is in namespace n0 as 10.9.0.1 and fd00:9::1, dm1 in n1 as .2; queue 3 of each is out of RSS and takes port 5000.
+# Shared by the tests of lab/dmnic: two namespaces with a card each, one transfer and its result. dm0 is in namespace n0 as
+# 10.9.0.1 and fd00:9::1, dm1 in n1 as .2; queue 3 of each is not in RSS and receives port 5000.
 . /tap.sh
 logs="recv send"
 knobs=/sys/module/dmnic/parameters
@@ -21,7 +21,7 @@ up() { # MODULE PARAMETERS...
         ip netns exec n$i dmnic_probe nic dm$i split=on ntuple=on rss=3 rule=4:5000:3 rule=6:5000:3 >rules || return 1
     done
 }
-# Nothing is left: no card, no pool that waits for pages, no module.
+# Removes everything, and checks that nothing is left: no card, no pool that waits for pages, no module.
 down() {
     rmmod dmnic && ip netns del n0 && ip netns del n1 && within 60 no_pools
 }
@@ -40,7 +40,7 @@ for_all() { # VALUE PARAMETER...
     for k in "$@"; do echo "$v" >"$knobs/$k"; done
 }
 
-# A receiver in namespace TO, whose pid is in $receiver; options are lists of words.
+# Starts a receiver in namespace TO, whose pid is in $receiver; options are lists of words.
 start() { # TO RECV-OPTIONS
     to=$1
     : >recv
@@ -50,26 +50,26 @@ start() { # TO RECV-OPTIONS
     receiver=$!
     within 60 grep -q 'ready\|dmnic_probe' recv && grep -q ready recv
 }
-push_start() { # SEND-OPTIONS: to whom start() was told of; its pid is in $sender
+push_start() { # SEND-OPTIONS: sends to the receiver of start(); the pid is in $sender
     # shellcheck disable=SC2086
     ip netns exec "n$((1 - to))" dmnic_probe send ${host-10.9.0.$((to + 1))} $1 port=5000 seed=$$ >send 2>&1 &
     sender=$!
 }
-both_end() { # well; an end whose other end has failed waits for nobody
+both_end() { # both succeed; an end does not wait for another end that has failed
     wait "$sender"
     sent=$?
     [ $sent = 0 ] || kill "$receiver" 2>/dev/null
     wait "$receiver" && [ $sent = 0 ]
 }
-# A whole transfer; dev=dm0 and the like among the options for send: out of bound memory.
+# Runs a complete transfer; dev=dm0 and the like among the options for send: from bound memory.
 transfer() { # TO RECV-OPTIONS SEND-OPTIONS
     start "$1" "$2" && push_start "$3" && both_end
 }
-# ... all of which came into the bound memory, byte for byte.
+# Like transfer, and checks that all of it arrived in bound memory, byte for byte.
 all_devmem() {
     transfer "$@" && [ "$(value recv devmem)" = "$(value recv got)" ] && [ "$(value recv plain)" = 0 ]
 }
-# One that goes on for long, up to where its packets come in.
+# Starts a long transfer, and returns once its packets arrive.
 busy() { # TO RECV-OPTIONS SEND-OPTIONS
     was=$(counter "$1" "rx_pkts[3]")
     start "$1" "queue=3 $2" && push_start "$3" && within 60 grew "$1" "rx_pkts[3]" "$was" 200 >/dev/null

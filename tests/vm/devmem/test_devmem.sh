@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Transport devmem whole: hawser serve in one namespace, validate and bench in the other, each with its hawserd, over the
-# simulated cards and the kernel's own devmem path; GPU memory is the driver's for tests, by udmabuf. Every transfer is
-# verified by hawser itself: a bad byte is an exit status.
+# Tests all of transport devmem: hawser serve in one namespace, validate and bench in the other, each with its hawserd, over
+# the simulated cards and the kernel's own devmem path; the fake driver provides GPU memory, by udmabuf. hawser itself
+# verifies every transfer: a bad byte changes the exit status.
 # vm: programs ip BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh BUILD/tests/fakes/cuda/libfakecuda.so:/libfakecuda.so
 # vm: modules tcp_diag?
@@ -10,7 +10,7 @@
 # vm: timeout 600
 . /dmnic.sh
 
-# A machine that is slow, and at times stands still, is no dead path.
+# A slow machine, which may pause occasionally, must not count as a dead path.
 export HAWSER_STALL_MS=15000 HAWSER_HANDSHAKE_MS=60000 HAWSER_PEER_TIMEOUT_MS=60000
 export HAWSER_CUDA_LIBRARY=/libfakecuda.so FAKECUDA_UDMABUF=1 FAKECUDA_GPUS=2 FAKECUDA_MEMORY=512 HAWSER_DEVMEM_POOL=16MiB
 key=/tmp/key
@@ -46,7 +46,7 @@ unserve() {
     wait "$server"
     true
 }
-# Connecting may take longer than a tool waits, on this machine: three tries at that, none at anything else.
+# On this machine connecting may take longer than the tool waits: tries that three times, and everything else once.
 run() { # COMMAND OPTIONS
     command=$1
     shift
@@ -63,7 +63,7 @@ run() { # COMMAND OPTIONS
 bench() { # OPTIONS: two channels, 4 MB
     run bench --gpus 0 --channels 2 --size 512K --iters 8 --depth 4 "$@"
 }
-# Of the last run: gigabytes as it counted them, as bytes.
+# For the last run: converts the gigabytes that it reported to bytes.
 devmem_gb() { # here|there tx|rx|copied
     awk -v side="$1" -v what="$2" '
         $1 == "here" || $1 == "there" { at = $1 }
@@ -73,19 +73,19 @@ devmem_gb() { # here|there tx|rx|copied
             print v[what] * 1e6; found = 1 }
         END { if (!found) print 0 }' /tmp/run.log
 }
-all_of_it() { # BYTES in 1e3: received into device memory over there, and none of it copied
+all_of_it() { # BYTES in thousands: received into device memory on the other side, and none of it copied
     echo "into device memory: $(devmem_gb there rx) kB, copied: $(devmem_gb there copied) kB"
     [ "$(devmem_gb there rx)" -ge "$1" ] && [ "$(devmem_gb there copied)" = 0 ]
 }
 two_gpus() { # OPTIONS
     run bench --gpus 0:0,1:1 --require-devmem --channels 1 --size 512K --iters 8 --depth 4 "$@"
 }
-straight() { # N: so many lines say that all of it was put into its GPU's memory by the NIC, and none says anything else
+straight() { # N: this many lines report that the NIC wrote everything to its GPU's memory, and none reports anything else
     [ "$(grep -c 'device path 100.00 %, staged 0.00 %, copied 0.00 %' /tmp/run.log)" = "$1" ] &&
         [ "$(grep -c 'device path' /tmp/run.log)" -le $(($1 + 1)) ] # with the heading
 }
 agrees() { grep -q "the NIC's own count, rx_devmem_pkts: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
-falls_back() { # WORDS: a transfer goes well all the same, and says this
+falls_back() { # WORDS: a transfer succeeds anyway, and prints this
     bench || return 1
     grep -q "using plain tcp instead of devmem: .*$1" /tmp/serve.log
 }
@@ -104,7 +104,7 @@ background_ends() {
     cat /tmp/long.log
     return $rc
 }
-# $1 happens in the middle of a transfer, which is to end well.
+# Does $1 in the middle of a transfer, which must succeed.
 meanwhile() {
     background || return 1
     "$1"
@@ -125,7 +125,7 @@ restart() {
 unbind() {
     kill_daemon 1 TERM
 }
-move_route() { # what was to leave by the card has nowhere to go for a while
+move_route() { # traffic of the card has no route for a while
     ip -n n0 route add unreachable 10.9.0.2/32
     sleep 1
     ip -n n0 route del unreachable 10.9.0.2/32

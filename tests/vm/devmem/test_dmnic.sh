@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The simulated card of lab/dmnic by the kernel's bare interface: steering, receiving into and sending out of bound memory
+# Tests the simulated card of lab/dmnic by the kernel's bare interface: steering, receiving into and sending from bound memory
 # in both directions, what it refuses, what it leaves behind.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
@@ -17,7 +17,7 @@ ok "they answer each other" in0 ping -c 2 -W 10 10.9.0.2
 ok "a card cannot be deleted" says 'not supported' ip -n n0 link del dm0
 ok "an MTU beyond 9000 is refused" refused ip -n n0 link set dm0 mtu 9001
 
-# What is not set up is refused.
+# Bindings without the necessary settings are refused.
 probe1 nic dm1 split=off
 case $kernel in
 6.12.*) ok "bind-rx without header split: no data" says 'No data available' probe1 recv dm1 queue=3 ;;
@@ -76,7 +76,7 @@ ok "one owner, three connections" sh -c '. /dmnic.sh
     done
     wait $receiver && [ "$(value recv devmem)" = 900000 ]'
 
-# A card that is down: 7.x binds, and the pool is made when it comes up.
+# With a card that is down, 7.x binds, and makes the pool when it comes up.
 ip -n n1 link set dm1 down
 case $kernel in
 6.12.*) ok "bind-rx on a card that is down" says 'Network is down' probe1 recv dm1 queue=3 ;;
@@ -102,7 +102,7 @@ ok "merged packets, MTU 1500" all_devmem 1 "queue=3 bytes=1000000" "bytes=100000
 ok "... in whole pages" [ "$(value recv frags)" -lt 500 ]
 for_all 0 large
 
-# Data that steering does not bring to the bound queue is right all the same, but ordinary.
+# Data that steering does not direct to the bound queue is correct too, but in ordinary memory.
 probe1 nic dm1 unrule=0
 ok "without its rule a flow" transfer 1 "queue=3 bytes=1000000" "bytes=1000000"
 ok "... arrives as ordinary data" [ "$(value recv plain)" = 1000000 ]

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# lab/dmnic while things go wrong: its own fault knobs, links that flap, receivers that are killed, pools that run dry,
-# memory that is unbound, queues that are reset and cards that vanish under load. What arrives is right all the same, and
-# no pool is left waiting.
+# Tests lab/dmnic with faults: its own fault knobs, links that flap, receivers that are killed, pools that run dry, memory
+# that is unbound, queues that are reset and cards that vanish under load. Data arrives correctly anyway, and no pool is left
+# waiting.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
@@ -11,7 +11,7 @@
 
 case $kernel in
 6.12.*) dev() { :; } ;;
-*) dev() { echo "dev=dm$1"; } ;; # out of bound memory too, where the kernel can
+*) dev() { echo "dev=dm$1"; } ;; # from bound memory too, if the kernel can do that
 esac
 size=1000000
 
@@ -37,7 +37,7 @@ ok "payload that was not copied does not pass" refused transfer 1 "queue=3 bytes
 ok "... because its bytes are wrong" [ "$(value recv bad)" -gt 1000 ]
 for_all 0 corrupt
 
-# Pools that run dry: of too little memory, and because pages are given out slowly.
+# Pools that run dry: with too little memory, or because pages are given out slowly.
 was=$(counter 1 "rx_alloc_fail[3]")
 ok "a receiver with 16 pages that gives them back late" all_devmem 1 "queue=3 bytes=100000 mem=65536 clamp=$((16 * 1448)) lazy=300" "bytes=100000 $(dev 0)"
 ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
@@ -48,7 +48,7 @@ for_all 0 refill
 ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
 ok "after that all is as before" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
 
-# While data comes in, something happens, and is over before the data is.
+# Executes a command while data arrives; it ends before the data does.
 load() { # TO RECV-OPTIONS WHAT...
     busy "$1" "bytes=$((size * 24)) $2" "bytes=$((size * 24)) $(dev $((1 - $1)))"
     shift 2
@@ -63,7 +63,7 @@ flap() {
 }
 ok "the link flaps at both ends" load 1 "" flap
 ok "... and the memory is still bound" [ "$(value recv plain)" = 0 ]
-# The route of an idle connection goes with the link and is not asked for again: see reroute() in dmnic_probe.c.
+# The route of an idle connection is dropped with the link and is not looked up again: see reroute() in dmnic_probe.c.
 idle() {
     start 1 "queue=3 bytes=$size" && push_start "bytes=$size idle=1 $(dev 0)" && within 60 grep -q idle send &&
         ip -n n0 link set dm0 down && ip -n n0 link set dm0 up
@@ -102,17 +102,17 @@ busy 0 bytes=100000000 "bytes=100000000 $(dev 1)"
 kill -KILL "$sender"
 ok "a killed sender: the receiver notices" refused wait "$receiver"
 
-# A namespace that ends gives its card back, pools and all.
+# A namespace that ends returns its card, including pools.
 ip netns del n1
 ok "the card of a namespace that is gone comes back" within 60 ip link show dm1
 ip netns add n1 && ip link set dm1 netns n1 && address 1
 ok "... and works in another" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
 
-# A segment left whole in header memory but marked like one with pages: GRO hangs it behind unreadable ones, and
-# recvmsg() never gets past it.
+# A segment that is entirely in header memory but marked like one with pages: GRO appends it to unreadable ones, and recvmsg()
+# never gets past it.
 for_all 1 recycle_all
 for_all 100 linear
-# Whether GRO does is a matter of what arrives together: one transfer in a few.
+# Whether GRO does so depends on what arrives together: it happens in one of a few transfers.
 wedges() {
     for try in 1 2 3 4 5 6 7 8; do
         transfer 1 "queue=3 bytes=$size" "bytes=$size chunk=14530 $(dev 0)" || return 0

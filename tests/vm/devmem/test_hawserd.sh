@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# hawserd over the simulated card, on the kernel's own devmem path: binding, steering, what it refuses, what is left when
-# clients and daemons are killed. The state of the card is compared as ethtool shows it.
+# Tests hawserd with the simulated card, on the kernel's own devmem path: binding, steering, what it refuses, what is left
+# when clients and daemons are killed. The state of the card is compared as ethtool shows it.
 # vm: programs ip ethtool setpriv BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/hawserd_client BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: modules tcp_diag?
@@ -16,18 +16,19 @@ client() { in1 hawserd_client $sock "$@"; }
 as_nobody() { # COMMAND...: as user 65534, in n1
     in1 sh -c 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' - "$@"
 }
-# The card as an operator sees it: RSS, rules; header split and ntuple by ours, as Debian 12's ethtool knows no hds-thresh.
+# Prints the card as an operator sees it: RSS, rules; header split and ntuple by our probe, because Debian 12's ethtool has no
+# hds-thresh.
 card() {
     in1 ethtool -x dm1 && in1 ethtool -n dm1 &&
         in1 hawser devmem status --state /tmp/none --json dm1 | sed 's/"hawserd":[^,]*,//'
 }
-# Asking takes a while: "within 2" is twenty times, and long enough.
+# A query takes a while, so "within 2", which is twenty attempts, is long enough.
 as_before() {
     card >/tmp/card.now 2>&1
     diff /tmp/card.was /tmp/card.now
 }
 serve() { # OPTIONS
-    # not by in1, which is a process of the shell's own: this one's id is hawserd's
+    # not with in1, which is a separate shell process: this process id must be hawserd's
     ip netns exec n1 hawserd --socket $sock --state $state -v "$@" >>/tmp/hawserd.log 2>&1 &
     hawserd=$!
     within 20 answers
@@ -70,7 +71,7 @@ in0 dmnic_probe nic dm0 split=off
 card >/tmp/card.was 2>&1
 cat /tmp/card.was | sed 's/^/# /'
 
-# ---- plan and status, with nobody there
+# ---- plan and status, without hawserd
 ok "plan says what would be" prints 'removed from RSS: 7, 6' in1 hawser devmem plan --queues 2 dm1
 ok "and that header split would be turned on" grep -q 'header split: turned on' /tmp/prints.out
 ok "planning changes nothing" as_before
@@ -112,7 +113,7 @@ ok "to the binding's queue" shows '^steer [0-9]* 7$'
 ok "there is a rule" prints 'Total 1 rules' in1 ethtool -n dm1
 ok "its bytes come into bound memory" within 30 grew 1 "rx_devmem_bytes[7]" "$was7" 20000
 end_client
-ok "rule and binding are gone" within 10 as_before # the kernel looks once a second whether a pool has got its pages
+ok "rule and binding are gone" within 10 as_before # the kernel checks once a second whether a pool has got its pages back
 ok "a connection that ends" start_client rx:dm1:4194304:1 connect:10.9.0.1:6000 steer close
 ok "takes its rule along" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
 end_client
@@ -125,7 +126,7 @@ ok "some in time for a rule, some not" shows '^race [1-9][0-9]* [0-9]*$'
 ok "no rule stays" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
 ok "and the journal has none" refused grep '^rule' $state
 end_client
-# ---- clients that are stopped hold what they have, and nobody up
+# ---- clients that are stopped keep what they have, and delay no others
 ok "a client that is stopped" start_client rx:dm1:4194304:2
 kill -STOP "$client"
 ok "another one is served" prints '^rx [0-9]* [0-9]* 5$' client rx:dm1:1048576:1
@@ -141,7 +142,7 @@ ok "and all is as it was" within 2 as_before
 ok "a memfd is no dma-buf" prints 'rx EBADF' client memfd:dm1:65536
 ok "one page for two queues" prints 'rx EINVAL the dma-buf has 4096 bytes' client rx:dm1:4096:2
 ok "a NIC that is not there" prints 'rx ENODEV' client rx:eth9:65536:1
-# a name that nothing has: the kernel would have a module loaded for it, on hawserd's behalf
+# an unknown name, for which the kernel would load a module on behalf of hawserd
 modprobe_was=$(cat /proc/sys/kernel/modprobe)
 printf '#!/bin/sh\necho "$@" >>/tmp/modprobe.log\n' >/tmp/modprobe
 chmod +x /tmp/modprobe
@@ -198,7 +199,7 @@ wait $hawserd
 ok "killed again, the next one undoes it at its start" serve
 ok "all is as it was" within 2 as_before
 
-# ---- a table that an operator made, a queue that another has bound
+# ---- a table that an operator made, a queue that another process has bound
 unserve
 in1 ethtool -X dm1 equal 5
 in1 ethtool -K dm1 ntuple on

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The attacks on hawserd that depend on the kernel: ends of connections and held ports, descriptors on which system calls
-# wait, what a process may do behind hawserd's filters, messages and descriptors at random while hawserd is killed. Their
-# cards are the tests' own; with lab/dmnic's, test_hawserd.sh attacks.
+# Tests attacks on hawserd that depend on the kernel: ends of connections and held ports, file descriptors on which system
+# calls block, what a process may do behind hawserd's filters, random messages and file descriptors while hawserd is killed.
+# Their cards are those of the tests; test_hawserd.sh has attacks with those of lab/dmnic.
 # vm: kernels 7
 # vm: programs BUILD/helper/hawserd BUILD/tests/helper/test_hawserd_ends BUILD/tests/helper/test_hawserd_guard
 # vm: programs BUILD/tests/helper/test_hawserd_hang BUILD/tests/helper/test_hawserd_program ip
@@ -12,7 +12,7 @@
 # vm: timeout 400
 . /tap.sh
 
-whole() { # PROGRAM...: all of it, with nothing left out
+whole() { # PROGRAM...: all of it, with nothing skipped
     "$@" >/tmp/whole.out 2>&1
     status=$?
     grep -v '^ok [0-9]* - [^#]*$' /tmp/whole.out

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devmem TCP by the kernel's bare interface, for the tests of lab/dmnic in a guest: sets a card up, binds udmabuf
- * memory to a queue, receives into it and sends out of it, and compares every byte with the pattern that both ends
- * know. All netlink messages are made by hand, so that nothing of hawser's own is trusted here. dmnic_probe nic IF
- * split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules dmnic_probe stat IF NAME
- * dmnic_probe recv IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N]
- * dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] dmnic_probe bindtx IF recv prints
- * "ready" when it is bound and listens; recv and send end with a line of NAME=VALUE. Exit status: 0, or 1 with a line
- * on stderr. */
+ * memory to a queue, receives into it and sends from it, and compares every byte with the pattern that both ends know.
+ * All netlink messages are built here, so that the test relies on no code of hawser.
+ *   dmnic_probe nic IF split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules
+ *   dmnic_probe stat IF NAME
+ *   dmnic_probe recv IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N]
+ *   dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES]
+ *   dmnic_probe bindtx IF
+ * recv prints "ready" when it has bound its memory and listens; recv and send end with a line of NAME=VALUE. Exit
+ * status: 0, or 1 with a line on stderr. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +99,7 @@ static uint64_t word(uint64_t seed, uint64_t i)
     return z ^ (z >> 31);
 }
 
-/* The byte at a place of the stream; a word is reckoned once for its eight bytes. */
+/* Returns the byte at a place of the stream; a word is computed once for its eight bytes. */
 static uint8_t byte_at(uint64_t seed, uint64_t i, uint64_t *w, bool first)
 {
     if (first || i % 8 == 0)
@@ -158,7 +160,7 @@ static struct msg begin(uint16_t family, uint8_t cmd)
     return m;
 }
 
-/* An attribute of a message, or NULL. */
+/* Returns an attribute of a message, or NULL. */
 static const struct nlattr *find(const struct nlmsghdr *h, uint16_t want)
 {
     int left = (int)h->nlmsg_len - (int)NLMSG_LENGTH(GENL_HDRLEN);
@@ -175,7 +177,7 @@ static const struct nlattr *find(const struct nlmsghdr *h, uint16_t want)
     return NULL;
 }
 
-/* Sends m and stores the u32 (or u16) attribute `want` of the answer; 0 or -errno. */
+/* Sends m and stores the u32 (or u16) attribute `want` of the answer. Returns 0 or -errno. */
 static int ask(int fd, struct msg *m, uint16_t want, uint32_t *value)
 {
     static char buf[16384] __attribute__((aligned(8)));
@@ -211,7 +213,7 @@ static int genl_open(const char *family, uint16_t *id)
     return fd;
 }
 
-/* Binds the dma-buf for sending, or with queue >= 0 to that receive queue; the answer is good while *fd is open. */
+/* Binds the dma-buf for sending, or with queue >= 0 to that receive queue; the binding lasts while *fd is open. */
 static int bind_dmabuf(const char *ifname, int queue, int dmabuf, int *fd, uint32_t *id)
 {
     uint16_t family;
@@ -418,7 +420,7 @@ struct receiver {
     int sk;
     uint8_t *mem;
     size_t mem_size;
-    struct token kept[MAX_KEPT]; /* tokens not given back yet */
+    struct token kept[MAX_KEPT]; /* tokens not yet given back */
     uint32_t nkept, most;
     uint64_t got, devmem, linear, plain, bad, frags;
 };
@@ -439,7 +441,7 @@ static void give_back(struct receiver *r)
     r->nkept = 0;
 }
 
-/* One recvmsg(); false at the end of the stream. */
+/* Calls recvmsg() once. Returns false at the end of the stream. */
 static bool receive(struct receiver *r, uint64_t seed)
 {
     static uint8_t iov[IOV];
@@ -464,7 +466,7 @@ static bool receive(struct receiver *r, uint64_t seed)
             if (f.offset > r->mem_size || f.size > r->mem_size - f.offset || r->nkept == MAX_KEPT)
                 die("fragment at %llu, %u bytes", (unsigned long long)f.offset, f.size);
             r->bad += wrong(r->mem + f.offset, seed, r->got, f.size);
-            memset(r->mem + f.offset, 0xdd, f.size); /* what is not written again is wrong the next time */
+            memset(r->mem + f.offset, 0xdd, f.size); /* what is not overwritten is wrong the next time */
             r->kept[r->nkept++] = (struct token){f.token, 1};
             r->devmem += f.size;
             r->frags++;
@@ -472,7 +474,7 @@ static bool receive(struct receiver *r, uint64_t seed)
         r->got += f.size;
         told += f.size;
     }
-    if (n > told) { /* ordinary data: an unbound queue's */
+    if (n > told) { /* ordinary data, of an unbound queue */
         r->bad += wrong(iov + copied, seed, r->got, (size_t)(n - told));
         r->plain += (uint64_t)(n - told);
         r->got += (uint64_t)(n - told);
@@ -502,8 +504,8 @@ static int recv_cmd(int argc, char **argv)
             die("%s: bind-rx", ifname);
     }
     setsockopt(ls, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    /* No more in flight than the memory has pages for: else what is out of order may take them all, and what is missing
-     * has none to arrive in. Without SO_RCVBUF the kernel would widen the window by itself. */
+    /* No more in flight than the memory has pages for: otherwise data that is out of order may take them all, and
+     * missing data has none to arrive in. Without SO_RCVBUF the kernel would widen the window by itself. */
     if (clamp && (setsockopt(ls, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf)) < 0 ||
                   setsockopt(ls, IPPROTO_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp)) < 0))
         die("TCP_WINDOW_CLAMP");
@@ -518,14 +520,14 @@ static int recv_cmd(int argc, char **argv)
             die("accept");
         while (r.got < until) {
             uint64_t before = r.got;
-            r.got -= start; /* the pattern begins anew with each connection */
+            r.got -= start; /* the pattern restarts with each connection */
             bool more = receive(&r, seed);
             r.got += start;
             if (!more)
                 break;
             if (unbind && before < unbind && r.got >= unbind)
                 close(nl);
-            /* Lazy: pages go back only when nothing comes any more. */
+            /* Lazy: pages are given back only when nothing arrives any more. */
             struct pollfd p = {.fd = r.sk, .events = POLLIN};
             if (!lazy || r.nkept == MAX_KEPT || poll(&p, 1, (int)lazy) == 0)
                 give_back(&r);
@@ -550,7 +552,7 @@ struct sender {
     uint32_t sent, done, copied; /* messages */
 };
 
-/* Reads completions until no more than `left` messages are under way. */
+/* Reads completions until no more than `left` messages are in flight. */
 static void complete(struct sender *s, uint32_t left)
 {
     while (s->sent - s->done > left) {
@@ -583,9 +585,8 @@ static void complete(struct sender *s, uint32_t left)
     }
 }
 
-/* Lets go of the socket's cached route. One that went with a link is not looked at again by sendmsg() out of bound
- * memory (net/core/devmem.c, net_devmem_get_binding()) and gives ENODEV for ever; a new type of service does away with
- * it. */
+/* Drops the socket's cached route. sendmsg() from bound memory does not check for one that was dropped with a link
+ * (net/core/devmem.c, net_devmem_get_binding()) and returns ENODEV forever; a new type of service drops the route. */
 static void reroute(const struct sender *s, int family)
 {
     for (int tos = 4; tos >= 0; tos -= 4) {
@@ -629,12 +630,12 @@ static int send_cmd(int argc, char **argv)
         n = n > bytes - at ? bytes - at : n;
         n = n > size - off ? size - off : n;
         if (off == 0)
-            complete(&s, 0); /* the memory is written again only when all of it has been read */
+            complete(&s, 0); /* the memory is overwritten only when all of it has been read */
         if (idle && at >= bytes / 2) {
             complete(&s, 0);
             printf("idle\n");
             fflush(stdout);
-            raise(SIGSTOP); /* until somebody lets it go on */
+            raise(SIGSTOP); /* until it is continued */
             idle = 0;
         }
         fill(mem + off, seed, at, n);
@@ -651,7 +652,7 @@ static int send_cmd(int argc, char **argv)
                 memcpy(CMSG_DATA(c), &id, 4);
             }
             ssize_t k = sendmsg(s.sk, &m, MSG_NOSIGNAL | (dev ? MSG_ZEROCOPY : 0));
-            if (k < 0 && errno == ENOBUFS && s.sent != s.done) { /* too many completions unread */
+            if (k < 0 && errno == ENOBUFS && s.sent != s.done) { /* too many unread completions */
                 complete(&s, (s.sent - s.done) / 2);
                 continue;
             }

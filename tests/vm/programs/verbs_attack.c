@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile program with a uverbs device: a part of tests/vm/verbs/test_verbs_attack.sh. It speaks to the kernel by
- * itself, without libibverbs. Each mode does something that must not get it more than its policy allows, says on
- * standard output what came of it, and exits with 0 if nothing did. Where it runs natively, "landed" shows that the
- * attack is one.
+ * A hostile program with a uverbs device, part of tests/vm/verbs/test_verbs_attack.sh. It calls the kernel directly,
+ * without libibverbs. Each mode tries something that must not get it more than its policy allows, prints the result on
+ * standard output, and exits with 0 if it did not. In a native run, "landed" shows that the attack is a real one.
  */
 #include "verbs_attack.h"
 
@@ -62,7 +61,7 @@ static void setup(void)
     pd = alloc_pd(dev);
 }
 
-/* ------------------------------------------------------------------ fields that change under way */
+/* ------------------------------------------------------------------ fields that change in flight */
 
 static atomic_bool enough;
 static unsigned long flips;
@@ -83,16 +82,16 @@ static void *flipper(void *arg)
             *(volatile uint32_t *)f->where = (uint32_t)v;
         else
             *(volatile uint8_t *)f->where = (uint8_t)v;
-        for (volatile int i = 0; i < 200; i++) /* so that both values stand for a while */
+        for (volatile int i = 0; i < 200; i++) /* so that both values last for a while */
             ;
     }
     return NULL;
 }
 
-/* A machine that stands still meanwhile has that much more time for what a test is nothing without. */
+/* A machine that pauses gets this much more time for what a test depends on. */
 #define MORE_S 60
 
-/* Tries for a while; what landed is what the kernel itself says that it has. */
+/* Tries for a while; what landed is what the kernel itself reports. */
 static int flip(const char *what, double seconds)
 {
     const int is_qp = strcmp(what, "wr") == 0 || strcmp(what, "type") == 0;
@@ -112,14 +111,14 @@ static int flip(const char *what, double seconds)
     mr_of(&evil, pd, area, EVIL);
     qp_of(&qp, pd, cq, 16);
     write_cmd(&r, IB_USER_VERBS_CMD_REG_MR, &mr, sizeof(mr), &mr_out, sizeof(mr_out));
-    if (strcmp(what, "pointer") == 0) { /* of the whole input */
+    if (strcmp(what, "pointer") == 0) { /* of the entire input */
         f = (struct flip){&r.a[1].data, 8, at(&mr), at(&evil)};
-    } else if (is_odp) { /* such memory is pinned nowhere */
+    } else if (is_odp) { /* such memory is not pinned */
         f = (struct flip){&mr.access_flags, 4, IB_UVERBS_ACCESS_LOCAL_WRITE,
                           IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_ON_DEMAND};
     } else if (is_command) {
-        /* As REG_MR it is one of no length, which is refused; as ALLOC_MW a memory window, of which there may be none:
-         * { response, pd_handle, mw_type } in the place of { response, start }. */
+        /* As REG_MR it has no length, and is refused; as ALLOC_MW it is a memory window, which is not allowed: {
+         * response, pd_handle, mw_type } in place of { response, start }. */
         CHECK(pd == 0, "the first PD is not number 0");
         memset(&mr, 0, sizeof(mr));
         mr.start = (uint64_t)1 /* IB_MW_TYPE_1 */ << 32;
@@ -146,8 +145,8 @@ static int flip(const char *what, double seconds)
         }
         good++;
         if (is_command) {
-            landed++;       /* what could be made is a memory window */
-        } else if (is_qp) { /* QUERY_QP does not tell a type */
+            landed++;       /* it could only have made a memory window */
+        } else if (is_qp) { /* QUERY_QP does not report a type */
             landed += f.size == 4 ? qp_wr(dev, qp_out.qp_handle) > ALLOWED_WR : init_ud(dev, qp_out.qp_handle) == 0;
             CHECK(destroy_qp(dev, qp_out.qp_handle) == 0, "DESTROY_QP");
         } else {
@@ -166,8 +165,8 @@ static int flip(const char *what, double seconds)
     return landed != 0;
 }
 
-/* Random bytes into all of a request while it runs. It lies alone in 16 MiB, far from all else: wherever its addresses
- * come to point, results are written there or nowhere. */
+/* Writes random bytes to all of a request while it runs. It is alone in 16 MiB, far from everything else: wherever its
+ * addresses point, results are written there or nowhere. */
 struct chaos {
     struct request *r;
     struct ib_uverbs_reg_mr *mr;
@@ -259,7 +258,7 @@ struct range {
     char rights[8];
 };
 
-/* The windows of stubs: what is a memfd's. */
+/* Finds the windows of stubs: the mappings of a memfd. */
 static unsigned find_windows(struct range *w, unsigned cap)
 {
     char line[512];
@@ -277,7 +276,7 @@ static unsigned find_windows(struct range *w, unsigned cap)
     return n;
 }
 
-/* Its place cannot be taken, by no part of it. */
+/* Tries to replace the mapping, or a part of it. */
 static int remap(void *p, int shm)
 {
     const struct {
@@ -299,12 +298,12 @@ static int remap(void *p, int shm)
             printf("%p: %s was possible\n", p, t[i].what);
             bad++;
         }
-    madvise(p, 4096, MADV_DONTNEED); /* takes page table entries, and nothing that is in the file */
+    madvise(p, 4096, MADV_DONTNEED); /* removes page table entries, and nothing that is in the file */
     return bad;
 }
 
-/* Its content cannot be changed: by a store, through /proc/self/mem, through its file by the name that root has for it.
- * What the stub runs and what it is asked lies in pages that are not writable; those that are, are for results. */
+/* Tries to change the contents: by a store, through /proc/self/mem, through its file by the name that root can use. The
+ * code and the requests of the stub are in pages that are not writable; the writable ones are for results. */
 static int overwrite(const struct range *w)
 {
     char path[96], was[64];
@@ -339,7 +338,7 @@ static int overwrite(const struct range *w)
     return bad;
 }
 
-/* Nor by what begins in front of it or goes on behind it. */
+/* Tries calls that begin before it or end after it. */
 static int around(uintptr_t from, uintptr_t to)
 {
     const size_t size = to - from;
@@ -348,7 +347,7 @@ static int around(uintptr_t from, uintptr_t to)
     for (int side = 0; side < 2; side++) {
         uint8_t *next = (uint8_t *)(side ? to : from - 4096), *p = side ? (uint8_t *)to - 4096 : next;
         if (mmap(next, 4096, PROT_NONE, MAP_FIXED_NOREPLACE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != next)
-            continue; /* something is there that this program needs */
+            continue; /* there is something that this program needs */
         const int got[] = {munmap(p, 8192) == 0,
                            mmap(p, 8192, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == p,
                            side == 0 && mremap(p, 8192, 4096, 0) == p};
@@ -395,7 +394,7 @@ static int window(void)
     return bad != 0;
 }
 
-/* REG_MR with n attributes, all but its own unknown and optional. */
+/* Calls REG_MR with n attributes; all additional ones are unknown and optional. */
 static int crowd(unsigned n)
 {
     struct request r;
@@ -411,7 +410,7 @@ static int crowd(unsigned n)
     return rc ? rc : dereg_mr(dev, out.mr_handle);
 }
 
-/* Requests that no library makes. */
+/* Tries requests that no library makes. */
 static int malformed(void)
 {
     struct request r;
@@ -466,7 +465,7 @@ static int malformed(void)
     return bad != 0;
 }
 
-/* Descriptors that are no device. */
+/* Tries file descriptors that are not a device. */
 static int foreign(void)
 {
     uint32_t out = 0;
@@ -481,7 +480,7 @@ static int foreign(void)
     close(gone);
     CHECK(reg_mr(gone, pd, area, 4096, &out) == -EBADF, "a closed one");
     CHECK(reg_mr(-1, pd, area, 4096, &out) == -EBADF, "-1");
-    const int low = dup2(dev, 9); /* below the numbers whose write() is looked at */
+    const int low = dup2(dev, 9); /* below the numbers for which write() is checked */
     CHECK(reg_mr(low, pd, area, 4096, &out) == 0, "a copy is as good");
     CHECK(dereg_mr(dev, out) == 0, "and names the same objects");
     const uint32_t doorbell[8] = {IB_USER_VERBS_CMD_POST_SEND, 8 << 16 | 8};

@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of verbs_attack share. */
+/* Shared by the parts of verbs_attack. */
 #ifndef HW_TEST_VERBS_ATTACK_H
 #define HW_TEST_VERBS_ATTACK_H
 
 #include "verbs_raw.h"
 
-enum {
-    MIB = 1 << 20,
-    ALLOWED = MIB,
-    EVIL = 8 * MIB,
-    EVIL_WR = 1024,
-    ALLOWED_WR = 64
-};                    /* as the test's policy has it */
+/* As in the test's policy. */
+enum { MIB = 1 << 20, ALLOWED = MIB, EVIL = 8 * MIB, EVIL_WR = 1024, ALLOWED_WR = 64 };
 extern uint8_t *area; /* EVIL bytes */
 extern int dev;       /* a context, with a PD */
 extern uint32_t pd;
 
 double now(void);
-uint64_t pinned(void); /* bytes, as the kernel counts them for this mm */
+uint64_t pinned(void); /* returns the bytes that the kernel has counted for this mm */
 pid_t reap(pid_t pid, int *status);
 
 /* verbs_attack_mr.c */
 int device_writes(const void *p,
-                  int writable); /* how many ways there are to have the device write there that are wrong */
+                  int writable); /* returns the number of wrong ways by which the device can write there */
 int rereg(void);
 int quota(void);
 

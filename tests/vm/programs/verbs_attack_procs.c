@@ -56,7 +56,7 @@ void forks(char **argv)
     CHECK(reg_mr(dev, pd, area, 4096, &mine) == 0, "the parent's");
     pid_t pid = fork();
     if (pid == 0) {
-        pairs(5, 1e9); /* in an mm of its own, on the same open file */
+        pairs(5, 1e9); /* in a separate mm, on the same open file */
         CHECK(reg_mr(dev, pd, area, 4096, &theirs) == 0, "the child's");
         _exit(0);
     }
@@ -65,12 +65,12 @@ void forks(char **argv)
     snprintf(numbers[1], 16, "%u", pd);
     fcntl(dev, F_SETFD, 0);
     pid = fork();
-    if (pid == 0) { /* the open file lives on through exec */
+    if (pid == 0) { /* the open file remains open across exec */
         execv("/proc/self/exe", (char *[]){argv[0], inherited, numbers[0], numbers[1], NULL});
         _exit(9);
     }
     ended_well(pid);
-    pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork): that is what is tried
+    pid = vfork(); // this is what is tested
     if (pid == 0) {
         execv("/proc/self/exe", (char *[]){argv[0], alone, NULL});
         _exit(9);
@@ -104,8 +104,7 @@ void threads(unsigned n)
     CHECK(pinned() == 0, "pinned");
 }
 
-/* Children that are killed wherever they are. On a machine that stands still, one may be told before that something of
- * the broker's was not in time. */
+/* Kills children at any point. On a machine that pauses, one may first be told that the broker was too slow. */
 void kills(unsigned n, unsigned seed)
 {
     unsigned died = 0;
@@ -138,7 +137,7 @@ static void on_alarm(int signal)
     alarms++;
 }
 
-/* A reply that is lost is a registration that nobody knows of: it stays pinned. */
+/* A lost reply is a registration that the program does not know: it stays pinned. */
 void signals(double seconds)
 {
     const struct sigaction a = {.sa_handler = on_alarm};
@@ -188,7 +187,7 @@ void stops(double seconds)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
 }
 
-/* The user's own limit on locked memory is the kernel's to keep. */
+/* Tests the user's own limit on locked memory, which the kernel enforces. */
 void memlock(void)
 {
     const struct rlimit limit = {65536, 65536};
@@ -207,7 +206,7 @@ void pass(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint32_t mr = 0;
     char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec v = {&mr, sizeof(mr)}; /* its number goes with it */
+    struct iovec v = {&mr, sizeof(mr)}; /* its number is passed along */
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
     CHECK(reg_mr(dev, pd, area, 4096, &mr) == 0, "REG_MR");
@@ -239,7 +238,7 @@ int take(const char *path)
     memcpy(&fd, CMSG_DATA(h), sizeof(fd));
     const int made = reg_mr(fd, pd, area, 4096, &mr), ended = dereg_mr(fd, 0);
     printf("another's open file: REG_MR %s, DEREG %s\n", strerror(-made), strerror(-ended));
-    /* The number alone, on an open of its own, where there is no such MR. */
+    /* Only the number, on a separate open, which has no such MR. */
     CHECK(dereg_mr(dev, theirs) == -ENOENT, "%u here", theirs);
     CHECK(rereg_mr(dev, theirs, REREG_ACCESS, NULL, 0, IB_UVERBS_ACCESS_LOCAL_WRITE) < 0, "%u here", theirs);
     CHECK(write(s, &byte, 1) == 1, "answer");

@@ -26,7 +26,7 @@ int go(int fd, struct request *r)
 
 void write_cmd(struct request *r, uint64_t command, const void *in, size_t in_len, void *out, size_t out_len)
 {
-    uint64_t inline_in = 0; /* short inputs stand in the attribute itself */
+    uint64_t inline_in = 0; /* short inputs are in the attribute itself */
     if (in_len <= sizeof(inline_in))
         memcpy(&inline_in, in, in_len);
     start(r, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to a uverbs device by the bare interface (<rdma/rdma_user_ioctl_cmds.h>), for programs in the VM lab's
- * guests. What is wanted and fails ends the program; what is tried gives 0 or -errno. */
+ * guests.
+ * Requests that must succeed end the program if they fail; attempts return 0 or -errno. */
 #ifndef HW_TEST_VERBS_RAW_H
 #define HW_TEST_VERBS_RAW_H
 
@@ -60,7 +61,7 @@ int create_cq(int fd, uint32_t *number);
 void qp_of(struct ib_uverbs_create_qp *in, uint32_t pd, uint32_t cq, uint32_t wr);
 int create_qp(int fd, uint32_t pd, uint32_t cq, uint32_t wr, uint32_t *number);
 int destroy_qp(int fd, uint32_t number);
-uint32_t qp_wr(int fd, uint32_t number); /* how many requests its send queue takes, as the kernel says */
-int init_ud(int fd, uint32_t number);    /* to INIT, with what only a UD queue takes */
+uint32_t qp_wr(int fd, uint32_t number); /* returns the size of its send queue, as the kernel reports it */
+int init_ud(int fd, uint32_t number);    /* to INIT, with the attributes that only a UD queue has */
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records what a program says to a uverbs device: by LD_PRELOAD, into the file VERBS_RECORD. It knows nothing of the
- * commands: of each attribute it takes what can be read at its address, be it an input or an output. A record is
+/* Records a program's requests to a uverbs device: loaded by LD_PRELOAD, into the file VERBS_RECORD. It has no
+ * knowledge of the commands: for each attribute it records what can be read at its address, whether that is an input or
+ * an output. A record is
  *   request PROGRAM
  *   header HEX            struct ib_uverbs_ioctl_hdr
  *   attr HEX              struct ib_uverbs_attr, one for each attribute
- *   memory N ADDRESS HEX  what lay at attribute N's address before the call, if anything
+ *   memory N ADDRESS HEX  what was at attribute N's address before the call, if anything
  *   result RC             what ioctl() returned, or -errno
  *   attr HEX, memory ...  the same after it
  *   end
- * Of one kind (object, method, write command, attributes and lengths) the first VERBS_RECORD_EACH (2) are taken.
- * tests/data/verbs/README.md says how the files there were made. */
+ * Of each kind (object, method, write command, attributes and lengths) the first VERBS_RECORD_EACH (default 2) are
+ * recorded. tests/data/verbs/README.md describes how the files there were made. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static void hex(FILE *f, const void *bytes, size_t n)
     fputc('\n', f);
 }
 
-/* An address may be none: the kernel tells, and a bad one is no fault of ours. */
+/* Reads from an address that may be invalid: the kernel reports that, and it is not an error here. */
 static ssize_t peek(uint64_t address, void *to, size_t n)
 {
     const struct iovec here = {to, n}, there = {(void *)(uintptr_t)address, n};
@@ -81,7 +82,7 @@ static int wanted(const struct ib_uverbs_ioctl_hdr *h)
     for (unsigned i = 0; i < h->num_attrs; i++) {
         const struct ib_uverbs_attr *a = &h->attrs[i];
         hash = mix(hash, a->attr_id | (uint64_t)a->len << 16);
-        /* which write command it is, and no other data: numbers and addresses differ from call to call */
+        /* the write command, and no other data, because numbers and addresses differ from call to call */
         if (!h->object_id && h->method_id == INVOKE_WRITE && a->len == 8 && a->data < UINT32_MAX)
             hash = mix(hash, a->data);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For bench/verbs: what a program does once, from the open of the device to a queue pair in RTS (to itself, by GID 1),
- * and how long that took: "OPEN_US REG_US ALL_US". */
+/* For bench/verbs: the setup of a program, from opening the device to a queue pair in RTS (to itself, by GID 1), and
+ * its duration: "OPEN_US REG_US ALL_US". */
 #include "verbs_raw.h"
 
 #include <arpa/inet.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile tenant with a uverbs device: a part of tests/vm/verbs/test_verbs_tenant.sh. Where verbs_attack makes
- * requests, it uses what else a container has: user IDs, what the kernel counts by user, privileges that end, the files
- * of threads in /proc, the processes of the broker. Each mode exits with 0 where it got no more than it may.
+ * A hostile tenant with a uverbs device, part of tests/vm/verbs/test_verbs_tenant.sh. Unlike verbs_attack, which makes
+ * requests, it uses the other means of a container: user IDs, what the kernel counts by user, privileges that end, the
+ * files of threads in /proc, the processes of the broker. Each mode exits with 0 if it got no more than it may.
  */
 #include "verbs_raw.h"
 
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 
 #define SIZE  (1u << 20)
-#define FILES 4000 /* to be watched */
+#define FILES 4000 /* to watch */
 
 static uint8_t *area;
 static int dev = -1;
@@ -33,7 +33,7 @@ static void setup(void)
     pd = alloc_pd(dev);
 }
 
-/* Tells the test, and waits until it says to go on. */
+/* Notifies the test, and waits until it may continue. */
 static void meet(const char *here, const char *on)
 {
     close(open(here, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
@@ -43,7 +43,7 @@ static void meet(const char *here, const char *on)
 
 /* ---- what the kernel counts by user */
 
-/* Takes all of inotify's instances that its user may have, and on them all watches. */
+/* Takes all inotify instances that its user may have, and all watches on them. */
 static void take_inotify(void)
 {
     static int fd[65536];
@@ -179,7 +179,7 @@ static unsigned find_brokers(pid_t out[8])
     return n;
 }
 
-/* As their user, which a container with CAP_SETUID can become. */
+/* Becomes their user, which a container with CAP_SETUID can. */
 static int as_them(void)
 {
     static const char *const file[] = {"mem",     "maps",  "environ", "syscall", "fd", "map_files",
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
         rc = as_them();
     else if (strcmp(mode, "stop") == 0)
         stop_them();
-    else if (strcmp(mode, "opens") == 0) { /* it runs already when others begin */
+    else if (strcmp(mode, "opens") == 0) { /* it is already running when others begin */
         meet("/tmp/open", "/tmp/go");
         for (int i = 0; i < 20; i++)
             close(open_context());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attaches an XDP program that lets everything pass to a NIC (generic XDP, which every NIC has), says "attached", and
- * stays until it is killed; or says why the kernel would not, and ends with 1. For tests/vm/devmem/test_drivers.sh.
- * xdp_hold IF [frags]   frags: a program that takes packets of several buffers, which header split lets in */
+/* Attaches an XDP program that passes every packet to a NIC (generic XDP, which every NIC has), prints "attached", and
+ * stays until it is killed; or prints why the kernel refused it, and exits with 1. For
+ * tests/vm/devmem/test_drivers.sh. */
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/if_link.h>

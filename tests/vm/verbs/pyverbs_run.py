@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs rdma-core's own tests of pyverbs in a guest: pyverbs_run.py TESTS NAMES [rdma-core's options]. TESTS is their folder;
-NAMES a file with the ids of those to run, "-" all. For each prints "RESULT ID ok|skipped|failed SECONDS TEXT"."""
+"""Runs rdma-core's own tests of pyverbs in a guest: pyverbs_run.py TESTS NAMES [rdma-core's options]. TESTS is their
+folder; NAMES is a file with the ids of those to run, or "-" for all. Prints "RESULT ID ok|skipped|failed SECONDS TEXT"
+for each."""
 import importlib.machinery
 import sys
 import time

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The verbs broker and the kernel's own RDMA (rdma_rxe): programs of rdma-core and perftest, unmodified, both ends
+# Tests the verbs broker with the kernel's own RDMA (rdma_rxe): unmodified programs of rdma-core and perftest, both ends
 # brokered, by `hawser verbs run` and in crun's containers; what a policy forbids; agents and brokers that are killed.
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat
 # vm: programs BUILD/hawser
@@ -29,7 +29,7 @@ refused_by() { # RULE COMMAND...: it fails, and the audit file names the rule
     cat audit end.client end.server
     grep -q "$rule" audit && within 30 no_objects
 }
-has() { # ACTION WHAT...: it ends well, and prints each
+has() { # ACTION WHAT...: the action succeeds, and prints each of these
     # shellcheck disable=SC2086 # words
     hawser verbs $1 >has.out && cat has.out || return 1
     shift
@@ -41,7 +41,7 @@ ok "a device comes up" device_up
 ibv_devinfo -v >devinfo.native 2>&1
 
 # ---- programs, without a container
-same() { # FILE: as natively, but for limits, which are the policy's
+same() { # FILE: the same as natively, except for limits, which the policy sets
     grep -v '^\s*max_' "$1" | diff devinfo.same -
 }
 grep -v '^\s*max_' devinfo.native >devinfo.same
@@ -94,7 +94,7 @@ container near1 ibv_devinfo -v >devinfo.container 2>devinfo.err
 ok "ibv_devinfo in a container" diff devinfo.brokered devinfo.container
 ok "ibv_rc_pingpong between two" both ibv_rc_pingpong -g 1 -n 20
 ok "ibv_rc_pingpong -e" both ibv_rc_pingpong -g 1 -n 20 -e
-# On one kernel, since a container takes its time in a guest.
+# Only on one kernel, because a container takes long in a guest.
 programs=ib_write_bw
 case $kernel in 7*) programs="ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat" ;; esac
 for program in $programs; do
@@ -123,7 +123,7 @@ ok "it ends" wait $far
 with="container near1" with_server="container near2"
 
 # ---- what is killed
-long() { # ...: a transfer that goes on while something is done
+long() { # ...: a transfer that continues while something is done
     both_run ib_write_bw -d rxe0 -x 1 -s 65536 -D 4 >long.out 2>&1 &
     long=$!
     within 60 moving
@@ -133,7 +133,7 @@ ok "a transfer is under way" long
 ok "status: its containers, and what they have" has status '^near1: ' '^near2: ' 'rxe0 (uverbs0): open 1 times, 1 pd, 1 mr, 1 cq, 1 qp, 128KiB pinned, 0 refused'
 kill -KILL $agent
 wait $agent
-# All is transferred where perftest finds that it cannot say how fast, by a clock that stood still (see both()).
+# The transfer was complete if perftest reports that it cannot determine the speed, because the clock stopped (see both()).
 ended() { wait $long || grep -q "Can't produce a report" end.server end.client; }
 ok "the agent is killed, and it goes on to its end" ended
 ok "and nothing is left" within 30 no_objects

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A program that attacks the verbs broker (tests/vm/programs/verbs_attack.c), with the kernel's own RDMA beneath. Each attack is
-# made natively first, where that shows that it is one: there is no policy there, so that it gets what it wants.
+# Tests a program that attacks the verbs broker (tests/vm/programs/verbs_attack.c), on the kernel's own RDMA. Each attack is
+# first made natively, if that shows that it is one: without a policy, it gets what it wants.
 # vm: kernels 7
 # vm: programs ip rdma BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
@@ -20,7 +20,7 @@ run="hawser verbs run --policy /tmp/policy --audit /tmp/audit --"
 held() { # ATTACK...: brokered, and nothing is left
     timeout 200 $run verbs_attack "$@" && within 30 no_objects
 }
-lands() { # ATTACK...: natively it gets through, be it by luck, of which it gets some
+lands() { # ATTACK...: natively it succeeds, by luck or not
     for try in 1 2 3 4 5 6 7 8 9 10; do
         timeout 100 verbs_attack "$@" >lands.out
         status=$?
@@ -33,7 +33,7 @@ lands() { # ATTACK...: natively it gets through, be it by luck, of which it gets
 mkdir -p /run/hawser
 ok "a device comes up" device_up
 
-# ---- fields of requests that change under way
+# ---- fields of requests that change in flight
 for what in length pointer odp command wr type; do
     case $what-$kernel in
     odp-6.1.* | odp-6.12.*) skip "natively: flip $what" "rxe of this kernel has no on-demand paging" ;;
@@ -74,7 +74,7 @@ ok "children killed wherever they are" held kills 15
 ok "a signal every 3 ms" held signals 1
 ok "stopped and continued" held stops 1
 
-# ---- what adds up: see tests/vm/verbs/soak_verbs, which does all of them
+# ---- leaks: see tests/vm/verbs/soak_verbs, which runs the full numbers
 adds_up 10000 1000 4
 ok "the device goes" device_down
 done_testing

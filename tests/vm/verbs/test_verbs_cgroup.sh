@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A container's limit of RDMA objects (rdma.max, cgroup v2), with the kernel's own RDMA: what the broker makes for a
+# Tests a container's limit of RDMA objects (rdma.max, cgroup v2), with the kernel's own RDMA: what the broker makes for a
 # container is charged to the container's cgroup, and so is what its stub makes.
 # vm: programs ip rdma crun ibv_rc_pingpong BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver

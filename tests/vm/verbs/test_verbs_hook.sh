@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A container of `hawser sandbox spec`, its hook, and `hawser verbs spec`: a NIC moves into its network namespace, and of two
-# RDMA devices it sees, and uses through the broker, the planned one. rdma_rxe ends with its own NIC's move, so that NIC stays,
-# and a VLAN on it moves; since Linux 7 rxe sends from another namespace.
+# Tests a container of `hawser sandbox spec`, its hook, and `hawser verbs spec`: a NIC moves into its network namespace, and
+# of two RDMA devices it sees, and uses through the broker, the planned one. rdma_rxe ends if its own NIC moves, so that NIC
+# stays, and a VLAN on it moves; since Linux 7 rxe can send from another namespace.
 # vm: kernels 7
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong BUILD/hawser
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver

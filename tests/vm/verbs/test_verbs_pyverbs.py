@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rdma-core's own tests of pyverbs under the verbs broker, in a guest (TAP).
+"""Runs rdma-core's own tests of pyverbs under the verbs broker, in a guest (TAP).
 
     test_verbs_pyverbs.py BUILD            those that docs/verbs-pyverbs.md has as passing each way pass brokered; some of them
                                            (CRUN) in a container, too
@@ -22,9 +22,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HERE, TABLE = ROOT / "tests/vm/verbs", ROOT / "docs/verbs-pyverbs.md"
 CACHE = pathlib.Path(os.environ.get("HAWSER_VM_CACHE", ROOT / ".cache/vm"))
-PYTHON = pathlib.Path("/usr/bin/python3").resolve()  # Debian's, which the package's modules are built for
+PYTHON = pathlib.Path("/usr/bin/python3").resolve()  # Debian's Python, for which the package's modules are built
 PROVIDERS = "/usr/lib/x86_64-linux-gnu/libibverbs"
-# What the tests import, found by importing it here.
+# Modules that the tests import, found by importing them here.
 IMPORTS = """argparse asyncio ctypes datetime encodings.ascii encodings.idna encodings.utf_8 enum errno glob importlib.machinery itertools
 json logging math mmap multiprocessing.connection multiprocessing.popen_fork multiprocessing.queues multiprocessing.synchronize os pickle
 queue random resource select socket stat string struct subprocess tempfile threading time unittest.async_case unittest.main weakref
@@ -33,7 +33,7 @@ POLICY = "[default]\ndevices = rxe0\nqp_types = rc, uc, ud\nallow = odp, multica
 CRUN = "test_cq_events", "test_mr", "test_pd"
 NOTES = {"test_cq.CQTest.test_resize_cq": "the test resizes a completion queue to fewer entries than its sends produce, and does not wait for the "
          "completions. So the test fails natively and brokered if the completions have not arrived yet."}
-# Each of the arguments is native, run or crun, and has names in a file.
+# Each of the arguments is native, run or crun, with names in a file.
 GUEST = r"""
 . /verbs.sh
 device_up || exit 1
@@ -61,7 +61,7 @@ done
 
 
 def fetched():
-    """The package's content, once for all."""
+    """Returns the contents of the package, which is unpacked once."""
     folder = CACHE / "pyverbs"
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "pyverbs.lock", "w", encoding="utf-8") as lock:
@@ -85,8 +85,8 @@ def fetched():
 
 
 def stage(out):
-    """A folder with what is Python's in the guest: usr/lib/python3.x, pyverbs/pyverbs, pyverbs/tests; compiled, since the
-    guest would take long."""
+    """Makes a folder with the Python files for the guest: usr/lib/python3.x, pyverbs/pyverbs, pyverbs/tests; compiled,
+    because that would take long in the guest."""
     found = subprocess.run([PYTHON, "-I", "-S", "-c", "import sys\nfor m in sys.argv[1:]: __import__(m)\n"
                             "for m in list(sys.modules.values()): print(getattr(m, '__file__', None) or '')", *IMPORTS],
                            capture_output=True, text=True, check=True).stdout.split()
@@ -102,8 +102,8 @@ def stage(out):
 
 
 def boot(build, staged, kernel="7", **ways):
-    """ways: native, run or crun, with the ids of those to run or None. {way: {id: (state, seconds, text)}}, whether all of it
-    was whole, and all that was printed."""
+    """ways: native, run or crun, with the ids of those to run or None. Returns {way: {id: (state, seconds, text)}},
+    whether the run was complete, and the entire output."""
     work = staged.parent
     (work / "policy").write_text(POLICY)
     (work / "guest").write_text("#!/bin/sh\n" + GUEST)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A hostile container of crun with the capabilities of Docker's, and CAP_IPC_LOCK (tests/vm/programs/verbs_tenant.c): what it takes
-# from others by its user, what its broker's processes and its stubs leave it.
+# Tests a hostile container of crun with the capabilities of Docker's default and CAP_IPC_LOCK
+# (tests/vm/programs/verbs_tenant.c): what it takes from others by its user, and what its broker's processes and its stubs let
+# it do.
 # vm: kernels 7
 # vm: programs ip rdma crun BUILD/hawser BUILD/tests/vm/verbs_tenant
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
@@ -28,7 +29,7 @@ no_broker() { ! cat /proc/[0-9]*/comm 2>/dev/null | grep hawser-broker; }
 
 mkdir -p /run/hawser
 ok "a device comes up" device_up
-mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun looks for it
+mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun expects it
 hawser verbs agent --policy policy --socket $socket --audit audit >agent.log 2>&1 &
 agent=$!
 ok "the agent comes up" within 30 [ -S $socket ]
@@ -38,7 +39,7 @@ ok "a program that gives up CAP_IPC_LOCK is held by its RLIMIT_MEMLOCK" evil dro
 ok "the stub's pages cannot be written by what /proc has of them" evil files
 ok "its broker's user reads and writes nothing of its processes" evil asthem
 
-# ---- what the kernel counts by user: both containers' programs are root's
+# ---- what the kernel counts by user: the programs of both containers run as root
 good opens &
 good=$!
 ok "a container that runs already" within 60 [ -e open ]
@@ -59,7 +60,7 @@ ok "a container stops its broker" within 60 [ -e taken ]
 ok "its status says so" says 'evil: the broker does not answer' hawser verbs status
 ok "another container notices nothing" good open
 touch give
-wait $evil # its own end: its first process's takes all others of its PID namespace along
+wait $evil # the end of its first process ends all others of its PID namespace
 ok "it ends with its container" within 30 no_broker
 rm -f taken give
 evil stop &

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of the verbs broker share: rxe0 on a veth pair as 10.7.0.1 (GID 1) and 10.8.0.1 (GID 2), policies, two
-# ends of one program. A test's `# vm: files` has tests/vm/tap.sh:/tap.sh and tests/vm/verbs/verbs.sh:/verbs.sh.
+# Shared by the tests of the verbs broker: rxe0 on a veth pair as 10.7.0.1 (GID 1) and 10.8.0.1 (GID 2), policies, two ends of
+# one program. A test's `# vm: files` has tests/vm/tap.sh:/tap.sh and tests/vm/verbs/verbs.sh:/verbs.sh.
 . /tap.sh
 logs="end.server end.client"
 providers=/usr/lib/x86_64-linux-gnu/libibverbs
@@ -13,7 +13,7 @@ device_up() {
 gids() { grep -q 0a08:0001 /sys/class/infiniband/rxe0/ports/1/gids/2; }
 device_down() { rdma link del rxe0 && ip link del v0; }
 
-# What rxe0 has; the kernel itself has a PD, a CQ and a QP there, for management.
+# Prints the objects of rxe0; the kernel itself has a PD, a CQ and a QP there, for management.
 objects() { rdma res show | grep rxe0; }
 no_objects() {
     objects >/tmp/objects.now
@@ -22,9 +22,9 @@ no_objects() {
 
 listens() { grep -q ":$(printf %04X "$1") 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; }
 ready() { listens 18515 || ! kill -0 $server 2>/dev/null; }
-# Two ends of PROGRAM, started by $with, or the server by $with_server; port 18515 is the programs' own default. True if
-# both end well, and nothing is left of them. perftest measures the clock before it reports, and gives up where the machine
-# stands still meanwhile: that alone is tried again.
+# Runs two ends of PROGRAM, started by $with, or the server by $with_server; port 18515 is the programs' own default. True if
+# both succeed, and nothing is left of them. perftest measures the clock before it reports, and gives up if the machine pauses
+# meanwhile: only that is tried again.
 both() { # PROGRAM ARGS...
     for _ in 1 2 3; do
         both_run "$@" && within 30 no_objects && return
@@ -41,7 +41,8 @@ both_run() {
     [ $status = 0 ] || kill_server
     wait $server && [ $status = 0 ]
 }
-# Its other end has failed, and it may wait for that for ever. The first process of a container heeds nothing but KILL.
+# Ends the server, which may wait forever because its other end has failed. The first process of a container reacts only to
+# KILL.
 kill_server() {
     # shellcheck disable=SC2086 # words
     set -- ${with_server-$with}
@@ -50,7 +51,7 @@ kill_server() {
     true
 }
 
-# An OCI bundle /run/NAME for crun, whose container sees / without what is mounted there, runs /tmp/NAME.cmd and has the
+# Makes an OCI bundle /run/NAME for crun, whose container sees / without what is mounted there, runs /tmp/NAME.cmd and has the
 # network of the guest.
 bundle() { # NAME
     mkdir -p "/run/$1/rootfs" && mount --bind / "/run/$1/rootfs" || return 1
@@ -66,7 +67,7 @@ bundle() { # NAME
  "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}]}}
 END
 }
-# Without pivot_root(), which Linux 6.12 refuses where / is the initramfs.
+# Runs it without pivot_root(), which Linux 6.12 refuses if / is the initramfs.
 container() { # NAME PROGRAM ARGS...
     name=$1
     shift
@@ -74,8 +75,8 @@ container() { # NAME PROGRAM ARGS...
     crun --cgroup-manager=disabled run --no-pivot --bundle "/run/$name" "$name"
 }
 
-# What adds up: pairs of REG_MR and DEREG_MR in one process, short lives in one container, up to so many, for so many seconds
-# each. What the broker and the kernel hold is the same afterwards.
+# Tests for leaks: pairs of REG_MR and DEREG_MR in one process, short-lived processes in one container, up to this many, for
+# this many seconds each. What the broker and the kernel hold is the same afterwards.
 broker_of() { # PID OF `hawser verbs run`: its child that serves
     for p in /proc/[0-9]*; do
         case $(sed 's/.*) //' "$p/stat" 2>/dev/null) in
@@ -83,7 +84,7 @@ broker_of() { # PID OF `hawser verbs run`: its child that serves
         esac
     done
 }
-weigh() { # descriptors, threads, maps of the broker of $runner
+weigh() { # file descriptors, threads, mappings of the broker of $runner
     broker=$(broker_of $runner)
     echo "fds $(ls "/proc/$broker/fd" | wc -l) threads $(ls "/proc/$broker/task" | wc -l) maps $(wc -l <"/proc/$broker/maps")"
 }
