@@ -125,7 +125,7 @@ static void send_it(const struct sm_ns *n, struct nlmsghdr *h, const char *what)
 {
     struct hw_netlink rt = n->rt;
     sm_must(hw_netlink_talk(&rt, h, NULL, NULL, what), what, 0);
-    ((struct sm_ns *)n)->rt.seq = rt.seq; /* the counter belongs to the socket */
+    ((struct sm_ns *)n)->rt.seq = rt.seq; /* NOLINT: the counter belongs to the socket */
 }
 
 int sm_index(const struct sm_ns *n, const char *name)

@@ -235,7 +235,7 @@ static void change_macvlan(void *arg)
     uint8_t down = 1;
     kind->nla_type = IFLA_INFO_KIND;
     kind->nla_len = 4 + 7;
-    memcpy(nest + 4, "macvlan", 7); // its length is passed along
+    memcpy(nest + 4, "macvlan", 7); // NOLINT(bugprone-not-null-terminated-result): its length is passed along
     data->nla_type = IFLA_INFO_DATA;
     data->nla_len = 12;
     mode->nla_type = IFLA_MACVLAN_MODE;

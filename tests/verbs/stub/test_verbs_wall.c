@@ -18,7 +18,7 @@
 static struct app a;
 static struct mini m;
 
-#define WALL ((char *)VB_WALL_AT) /* an address of this process */
+#define WALL ((char *)VB_WALL_AT) /* NOLINT: an address of this process */
 
 static void by_munmap(void)
 {
