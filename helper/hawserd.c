@@ -207,7 +207,7 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     if (notify >= 0)
         (void)send(notify, "READY=1", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
     hw_close(&notify);
-    hw_log(log, HAWSER_LOG_INFO, "listening on %s, with a policy of %u sections", a->socket, d->policy->n);
+    hw_log(log, HAWSER_LOG_INFO, "listening on %s; sections of the policy: %u", a->socket, d->policy->n);
     return hd_serve(d);
 }
 

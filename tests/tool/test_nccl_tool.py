@@ -233,9 +233,9 @@ def part_check(tmp):
     ok(has(f, "nccl.tuner", "WARN", "is not found") and has(f, "nccl.environment", "WARN", "NCCL limits NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"),
        "a tuner that is not there; a partial override", f)
     r, f = check(tmp, nccl="/nowhere/libnccl.so.2", **good)
-    ok(r.returncode == 0 and has(f, "nccl.library", "WARN", "/nowhere") and has(f, "nccl.network", "PASS", "v11"), "no NCCL: a guess, and said", f)
+    ok(r.returncode == 1 and has(f, "nccl.library", "FAIL", "/nowhere") and has(f, "nccl.network", "PASS", "v11"), "a library that was named and is not there", f)
     r, f = check(tmp, nccl=CUDA, **good)
-    ok(has(f, "nccl.library", "WARN", "no working ncclGetVersion"), "a library that is no NCCL", f)
+    ok(has(f, "nccl.library", "FAIL", "no working ncclGetVersion"), "a library that is no NCCL", f)
 
 
 # ---- bench ----------------------------------------------------------------------------------------

@@ -262,7 +262,7 @@ int nccl_look(struct nccl_look *l, const char *nccl)
     *l = (struct nccl_look){.chosen = -1, .lib = nccl_shared(sizeof *l->lib)};
     if (!l->lib)
         return hw_no_memory("the results for NCCL");
-    snprintf(l->lib->asked, sizeof l->lib->asked, "%s", nccl ? nccl : "libnccl.so.2");
+    snprintf(l->lib->asked, sizeof l->lib->asked, "%s", nccl ? nccl : NCCL_LIBRARY);
     nccl_run(&l->lib->child, try_lib, l->lib, LIB_MS);
     l->newest = nccl_newest_table(l->lib->version);
     if (nccl_plugin_dir(l->dir, sizeof l->dir) < 0)

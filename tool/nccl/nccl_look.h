@@ -87,6 +87,8 @@ bool nccl_usable(const struct nccl_plugin *p);
 /* Loads a library in a child process, as dlopen() finds the name. Returns NULL if out of memory. The caller frees the
  * result with nccl_unshare(). */
 struct nccl_extra *nccl_find(const char *name);
+#define NCCL_LIBRARY "libnccl.so.2" /* default of --nccl */
+
 /* Examines what NCCL would load. nccl is NCCL's library, or NULL for libnccl.so.2. Fails with -ENOMEM. The caller calls
  * nccl_look_free() in any case. */
 int nccl_look(struct nccl_look *l, const char *nccl);

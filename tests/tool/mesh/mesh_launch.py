@@ -37,6 +37,19 @@ def try_all_at_once(launcher):
     ok(again.returncode == 1, f"{LAUNCHER}: so does that of --read", again.returncode, again.stderr)
 
 
+def interrupt_hosts(launcher):
+    """Interrupts `hawser mesh --hosts`, which must report what it has measured."""
+    launcher.json.unlink(missing_ok=True)
+    launcher.extra = []
+    process = launcher.start()[0]
+    output = Output(process)
+    output.wait_for(ROUND, BEGIN_S)
+    process.send_signal(signal.SIGINT)
+    output.end(60)
+    lines = read_lines(launcher.json) if launcher.json.exists() else []
+    ok("interrupted" in output.text and "# hawser" in output.text and lines != [], "interrupted, it reports its results so far", output.text)
+
+
 def more_by_hand(launcher):
     """Tests what is the same with every launcher."""
     launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "10s", "--time", "3s"]
@@ -96,6 +109,8 @@ def main():
                 refuses(pathlib.Path(d))
             else:
                 try_all_at_once(launcher)
+            if LAUNCHER == "hosts":
+                interrupt_hosts(launcher)
         finally:
             launcher.stop()
     return done()

@@ -303,7 +303,16 @@ static int read_results(struct starter *s, struct mesh *m)
     if (!f)
         return hw_fail(-errno, "reading rank 0's output: %s", strerror(errno));
     int e = pthread_create(&watch, NULL, end_at_signal, first);
+    sigset_t signals,
+        old; /* a signal must not interrupt the reading of the results that rank 0 reports because of it */
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    if (e == 0)
+        (void)pthread_sigmask(SIG_BLOCK, &signals, &old);
     int rc = mesh_read(f, "rank 0's output", m);
+    if (e == 0)
+        (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     fclose(f);
     first->out = -1;
     if (e == 0) {
