@@ -7,9 +7,9 @@
 #include "helper/kernel/kernel.h"
 #include "sys/genl.h"
 
-/* Finds the device with this name. Fails with -ENODEV if there is none, also if the name is only an alternative name
- * (altname). The ioctl is not used here, because for an unknown name the kernel would load a module netdev-NAME, which
- * hawserd's CAP_NET_ADMIN permits. */
+/* Finds the device with this name. Fails with -ENODEV if there is none, or if the name is only an alternative name
+ * (altname). The ioctl is not used here, because for an unknown name the kernel would try to load a module called
+ * netdev-NAME, which hawserd's CAP_NET_ADMIN permits. */
 int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex);
 int hd_ethnl_split_get(struct hw_genl *g, int ifindex, struct hd_split *out);
 /* Sets header split. changed may be NULL; see split_set in struct hd_kernel. *changed is also set to true if the

@@ -93,7 +93,7 @@ static const struct knob table[] = {
     {"plugin_trace_polls", AT(plugin_trace_polls), BOOL, "no", 0, 0, "yes/no",
      "plugin_trace: also write a line for each call that made no progress; otherwise such calls are only counted"},
     {"plugin_threads", AT(plugin_threads), BOOL, "yes", 0, 0, "yes/no",
-     "transport netplugin: make each connection in its own thread, as NCCL does for several communicators, so that a connect or accept that blocks delays no other; no: for a plugin that is not thread-safe: one thread makes all calls, in four times as many processes as knob channels says, at most 16"},
+     "transport netplugin: make each connection in its own thread, as NCCL does for several communicators, so that a connect or accept that blocks delays no other; no, for a plugin that is not thread-safe: start several processes (four times the value of knob channels, at most 16), each of which calls the plugin from one thread"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
      "local NICs to use, comma-separated; empty: every NIC with a route to the peer"},
     {"rails", AT(rails), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->rails) - 1, "rails",

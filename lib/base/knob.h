@@ -25,7 +25,7 @@ struct hw_knobs {
     uint64_t stall_ms;        /* time without acknowledgement after which a connection is dead */
     uint64_t peer_timeout_ms; /* time without traffic on any rail after which a peer is dead */
     uint64_t handshake_ms;    /* deadline of a handshake and of each of its messages */
-    uint64_t op_timeout_ms;   /* deadline of operations that specify none; 0 for no deadline */
+    uint64_t op_timeout_ms;   /* deadline of operations other than receives that specify none; 0 for no deadline */
     uint64_t keepalive_ms;    /* idle time after which a peer is sent a keepalive */
     uint64_t max_peers;       /* maximum number of peers at a time; further incoming peers are refused */
     char devmem_socket[108];  /* path of hawserd's socket; "" for the default path */

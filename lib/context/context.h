@@ -207,8 +207,9 @@ struct hawser_peer {
     void *user;
     atomic_uint refs; /* references of the application, operations and the listener */
     struct hw_list in_context, in_accept;
-    /* Place of the peer in the metrics. 0 means that no reader has seen the peer. Values from 1 to HW_METRICS_PEERS are
-     * the peer's number plus 1. A larger value means that the peer is one of the others. */
+    /* Place of the peer in the metrics, or 0 if no reader has seen the peer or the place was given up
+     * (hw_metrics_fold()). Values from 1 to HW_METRICS_PEERS are the peer's number plus 1. A larger value means that
+     * the metrics count the peer in the peer "other". */
     unsigned metrics_place;
     struct hw_op_totals folded;
     pthread_mutex_t door; /* protects closed, because handles of operations may outlive parts of the peer */

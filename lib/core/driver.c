@@ -76,8 +76,8 @@ static void end_nap(struct hw_driver *d)
 static void wake_driver(void *arg)
 {
     struct hw_driver *d = arg;
-    /* A lower bound of the urgency of the tasks in the mailbox. HW_NOW if a task was not deferred, and usually if the
-     * mailbox is empty. */
+    /* The most urgent value of the tasks in the mailbox. hw_driver_defer() may have replaced HW_NOW of a task whose
+     * thread has been woken already. */
     unsigned slow = atomic_load(&d->loop.slow);
     unsigned least = begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring;
     if (slow != least)

@@ -24,7 +24,7 @@ static bool is_pci_planned(const struct xml *x, size_t i)
     return !x->p->pci_why[i];
 }
 
-/* Writes an attribute. Values are checked names, or numbers and speeds from files. */
+/* Writes an attribute. Escapes markup, and replaces control characters, because the value comes from a file. */
 static void write_xml_attr(const struct xml *x, const char *name, const char *value)
 {
     fprintf(x->out, " %s=\"", name);

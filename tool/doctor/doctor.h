@@ -104,8 +104,7 @@ struct dr_result {
     char subject[48]; /* for example "eth1"; empty for the whole machine */
     char found[DR_TEXT];
     char mend[DR_TEXT]; /* command that fixes the problem; empty if none */
-    /* how to make the fix permanent, if mend lasts only until the next boot or in one shell and dr_keep_of() knows the
-     * command; else empty */
+    /* how to make the fix permanent; empty if the fix is permanent or if dr_keep_of() does not know its command */
     char keep[DR_TEXT];
 };
 

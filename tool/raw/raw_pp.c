@@ -90,7 +90,7 @@ int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (now >= deadline)
-            return hw_fail(-ETIMEDOUT, "plain ping-pong: only %llu of %llu round trips ended before the deadline",
+            return hw_fail(-ETIMEDOUT, "plain ping-pong: the deadline passed after %llu of %llu round trips",
                            (unsigned long long)i + 1, (unsigned long long)trips);
     }
     *out = (struct raw_latency){.p50_ns = hw_hist_quantile(h, 0.5),
@@ -136,7 +136,7 @@ static int pp_serve(struct raw_pp_server *s, uint8_t *buf)
         if (!rc)
             rc = pp_move(fd, buf, pp->size, true, pp->spin, s->deadline);
         if (!rc && i % SPINS_PER_CLOCK == 0 && hw_now() >= s->deadline)
-            rc = hw_fail(-ETIMEDOUT, "plain ping-pong: only %llu of %llu round trips ended before the deadline",
+            rc = hw_fail(-ETIMEDOUT, "plain ping-pong: the deadline passed after %llu of %llu round trips",
                          (unsigned long long)i + 1, (unsigned long long)trips);
     }
     s->cpu = raw_thread_cpu() - cpu;

@@ -49,7 +49,7 @@ const char *output_op_name(enum tp_op op);
 void output_nics(FILE *out, const struct row *r);
 /* Prints how the received data of a row's GPUs arrived, with one line for each receiving node. */
 void output_verdict(FILE *out, const char *who, const struct row *r);
-/* Prints the NIC's own count of packets placed in GPU memory, if the NIC has one. */
+/* Prints the NIC's own count of packets placed in device memory, if the NIC has one. */
 void output_own_count(FILE *out, const struct tp_nic *n);
 /* Returns true if hawser's count of bytes placed in device memory and the NIC's own packet count contradict each
  * other. why receives the explanation, or an empty string. devmem is true if the run's transport is devmem. */

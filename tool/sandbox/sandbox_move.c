@@ -50,7 +50,7 @@ static const struct opt rows[] = {
              "these NICs; NAME: the NIC's name in the container (default: the same)"),
     OPT_ENUM("rdma", 0, "auto|yes|no", struct move_args, m.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
              "also move their RDMA devices: yes (or fail), no, or if possible (default: auto)"),
-    OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "leave the container's ARP settings unchanged"),
+    OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "change no ARP settings and add no source-based routes"),
     OPT_FLAG("force", 0, struct move_args, m.force,
              "also move NICs that have a default route, other devices on top, or nexthop objects"),
     OPT_TEXT("journal-dir", 0, "DIR", struct move_args, m.journal_dir,

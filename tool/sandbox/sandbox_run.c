@@ -84,7 +84,7 @@ static const struct opt rows[] = {
     OPT_FLAG("no-sysfs", 0, struct run_args, run.no_sysfs, "leave /sys unchanged"),
     OPT_ENUM("rdma", 0, "auto|yes|no", struct run_args, run.move.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
              "also move the NICs' RDMA devices: yes (or fail), no, or if possible (default: auto)"),
-    OPT_FLAG("no-arp", 0, struct run_args, run.move.no_arp, "leave the namespace's ARP settings unchanged"),
+    OPT_FLAG("no-arp", 0, struct run_args, run.move.no_arp, "change no ARP settings and add no source-based routes"),
     OPT_TEXT("journal-dir", 0, "DIR", struct run_args, run.move.journal_dir,
              "folder of the journals (default: " SB_JOURNAL_DIR ")"),
     OPT_TEXT("net-plugin", 0, "NAME", struct run_args, run.env.net_plugin,

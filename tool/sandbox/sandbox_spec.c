@@ -31,7 +31,7 @@ const struct opt sandbox_bundle_opts[] = {
              "folder of the hooks' journals (default: " SB_JOURNAL_DIR ")"),
     OPT_WORD("rdma", 0, "auto|yes|no", struct sandbox_bundle_args, rdma, sandbox_rdma_words,
              "also move the NICs' RDMA devices: yes (or fail), no, or if possible (default: auto)"),
-    OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "leave the container's ARP settings unchanged"),
+    OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "change no ARP settings and add no source-based routes"),
     OPT_TEXT("net-plugin", 0, "NAME", struct sandbox_bundle_args, env.net_plugin,
              "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct sandbox_bundle_args, env.debug_all,
@@ -171,7 +171,7 @@ void sandbox_bundle_free(struct sandbox_bundle *b)
 
 /* ---- spec ---------------------------------------------------------------------------------------- */
 
-/* Writes the prefix of the bundle's files, such as "BUNDLE/hawser", to out. */
+/* Writes the prefix of the files that hawser adds to the bundle, such as "BUNDLE/hawser", to out. */
 static void name_beside(char out[PATH_MAX], const struct bundle_file *f)
 {
     snprintf(out, PATH_MAX, "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);

@@ -264,6 +264,6 @@ int cmd_trace(int argc, char **argv)
                          : tool_usage("trace", "--diff needs two files");
     if (left == 0)
         return tool_usage("trace",
-                          "COMMAND is missing, as in: hawser trace validate HOST --transport netplugin:PLUGIN");
+                          "COMMAND is missing; for example: hawser trace validate HOST --transport netplugin:PLUGIN");
     return trace_command(&t, argv + optind);
 }

@@ -209,7 +209,8 @@ static int read_here(void *arg, uint64_t address, void *dst, size_t n)
     return 0;
 }
 
-/* Destroys the object by a request like the application's, so that the counts are updated in the same way. */
+/* Destroys the object that r has created with the request that an application would send, so that the counts are
+ * updated as for such a request. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     struct {

@@ -35,7 +35,7 @@ static inline uint64_t *vb_key_number(struct vb_rules *r, const struct vb_key *k
     return (uint64_t *)(void *)((char *)r + k->at);
 }
 
-#define VB_LINE_BYTES    190 /* inih splits lines of 200 bytes (INI_MAX_LINE) without an error */
+#define VB_LINE_BYTES    190 /* Debian's inih splits lines of 200 bytes or more (INI_MAX_LINE) without an error */
 #define VB_SECTION_BYTES 48  /* inih truncates the names of sections to 49 bytes (MAX_SECTION) without an error */
 #define VB_NAMES_TEXT    1024
 

@@ -22,7 +22,7 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_KILL, "it can end or stop brokers, tracers and the agent, although they run as other users"),
     LEAVES(CAP_SETGID, "it can join groups that may open device nodes"),
     LEAVES(CAP_SETUID, "it can change to a user that may open device nodes, or to the user of a broker, which it can then end"),
-    STAYS(CAP_SETPCAP), /* only allows changes of the bounding set and capabilities within this set */
+    STAYS(CAP_SETPCAP), /* allows only changes to the securebits, the bounding set, and the capabilities within this set */
     LEAVES(CAP_LINUX_IMMUTABLE, "it can remove the append-only flag from the audit file, or make files of the broker immutable"),
     STAYS(CAP_NET_BIND_SERVICE), /* ports below 1024, which broker and agent do not use */
     STAYS(CAP_NET_BROADCAST), /* the kernel never checks it */

@@ -226,9 +226,9 @@ static int seize_tracee(struct tracer *t)
     return 0;
 }
 
-/* Stops the thread. Its call is answered with a result that makes the kernel restart the call if this process dies now.
- * The thread stops before it returns to the program or handles a signal (get_signal() in kernel/signal.c), unless it is
- * already handling one. */
+/* Stops the thread. Its call is answered with `answer`. With RESTART_NO_INTR the kernel restarts the call if this
+ * process dies now. The thread stops before it returns to the program or handles a signal (get_signal() in
+ * kernel/signal.c), unless it is already handling one. */
 static int stop_tracee(struct tracer *t, int answer)
 {
     report_trace_step(t, VB_STEP_STOP);

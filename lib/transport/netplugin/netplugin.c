@@ -216,9 +216,9 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
     return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes as many pieces, up to PARTS,
- * as fit and are in one space. Returns 0 with c->pending set, or -EAGAIN if no slot is free. The event is signalled
- * once a slot is free. */
+/* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes up to PARTS pieces of one
+ * space, the last one possibly in part. Returns 0 with c->pending set, -EAGAIN if no slot is free (the event is
+ * signalled once a slot is free), or another negative errno. */
 static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, uint64_t at)
 {
     struct np_conn *np = c->np;
