@@ -432,8 +432,8 @@ struct hawser_channel_stats {
     uint64_t tx_bytes; /* payload confirmed by the peer */
     uint64_t rx_bytes; /* payload that has arrived completely */
     uint64_t tx_chunks, rx_chunks;
-    uint64_t retaken_chunks; /* chunks that had to be sent again because this channel died */
-    uint64_t retaken_bytes;  /* payload of those chunks */
+    /* frames, including control messages, that had to be sent again because this channel died, and their payload */
+    uint64_t retaken_chunks, retaken_bytes;
     /* Transports devmem and netplugin, in bytes of payload: placed in device memory by the NIC or the plugin; copied by
      * this process although the transport could have placed them; read from device memory by the NIC or the plugin. */
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;

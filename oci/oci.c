@@ -77,7 +77,8 @@ int sbx_settings_ask(const struct sbx_settings *s)
 {
     bool offers = s->value[SBX_KEY_OFFER], gives = s->value[SBX_KEY_NICS];
     if (offers && gives)
-        return hw_fail(-EINVAL, "nics= and offer= exclude each other: both determine which NICs a container gets");
+        return hw_fail(-EINVAL,
+                       "nics= and offer= cannot be combined, because both determine which NICs a container gets");
     if (!offers && !gives && s->only && strcmp(s->only, "none") != 0)
         return hw_fail(-EPERM,
                        "the annotation hawser.nics requests '%.64s', but the hook's arguments offer no NIC: add "

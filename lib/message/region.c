@@ -276,7 +276,7 @@ static int ask_for_region(struct hw_peer *p, const struct hw_import *i)
 static struct hw_import *add_import(struct hw_peer *p, struct hw_import **at, uint64_t id, uint64_t secret)
 {
     if (p->imports.n == HW_HANDLES) {
-        (void)hw_fail(-ENOSPC, "%d regions of the peer are in use, which is the limit per peer", HW_HANDLES);
+        (void)hw_fail(-ENOSPC, "%d regions of the peer are imported, which is the limit per peer", HW_HANDLES);
         return NULL;
     }
     struct hw_import *i = calloc(1, sizeof *i);

@@ -114,7 +114,7 @@ struct hw_imports {
 };
 
 /* Adds a user of the peer's region id. Asks the peer for a handle at the first use. Returns NULL if out of memory, if
- * too many regions are in use, or if the peer is dead. May be called from any thread. */
+ * too many regions are imported, or if the peer is dead. May be called from any thread. */
 struct hw_import *hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret);
 /* Removes a user. May be called from any thread. */
 void hw_import_put(struct hw_peer *p, struct hw_import *i);

@@ -118,9 +118,9 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder,
     else
         len = snprintf(path, 256, HW_NETNS_DIR "/%s", text);
     if (!*text || len >= 256)
-        return hw_fail(-EINVAL,
-                       "'%.64s' is not a network namespace: expected a process ID, a path, or a name of `ip netns`",
-                       text);
+        return hw_fail(
+            -EINVAL,
+            "'%.64s' is not a network namespace: expected a process ID, a path, or a name from `ip netns list`", text);
     for (const char *p = path; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             return hw_fail(-EINVAL, "the path of the network namespace has a control character");

@@ -222,11 +222,11 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if (b->both && b->op_name)
         return tool_usage("bench", "--bidir cannot be combined with --op, because it both writes and reads");
     if (b->blocks_text && b->sizes_text)
-        return tool_usage("bench", "--size and --blocks exclude each other");
+        return tool_usage("bench", "--size and --blocks cannot be combined");
     if (b->blocks_text && b->op == TP_PINGPONG)
         return tool_usage("bench", "--blocks needs --op write, read or send");
     if (b->duration_ms && b->iters)
-        return tool_usage("bench", "--duration and --iters exclude each other");
+        return tool_usage("bench", "--duration and --iters cannot be combined");
     if ((b->raw_streams || b->raw_best) && !b->compare_raw)
         return tool_usage("bench", "--raw-streams needs --compare-raw");
     if (b->json && strcmp(b->json, "-") == 0 && b->report)

@@ -104,7 +104,7 @@ void field_wrong(struct field *f, enum field_part part, const char *fmt, ...) HW
 void field_failed(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 void field_skipped(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
 
-/* Begins the command line "hawser CMD HOST" and adds the options that this command shares with all commands. */
+/* Begins the command line "hawser CMD HOST" and adds the common options of this run, except --verbose. */
 void field_command(const struct field *f, struct field_args *a, const char *cmd);
 /* Records that a step's child process measured nothing, and why. Checks whether the peer still accepts connections. */
 void field_child_failed(struct field *f, enum field_part part, const char *what, const struct field_result *r);

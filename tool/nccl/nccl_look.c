@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repeats the lookup of plugin/net.cc and plugin/plugin_open.cc in NCCL 2.28: names, order, symbols. */
+/* Looks for the network plugin as NCCL 2.28 does (plugin/net.cc, plugin/plugin_open.cc): the same names, order and
+ * symbols. */
 #include "tool/nccl/nccl_look.h"
 
 #include "transport/netplugin/table/abi.h"

@@ -45,7 +45,7 @@ struct move_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("netns", 0, "NETNS", struct move_args, m.netns,
-             "the container's network namespace: a process ID, a path, or a name of `ip netns`"),
+             "the container's network namespace: a process ID, a path, or a name from `ip netns list`"),
     OPT_TEXT("nics", 'n', "NIC[=NAME][,..]", struct move_args, nics,
              "these NICs; NAME: the NIC's name in the container (default: the same)"),
     OPT_ENUM("rdma", 0, "auto|yes|no", struct move_args, m.rdma, sandbox_rdma_words, SB_RDMA_AUTO,

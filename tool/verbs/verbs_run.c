@@ -260,7 +260,7 @@ static int parse_user(void *args, const char *text)
         snprintf(out->name, sizeof(out->name), "%s", p->pw_name);
     } else if (hw_parse_u64(uid, 0, UINT32_MAX - 1, &u) < 0 ||
                hw_parse_u64(*colon ? colon + 1 : uid, 0, UINT32_MAX - 1, &g) < 0) {
-        return hw_fail(-EINVAL, "unknown user '%s' (NAME, or UID[:GID])", text);
+        return hw_fail(-EINVAL, "'%s' is not a user: expected NAME or UID[:GID]", text);
     } else {
         *out = (struct user){.other = true, .uid = (uid_t)u, .gid = (gid_t)g};
     }

@@ -58,7 +58,7 @@ struct vb_request {
     uint8_t copy[VB_COPY_MAX] __attribute__((aligned(8)));
 };
 
-/* Reads n bytes at address of the application into dst. Returns 0 or -EFAULT. */
+/* Reads n bytes at `address` in the application's memory into dst. Returns 0, -EFAULT or another negative errno. */
 typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
 
 /* Copies a request from the application and checks it. Returns 0, or the error that the application gets; hw_error()

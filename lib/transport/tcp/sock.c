@@ -68,7 +68,8 @@ void hw_sock_tune(int fd, const struct hw_knobs *k)
 void hw_sock_settled(int fd, const struct hw_knobs *k)
 {
     bool near = hw_path_is_near(fd);
-    if (near) /* within a site no receiver delays an acknowledgement by the 200 ms that Linux waits by default */
+    if (near) /* by default Linux waits at least 200 ms before it retransmits, but no receiver within a site delays an
+               * acknowledgement for that long */
         set_int(fd, IPPROTO_TCP, TCP_RTO_MIN_US, NEAR_RTO_US);
     hw_congestion_settle(fd, near, k);
 }

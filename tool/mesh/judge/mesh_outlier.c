@@ -70,7 +70,8 @@ static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled
     return true;
 }
 
-/* Returns true if the repeated measurement of a path confirms it, or if there is none. Sets *again if there is one. */
+/* Returns true if the repeated measurement of a path confirms that the path is slow, or if the path was not measured
+ * again. Sets *again to whether it was. */
 static bool is_path_confirmed(const struct series *s, const struct point *p, bool *again)
 {
     const struct mesh_sample of = {

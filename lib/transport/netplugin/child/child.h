@@ -37,8 +37,8 @@ struct kid_comm {
     struct kid_comm *next_orphan;
 
     unsigned window;
-    uint64_t started, come, done,
-        given; /* numbers of requests: started, reported complete by test(), in place, and passed to irecvConsumed() */
+    uint64_t started, come, done, given; /* numbers of requests: started, reported complete by test(), with all data at
+                                          * the destination, and passed to irecvConsumed() */
     void *req[NP_RING];
     void *flush[NP_RING];       /* requests of iflush() for data received into GPU memory */
     const struct hw_space *gpu; /* GPU that is current during calls for this connection, or NULL for none */
