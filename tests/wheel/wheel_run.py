@@ -167,6 +167,7 @@ def use(python, folder):
 
 
 def use_nccl(hawser, native, nccl):
+    nccl = pathlib.Path(nccl).resolve()  # the commands run in another folder
     status, text = run(hawser, "nccl", "check", "--nccl", nccl)
     ok(status == 1 and "hawser nccl env" in text, "hawser nccl check: NCCL does not use what is only installed", text)
     status, text = run("sh", "-c", 'eval "$("$0" nccl env)" && "$0" nccl check --nccl "$1"; echo "status $? $LD_LIBRARY_PATH"', hawser, nccl)
