@@ -29,7 +29,7 @@ def usage():
              "bench --op fly x": "fly", "bench --size 12Q x": "12Q", "bench --frobnicate x": "--frobnicate",
              "bench --depth": "needs a value", "bench x:70000": "70000", "bench --nics a,,b x": "a,,b",
              "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --window 1 x": "window", "bench --knob chunk=1MiB x": "was removed",
-             "bench --peer-nics a x": "--nics", "bench --iters 1 --duration 1 x": "exclude", "serve --port 65536": "65536",
+             "bench --peer-nics a x": "--nics", "bench --iters 1 --duration 1 x": "cannot be combined", "serve --port 65536": "65536",
              "serve --bind here": "here", "validate --channels 65 x": "65", "validate --size 1 x": "'1'", "demo x": "x",
              "doctor a b": "unexpected argument", "doctor --only nic,cats": "'cats'", "doctor --only pair": "HOST",
              "doctor x:0": "x:0", "doctor --reverse-port 22 x": "22"}
