@@ -463,10 +463,10 @@ static void accept_connections(struct hw_task *t)
             return;
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
-            refuse_slot(
-                s, hw_fail(-ETIMEDOUT,
-                           "closed in favour of waiting clients: when it arrived, its address had %u connections here",
-                           s->same));
+            refuse_slot(s, hw_fail(-ETIMEDOUT,
+                                   "closed in favour of waiting clients: %u connections from its address are in their "
+                                   "handshake or set-up",
+                                   s->same));
         }
         take_connection(l, s, fd, &from);
     }

@@ -248,7 +248,7 @@ static enum hw_urgency get_urgency(const struct hawser_op *op)
         return HW_NOW;
     if (o->kind == HW_OP_RECV)
         return HW_LAZY;
-    return atomic_load(&op->peer->peer.outgoing) > 0 ? HW_SOON : HW_NOW;
+    return atomic_load(&op->peer->peer.in_flight) > 0 ? HW_SOON : HW_NOW;
 }
 
 /* Starts op, or frees it if rc or the start is an error. */

@@ -43,6 +43,8 @@ static struct hw_parcel *take_parcel(struct rail_queue *q)
 
 static void empty_inbox(struct hw_rail *r)
 {
+    if (!atomic_load(&r->inbox))
+        return;
     struct hw_parcel *p = atomic_exchange(&r->inbox, NULL), *oldest = NULL;
     while (p) {
         struct hw_parcel *next = p->next;
@@ -471,8 +473,7 @@ static void work_rail(struct hw_task *t)
         give_back_queues(r);
         return;
     }
-    if (atomic_load(&r->inbox))
-        empty_inbox(r);
+    empty_inbox(r);
     if (atomic_load_explicit(&r->asked, memory_order_relaxed))
         r->ping_due |= atomic_exchange(&r->asked, false);
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {

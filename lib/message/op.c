@@ -175,15 +175,15 @@ static void count_end(struct hw_peer *p, const struct hw_op *op)
         c->bytes += op->kind == HW_OP_RECV ? atomic_load_explicit(&op->got, memory_order_relaxed) : op->total;
 }
 
-static bool is_outgoing(const struct hw_op *op)
+static bool is_in_flight_kind(const struct hw_op *op)
 {
     return op->kind < HW_OP_BYE && op->kind != HW_OP_RECV;
 }
 
 /* Called with the lock held. */
-static void count_outgoing(struct hw_peer *p, int n)
+static void count_in_flight(struct hw_peer *p, int n)
 {
-    atomic_store_explicit(&p->outgoing, atomic_load_explicit(&p->outgoing, memory_order_relaxed) + (unsigned)n,
+    atomic_store_explicit(&p->in_flight, atomic_load_explicit(&p->in_flight, memory_order_relaxed) + (unsigned)n,
                           memory_order_relaxed);
 }
 
@@ -200,8 +200,8 @@ static void flush_one(struct hw_peer *p)
     if (op && !receive) {
         if (tell)
             count_end(p, op);
-        if (tell && is_outgoing(op))
-            count_outgoing(p, -1);
+        if (tell && is_in_flight_kind(op))
+            count_in_flight(p, -1);
         op->told = true;
         if (!last)
             atomic_fetch_add(&op->refs, 1);
@@ -434,8 +434,8 @@ int hw_op_post(struct hw_op *op)
         hw_op_time(p, op);
     }
     p->started += rc >= 0 && op->kind < HW_OP_BYE;
-    if (rc >= 0 && is_outgoing(op))
-        count_outgoing(p, 1);
+    if (rc >= 0 && is_in_flight_kind(op))
+        count_in_flight(p, 1);
     hw_ops_unlock(p);
     return rc;
 }

@@ -262,7 +262,7 @@ struct hw_peer {
     bool by_reference;
     uint64_t started; /* number of started operations of kinds below HW_OP_BYE */
     atomic_uint
-        outgoing; /* operations in flight of kinds below HW_OP_BYE, except receives; written with the lock held */
+        in_flight; /* operations in flight of kinds below HW_OP_BYE, except receives; written with the lock held */
     struct hw_op_counts counts[HW_OP_BYE];
     uint32_t deserted;                /* writes that have ended for the caller, but whose frames may still arrive */
     struct hw_list held;              /* writes that wait until no write is deserted */
