@@ -24,7 +24,10 @@
 #define LARGE          ((size_t)8 << 20)
 #define CHANNELS_LARGE 6
 #define BUFFSIZE       ((size_t)4 << 20) /* NCCL's default NCCL_BUFFSIZE */
-#define EXPORTED       __attribute__((visibility("default")))
+/* A cost in us that NCCL does not choose while another protocol is possible. NCCL_ALGO_PROTO_IGNORE is negative:
+ * NCCL 2.28 ignores such an entry, but NCCL 2.32 (src/tuning/tuning.cc) takes the lowest cost. */
+#define NEVER    1e30F
+#define EXPORTED __attribute__((visibility("default")))
 
 extern const ncclTuner_v4_t ncclTunerPlugin_v4;
 extern const ncclTuner_v5_t ncclTunerPlugin_v5;
@@ -113,7 +116,8 @@ static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int 
     for (int a = 0; a < algos; a++, cost += protos)
         /* Never disables the last protocol of an algorithm, since the user may have disabled the others. */
         if (step_bytes(func, a, bytes, c->ranks) > STEP_MAX && cost[NCCL_PROTO_SIMPLE] >= 0)
-            cost[NCCL_PROTO_LL] = cost[NCCL_PROTO_LL128] = NCCL_ALGO_PROTO_IGNORE;
+            for (int p = NCCL_PROTO_LL; p <= NCCL_PROTO_LL128; p++)
+                cost[p] = cost[p] < 0 ? cost[p] : NEVER;
     return ncclSuccess;
 }
 

@@ -255,6 +255,7 @@ static void parameters(void)
 }
 
 #define N NCCL_ALGO_PROTO_IGNORE
+#define X 1e30F /* excluded by the tuner: a negative cost would be the lowest for NCCL 2.32 */
 
 /* The cost table as made by NCCL: -1 means that NCCL or the user has excluded the combination. */
 static const float before[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
@@ -263,12 +264,12 @@ static const float before[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {N, N, 30},   {N, N, N},  {0, 0, 0}, {10, 20, N},
 };
 static const float after[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
-    {N, N, 30}, {N, N, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {N, N, 0}, {10, 20, N},
+    {X, X, 30}, {N, X, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {X, X, 0}, {10, 20, N},
 };
 
 /* The same if a ring's steps are still small. */
 static const float after_but_ring[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
-    {N, N, 30}, {N, 20, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {N, N, 0}, {10, 20, N},
+    {X, X, 30}, {N, 20, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {X, X, 0}, {10, 20, N},
 };
 
 typedef ncclResult_t (*coll_info)(void *, ncclFunc_t, size_t, int, float **, int, int, int, int *);
@@ -283,6 +284,38 @@ static bool becomes(coll_info fn, void *ctx, size_t bytes, const float want[NCCL
     return fn(ctx, ncclFuncAllReduce, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS, NCCL_NUM_PROTOCOLS, 0,
               &channels) == ncclSuccess &&
            memcmp(cost, want, sizeof(cost)) == 0 && channels == 0;
+}
+
+/* Returns the protocol that NCCL chooses for a large operation if only this algorithm is possible. Version 2.28 ignores
+ * negative costs. Version 2.32 takes the lowest cost of the entries that were possible before the tuner was asked
+ * (src/tuning/tuning.cc). */
+static int chosen_protocol(int algo, bool ignores_negative)
+{
+    float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS], lowest = 3600000000.0F;
+    int channels = 0, best = -1;
+    void *ctx = NULL;
+
+    memcpy(cost, before, sizeof(cost));
+    if (ncclTunerPlugin_v6.init(&ctx, 1, 16, 2, logger, NULL, NULL) != ncclSuccess ||
+        ncclTunerPlugin_v6.getCollInfo(ctx, ncclFuncAllReduce, 1 << 30, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
+                                       NCCL_NUM_PROTOCOLS, 0, &channels) != ncclSuccess)
+        return -1;
+    (void)ncclTunerPlugin_v6.finalize(ctx);
+    for (int p = 0; p < NCCL_NUM_PROTOCOLS; p++)
+        if (before[algo][p] >= 0 && !(ignores_negative && cost[algo][p] < 0) && cost[algo][p] < lowest) {
+            lowest = cost[algo][p];
+            best = p;
+        }
+    return best;
+}
+
+static bool chooses_simple(void)
+{
+    bool good = true;
+    for (int old = 0; old < 2; old++)
+        good = good && chosen_protocol(NCCL_ALGO_TREE, old) == NCCL_PROTO_SIMPLE &&
+               chosen_protocol(NCCL_ALGO_RING, old) == NCCL_PROTO_SIMPLE;
+    return good;
 }
 
 static bool leaves_all_alone(void)
@@ -347,7 +380,7 @@ static size_t ring_limit(ncclFunc_t func, size_t ranks)
         if (ncclTunerPlugin_v5.getCollInfo(ctx, func, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
                                            NCCL_NUM_PROTOCOLS, 0, &channels) != ncclSuccess)
             return 0;
-        if (cost[NCCL_ALGO_RING][NCCL_PROTO_LL128] < 0)
+        if (cost[NCCL_ALGO_RING][NCCL_PROTO_LL128] == X)
             break;
     }
     (void)ncclTunerPlugin_v5.finalize(ctx);
@@ -449,6 +482,7 @@ static void tuner(void)
     ok(in_child(forbids, NULL),
        "between nodes, where steps are large, only the simple protocol is left if there is it");
     ok(in_child(grows_with_ranks, NULL), "a ring's steps are the smaller the more ranks there are");
+    ok(in_child(chooses_simple, NULL), "NCCL 2.28 and 2.32 choose the simple protocol for a large operation");
     ok(in_child(narrow_table, NULL), "a table without the simple protocol is left alone");
     ok(in_child(leaves_all_alone, VARS("HAWSER_NCCL_TUNE", "0")), "HAWSER_NCCL_TUNE=0: nothing is touched");
     ok(in_child(leaves_all_alone, VARS("NCCL_PROTO", "LL,Simple")), "nor where the user chose protocols");
