@@ -61,8 +61,8 @@ struct hawser {
     struct hw_list mems;
     unsigned n_peers;
     atomic_uint n_accepts, n_graves;
-    pthread_cond_t someone; /* signals a new entry in accepts or graves */
-    unsigned next_home;
+    pthread_cond_t someone;         /* signals a new entry in accepts or graves */
+    unsigned next_home, next_first; /* turns of the next peer: of its home, and of the pair of its first rail */
 
     pthread_mutex_t queue_lock; /* protects queue */
     struct hw_list queue;       /* list of struct hw_event to report */

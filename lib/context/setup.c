@@ -140,6 +140,26 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
     memcpy(w->peer_nic, pair->peer_nic, sizeof w->peer_nic);
 }
 
+/* Chooses the pair of the first rail, which carries the small messages and the beginning of each large one. The peers
+ * of a context take turns among the fastest pairs, so that messages to many peers use all NICs. */
+static unsigned choose_first(struct hawser *h, const struct hw_pairing *g, unsigned pairs)
+{
+    unsigned fast[RAILS_MAX], n = 0, turn;
+    uint64_t most = 0;
+    for (unsigned i = 0; i < pairs; i++) {
+        uint64_t mbps = hw_nic_mbps(g->pair[i].nic.name);
+        if (mbps > most)
+            n = 0;
+        most = HW_MAX(most, mbps);
+        if (mbps == most)
+            fast[n++] = i;
+    }
+    pthread_mutex_lock(&h->lock);
+    turn = h->next_first++;
+    pthread_mutex_unlock(&h->lock);
+    return fast[turn % n];
+}
+
 /* Completes the set-up after all ways are filled in. */
 static void finish_ways(struct hawser_peer *p)
 {
@@ -151,7 +171,7 @@ static void finish_ways(struct hawser_peer *p)
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels, uint8_t *out)
 {
     unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* at least one pair exists */
-    unsigned kept = pairs - spares, n;
+    unsigned kept = pairs - spares, n, first = choose_first(p->h, g, kept);
     channels = channels ? channels : count_channels(p->h, g, kept);
     if (channels > HW_SETUP_MAX / pairs)
         return hw_fail(-E2BIG,
@@ -167,7 +187,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
         struct hw_way *w = &p->way[i];
         /* order the rails so that neighbouring rails are on different loops, with the k-th rails of all pairs one after
          * another */
-        unsigned which = i < kept * rails ? i % kept : kept + (i - kept * rails);
+        unsigned which = i < kept * rails ? (first + i) % kept : kept + (i - kept * rails);
         const struct hw_pair *pair = &g->pair[which];
         w->spare = which >= kept;
         if (w->spare)

@@ -3,7 +3,7 @@
  * Tests preferred NICs (hawser_connect_options.prefer) between two nodes of a lab with three NICs each: the other NICs
  * carry nothing while a preferred one works, and everything while none does, whether the kernel reports a failure or
  * packets are lost. Also tests that an operation starts at once if the first rail is down or suspect and nothing else
- * is in flight.
+ * is in flight, and that the peers of a context use different NICs first.
  *
  * The client is a process in node a, which prints the TAP output and takes down its own NICs. The server is a process
  * in node b.
@@ -175,6 +175,33 @@ static void prefer_one(void)
     hawser_close(h);
 }
 
+/* Returns the number of the NIC with the first rail, which carries small messages. */
+static unsigned first_nic(hawser_peer *p)
+{
+    struct hawser_channel_stats st[F_CHANS_MAX];
+    size_t n = F_CHANS_MAX;
+    hawser_channel_stats(p, st, &n);
+    return (unsigned)(st[0].nic[3] - '0');
+}
+
+static void take_turns(void)
+{
+    struct f_client f[NICS];
+    unsigned seen = 0;
+    diag("several peers of one context");
+    hawser *h = open_context(NULL);
+    for (unsigned i = 0; i < NICS; i++) {
+        f[i] = connect_by(h, NULL, 1);
+        seen |= 1u << first_nic(f[i].p);
+    }
+    ok(seen == (1u << NICS) - 1, "their small messages use different NICs: bit mask %x", seen);
+    for (unsigned i = 0; i < NICS; i++) {
+        transfer(&f[i], 4096, "a small one");
+        f_close(&f[i]);
+    }
+    hawser_close(h);
+}
+
 static void prefer_others(void)
 {
     struct hawser_connect_options o = {.size = sizeof o, .prefer = "eth1,eth7"};
@@ -232,6 +259,7 @@ static void first_rail_is_down(void)
 static int run_client(void)
 {
     prefer_one();
+    take_turns();
     prefer_others();
     first_rail_is_down();
     return tap_done();
