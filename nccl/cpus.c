@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Determines how many CPUs this process may keep busy: its usable CPUs, divided among the processes with this plugin
- * that share them. Each process makes itself visible with a named abstract UNIX socket, which the kernel lists
- * throughout the network namespace and removes when the process exits. NCCL's ranks wait for each other between init
- * and the first connection, so all processes of a node exist when they are counted. */
+/* Determines how many threads this process starts: by its usable CPUs, divided among the processes with this plugin
+ * that share them, and by the speed of the NICs. Each process makes itself visible with a named abstract UNIX socket,
+ * which the kernel lists throughout the network namespace and removes when the process exits. NCCL's ranks wait for
+ * each other between init and the first connection, so all processes of a node exist when they are counted. */
 #include "net/cpus.h"
 #include "base/size.h"
 #include "inner.h"
@@ -20,6 +20,8 @@
 #define MANY_CPUS 16 /* CPUs per process from which there are THREADS threads */
 #define THREADS   12 /* one for each outgoing and each incoming link of one peer */
 #define POLL_CPUS 8  /* CPUs per process from which threads poll after they had work */
+/* Mb/s of NICs for each thread, in each direction: a thread copies about twice as much (docs/results.md). */
+#define THREAD_MBPS 12500
 
 void hn_cpus_begin(void)
 {
@@ -71,18 +73,36 @@ unsigned hn_count_processes(void)
     return count_names("@" NAME);
 }
 
-struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes)
+struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps)
 {
     unsigned share = HW_MAX(cpus / HW_MAX(processes, 1u), 1u);
-    return (struct hn_threads){.loops = share >= MANY_CPUS ? THREADS : HW_MAX(share / 2, 2u),
-                               .poll = share >= POLL_CPUS};
+    uint64_t loops = share >= MANY_CPUS ? THREADS : share / 2;
+    if (mbps)
+        loops = HW_MIN(loops, (mbps + THREAD_MBPS - 1) / THREAD_MBPS);
+    return (struct hn_threads){.loops = (unsigned)HW_MAX(loops, 2ull), .poll = share >= POLL_CPUS};
+}
+
+/* Returns the sum of the NICs' speeds in Mb/s, or 0 if one of them is unknown. */
+static uint64_t sum_speeds(void)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < hn_g.nnics; i++) {
+        if (!hn_g.nic[i].mbps)
+            return 0;
+        sum += hn_g.nic[i].mbps;
+    }
+    return sum;
 }
 
 struct hn_threads hn_threads_wanted(void)
 {
     unsigned processes = count_sharing();
-    struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes);
-    hn_say(NCCL_LOG_INFO, "%u CPUs for %u process%s with this plugin: %u threads%s", hn_g.cpus.n, processes,
-           processes == 1 ? "" : "es", t.loops, t.poll ? ", polling" : "");
+    uint64_t mbps = sum_speeds();
+    struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes, mbps);
+    char speed[48] = "";
+    if (mbps)
+        snprintf(speed, sizeof(speed), ", NICs of %llu Mb/s", (unsigned long long)mbps);
+    hn_say(NCCL_LOG_INFO, "%u CPUs for %u process%s with this plugin%s: %u threads%s", hn_g.cpus.n, processes,
+           processes == 1 ? "" : "es", speed, t.loops, t.poll ? ", polling" : "");
     return t;
 }

@@ -42,7 +42,7 @@ static const struct knob table[] = {
     {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",
      "how long a waiting caller polls before it sleeps"},
     {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
-     "the longest time a progress thread polls for more work before it sleeps: it polls as long as the last busy period lasted, at least a tenth of this; each polling thread uses a whole CPU"},
+     "the longest time a progress thread polls for more work before it sleeps: polling takes at most four times the CPU time of the work; a polling thread uses a whole CPU"},
     /* The kernel limits the value to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf) and to net.core.*mem_max. */
     {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_SNDBUF of a connection; 0: the kernel's autotuning"},

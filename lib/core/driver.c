@@ -17,8 +17,7 @@
 #define EVENTS 64 /* events taken from epoll at a time */
 
 #define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
-#define BUSY_PART  10          /* the thread polls for at least hw_driver.busy divided by this number */
-#define BURST_TURN HW_MS       /* approximate length of a turn that copies many bytes */
+#define POLL_SHARE 4           /* maximum CPU time of the thread's polling, divided by that of its work */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
 /* Interval after callers have kept arriving for a long time, because each check takes a CPU from a polling caller. */
@@ -194,6 +193,11 @@ static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n
     }
 }
 
+static uint64_t load_spent(const struct hw_driver *d)
+{
+    return atomic_load_explicit(&d->spent, memory_order_relaxed);
+}
+
 /* Handles these events and everything that is due at `now`, the current time. Called with the role, which is released.
  * If done(arg) is true after the turn, the caller continues at once, and its next call or the thread sends what the
  * turn left unsent. Returns true if there was work. */
@@ -208,6 +212,8 @@ static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e,
     end_work(d);
     if (d->loop.moved - moved >= BULK)
         atomic_store(&d->bulk_until, now + BULK_TIME);
+    if (d->busy)
+        atomic_store_explicit(&d->spent, load_spent(d) + hw_now() - now, memory_order_relaxed);
     leave_role(d, now, done && done(arg));
     return any;
 }
@@ -307,10 +313,10 @@ static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(voi
 }
 
 /* Waits for work and does it. done is not NULL if the caller leads the waiting callers. */
-static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (*done)(void *arg), void *arg)
+static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
-    if (spin && (done ? poll_as_leader(d, until, done, arg) : poll_for_events(d, hw_now() + spin, NULL, NULL)))
+    if (done && d->spin && poll_as_leader(d, until, done, arg))
         return true;
     if (done)
         atomic_store(&d->leader_waits, true);
@@ -330,7 +336,7 @@ static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (
 
 bool hw_driver_turn(struct hw_driver *d, uint64_t until)
 {
-    return take_turn(d, until, 0, NULL, NULL);
+    return take_turn(d, until, NULL, NULL);
 }
 
 /* Tells the thread that it need not leave the loop to the calling thread. */
@@ -512,7 +518,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     if (!leads)
         leads = follow(d, done, arg, until);
     while (!(is = done(arg)) && leads && hw_now() < until)
-        (void)take_turn(d, until, d->spin, done, arg);
+        (void)take_turn(d, until, done, arg);
     depart(d, leads);
     atomic_fetch_sub(&d->inside, 1); /* the last access to d */
     return is;
@@ -556,11 +562,22 @@ static bool has_work_left(const struct hw_driver *d)
     return !atomic_load(&d->callers) && (atomic_load(&d->left) || atomic_load(&d->loop.mailbox));
 }
 
-/* Returns how long to poll after work: as long as the burst of work has lasted, so that unsuccessful polling costs no
- * more CPU time than the work, but at least a fraction of hw_driver.busy. */
-static uint64_t choose_polling(const struct hw_driver *d, uint64_t burst)
+/* Waits for work and does it. With `polls`, first polls for more work. *credit is how long the thread may still poll,
+ * in ns, at most hw_driver.busy: polling takes at most POLL_SHARE times the CPU time of the work. Returns true if there
+ * was work. */
+static bool take_turn_of_thread(struct hw_driver *d, uint64_t *credit, bool polls)
 {
-    return HW_MIN(HW_MAX(burst, d->busy / BUSY_PART), d->busy);
+    uint64_t spent = load_spent(d);
+    bool worked = false;
+    if (polls && *credit > 0) {
+        uint64_t began = hw_now();
+        worked = poll_for_events(d, began + *credit, NULL, NULL);
+        uint64_t passed = hw_now() - began;
+        *credit -= HW_MIN(passed - HW_MIN(load_spent(d) - spent, passed), *credit);
+    }
+    worked = worked || take_turn(d, HW_NEVER, NULL, NULL);
+    *credit = HW_MIN(*credit + POLL_SHARE * (load_spent(d) - spent), d->busy);
+    return worked;
 }
 
 static void *drive(void *arg)
@@ -569,8 +586,7 @@ static void *drive(void *arg)
     unsigned seen = 0;
     uint64_t last = 0, since = 0; /* time of the last arrival of a caller, and start of the period in which callers have
                                      kept arriving */
-    uint64_t began = 0, burst = 0; /* start of the last turn, and start of the period in which work has arrived without
-                                      a break longer than `busy` */
+    uint64_t credit = 0;          /* of polling, see take_turn_of_thread() */
     bool worked = false;
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
@@ -591,10 +607,7 @@ static void *drive(void *arg)
                 (void)hw_driver_turn(d, 0);
         } else {
             since = 0;
-            if (now - began > d->busy + BURST_TURN)
-                burst = now;
-            began = now;
-            worked = take_turn(d, HW_NEVER, worked || wanted ? choose_polling(d, now - burst) : 0, NULL, NULL);
+            worked = take_turn_of_thread(d, &credit, worked || wanted);
         }
     }
     return NULL;

@@ -37,6 +37,7 @@ struct hw_driver {
     uint32_t watches, watch_free;
     struct hw_source *quick;  /* source of the last event, if the source can be checked directly */
     unsigned looks;           /* number of such checks */
+    atomic_ullong spent;      /* ns of work, if busy is not 0; written with the role */
     unsigned misses, skips;   /* used by the leader: consecutive unsuccessful polls, and number of waits that will still
                                  skip polling */
     atomic_uint asleep;       /* threads that block in epoll_wait() or are about to */
