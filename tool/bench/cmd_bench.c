@@ -170,7 +170,8 @@ static const struct opt rows[] = {
     OPT_FLAG("hot", 0, struct bench, hot,
              "use one buffer, in cache, for all operations; only the last operation of a batch is checked"),
     OPT_FLAG("compare-raw", 0, struct bench, compare_raw,
-             "also measure plain sockets, alternating with hawser, on the same path and memory"),
+             "also measure plain sockets, alternating with hawser, over the same paths and memory (host memory with "
+             "--gpus)"),
     OPT_CALL("raw-streams", 0, "N|best", parse_streams,
              "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
     OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
@@ -183,7 +184,8 @@ static const struct opt rows[] = {
     OPT_CALL("gpus", 'g', "LIST", parse_bench_gpus,
              "use memory of these GPUs, at once, each on its NICs: all, 0-3, 0,2, or local:remote as in 0:5,1:4"),
     OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "use memory of one GPU: local GPU N with remote GPU M (default: M = N)"),
-    OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: one process per GPU, on its NUMA node"),
+    OPT_FLAG("per-process", 0, struct bench, per_process,
+             "with --gpus: one process for each worker, on the NUMA node of its GPU"),
     OPT_TEXT("map", 'm', "MAP", struct bench, map,
              "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("worker", 0, "", struct bench, worker, NULL),
@@ -230,8 +232,8 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if ((b->raw_streams || b->raw_best) && !b->compare_raw)
         return tool_usage("bench", "--raw-streams needs --compare-raw");
     if (b->json && strcmp(b->json, "-") == 0 && b->report)
-        return tool_usage("bench",
-                          "--report needs --json FILE, not --json -, because the report is made from that file");
+        return tool_usage(
+            "bench", "--report cannot be combined with --json -, because the report is made from the lines in a file");
     if (!b->n_sizes) {
         b->sizes[0] = b->op == TP_PINGPONG ? 8 : 64ull << 20;
         b->n_sizes = 1;

@@ -9,7 +9,7 @@
 #include "tool/load/measure.h"
 
 #define DRILL_WINDOW (10 * HW_MS)
-#define DRILL_BEFORE 50  /* number of windows before a fault from which each NIC's rate is computed */
+#define DRILL_BEFORE 50  /* number of windows before a fault from which the other NICs' rate is computed */
 #define DRILL_AFTER  150 /* number of windows after a fault in which operations may have been delayed by the fault */
 #define DRILL_BACK   100 /* number of windows within which goodput must recover */
 #define DRILL_FAULTS 1000
@@ -23,7 +23,7 @@ struct drill_fault {
     bool judged;       /* the load continued for long enough before and after */
     double back_ms;    /* ms until goodput recovered; NAN if not within DRILL_BACK windows */
     double longest_ms; /* ms of the longest operation that completed within DRILL_AFTER windows */
-    uint64_t again;    /* bytes sent again over other NICs in the DRILL_AFTER windows */
+    uint64_t again;    /* bytes sent again over other channels in the DRILL_AFTER windows */
 };
 
 /* One window of the load, 10 ms long. */
