@@ -355,7 +355,7 @@ static void gpus(void)
     put("sys/bus/pci/devices/0000:05:00.0/class", "0x030200\n");
     put("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
     put("sys/bus/pci/devices/0000:06:00.0/class", "0x068000\n"); /* an NVSwitch is not a GPU */
-    check("gpu.driver", DR_FAIL, "1 NVIDIA GPUs on PCI, but no driver is loaded");
+    check("gpu.driver", DR_FAIL, "NVIDIA GPUs on PCI: 1, but no driver is loaded");
     put("proc/driver/nvidia/version", open_modules);
     check("gpu.driver", DR_PASS, "580.95.05, open");
     put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  510.1.2  x\n");

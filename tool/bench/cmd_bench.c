@@ -158,10 +158,11 @@ static const struct opt rows[] = {
              "instead of --iters: measure for this time, as in 10s or 500ms"),
     OPT_TIME("interval", 'i', "TIME", struct bench, interval_ms, 100, TP_RAW_MS / 2,
              "print the rates at this interval, as in 1s"),
-    OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
-               "operations in flight (default: 16MiB in total, from 2 to 32 operations)"),
+    OPT_NUMBER(
+        "depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
+        "operations in flight (default: 16MiB in total, but 2 to 32 operations; 1 for pingpong and above 128MiB)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
-             "connections per NIC (default: knob channels); a list gives one run for each value"),
+             "connections per pair of NICs (default: knob channels); a list gives one run for each value"),
     OPT_CALL("nics", 'n', "A,B", parse_bench_nics, "NICs of this node (default: all with a route to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "NICs of the peer, paired in order with --nics"),
     OPT_CALL("window", 0, "SIZE[,..]", parse_window,
@@ -398,7 +399,7 @@ static int run_bench_command(struct bench *b)
     if (interrupted && b->one)
         return TOOL_FAILED; /* the sweep reports the interruption */
     if (interrupted)
-        return tool_interrupted("bench", "the results above were measured before the interruption");
+        return tool_interrupted("bench", "any results above were measured before the interruption");
     return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;
 }
 
