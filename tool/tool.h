@@ -81,7 +81,7 @@ struct tool_completion {
     const char *before; /* preceding word, or NULL if that is the command */
 };
 extern struct tool_completion tool_completion;
-/* Prints dashes and candidate without a space, a tab and text, if this line begins with the word to complete. */
+/* Prints dashes and candidate as one word, a tab and text, if that word begins with the word to complete. */
 void tool_complete(const char *dashes, const char *candidate, const char *text);
 
 /* Command line of the process, set by main(). */

@@ -78,7 +78,7 @@ struct dr_machine {
 #define DR_MAX_LINKS ((size_t)TP_MAX_NICS * TP_MAX_NICS)
 struct dr_link {
     uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
-    bool routed;         /* the NICs share no subnet and reach each other by routes (reach_is_rail()) */
+    bool routed;         /* both NICs are without a subnet, and can reach each other only by routes (reach_is_rail()) */
     int forward;         /* result of connecting from here to there: 0 or a negative errno */
     /* Result of connecting from there to here: 0; -EHOSTUNREACH; -ENODATA if the peer did not try; or -EBADMSG if the
      * connection was established but 128 KiB did not arrive in both directions. */
@@ -103,7 +103,7 @@ struct dr_result {
     enum dr_outcome outcome;
     char subject[48]; /* for example "eth1"; empty for the whole machine */
     char found[DR_TEXT];
-    char mend[DR_TEXT]; /* command that fixes the problem; empty if none */
+    char mend[DR_TEXT]; /* command that fixes or examines the problem; empty if none */
     /* how to make the fix permanent; empty if the fix is permanent or if dr_keep_of() does not know its command */
     char keep[DR_TEXT];
 };
@@ -158,8 +158,8 @@ int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_fini
 
 /* Adds a result about subject, or about the whole machine if subject is NULL. Checks call this function. */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);
-/* Adds the command that fixes the problem to the last result. If the command's effect does not survive a reboot and
- * dr_keep_of() knows the command, its permanent form is added too. */
+/* Adds a command that fixes or examines the problem to the last result. If the command's effect does not survive a
+ * reboot and dr_keep_of() knows the command, its permanent form is added too. */
 void dr_mend(struct dr_report *d, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Writes the permanent form of a command to out. Known commands are sysctl -w, modprobe, ip link set with mtu, ip route
  * add, ip addr add, ethtool -G, -K, -L and -X, ulimit -l and -n, export, unset, and echo to files below /proc and /sys.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Detects data that did not use the NIC on which hawser sent or received it, by the kernel's counters. */
+/* Detects, with the kernel's counters, data that did not pass the NIC over which hawser sent or received the data. */
 #ifndef HW_TOOL_DETOUR_H
 #define HW_TOOL_DETOUR_H
 

@@ -26,8 +26,9 @@ struct gpus {
     size_t n;
 };
 
-/* Parses "all", or a list of items such as 0 (the same number at the peer), 0-3 (a range of the former) and 0:5 (GPU 5
- * at the peer). No pair may occur twice. Fails with -EINVAL, quoting the text, or with -E2BIG; *out is then invalid. */
+/* Parses "all", or a list of items such as 0 (the same number at the peer), 0-3 (GPUs 0 to 3) and 0:5 (GPU 5 at the
+ * peer). Rejects a pair that is written twice. Fails with -EINVAL, quoting the text, or with -E2BIG; *out is then
+ * invalid. */
 int gpus_parse(const char *text, struct gpus *out);
 
 /* Matches the pairs to the GPUs that exist on both nodes. If the serving node has fewer GPUs, peer numbers that the
