@@ -174,8 +174,8 @@ static int refuse_unknown(const struct opts *o, const struct flat *f, const char
     return tool_usage(o->cmd, "unknown option '%s'", bad);
 }
 
-/* Reports an option for which getopt_long() returned '?'. optopt is the letter of an unknown short option, the value of
- * a row whose option takes no argument, or 0 for an unknown or ambiguous long option. */
+/* Reports an option for which getopt_long() returned '?'. optopt is the letter of an unknown short option, the
+ * getopt_long() value of an option that takes no value but got one, or 0 for an unknown or ambiguous long option. */
 static int refuse_option(const struct opts *o, const struct flat *f, int argc, char **argv)
 {
     const char *bad = argv[HW_MIN(optind, argc) - 1];
