@@ -18,8 +18,7 @@ void child_take_ends(int talk, int at, int err);
 bool child_read(int fd, void *data, size_t len);
 bool child_write(int fd, const void *data, size_t len);
 /* Waits up to ms for the child to exit, kills the child if it has not, and reaps it. Sets *pid to 0 and returns the
- * wait status.
- */
+ * wait status, or 0 if *pid was 0. */
 int child_reap(pid_t *pid, int ms);
 
 #endif

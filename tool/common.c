@@ -214,8 +214,8 @@ static void compare_knob_env(void *arg, const char *name, const char *env, const
     }
 }
 
-/* Warns about environment variables that are not knobs but resemble one, because the user probably misspelled a knob.
- */
+/* Warns, once, about HAWSER_* environment variables that are not knobs but resemble one, because the user probably
+ * misspelled a knob. */
 static void warn_of_unknown_knobs(void)
 {
     extern char **environ;

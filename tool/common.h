@@ -36,7 +36,7 @@ int common_knob(struct common *c, const char *name, const char *value);
 int common_open(struct common *c, hawser **out);
 /* Clears the key and frees the knobs. */
 void common_free(struct common *c);
-/* Reads a job key of at least 16 bytes from a regular file, and drops one trailing newline. Rejects a file with read or
+/* Reads a job key of 16 to cap bytes from a regular file, and drops one trailing newline. Rejects a file with read or
  * write permission for others. Fails with -EACCES, -EINVAL or another -errno. */
 int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len);
 

@@ -174,8 +174,8 @@ static int refuse_unknown(const struct opts *o, const struct flat *f, const char
     return tool_usage(o->cmd, "unknown option '%s'", bad);
 }
 
-/* Reports an option for which getopt_long() returned '?'. optopt is the letter of an unknown short option, the value of
- * a row whose option takes no argument, or 0 for an unknown long option. */
+/* Reports an option for which getopt_long() returned '?'. optopt is the letter of an unknown short option, the
+ * getopt_long() value of an option that takes no value but got one, or 0 for an unknown or ambiguous long option. */
 static int refuse_option(const struct opts *o, const struct flat *f, int argc, char **argv)
 {
     const char *bad = argv[HW_MIN(optind, argc) - 1];
@@ -327,6 +327,7 @@ const struct opt common_opts[] = {
     OPT_CALL("require-nics", 0, "N", parse_require_nics, "fail if fewer than N pairs of NICs work"),
     OPT_FLAG("insecure", 'I', struct common, insecure,
              "without a key, accept any address, not only loopback and 198.18.0.0/15"),
-    OPT_COUNT("verbose", 'v', struct common, verbose, "print the library's log on standard error; repeat for more"),
+    OPT_COUNT("verbose", 'v', struct common, verbose,
+              "print more of the library's log on standard error; may be repeated"),
     {0},
 };

@@ -120,7 +120,7 @@ struct opts {
 
 enum { OPTS_GO = -1 };
 /* Parses the command line into *args. Returns OPTS_GO, with the positional arguments starting at argv[optind].
- * Otherwise prints help to stdout or an error to stderr, and returns the exit status. */
+ * Otherwise prints help or completions to stdout, or an error to stderr, and returns the exit status. */
 int opts_parse(const struct opts *o, void *args, int argc, char **argv);
 
 /* Options shared by serve, bench, validate, doctor, drill, mesh and fieldtest, which set fields of struct common. */

@@ -9,8 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* Exit codes of subcommands. If a signal interrupts the work, the exit code is 128 plus the signal's number (see
- * tool_interrupted()). */
+/* Exit codes of subcommands. tool_interrupted() gives another: 128 plus the signal's number. */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
 /* Subcommands. argv[0] is the subcommand's name. For --help, each function prints help to stdout and returns TOOL_OK.
@@ -41,12 +40,12 @@ int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Prints "hawser bench: <text>" to stderr. Returns TOOL_FAILED. */
 int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* Prints "hawser bench: interrupted: <text>" to stderr; an empty text also omits the second colon. The caller has
- * already printed the results so far. Returns 128 + tool_stop, as shells do. */
+/* Prints "hawser bench: interrupted: <text>" to stderr; an empty text also omits the second colon. Returns
+ * 128 + tool_stop, as shells do. */
 int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* Checks that path is a regular file or does not exist, for a command that replaces the file by rename(2): root could
- * replace a device. Returns 0, or -EINVAL with the path in hw_error(). */
+/* Fails with -EINVAL, with the path in hw_error(), if path exists and is not a regular file: root could replace a
+ * device with rename(2). */
 int tool_check_replace(const char *path);
 
 /* Appends a hint that says what to do to the text of hw_error(). Returns rc. */
@@ -56,7 +55,7 @@ int tool_hint(int rc, const char *hint);
  * and otherwise prints hw_error(). */
 int tool_failed(const char *cmd, int rc);
 
-/* Prints text and a newline, and wraps lines at spaces, so that they have at most 80 columns. at is the current column
+/* Prints text and a newline, and breaks lines between words to keep them within 80 columns. at is the current column
  * of out; the following lines are indented by indent. A newline in text counts as a space. */
 void tool_print_wrapped(FILE *out, unsigned at, unsigned indent, const char *text);
 
@@ -72,17 +71,17 @@ struct tool_actions {
     const char *about;                /* description for --help, a few lines */
     const struct tool_action *action; /* terminated by {0} */
 };
-/* Runs the action that argv[1] specifies, or prints the help. */
+/* Runs the action that argv[1] specifies, or prints help, completions or an error. Returns the exit status. */
 int tool_act(const struct tool_actions *t, int argc, char **argv);
 
 /* The word for which the shell wants completions (`hawser complete`). While word is set, option parsing prints the
  * candidates and does nothing else. */
 struct tool_completion {
     const char *word;   /* prefix of the candidates, or NULL in an ordinary run */
-    const char *before; /* preceding word, or NULL if the preceding word is the command or the action */
+    const char *before; /* preceding word, or NULL if that is the command */
 };
 extern struct tool_completion tool_completion;
-/* Prints dashes and candidate, a tab and text if the candidate begins with the word to complete. */
+/* Prints dashes and candidate as one word, a tab and text, if that word begins with the word to complete. */
 void tool_complete(const char *dashes, const char *candidate, const char *text);
 
 /* Command line of the process, set by main(). */

@@ -119,7 +119,7 @@ static void devmem_settings(struct dr_nic *n)
     check("nic.rx-buf-len", DR_PASS, "4096 bytes");
     n->buf_len = -ENODATA;
 
-    check("nic.gro-hw", DR_SKIP, "without rx-gro-hw");
+    check("nic.gro-hw", DR_SKIP, "only mlx5_core needs rx-gro-hw");
     snprintf(n->driver, sizeof n->driver, "mlx5_core");
     n->gro_hw = 0;
     check("nic.gro-hw", DR_WARN, "off");
@@ -148,7 +148,7 @@ static void rails(void)
     fresh();
     struct dr_nic *n = nic("eth1", "gve");
     address(n, 1, 1);
-    check("nic.rail", DR_SKIP, "without a subnet");
+    check("nic.rail", DR_SKIP, "no address with prefix /31 or /32");
     n->addr[0].prefix = 32;
     check("nic.rail", DR_SKIP, "cannot be read");
     /* a route of another NIC, and one to the gateway only */
@@ -203,7 +203,7 @@ static void nics(void)
     put("sys/class/net/eth1/operstate", "unknown\n");
     check("nic.link", DR_SKIP, "does not report");
     n->up = false;
-    check("nic.link", DR_SKIP, "set down");
+    check("nic.link", DR_SKIP, "administratively down");
     n->up = true;
 
     put("sys/class/net/eth1/speed", "200000\n");
@@ -355,7 +355,7 @@ static void gpus(void)
     put("sys/bus/pci/devices/0000:05:00.0/class", "0x030200\n");
     put("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
     put("sys/bus/pci/devices/0000:06:00.0/class", "0x068000\n"); /* an NVSwitch is not a GPU */
-    check("gpu.driver", DR_FAIL, "1 NVIDIA GPUs on PCI, but no driver is loaded");
+    check("gpu.driver", DR_FAIL, "NVIDIA GPUs on PCI: 1, but no driver is loaded");
     put("proc/driver/nvidia/version", open_modules);
     check("gpu.driver", DR_PASS, "580.95.05, open");
     put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  510.1.2  x\n");

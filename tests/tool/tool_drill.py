@@ -134,7 +134,7 @@ def refuses():
                             (["--take", "eth1", "--duration", "9s"], 2, "cannot be combined with --take"),
                             (["--faults", "3"], 2, "need --take"),
                             (["--how", "nicely"], 2, "nicely"),
-                            (["--json", "-", "--report", "x"], 2, "not --json -"),
+                            (["--json", "-", "--report", "x"], 2, "cannot be combined with --json -"),
                             (["--take", "eth1,,eth2"], 2, "eth1,,eth2")):
         result = finish(start(*argv))
         ok(result[2] == code and why in result[1], f"refused: {' '.join(argv)}", *result)

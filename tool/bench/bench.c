@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 #define RAW_BYTES (256ull << 20) /* with --compare-raw, operations are added to a round up to this many bytes */
-#define RAW_ITERS 20000          /* upper limit for the operations of a round that RAW_BYTES gives */
+#define RAW_ITERS 20000          /* maximum operations that RAW_BYTES gives a round */
 
 FILE *bench_table(const struct bench *b)
 {
@@ -24,7 +24,7 @@ uint64_t bench_iters(const struct bench *b, uint64_t size)
         return b->iters;
     uint64_t iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
     if (b->compare_raw && b->op != TP_PINGPONG && size > 0)
-        /* long enough that the start-up of plain sockets does not matter */
+        /* so that the start-up of plain sockets takes little of the round */
         iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS));
     return iters;
 }

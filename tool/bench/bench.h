@@ -128,11 +128,11 @@ bool bench_sum_up(const struct bench *b, const struct crew *c, size_t size, stru
 const struct gpu_pair *bench_worker_pair(const struct bench *b, size_t i);
 enum tp_op bench_worker_op(const struct bench *b, size_t i);
 
-/* Starts a child process for each worker (--per-process), and sets those hooks of the crew that concern the children.
- * After a failure the caller ends the started children with bench_children_end(). */
 struct bench_child {
     pid_t pid; /* 0 once reaped */
 };
+/* Starts a child process for each worker (--per-process), and sets those hooks of the crew that concern the children.
+ * The caller ends the children with bench_children_end(), also after a failure. */
 int bench_children_start(const struct bench *b, struct crew *c, struct bench_child *child);
 /* Kills and reaps the remaining children. */
 void bench_children_end(struct bench_child *child, size_t n);

@@ -379,7 +379,7 @@ static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
         fputc('\n', out);
     }
     if (wrapped)
-        fprintf(out, "# the serving node has %d GPU%s; higher GPU numbers wrap around to GPU 0\n", there,
+        fprintf(out, "# the serving node has %d GPU%s; higher GPU numbers start again at GPU 0\n", there,
                 there == 1 ? "" : "s");
     bench_print_knobs(b, out);
     if (b->compare_raw && b->gpus_text)

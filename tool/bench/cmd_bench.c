@@ -158,10 +158,11 @@ static const struct opt rows[] = {
              "instead of --iters: measure for this time, as in 10s or 500ms"),
     OPT_TIME("interval", 'i', "TIME", struct bench, interval_ms, 100, TP_RAW_MS / 2,
              "print the rates at this interval, as in 1s"),
-    OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
-               "operations in flight (default: 16MiB in total, from 2 to 32 operations)"),
+    OPT_NUMBER(
+        "depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
+        "operations in flight (default: 16MiB in total, but 2 to 32 operations; 1 for pingpong and above 128MiB)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
-             "connections per NIC (default: knob channels); a list gives one run for each value"),
+             "connections per pair of NICs (default: knob channels); a list gives one run for each value"),
     OPT_CALL("nics", 'n', "A,B", parse_bench_nics, "NICs of this node (default: all with a route to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "NICs of the peer, paired in order with --nics"),
     OPT_CALL("window", 0, "SIZE[,..]", parse_window,
@@ -170,7 +171,8 @@ static const struct opt rows[] = {
     OPT_FLAG("hot", 0, struct bench, hot,
              "use one buffer, in cache, for all operations; only the last operation of a batch is checked"),
     OPT_FLAG("compare-raw", 0, struct bench, compare_raw,
-             "also measure plain sockets, alternating with hawser, on the same path and memory"),
+             "also measure plain sockets, alternating with hawser, over the same paths and memory (host memory with "
+             "--gpus)"),
     OPT_CALL("raw-streams", 0, "N|best", parse_streams,
              "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
     OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
@@ -183,7 +185,8 @@ static const struct opt rows[] = {
     OPT_CALL("gpus", 'g', "LIST", parse_bench_gpus,
              "use memory of these GPUs, at once, each on its NICs: all, 0-3, 0,2, or local:remote as in 0:5,1:4"),
     OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "use memory of one GPU: local GPU N with remote GPU M (default: M = N)"),
-    OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: one process per GPU, on its NUMA node"),
+    OPT_FLAG("per-process", 0, struct bench, per_process,
+             "with --gpus: one process for each worker, on the NUMA node of its GPU"),
     OPT_TEXT("map", 'm', "MAP", struct bench, map,
              "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("worker", 0, "", struct bench, worker, NULL),
@@ -230,8 +233,8 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if ((b->raw_streams || b->raw_best) && !b->compare_raw)
         return tool_usage("bench", "--raw-streams needs --compare-raw");
     if (b->json && strcmp(b->json, "-") == 0 && b->report)
-        return tool_usage("bench",
-                          "--report needs --json FILE, not --json -, because the report is made from that file");
+        return tool_usage(
+            "bench", "--report cannot be combined with --json -, because the report is made from the lines in a file");
     if (!b->n_sizes) {
         b->sizes[0] = b->op == TP_PINGPONG ? 8 : 64ull << 20;
         b->n_sizes = 1;
@@ -396,7 +399,7 @@ static int run_bench_command(struct bench *b)
     if (interrupted && b->one)
         return TOOL_FAILED; /* the sweep reports the interruption */
     if (interrupted)
-        return tool_interrupted("bench", "the results above were measured before the interruption");
+        return tool_interrupted("bench", "any results above were measured before the interruption");
     return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;
 }
 

@@ -265,7 +265,7 @@ static void read_member_messages(struct crew *c, size_t i)
     m->in_len -= at;
 }
 
-/* Reads a child's output and keeps at most its last CREW_TAIL bytes, starting at the beginning of a line. */
+/* Reads a child's output and keeps at most its last CREW_TAIL bytes, as whole lines if they are short enough. */
 static void read_member_stderr(struct crew *c, struct crew_member *m)
 {
     char text[1024];

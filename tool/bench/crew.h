@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crew of bench --gpus or --bidir: a worker for each pair of GPUs and direction, which is a thread or a process,
- * and one supervisor.
+ * The crew of bench --gpus or --bidir: one supervisor, and a worker (a thread or a process) for each pair of GPUs and
+ * each direction.
  *
- * Each worker reports its progress to the supervisor over its own socket. Before each size, and before each batch of
- * measured operations, a worker waits until no other worker is behind it. The batches therefore begin at the same
- * time, and none begins while another worker still fills memory. The supervisor reports a worker that fails or
- * stalls, and no longer waits for that worker.
+ * Each worker reports its progress to the supervisor over its own socket. Before each size, each batch of
+ * measured operations and each turn of plain sockets, a worker waits until no other worker is behind it, and
+ * until all workers at the same point wait too. The batches therefore begin at the same time, and none begins while
+ * another worker still fills memory. The supervisor reports a worker that fails or stalls, and no longer waits for that
+ * worker.
  *
- * A message is a header {type, length} of two uint32_t, followed by length bytes. Both ends are the same program, so
- * structures are sent as they are.
+ * A worker's message is a header {type, length} of two uint32_t, followed by length bytes. Both ends are the same
+ * program, so structures are sent as they are. The supervisor answers only CREW_READY, with one byte.
  */
 #ifndef HW_TOOL_CREW_H
 #define HW_TOOL_CREW_H
@@ -90,7 +91,7 @@ struct crew {
 /* Allocates n members, which have no workers yet. Returns 0 or -ENOMEM. */
 int crew_open(struct crew *c, size_t n, size_t n_sizes);
 void crew_close(struct crew *c);
-/* Handles the messages of all workers until the workers have ended, or were given up and did not end in time. Prints
+/* Handles the messages of all workers until all have ended, or until CREW_PATIENCE after none is working. Prints
  * failures on standard error as they occur, except after a signal. Returns the number of failed workers, -EINTR if
  * tool_stop was set, or -ENOMEM. */
 int crew_run(struct crew *c);

@@ -45,10 +45,10 @@ void demo_end(pid_t *pid, int sig);
  * -EIO if the program failed. */
 int demo_push_kv(struct demo *d);
 /* Creates a lab of eight nodes, one of them with a slow NIC, and runs mesh there. Leaves the lab up, and
- * sets d->up. Returns 0 or -errno, which is -EIO if mesh found nothing or could not run. */
+ * sets d->up. Returns 0 or -errno, which is -EIO unless mesh exited with TOOL_FAILED, as after a finding. */
 int demo_run_mesh(struct demo *d);
-/* Print what the KV cache transfer and mesh have shown. Return 0, or -errno if a result is missing or not as expected.
- */
+/* Print what the KV cache transfer and mesh have shown. Return 0, or -errno if a result is missing or is not
+ * as expected. */
 int demo_check_kv(struct demo *d);
 int demo_check_mesh(struct demo *d);
 

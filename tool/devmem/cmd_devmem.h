@@ -30,9 +30,9 @@ struct devmem_nic {
 
 struct devmem_view {
     char release[65];
-    bool rx, tx; /* the kernel can bind device memory for receiving and for sending */
-    int pid;     /* process ID of the running hawserd; 0 if none runs; or a negative errno */
-    int journal; /* 0 if the journal was read, -ENOENT if there is none, else another errno with the reason in why */
+    bool rx, tx; /* the kernel has the commands that bind device memory for receiving and for sending */
+    int pid;     /* process ID of the running hawserd, or 1 if not known; 0 if none runs; or a negative errno */
+    int journal; /* 0 if the journal was read, -ENOENT if there is none, else another -errno with the reason in why */
     char why[HW_ERR_TEXT];
     struct devmem_nic *nic;
     size_t n;

@@ -206,10 +206,12 @@ static void print_bound(FILE *out, const struct devmem_nic *n)
 void devmem_print(FILE *out, const struct devmem_view *v)
 {
     char a[12], b[12], c[12];
-    fprintf(out, "Linux %s: %s\n", v->release,
-            v->rx && v->tx ? "device memory can be bound to receive and to send"
-            : v->rx        ? "device memory can be bound to receive, but not to send (needs Linux 6.16)"
-                           : "device memory cannot be bound (Linux 6.12 to receive, 6.16 to send)");
+    fprintf(
+        out, "Linux %s: %s\n", v->release,
+        v->rx && v->tx ? "the kernel has the commands to bind device memory for receiving and for sending"
+        : v->rx
+            ? "the kernel has the command to bind device memory for receiving, but not for sending (needs Linux 6.16)"
+            : "the kernel cannot bind device memory (needs Linux 6.12 for receiving, 6.16 for sending)");
     if (v->pid > 0)
         fprintf(out, "hawserd: process %d\n", v->pid);
     else

@@ -49,8 +49,8 @@ const struct dr_check dr_checks[] = {
      "if another NUMA node handles a NIC's interrupts, every packet moves between the nodes", dr_nic_irqs},
     {"gpu.driver", DR_GPU, "driver",
      "only the open kernel modules of driver 515 and later export GPU memory as dma-bufs", dr_gpu_driver},
-    {"gpu.dma-buf", DR_GPU, "dma-buf export", "devmem TCP and RDMA need GPU memory exported as a dma-buf",
-     dr_gpu_dmabuf},
+    {"gpu.dma-buf", DR_GPU, "dma-buf export",
+     "devmem TCP needs GPU memory exported as a dma-buf, and so does RDMA without nvidia_peermem", dr_gpu_dmabuf},
     {"gpu.gpudirect", DR_GPU, "GPUDirect RDMA",
      "without GPUDirect RDMA, NICs cannot access GPU memory, and data is copied through host memory", dr_gpu_gpudirect},
     {"gpu.bar1", DR_GPU, "BAR1 window", "NICs cannot access GPU memory beyond the window that the GPU exposes on PCI",
@@ -79,8 +79,8 @@ const struct dr_check dr_checks[] = {
     {"rdma.gids", DR_RDMA, "GIDs", "RoCE addresses a port by a GID; without a GID no queue pair can connect",
      dr_rdma_gids},
     {"rdma.arp-ignore", DR_RDMA, "arp_ignore",
-     "with several NICs in one subnet, each NIC answers ARP requests for the others' addresses, and traffic goes to "
-     "the wrong NIC",
+     "with 0 and several NICs in one subnet, each NIC answers ARP requests for the others' addresses, and traffic may "
+     "go to the wrong NIC",
      dr_rdma_arp_ignore},
     {"rdma.arp-announce", DR_RDMA, "arp_announce",
      "with several NICs in one subnet, a NIC may send ARP requests with another NIC's address, which corrupts the "
@@ -88,8 +88,8 @@ const struct dr_check dr_checks[] = {
      "ARP table",
      dr_rdma_arp_announce},
     {"rdma.arp-filter", DR_RDMA, "arp_filter",
-     "with several NICs in one subnet, only the NIC that routing would use answers ARP, which works only with a "
-     "routing rule for each NIC",
+     "if arp_filter is on, only the NIC that routing would use answers ARP requests, so several NICs in one subnet "
+     "need a routing rule each",
      dr_rdma_arp_filter},
     {"rdma.rp-filter", DR_RDMA, "rp_filter",
      "in strict mode the kernel drops a packet that arrives on a NIC other than the NIC of the route to its sender",
@@ -115,8 +115,8 @@ const struct dr_check dr_checks[] = {
     {"nccl.library", DR_NCCL, "NCCL", "the version of NCCL decides which plugins NCCL can load", dr_nccl_library},
     {"nccl.plugins", DR_NCCL, "NCCL_NET_PLUGIN", "NCCL tries the plugins in this list, in order, and no others",
      dr_nccl_list},
-    {"nccl.load", DR_NCCL, "loading plugins", "NCCL loads a plugin with dlopen(), and prints nothing if loading fails",
-     dr_nccl_load},
+    {"nccl.load", DR_NCCL, "loading plugins",
+     "NCCL loads a plugin with dlopen(), and by default prints nothing if loading fails", dr_nccl_load},
     {"nccl.table", DR_NCCL, "plugins' tables",
      "NCCL uses the newest ncclNetPlugin_vN that both NCCL and the plugin support", dr_nccl_table},
     {"nccl.init", DR_NCCL, "starting plugins", "NCCL skips a plugin that fails to start or has no device",

@@ -3,10 +3,10 @@
  * `hawser doctor`: a table of checks. Each check is a function that examines one machine, or a pair of machines, and
  * reports its findings.
  *
- * A check of one machine uses only the data in struct dr_machine: files below a root directory, an environment, and
- * recorded answers from ethtool, netlink and CUDA. dr_probe() fills the structure from this machine; tests fill the
- * structure themselves. An int field that could not be read holds a negative errno, so that no check takes it for a
- * value.
+ * A check of one machine, except in the groups nccl and nixl, uses only the data in struct dr_machine: files below a
+ * root directory, an environment, and recorded answers from ethtool, netlink and CUDA. dr_probe() fills the structure
+ * from this machine; tests fill the structure themselves. An int field that could not be read holds a negative errno,
+ * so that no check takes it for a value.
  */
 #ifndef HW_TOOL_DOCTOR_H
 #define HW_TOOL_DOCTOR_H
@@ -68,7 +68,7 @@ struct dr_machine {
     int n_nics;                 /* number of NICs, or a negative errno */
     char cuda_why[HW_ERR_TEXT]; /* reason if n_gpus is negative */
     struct hw_gpu_info gpu[DR_MAX_GPUS];
-    int n_gpus;                   /* number of GPUs that the CUDA driver reports, or a negative errno */
+    int n_gpus;                   /* number of entries of gpu[], or a negative errno */
     unsigned moment_ms;           /* milliseconds between the two readings of devmem_pkts and rx_pkts */
     const struct nccl_look *nccl; /* for group nccl; NULL if NCCL was not examined */
     const struct nixl_look *nixl; /* for group nixl; NULL if NIXL was not examined */
@@ -78,7 +78,7 @@ struct dr_machine {
 #define DR_MAX_LINKS ((size_t)TP_MAX_NICS * TP_MAX_NICS)
 struct dr_link {
     uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
-    bool routed;         /* the NICs share no subnet and reach each other by routes (reach_is_rail()) */
+    bool routed;         /* both NICs are without a subnet, and can reach each other only by routes (reach_is_rail()) */
     int forward;         /* result of connecting from here to there: 0 or a negative errno */
     /* Result of connecting from there to here: 0; -EHOSTUNREACH; -ENODATA if the peer did not try; or -EBADMSG if the
      * connection was established but 128 KiB did not arrive in both directions. */
@@ -88,7 +88,7 @@ struct dr_link {
 struct dr_pair {
     const char *peer; /* address and port, for example "198.18.0.2:20000" */
     int connected;    /* 0, or a negative errno with the reason in why */
-    int asked;        /* result of dr_pair_ask(): 0, or a negative errno with the reason in why */
+    int asked;        /* 0 if dr_pair_ask() succeeded, or a negative errno with the reason in why */
     char why[HW_ERR_TEXT];
     struct tp_facts here, there;
     bool clock;        /* true if offset_ns and round_trip_ns were measured */
@@ -103,7 +103,7 @@ struct dr_result {
     enum dr_outcome outcome;
     char subject[48]; /* for example "eth1"; empty for the whole machine */
     char found[DR_TEXT];
-    char mend[DR_TEXT]; /* command that fixes the problem; empty if none */
+    char mend[DR_TEXT]; /* command that fixes or examines the problem; empty if none */
     /* how to make the fix permanent; empty if the fix is permanent or if dr_keep_of() does not know its command */
     char keep[DR_TEXT];
 };
@@ -136,12 +136,12 @@ int dr_run(struct dr_report *d, const struct dr_machine *m, const struct dr_pair
 void dr_free(struct dr_report *d);
 size_t dr_count(const struct dr_report *d, enum dr_outcome o);
 /* Prints the report as lines. Equal findings about several subjects share one line. With color, uses terminal
- * colours. With why, prints the reason for passed checks too. */
+ * colours. With why, prints the reason for passed and skipped checks too. */
 void dr_print(FILE *out, const struct dr_report *d, bool color, bool why);
 struct hw_json;
 /* Writes the report as one JSON object with schema hawser-doctor-1. sys/json.h describes key. */
 void dr_write_json(struct hw_json *j, const char *key, const struct dr_report *d);
-/* Prints the report as a complete JSON document. Returns 0, or -EIO with hw_error() if writing fails. */
+/* Prints the report as a complete JSON document. Returns 0, or a negative errno such as -EIO with hw_error(). */
 int dr_print_json(FILE *out, const struct dr_report *d);
 /* Output options of a command that runs checks. */
 struct run;
@@ -158,8 +158,8 @@ int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_fini
 
 /* Adds a result about subject, or about the whole machine if subject is NULL. Checks call this function. */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);
-/* Adds the command that fixes the problem to the last result. If the command's effect does not survive a reboot and
- * dr_keep_of() knows the command, its permanent form is added too. */
+/* Adds a command that fixes or examines the problem to the last result. If the command's effect does not survive a
+ * reboot and dr_keep_of() knows the command, its permanent form is added too. */
 void dr_mend(struct dr_report *d, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Writes the permanent form of a command to out. Known commands are sysctl -w, modprobe, ip link set with mtu, ip route
  * add, ip addr add, ethtool -G, -K, -L and -X, ulimit -l and -n, export, unset, and echo to files below /proc and /sys.
@@ -173,20 +173,20 @@ unsigned dr_kernel(const char *release);
  * DR_MAY: the driver gained the ability in some version between 6.12 and 7.3, and this kernel is between the two. */
 enum dr_can { DR_CANNOT, DR_MAY, DR_CAN };
 enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx);
-/* Returns true if this machine has GPUDirect-TCPX's directory or one of its environment variables. */
+/* Returns true if /run/tcpx exists or an environment variable begins with NCCL_GPUDIRECTTCPX_. */
 bool dr_tcpx_meant(const struct dr_machine *m);
 /* Calls fn for each NIC that has a hardware device. If no NIC has one, calls fn for each NIC that is up. Reports
  * SKIP if there is no NIC to examine. */
 void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n));
-/* Returns true if this driver supports devmem in any kernel. */
+/* Returns true if some kernel's version of the NIC's driver is known to support devmem. */
 bool dr_has_devmem(const struct dr_nic *n);
-/* Returns the index of another NIC that shares an IPv4 subnet with NIC number nic, or -1. Only NICs that are up count.
- */
+/* Returns the index of another NIC that shares an IPv4 subnet with NIC number nic, or -1. NICs that are
+ * down do not count. */
 int dr_shares_subnet(const struct dr_machine *m, int nic);
 
 /* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. CUDA is queried only
- * if gpus is true. Never fails: an int that cannot be read becomes a negative errno, and other values stay 0 or empty.
- */
+ * if gpus is true. Never fails: an int that cannot be read becomes a negative errno, and other values stay 0 or
+ * empty. */
 void dr_probe(struct dr_machine *m, int root, bool gpus);
 
 /* The checks, by group. */

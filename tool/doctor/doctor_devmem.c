@@ -74,7 +74,7 @@ void dr_nic_buffers(struct dr_report *d)
 static void gro_hw_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (!is_mlx5(n))
-        dr_say(d, DR_SKIP, n->name, "not needed: the driver splits headers without rx-gro-hw");
+        dr_say(d, DR_SKIP, n->name, "not needed: only mlx5_core needs rx-gro-hw for header split");
     else if (n->gro_hw == 1)
         dr_say(d, DR_PASS, n->name, "on");
     else if (n->gro_hw == 0) {
@@ -151,7 +151,7 @@ static void rail_of(struct dr_report *d, const struct dr_nic *n)
             dr_say(d, DR_PASS, n->name, "the prefix is /%u; routes that use this NIC: %d", a->prefix, routes);
         return;
     }
-    dr_say(d, DR_SKIP, n->name, "not needed: no address of the NIC is without a subnet (/31, /32)");
+    dr_say(d, DR_SKIP, n->name, "not needed: the NIC has no address with prefix /31 or /32 (IPv6: /127 or /128)");
 }
 
 void dr_nic_rail(struct dr_report *d)

@@ -33,7 +33,8 @@ void dr_kernel_version(struct dr_report *d)
     else if (v >= 6012)
         dr_say(d, DR_WARN, NULL, "%s: devmem receive, but not send", r);
     else
-        dr_say(d, DR_WARN, NULL, "%s: no devmem TCP upstream; GPU memory is staged through host memory", r);
+        dr_say(d, DR_WARN, NULL,
+               "%s: upstream Linux has no devmem TCP before 6.12; GPU memory is staged through host memory", r);
     if (v != 0 && v < 6016)
         dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 6.16 up");
 }

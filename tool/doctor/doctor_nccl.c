@@ -230,7 +230,9 @@ void dr_nccl_link(struct dr_report *d)
     else if (ours)
         dr_say(d, DR_PASS, NULL, "%s is hawser's", l->link->path);
     else {
-        dr_say(d, DR_WARN, NULL, "libnccl-net.so is %s: a second communicator may silently use NCCL's own sockets",
+        dr_say(d, DR_WARN, NULL,
+               "libnccl-net.so is %s: after the last communicator is destroyed, the next may silently use NCCL's own "
+               "sockets",
                *l->link->path ? l->link->path : "missing");
         snprintf(real, sizeof real, "%.250s/" NCCL_ANY_FILE, l->dir);
         if (*l->dir && access(real, R_OK) == 0)

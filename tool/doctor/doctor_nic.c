@@ -30,7 +30,7 @@ static void link_of(struct dr_report *d, const struct dr_nic *n)
 {
     char state[32];
     if (!n->up) {
-        dr_say(d, DR_SKIP, n->name, "the NIC is set down");
+        dr_say(d, DR_SKIP, n->name, "the NIC is administratively down");
         return;
     }
     if (hw_root_text(d->m->root, state, sizeof state, "sys/class/net/%s/operstate", n->name) < 0) {
@@ -156,7 +156,6 @@ enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx)
     return DR_CANNOT;
 }
 
-/* Returns true if the NIC's driver supports devmem in any kernel. */
 bool dr_has_devmem(const struct dr_nic *n)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(devmem_drivers); i++)

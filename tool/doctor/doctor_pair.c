@@ -139,7 +139,7 @@ static bool skip_without_links(struct dr_report *d)
     if (skip_without_facts(d))
         return true;
     if (d->pair->n_links == 0)
-        dr_say(d, DR_SKIP, NULL, "the two nodes have no NICs in the same subnet");
+        dr_say(d, DR_SKIP, NULL, "the two nodes have no NICs in the same subnet, and no routed rails");
     return d->pair->n_links == 0;
 }
 

@@ -139,7 +139,7 @@ void dr_rdma_arp_announce(struct dr_report *d)
 static enum dr_outcome arp_filter(int64_t v, bool rdma, const char **what)
 {
     (void)rdma;
-    *what = v ? ": a NIC without a routing rule for its address never answers ARP requests" : "";
+    *what = v ? ": without a routing rule for each NIC, only one of the NICs answers ARP requests" : "";
     return v ? DR_WARN : DR_PASS;
 }
 

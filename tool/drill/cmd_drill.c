@@ -110,8 +110,8 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
     if (!d->take && (d->faults || d->off_ms))
         return tool_usage("drill", "--faults and --off need --take");
     if (d->json && strcmp(d->json, "-") == 0 && d->report)
-        return tool_usage("drill",
-                          "--report needs --json FILE, not --json -, because the report is made from that file");
+        return tool_usage(
+            "drill", "--report cannot be combined with --json -, because the report is made from the lines in a file");
     d->faults = d->faults ? d->faults : 5;
     d->off_ms = d->off_ms ? d->off_ms : 1000;
     d->duration_ms = d->duration_ms ? d->duration_ms : 30000;
@@ -264,7 +264,8 @@ static void note_figure(struct drill *d, const char *what, double ms, double p99
     snprintf(g->value, sizeof g->value, isinf(ms) ? "never" : "%.0f", ms);
     snprintf(g->unit, sizeof g->unit, "%s", isinf(ms) ? "" : "ms");
     snprintf(g->class, sizeof g->class, "%s", good ? "good" : "bad");
-    snprintf(g->note, sizeof g->note, isinf(p99) ? "median; not within a second for all" : "median; p99 %.0f ms", p99);
+    snprintf(g->note, sizeof g->note, isinf(p99) ? "median; for some faults never within 1 s" : "median; p99 %.0f ms",
+             p99);
 }
 
 static void print_results(struct drill *d)

@@ -9,7 +9,7 @@
 #include "tool/load/measure.h"
 
 #define DRILL_WINDOW (10 * HW_MS)
-#define DRILL_BEFORE 50  /* number of windows before a fault from which each NIC's rate is computed */
+#define DRILL_BEFORE 50  /* number of windows before a fault from which the other NICs' rate is computed */
 #define DRILL_AFTER  150 /* number of windows after a fault in which operations may have been delayed by the fault */
 #define DRILL_BACK   100 /* number of windows within which goodput must recover */
 #define DRILL_FAULTS 1000
@@ -23,15 +23,15 @@ struct drill_fault {
     bool judged;       /* the load continued for long enough before and after */
     double back_ms;    /* ms until goodput recovered; NAN if not within DRILL_BACK windows */
     double longest_ms; /* ms of the longest operation that completed within DRILL_AFTER windows */
-    uint64_t again;    /* bytes sent again over other NICs in the DRILL_AFTER windows */
+    uint64_t again;    /* bytes sent again over other channels in the DRILL_AFTER windows */
 };
 
 /* One window of the load, 10 ms long. */
 struct drill_window {
     uint64_t bytes;   /* bytes of the operations that completed in this window */
     uint64_t longest; /* duration of the longest of these operations, in ns */
-    /* Bytes that the peer has confirmed on each NIC's connections since they were opened, sampled near the start of the
-     * window. */
+    /* Bytes of operations above 8 KiB that the peer has confirmed so far on each NIC's connections, sampled near the
+     * start of the window. */
     uint64_t nic[TP_MAX_NICS];
     uint64_t again; /* bytes sent again so far over all NICs, sampled at the same time */
 };

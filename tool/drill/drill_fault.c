@@ -136,7 +136,7 @@ int drill_child_start(struct drill_child *c)
         hw_close(&back[0]);
         /* a different process name, so that killing hawser by name does not kill the child */
         (void)prctl(PR_SET_NAME, "drill gives NIC");
-        signal(SIGINT, SIG_IGN); /* the child ends when the parent ends, although a terminal sends signals to both */
+        signal(SIGINT, SIG_IGN); /* a terminal also signals the child, which must not end before the parent */
         signal(SIGTERM, SIG_IGN);
         signal(SIGHUP, SIG_IGN);
         signal(SIGPIPE, SIG_IGN);

@@ -36,7 +36,8 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
         l->win = win;
         l->cap_win = cap;
     }
-    for (; l->n_win <= i; l->n_win++) { /* a window without completions inherits the counters of the window before */
+    for (; l->n_win <= i;
+         l->n_win++) { /* until note_nics() samples it, a window has the counters of the window before */
         l->win[l->n_win] = (struct drill_window){0};
         if (l->n_win) {
             memcpy(l->win[l->n_win].nic, l->win[l->n_win - 1].nic, sizeof l->win[0].nic);
@@ -64,7 +65,7 @@ static struct drill_fault *find_fault(struct drill_load *l, const char *nic)
     return NULL;
 }
 
-/* Records that connections of the NIC came up or went down. */
+/* Records a fault when connections of the NIC go down, and the end of the fault when all of them are up again. */
 static void note_change(struct drill_load *l, size_t nic, uint32_t up, uint64_t now)
 {
     struct drill_fault *f = find_fault(l, l->nic[nic]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser fieldtest: tests two nodes, by default in at most ten minutes, and writes two files for the authors of hawser.
- */
+/* hawser fieldtest: tests two nodes, by default within ten minutes, and writes two files for the authors of hawser. */
 #include "tool/build.h"
 #include "tool/field/field.h"
 #include "tool/report/files.h"
@@ -87,7 +86,7 @@ static const struct opt rows[] = {
     OPT_TIME("each", 0, "TIME", struct field, each_ms, 50, 3600000,
              "duration of one measurement (default: what the time limit allows, at most 10s)"),
     OPT_FLAG("drill", 0, struct field, drill,
-             "at the end, disable each NIC of this node for one second under load (needs root)"),
+             "at the end, disable each used NIC of this node for one second under load (needs root)"),
     OPT_FLAG("names", 0, struct field, names, "keep host names and addresses in the files (default: replace them)"),
     OPT_TEXT("ssh", 0, "COMMAND", struct field, ssh,
              "command that runs iperf3, NCCL and NIXL on the peer; {} is the host: \"ssh -oBatchMode=yes {}\""),

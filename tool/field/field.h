@@ -2,8 +2,8 @@
 /*
  * `hawser fieldtest`: tests two nodes in several parts. A part may fail or be skipped without stopping the other parts.
  * Child processes do the measuring: hawser's other commands, iperf3, and a Python program for NIXL. They print JSON on
- * standard output. All rows are collected in one JSON tree (field "doc" of struct field), from which
- * both output files are written.
+ * standard output. The results are collected in one JSON tree (field "doc" of struct field), from which both output
+ * files are written.
  */
 #ifndef HW_TOOL_FIELD_H
 #define HW_TOOL_FIELD_H
@@ -38,7 +38,7 @@ struct field {
     bool gone;       /* the peer no longer answers */
     json_t *doc;
     struct field_state {
-        unsigned done, wrong, failed, skipped; /* number of steps with each outcome */
+        unsigned done, wrong, failed, skipped; /* done: steps that ran; the others: calls of field_wrong() etc. */
         char why[HW_ERR_TEXT];                 /* reason of the first step that was not successful */
         double seconds;
     } part[FIELD_PARTS];
@@ -71,9 +71,9 @@ struct field_result {
     char why[HW_ERR_TEXT]; /* last line of the child's standard error, empty if there was none */
 };
 
-/* Starts a command in its own process group. The command ends when this process ends. The word "hawser" as word[0]
- * stands for this program. The variables NCCL_* and HAWSER_MESH_KEY are not passed on. Returns 0 or a negative errno.
- */
+/* Starts a command in its own process group. The command receives SIGTERM when this process ends. The word "hawser" as
+ * word[0] stands for this program. The variables NCCL_* and HAWSER_MESH_KEY are not passed on. Returns 0 or a negative
+ * errno. */
 int field_start(struct field_child *c, const struct field_args *a);
 /* Waits at most ms for the child to end, and after that interrupts the child and waits for its last output. A signal
  * to this process also ends the child. */
@@ -95,9 +95,9 @@ void field_doctor(struct field *f);
 void field_rivals(struct field *f);
 
 /* Begins a step with this weight. what is the text of the progress line. Returns the milliseconds after which the
- * step must end. *share (may be NULL) is the step's share of the remaining time, which may be less. Returns 0 if less
- * than a second is left, the run was interrupted, or the peer no longer answers; the step is then recorded as skipped.
- */
+ * step must end. If share is not NULL, *share receives the step's share of the remaining time, which may be less.
+ * Returns 0 if less than a second is left, the run was interrupted, or the peer no longer answers; the step is then
+ * recorded as skipped. */
 uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, const char *what, uint64_t *share);
 /* Record the outcome of a step in its part. field_wrong() is for a step that ran and found a problem. */
 void field_wrong(struct field *f, enum field_part part, const char *fmt, ...) HW_PRINTF(3, 4);
@@ -106,7 +106,8 @@ void field_skipped(struct field *f, enum field_part part, const char *fmt, ...) 
 
 /* Begins the command line "hawser CMD HOST" and adds the common options of this run, except --verbose. */
 void field_command(const struct field *f, struct field_args *a, const char *cmd);
-/* Records that a step's child process measured nothing, and why. Checks whether the peer still accepts connections. */
+/* Records that a step's child process failed, and why, and checks whether the peer still accepts connections. If this
+ * process was interrupted, only records the step as skipped. */
 void field_child_failed(struct field *f, enum field_part part, const char *what, const struct field_result *r);
 /* Returns a new object with the given keys of row. A key that row lacks is null. */
 json_t *field_pick(const json_t *row, const char *const *keys);

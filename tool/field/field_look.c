@@ -154,7 +154,7 @@ static void examine(struct field *f, const char *of)
     json_decref(r.rows);
 }
 
-/* Adds every failed check to the findings, of both nodes and of the pair. */
+/* Adds every failed check of both nodes and of the pair to the findings. */
 static void judge_doctor(struct field *f)
 {
     const char *of;

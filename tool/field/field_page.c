@@ -159,15 +159,16 @@ static void write_bench(struct page *p, const struct field *f)
          rep_text_num},
         {{"Ratio", "hawser&#39;s rate divided by that of plain sockets", false}, "ratio_raw", rep_text_num},
         {{"Median",
-          "duration of an operation, with several in flight mostly waiting for the others; latency: half of the round "
-          "trip time",
+          "duration of an operation, most of it waiting for other operations in flight; latency: half of the round "
+          "trip "
+          "time",
           false},
          "p50_us",
          rep_text_us},
         {{"Plain", "latency of a plain socket, with blocking calls on both sides", false},
          "raw_pingpong_block_us",
          rep_text_us},
-        {{"CPU s/GB", "CPU seconds of this node per GB", false}, "cpu_s_per_GB", rep_text_num},
+        {{"CPU s/GB", "CPU seconds of hawser&#39;s process on this node per GB", false}, "cpu_s_per_GB", rep_text_num},
         {{"Bad", "bytes that arrived with wrong contents", false}, "bad_bytes", rep_text_count}};
     write_rows(p, "Bench", c, HW_ARRAY_LEN(c), get(f->doc, "bench"));
 }
@@ -212,7 +213,7 @@ static void write_others(struct page *p, const struct field *f)
         {{"Longest ms", "the longest write that ended within 1.5 s after the start of the fault", false},
          "longest_ms",
          rep_text_num},
-        {{"Sent again", "bytes sent again over other NICs", false}, "retaken_bytes", rep_text_bytes}};
+        {{"Sent again", "bytes sent again over other connections", false}, "retaken_bytes", rep_text_bytes}};
     json_t *r;
     size_t i;
     write_rows(p, "Validate", validate, HW_ARRAY_LEN(validate), get(f->doc, "validate"));

@@ -374,7 +374,7 @@ static void run_drill(struct field *f)
     char faults[16];
     if (!f->drill || f->n_nics < 2 || geteuid() != 0) {
         field_skipped(f, FIELD_DRILL, "%s",
-                      !f->drill       ? "not requested with --drill"
+                      !f->drill       ? "--drill was not given"
                       : f->n_nics < 2 ? "only one NIC is in use"
                                       : "drill needs root");
         return;

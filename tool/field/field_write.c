@@ -38,7 +38,8 @@ static int mask_value(struct mask *m, json_t *v)
     return json_is_object(v) || json_is_array(v) ? mask_members(m, v) : 0;
 }
 
-/* Returns true if a host name must be replaced. Empty names, "localhost" and IPv6 addresses stay. */
+/* Returns true if mask_word() must replace a host name. Empty names and "localhost" stay, and mask_text() replaces IPv6
+ * addresses. */
 static bool is_secret(const char *name)
 {
     return *name && strcmp(name, "localhost") != 0 && strchr(name, ':') == NULL;

@@ -110,7 +110,7 @@ def write_for(end, remote, base, size, depth, seconds):
         end.wait(back)
         end.agent.release_xfer_handle(back)
         if end.map[slot * size:(slot + 1) * size] != end.map[depth * size:(depth + 1) * size]:
-            sys.exit("bytes arrived wrong")
+            sys.exit("bytes arrived with wrong contents")
     for handle in slots:
         end.agent.release_xfer_handle(handle)
     return k * size, took

@@ -78,7 +78,7 @@ static const struct opt up_opts[] = {
              "one-way delay between nodes, for all NICs or one for each: 10ms,0 (default: 0)"),
     OPT_TEXT("loss", 0, "PERCENT[,..]", struct up_args, list[4],
              "packet loss between nodes, for all NICs or one for each: 0.1% (default: 0)"),
-    OPT_NUMBER("mtu", 0, "BYTES", struct up_args, mtu, 576, 65535, "bytes, 576 to 65535 (default: 1500)"),
+    OPT_NUMBER("mtu", 0, "BYTES", struct up_args, mtu, 576, 65535, "the NICs' MTU, 576 to 65535 (default: 1500)"),
     {0},
 };
 
@@ -271,11 +271,12 @@ static int lab_nic(int argc, char **argv, bool link)
     const struct opts o = {
         .cmd = link ? "lab link" : "lab rate",
         .args = link ? "[OPTION...] NODE NIC up|down" : "[OPTION...] NODE NIC RATE",
-        .about = link ? "Sets a NIC of a node up or down. While it is down, the other side has no carrier. NIC is eth1 "
-                        "or 1, but only "
-                        "a number if the lab has other --names."
-                      : "Sets the rate of a NIC (eth1, or 1), in both directions: 250mbit, 1.5gbit, none. In a lab of "
-                        "two nodes the\nNIC of the other node is on the same cable, so its rate changes too.",
+        .about =
+            link ? "Sets a NIC of a node up or down. While the NIC is down, the other side has no carrier. NIC is "
+                   "a name such as eth1, or only its number, 1."
+                 : "Sets the rate of a NIC (eth1, or 1), in both directions: 250mbit, 1.5gbit, none. In a lab of "
+                   "two nodes without bridge or\nrouter, the NIC of the other node is on the same cable, so its rate "
+                   "changes too.",
         .rows = name_opts,
         .least = 3,
         .most = 3,

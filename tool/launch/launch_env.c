@@ -27,8 +27,8 @@ static int add_name(struct list *l, const char *name)
     return l->name[l->n] ? (l->n++, 0) : hw_no_memory("names of hosts");
 }
 
-/* Parses one number or range within brackets, of len characters. Stores the number of digits, including leading zeros,
- * in *width. */
+/* Parses one number or range within brackets, of len characters. Stores the number of digits of the first number,
+ * including leading zeros, in *width. */
 static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *last, int *width)
 {
     char word[64];
@@ -135,7 +135,8 @@ static int get_rank(const char *const *vars, const char *rank, const char *size,
     return rc < 0 ? rc : get_number(vars, rank, 0, out->size - 1, &out->rank);
 }
 
-/* Derives the port at which a job's ranks meet, so that jobs with different names usually use different ports. */
+/* Derives the first of the ports at which a job's ranks meet, so that jobs with different names usually use different
+ * ports. */
 static uint16_t choose_port(const char *job, const char *step)
 {
     uint64_t h = hw_hash(HW_HASH_START, job, strlen(job));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connects the processes that a launcher started. Rank 0 listens, the other ranks connect to rank 0, and all prove that
- * they have the same job key. */
+/* Connects the processes that a launcher started. Rank 0 listens, and the other ranks connect to rank 0. If there is
+ * a job key, both sides prove that they have it. */
 #ifndef HW_LAUNCH_MEET_H
 #define HW_LAUNCH_MEET_H
 

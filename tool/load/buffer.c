@@ -24,8 +24,8 @@ uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
     return HW_MAX(n, 1u);
 }
 
-/* Returns the number of bytes that the kernel can allocate without swapping, or UINT64_MAX if unknown. Populating more
- * memory could trigger the OOM killer. */
+/* Returns the kernel's estimate of the bytes that it can allocate without swapping, or UINT64_MAX if unknown.
+ * Populating more memory could trigger the OOM killer. */
 static uint64_t read_available_memory(void)
 {
     FILE *f = fopen("/proc/meminfo", "re");

@@ -26,19 +26,20 @@ struct gpus {
     size_t n;
 };
 
-/* Parses "all", or a list of items such as 0 (the same number at the peer), 0-3 (a range of the former) and 0:5 (GPU 5
- * at the peer). No pair may occur twice. Fails with -EINVAL, quoting the text, or with -E2BIG; *out is then invalid. */
+/* Parses "all", or a list of items such as 0 (the same number at the peer), 0-3 (GPUs 0 to 3) and 0:5 (GPU 5 at the
+ * peer). Rejects a pair that is written twice. Fails with -EINVAL, quoting the text, or with -E2BIG; *out is then
+ * invalid. */
 int gpus_parse(const char *text, struct gpus *out);
 
 /* Matches the pairs to the GPUs that exist on both nodes. If the serving node has fewer GPUs, peer numbers that the
  * user did not give start again at 0, and *wrapped is set. Fails with -ENODEV if a GPU does not exist; the error says
- * how many GPUs exist. */
+ * how many GPUs exist. Fails with -E2BIG if "all" gives more than GPUS_MAX pairs. */
 int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped);
 
 /* Asks the serving node how many GPUs it has (*there), resolves the pairs, and fills in the NICs, CPUs and NUMA node of
  * each pair from this node's plan. Of the planned NICs that the user did not choose, only those that reach the peer are
- * used. A GPU without such a NIC uses all NICs (nics is ""). nics and map are passed to the plan and may be NULL; see
- * hw_plan_want. Returns 0 or -errno. */
+ * used. If there is no such NIC, nics stays "", so every NIC that reaches the peer is used. nics and map are passed to
+ * the plan and may be NULL; see hw_plan_want. Returns 0 or -errno. */
 int gpus_fit(struct gpus *g, hawser *h, const char *host, uint16_t port, const char *nics, const char *map, int *there,
              bool *wrapped);
 

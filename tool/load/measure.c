@@ -54,7 +54,8 @@ static void nic_state(struct measure *m, double t)
     m->sampled_at = t;
 }
 
-/* Returns the bytes of payload that the NICs have carried so far, in the direction of the measurement. */
+/* Returns the bytes of payload, without operations of up to 8 KiB, that the NICs have carried so far in the direction
+ * of the operation, or in both directions for a pingpong. */
 static double count_nic_bytes(const struct measure *m)
 {
     struct hawser_nic_stats st[TP_MAX_NICS];
@@ -69,7 +70,7 @@ static double count_nic_bytes(const struct measure *m)
     return bytes;
 }
 
-/* Calls the interval hook if an interval ends at t seconds of clocked time. */
+/* Calls the interval hook if the current interval has ended at t seconds of clocked time. */
 static void tell_interval(struct measure *m, double t)
 {
     if (!m->interval || !m->record || m->interval_s <= 0 || t < m->mark.t_s + m->interval_s)
@@ -208,7 +209,7 @@ struct timed {
     double limit_s;
 };
 
-/* Starts operations until `depth` of them are in flight. */
+/* Starts operations until `depth` of them are in flight, none is left to start, or the time is up. */
 static int start_timed_ops(struct timed *t)
 {
     while (t->n < t->m->depth && t->posted < t->count) {
@@ -364,7 +365,7 @@ static int keep_span(struct measure *m, const struct span *span)
     return 0;
 }
 
-/* Adds the bytes and times of a batch to *sum. */
+/* Adds the operations, bytes and times of a batch to *sum. */
 static int add_batch(struct measure *m, const struct span *span, uint32_t done, double seconds, uint64_t cpu_us,
                      struct measure_sum *sum)
 {

@@ -10,11 +10,12 @@
 #include "tool/peer/session.h"
 #include "tool/report/hist.h"
 
-#define MEASURE_FRESH  (64ull << 20)  /* intended memory of the slots, larger than a cache */
-#define MEASURE_MEMORY (256ull << 20) /* maximum of all slots, unless one operation or a given depth needs more */
-#define MEASURE_OP_MS  60000          /* ms; deadline of an operation, plus the time for all data in flight at 1 MB/s */
-#define MEASURE_SAMPLE 100            /* minimum ms of clocked time between two points of the timeline */
-#define MEASURE_POINTS 20000          /* maximum points of a timeline */
+#define MEASURE_FRESH (64ull << 20) /* intended memory of the slots, larger than a cache */
+#define MEASURE_MEMORY \
+    (256ull << 20)           /* maximum memory of the slots, unless one operation, --depth or a pingpong needs more */
+#define MEASURE_OP_MS  60000 /* ms; an operation's deadline is this plus the time of all data in flight at 1 MB/s */
+#define MEASURE_SAMPLE 100   /* minimum ms of clocked time between two points of the timeline */
+#define MEASURE_POINTS 20000 /* maximum points of a timeline */
 #define MEASURE_FAULTS 256
 
 struct measure_plan {

@@ -150,7 +150,7 @@ int cmd_metrics(int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     if (a.once && (a.listens || !a.textfile))
-        return tool_usage("metrics", "--once needs --textfile");
+        return tool_usage("metrics", "--once needs --textfile, and cannot be combined with --listen");
     rc = run_metrics(&a);
     return rc < 0 ? tool_fail("metrics", "%s", hw_error()) : TOOL_OK;
 }

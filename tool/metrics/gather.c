@@ -139,7 +139,7 @@ static void judge_text(struct gather_source *s)
         }
 }
 
-/* Reads the data that is available. *total counts the buffered bytes of all sources. */
+/* Reads the data that is available. *total is the size of all sources' buffers. */
 static void read_some(struct gather_source *s, size_t *total)
 {
     for (;;) {

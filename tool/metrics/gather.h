@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #define GATHER_SOURCES 512         /* maximum number of contexts */
-#define GATHER_BYTES   (64u << 20) /* bytes of all texts together */
+#define GATHER_BYTES   (64u << 20) /* maximum bytes of all buffers for answers together */
 
 struct gather_source {
     pid_t pid;

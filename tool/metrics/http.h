@@ -23,11 +23,12 @@ struct http_request {
 int http_parse(const char *data, size_t len, struct http_request *r);
 
 /* Opens a listening socket on a loopback address. Returns the descriptor. Fails with -EPERM for any other address, or
- * with -errno. */
+ * with another -errno. */
 int http_listen(const struct sockaddr *addr, socklen_t len);
 
-/* Serves until *stop is set. GET /metrics returns the output of page(). If idle is not NULL, calls idle() at once, and
- * then again at the time (hw_now()) that the last call returned. Returns 0, or -ENOMEM. */
+/* Serves until *stop is set; without a listening socket (fd is -1), only calls idle(). GET /metrics returns the output
+ * of page(). If idle is not NULL, calls idle() at once, and then again at the time (hw_now()) that the last call
+ * returned. Returns 0, or -ENOMEM. */
 struct http_server {
     int fd;
     void (*page)(void *arg, FILE *f);

@@ -30,7 +30,8 @@ struct page {
 /* Creates the file and writes everything up to the title. Returns 0, or a negative errno; page_end() must not be called
  * after an error. */
 int page_begin(struct page *p, const char *path, const char *title);
-/* Ends and closes the page. rc is an earlier error or 0. Returns rc, or -EIO if the file is incomplete. */
+/* Ends and closes the page. rc is an earlier error or 0. Returns rc, or -EIO if rc is 0 and the file could not be
+ * written. */
 int page_end(struct page *p, int rc);
 
 void page_cards(struct page *p);

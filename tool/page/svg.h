@@ -47,11 +47,11 @@ double svg_y(const struct svg *s, double v);
  * Returns how many, up to cap. */
 size_t svg_ticks(double lo, double hi, size_t want, double *out, size_t cap);
 /* Stores 1, 2 and 5 times powers of ten within [lo, hi] in out, or only powers of ten if there are more than five
- * decades; lo must be above 0. Returns how many, up to cap. */
+ * decades (not all of them if more than twelve); lo must be above 0. Returns how many, up to cap. */
 size_t svg_log_ticks(double lo, double hi, double *out, size_t cap);
 
-/* Draw grid lines and labels at the values. On the x axis, a label that would touch the previous label or leave the
- * drawing is omitted. */
+/* Draw grid lines and labels at the values. On the x axis, a label that would touch the previous label or end to
+ * the right of the drawing is omitted. */
 void svg_axis_x(struct svg *s, const double *at, size_t n, svg_format fmt, const char *unit);
 void svg_axis_y(struct svg *s, const double *at, size_t n, svg_format fmt, const char *unit);
 

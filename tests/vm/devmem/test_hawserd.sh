@@ -77,8 +77,8 @@ ok "and that header split would be turned on" grep -q 'header split: turned on' 
 ok "planning changes nothing" as_before
 ok "plan is hindered where the policy forbids" says 'obstacle' in1 hawser devmem plan --queues 9 dm1
 case $kernel in
-6.12.*) ok "status: this kernel receives only" prints 'but not to send' in1 hawser devmem status ;;
-*) ok "status: this kernel receives and sends" prints 'to receive and to send' in1 hawser devmem status ;;
+6.12.*) ok "status: this kernel receives only" prints 'but not for sending' in1 hawser devmem status ;;
+*) ok "status: this kernel receives and sends" prints 'for receiving and for sending' in1 hawser devmem status ;;
 esac
 ok "a client where no daemon is" prints 'start hawserd\|systemctl start' client
 
