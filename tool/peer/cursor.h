@@ -17,7 +17,8 @@ struct cursor {
 /* Converts an unsigned integer of 1, 2, 4 or 8 bytes. Enums and int32_t have 4 bytes. */
 void convert_number(struct cursor *c, void *field, size_t width);
 void convert_bytes(struct cursor *c, void *field, size_t n);
-/* Converts text in a field of n bytes: zero-terminated, zeros after that, no control characters. */
+/* Converts text in a field of n bytes: zero-terminated, and zeros after that. In a message that is read, control
+ * characters are invalid. */
 void convert_text(struct cursor *c, char *field, size_t n);
 /* Converts a number from 0 to 1e15. NaN is invalid. */
 void convert_double(struct cursor *c, double *field);

@@ -177,7 +177,7 @@ static void write_row_nics(struct hw_json *j, const struct row *r)
     hw_json_end(j);
 }
 
-/* Writes the paths between the two nodes, used or not, with their states and reasons. */
+/* Writes up to 32 paths between the two nodes, used or not, with their states and reasons. */
 static void json_paths(struct hw_json *j, hawser_peer *peer)
 {
     static const char *const state[] = {[HAWSER_PATH_USED] = "used",

@@ -117,7 +117,7 @@ static int want_num(const struct at *at, double v, const char *key, size_t i, co
     return isnan(v) ? hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] has no \"%s\"", at->path, at->line, key, i, member) : 0;
 }
 
-/* Reads "nics", which is one string or an array of strings. A number is also accepted. */
+/* Reads "nics", which is one string or an array of strings. An integer is also accepted. */
 static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
 {
     json_t *v = json_object_get(o, "nics"), *e;

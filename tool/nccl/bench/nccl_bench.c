@@ -376,7 +376,7 @@ static int measure_all(struct bench_run *b)
         rc = measure_rounds(b);
     if (rc < 0 && rc != -EINTR)
         return tool_fail(CMD, "%s", hw_error());
-    /* 0 if no configuration created a communicator; errors were printed */
+    /* version is 0 if no configuration could be started; errors were printed */
     if (b->version && (!a->json || strcmp(a->json, "-") != 0)) {
         print_nccl_bench_head(b->files.shown, b);
         nb_print(b->files.shown, &b->t);
