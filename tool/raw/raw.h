@@ -31,7 +31,7 @@ struct raw_plan {
     uint32_t streams; /* number per path */
     /* token that the client presents on every connection; the server drops connections without it */
     uint8_t token[RAW_TOKEN_SIZE];
-    uint64_t message;     /* bytes per send() and recv() call; callers pass HW_MIN(size, RAW_MESSAGE) */
+    uint64_t message;     /* bytes per send() and recv() call, 1 to RAW_MESSAGE */
     uint64_t total;       /* bytes to move over all streams, or 0 to use duration_ms */
     uint64_t duration_ms; /* ms to send if total is 0 */
     /* bytes to move per stream before the clocks start, for windows and page faults; may be 0 */

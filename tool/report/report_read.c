@@ -278,7 +278,8 @@ static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
         return 0;
     r->sum = json_is_string(gpu) && strcmp(json_string_value(gpu), "all") == 0;
     if (!r->sum && (!json_is_integer(gpu) || !json_is_integer(peer)))
-        return hw_fail(-EINVAL, "%s:%zu: \"gpu\" and \"peer_gpu\" are neither numbers nor \"all\"", at->path, at->line);
+        return hw_fail(-EINVAL, "%s:%zu: \"gpu\" must be \"all\", or \"gpu\" and \"peer_gpu\" must be integers",
+                       at->path, at->line);
     int n = r->sum ? asprintf(&mem, "all GPUs")
                    : asprintf(&mem, "GPU %lld -> %lld", (long long)json_integer_value(gpu),
                               (long long)json_integer_value(peer));

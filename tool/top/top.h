@@ -35,7 +35,7 @@ struct top_view {
 int top_compare(const struct gather *before, const struct gather *g, struct top_view *v);
 void top_free(struct top_view *v);
 
-/* Writes at most `lines` lines, at least 5, of at most 80 columns. Each line is followed by end. */
+/* Writes at most `lines` lines (which must be at least 5) of at most 80 columns. Each line is followed by end. */
 void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end);
 /* Writes one JSON object on one line. Returns 0 or -EIO. */
 int top_json(FILE *f, const struct top_view *v);

@@ -248,7 +248,7 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
         return 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         const struct mesh_nic_facts *n = get_nic(m, i, name);
-        bool some = false; /* a node that carries no traffic at all has a separate finding */
+        bool some = false; /* true if any NIC of the node carries traffic */
         for (uint32_t k = 0; k < m->node[i].n_nics; k++)
             some |= use[(size_t)i * TP_MAX_NICS + k] > 0;
         if (!mesh_is_in(m, i) || !some || (n && use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))
@@ -406,7 +406,7 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
     if (rc == 0)
         rc = mesh_judge_series(m, MESH_K_LOAD, false, out);
     drop_told(out, told);
-    if (rc == 0) /* also reported for nodes and paths that are already known to be slow */
+    if (rc == 0) /* long latencies are also reported for nodes and paths that are already known to be slow */
         rc = mesh_judge_series(m, MESH_K_LATENCY, false, out);
     drop_explained(out);
     if (rc < 0)

@@ -236,7 +236,7 @@ void series_prove(struct series *s)
 }
 
 /* Computes the effect of each port as a sender or receiver: the median over its pairs with ports that are not in
- * `named`, or over all its pairs if all those ports are in `named`. */
+ * `named` or, if there are none, over all its pairs. */
 static int compute_effects(struct series *s, unsigned side)
 {
     const unsigned other = side == SENDS ? RECEIVES : SENDS;

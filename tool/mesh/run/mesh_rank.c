@@ -165,7 +165,7 @@ static int handle_event(struct rank *k, const struct hawser_completion *c)
     HW_AUTO_FREE struct mesh_message *m = NULL;
     int rc = 0;
     if (c->event == HAWSER_DIED && !k->done)
-        return hw_fail(-ECONNRESET, "the connection to rank 0 and the results are lost");
+        return hw_fail(-ECONNRESET, "the connection to rank 0 is lost, and with it the results");
     if (c->event == HAWSER_ENDED && c->result < 0 && !k->done)
         return hw_fail(c->result, "reporting to rank 0 failed: %s", hw_errno_name(-c->result));
     if (c->event != HAWSER_NOTIFIED)
