@@ -45,7 +45,7 @@ struct mesh_sample {
     float value;         /* positive if measured */
 };
 
-/* A pair whose measurement failed, or that received wrong bytes. */
+/* A measurement of a pair that failed, or that found wrong bytes. */
 struct mesh_fault {
     uint16_t from, to;
     uint64_t bad; /* number of wrong bytes; 0 if the measurement failed for the reason in text */

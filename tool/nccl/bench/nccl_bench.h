@@ -97,7 +97,7 @@ struct nb_config {
 
 struct nb_member {
     pid_t pid;
-    const char *host; /* NULL if the rank runs on this host */
+    const char *host; /* NULL if the rank was started without an agent */
     int fd, err, gpu;
     size_t got; /* bytes of the reply received so far */
     bool answered;
