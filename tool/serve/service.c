@@ -38,7 +38,7 @@ struct client {
     pthread_t thread;
     hawser_peer *peer;
     bool done;       /* the thread has ended and only needs to be joined */
-    hawser_op *idle; /* receive of the next request, which service_run() cancels */
+    hawser_op *idle; /* receive of the next request, which service_run() cancels at its end */
     hawser_mem *msg_mem;
     uint8_t *msg; /* TP_REQUEST then TP_REPLY bytes */
     struct buffer buf;

@@ -355,7 +355,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     v->there = verdict_of(v->peer, v->n_peer, v->moved);
     const bool direct = rc < 0 || print_verdict(v);
     if (astray || !direct)
-        good = 0; /* this traffic proves nothing about the NIC */
+        good = 0; /* this traffic proves no channel */
     fprintf(v->text, "Success: %zu / %" PRIu64 "\n", good, v->channels);
     fflush(v->text);
     if (astray)
