@@ -277,8 +277,8 @@ static double estimate_sigma(double *v, size_t n)
     return HW_MAX(SIGMA * series_median(v, n) * (1 + FEW / (double)n), LEAST_SD);
 }
 
-/* Estimates the standard deviation from a value of the lower tail, because on a machine that is busy with
- * other work the tail is longer than the middle suggests. Reorders v[0..n). */
+/* Estimates the standard deviation from a value of the lower tail, because on a machine that is busy with other work
+ * the tail is longer than the middle suggests. Returns 0 if there are too few values. Reorders v[0..n). */
 static double estimate_tail(double *v, size_t n)
 {
     const size_t k = HW_MAX(n / TAIL, TAIL_LEAST);

@@ -202,7 +202,8 @@ static int measure_rounds(struct bench_run *b)
 static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
 {
     const struct nb_args *a = b->a;
-    fprintf(out, "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; every element checked; medians of %u round%s\n",
+    fprintf(out,
+            "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; the last result is checked in full; medians of %u round%s\n",
             b->version / 10000, b->version / 100 % 100, b->version % 100, a->nccl ? a->nccl : "libnccl.so.2",
             b->t.ranks, b->t.rounds, b->t.rounds == 1 ? "" : "s");
     if (a->lab)
