@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures plain TCP sockets over the same paths and with the same memory as hawser, for comparison. Each
- * stream has one blocking thread on each side, with send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY
- * and the congestion control of the plan's knobs. The streams take their next piece from one shared counter, so that a
- * slow NIC carries less and does not slow down the others.
+ * Measures plain TCP sockets over paths and memory that the caller gives, for comparison with hawser. Each stream has
+ * one blocking thread on each side, with send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY and the
+ * congestion control of the plan's knobs. The streams take their next piece from one shared counter, so that a slow NIC
+ * carries less and does not slow down the others.
  *
  * Both sides must have the same plan and token. The caller transfers these, and the ports, from one side to the other:
  *   serve:  raw_server_start() -> ports -> (sent to the client) ... raw_server_finish()

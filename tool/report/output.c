@@ -66,7 +66,7 @@ void output_verdict(FILE *out, const char *who, const struct row *r)
 }
 
 /* Prints hawser's counts of bytes sent from, placed in, and copied by a CPU to device memory, and the NIC's count of
- * packets. Warns if output_devmem_differs(). */
+ * packets. Warns if output_devmem_differs() returns true. */
 static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
 {
     char why[256];

@@ -246,7 +246,7 @@ static int receive_batch(struct client *c, uint64_t posted)
     return rc;
 }
 
-/* Frees the posted operations, before their memory is freed. */
+/* Frees the posted operations before their memory is freed. */
 static void drop_posted(struct client *c)
 {
     for (uint32_t k = 0; c->posted && k < c->buf.slots; k++) {

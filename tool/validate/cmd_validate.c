@@ -272,8 +272,8 @@ static void print_own_counts(const struct validate *v, const char *side, const s
         }
 }
 
-/* Prints how the GPUs' data arrived, and the NICs' own counters. Returns false if the data breaks the knob
- * require_direct. */
+/* Prints how the GPUs' data arrived, and the NICs' own counters. Returns false if the knob require_direct is set and
+ * some data did not use the device path. */
 static bool print_verdict(struct validate *v)
 {
     char who[40];

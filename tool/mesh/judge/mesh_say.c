@@ -48,7 +48,7 @@ static void add_when(struct text *t, const struct mesh_finding *f)
     if (f->kind == MESH_K_BOTH)
         add_text(t, " while both directions are in use");
     else if (f->kind == MESH_K_LOAD)
-        add_text(t, "  while every node transfers to several others at once");
+        add_text(t, " while every node transfers to several others at once");
 }
 
 static void say_state(struct text *t, const struct mesh *m, const struct mesh_finding *f)
