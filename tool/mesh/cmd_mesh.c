@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define RANK_MS    10000 /* ms to wait for the rank process of rank 0 to exit */
-#define HOSTS_WAIT 15000 /* ms that all ranks may take to connect after --hosts has started them */
+#define HOSTS_WAIT 15000 /* maximum of the agents' --wait, in ms */
 
 struct mesh_args {
     struct mesh_options o;
@@ -29,7 +29,7 @@ struct mesh_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("hosts", 0, "FILE", struct mesh_args, hosts.file,
-             "start hawser on these hosts by ssh: one name per line, optionally followed by its rack"),
+             "start hawser by ssh on the hosts in FILE: one name per line, optionally with rack=NAME and addr=ADDRESS"),
     OPT_TEXT(
         "ssh", 0, "COMMAND", struct mesh_args, hosts.ssh,
         "command that runs a program on a host; {} stands for the host's name (default: \"ssh -oBatchMode=yes {}\")"),
@@ -40,9 +40,9 @@ static const struct opt rows[] = {
     OPT_FLAG("each-rail", 0, struct mesh_args, o.rails,
              "measure each rail separately in all rounds (default: in the first two or three)"),
     OPT_FLAG("load", 0, struct mesh_args, o.load, "finally measure all nodes at once: bisection and all to all"),
-    OPT_FLAG("quick", 0, struct mesh_args, o.quick, "skip the measurements of both directions at once"),
+    OPT_FLAG("quick", 0, struct mesh_args, o.quick, "skip measuring both directions at once in the rounds"),
     OPT_TIME("time", 0, "TIME", struct mesh_args, o.budget_ms, 1000, 86400000,
-             "start no round that would end after this time, such as 5m (default: all rounds)"),
+             "start no further round that would end after this time, such as 5m (default: all rounds)"),
     OPT_TIME("duration", 't', "TIME", struct mesh_args, o.duration_ms, 10, 60000,
              "duration of a measurement, in each direction (default: 250ms)"),
     OPT_SIZE("size", 0, "SIZE", struct mesh_args, o.size, 1, 1u << 30, "size of a transfer (default: 1MiB)"),
@@ -52,7 +52,7 @@ static const struct opt rows[] = {
     OPT_NUMBER("gpu", 0, "N", struct mesh_args, o.gpu, 0, 63,
                "use memory of this GPU on every node instead of host memory"),
     OPT_TIME("wait", 0, "TIME", struct mesh_args, o.wait_ms, 1000, 3600000,
-             "how long to wait for all ranks (default: 60s)"),
+             "how long to wait for all ranks (default: 60s; at most 15s with --hosts)"),
     OPT_TIME("deadline", 0, "TIME", struct mesh_args, o.deadline_ms, 500, 600000,
              "exclude a rank that is silent for this long (default: 10s)"),
     OPT_TEXT("json", 0, "FILE", struct mesh_args, json, "write JSON lines to FILE (on rank 0); -: standard output"),
@@ -165,7 +165,7 @@ static int run_hosts(const struct mesh_args *a, struct mesh *m)
     return mesh_hosts_run(&a->hosts, args, m);
 }
 
-/* Judges the results of other processes: those in a file, or those of agents on hosts. */
+/* Judges and shows the results of other processes: those in a file, or those of agents on hosts. */
 static int judge_others(const struct mesh_args *a)
 {
     struct mesh m = {0};
@@ -186,7 +186,8 @@ static int judge_others(const struct mesh_args *a)
 
 /* ---- rank 0: the lead, and a rank process beside it -------------------------------------------------- */
 
-/* Runs rank 0's rank in a child process, after the lead has sent its port through the pipe. */
+/* Runs in the child process of rank 0: waits until the lead has sent its port through the pipe, and then runs the rank.
+ * Does not return. */
 static void become_rank(const struct mesh_args *a, const struct launch_seat *seat, pid_t parent, int from)
 {
     struct launch_place place = {.n = 1, .ports = 1};

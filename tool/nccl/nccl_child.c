@@ -42,8 +42,8 @@ static void be_child(void (*fn)(void *), void *shared, pid_t parent, int out)
     _exit(DONE);
 }
 
-/* Reads the child's output until the child has ended. Keeps the last part, beginning with a whole line. Returns false
- * at the deadline. */
+/* Reads the child's output until the child has ended. Keeps the last part, from the beginning of a line if possible.
+ * Returns false at the deadline. */
 static bool read_nccl_child_output(struct nccl_child *c, int fd, pid_t pid, int *status, uint64_t deadline)
 {
     size_t len = 0;

@@ -18,8 +18,8 @@ void nccl_conf_read(void);
 /* Returns where a variable was set: "the environment", or the path of a file. */
 const char *nccl_conf_where(const char *name);
 
-/* Finds the folder with our plugin, as this program was built or installed. Fails with -ENOENT; the error text then
- * says where it was searched for. */
+/* Finds the folder with our plugin, relative to this program or in HW_LIBDIR. Fails with -ENOENT; the error text then
+ * names the places that were searched. */
 int nccl_plugin_dir(char *out, size_t cap);
 
 enum nccl_weight { NCCL_NOTE, NCCL_CAUTION, NCCL_WRONG }; /* harmless; slower; prevents the use of our plugin */

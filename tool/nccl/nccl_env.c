@@ -63,7 +63,8 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
 }
 
 /* Exports HAWSER_NICS if some of the NICs that the plugin would use serve no GPU, such as a management NIC or a much
- * slower NIC. By itself, the plugin uses every NIC that has an address, except the loopback and docker's bridges. */
+ * slower NIC. By itself, the plugin uses every NIC that has an address, except (if there are others) the loopback and
+ * docker's bridges. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};
@@ -126,7 +127,7 @@ static void make_env(struct env *v)
         snprintf(v->missing, sizeof v->missing, "%s", hw_error());
     else
         add_path_export(v, dir);
-    /* both state the user's choice of NICs, which the plugin follows */
+    /* both variables state the user's choice of NICs, which the plugin follows */
     if (!getenv("HAWSER_NICS") && !getenv("NCCL_SOCKET_IFNAME"))
         add_nics_export(v);
 }
@@ -143,7 +144,7 @@ static void quote_export_value(FILE *out, const char *text)
     fputc('\'', out);
 }
 
-/* Prints text as a comment on one line, and replaces control characters. */
+/* Prints text as the rest of a comment line, with '?' for control characters such as line ends. */
 static void print_env_comment(FILE *out, const char *text)
 {
     for (; *text; text++)

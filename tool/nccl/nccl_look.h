@@ -10,7 +10,7 @@
 
 #define NCCL_LIST       16 /* maximum plugins in NCCL_NET_PLUGIN, as in NCCL 2.28 */
 #define NCCL_DEVICES    64
-#define NCCL_TAIL       2048 /* maximum bytes kept of a child's output, with a NUL */
+#define NCCL_TAIL       2048 /* maximum bytes kept of a child's output, including the NUL */
 #define NCCL_OLDEST     6    /* oldest table version that current NCCL versions accept */
 #define NCCL_NEWEST     12
 #define NCCL_TABLE_NAME "ncclNetPlugin_v"
@@ -24,7 +24,8 @@ struct nccl_child {
     char tail[NCCL_TAIL];  /* last output of the child */
 };
 
-/* Runs fn in a child that must finish within ms. Both processes share the memory `shared` (see nccl_shared()). */
+/* Runs fn in a child that must finish within ms, and stores the result in *c. Both processes share the memory `shared`
+ * (see nccl_shared()). */
 void nccl_run(struct nccl_child *c, void (*fn)(void *shared), void *shared, int ms);
 void *nccl_shared(size_t len);
 void nccl_unshare(void *p, size_t len);
@@ -67,7 +68,7 @@ struct nccl_extra {
 struct nccl_look {
     struct nccl_lib *lib;
     int newest; /* newest table version that this NCCL accepts */
-    bool asked; /* NCCL_NET_PLUGIN is set */
+    bool asked; /* NCCL_NET_PLUGIN is set and not empty */
     bool none;  /* NCCL_NET_PLUGIN is "none" */
     struct nccl_plugin *plugin[NCCL_LIST + 1];
     size_t n;
@@ -82,7 +83,7 @@ struct nccl_look {
 int nccl_newest_table(int version);
 /* Returns true if NCCL_NET permits a network of this name. */
 bool nccl_net_allows(const char *name);
-/* Returns true if the plugin works and NCCL_NET permits its network. */
+/* Returns true if the plugin works, has a device, and NCCL_NET permits its network. */
 bool nccl_usable(const struct nccl_plugin *p);
 /* Loads a library in a child process, as dlopen() finds the name. Returns NULL if out of memory. The caller frees the
  * result with nccl_unshare(). */

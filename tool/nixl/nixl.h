@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The actions of `hawser nixl`. argv[0] is the action's name. */
+/* The action of `hawser nixl`. argv[0] is the action's name. */
 #ifndef HW_TOOL_NIXL_H
 #define HW_TOOL_NIXL_H
 

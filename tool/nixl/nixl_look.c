@@ -179,7 +179,8 @@ static int search_python(struct nixl_look *l)
     return 0;
 }
 
-/* Finds the backend that was built or installed with this program, and the Python of their package. */
+/* Finds the backend that was built or installed with this program. If this program is part of the Python package, also
+ * finds the Python in which the package is installed. */
 static void find_own_backend(struct nixl_look *l)
 {
     static const char *const near[] = {"nixl", "../lib/nixl", "../lib/x86_64-linux-gnu/nixl",

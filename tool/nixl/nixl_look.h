@@ -22,7 +22,7 @@ struct nixl_backend {
     char why[HW_ERR_TEXT]; /* reason for !loads */
 };
 
-/* An installed NIXL, from the wheel nixl-cu12 or nixl-cu13. */
+/* An installed NIXL, from a wheel such as nixl-cu12 or nixl-cu13. */
 struct nixl_wheel {
     char name[32], version[48];
     char folder[NIXL_PATH]; /* the site-packages folder */

@@ -17,9 +17,10 @@ struct cursor {
 /* Converts an unsigned integer of 1, 2, 4 or 8 bytes. Enums and int32_t have 4 bytes. */
 void convert_number(struct cursor *c, void *field, size_t width);
 void convert_bytes(struct cursor *c, void *field, size_t n);
-/* Converts text in a field of n bytes: zero-terminated, zeros after that, no control characters. */
+/* Converts text in a field of n bytes: zero-terminated, and zeros after that. In a message that is read, control
+ * characters are invalid. */
 void convert_text(struct cursor *c, char *field, size_t n);
-/* Converts a number from 0 to 1e15. NaN is invalid. */
+/* Converts a floating-point number. Numbers below 0 or above 1e15, and NaN, are invalid. */
 void convert_double(struct cursor *c, double *field);
 /* Writes zeros to the rest of the message, or checks that the rest is zero. */
 void convert_padding(struct cursor *c);

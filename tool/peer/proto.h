@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The protocol between clients such as `hawser bench` and `hawser serve`, which uses hawser's own send and receive.
- * Requests are little-endian and of fixed size, and each gets one reply of fixed size. Decoding checks every field.
+ * Requests are little-endian and of fixed size, and each gets one reply of fixed size. Decoding does not trust its
+ * input.
  *
  *   PREPARE  allocate memory of `gpu` for op: `slots` slots of `stride` bytes   -> key of the region (write, read)
  *   BEGIN    prepare iterations [first, first+count): fill memory (read) or post
- *            receives (send, pingpong); sample the clocks last                 -> counters
- *   END      the first `count` of them have completed: sample the clocks first,
+ *            receives (send, pingpong); read the counters last                 -> counters
+ *   END      the first `count` of them have completed: read the counters first,
  *            then check the received data                                      -> counters, bad bytes
  *   RAW      start a plain-socket server for `raw`                             -> ports
  *   RAW_END  wait for that server to end                                       -> bytes, seconds, CPU
@@ -32,7 +33,7 @@
 #define TP_TOKEN          16
 #define TP_HOST           0xffff  /* in place of a GPU number: host memory */
 #define TP_MAX_STREAM     16      /* maximum plain sockets per path */
-#define TP_RAW_MS         3600000 /* maximum duration of a plain-socket run */
+#define TP_RAW_MS         3600000 /* maximum ms of a plain-socket run */
 #define TP_PIECE          1536    /* maximum bytes of the inventory in one reply */
 #define TP_INVENTORY_MOST (256u << 10)
 
@@ -46,8 +47,8 @@ enum tp_raw_kind { TP_RAW_UP = 1, TP_RAW_DOWN, TP_RAW_SPIN, TP_RAW_BLOCK, TP_RAW
 #define TP_HASH 16
 
 /* FACTS may request that the serving node connects from each of its NICs to the client's addresses in the same subnet,
- * and from a NIC without a subnet (/31, /32, /127, /128) to all of the client's addresses. The client's listener
- * answers with the token, so that another program on this port cannot pass as the client. */
+ * and from a NIC without a subnet (/31, /32, /127, /128) to those that routes may reach (see reach_may()). The client's
+ * listener answers with the complement of the token, so that another program on this port cannot pass as the client. */
 struct tp_reach {
     uint16_t port; /* 1024 or above; 0 if there are no addresses */
     uint8_t token[TP_TOKEN];
@@ -76,7 +77,7 @@ struct tp_facts {
         uint8_t contained; /* 1 if a container has the NIC; the address is then from before the move */
     } nic[TP_MAX_NICS];
     /* Results of the request; bit i is for addr[i] of the request. tried: a connection was attempted. reached: the
-     * connection was established, and the listener sent the token. */
+     * connection was established, and the listener's answer to the token arrived. */
     uint16_t tried[TP_MAX_NICS], reached[TP_MAX_NICS];
     /* carried: in addition, 128 KiB arrived from the listener. */
     uint16_t carried[TP_MAX_NICS];
@@ -135,13 +136,11 @@ struct tp_reply {
     uint8_t piece[TP_PIECE];
 };
 
-/* Encode a message of exactly TP_REQUEST or TP_REPLY bytes. Return -EINVAL for values that decoding would reject,
- * which is a bug of the caller. */
+/* Encode a message of exactly TP_REQUEST or TP_REPLY bytes. Return -EINVAL if a field is invalid. */
 int tp_encode_request(const struct tp_request *r, uint8_t buf[TP_REQUEST]);
 int tp_encode_reply(const struct tp_reply *r, uint8_t buf[TP_REPLY]);
 
-/* Decode a message of len bytes. Return -EPROTO with hw_error() for a wrong length, magic, version, type or op, an
- * unknown flag, a count or size beyond the bounds above, unterminated text, or nonzero padding. */
+/* Decode a message of len bytes. Return -EPROTO, with the reason in hw_error(), for an invalid message. */
 int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r);
 int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r);
 

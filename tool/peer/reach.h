@@ -2,8 +2,9 @@
 /*
  * Collects the facts that a node reports about itself, and tests whether the NICs of two nodes reach each other. The
  * test connects from each NIC to each address of the other node in the same subnet, and from NICs without a subnet to
- * all addresses. A connection carries a token and then 128 KiB in each direction. The 128 KiB never arrive if the path
- * loses large packets, for example at a hop with a smaller MTU whose ICMP messages are filtered.
+ * the addresses that routes may reach. A connection carries a token and then 128 KiB in each direction. The 128 KiB
+ * never arrive if the path loses large packets, for example at a hop with a smaller MTU whose ICMP messages are
+ * filtered.
  */
 #ifndef HW_TOOL_REACH_H
 #define HW_TOOL_REACH_H
@@ -13,7 +14,8 @@
 
 #define REACH_MS 3000 /* ms for all tests, which run in parallel */
 
-/* Reads this machine's facts below root. Leaves the clocks and test results zero. Returns 0 or a negative errno. */
+/* Reads this machine's facts below root. Leaves the clocks, the number of GPUs and the test results zero. Returns 0 or
+ * a negative errno. */
 int reach_facts(int root, struct tp_facts *f);
 /* Adds the NICs that containers have, if their journals are readable. */
 void reach_contained(int root, struct tp_facts *f);
@@ -27,8 +29,8 @@ bool reach_same_subnet(const struct tp_fact_nic *n, const struct tp_addr *a);
 /* Returns true if the NIC's address has no subnet (/31, /32, /127, /128), so that its peers are reached only by
  * routes. */
 bool reach_is_rail(const struct tp_fact_nic *n);
-/* Returns true if n may reach a: in the same subnet or, for a routed rail, by routes. Loopback, link-local and
- * multicast addresses do not count as reached by routes. */
+/* Returns true if n may reach a: in the same subnet or, for a routed rail, by routes. Special addresses, such as
+ * loopback, link-local and multicast addresses, do not count as reached by routes. */
 bool reach_may(const struct tp_fact_nic *n, const struct tp_addr *a);
 
 /* Runs on the serving node: connects as q requests, and sets tried, reached and carried of f. Returns 0 or a

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures what plain TCP sockets reach over the same path, with the same number of channels and the same memory. Each
- * stream has one blocking thread on each side, with send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY
- * and the congestion control of the plan's knobs. The streams take their next piece from one shared counter, so that a
- * slow NIC carries less and does not slow down the others.
+ * Measures plain TCP sockets over paths and memory that the caller gives, for comparison with hawser. Each stream has
+ * one blocking thread on each side, with send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY and the
+ * congestion control of the plan's knobs. The streams take their next piece from one shared counter, so that a slow NIC
+ * carries less and does not slow down the others.
  *
  * Both sides must have the same plan and token. The caller transfers these, and the ports, from one side to the other:
  *   serve:  raw_server_start() -> ports -> (sent to the client) ... raw_server_finish()
  *   bench:  raw_client_run()
- * The deadline (in terms of hw_now()) limits all waits. All functions return 0, or -errno with
- * hw_error().
+ * The deadline (in terms of hw_now()) limits all waits. Functions that return int return 0, or -errno with hw_error().
  */
 #ifndef HW_TOOL_RAW_H
 #define HW_TOOL_RAW_H
@@ -32,7 +31,7 @@ struct raw_plan {
     uint32_t streams; /* number per path */
     /* token that the client presents on every connection; the server drops connections without it */
     uint8_t token[RAW_TOKEN_SIZE];
-    uint64_t message;     /* bytes per send() and recv() call; callers pass HW_MIN(size, RAW_MESSAGE) */
+    uint64_t message;     /* bytes per send() and recv() call, 1 to RAW_MESSAGE */
     uint64_t total;       /* bytes to move over all streams, or 0 to use duration_ms */
     uint64_t duration_ms; /* ms to send if total is 0 */
     /* bytes to move per stream before the clocks start, for windows and page faults; may be 0 */
@@ -46,7 +45,7 @@ struct raw_result {
     /* from the first send to the last stream's acknowledgement; on the receiver, as the receiver sees it */
     double seconds;
     double cpu_seconds;  /* user and system time of this side's stream threads during these seconds */
-    char congestion[16]; /* algorithm of the first stream; "" if the kernel does not report it */
+    char congestion[16]; /* on the client: algorithm of the first stream, or "" if unknown */
 };
 /* Callers should report bytes / seconds of the sending side. */
 

@@ -13,7 +13,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define SPINS_PER_CLOCK 64 /* empty polls between two checks of the deadline */
+#define SPINS_PER_CLOCK 64 /* empty polls, or the server's round trips, between two checks of the deadline */
 
 static int pp_check(const struct raw_pingpong *pp)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define RUN_MS      120000 /* ms; maximum time of a plain run, beyond its own duration */
+#define RUN_MS      120000 /* ms that a plain run may take in addition to its expected duration */
 #define WARMUP      (16ull << 20)
 #define WARMUP_CALL 1000
 
@@ -56,7 +56,7 @@ static int start_rival_run(struct rival *v, struct tp_request *q, struct tp_repl
 
 static int end_rival_run(struct rival *v, struct tp_reply *r, int rc)
 {
-    /* Sent even if our side failed, because the server must end its side before it can serve anything else. */
+    /* Sent even if our side failed, because the server accepts no other RAW before. */
     struct tp_request q = {.type = TP_RAW_END};
     if (rc == 0)
         return session_call(v->s, &q, r, RUN_MS);

@@ -13,9 +13,9 @@ struct report_files {
     const char *json, *report; /* paths from the options, or NULL */
     FILE *lines;               /* stream for JSON lines; NULL if neither file was requested */
     bool made;                 /* true if this command created the report's file */
-    FILE *out,
-        *shown; /* out: the terminal's stream; shown: a stream that writes to out and keeps a copy for the report */
-    char *said; /* copy of the text written to shown */
+    FILE *out, *shown; /* out: the terminal's stream; shown: out or, for a report, a stream that writes to out and keeps
+                          a copy */
+    char *said;        /* copy of the text written to shown */
     size_t n_said;
     struct run run;
     const char *title; /* title of the report; NULL for "hawser bench" */
@@ -32,9 +32,9 @@ int report_files_check(const char *path);
 int report_files_open(struct report_files *f, const char *json, const char *report);
 /* Closes f->shown and, if a report was requested, records the run in f->run. */
 void report_files_note(struct report_files *f);
-/* Writes the report if there are lines in the file, and prints the report's path on f->out. Otherwise removes the
- * report's file if this command created it. Closes the files. Returns 0 or a negative errno as above. The struct may be
- * zeroed. */
+/* Writes the requested report if JSON lines were written to a file or memory, and prints the report's path on f->out.
+ * Otherwise removes the report's file if this command created it. Closes the files. Returns 0 or a negative errno as
+ * above. The struct may be zeroed. */
 int report_files_close(struct report_files *f);
 /* Writes a report whose content the caller provides: write() gets a page that has a title, and arg. Does nothing if
  * no report was requested. */

@@ -19,8 +19,8 @@ struct hw_hist {
 void hw_hist_reset(struct hw_hist *h);
 void hw_hist_add(struct hw_hist *h, uint64_t value);
 void hw_hist_merge(struct hw_hist *into, const struct hw_hist *from);
-/* Returns, within this relative error, the smallest recorded value that at least a fraction q (0 to 1) of the values do
- * not exceed. Exact for 0 and 1. Returns 0 for an empty histogram. */
+/* Returns, with a relative error of at most 1/128, the smallest recorded value that at least a fraction q (0 to 1) of
+ * the values do not exceed. Exact for 0 and 1. Returns 0 for an empty histogram. */
 uint64_t hw_hist_quantile(const struct hw_hist *h, double q);
 
 #endif

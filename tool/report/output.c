@@ -66,7 +66,7 @@ void output_verdict(FILE *out, const char *who, const struct row *r)
 }
 
 /* Prints hawser's counts of bytes sent from, placed in, and copied by a CPU to device memory, and the NIC's count of
- * packets. Warns if hawser's and the NIC's counts contradict each other. */
+ * packets. Warns if output_devmem_differs() returns true. */
 static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
 {
     char why[256];
@@ -177,7 +177,7 @@ static void write_row_nics(struct hw_json *j, const struct row *r)
     hw_json_end(j);
 }
 
-/* Writes the paths between the two nodes, used or not, with their states and reasons. */
+/* Writes up to 32 paths between the two nodes, used or not, with their states and reasons. */
 static void json_paths(struct hw_json *j, hawser_peer *peer)
 {
     static const char *const state[] = {[HAWSER_PATH_USED] = "used",

@@ -14,7 +14,7 @@ static const char no_value[] = "\u2013"; /* a dash */
 /* ---- key figures ---------------------------------------------------------------------------- */
 
 struct sums {
-    const struct rep_row *best; /* row with the highest throughput, or NULL */
+    const struct rep_row *best; /* row with the highest throughput, except ping-pongs, or NULL */
     const struct rep_row
         *against; /* row with the highest throughput among those with a plain-socket comparison, or NULL */
     const struct rep_row *fast; /* row with the lowest p50, or NULL */
@@ -120,7 +120,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
                   : s.some_verified ? "good"
                                     : "",
                   s.bad > 0         ? "bytes that differ from the data that was sent"
-                  : s.some_verified ? "every byte arrived as sent"
+                  : s.some_verified ? "every verified byte arrived as sent"
                                     : "");
     }
     if (s.some_lost) {

@@ -3,8 +3,9 @@
  * Makes one self-contained HTML file from the JSON lines of `hawser bench --json`. The file needs no script, font or
  * image, follows the reader's light or dark mode, and can be printed.
  *
- * Each line is one object with one measurement. op and size are required. Every other key may be missing or null, and
- * unknown keys are ignored:
+ * Each line is one object with one measurement. op and size are required, and so is peer_gpu if gpu is a number. Every
+ * other key may be missing or null, and unknown keys are ignored:
+ *
  *   op mem gpu peer_gpu sum size blocks iters depth channels window_bytes seconds GBps Gbps ops_per_s
  *   mean_us p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB
  *   verified_bytes bad_bytes raw_GBps ratio_raw raw_cpu_s_per_GB raw_peer_cpu_s_per_GB
@@ -32,9 +33,9 @@ struct report_frame {
 };
 
 /* Reads all of jsonl_path, then writes html_path. An invalid line fails the call before anything is written, and
- * hw_error() has the line's number. Returns -EINVAL for a line that is not JSON, not an object, or has a key of the
- * wrong type or out of range; -ENODATA if the file has no measurement; -E2BIG if a report cannot show that much;
- * -ENOMEM; or the error of opening, reading or writing a file. */
+ * hw_error() has the line's number. Returns -EINVAL for a line that is not JSON, not an object, lacks a required key,
+ * or has a value of the wrong type or out of range; -ENODATA if the file has no measurement; -E2BIG if a report cannot
+ * show that much; -ENOMEM; or the error of opening, reading or writing a file. */
 int report_html(const char *jsonl_path, const char *html_path, const struct report_frame *frame);
 
 #endif

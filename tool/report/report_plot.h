@@ -7,6 +7,6 @@
 
 int rep_plot_throughput(FILE *f, const struct rep *r);
 int rep_plot_latency(FILE *f, const struct rep *r);
-int rep_plot_timeline(FILE *f, const struct rep *r); /* one plot for each of up to six measurements with a timeline */
+int rep_plot_timeline(FILE *f, const struct rep *r); /* up to six plots, at most two of them without faults */
 
 #endif

@@ -117,7 +117,7 @@ static int want_num(const struct at *at, double v, const char *key, size_t i, co
     return isnan(v) ? hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] has no \"%s\"", at->path, at->line, key, i, member) : 0;
 }
 
-/* Reads "nics", which is one string or an array of strings. A number is also accepted. */
+/* Reads "nics", which is one string or an array of strings. An integer is also accepted. */
 static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
 {
     json_t *v = json_object_get(o, "nics"), *e;
@@ -278,7 +278,8 @@ static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
         return 0;
     r->sum = json_is_string(gpu) && strcmp(json_string_value(gpu), "all") == 0;
     if (!r->sum && (!json_is_integer(gpu) || !json_is_integer(peer)))
-        return hw_fail(-EINVAL, "%s:%zu: \"gpu\" and \"peer_gpu\" are neither numbers nor \"all\"", at->path, at->line);
+        return hw_fail(-EINVAL, "%s:%zu: \"gpu\" must be \"all\", or \"gpu\" and \"peer_gpu\" must be integers",
+                       at->path, at->line);
     int n = r->sum ? asprintf(&mem, "all GPUs")
                    : asprintf(&mem, "GPU %lld -> %lld", (long long)json_integer_value(gpu),
                               (long long)json_integer_value(peer));

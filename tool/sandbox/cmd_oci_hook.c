@@ -14,7 +14,7 @@ static void print_oci_hook_help(void)
 {
     printf("Usage: hawser oci-hook createRuntime|poststop [SETTING=VALUE...]\n\n"
            "A hook for crun, runc and the runtimes built on them. They write the\n"
-           "container's state to its standard input. createRuntime moves NICs into the\n"
+           "container's state to standard input. createRuntime moves NICs into the\n"
            "container, poststop returns them. Only these settings decide what a container\n"
            "may get. Its annotations, which a tenant may write, choose from that:\n"
            "hawser.nics, hawser.gpus, hawser.peer-nics, hawser.bootstrap,\n"

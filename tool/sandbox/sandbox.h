@@ -83,7 +83,7 @@ struct sandbox_bundle {
  * options specify others. Returns an exit code. The caller frees b in any case. */
 int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
                         const char *beside);
-/* Writes the sysfs and NCCL's XML. Returns 0 or -errno. */
+/* Writes the sysfs and NCCL's XML, as far as the options request them. Returns 0 or -errno. */
 int sandbox_bundle_write(const struct sandbox_bundle *b);
 void sandbox_bundle_free(struct sandbox_bundle *b);
 /* Writes text and a newline to path with this mode, atomically. */

@@ -84,8 +84,9 @@ int sandbox_status_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[ID] [OPTION...]",
-        .about = "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: "
-                 "there,\nhere, or lost. Exit status: 1 if a journal is broken or unreadable.",
+        .about =
+            "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: "
+            "there,\nhere, or lost. Exit status: 1 if a move or restore was interrupted, or a journal is unreadable.",
         .rows = rows,
         .most = 1,
         .too_many = "takes at most one ID"};

@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MS      250    /* ms until a stop is noticed while data is awaited */
+#define POLL_MS      250    /* maximum ms until a stop is noticed while data is awaited */
 #define REPLY_MS     30000  /* ms; a client that does not receive its reply within this time is lost */
 #define DATA_MS      300000 /* ms until an announced message must arrive */
-#define AHEAD        16     /* minimum number of receives posted ahead, unless there are fewer slots */
+#define AHEAD        16     /* minimum number of receives posted ahead for sends, unless there are fewer slots */
 #define PINGS_AHEAD  4
 #define THREAD_STACK (1u << 20) /* CUDA drivers run on this stack too, and do not document how much they need */
 
 struct service {
     hawser *h;
     struct service_options o;
-    pthread_mutex_t lock; /* guards changes of all fields below except sum.refused, and each client's idle and done */
+    pthread_mutex_t lock; /* guards memory, sum except refused, changes of stopping, and each client's idle and done */
     uint64_t memory;      /* bytes in use by clients */
     struct client *clients;
     struct service_summary sum;
@@ -38,7 +38,7 @@ struct client {
     pthread_t thread;
     hawser_peer *peer;
     bool done;       /* the thread has ended and only needs to be joined */
-    hawser_op *idle; /* receive of the next request, which service_run() cancels */
+    hawser_op *idle; /* receive of the next request, which service_run() cancels at its end */
     hawser_mem *msg_mem;
     uint8_t *msg; /* TP_REQUEST then TP_REPLY bytes */
     struct buffer buf;
@@ -246,7 +246,7 @@ static int receive_batch(struct client *c, uint64_t posted)
     return rc;
 }
 
-/* Frees the posted operations after a failure, before their memory is freed. */
+/* Frees the posted operations before their memory is freed. */
 static void drop_posted(struct client *c)
 {
     for (uint32_t k = 0; c->posted && k < c->buf.slots; k++) {

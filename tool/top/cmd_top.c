@@ -85,7 +85,7 @@ static void wait_for(const struct screen *s, uint64_t until)
     }
 }
 
-/* Shows one view. Returns 0, or -EIO if the output is closed. */
+/* Shows one view. Returns 0, or -EIO if writing fails. */
 static int show_view(const struct screen *s, const struct top_args *a, const struct top_view *v)
 {
     if (a->json)

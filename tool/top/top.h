@@ -20,12 +20,12 @@ struct top_process {
     double sent, received; /* sums over all rails */
     double ops;            /* operations per second */
     double peers, in_flight, failed, lost;
-    struct top_rail *rail; /* the rail with the most bytes is the first */
+    struct top_rail *rail; /* the rail with the highest rate is the first */
     size_t n_rails;
 };
 
 struct top_view {
-    struct top_process *process; /* the process with the most bytes is the first */
+    struct top_process *process; /* the process with the highest rate is the first */
     size_t n;
     double seconds; /* time between the two queries; 0 if there is no earlier query */
 };
@@ -35,11 +35,11 @@ struct top_view {
 int top_compare(const struct gather *before, const struct gather *g, struct top_view *v);
 void top_free(struct top_view *v);
 
-/* Writes at most `lines` lines of at most 80 columns. Each line is followed by end. */
+/* Writes at most `lines` lines (which must be at least 5) of at most 80 columns. Each line is followed by end. */
 void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end);
 /* Writes one JSON object on one line. Returns 0 or -EIO. */
 int top_json(FILE *f, const struct top_view *v);
-/* Formats bytes per second as in "1.23GB/s", or as "0" if the rate is zero. Returns buf. */
+/* Formats bytes per second as in "1.23GB/s", or as "0" if the rate is below 0.5. Returns buf. */
 char *top_rate(double rate, char *buf, size_t cap);
 
 #endif

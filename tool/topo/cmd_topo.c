@@ -95,7 +95,7 @@ static int print_plan(struct topo *t, const struct args *a)
         rc = draw_svg(t, a->svg);
     if (rc < 0)
         return tool_fail("topo", "%s", hw_error());
-    /* the output is complete, but a GPU without NICs is an error */
+    /* the output is complete, but a missing plan is an error */
     return t->planned ? TOOL_OK : tool_fail("topo", "%s", t->why);
 }
 

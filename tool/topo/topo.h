@@ -19,8 +19,8 @@ struct topo {
 };
 
 /* Returns the PCI devices to show (GPUs, NICs, RDMA devices and the bridges above them) as indexes into node.pci,
- * sorted by NUMA node, with parents before their children. The caller frees the array. Returns NULL if out of
- * memory. */
+ * sorted by NUMA node and, within a node, with parents before their children. The caller frees the array. Returns NULL
+ * if out of memory. */
 int *topo_order(const struct topo *t, size_t *n);
 /* Returns the GPU with this index in node.pci, or NULL. */
 const struct hw_gpu *topo_gpu_at(const struct topo *t, int pci);

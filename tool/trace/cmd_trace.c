@@ -173,7 +173,6 @@ static void set_level(const char *level)
     (void)setenv("NCCL_DEBUG_SUBSYS", "ALL", 1);
 }
 
-/* Runs the command, and stores its wait status in *status. */
 /* Creates the file, or truncates it, because the plugin's process appends. Only its owner may read the file, because it
  * contains the handles of listeners. */
 static int make_trace_file(const char *path)
@@ -185,6 +184,7 @@ static int make_trace_file(const char *path)
     return 0;
 }
 
+/* Runs the command, and stores its wait status in *status. */
 static int run_traced_command(const struct tracing *t, char **argv, int *status)
 {
     int rc = make_trace_file(t->out);

@@ -133,7 +133,7 @@ static int parse_trace_call(struct trace *t, char *text)
     return count_kind(t, key);
 }
 
-/* Parses a line of the log: "LEVEL FILE:LINE TEXT". Replaces numbers in the text, because they differ between runs. */
+/* Parses a line of the log: "LEVEL FILE:LINE TEXT". Replaces numbers with '#', because they differ between runs. */
 static int take_log(struct trace *t, const char *text)
 {
     char key[TRACE_KEY];

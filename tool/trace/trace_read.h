@@ -21,7 +21,7 @@ struct trace_kind {
 struct trace_call {
     char name[TRACE_CALL];
     uint64_t n, polls, failed;
-    double us, most; /* us: sum of all calls, and longest call */
+    double us, most; /* sum of all calls, and longest call, in us */
 };
 
 struct trace {
@@ -32,8 +32,8 @@ struct trace {
     uint64_t log[6];               /* number of lines of the plugin's log, by level */
 };
 
-/* Reads a trace. Fails with -errno, with -ENODATA if the file contains neither a plugin call nor a line of the log, or
- * with -E2BIG or -ENOMEM. After a failure, t is empty. */
+/* Reads a trace. Fails with -ENODATA if the file contains neither a plugin call nor a line of the log, or with -EIO,
+ * -E2BIG or -ENOMEM. After a failure, t is empty. */
 int trace_read(FILE *in, const char *path, struct trace *t);
 void trace_free(struct trace *t);
 /* Return the kind or the call of t, or NULL if t has none with this key or name. */

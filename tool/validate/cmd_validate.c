@@ -272,7 +272,8 @@ static void print_own_counts(const struct validate *v, const char *side, const s
         }
 }
 
-/* Prints how the GPUs' data arrived, and the NICs' own counters. Returns false if a requirement is not met. */
+/* Prints how the GPUs' data arrived, and the NICs' own counters. Returns false if the knob require_direct is set and
+ * some data did not use the device path. */
 static bool print_verdict(struct validate *v)
 {
     char who[40];
@@ -332,8 +333,8 @@ static int run_nic_validation(struct validate *v, hawser *h)
     fprintf(v->text, "# ");
     if (v->gpu != BUFFER_HOST)
         fprintf(v->text, "GPU %d -> %d: ", v->gpu, (int)v->peer_gpu);
-    fprintf(v->text, "%" PRIu64 " channels on %s to %s, %s each way per channel and round\n", v->channels, v->nic,
-            v->host, hw_format_size(v->size, size, sizeof size));
+    fprintf(v->text, "%" PRIu64 " channels on %s to %s, %s each way per channel in the first round\n", v->channels,
+            v->nic, v->host, hw_format_size(v->size, size, sizeof size));
     fflush(v->text);
     v->n_ch = 0;
     v->bad_out = v->bad_in = 0;
@@ -354,7 +355,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     v->there = verdict_of(v->peer, v->n_peer, v->moved);
     const bool direct = rc < 0 || print_verdict(v);
     if (astray || !direct)
-        good = 0; /* this traffic proves nothing about the NIC */
+        good = 0; /* this traffic proves no channel */
     fprintf(v->text, "Success: %zu / %" PRIu64 "\n", good, v->channels);
     fflush(v->text);
     if (astray)
@@ -473,7 +474,7 @@ static const struct opt rows[] = {
                "connections at once, 1 to 64 (default: 4)"),
     OPT_CALL("nic", 0, "NIC", parse_nic, "NIC of this node (default: the NIC of the route to HOST)"),
     OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
-             "bytes per connection and round, in each direction (default: 16MiB)"),
+             "size of an operation; the first round has one per connection and direction (default: 16MiB)"),
     OPT_SIZE("window", 0, "SIZE", struct validate, window, 0, UINT64_MAX,
              "bytes in flight per connection (default: an eighth of --size, at least 64KiB)"),
     OPT_TIME("timeout", 0, "TIME", struct validate, timeout_ms, 100, 3600000,

@@ -92,10 +92,11 @@ int verbs_agent_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "--policy FILE [OPTION...]",
-        .about = "Receives from crun and runc the seccomp listeners of containers that `hawser verbs spec` has "
-                 "prepared, and starts a broker for each container. Runs as root until SIGTERM, which also ends the "
-                 "brokers, or SIGUSR1, which leaves the brokers running, as if the agent were killed, so that another "
-                 "agent can be started. SIGHUP makes the agent read the policy again, for containers that start later.",
+        .about =
+            "Receives from crun and runc the seccomp listeners of containers that `hawser verbs spec` has "
+            "prepared, and starts a broker for each container. Runs as root until SIGTERM or SIGINT, which also end "
+            "the brokers, or SIGUSR1, which leaves the brokers running, as if the agent were killed, so that another "
+            "agent can be started. SIGHUP makes the agent read the policy again, for containers that start later.",
         .rows = rows};
     struct agent_args a = {.o = {.socket = VB_AGENT_SOCKET,
                                  .state_dir = VB_AGENT_STATE,

@@ -14,7 +14,7 @@
 
 enum mesh_state {
     MESH_WELL,
-    MESH_ABSENT, /* never connected */
+    MESH_ABSENT, /* not connected when the measurements began */
     MESH_DIED,   /* process ended */
     MESH_SILENT, /* stopped answering */
 };
@@ -23,14 +23,14 @@ struct mesh_node {
     char name[MESH_NAME], rack[MESH_NAME], version[16];
     uint32_t rank;
     enum mesh_state state;
-    char why[MESH_WHY]; /* the reason for a state other than MESH_WELL */
+    char why[MESH_WHY]; /* the reason for a state other than MESH_WELL, or "" */
     uint32_t n_nics;
     struct mesh_nic_facts nic[TP_MAX_NICS];
 };
 
 /* The quantity that a sample measures. */
 enum mesh_kind {
-    MESH_K_LATENCY = 1, /* us, half a round trip; the 10th percentile, which other load on the CPU disturbs least */
+    MESH_K_LATENCY = 1, /* us, half a round trip; the 10th percentile, which other load on the CPU disturbs little */
     MESH_K_WAY,         /* GB/s one way */
     MESH_K_BOTH,        /* GB/s one way, with traffic the other way at the same time */
     MESH_K_RAIL,        /* GB/s one way, over a single pair of NICs */
@@ -45,7 +45,7 @@ struct mesh_sample {
     float value;         /* positive if measured */
 };
 
-/* A pair whose measurement failed, or that received wrong bytes. */
+/* A measurement of a pair that failed, or that found wrong bytes. */
 struct mesh_fault {
     uint16_t from, to;
     uint64_t bad; /* number of wrong bytes; 0 if the measurement failed for the reason in text */
@@ -57,7 +57,7 @@ struct mesh {
     uint32_t n;
     struct mesh_sample *sample;
     size_t n_samples, cap_samples;
-    struct mesh_sample *again; /* repeated measurements of outliers, possibly several of each */
+    struct mesh_sample *again; /* samples of repeated measurements, possibly several of a pair */
     size_t n_again, cap_again;
     struct mesh_fault *fault;
     size_t n_faults, cap_faults;

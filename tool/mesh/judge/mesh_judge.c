@@ -69,7 +69,7 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
 }
 
 /* Finds nodes with at least two failures and no successful measurement. Then finds single pairs that failed, unless one
- * of their nodes has such a finding. */
+ * of their nodes has such a finding, or the pair has worked since. */
 static int judge_failures(const struct mesh *m, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *bad = calloc(m->n + 1, sizeof *bad);
@@ -201,8 +201,8 @@ static void count_use(const struct mesh *m, uint32_t *use)
     }
 }
 
-/* Returns true if there are at least three nodes, and at least three quarters of all nodes but one use a NIC with this
- * name. */
+/* Returns true if at least three nodes take part, and at least 3 (n - 1) / 4 of these n nodes use a NIC with this name.
+ */
 static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint32_t *use)
 {
     size_t with = 0, all = 0;
@@ -248,7 +248,7 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
         return 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         const struct mesh_nic_facts *n = get_nic(m, i, name);
-        bool some = false; /* a node that carries no traffic at all has a separate finding */
+        bool some = false; /* true if any NIC of the node carries traffic */
         for (uint32_t k = 0; k < m->node[i].n_nics; k++)
             some |= use[(size_t)i * TP_MAX_NICS + k] > 0;
         if (!mesh_is_in(m, i) || !some || (n && use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))
@@ -360,7 +360,7 @@ static void drop_told(struct mesh_findings *all, size_t from)
     all->n = left;
 }
 
-/* Drops paths with low rates of nodes that are slow as a whole. */
+/* Drops findings about slow paths to or from a node with a finding MESH_F_NODE, except for latencies. */
 static void drop_explained(struct mesh_findings *all)
 {
     size_t left = 0;
@@ -394,7 +394,7 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
         rc = mesh_judge_series(m, MESH_K_RAIL, true, out);
     drop_told(out, told);
     told = out->n;
-    /* If the rails of every pair were measured alone, shares of transfers over all rails add no information. */
+    /* If the rails of nearly every pair were measured alone, shares of transfers over all rails add no information. */
     if (rc == 0 && 10 * count_samples(m, MESH_K_RAIL) < 9 * count_samples(m, MESH_K_WAY))
         rc = mesh_judge_series(m, MESH_K_WAY, true, out);
     drop_told(out, told);
@@ -406,7 +406,7 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
     if (rc == 0)
         rc = mesh_judge_series(m, MESH_K_LOAD, false, out);
     drop_told(out, told);
-    if (rc == 0) /* also reported for nodes and paths that are already known to be slow */
+    if (rc == 0) /* long latencies are also reported for nodes and paths that are already known to be slow */
         rc = mesh_judge_series(m, MESH_K_LATENCY, false, out);
     drop_explained(out);
     if (rc < 0)

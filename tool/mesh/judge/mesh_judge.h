@@ -13,7 +13,7 @@
 
 enum mesh_fault_kind {
     /* faults of a node */
-    MESH_F_ABSENT = 1, /* never connected, connected too late, or was refused */
+    MESH_F_ABSENT = 1, /* was not connected when the measurements began */
     MESH_F_DIED,
     MESH_F_SILENT,
     MESH_F_CUT,     /* answers, but every transfer with the node failed */
@@ -25,12 +25,12 @@ enum mesh_fault_kind {
     MESH_F_PORT,   /* sends and receives slowly */
     MESH_F_IDLE,   /* carries no traffic, or is missing, while the NIC of that name on most other nodes carries some */
     MESH_F_SOME,   /* slow with only some of the other nodes */
-    MESH_F_SPEED,  /* link speed differs from that of most nodes */
-    MESH_F_MTU,    /* MTU differs from that of most nodes */
-    MESH_F_ERRORS, /* driver counted errors */
+    MESH_F_SPEED,  /* link speed differs from that of most NICs of this name */
+    MESH_F_MTU,    /* MTU differs from that of most NICs of this name */
+    MESH_F_ERRORS, /* driver counted many more errors than on other NICs of this name */
     /* faults that involve several nodes */
     MESH_F_RAIL,   /* a rail is slow on all nodes */
-    MESH_F_PATH,   /* a pair of nodes is slow */
+    MESH_F_PATH,   /* a path between two nodes is slow */
     MESH_F_BROKEN, /* a pair of nodes cannot transfer */
     MESH_F_WRONG,  /* a pair of nodes received wrong bytes */
     MESH_F_MANY,   /* more slow paths than can be listed one by one */
@@ -45,9 +45,9 @@ struct mesh_finding {
     int node, nic;       /* -1 for none; for a path, the sender; for a rail, any node with a NIC of the rail */
     int peer, peer_nic;  /* receiver of a path, or the other node of a pair */
     bool mutual;         /* the path is slow in the reverse direction, too; for MESH_F_SOME: the NIC receives slowly */
-    double ratio;        /* value divided by that of the others: below 1 is slow; for a latency, above 1 */
-    double limit;        /* logarithm of the ratio at which a value becomes a finding */
-    uint32_t count, of;  /* numbers of paths or nodes, depending on `what` */
+    double ratio; /* value divided by that of the others or of the baseline: below 1 is slow; for a latency, above 1 */
+    double limit; /* series_log() of the ratio at which a value becomes a finding */
+    uint32_t count, of;     /* numbers of paths or nodes, depending on `what` */
     uint64_t number, usual; /* speed, MTU, errors or bytes: the value of this node or NIC, and that of most others */
     bool confirmed;         /* a repeated measurement gave the same result */
     const char *text;       /* reason, or name of an idle NIC; owned by the mesh; may be NULL */
@@ -80,7 +80,7 @@ const char *mesh_fault_name(enum mesh_fault_kind what);
 
 int mesh_find(struct mesh_findings *out, const struct mesh_finding *f);
 int mesh_suspect(struct mesh_findings *out, enum mesh_kind kind, uint32_t from, uint32_t to);
-/* Returns true if the node takes part in measurements. */
+/* Returns true if the node exists and its state is MESH_WELL. */
 bool mesh_is_in(const struct mesh *m, uint32_t node);
 /* Compares the samples of one kind: those of single NICs if nics is set, otherwise those of all NICs together. */
 int mesh_judge_series(const struct mesh *m, enum mesh_kind kind, bool nics, struct mesh_findings *out);

@@ -8,9 +8,9 @@
 #define RAIL_LEAST 0.2
 #define SOME       3   /* minimum number of slow paths for which a NIC is reported */
 #define CONFIRMS   0.7 /* fraction of the limit that a repeated measurement must still exceed */
-#define PARTNERS   7   /* number of nodes with which an outlier is measured again */
-#define SETTLES    8   /* number of repeated results that settle a finding; at most one in SETTLES may be fast */
-#define SUSPECTS   16  /* maximum pairs to measure again, per node */
+#define PARTNERS   7   /* maximum number of nodes with which an outlier is measured again */
+#define SETTLES    8  /* minimum number of repeated results that settle a finding; at most one in SETTLES may be fast */
+#define SUSPECTS   16 /* maximum pairs to measure again, per node */
 
 static double get_ratio(const struct series *s, double effect)
 {
@@ -144,8 +144,8 @@ static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
     return there > 1 && named > 0 && *effect < s->port_limit / 2;
 }
 
-/* Also adds the other direction of a NIC to `named` if one direction is in `named`, and repeated measurements of the
- * other direction were slow. */
+/* Adds the other direction of a NIC to `named` if one direction is in `named`, and if at least two repeated
+ * measurements of the other direction have a slow median. */
 static void name_other_way(struct series *s, uint32_t node, uint8_t nic)
 {
     const uint32_t port = series_port(node, nic);
@@ -209,7 +209,7 @@ static int find_ports(struct series *s, struct mesh_findings *out)
     return rc;
 }
 
-/* Returns the point of the same NICs in the reverse direction, or NULL if the reverse direction is not slow. */
+/* Returns the point of the same NICs in the reverse direction, or NULL if `slow` does not contain it. */
 static const struct point *find_back(struct point *const *slow, size_t n, const struct point *p)
 {
     for (size_t i = 0; i < n; i++)
@@ -218,7 +218,7 @@ static const struct point *find_back(struct point *const *slow, size_t n, const 
     return NULL;
 }
 
-/* Finds NICs that have at least SOME of the slow paths in one direction. Removes their points from slow. */
+/* Finds NICs that have at least SOME slow paths in one direction. Removes the points of these paths from slow. */
 static int find_some(struct series *s, struct point **slow, size_t n, struct mesh_findings *out)
 {
     HW_AUTO_FREE uint32_t *count = calloc(s->n_ports * SIDES, sizeof *count);
@@ -280,7 +280,7 @@ static int find_path(const struct series *s, struct point **slow, size_t n, size
 }
 
 /* Lists the outliers that no repeated measurement refutes, and makes them suspects, at most SUSPECTS for each node of
- * the mesh. */
+ * the mesh. For latencies, also makes other pairs suspects. */
 static int list_slow(const struct series *s, struct point **slow, size_t *n, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
@@ -384,7 +384,7 @@ int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
         for (size_t i = 0; i < s.n; i++)
             if (s.p[i].group == g)
                 s.room[own_n++] = s.p[i].y;
-        /* A rail is slow on all nodes if even the better quarter of its samples is slow. */
+        /* A rail is slow on all nodes if even the upper quartile of its samples is slow. */
         const bool everywhere = series_select(s.room, own_n, own_n - 1 - own_n / 4) < usual + log(1 - RAIL_LEAST);
         own.ratio = exp(s.group[g].median - usual);
         bool twice = false; /* already found, within racks or between racks */

@@ -48,7 +48,7 @@ static void add_when(struct text *t, const struct mesh_finding *f)
     if (f->kind == MESH_K_BOTH)
         add_text(t, " while both directions are in use");
     else if (f->kind == MESH_K_LOAD)
-        add_text(t, " while every node works with several at once");
+        add_text(t, " while every node transfers to several others at once");
 }
 
 static void say_state(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -121,16 +121,17 @@ static void say_fact(struct text *t, const struct mesh *m, const struct mesh_fin
 {
     add_place(t, m, f->node, f->nic);
     if (f->what == MESH_F_SPEED)
-        add_text(t, " runs at %" PRIu64 " Mbit/s, the others at %" PRIu64 "; check its port, cable and autonegotiation",
+        add_text(t,
+                 " runs at %" PRIu64 " Mbit/s, most others at %" PRIu64 "; check its port, cable and autonegotiation",
                  f->number, f->usual);
     else if (f->what == MESH_F_MTU)
-        add_text(t, " has an MTU of %" PRIu64 ", the others %" PRIu64, f->number, f->usual);
+        add_text(t, " has an MTU of %" PRIu64 ", most others %" PRIu64, f->number, f->usual);
     else if (f->what == MESH_F_ERRORS)
         add_text(t, " counted %" PRIu64 " errors during the test; check its cable, transceiver and port", f->number);
     else if (f->nic < 0)
-        add_text(t, " has no %s that is up and has an address, unlike the others", f->text);
+        add_text(t, " has no %s that is up and has an address, unlike most other nodes", f->text);
     else
-        add_text(t, " carries nothing, while the others' %s does; check its link, address and routes", f->text);
+        add_text(t, " carries nothing, unlike %s on most other nodes; check its link, address and routes", f->text);
 }
 
 static void say_changed(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -151,7 +152,7 @@ static void say_pair(struct text *t, const struct mesh *m, const struct mesh_fin
 {
     add_place(t, m, f->node, -1);
     if (f->what == MESH_F_VERSION) {
-        add_text(t, " has hawser %s, %s has %s: install the same version", m->node[f->node].version,
+        add_text(t, " has hawser %s, but %s has %s: install the same version on both", m->node[f->node].version,
                  m->node[f->peer].name, m->node[f->peer].version);
         return;
     }

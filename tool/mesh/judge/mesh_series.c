@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The statistics of the judge, computed on logarithms of rates. A sample is the sum of its rail's median, the
- * contributions of the sender's NIC, the receiver's NIC and the path between them, and noise. Medians estimate all of
- * these, so that a slow part does not shift the values with which it is compared.
+ * contributions of the sender's NIC, the receiver's NIC and the path between them, and noise. Medians and quartiles
+ * estimate these, so that a slow part does not shift the values with which it is compared.
  */
 #include "tool/mesh/judge/mesh_series.h"
 
@@ -205,8 +205,8 @@ static void compute_groups(struct series *s)
         s->group[g].usual = s->group[g].median;
 }
 
-/* Lowers the usual value of latencies. A latency depends on what else the CPUs do, so the usual latency is the slower
- * one of two medians: that of the rounds and that of the repeated measurements. */
+/* Makes the usual latency of each group the longer one of two medians: that of the rounds and that of the repeated
+ * measurements, because a latency depends on what else the CPUs do. */
 static void slow_down_usual(struct series *s)
 {
     for (size_t g = 0; g < s->n_groups; g++) {
@@ -219,7 +219,7 @@ static void slow_down_usual(struct series *s)
     }
 }
 
-/* Computes the usual values of kind `proof` if that is not the kind of the series, and lowers those of latencies.
+/* Computes the usual values of kind `proof` if that is not the kind of the series, and adjusts those of latencies.
  * Without samples of kind `proof`, repeated measurements refute nothing. */
 void series_prove(struct series *s)
 {
@@ -236,7 +236,7 @@ void series_prove(struct series *s)
 }
 
 /* Computes the effect of each port as a sender or receiver: the median over its pairs with ports that are not in
- * `named`, or over all its pairs if all those ports are in `named`. */
+ * `named` or, if there are none, over all its pairs. */
 static int compute_effects(struct series *s, unsigned side)
 {
     const unsigned other = side == SENDS ? RECEIVES : SENDS;
@@ -277,8 +277,8 @@ static double estimate_sigma(double *v, size_t n)
     return HW_MAX(SIGMA * series_median(v, n) * (1 + FEW / (double)n), LEAST_SD);
 }
 
-/* Estimates the standard deviation from a value of the lower tail, because on a machine that is busy with
- * other work the tail is longer than the middle suggests. Reorders v[0..n). */
+/* Estimates the standard deviation from a value of the lower tail, because on a machine that is busy with other work
+ * the tail is longer than the middle suggests. Returns 0 if there are too few values. Reorders v[0..n). */
 static double estimate_tail(double *v, size_t n)
 {
     const size_t k = HW_MAX(n / TAIL, TAIL_LEAST);

@@ -15,7 +15,7 @@ struct point {
     uint16_t group;
     bool slow;      /* explained by a port in `named` */
     double y, rest; /* series_log() of the value; the same without the group's median */
-    double best;    /* best logarithm of y and the repeated measurements */
+    double best;    /* the largest of y and the logarithms of repeated measurements */
 };
 
 struct group {
@@ -48,7 +48,7 @@ struct series {
     } * retry;                   /* hash table of repeated measurements, by nodes and NICs */
     size_t mask;
     double port_limit, path_limit;
-    bool noisy; /* all pairs should be measured again */
+    bool noisy; /* noise could hide a slow NIC */
     bool few;   /* too few samples to separate the effects of ports and paths */
 };
 

@@ -30,7 +30,7 @@ struct host {
     pid_t pid;
     int in, out; /* standard input and output of the agent; -1 if closed */
     bool greeted;
-    char tail[64]; /* last bytes that the agent printed before the greeting */
+    char tail[64]; /* last bytes that the agent printed, up to the end of the greeting */
     size_t n_tail;
 };
 
@@ -44,7 +44,7 @@ struct starter {
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/* Returns true if the word consists of characters that are safe in a shell, and does not begin with a dash. */
+/* Returns true if the word is not empty, consists of characters of PLAIN, and does not begin with a dash. */
 static bool is_plain(const char *word)
 {
     return *word && *word != '-' && strspn(word, PLAIN) == strlen(word);
@@ -66,7 +66,7 @@ static int parse_host(struct host *h, char *line)
         if (*word == '#')
             break;
         if (!is_plain(word))
-            return hw_fail(-EINVAL, "'%s' contains a character that is not allowed", word);
+            return hw_fail(-EINVAL, "'%s' contains a character that is not allowed, or begins with a dash", word);
         char **to = !h->name                         ? &h->name
                     : strncmp(word, "rack=", 5) == 0 ? &h->rack
                     : strncmp(word, "addr=", 5) == 0 ? &h->addr
@@ -185,8 +185,8 @@ static int start_agent(const struct starter *s, struct host *h, const char *cons
     return rc;
 }
 
-/* Reads one byte of the agent's output, and sets greeted at the end of the greeting. Returns false if the agent ended.
- */
+/* Reads one byte of the agent's output, and sets greeted at the end of the greeting. Returns false if the output has
+ * ended. */
 static bool hear_greeting(struct host *h)
 {
     static const char want[] = GREETING "\n";
@@ -205,7 +205,7 @@ static bool hear_greeting(struct host *h)
     return true;
 }
 
-/* Waits for the greetings of all hosts. Returns how many arrived. */
+/* Waits up to GREET_MS for the greetings of all hosts. Returns how many arrived. */
 static uint32_t hear_greetings(struct starter *s)
 {
     const uint64_t end = hw_deadline(GREET_MS);
@@ -259,7 +259,8 @@ static int write_orders(const struct starter *s, uint32_t rank, const char *key,
     return 0;
 }
 
-/* Assigns the first ranks to the hosts that sent a greeting. The lead reports the others as missing. */
+/* Assigns the first ranks to the hosts that sent a greeting, and sends them their orders. The lead reports the other
+ * hosts as missing. */
 static int seat_hosts(struct starter *s)
 {
     uint8_t random[32];

@@ -3,7 +3,8 @@
  * `hawser mesh --hosts`: the starter runs `hawser mesh --agent` on each host by ssh. An agent first prints a greeting
  * line on its standard output. The starter writes the agent's settings, the key first, to the agent's standard input,
  * so that no command line shows them: lines NAME=VALUE for its environment, up to an empty line. The agent ends when
- * its standard input does. Rank 0 is the first host of the file that greets, and the starter reads its JSON lines.
+ * its standard input does. Rank 0 runs on the first host of the file whose agent greets, and the starter reads the JSON
+ * lines that rank 0 prints.
  */
 #ifndef HW_MESH_HOSTS_H
 #define HW_MESH_HOSTS_H
@@ -14,14 +15,14 @@ struct mesh_hosts {
     const char *file, *ssh, *remote;
 };
 
-/* Runs a mesh on the hosts and reads the results. args are the agents' options, terminated by NULL; no shell may change
- * these words. Returns 0 or -errno. The caller frees m in any case. */
+/* Runs a mesh on the hosts and reads the results. args are the agents' options, terminated by NULL. Returns 0 or
+ * -errno, such as -EINVAL if a shell would change one of the options. The caller frees m in any case. */
 int mesh_hosts_run(const struct mesh_hosts *h, const char *const *args, struct mesh *m);
 
-/* Runs in an agent: sends the greeting, and reads environment variables from standard input. Fails with -EPROTO,
- * -EPIPE or -ENOMEM. */
+/* Runs in an agent: sends the greeting, and sets the environment variables that standard input contains. Fails with
+ * -EPROTO, -EPIPE or -ENOMEM. */
 int mesh_take_orders(void);
-/* Starts a thread that ends the process, as SIGTERM does, at the end of standard input. */
+/* Starts a thread that sends SIGTERM to the process at the end of standard input. */
 void mesh_follow_starter(void);
 
 #endif

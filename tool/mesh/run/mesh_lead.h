@@ -13,7 +13,7 @@ struct lead_rank {
     int node; /* index of the node; -1 if another rank of the host takes part */
     bool busy, left;
     struct mesh_order order; /* current order, if busy */
-    uint32_t to;             /* node with which a busy rank measures */
+    uint32_t to;             /* node with which a busy rank measures, or MESH_RANKS for several */
 };
 
 struct lead {
@@ -28,17 +28,18 @@ struct lead {
     struct lead_rank *rank;
     uint32_t *by_node;           /* rank of each node */
     uint32_t *failures;          /* failures of each node since a pair with the node last worked */
-    uint32_t *railed;            /* for each node, the number of pairs whose rails were measured alone */
+    uint32_t *railed;            /* for each node, the number of orders that measured rails alone with the node */
     bool *hopeless, *failed_now; /* failed_now: a pair with the node failed in this round */
     bool closed, full;
     char own[HAWSER_ADDR_TEXT]; /* rank 0's address, as other ranks see it */
-    double sum_GBps;            /* sum over the answers of a phase */
+    double sum_GBps;            /* sum of the rates in all answers; measure_loads() resets the sum */
     void (*answered)(struct lead *l, struct lead_rank *r, const struct mesh_answer *a);
 };
 
 /* Returns true if the node takes part in measurements. */
 bool lead_has(const struct lead *l, uint32_t node);
-/* Orders all pairs to measure at once, and waits for all answers. Fails with -EINTR or another -errno. */
+/* Orders the pairs to measure at once, and waits for their answers. Skips pairs with an excluded node, and pairs whose
+ * node `a` has failed in this round. Fails with -EINTR or another -errno. */
 int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh_what what, uint64_t duration_ms);
 int lead_all_to_all(struct lead *l, uint64_t duration_ms);
 void lead_answer(struct lead *l, struct lead_rank *r, const struct mesh_answer *a);

@@ -54,9 +54,9 @@ static int pass_gate(void *arg)
     return 0;
 }
 
-/* Transfers until the warm-up time has passed. Stores in *iters how many transfers fit in the measurement's time. The
- * measurement is limited by this number and not by time, because the last transfer of each batch, which is checked,
- * must be known when the batch is filled. */
+/* Transfers until the warm-up time has passed. Stores in *iters how many transfers fit in the measurement's time, but
+ * at least m->depth. The measurement is limited by this number and not by time, because the last transfer of each
+ * batch, which is checked, must be known when the batch is filled. */
 static int warm_up(struct measure *m, const struct mesh_order *o, struct measure_sum *sum, uint64_t *iters)
 {
     int rc = 0;
@@ -120,7 +120,7 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
-/* Runs all streams at once. Returns the first error. */
+/* Runs all streams at once. Returns 0, or the error of the first stream in t that failed. */
 static int run_streams(struct stream *t, size_t n)
 {
     struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER, .of = (unsigned)n};

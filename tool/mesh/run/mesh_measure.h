@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Executes one order of the lead: measures as `hawser bench` does, against the service of another rank. */
+/* Executes one order of the lead: measures as `hawser bench` does, against the services of other ranks. */
 #ifndef HW_MESH_MEASURE_H
 #define HW_MESH_MEASURE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages between the ranks of `hawser mesh` and their lead. They are notifications on hawser's own connections, on
- * which both sides have proved that they have the key. Encoding and decoding do no I/O; decoding does not trust its
+ * which both sides have proved the key if there is one. Encoding and decoding do no I/O; decoding does not trust its
  * input.
  *
  *   HELLO   rank to lead: its rank, the address of its service, its NICs
@@ -21,7 +21,7 @@
 #define MESH_RANKS   LAUNCH_RANKS
 #define MESH_NAME    LAUNCH_NAME
 #define MESH_TARGETS 16     /* maximum number of ranks that one order measures with */
-#define MESH_LONGEST 600000 /* maximum ms that an order may measure */
+#define MESH_LONGEST 600000 /* maximum duration_ms and warmup_ms of an order */
 #define MESH_PINGS   1000000
 
 enum mesh_type { MESH_HELLO = 1, MESH_ORDER, MESH_ANSWER, MESH_BYE, MESH_FINAL, MESH_TYPES };
@@ -91,7 +91,7 @@ struct mesh_message {
     struct mesh_answer answer;
 };
 
-/* Writes the message to buf. Returns its length, or -EINVAL if the message is invalid, which is a bug of the caller. */
+/* Writes the message to buf. Returns its length, or -EINVAL if the message is invalid. */
 int mesh_encode(const struct mesh_message *m, uint8_t buf[MESH_MESSAGE]);
 /* Decodes a message of len bytes. Fails with -EPROTO for anything that mesh_encode() does not write. */
 int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m);

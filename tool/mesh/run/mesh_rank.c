@@ -38,8 +38,8 @@ static uint64_t read_errors(int root, const char *nic, const char *which)
     return hw_root_u64(root, &v, "sys/class/net/%s/statistics/%s", nic, which) == 0 ? v : 0;
 }
 
-/* Lists the NICs that are up and have an address, each once. If before is not NULL, counts only the errors since then.
- */
+/* Lists the NICs that are up and have an address, each once. If before is not NULL, counts only the errors since
+ * `before`. */
 static int list_nics(struct mesh_hello *h, const struct mesh_hello *before)
 {
     HW_AUTO_FREE struct tp_facts *f = calloc(1, sizeof *f);
@@ -165,7 +165,7 @@ static int handle_event(struct rank *k, const struct hawser_completion *c)
     HW_AUTO_FREE struct mesh_message *m = NULL;
     int rc = 0;
     if (c->event == HAWSER_DIED && !k->done)
-        return hw_fail(-ECONNRESET, "the connection to rank 0 and the results are lost");
+        return hw_fail(-ECONNRESET, "the connection to rank 0 is lost, and with it the results");
     if (c->event == HAWSER_ENDED && c->result < 0 && !k->done)
         return hw_fail(c->result, "reporting to rank 0 failed: %s", hw_errno_name(-c->result));
     if (c->event != HAWSER_NOTIFIED)

@@ -8,11 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-#define RAIL_ROUNDS 2 /* number of rounds that measure rails alone, plus one if the number of nodes is odd */
+#define RAIL_ROUNDS 2 /* number of rounds that also measure each rail alone; one more if the number of nodes is odd */
 #define AGAIN       3 /* maximum number of times that outliers are measured again */
 #define LOAD_TIMES  4 /* duration of a load, as a multiple of a pair's measurement */
 
-/* Returns true if a node has too few results of its rails, because its pairs failed when other nodes were lost. */
+/* Returns true if a node that takes part has too few results of its rails, for example because pairs failed when other
+ * nodes were lost. */
 static bool lacks_rails(const struct lead *l, uint32_t node)
 {
     return lead_has(l, node) && l->railed[node] < RAIL_ROUNDS;

@@ -21,7 +21,7 @@ struct mesh_options {
     unsigned gpu;
 };
 
-/* Runs a rank from start to end. Returns the exit code, which is TOOL_OK once the lead has dismissed the rank. */
+/* Runs a rank until the lead dismisses the rank. Returns the exit code. */
 int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, const struct launch_place *place);
 
 /* Sends a message as a notification. If wait_ms is not 0, waits up to that time until the message has arrived. Returns

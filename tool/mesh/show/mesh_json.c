@@ -253,7 +253,7 @@ static int read_sample(const json_t *o, struct mesh *m, bool again)
     if (rc < 0)
         return rc;
     if (from == to || (nic != MESH_ALL && (nic >= m->node[from].n_nics || to_nic >= m->node[to].n_nics)))
-        return hw_fail(-EINVAL, "a sample refers to NICs that the nodes do not have");
+        return hw_fail(-EINVAL, "a sample has the same node twice, or a NIC that its node does not have");
     s.from = (uint16_t)from;
     s.to = (uint16_t)to;
     s.nic = (uint8_t)nic;

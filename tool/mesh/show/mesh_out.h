@@ -16,11 +16,12 @@ bool mesh_figures(const struct mesh *m, enum mesh_kind kind, bool nics, struct m
 
 void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out);
 
-/* Writes a self-contained page without scripts, fonts or images. Returns 0 or -errno. */
+/* Writes a self-contained page without scripts. Returns 0 or -errno. */
 int mesh_html(const struct mesh *m, const struct mesh_findings *f, const char *path);
 
 /* Adds findings for medians that are much worse than in `was`: those of all nodes or, if these are not worse, those of
- * each node and of each NIC, matched by name. Skips nodes that a finding already names. Fails with -ENOMEM. */
+ * each node and of each NIC, matched by name. Skips nodes that already have findings, other than those about paths and
+ * rails. Fails with -ENOMEM. */
 int mesh_compare(const struct mesh *m, const struct mesh *was, struct mesh_findings *out);
 
 #endif

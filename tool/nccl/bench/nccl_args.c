@@ -171,7 +171,7 @@ static const struct opt rows[] = {
     OPT_NUMBER("iters", 0, "N", struct nb_args, iters, 1, 1000000,
                "number of measured operations (default: enough for 1GiB, at least 10, at most 500)"),
     OPT_NUMBER("warmup", 0, "N", struct nb_args, warmup, 0, 1000000,
-               "number of operations before the measured ones (default: a tenth, at least 3)"),
+               "number of operations before the measured ones (default: a tenth of those, at least 3)"),
     OPT_TEXT("plugin", 0, "NAME", struct nb_args, plugin, "NCCL_NET_PLUGIN for hawser's runs (default: hawser)"),
     OPT_CALL("set", 0, "NAME=VALUE", parse_set, "set a variable for hawser's runs only; may be repeated"),
     OPT_TEXT("nccl", 0, "FILE", struct nb_args, nccl, "NCCL's library (default: libnccl.so.2)"),
@@ -195,7 +195,7 @@ int nb_args_parse(struct nb_args *a, int argc, char **argv)
         .cmd = CMD,
         .args = "[OPTION...]",
         .about =
-            "Measures NCCL over hawser and over NCCL's own sockets, as nccl-tests do. On one host, starts a process "
+            "Measures NCCL over hawser and over NCCL's own sockets, as nccl-tests does. On one host, starts a process "
             "for each GPU, and each process acts as a separate node. For several nodes, start this command with "
             "mpirun, srun or torchrun --no_python, one process per node or per GPU. Every element of the last timed "
             "result is checked.",

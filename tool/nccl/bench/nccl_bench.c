@@ -202,7 +202,8 @@ static int measure_rounds(struct bench_run *b)
 static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
 {
     const struct nb_args *a = b->a;
-    fprintf(out, "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; every element checked; medians of %u round%s\n",
+    fprintf(out,
+            "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; the last result is checked in full; medians of %u round%s\n",
             b->version / 10000, b->version / 100 % 100, b->version % 100, a->nccl ? a->nccl : "libnccl.so.2",
             b->t.ranks, b->t.rounds, b->t.rounds == 1 ? "" : "s");
     if (a->lab)
@@ -376,7 +377,7 @@ static int measure_all(struct bench_run *b)
         rc = measure_rounds(b);
     if (rc < 0 && rc != -EINTR)
         return tool_fail(CMD, "%s", hw_error());
-    /* 0 if no configuration created a communicator; errors were printed */
+    /* version is 0 if no configuration could be started; errors were printed */
     if (b->version && (!a->json || strcmp(a->json, "-") != 0)) {
         print_nccl_bench_head(b->files.shown, b);
         nb_print(b->files.shown, &b->t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser nccl bench`: collective operations with the real NCCL, one process per GPU. Each process is this program
- * again, a rank, which loads NCCL and CUDA and executes orders. The supervisor does not load NCCL, because NCCL reads
- * its parameters once per process, and each configuration needs its own parameters.
+ * `hawser nccl bench`: operations of the real NCCL, one process per GPU. Each process is this program again, a rank,
+ * which loads NCCL and CUDA and executes orders. The supervisor does not load NCCL, because NCCL reads its parameters
+ * once per process, and each configuration needs its own parameters.
  *
  * Orders and replies are structures that instances of the same build exchange: as messages of a SOCK_SEQPACKET socket
  * on one host, and as parts of a byte stream between hosts.
@@ -63,7 +63,7 @@ struct nb_counts {
 uint64_t nb_node_id(void);
 /* Reads the counters of the NICs that are up and have an address, at most NB_NICS. */
 void nb_count(struct nb_counts *c);
-/* Replaces the counters in c by their increase since before. */
+/* Replaces the counters in c with their increase since `before`. */
 void nb_count_since(struct nb_counts *c, struct nb_counts *before);
 
 struct nb_reply {
@@ -97,7 +97,7 @@ struct nb_config {
 
 struct nb_member {
     pid_t pid;
-    const char *host; /* NULL if the rank runs on this host */
+    const char *host; /* NULL if the rank was started without an agent */
     int fd, err, gpu;
     size_t got; /* bytes of the reply received so far */
     bool answered;
@@ -115,7 +115,8 @@ struct nb_crew {
     bool verbose;
 };
 
-/* Reads all output that is available, and keeps its end, at most NB_TAIL bytes. */
+/* Reads all output that is available, and keeps its end, at most NB_TAIL bytes. With verbose, also prints the output to
+ * standard error. */
 void nb_overhear(struct nb_member *m, bool verbose);
 /* nb_last_line() copies the last line of the output, truncated to NB_LINE bytes. nb_show_tail() prints the kept output,
  * if there is any, to standard error. */
@@ -135,7 +136,8 @@ struct nb_start {
     bool verbose;
 };
 
-/* Starts the ranks and creates their communicator. The caller calls nb_crew_end() in any case. */
+/* Starts the ranks, creates their communicator, and checks which network NCCL uses. most is the largest size of an
+ * order. The caller calls nb_crew_end() in any case. */
 int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struct nb_start *s, uint64_t most);
 /* Has all ranks execute the order; their replies are in m[].reply. Fails with -ETIMEDOUT, -EINTR, -EPIPE, or the error
  * of a rank. */

@@ -56,7 +56,7 @@ static void env_free(struct env *e)
 }
 
 /* NCCL's parameters that affect the speed of its sockets, in addition to those that the plugin sets. A user's settings
- * of these parameters apply to hawser's runs, and are removed for NCCL's own sockets, so that NCCL's defaults are
+ * of these parameters apply to runs with a plugin, and are removed for NCCL's own sockets, so that NCCL's defaults are
  * measured. */
 static const char *const tuning[] = {
     "NCCL_MAX_NCHANNELS",     "NCCL_MIN_CTAS",          "NCCL_MAX_CTAS",
@@ -131,8 +131,8 @@ static int change_item(void *arg, const char *name, const char *value)
     return 0;
 }
 
-/* Starts a rank on another host. Its environment is that of the host, with NCCL's and hawser's variables and
- * LD_LIBRARY_PATH of this process, and with the changes. */
+/* Starts a rank with an agent. The rank's environment is that of its host, with NCCL's and hawser's variables and
+ * LD_LIBRARY_PATH of this process, and with the changes of each_change(). */
 static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
 {
     struct nb_member *m = &c->m[rank];

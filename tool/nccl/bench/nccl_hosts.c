@@ -23,7 +23,8 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Returns true if the word has no characters that are special to a shell, except brackets. */
+/* Returns true if the word is not empty, does not begin with a dash, and has no characters that are special to a shell,
+ * except brackets. */
 static bool plain_word(const char *word)
 {
     return *word && *word != '-' &&

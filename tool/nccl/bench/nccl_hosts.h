@@ -81,7 +81,7 @@ static inline int nb_gpu_of(const struct nb_hosts *hosts, unsigned rank)
     return hosts->gpu[nb_host_of(hosts, rank)] + (int)(rank % hosts->per_host);
 }
 /* Asks each host for its version, its GPUs (the smallest number is stored in *gpus) and its TCPX plugin. Several hosts
- * on one node get different GPUs, if each of them sees more than one. */
+ * on one node get different GPUs if each of them sees enough GPUs. */
 int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus);
 
 /* The items of a request, while they are collected. */
@@ -97,8 +97,8 @@ int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned h
 /* Starts argv with a socket as standard input and output, and a pipe as standard error. Returns 0 or -errno. */
 int nb_agent_process(char **argv, pid_t *pid, int *fd, int *err);
 int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_items *items);
-/* Waits up to ms for the agent to exit, then kills it. If show is set, prints its last output to standard error.
- * Returns the wait status. */
+/* Closes the agent's standard input, waits up to ms for the agent to exit, then kills it. If show is set, prints its
+ * last output to standard error. Returns the wait status. */
 int nb_agent_end(struct nb_member *m, int ms, bool show);
 
 /* Runs an agent. Returns the exit code. */

@@ -88,7 +88,8 @@ static void give_output(int fd, const uint8_t *at, size_t len)
     }
 }
 
-/* Receives one message of a command: the seat's number, and four descriptors. */
+/* Receives one message of a command, with the seat's number and four descriptors, and requests an agent from the seat.
+ */
 static void answer_door(struct hub *b)
 {
     uint32_t seat = UINT32_MAX;

@@ -49,7 +49,7 @@ struct nb_tube {
     uint8_t data[NB_TUBE_DATA_MOST];
 };
 
-/* Writes the message to buf. Returns its length, or -EINVAL if the message is invalid, which is a bug of the caller. */
+/* Writes the message to buf. Returns its length, or -EINVAL if the message is invalid. */
 int nb_tube_encode(const struct nb_tube *m, uint8_t buf[NB_TUBE_MOST]);
 /* Decodes a message of len bytes. Fails with -EPROTO for anything that nb_tube_encode() does not write. */
 int nb_tube_decode(const uint8_t *buf, size_t len, struct nb_tube *m);

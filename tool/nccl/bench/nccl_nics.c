@@ -40,7 +40,7 @@ static struct nb_nic *find_counted_nic(struct nb_counts *c, const char *name)
     return NULL;
 }
 
-/* Adds the retransmissions of the TCP connection fd to the NIC that has its local address. */
+/* Adds the retransmissions of the TCP connection fd to the NIC that has the connection's local address. */
 static void count_connection(struct nb_counts *c, int fd, const struct hw_nic *nics, int n)
 {
     struct tcp_info info = {0};

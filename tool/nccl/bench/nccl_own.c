@@ -25,7 +25,8 @@ struct output {
     size_t len, cap;
 };
 
-/* Reads more output. Returns 1, 0 at the end, -EAGAIN if no output is available, or -ENOMEM. */
+/* Reads more output. Returns 1, 0 at the end or after an error of the socket, -EAGAIN if no output is available, or
+ * -ENOMEM. */
 static int read_member_output(struct nb_member *m, struct output *o, int ms)
 {
     struct pollfd p[2] = {{.fd = m->fd, .events = POLLIN}, {.fd = m->err, .events = POLLIN}};

@@ -117,8 +117,8 @@ static int join_nccl_comm(struct rank *k, const struct nb_order *o)
 
 /* ---- data: small integers, so that sums are exact in any order ------------------------------- */
 
-/* Returns element i of the input of rank r. All ranks have different values, and a sum that lacks a rank is wrong in
- * most elements. */
+/* Returns element i of the input of rank r. Element i has a different value on each rank, and a sum that lacks a rank
+ * is wrong in most elements. */
 static inline float compute_input_value(uint64_t i, uint32_t seed, unsigned r)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)(i >> 32) + seed;
@@ -310,8 +310,8 @@ static int warm_up(struct rank *k, const struct nb_order *o, double *first)
     return time_operations(k, o, n, &ignored);
 }
 
-/* Runs the warm-up and the timed operations, and checks the whole output of the last one. Then runs one more operation
- * with different data, so that leftovers of earlier operations cannot pass the check. */
+/* Runs the warm-up and the timed operations, and checks the whole output of the last one. Then runs and checks one more
+ * operation with different data, so that leftovers of earlier operations cannot pass the check. */
 static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_reply *r)
 {
     double ignored;

@@ -282,7 +282,7 @@ void nb_write_page(struct page *p, const void *arg)
         {"Size", "bytes of a rank&#39;s buffer", false},
         {"Time", "of an operation on the slowest rank; median of the rounds", false},
         {"algbw<br>GB/s", "size divided by time", false},
-        {"busbw<br>GB/s", "bus bandwidth: algbw times the factor that nccl-tests use", false},
+        {"busbw<br>GB/s", "bus bandwidth: algbw times the factor that nccl-tests uses", false},
         {"Against<br>default", "time of NET/Socket with default settings, divided by this time", false},
         {"Against<br>best tuned", "time of the fastest tuned NET/Socket, divided by this time", false},
         {"CPU<br>s/GB", "of all ranks&#39; processes, per GB of algbw", false},
