@@ -33,7 +33,7 @@
 #define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
 #define QUICK_LOOKS 16 /* number of checks of one source after which all sources are checked */
-#define LOOK_AT_ALL 16 /* number of polls of one driver after which a caller checks all drivers */
+#define LOOK_AT_ALL 16 /* a caller that polls checks the other drivers after this number of visits to one driver */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
 #define LEADS (1u << 31) /* bit of hw_driver.callers: one of the callers leads */
@@ -276,8 +276,8 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     return false;
 }
 
-/* Polls until the given time. Events that arrive in this time need no wake-up, and tasks that are not urgent run
- * together with them. Returns true if an event arrived or done(arg) is true. */
+/* Polls until the given time, or until there is work that cannot wait. Events that arrive in this time need no wake-up,
+ * and tasks that are not urgent run together with them. Returns true if an event arrived or done(arg) is true. */
 static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), lazy_until = now + LAZY;
@@ -341,7 +341,7 @@ static void call_thread(struct hw_driver *d)
         end_nap(d);
 }
 
-/* Returns true if a polling caller should leave the work to the thread, which is busy with it. */
+/* Returns true if a polling caller should leave the work to the thread. Wakes the thread in this case. */
 static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
 {
     if (!atomic_load(&d->has_thread) || (!d->busy && now >= atomic_load(&d->bulk_until)))
@@ -423,7 +423,8 @@ bool hw_driver_begin(struct hw_driver *d, uint64_t now)
 
 void hw_driver_end(struct hw_driver *d)
 {
-    hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL, NULL); /* the visit has just begun */
+    hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL,
+                 NULL); /* loop.now is recent, because the role is held only briefly */
     end_work(d);
     leave_role(d, 0, false);
 }
@@ -479,13 +480,13 @@ static bool follow(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint
     return leads;
 }
 
-/* Ends arrive(). */
+/* Stops counting the calling thread as a caller, and wakes a follower or the thread if necessary. */
 static void depart(struct hw_driver *d, bool leads)
 {
     unsigned others = atomic_fetch_sub(&d->callers, leads ? LEADS + 1 : 1) - (leads ? LEADS + 1 : 1);
     /* the thread does not expect this caller to leave, or another thread has relied on the caller */
     bool wake = !others && atomic_load(&d->napping) && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox));
-    /* the follower that was signalled to lead next may be leaving, so another follower is signalled */
+    /* without a leader, a follower must lead next; the one that was signalled before may be the caller that leaves */
     bool pass = !(others & LEADS) && atomic_load(&d->followers);
     if (!wake && !pass)
         return;
@@ -557,7 +558,7 @@ static bool has_work_left(const struct hw_driver *d)
 }
 
 /* Returns how long to poll after work: as long as the burst of work has lasted, so that unsuccessful polling costs no
- * more CPU time than the work, but at least a fraction of hw_driver.busy. */
+ * more CPU time than the work, but at least a fraction of hw_driver.busy and at most hw_driver.busy. */
 static uint64_t choose_polling(const struct hw_driver *d, uint64_t burst)
 {
     return HW_MIN(HW_MAX(burst, d->busy / BUSY_PART), d->busy);
