@@ -409,8 +409,8 @@ HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 HAWSER_API int hawser_cancel(hawser_op *op);
 
 /* Returns the number of bytes that were confirmed (write, send) or have arrived (read, in parts of up to 64 MiB) so
- * far. For a receive, returns the length of the message, or 0 until the receive has succeeded. After a
- * failure of any other operation, the number has no meaning. */
+ * far. For a receive, returns the length of the message, or 0 until the receive has succeeded. After a failure of any
+ * other operation, the number has no meaning. */
 HAWSER_API uint64_t hawser_op_bytes(const hawser_op *op);
 
 /* Returns the length of the message for a receive that has succeeded. Otherwise returns the sum of the descriptors'

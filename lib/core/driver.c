@@ -423,8 +423,7 @@ bool hw_driver_begin(struct hw_driver *d, uint64_t now)
 
 void hw_driver_end(struct hw_driver *d)
 {
-    hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL,
-                 NULL); /* loop.now is recent, because the role is held only briefly */
+    hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL, NULL); /* the time was read when the role was taken */
     end_work(d);
     leave_role(d, 0, false);
 }

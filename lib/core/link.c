@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define FIRST_RING 16 /* initial limit of frames in flight */
-/* Bytes of payload in a batch from which on no further frame is added. */
+/* With at least this many bytes of payload in a batch, no further frame is added. */
 #define BATCH_BYTES (256u << 10)
 #define BEHIND_MUCH 512 /* maximum number of bytes that are read behind a large payload */
 /* Maximum length of a payload that is copied behind the frame's head, so that small frames are sent in one piece. */

@@ -117,8 +117,7 @@ struct hw_link {
     uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
     uint64_t started; /* counted frames from pull() */
     uint64_t said;    /* frames that the peer has confirmed */
-    /* Frames for which confirmed() was called. Less than `said` while memory of a confirmed frame is still being read.
-     */
+    /* Frames for which confirmed() was called. Less than `said` while memory of these frames is still being read. */
     uint64_t confirmed;
     uint64_t in_flight; /* bytes of the frames that are not confirmed */
     uint64_t gone;      /* payload bytes that were handed to the second stream */
@@ -184,8 +183,8 @@ void hw_link_sent(struct hw_link *l, uint64_t n);
 /* Reports for apart.held that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
 /* Stores the memory for the next bytes to read in up to cap pieces; cap is at least 2. Returns the number of pieces,
- * which is at least 1. A piece without ptr is for the second stream only. The next call returns memory that was not
- * filled again. */
+ * which is at least 1. A piece without ptr is for the second stream only. Memory that was not filled is returned again
+ * by the next call. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if the memory from hw_link_rx() is for bytes of the second stream. */
 bool hw_link_reads_apart(const struct hw_link *l);
@@ -204,10 +203,10 @@ uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data);
  * because the peer cannot have received it. */
 int hw_link_confirm(struct hw_link *l, uint64_t count);
 /* Releases memory: after this call the link neither reads nor writes memory of this owner. The transport may read bytes
- * that it already has until l->released reaches the present l->gone. Unsent bytes of pulled frames in the
- * owner's memory are copied. Further received bytes for the owner's memory are discarded, and the frame still
- * arrives, marked as `dropped`. Fails with -ENOMEM, or with another negative errno if the memory cannot be read. In
- * these cases only hw_link_end() releases the memory. */
+ * that it already has until l->released reaches the present l->gone. Unsent bytes of pulled frames in the owner's
+ * memory are copied. Further received bytes for the owner's memory are discarded, and the frame still arrives, marked
+ * as `dropped`. Fails with -ENOMEM, or with another negative errno if the memory cannot be read. In these cases only
+ * hw_link_end() releases the memory. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
 /* Makes the present pieces of the incoming frame discard their remaining bytes; the frame arrives like any other.
  * Returns this frame, or NULL if none of the pieces had memory left to fill. */

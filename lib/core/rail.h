@@ -210,9 +210,9 @@ void hw_rail_free(struct hw_rail *r);
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n);
 /* Ends a rail that is up: closes all connections and calls ended(). Otherwise does nothing. */
 void hw_rail_end(struct hw_rail *r, int why);
-/* Settles a rail that has ended with the peer's last word in count[0, n); for other links, their last confirmation
- * counts. Calls done() and give_back(). Fails with -EPROTO if a count contradicts the frames that were sent; nothing
- * changes then. */
+/* Settles a rail that has ended. count[0, n) is the peer's last word; for other links, their last confirmation counts.
+ * Calls done() and give_back(). Fails with -EPROTO if a count contradicts the frames that were sent; nothing changes
+ * then. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
 /* Releases memory: after this call no memory of this owner is accessed, see hw_link_let_go(), except as

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session connects to one peer over all its rails. Unless the session dies, it delivers each parcel exactly once, in
- * no particular order. Parcels that a failed rail did not deliver are sent by another rail, or wait until a
- * rail is up again. The session does not interpret parcels.
+ * no particular order. Parcels that a failed rail did not deliver are sent by another rail, or wait until a rail is up
+ * again. The session does not interpret parcels.
  *
  * The session itself runs on one loop, its home; each rail runs on its own loop. They communicate by mailbox: the home
  * gives orders (start, end, settle), and a rail reports that it has ended or is down. A rail's last word is sent to the
@@ -49,7 +49,8 @@ struct hw_session_ops {
     /* Called on the home loop when a rail is down, unless the session is dead, so that the server may answer a client
      * that waits. */
     void (*down)(void *up, unsigned rail);
-    /* Called on the home loop when a last word of the peer was impossible. The session has died with this error. */
+    /* Called on the home loop when the session has died with this error, because a last word of the peer is impossible.
+     */
     void (*died)(void *up, int why);
     /* Called on the home loop if the session is dead and the peer may not have received this parcel. */
     void (*lost)(void *up, struct hw_parcel *p);
@@ -177,12 +178,12 @@ void hw_session_wake(struct hw_session *s, unsigned i);
  * be, or if the session is dead. */
 uint32_t hw_session_hello(struct hw_session *s, unsigned i, struct hw_word *mine);
 /* Server: processes a client's request for generation gen of rail i, with the client's last word. Fails with -ESTALE if
- * this or a newer generation was requested before, and with -EPROTO if the last word is about a newer
- * generation than this side has started. */
+ * this or a newer generation was requested before, and with -EPROTO if the last word is about a newer generation than
+ * this side has started. */
 int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct hw_word *client);
 /* Server: prepares the answer after hw_session_ask(). Returns 0 and this side's last word in *mine if the connections
- * may be started. Fails with -EAGAIN if the rail is not down yet (call again after ops.down()), and with
- * -ESTALE if a newer generation was requested or the session is dead. */
+ * may be started. Fails with -EAGAIN if the rail is not down yet (call again after ops.down()), and with -ESTALE if a
+ * newer generation was requested or the session is dead. */
 int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine);
 /* Starts generation gen of rail i on the established connections conn[0, n), which the session owns afterwards. On the
  * client, peer is the server's last word. Fails with -ESTALE if it is too late; the caller keeps the connections then.

@@ -211,7 +211,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes the next rail in round-robin order. With `others`, wakes only rails to which the home loop's rails leave
+/* Wakes the next rail in round-robin order. With `others`, prefers sound rails to which the home loop's rails leave
  * operations. */
 static void wake_in_turn(struct hw_peer *p, bool others)
 {
