@@ -354,8 +354,8 @@ HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t
  * receive. The number must not be used again with this peer. Fails with -EINVAL for stream 0, or with another negative
  * errno.
  *
- * Both sides agree on the numbers of streams, which are above 0. A stream exists from its first use. A peer can have up
- * to 65536 pairs of stream and tag in use at a time. */
+ * The applications on both sides must agree on the numbers of streams, which are above 0. A stream exists from its
+ * first use. A peer can have up to 65536 pairs of stream and tag in use at a time. */
 HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
 
 /* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. These notifications arrive in the order in

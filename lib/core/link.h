@@ -117,7 +117,7 @@ struct hw_link {
     uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
     uint64_t started; /* counted frames from pull() */
     uint64_t said;    /* frames that the peer has confirmed */
-    /* Frames for which confirmed() was called. Less than `said` while memory of these frames is still being read. */
+    /* Frames for which confirmed() was called. Less than `said` while memory of the next frame is still being read. */
     uint64_t confirmed;
     uint64_t in_flight; /* bytes of the frames that are not confirmed */
     uint64_t gone;      /* payload bytes that were handed to the second stream */

@@ -66,13 +66,14 @@ struct hw_rail_ops {
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
     /* Called when the rail has become suspect, before its waiting parcels are given back. */
     void (*suspected)(void *up, struct hw_rail *r);
-    /* Called if the path may be dead and no other rail hears the peer, every limits.check as long as this lasts, if
-     * hw_rail.spared is set. */
+    /* Called every limits.check while the path may be dead and no other rail hears the peer, if hw_rail.spared is set.
+     */
     void (*doubted)(void *up, struct hw_rail *r);
     /* Called when a device has failed (hw_error() has the reason) and cannot take the rest of this frame's payload. The
      * payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
-    /* Called when the device that holds this parcel's payload has failed. The rail ends and gives the parcel back. */
+    /* Called when the device that holds this parcel's payload has failed. The rail then ends, and gives the parcel back
+     * once the rail is settled. */
     void (*faulted)(void *up, struct hw_rail *r, struct hw_parcel *p);
 };
 
