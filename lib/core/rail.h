@@ -66,8 +66,7 @@ struct hw_rail_ops {
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
     /* Called when the rail has become suspect, before its waiting parcels are given back. */
     void (*suspected)(void *up, struct hw_rail *r);
-    /* Called every limits.check while the path may be dead and no other rail hears the peer, if hw_rail.spared is set.
-     */
+    /* With hw_rail.spared, called every limits.check while the path may be dead and no other rail hears the peer. */
     void (*doubted)(void *up, struct hw_rail *r);
     /* Called when a device has failed (hw_error() has the reason) and cannot take the rest of this frame's payload. The
      * payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the rail. */
