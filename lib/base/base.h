@@ -92,7 +92,7 @@ static inline uint64_t hw_now_coarse(void)
 #define HW_MS    1000000ull /* one millisecond in nanoseconds */
 #define HW_NEVER UINT64_MAX
 
-/* Returns the time, as hw_now() counts, that is timeout_ms from now, or HW_NEVER for -1. */
+/* Returns the time, as hw_now() counts, that is timeout_ms from now, or HW_NEVER if timeout_ms is negative. */
 static inline uint64_t hw_deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? HW_NEVER : hw_now() + (uint64_t)timeout_ms * HW_MS;

@@ -21,7 +21,7 @@
 #define BURST_TURN HW_MS       /* approximate length of a turn that copies many bytes */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
-/* Interval after callers have kept arriving for a long time, because each check takes a CPU from a polling caller. */
+/* Maximum of this interval. Each check takes a CPU from a polling caller. */
 #define NAP_MOST (2 * HW_MS)
 /* The interval is the time for which callers have kept arriving, divided by this number, within the two limits
  * above. */
@@ -483,7 +483,7 @@ static bool follow(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint
 static void depart(struct hw_driver *d, bool leads)
 {
     unsigned others = atomic_fetch_sub(&d->callers, leads ? LEADS + 1 : 1) - (leads ? LEADS + 1 : 1);
-    /* the thread does not expect this caller to leave, or another thread has relied on the caller */
+    /* the thread naps until all callers have left, or other threads have left tasks to this caller */
     bool wake = !others && atomic_load(&d->napping) && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox));
     /* without a leader, a follower must lead next; the one that was signalled before may be the caller that leaves */
     bool pass = !(others & LEADS) && atomic_load(&d->followers);

@@ -40,7 +40,7 @@ struct hw_timer {
 struct hw_source {
     void (*ready)(struct hw_source *s, uint32_t events);
     /* Reads available data without waiting for an event. NULL if this takes more than one system call. events are from
-     * epoll, or 0 if epoll was not asked. Returns true if there was data. */
+     * epoll, or 0 if epoll was not asked. Returns true if there was data or an event was handled. */
     bool (*look)(struct hw_source *s, uint32_t events);
     /* for the driver's use */
     bool watched;

@@ -487,7 +487,7 @@ static void work_rail(struct hw_task *t)
     hw_loop_post_late(r->loop, &r->flush);
 }
 
-/* Fails with -ETIMEDOUT if the connection has made no progress for a long time although the peer is alive. */
+/* Fails with -ETIMEDOUT if frames are in flight and the connection has made no progress for limits.dead. */
 static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
 {
     uint64_t progress = rl->link.tx.written + rl->link.said;

@@ -283,8 +283,8 @@ static int send_control_of(struct hw_op *op, struct hw_control *c)
     return rc;
 }
 
-/* Sends the notification after all control messages so far, or, for a write, in a frame that waits at the peer for the
- * write's bytes. */
+/* Sends the notification after all control messages so far, or, for a write with bytes, in a frame that waits at the
+ * peer for these bytes. */
 static void send_note(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
