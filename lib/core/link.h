@@ -35,7 +35,7 @@ struct hw_piece {
 /* Maximum number of pieces of an outgoing frame, and of an incoming frame at a time. */
 #define HW_LINK_PIECES 256
 #define HW_LINK_BATCH  32     /* number of pieces in a batch up to which one more frame is added */
-#define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads in transit, in each direction */
+#define HW_LINK_BUF    16384u /* size of the buffer for heads, extensions and copied payloads, in each direction */
 #define HW_LINK_FLIGHT 1024   /* maximum number of counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
