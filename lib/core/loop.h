@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A loop has tasks, timers, and a mailbox for tasks from other threads. All objects of a rail belong to one loop. Apart
- * from atomic variables, nothing else accesses them, so that they need no lock. A loop does not block and reads no
+ * from atomic variables, only this loop accesses them, so that they need no lock. A loop does not block and reads no
  * clock. Its driver (a thread with epoll, a waiting caller, the simulator) passes the time, and asks when the next turn
  * is due.
  */

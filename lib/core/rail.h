@@ -25,7 +25,7 @@ struct hw_parcel {
     uint8_t type; /* defined by the layer above */
 };
 
-/* Pushes a parcel onto a stack. Any thread may push; the only reader takes all parcels by atomic_exchange(). */
+/* Pushes a parcel onto a stack. Any thread may push; the only reader takes all parcels with atomic_exchange(). */
 static inline void hw_parcel_push(_Atomic(struct hw_parcel *) *stack, struct hw_parcel *p)
 {
     p->next = atomic_load(stack);
@@ -201,8 +201,8 @@ struct hw_rail {
 /* Initializes a rail that is down. */
 void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
                   void *up, const struct hw_rail_limits *limits);
-/* Gives back all parcels and frees the rail. The rail must not be up. Called on the loop's thread, or after the loop
- * has stopped. */
+/* Gives back all parcels and frees the rail. The rail must not be up. Called on the rail's loop, or when none of the
+ * rail's tasks can run any more. */
 void hw_rail_free(struct hw_rail *r);
 
 /* Starts a rail that is down on established connections. The rail owns conn[0, n) and closes them. Fails with a
@@ -217,7 +217,7 @@ int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
 /* Releases memory: after this call no memory of this owner is accessed, see hw_link_let_go(), except as
  * hw_rail_is_reading() reports. Parcels end as usual. Before this call, fill(), place() and more() must know that the
- * owner has released the memory. If this fails, for example for lack of memory, the rail ends. */
+ * owner has released the memory. If the release fails, for example for lack of memory, the rail ends. */
 void hw_rail_let_go(struct hw_rail *r, const void *owner);
 /* Returns true if memory that was sent by reference before the last hw_rail_let_go() may still be read. In this case t
  * is posted on the rail's loop once the memory is no longer read. Only one task can wait at a time. */

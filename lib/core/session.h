@@ -38,8 +38,8 @@ struct hw_session_ops {
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
     /* Called on the rail's loop when other rails must take the work that this rail does not do. */
     void (*suspected)(void *up, unsigned rail);
-    /* Called on the rail's loop if hw_session_spare() was called, when the rail's path may be dead and no other rail
-     * hears the peer. */
+    /* After hw_session_spare(), called on the rail's loop while the rail's path may be dead and no other rail hears the
+     * peer. */
     void (*doubted)(void *up, unsigned rail);
     /* Called on a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
@@ -138,13 +138,13 @@ struct hw_session {
 
 /* First type of frames of the session itself. Types of the layer above are smaller. */
 #define HW_SESSION_TYPES 0xe0
-#define HW_SESSION_WORD  0xe0 /* u32 rail, u32 generation, u32 mark; then for each link: u64 frames received */
+#define HW_SESSION_WORD  0xe0 /* u32 rail, then a last word as in wire/word.h */
 
 /* Initializes a session with n rails that are down. Rail i runs on loop[i]. Fails with -ENOMEM. */
 int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
                     const struct hw_rail_limits *limits);
-/* Frees the session's memory. No rail may be up. Called on the thread of the loops, or after the loops have stopped. */
+/* Frees the session's memory. No rail may be up, and none of the session's tasks may run any more. */
 void hw_session_free(struct hw_session *s);
 /* Ends the session: all rails end, and lost() is called, now or later, for each parcel that the peer may not have
  * received. Called on the home loop. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A landing is memory that receives data this side requested. The peer addresses a landing by a number. Each frame
+ * A landing is memory that receives data that this side requested. The peer addresses a landing by a number. Each frame
  * reserves its bytes before it may write. The reservation fails if the landing was given up or its number is stale, and
  * frames never reserve more bytes than the landing has. A landing that is not given up ends when all its bytes have
  * arrived. After that nothing can write to its memory, whatever the peer sends.
