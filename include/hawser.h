@@ -15,15 +15,15 @@
  *
  * Errors with a fixed meaning:
  *   -EAGAIN       the call would block, a wait has timed out, or a limit is reached for now; nothing was lost
- *   -ETIMEDOUT    a deadline has passed and the operation has failed
+ *   -ETIMEDOUT    a deadline has passed, and the operation or the connection has failed
  *   -ECONNRESET   the peer died, or every path to the peer failed
- *   -ESHUTDOWN    the peer or this side closed the connection in an orderly way
+ *   -ESHUTDOWN    the peer or this side closed the connection or the stream
  *   -EPROTO       the peer sent data that the protocol does not allow
  *   -EACCES       the key is wrong, or the rights of a region do not allow the operation
  *   -EFAULT       the range is outside a region or registered memory
  *   -ESTALE       the region was revoked or never existed
  *   -EMSGSIZE     the message or notification is larger than the memory for it
- *   -ECANCELED    hawser_cancel() was called on the operation
+ *   -ECANCELED    this side or the peer cancelled the operation
  */
 #ifndef HAWSER_H
 #define HAWSER_H
@@ -133,13 +133,13 @@ struct hawser_completion {
     uint32_t event;    /* enum hawser_event */
     int32_t result;    /* 0 or a negative errno */
     uint64_t user;     /* ENDED, CONNECTED: the value that the caller passed as user */
-    uint64_t length;   /* ENDED: bytes of the operation, for a receive of its message; NOTIFIED: bytes at data */
+    uint64_t length;   /* ENDED: result of hawser_op_length(); NOTIFIED: bytes at data */
     hawser_peer *peer; /* the peer that the event belongs to */
     void *data;        /* NOTIFIED: the notification's bytes, which the caller frees with hawser_data_free() */
 };
 
-/* Fills out with up to n completions, oldest first. If no completion is available, first does the work that is ready,
- * as hawser_test() does. Returns the number of completions, which may be 0, or -EINVAL if n is below 1. The completions
+/* Fills out with up to n completions. If no completion is available, first does the work that is ready, as
+ * hawser_test() does. Returns the number of completions, which may be 0, or -EINVAL if n is below 1. The completions
  * of one peer's operations are in the order in which the operations ended. If two end at nearly the same time on
  * different threads, the order may be either. */
 HAWSER_API int hawser_poll(hawser *h, struct hawser_completion *out, int n);
@@ -169,7 +169,7 @@ struct hawser_connect_options {
     /* Local NICs to use, such as "eth1,eth2". NULL or "" selects the NICs of knob nics, which are all NICs by
      * default. */
     const char *nics;
-    /* The peer's NICs. If nics is also set, the k-th NIC of nics is paired with the k-th NIC of peer_nics. */
+    /* The peer's NICs. If nics or knob nics is also set, its k-th NIC is paired with the k-th NIC of peer_nics. */
     const char *peer_nics;
     uint32_t channels; /* data connections per pair of NICs, or 0 for the value of knob channels */
     uint32_t flags;    /* HAWSER_ONLY_DIALLED or 0 */
@@ -237,14 +237,14 @@ enum hawser_mem_kind { HAWSER_MEM_HOST = 0, HAWSER_MEM_CUDA = 1 };
  *
  * With HAWSER_MEM_CUDA, ptr is a device pointer of any GPU and CUDA context. Pinned host memory is registered as host
  * memory. Fails with -EINVAL for NULL, for a range that overflows, for a pointer that CUDA does not know, for managed
- * memory, and for a range that is not entirely in one GPU's memory. Fails with -ENODEV if there is no driver or no GPU,
- * with -EOPNOTSUPP for another kind, and with -ENOMEM. */
+ * memory, and for a range that is not entirely in memory of one GPU and CUDA context, with -ENODEV if there is no
+ * driver or no GPU, with -EOPNOTSUPP for another kind, or with another negative errno such as -ENOMEM. */
 HAWSER_API int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t len, hawser_mem **out);
 
 /* Allocates len page-aligned bytes and registers them. With HAWSER_MEM_CUDA the memory is on the GPU that the driver
  * numbers `device`, in the primary CUDA context of that GPU. With HAWSER_MEM_HOST the memory is on the host, and device
  * is -1 or 0. hawser_mem_deregister() frees the memory. Fails with -EINVAL if len is 0, with -ENODEV if the device does
- * not exist, with -ENOMEM, and with the errors of hawser_mem_register(). */
+ * not exist, or with another negative errno such as -ENOMEM. */
 HAWSER_API int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out);
 
 /* Returns the address of the memory. For GPU memory this is the device address. */
@@ -306,7 +306,7 @@ struct hawser_op_options {
     /* Write only: a notification that the peer's application gets once all data is in the peer's memory, or NULL.
      * The library copies the bytes. */
     const void *notify;
-    size_t notify_len; /* length of notify in bytes, up to HAWSER_NOTIFY_MAX; 0 if notify is NULL */
+    size_t notify_len; /* length of notify in bytes, up to HAWSER_NOTIFY_MAX; ignored if notify is NULL */
     uint32_t stream;   /* send and receive: the stream of the message; 0 is the peer's default stream */
     uint32_t tag;      /* send and receive: messages match in order within one stream and tag */
     uint64_t user;     /* returned in the completion of an operation that has no handle */
@@ -325,7 +325,8 @@ struct hawser_op_options {
  *   -EFAULT        a range is outside mem or region
  *   -EACCES        the region's rights do not allow the operation
  *   -EAGAIN        too many operations are pending
- *   -E2BIG         n is above HAWSER_MAX_VECS, or the bytes at data exceed HAWSER_INLINE_MAX
+ *   -E2BIG         n is above HAWSER_MAX_VECS, the bytes at data exceed HAWSER_INLINE_MAX, or the lengths add up to
+ *                  more than 256 GiB (with a notification) or nearly 16 TiB (without)
  *   -ENOMEM        out of memory
  *   other          the error that the peer failed with
  * hawser_test() and hawser_wait() return later errors. */
@@ -340,8 +341,8 @@ HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t
  *
  * A receive may be longer than its message, see hawser_op_length(). If a receive is too short, the send and the receive
  * fail with -EMSGSIZE, and the message is consumed. The receiver keeps messages that arrive before their receive: up to
- * 1 MiB for each peer (each message with 128 bytes of overhead), in messages of up to 8 KiB in host memory. Other
- * messages wait at the sender. */
+ * 1 MiB for each peer (each message with 128 bytes of overhead), in messages of up to 8 KiB and 64 descriptors in host
+ * memory. Other messages wait at the sender. */
 HAWSER_API int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
@@ -353,8 +354,8 @@ HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t
  * receive. The number must not be used again with this peer. Fails with -EINVAL for stream 0, or with another negative
  * errno.
  *
- * Both sides agree on the numbers of streams, which are above 0. A stream exists from its first use. A peer can have up
- * to 65536 pairs of stream and tag in use at a time. */
+ * The applications on both sides must agree on the numbers of streams, which are above 0. A stream exists from its
+ * first use. A peer can have up to 65536 pairs of stream and tag in use at a time. */
 HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
 
 /* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. These notifications arrive in the order in
@@ -386,7 +387,7 @@ struct hawser_request {
  * Stops at the first operation that fails to start and returns its error. Earlier operations continue. The failed
  * operation and later operations have no handle (*op is NULL). If started is not NULL, *started receives the number of
  * operations that were started, which is n if 0 is returned. Also fails with -EINVAL for an unknown kind, for flags
- * other than 0, for data or len in a request that is not a notification, and for vecs in a notification. */
+ * other than 0, for data or len in a request that is not a notification, and for vecs or n_vecs in a notification. */
 HAWSER_API int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, size_t *started);
 
 /* Takes the oldest notification of p: copies it to buf and sets *len to its length. If there is none, fails with
@@ -395,8 +396,8 @@ HAWSER_API int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, 
 HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len);
 
 /* Returns 0 if the operation succeeded, -EAGAIN while the operation is in flight (without an error text), or the
- * operation's error. Never blocks. Does the work that is ready for the operation's peer unless another thread is doing
- * this work. Data that has arrived is therefore processed without waking a thread. */
+ * operation's error. Never blocks. If the operation is in flight, first does the work that is ready for its peer,
+ * unless another thread is doing this work or should do it. */
 HAWSER_API int hawser_test(hawser_op *op);
 
 /* Works like hawser_test(), but waits up to timeout_ms. A timeout of -1 means no limit. */
@@ -407,8 +408,9 @@ HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
  * answers slowly. They do not overwrite the data of later writes. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
-/* Returns the number of bytes that were confirmed (write, send) or have arrived (read) so far. For a receive, returns
- * the length of the message, or 0 until the receive has succeeded. */
+/* Returns the number of bytes that were confirmed (write, send) or have arrived (read, in parts of up to 64 MiB) so
+ * far. For a receive, returns the length of the message, or 0 until the receive has succeeded. After a failure of any
+ * other operation, the number has no meaning. */
 HAWSER_API uint64_t hawser_op_bytes(const hawser_op *op);
 
 /* Returns the length of the message for a receive that has succeeded. Otherwise returns the sum of the descriptors'
@@ -429,8 +431,8 @@ struct hawser_channel_stats {
     uint32_t lost;                                          /* number of times the channel died */
     /* 1 if the peer's kernel has not acknowledged data for a while. A suspect channel gets no new work. */
     uint32_t suspect;
-    uint64_t tx_bytes; /* payload confirmed by the peer */
-    uint64_t rx_bytes; /* payload that has arrived completely */
+    uint64_t tx_bytes; /* payload confirmed by the peer, without that of small operations (up to 8 KiB) */
+    uint64_t rx_bytes; /* payload that has arrived completely, without that of small operations */
     uint64_t tx_chunks, rx_chunks;
     /* frames, including control messages, that had to be sent again because this channel died, and their payload */
     uint64_t retaken_chunks, retaken_bytes;

@@ -92,7 +92,7 @@ static inline uint64_t hw_now_coarse(void)
 #define HW_MS    1000000ull /* one millisecond in nanoseconds */
 #define HW_NEVER UINT64_MAX
 
-/* Returns the time, as hw_now() counts, that is timeout_ms from now, or HW_NEVER for -1. */
+/* Returns the time, as hw_now() counts, that is timeout_ms from now, or HW_NEVER if timeout_ms is negative. */
 static inline uint64_t hw_deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? HW_NEVER : hw_now() + (uint64_t)timeout_ms * HW_MS;
@@ -101,9 +101,9 @@ static inline uint64_t hw_deadline(int timeout_ms)
 /* true in the library's own threads, which block all signals */
 extern __thread bool hw_own_thread;
 
-/* Calls openat2(2) with O_CLOEXEC. Returns a descriptor, or -1 with errno set. Retries after EAGAIN: for a path with
- * "..", including one within a symbolic link, the kernel returns EAGAIN if something on the machine is mounted or
- * renamed at the same time (fs/namei.c, handle_dots()). */
+/* Calls openat2(2) with O_CLOEXEC. Returns a descriptor, or -1 with errno set. Retries up to 10,000 times after EAGAIN:
+ * for a path with "..", including one within a symbolic link, the kernel returns EAGAIN if something on the machine is
+ * mounted or renamed at the same time (fs/namei.c, handle_dots()). */
 int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 
 /* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */

@@ -212,8 +212,9 @@ static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *
                            len, d->max, d->unit);
         for (size_t i = 0; i < len; i++)
             if (value[i] <= ' ' || value[i] > '~')
-                return hw_fail(-EINVAL, "%s: byte %zu is 0x%02x: must be %s without blanks or control characters", as,
-                               i, (unsigned char)value[i], d->unit);
+                return hw_fail(-EINVAL,
+                               "%s: byte %zu is 0x%02x, but only printable ASCII without blanks is allowed (%s)", as, i,
+                               (unsigned char)value[i], d->unit);
         memcpy(field, value, len + 1);
         return 0;
     }

@@ -41,7 +41,7 @@ struct hw_knobs {
     uint64_t path_ms;      /* maximum time that a connect waits for a path */
     char same_machine[8];  /* "auto", "yes" or "no": whether transports that need two machines may be used on one */
     char plugin_devices[256]; /* the plugin's device number for each NIC, such as "eth1=0,eth2=1" */
-    char plugin_trace[256];   /* file that receives every call into the plugin; "" for none */
+    char plugin_trace[256];   /* file to which the calls into the plugin are appended; "" for none */
     bool plugin_trace_polls;  /* also trace polls without a result */
     char plugin_unpack[8];    /* "kernel", "d2d" or "host" */
     uint64_t plugin_spin_us;  /* us that the plugin's process polls before it sleeps */
@@ -58,9 +58,9 @@ static inline uint64_t hw_knob_channels(const struct hw_knobs *k)
 }
 
 /* Fills k from the defaults, then from the environment, then from list (NULL-terminated "name=value" strings, or NULL).
- * Fails with -EINVAL if a name or value is bad; the text then says what is allowed, and *k is unchanged. Ignores
- * HAWSER_* variables that are not knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because
- * they would have no effect; the text then says what to do instead. */
+ * Fails with -EINVAL if a name or value is bad, and leaves *k unchanged then. Ignores HAWSER_* variables that are not
+ * knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because they would have no effect; the text
+ * then says what to do instead. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 
 /* Sets one knob from text. Fails like hw_knobs_load(). */

@@ -20,7 +20,7 @@
 #define POLL_SHARE 4           /* maximum CPU time of the thread's polling, divided by that of its work */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
-/* Interval after callers have kept arriving for a long time, because each check takes a CPU from a polling caller. */
+/* Maximum of this interval. Each check takes a CPU from a polling caller. */
 #define NAP_MOST (2 * HW_MS)
 /* The interval is the time for which callers have kept arriving, divided by this number, within the two limits
  * above. */
@@ -32,7 +32,7 @@
 #define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
 #define QUICK_LOOKS 16 /* number of checks of one source after which all sources are checked */
-#define LOOK_AT_ALL 16 /* number of polls of one driver after which a caller checks all drivers */
+#define LOOK_AT_ALL 16 /* a caller that polls checks the other drivers after this number of visits to one driver */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
 #define LEADS (1u << 31) /* bit of hw_driver.callers: one of the callers leads */
@@ -282,8 +282,8 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     return false;
 }
 
-/* Polls until the given time. Events that arrive in this time need no wake-up, and tasks that are not urgent run
- * together with them. Returns true if an event arrived or done(arg) is true. */
+/* Polls until the given time, or until there is work that cannot wait. Events that arrive in this time need no wake-up,
+ * and tasks that are not urgent run together with them. Returns true if an event arrived or done(arg) is true. */
 static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), lazy_until = now + LAZY;
@@ -347,7 +347,7 @@ static void call_thread(struct hw_driver *d)
         end_nap(d);
 }
 
-/* Returns true if a polling caller should leave the work to the thread, which is busy with it. */
+/* Returns true if a polling caller should leave the work to the thread. Wakes the thread in this case. */
 static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
 {
     if (!atomic_load(&d->has_thread) || (!d->busy && now >= atomic_load(&d->bulk_until)))
@@ -429,7 +429,7 @@ bool hw_driver_begin(struct hw_driver *d, uint64_t now)
 
 void hw_driver_end(struct hw_driver *d)
 {
-    hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL, NULL); /* the visit has just begun */
+    hw_loop_turn(&d->loop, d->loop.now, TASKS, NULL, NULL); /* the time was read when the role was taken */
     end_work(d);
     leave_role(d, 0, false);
 }
@@ -485,13 +485,13 @@ static bool follow(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint
     return leads;
 }
 
-/* Ends arrive(). */
+/* Stops counting the calling thread as a caller, and wakes a follower or the thread if necessary. */
 static void depart(struct hw_driver *d, bool leads)
 {
     unsigned others = atomic_fetch_sub(&d->callers, leads ? LEADS + 1 : 1) - (leads ? LEADS + 1 : 1);
-    /* the thread does not expect this caller to leave, or another thread has relied on the caller */
+    /* the thread naps until all callers have left, or other threads have left tasks to this caller */
     bool wake = !others && atomic_load(&d->napping) && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox));
-    /* the follower that was signalled to lead next may be leaving, so another follower is signalled */
+    /* without a leader, a follower must lead next; the one that was signalled before may be the caller that leaves */
     bool pass = !(others & LEADS) && atomic_load(&d->followers);
     if (!wake && !pass)
         return;

@@ -35,7 +35,7 @@ struct hw_driver {
         uint32_t generation, next_free;
     } * watch; /* table of sources by number; events contain the number */
     uint32_t watches, watch_free;
-    struct hw_source *quick;  /* source of the last event, if the source can be checked directly */
+    struct hw_source *quick;  /* last source with look() that had data, or NULL */
     unsigned looks;           /* number of such checks */
     atomic_ullong spent;      /* ns of work, if busy is not 0; written with the role */
     unsigned misses, skips;   /* used by the leader: consecutive unsuccessful polls, and number of waits that will still
@@ -55,11 +55,11 @@ struct hw_driver {
     atomic_uint visits;      /* approximate number of times that a caller arrived */
     /* Threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
     atomic_uint inside;
-    atomic_bool away;   /* the thread leaves the loop to callers */
+    atomic_bool away;   /* the thread leaves the loop to callers for a limited time */
     atomic_bool wanted; /* the thread need not stay away, because callers have moved to another driver or leave the work
                            to the thread */
-    _Atomic uint64_t
-        bulk_until; /* time until which callers leave the work to the thread, because many bytes are copied */
+    _Atomic uint64_t bulk_until; /* time until which hw_driver_poll() leaves the work to the thread, because many bytes
+                                    were copied */
 
     atomic_bool stop;
     atomic_bool has_thread;
@@ -84,16 +84,17 @@ void hw_driver_stop(struct hw_driver *d);
 /* Waits for work until the time `until` (in ns, as hw_now() returns), and does the work. Returns true if there was
  * work. May be called from any thread that holds no lock of the objects on the loop. */
 bool hw_driver_turn(struct hw_driver *d, uint64_t until);
-/* Runs the loop until done(arg) is true or the time `until` has come. Returns done(arg). done() must not take a lock. A
- * thread that makes done() true must call hw_driver_notify() afterwards. */
+/* Waits until done(arg) is true or the time `until` has come. Meanwhile one of the waiting callers runs the loop.
+ * Returns done(arg). done() must not take a lock. A thread that makes done() true must call hw_driver_notify()
+ * afterwards. */
 bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until);
 void hw_driver_notify(struct hw_driver *d);
 /* Does the work that is ready, unless another thread is doing it. Occasionally also does the work of other drivers
  * whose threads leave their loops to callers. Leaves bulk data to the thread, and all work if the thread polls
  * (hw_driver.busy). done(arg) is the condition that the caller waits for, as in hw_driver_wait(). */
 void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
-/* Takes the role. The calling thread may then use the objects on the loop, and its posts wake no other thread.
- * hw_driver_end() does the posted work and releases the role. A thread has at most one role at a time. */
+/* Takes the role. The calling thread may then use the objects on the loop, and its posts to the loop wake no other
+ * thread. hw_driver_end() does the posted work and releases the role. A thread has at most one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
 /* Takes the role if no thread has it. now is a time that the calling thread has just read. Returns false if the role
  * was not taken; hw_driver_end() must not be called then. */

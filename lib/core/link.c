@@ -6,10 +6,10 @@
 #include <string.h>
 
 #define FIRST_RING 16 /* initial limit of frames in flight */
-/* While at least this many bytes of payload wait to be sent, no further frame is pulled. */
+/* With at least this many bytes of payload in a batch, no further frame is added. */
 #define BATCH_BYTES (256u << 10)
-#define BEHIND_MUCH 512 /* bytes that are read after a payload that is longer than the buffer */
-/* Bytes of a payload that are copied after the frame's head, so that small frames are sent in one piece. */
+#define BEHIND_MUCH 512 /* maximum number of bytes that are read behind a large payload */
+/* Maximum length of a payload that is copied behind the frame's head, so that small frames are sent in one piece. */
 #define SMALL_PAYLOAD 1024
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)

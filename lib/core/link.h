@@ -6,7 +6,7 @@
  * does not know operations or regions. The layer above provides frames (pull) and memory for payloads (place), and is
  * told which frames arrived, were confirmed or were lost.
  *
- * The counts make failover exact. Both directions number their counted frames 1, 2, 3, and so on. A receiver's count
+ * The counts make failover exact. Counted frames arrive in the order in which they were sent. A receiver's count
  * states that the first `received` frames are in place. While the link is up, the count is a confirmation. Once the
  * receiver has closed the link, the count is its last word, and the sender knows exactly which frames it must send
  * again on another link. No frame arrives twice or late, because the receiver reads nothing after its last word.
@@ -34,8 +34,8 @@ struct hw_piece {
 
 /* Maximum number of pieces of an outgoing frame, and of an incoming frame at a time. */
 #define HW_LINK_PIECES 256
-#define HW_LINK_BATCH  32     /* number of pieces waiting to be sent up to which one more frame is pulled */
-#define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads in transit, in each direction */
+#define HW_LINK_BATCH  32     /* number of pieces in a batch up to which one more frame is added */
+#define HW_LINK_BUF    16384u /* size of the buffer for heads, extensions and copied payloads, in each direction */
 #define HW_LINK_FLIGHT 1024   /* maximum number of counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
@@ -76,15 +76,15 @@ struct hw_link_apart {
 /* Callbacks into the layer above. A callback must not free the link or call its functions, except for hw_link_confirm()
  * in place() and arrived(). */
 struct hw_link_ops {
-    /* Fills in the next frame, with a payload of at most budget bytes. If budget is 0, the window is full, and only an
-     * uncounted frame may be sent. Returns false if there is no frame now. */
+    /* Fills in the next frame. budget is the free part of the window, which one frame may exceed. If budget is 0, only
+     * an uncounted frame may be sent. Returns false if there is no frame now. */
     bool (*pull)(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out);
     /* Called when a frame's head and extension have arrived. Fills piece[0, *n) with memory for the payload or its
      * first bytes; a piece without ptr discards its bytes. Returns 0, or a negative errno that ends the link. After
      * success arrived() or abandoned() is called once. */
     int (*place)(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
-    /* Called when the pieces so far hold the first `at` bytes of a longer payload. Returns the next pieces, with at
-     * least one byte. */
+    /* Called when the pieces so far hold the first `at` bytes of a longer payload. Fills piece[0, *n) with memory for
+     * at least one more byte. Returns 0, or a negative errno that ends the link. */
     int (*more)(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                 uint32_t *n);
     /* Called when the payload is in place. Returns 0, or a negative errno that ends the link; the frame is not counted
@@ -117,13 +117,12 @@ struct hw_link {
     uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
     uint64_t started; /* counted frames from pull() */
     uint64_t said;    /* frames that the peer has confirmed */
-    /* Frames for which confirmed() was called. The memory of the other frames that the peer has confirmed is still
-     * being read. */
+    /* Frames for which confirmed() was called. Less than `said` while memory of the next frame is still being read. */
     uint64_t confirmed;
     uint64_t in_flight; /* bytes of the frames that are not confirmed */
     uint64_t gone;      /* payload bytes that were handed to the second stream */
     uint64_t released;  /* number of leading bytes of `gone` that are no longer read from memory */
-    uint64_t window;    /* bytes that may be in flight; a single frame may exceed the window */
+    uint64_t window;    /* bytes that may be in flight; the last frame may exceed the window */
     int ended;          /* 0, or the error that the link ended with */
 
     struct hw_link_apart apart; /* set by the layer above after hw_link_init() */
@@ -138,7 +137,7 @@ struct hw_link {
         struct hw_piece piece[HW_LINK_BATCH + HW_LINK_PIECES + 1];
         uint32_t piece_at, n_pieces;
         uint64_t payload; /* bytes of the pieces that are not in buf, including bytes already sent */
-        bool apart;       /* the pieces from apart_at on are for the second stream, and no pieces follow them */
+        bool apart;       /* pieces [apart_at, n_pieces) are for the second stream; no frame is added behind them */
         uint32_t apart_at;
         struct hw_link_copy {
             struct hw_link_copy *next;
@@ -164,16 +163,15 @@ struct hw_link {
     } rx;
 };
 
-/* Initializes a link with this window. Fails with -ENOMEM. Lack of memory later only reduces the number of frames in
+/* Initializes a link with this window. Fails with -ENOMEM. If the ring of frames cannot grow later, fewer frames are in
  * flight. */
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window);
-/* Frees the buffers. The link must have ended and be settled, unless its session is gone; remaining tokens get no
- * callback then. */
+/* Frees the buffers. There is no callback for the tokens of frames that were not settled. */
 void hw_link_free(struct hw_link *l);
 
 /* ---- for the transport ------------------------------------------------------------------------ */
 
-/* Returns the next bytes to send in up to cap pieces, and pulls frames if possible. Returns the number of pieces, or 0
+/* Pulls frames if possible, and stores the next bytes to send in up to cap pieces. Returns the number of pieces, or 0
  * if there is nothing to send now. */
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if frames that were pulled are not completely sent. */
@@ -184,9 +182,9 @@ bool hw_link_sends_apart(const struct hw_link *l);
 void hw_link_sent(struct hw_link *l, uint64_t n);
 /* Reports for apart.held that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
-/* Returns the memory for the next bytes to read, in up to cap pieces; cap is at least 2. Returns the number of pieces,
- * which is at least 1. A piece without ptr is for the second stream only. If the caller does not read all of the bytes
- * before it calls another function, the link returns the same memory again. */
+/* Stores the memory for the next bytes to read in up to cap pieces; cap is at least 2. Returns the number of pieces,
+ * which is at least 1. A piece without ptr is for the second stream only. Memory that was not filled is returned again
+ * by the next call. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if the memory from hw_link_rx() is for bytes of the second stream. */
 bool hw_link_reads_apart(const struct hw_link *l);
@@ -200,20 +198,20 @@ uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data);
 
 /* ---- for the layer above ---------------------------------------------------------------------- */
 
-/* Processes the peer's confirmation of the first count frames. Calls confirmed() for the frames whose memory is no
- * longer read. Fails with -EPROTO if the last byte of one of them was never handed to the transport, because the peer
- * cannot have received it. */
+/* Processes the peer's confirmation of the first count frames. Calls confirmed() in order, up to the first frame whose
+ * memory is still being read. Fails with -EPROTO if one of the count frames was not completely handed to the transport,
+ * because the peer cannot have received it. */
 int hw_link_confirm(struct hw_link *l, uint64_t count);
 /* Releases memory: after this call the link neither reads nor writes memory of this owner. The transport may read bytes
- * that it already has until l->released reaches the present l->gone. If unsent bytes of the current frame are in the
- * owner's memory, they are copied. Further received bytes for the owner's memory are discarded, and the frame still
- * arrives, marked as `dropped`. Fails with -ENOMEM, or with another negative errno if the memory cannot be read. In
- * these cases only hw_link_end() releases the memory. */
+ * that it already has until l->released reaches the present l->gone. Unsent bytes of pulled frames in the owner's
+ * memory are copied. Further received bytes for the owner's memory are discarded, and the frame still arrives, marked
+ * as `dropped`. Fails with -ENOMEM, or with another negative errno if the memory cannot be read. In these cases only
+ * hw_link_end() releases the memory. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
-/* Discards the remaining payload of the incoming frame; the frame arrives like any other. Returns this frame, or NULL
- * if no payload had a destination. */
+/* Makes the present pieces of the incoming frame discard their remaining bytes; the frame arrives like any other.
+ * Returns this frame, or NULL if none of the pieces had memory left to fill. */
 struct hw_link_in *hw_link_drop(struct hw_link *l);
-/* Returns the token of the frame whose bytes are sent next, or NULL if no counted frame is being sent. */
+/* Returns the token of the first counted frame that is not completely sent, or NULL. */
 void *hw_link_get_sending(const struct hw_link *l);
 /* Returns true if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not sent or filled. */
 bool hw_link_uses(const struct hw_link *l, const void *owner);
@@ -225,9 +223,9 @@ bool hw_link_fills_apart(const struct hw_link *l, const void *owner);
 void hw_link_end(struct hw_link *l, int why);
 /* Returns true if the peer's last word is possible. Called after the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);
-/* Processes the peer's last word, after the end. Calls confirmed() for the first count frames and lost() for the
- * others, in order. Fails with -EPROTO and without a call if the count contradicts the frames that were sent or
- * confirmed. */
+/* Processes the peer's last word, after the end. Calls confirmed() for those of the first count frames that were not
+ * confirmed before, and lost() for the others, in order. Fails with -EPROTO and without a call if the count contradicts
+ * the frames that were sent or confirmed. */
 int hw_link_settle(struct hw_link *l, uint64_t count);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A loop has tasks, timers, and a mailbox for tasks from other threads. All objects of a rail belong to one loop. Apart
- * from atomic variables, nothing else accesses them, so that they need no lock. A loop does not block and reads no
+ * from atomic variables, only this loop accesses them, so that they need no lock. A loop does not block and reads no
  * clock. Its driver (a thread with epoll, a waiting caller, the simulator) passes the time, and asks when the next turn
  * is due.
  */
@@ -24,7 +24,7 @@ struct hw_task {
 enum hw_urgency {
     HW_NOW,  /* wakes a thread */
     HW_SOON, /* runs in the next turn */
-    HW_LAZY  /* runs in the next turn that has an event */
+    HW_LAZY  /* may wait for an event, see hw_driver_defer() */
 };
 
 /* A callback at a given time. */
@@ -32,7 +32,7 @@ struct hw_timer {
     void (*fire)(struct hw_timer *t);
     uint64_t at; /* ns of the driver's clock */
     bool set;
-    /* In the loop's heap: the first child (due later), the next sibling, and the pointer to this timer. */
+    /* In the loop's heap: the first child (not due earlier), the next sibling, and the pointer to this timer. */
     struct hw_timer *child, *next, **link;
 };
 
@@ -40,7 +40,7 @@ struct hw_timer {
 struct hw_source {
     void (*ready)(struct hw_source *s, uint32_t events);
     /* Reads available data without waiting for an event. NULL if this takes more than one system call. events are from
-     * epoll, or 0 if epoll was not asked. Returns true if there was data. */
+     * epoll, or 0 if epoll was not asked. Returns true if there was data or an event was handled. */
     bool (*look)(struct hw_source *s, uint32_t events);
     /* for the driver's use */
     bool watched;
@@ -56,7 +56,7 @@ struct hw_loop {
 
     /* for the loop's use */
     _Atomic(struct hw_task *) mailbox; /* newest task first */
-    atomic_uint slow; /* a lower bound of the urgency of the tasks in the mailbox; HW_NOW unless all were deferred */
+    atomic_uint slow;                  /* urgency of the tasks in the mailbox, see wake_driver() in driver.c */
     struct hw_task *first, **last;     /* tasks taken from the mailbox, oldest first */
     struct hw_task *late, **last_late; /* tasks for the end of the turn */
     struct hw_timer *timers;           /* a pairing heap; the root is due first */
@@ -65,24 +65,26 @@ struct hw_loop {
 /* Initializes an empty loop. */
 void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg);
 
-/* Posts t, which runs on l after all tasks that this thread has posted to l before. May be called from any thread.
- * run() may post the task again. A task that is already posted and has not begun to run, runs once. */
+/* Posts t to run on l, unless t is already posted and has not begun to run. Tasks that the same thread posts run in the
+ * order in which they were posted. May be called from any thread, also from run() for the same task. */
 void hw_loop_post(struct hw_loop *l, struct hw_task *t);
 /* Declares that the calling thread runs the loop until hw_loop_release(). hw_loop_turn() does so for its duration. */
 void hw_loop_claim(struct hw_loop *l);
 void hw_loop_release(struct hw_loop *l);
 /* Returns true if the calling thread runs the loop, so that it may use the objects on the loop directly. */
 bool hw_loop_is_mine(const struct hw_loop *l);
-/* Posts t for the end of the turn, after tasks that are posted during the turn. Called on the loop's own thread. */
+/* Posts t for the end of the turn, after tasks that are posted during the turn. Called on the thread that runs the
+ * loop. */
 void hw_loop_post_late(struct hw_loop *l, struct hw_task *t);
 /* Runs up to budget tasks and due timers, then the tasks for the end of the turn. If hold is not NULL and hold(arg) is
- * true at this point, the tasks for the end of the turn wait for another turn. Returns true if more tasks are ready. */
+ * true at this point, the tasks for the end of the turn wait for another turn. Returns true if more tasks or timers are
+ * due. */
 bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget, bool (*hold)(void *arg), void *arg);
 /* Returns the time at which hw_loop_turn() has work. 0 means now, and HW_NEVER means not before a task is posted. */
 uint64_t hw_loop_due(const struct hw_loop *l);
 
-/* Sets t to fire once at the given time, even if t was set before. Called on the loop's own thread, like all functions
- * of timers. The caller must have set t->fire and initialized all other members to zero. */
+/* Sets t to fire once at the given time, even if t was set before. Called on the thread that runs the loop, like all
+ * functions of timers. The caller must have set t->fire and initialized all other members to zero. */
 void hw_timer_set(struct hw_loop *l, struct hw_timer *t, uint64_t at);
 /* Stops t if it was set. */
 void hw_timer_stop(struct hw_loop *l, struct hw_timer *t);

@@ -12,7 +12,7 @@
 #define DOUBT (120 * HW_MS)
 /* Maximum number of reads and writes of one link in a turn, so that other rails of the loop need not wait longer. */
 #define TURN_STEPS 8
-/* Frames of a link that may remain unconfirmed until limits.patience has passed. */
+/* Number of frames of a link that are confirmed without waiting for limits.patience. */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4)
 
 /* ---- queues of parcels -------------------------------------------------------------------------- */
@@ -116,8 +116,8 @@ static void note_heard(struct hw_rail *r)
 
 /* ---- callbacks of links ----------------------------------------------------------------------------- */
 
-/* Returns true if frames have arrived that the peer does not know of. With `all`, frames that the peer does not wait
- * for are included. */
+/* Returns true if a link has received frames that must be confirmed: with `all` any frames, otherwise frames for which
+ * the peer waits, or PATIENT_MAX frames. */
 static bool has_news(const struct hw_rail *r, bool all)
 {
     for (unsigned i = 0; i < r->links; i++) {
@@ -128,7 +128,7 @@ static bool has_news(const struct hw_rail *r, bool all)
     return false;
 }
 
-/* Fills a frame with the counts of all links that the peer does not know yet. */
+/* Fills a confirmation, if one is due, with all counts that the peer does not know yet. */
 static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
 {
     uint32_t at = 4;
@@ -187,7 +187,7 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
             return false;
         }
         out->token = p;
-        out->n_pieces = out->ext_len = 0; /* an earlier frame may have been abandoned half-way */
+        out->n_pieces = out->ext_len = 0; /* an earlier fill() may have set them and returned false */
         out->patient = false;
         out->bulk = !p->small;
         if (r->ops->fill(r->up, p, out)) {
@@ -346,7 +346,7 @@ static void note_released(struct hw_rail *r, struct rail_link *rl)
 
 /* ---- states -------------------------------------------------------------------------------------- */
 
-/* Writes pending data on link i. Returns true if more can be written at once. */
+/* Writes pending data on link i. Returns true if the rail should try again soon. */
 static bool write_link(struct hw_rail *r, unsigned i)
 {
     struct hw_piece piece[TURN_PIECES];
@@ -412,7 +412,7 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* Returns true if data is in flight in the network, so that the path must be checked. */
+/* Returns true if checks are enabled and data is in flight in the network, so that the path must be checked. */
 static bool is_busy(const struct hw_rail *r)
 {
     for (unsigned i = 0; i < r->links && r->limits.check; i++)
@@ -487,7 +487,7 @@ static void work_rail(struct hw_task *t)
     hw_loop_post_late(r->loop, &r->flush);
 }
 
-/* Fails with -ETIMEDOUT if the connection has made no progress for a long time although the peer is alive. */
+/* Fails with -ETIMEDOUT if frames are in flight and the connection has made no progress for limits.dead. */
 static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
 {
     uint64_t progress = rl->link.tx.written + rl->link.said;
@@ -540,7 +540,7 @@ static bool watch_path(struct hw_rail *r, uint64_t silent)
     return true;
 }
 
-/* Checks whether the peer is silent. */
+/* Checks the paths and whether the peer is silent, and schedules pings and late confirmations. */
 static void watch_peer(struct hw_timer *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, watch);
@@ -653,10 +653,9 @@ static int check_peer_counts(const struct hw_rail *r, const uint64_t *count, uns
 {
     for (unsigned i = 0; i < n; i++)
         if (i >= r->links ? count[i] != 0 : !hw_link_can_settle(&r->link[i].link, count[i]))
-            return hw_fail(
-                -EPROTO,
-                "the peer's final confirmation on link %u of a rail is %llu frames, which contradicts what was sent", i,
-                (unsigned long long)count[i]);
+            return hw_fail(-EPROTO,
+                           "the peer's final confirmation on link %u of a rail is %llu frames, which is impossible", i,
+                           (unsigned long long)count[i]);
     return 0;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rail connects to one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which start and end together,
- * on one loop. Link 0 (express) carries small parcels and the confirmations of all links of the rail; the other links,
- * if there are any, carry the rest. Each set of connections of a rail has a generation number. A rail knows nothing
- * about other rails, except whether they hear the peer. If they do, a rail whose path may be dead is suspect and gets
- * no new data.
+ * on one loop. Link 0 (express) carries small parcels, keepalives and the confirmations of all links of the rail; the
+ * other links, if there are any, carry the rest. Each set of connections of a rail has a generation number. A rail
+ * knows nothing about other rails, except whether they hear the peer. If they do, a rail whose path may be dead is
+ * suspect and gets no new data.
  *
  *   down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
  *
@@ -25,7 +25,7 @@ struct hw_parcel {
     uint8_t type; /* defined by the layer above */
 };
 
-/* Pushes a parcel onto a stack. Any thread may push; the only reader takes all parcels by atomic_exchange(). */
+/* Pushes a parcel onto a stack. Any thread may push; the only reader takes all parcels with atomic_exchange(). */
 static inline void hw_parcel_push(_Atomic(struct hw_parcel *) *stack, struct hw_parcel *p)
 {
     p->next = atomic_load(stack);
@@ -55,8 +55,8 @@ struct hw_rail_ops {
     void (*marked)(void *up, uint32_t mark);
     /* Called when the peer has received the parcel. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
-    /* Returns parcels that the rail will not carry, because it is down or suspect. The list has the oldest parcel
-     * first. */
+    /* Returns parcels that the rail will not carry, because it is not up or is suspect. Small parcels come first in the
+     * list. */
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
     /* Called when the rail has changed from up to ended. count[] is final, and hw_error() is the same as at
      * hw_rail_end(). */
@@ -66,20 +66,20 @@ struct hw_rail_ops {
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
     /* Called when the rail has become suspect, before its waiting parcels are given back. */
     void (*suspected)(void *up, struct hw_rail *r);
-    /* Called if the path may be dead and no other rail hears the peer, every limits.check as long as this lasts, if
-     * hw_rail.spared is set. */
+    /* With hw_rail.spared, called every limits.check while the path may be dead and no other rail hears the peer. */
     void (*doubted)(void *up, struct hw_rail *r);
     /* Called when a device has failed (hw_error() has the reason) and cannot take the rest of this frame's payload. The
      * payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
-    /* Called when the device that holds this parcel's payload has failed. The rail ends and gives the parcel back. */
+    /* Called when the device that holds this parcel's payload has failed. The rail then ends, and gives the parcel back
+     * once the rail is settled. */
     void (*faulted)(void *up, struct hw_rail *r, struct hw_parcel *p);
 };
 
 /* A connection as the rail uses it, on the rail's loop, except for close() of a connection without a rail. A connection
  * with one stream in each direction omits the members after check(). */
 struct hw_rail_io {
-    /* Called when the rail has started with this connection, which is link number `link` of the rail. From now on the
+    /* Called while the rail starts with this connection, which is link number `link` of the rail. From now on the
      * connection must call hw_rail_ready() when it may be readable or writable. Returns 0 or a negative errno. */
     int (*attach)(struct hw_conn *c, struct hw_rail *r, unsigned link);
     /* Returns the number of bytes written or read, or one of the following errors. -EAGAIN: nothing can be transferred
@@ -100,10 +100,10 @@ struct hw_rail_io {
     /* Closes the connection at once. Discards unread data and data that the network has not accepted. Afterwards the
      * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
-    /* Checks a connection with data in flight, every limits.check. Returns 0, 1 if the path may be dead, or the error
-     * if the path seems dead. alone is the time in ns for which data has been in flight, if the peer is heard on other
-     * rails. Otherwise it is 0, or limited if hw_rail.spared is set. May lower *window to the useful number of bytes in
-     * flight. */
+    /* Checks each connection of a rail with data in flight, every limits.check. Returns 0, 1 if the path may be dead,
+     * or the error if the path seems dead. alone is the time in ns for which data has been in flight on the connection,
+     * if the peer is heard on other rails. Otherwise it is 0, or limited if hw_rail.spared is set. May lower *window to
+     * the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns how payloads are carried, after attach(). */
@@ -170,7 +170,7 @@ struct hw_rail {
     struct hw_timer watch; /* separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
     bool dry;                  /* nothing was left to cut when an idle link last asked */
-    bool confirm_due; /* all frames that have arrived are confirmed, including those that the peer does not wait for */
+    bool confirm_due; /* the next confirmation is sent even if it has only frames that the peer does not wait for */
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
@@ -201,8 +201,8 @@ struct hw_rail {
 /* Initializes a rail that is down. */
 void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
                   void *up, const struct hw_rail_limits *limits);
-/* Gives back all parcels and frees the rail. The rail must not be up. Called on the loop's thread, or after the loop
- * has stopped. */
+/* Gives back all parcels and frees the rail. The rail must not be up. Called on the rail's loop, or when none of the
+ * rail's tasks can run any more. */
 void hw_rail_free(struct hw_rail *r);
 
 /* Starts a rail that is down on established connections. The rail owns conn[0, n) and closes them. Fails with a
@@ -210,13 +210,14 @@ void hw_rail_free(struct hw_rail *r);
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n);
 /* Ends a rail that is up: closes all connections and calls ended(). Otherwise does nothing. */
 void hw_rail_end(struct hw_rail *r, int why);
-/* Settles a rail that has ended by the peer's last word in count[0, n). Calls done() and give_back(). Fails with
- * -EPROTO if a count contradicts the frames that were sent; nothing changes then. */
+/* Settles a rail that has ended. count[0, n) is the peer's last word; for other links, their last confirmation counts.
+ * Calls done() and give_back(). Fails with -EPROTO if a count contradicts the frames that were sent; nothing changes
+ * then. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
 /* Releases memory: after this call no memory of this owner is accessed, see hw_link_let_go(), except as
  * hw_rail_is_reading() reports. Parcels end as usual. Before this call, fill(), place() and more() must know that the
- * owner has released the memory. If there is no memory for a copy, the rail ends. */
+ * owner has released the memory. If the release fails, for example for lack of memory, the rail ends. */
 void hw_rail_let_go(struct hw_rail *r, const void *owner);
 /* Returns true if memory that was sent by reference before the last hw_rail_let_go() may still be read. In this case t
  * is posted on the rail's loop once the memory is no longer read. Only one task can wait at a time. */
@@ -230,8 +231,8 @@ void hw_rail_wake(struct hw_rail *r);
 void hw_rail_ready(struct hw_rail *r, unsigned link);
 /* Asks the peer to answer on this rail, if the rail is up. May be called from any thread. */
 void hw_rail_ask(struct hw_rail *r);
-/* Reads available data of this link at once. Returns true if there was data; the rail does the remaining work in its
- * own tasks. */
+/* Reads available data of this link at once. Returns true if there was data or the connection failed; the rail does the
+ * remaining work in its own tasks. */
 bool hw_rail_look(struct hw_rail *r, unsigned link);
 
 #endif

@@ -253,10 +253,10 @@ static void post_report(struct session_rail *sr, unsigned what)
     hw_loop_post(sr->session->home, &sr->report);
 }
 
-/* Stores the calling thread's error text for the home loop. */
+/* Stores the error and its text for the home loop. */
 static void note_why(struct session_rail *sr, int why)
 {
-    const char *text = why == -ECONNABORTED ? "ended by this side" : hw_error();
+    const char *text = why == -ECONNABORTED ? "ended by this side or the peer" : hw_error();
     sr->report_why = why;
     snprintf(sr->report_text, sizeof sr->report_text, "%s", text);
 }
@@ -287,7 +287,7 @@ static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
                                             .give_back = return_list,
                                             .ended = report_end};
 
-/* Executes the home loop's order on the rail. */
+/* Executes the home loop's orders on the rail. */
 static void act_on_order(struct hw_task *t)
 {
     struct session_rail *sr = hw_container_of(t, struct session_rail, act);
@@ -448,7 +448,7 @@ bool hw_session_is_gone(const struct hw_session *s)
     return gone;
 }
 
-/* Sends one of this side's last words on a rail to the peer, over another rail. */
+/* Sends one of this side's last words on a rail to the peer, over a rail that is up. */
 static void send_word(struct hw_session *s, const struct session_rail *sr, const struct hw_word *word)
 {
     struct session_note *note = word->gen ? calloc(1, sizeof *note) : NULL;
@@ -466,9 +466,9 @@ static struct hw_word make_empty_word(struct session_rail *sr, uint32_t gen)
     return (struct hw_word){.gen = gen, .mark = get_mark(sr)};
 }
 
-/* Sends all last words on ended generations. They are sent again whenever a rail ends. Earlier copies may have been in
- * flight on this rail, and the peer's last word that settles it may wait for the same reason. Duplicates have no
- * effect. */
+/* Sends this side's newest last words on all rails. Called whenever a rail ends, because an earlier copy that was in
+ * flight on this rail is not sent again before the peer's last word on the rail arrives, which may be delayed in the
+ * same way. Duplicates have no effect. */
 static void send_words(struct hw_session *s)
 {
     for (unsigned i = 0; i < s->rails; i++) {
@@ -622,7 +622,7 @@ int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_
 {
     struct session_rail *sr = &s->rail[i];
     if (gen != sr->asked || s->dead)
-        return hw_fail(-ESTALE, "another connection of rail %u was requested since", i);
+        return hw_fail(-ESTALE, "this connection of rail %u is out of date", i);
     if (sr->state != RAIL_IS_DOWN)
         return -EAGAIN;
     if (sr->mine.gen == sr->client.gen)
@@ -637,7 +637,7 @@ int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_c
     struct session_rail *sr = &s->rail[i];
     assert(n >= 1 && n <= HW_RAIL_LINKS);
     if (gen != sr->asked || gen <= sr->gen || sr->start.is || s->dead)
-        return hw_fail(-ESTALE, "another connection of rail %u was requested since", i);
+        return hw_fail(-ESTALE, "this connection of rail %u is out of date", i);
     if (peer)
         note_word(sr, peer);
     sr->start.is = true;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session connects to one peer over all its rails. As long as the session exists, it delivers each parcel exactly
- * once, in no particular order. Parcels that a failed rail did not deliver are sent by another rail, or wait until a
- * rail is up again. The session does not interpret parcels.
+ * A session connects to one peer over all its rails. Unless the session dies, it delivers each parcel exactly once, in
+ * no particular order. Parcels that a failed rail did not deliver are sent by another rail, or wait until a rail is up
+ * again. The session does not interpret parcels.
  *
  * The session itself runs on one loop, its home; each rail runs on its own loop. They communicate by mailbox: the home
- * gives orders (start, end, settle), and a rail reports that it has ended. A rail's last word is sent to the peer as a
- * parcel over another rail, and in the handshake of the rail's next connection.
+ * gives orders (start, end, settle), and a rail reports that it has ended or is down. A rail's last word is sent to the
+ * peer as a parcel over a rail that is up, and in the handshake of the rail's next connection.
  *
  * One side is the client, which connects and reconnects rails. A handshake of a rail carries:
  *
@@ -38,17 +38,19 @@ struct hw_session_ops {
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
     /* Called on the rail's loop when other rails must take the work that this rail does not do. */
     void (*suspected)(void *up, unsigned rail);
-    /* Called on the rail's loop if hw_session_spare() was called, when the rail's path may be dead and no other rail
-     * hears the peer. */
+    /* After hw_session_spare(), called on the rail's loop while the rail's path may be dead and no other rail hears the
+     * peer. */
     void (*doubted)(void *up, unsigned rail);
     /* Called on a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
-    /* Called on the home loop when a rail is no longer up; hw_error() has the reason. The client decides when to
-     * reconnect it. */
+    /* Called on the home loop when a rail is no longer up, unless the session is dead; hw_error() has the reason. The
+     * client decides when to reconnect the rail. */
     void (*ended)(void *up, unsigned rail, int why);
-    /* Called on the home loop when a rail is down, so that the server may answer a client that waits. */
+    /* Called on the home loop when a rail is down, unless the session is dead, so that the server may answer a client
+     * that waits. */
     void (*down)(void *up, unsigned rail);
-    /* Called on the home loop when the session has died with this error because of the peer. */
+    /* Called on the home loop when the session has died with this error, because a last word of the peer is impossible.
+     */
     void (*died)(void *up, int why);
     /* Called on the home loop if the session is dead and the peer may not have received this parcel. */
     void (*lost)(void *up, struct hw_parcel *p);
@@ -99,7 +101,7 @@ struct session_rail {
     atomic_bool order_end;
     struct hw_task act;
 
-    /* reports: written by the rail, once for each order */
+    /* reports: written by the rail, after it has ended and when it is down */
     atomic_uint reported; /* bits of REPORT_* */
     int report_why;
     char report_text[HW_ERR_TEXT];
@@ -120,11 +122,11 @@ struct hw_session {
     void *up;
     struct session_rail *rail; /* array of `rails` elements */
 
-    _Atomic(struct hw_parcel *) returned; /* parcels returned by rails that are down */
+    _Atomic(struct hw_parcel *) returned; /* parcels that need another rail */
     _Atomic(struct hw_parcel *) notes;    /* the peer's last words */
     struct hw_task sort;                  /* processes returned and notes */
     struct hw_parcel *waiting;            /* parcels that no rail can take now */
-    unsigned turn;                        /* rail that takes the next parcel */
+    unsigned turn;                        /* rail that is tried first for the next parcel, modulo `rails` */
 
     struct {
         _Atomic(struct hw_let_go *) asked; /* newest request first */
@@ -136,15 +138,16 @@ struct hw_session {
 
 /* First type of frames of the session itself. Types of the layer above are smaller. */
 #define HW_SESSION_TYPES 0xe0
-#define HW_SESSION_WORD  0xe0 /* u32 rail, u32 generation, u32 mark; then for each link: u64 frames received */
+#define HW_SESSION_WORD  0xe0 /* u32 rail, then a last word as in wire/word.h */
 
 /* Initializes a session with n rails that are down. Rail i runs on loop[i]. Fails with -ENOMEM. */
 int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
                     const struct hw_rail_limits *limits);
-/* Frees the session's memory. No rail may be up. Called on the thread of the loops, or after the loops have stopped. */
+/* Frees the session's memory. No rail may be up, and none of the session's tasks may run any more. */
 void hw_session_free(struct hw_session *s);
-/* Ends the session: all rails end, and lost() is called for undelivered parcels, from tasks of the home loop. */
+/* Ends the session: all rails end, and lost() is called, now or later, for each parcel that the peer may not have
+ * received. Called on the home loop. */
 void hw_session_die(struct hw_session *s, int why);
 /* Returns true once a dead session has released everything and none of its tasks will run again. */
 bool hw_session_is_gone(const struct hw_session *s);
@@ -153,17 +156,19 @@ bool hw_session_is_gone(const struct hw_session *s);
  * Must be called before any rail starts. */
 void hw_session_spare(struct hw_session *s);
 
-/* Passes a parcel to rail i, or to another rail if rail i is not sound. May be called from any thread. */
+/* Passes a parcel to rail i if it is sound, or else to the home loop, which chooses a rail. May be called from any
+ * thread. */
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
 /* Makes all rails release the memory of g->owner, see hw_rail_let_go(). Once g->over() runs, no rail reads or writes
- * this memory. Already before this call, fill() and place() must not return this memory. May be called from any thread.
+ * this memory. Already before this call, fill(), place() and more() must not return this memory. May be called from any
+ * thread.
  */
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
 /* Returns true if rail i is up and not suspect, so that it will probably deliver soon. May be called from any thread.
  */
 bool hw_session_is_sound(const struct hw_session *s, unsigned i);
-/* Reports that there may be work to cut for rail i, or for another rail if rail i is not sound. May be called from any
- * thread. */
+/* Tells rail i, or the next sound rail if rail i is not sound, that there may be new parcels to cut. Does nothing if no
+ * rail is sound. May be called from any thread. */
 void hw_session_wake(struct hw_session *s, unsigned i);
 
 /* ---- handshakes: on the home loop ------------------------------------------------------------- */
@@ -173,12 +178,12 @@ void hw_session_wake(struct hw_session *s, unsigned i);
  * be, or if the session is dead. */
 uint32_t hw_session_hello(struct hw_session *s, unsigned i, struct hw_word *mine);
 /* Server: processes a client's request for generation gen of rail i, with the client's last word. Fails with -ESTALE if
- * this or a newer generation was requested before, and with -EPROTO if the last word is about a generation that never
- * existed. */
+ * this or a newer generation was requested before, and with -EPROTO if the last word is about a newer generation than
+ * this side has started. */
 int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct hw_word *client);
 /* Server: prepares the answer after hw_session_ask(). Returns 0 and this side's last word in *mine if the connections
- * may be started. Fails with -EAGAIN if an older connection has not ended yet (call again after ops.down()), and with
- * -ESTALE if a newer generation was requested or the session is dead. */
+ * may be started. Fails with -EAGAIN if the rail is not down yet (call again after ops.down()), and with -ESTALE if a
+ * newer generation was requested or the session is dead. */
 int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine);
 /* Starts generation gen of rail i on the established connections conn[0, n), which the session owns afterwards. On the
  * client, peer is the server's last word. Fails with -ESTALE if it is too late; the caller keeps the connections then.
@@ -186,11 +191,11 @@ int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_
 int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
                      const struct hw_word *peer);
 /* Gives up generation gen of rail i, which this side has requested or answered but will not start. Because the peer may
- * have started the generation, this function tells the peer over the other rails that nothing of it arrived. */
+ * have started the generation, this function tells the peer over another rail that nothing of it arrived. */
 void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen);
-/* Ends rail i, if it is up, because its path is dead. Called on the home loop. */
+/* Ends rail i, if it is up. Called on the home loop. */
 void hw_session_end_rail(struct hw_session *s, unsigned i);
-/* Returns true if a rail's connections may exist. Called on the home loop. */
+/* Returns true if a rail was started and has not reported its end. Called on the home loop. */
 bool hw_session_has_rails(const struct hw_session *s);
 
 #endif

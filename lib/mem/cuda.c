@@ -461,7 +461,7 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
     for (b = a; b.end <= last;) {
         rc = query_cuda_pointer(cu, b.end, &b);
         if (rc < 0)
-            return hw_wrap(rc, "%zu bytes from %p are not in one allocation: register each piece", len, ptr);
+            return hw_wrap(rc, "%zu bytes from %p are not all CUDA memory: register each piece", len, ptr);
         if (b.type != a.type || b.managed || b.ctx != a.ctx || b.device != a.device)
             return hw_fail(
                 -EINVAL,

@@ -9,7 +9,7 @@
 int hw_fill(const struct hw_space *s, void *ptr, size_t len, uint64_t seed, uint64_t pos);
 
 /* Sets *bad to the number of bytes that differ. If there are any, sets *first (if not NULL) to the offset of the first
- * of them. */
+ * such byte. */
 int hw_check(const struct hw_space *s, const void *ptr, size_t len, uint64_t seed, uint64_t pos, uint64_t *bad,
              uint64_t *first);
 

@@ -23,7 +23,7 @@ struct hw_gather_bufs {
     size_t src_size;
 };
 
-/* Method of a gather on a GPU. In a direct space the CPU copies with memcpy(), and the gather is complete on return. */
+/* Method of a gather on a GPU. In a direct space the CPU copies with memcpy(), and each batch is complete on return. */
 enum hw_gather_way {
     /* hawser's GPU kernel; a batch needs more than one launch only at the end of the ring, or if the source is larger
      * than 4 GiB */
@@ -53,8 +53,8 @@ void hw_gather_close(struct hw_gather *g);
  *
  * Fails with -EAGAIN if no fragment could be started, because the ring has too little space or depth batches are in
  * flight; call again when a batch has ended. Fails with -EFAULT if a fragment, which the text names, is outside its
- * buffer; no fragment is started then. Fails with -EINVAL if the buffers overlap. Other errors mean that the device has
- * failed.
+ * buffer; no fragment is started then. Fails with -EINVAL if the buffers overlap, or if the first fragment is too long
+ * for the ring. Other errors mean that the device has failed.
  */
 int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
                     size_t *taken);

@@ -4,8 +4,8 @@
  * the memory of each CUDA context is another. The layers above call the space's operations.
  *
  * Spaces live as long as the process, so pointers to them stay valid. Any thread may call any function, but only one
- * thread at a time may use a copy queue. Functions that can fail return 0 or a negative errno. They set the error text,
- * except for -EAGAIN.
+ * thread at a time may use a copy queue. Functions that return an int return 0 or a negative errno. They set the error
+ * text, except for -EAGAIN.
  */
 #ifndef HW_SPACE_H
 #define HW_SPACE_H
@@ -71,8 +71,8 @@ extern const struct hw_space hw_host;
 
 /* Finds the space of [ptr, ptr+len). A range of HAWSER_MEM_HOST is not checked. With HAWSER_MEM_CUDA, pinned host
  * memory belongs to hw_host, and the call fails with -EINVAL if the range is not CUDA memory, is managed, has holes, or
- * is on more than one device, and with -ENODEV if there is no driver or no GPU. Fails with -EOPNOTSUPP for an unknown
- * kind. */
+ * belongs to more than one device or CUDA context, and with -ENODEV if there is no driver or no GPU. Fails with
+ * -EOPNOTSUPP for an unknown kind. */
 int hw_space_find(enum hawser_mem_kind kind, const void *ptr, size_t len, const struct hw_space **out);
 
 /* Finds the space of a device by its ordinal, for allocations. Fails with -ENODEV if the device does not exist. */

@@ -179,11 +179,9 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
         hw_notes_resume(p);
     }
     hw_ops_unlock(p);
-    return can_be
-               ? 0
-               : hw_fail(-EPROTO,
-                         "the peer confirms control message %u and %llu bytes of notifications, which were never sent",
-                         sequence, (unsigned long long)notes);
+    return can_be ? 0
+                  : hw_fail(-EPROTO, "invalid confirmation of control message %u and %llu bytes of notifications",
+                            sequence, (unsigned long long)notes);
 }
 
 /* ---- receiving: on the home loop ------------------------------------------------------------------------ */

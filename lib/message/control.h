@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control messages are small and are read in the order in which they were sent, although the session below does not
- * keep the order. Up to HW_CONTROL_WINDOW messages may be sent and unread; later messages wait. TAKEN frames tell the
- * peer how many messages were read, and how many bytes of notifications the application has taken.
+ * Control messages travel as small parcels and are read in the order in which they were sent, although the session
+ * below does not keep the order. Up to HW_CONTROL_WINDOW messages may be sent and unread; later messages wait. TAKEN
+ * frames tell the peer how many messages were read, and how many bytes of notifications the application has taken.
  */
 #ifndef HW_CONTROL_H
 #define HW_CONTROL_H
@@ -16,8 +16,8 @@ struct hw_control_in {
     struct hw_note *note; /* NOTE and EAGER: the payload */
 };
 
-/* Sends a copy of c. The caller sets the members kind, a to d, and op. Fails with -ENOMEM or the error that the peer
- * died with. May be called from any thread. */
+/* Sends a copy of c. The caller sets the members kind, a to d, note and op. Fails with -ENOMEM or the error that the
+ * peer died with. May be called from any thread. */
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);
 /* Works like hw_control_send(), with the peer's lock held. */
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
@@ -47,7 +47,7 @@ void hw_control_arrived(struct hw_peer *p, unsigned rail, struct hw_control_in *
 void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out);
 void hw_taken_done(struct hw_peer *p);
 /* Processes a TAKEN frame: the peer has read the messages before `sequence`, and its application has taken `notes`
- * bytes. Fails with -EPROTO if this is more than was sent. */
+ * bytes. Fails with -EPROTO if this is more than was sent, or less than before. */
 int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes);
 
 /* Sends TAKEN if enough was read or taken since the last one. */

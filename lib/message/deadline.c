@@ -67,8 +67,8 @@ static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
     return false;
 }
 
-/* Moves the operations whose deadline has passed to the list `due`. Examines the ticks since the last check, or all
- * ticks if more than HW_TICKS have passed. */
+/* Moves the operations whose deadline has passed to the list `due`. Examines the ticks since the last check, or the
+ * last HW_TICKS ticks if more have passed. */
 static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
 {
     uint64_t tick = now / HW_TICK;
@@ -93,7 +93,7 @@ static int say_late(const struct hw_op *op)
                    op->kind == HW_OP_READ || op->kind == HW_OP_RECV ? "received" : "confirmed");
 }
 
-/* Ends the operations that are due. */
+/* Cancels the operations whose deadline has passed, and handles cancelled operations that are due. */
 static void look_at_deadlines(struct hw_peer *p)
 {
     uint64_t now = p->session.home->now;

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-/* After two small messages that are at most OFTEN apart, more small messages are expected for LATELY. A single small
- * message waits for at most one chunk. */
+/* After two small messages that are at most OFTEN apart, more small messages are expected for LATELY. */
 #define LATELY     (20 * HW_MS)
 #define OFTEN      (2 * HW_MS) /* see LATELY */
 #define FEW_CHUNKS 2           /* maximum number of chunks for which no other loop's thread is woken */
@@ -199,7 +198,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
         }
         if (wait)
             return NULL;    /* a chunk of the operation is in flight, and its end wakes the rails */
-        if (op && s.left) { /* the budget is too small, or other rails finish sooner, so wake one of them */
+        if (op && s.left) { /* the budget is too small, or other rails finish sooner; then wake the fastest rail */
             unsigned best = hw_pace_best(p->pace, p->session.rails, rail);
             if (best != rail && budget >= HW_MIN(s.min_chunk, s.left))
                 hw_session_wake(&p->session, best);
@@ -211,7 +210,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes the next rail in round-robin order. With `others`, wakes only rails to which the home loop's rails leave
+/* Wakes the next rail in round-robin order. With `others`, prefers sound rails to which the home loop's rails leave
  * operations. */
 static void wake_in_turn(struct hw_peer *p, bool others)
 {

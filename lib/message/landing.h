@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A landing is memory that receives data this side requested. The peer addresses a landing by a number. Each frame
+ * A landing is memory that receives data that this side requested. The peer addresses a landing by a number. Each frame
  * reserves its bytes before it may write. The reservation fails if the landing was given up or its number is stale, and
- * frames never reserve more bytes than the landing has. Otherwise a landing ends when all its bytes have arrived, after
- * which nothing can write to its memory, whatever the peer sends.
+ * frames never reserve more bytes than the landing has. A landing that is not given up ends when all its bytes have
+ * arrived. After that nothing can write to its memory, whatever the peer sends.
  *
  * The table never frees memory while it exists, so that a number from the peer can be looked up without a lock.
  */
@@ -48,7 +48,7 @@ struct hw_landing *hw_landing_take(struct hw_landings *t, void *op, uint64_t fro
 void hw_landing_give(struct hw_landings *t, struct hw_landing *g);
 
 /* Reserves n bytes (at least one) of the landing with this number. Returns NULL if the landing was given up, has ended,
- * or has fewer than n bytes left. */
+ * or has fewer than n bytes that are not reserved. */
 struct hw_landing *hw_landing_reserve(struct hw_landings *t, uint64_t id, uint64_t n);
 
 /* Gives up a landing if none of its bytes is reserved or has arrived. Returns true on success; the caller then returns

@@ -191,7 +191,7 @@ static void count_in_flight(struct hw_peer *p, int n)
  * lock. */
 static void flush_one(struct hw_peer *p)
 {
-    hw_notes_resume(p); /* the first of them may have been cancelled */
+    hw_notes_resume(p); /* the first waiting notification may have been cancelled */
     struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
     struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
     bool tell = op && !op->told, last = op && !op->pending;
@@ -283,8 +283,8 @@ static int send_control_of(struct hw_op *op, struct hw_control *c)
     return rc;
 }
 
-/* Sends the notification after all control messages so far, or, for a write, in a frame that waits at the peer for the
- * write's bytes. */
+/* Sends the notification after all control messages so far, or, for a write with bytes, in a frame that waits at the
+ * peer for these bytes. */
 static void send_note(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;

@@ -27,10 +27,10 @@ void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 void hw_notes_resume(struct hw_peer *p);
 /* Ends operations that waited until control messages were read. Called with the lock held. */
 void hw_ops_unfence(struct hw_peer *p);
-/* Releases the lock and calls over() of the operations that have ended. Must be used wherever the lock was held for a
- * function of this file. */
+/* Releases the lock after functions of this file, copies eager messages to their receives, and calls over() of the
+ * operations that have ended. */
 void hw_ops_unlock(struct hw_peer *p);
-/* Calls over() of the operations that have ended, if the lock was released in another way. */
+/* Works like hw_ops_unlock() if the lock was released in another way. */
 void hw_ops_flush(struct hw_peer *p);
 /* Records that hw_ops_unlock() has something to flush. Called with the lock held. */
 static inline void hw_ops_need_flush(struct hw_peer *p)

@@ -12,18 +12,20 @@ struct hw_pace {
     struct hw_rate rate; /* rate measured by the rail's loop */
     uint32_t gen;        /* generation of the rail to which the rate belongs */
     uint64_t seen;       /* time at which the rate was last measured or given up, in ns of the loop's clock */
-    /* Values for other rails. shown is 0 if the rail is down or has no rate yet. */
+    /* Values for other rails. shown is 0 if the rail has no rate yet, and after hw_pace_forget(). */
     _Atomic uint64_t shown, in_flight;
     char apart[64]; /* prevents two entries from sharing a cache line */
 };
 
-/* Fills in the members of *s about rails: all rails that have a rate, and this rail. Called on the rail's loop. */
+/* Fills in the members of *s about this rail and, unless this rail finishes soon, about all rails that have a rate.
+ * Called on the rail's loop. */
 void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_rail *r, struct hw_stripe *s);
-/* Starts the measurement before the rail sends bulk data. Called on the rail's loop. */
+/* Starts the measurement, before the rail sends bulk data, if nothing is in flight on the rail. Called on the rail's
+ * loop. */
 void hw_pace_start(struct hw_pace *p, const struct hw_rail *r);
 /* Counts bytes of bulk data that the peer has confirmed. Called on the rail's loop. */
 void hw_pace_confirm(struct hw_pace *p, const struct hw_rail *r, uint64_t bytes);
-/* Removes the rail from the comparison, because it has ended or leaves bulk data to other rails. */
+/* Removes the rail from the comparison, because it has ended, is suspect, or leaves bulk data to other rails. */
 void hw_pace_forget(struct hw_pace *p);
 /* Returns the rail with the highest rate, or `own` if no rail has a rate. */
 unsigned hw_pace_best(const struct hw_pace *all, unsigned rails, unsigned own);

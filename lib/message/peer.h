@@ -3,16 +3,17 @@
  * The message layer of one peer: operations on memory regions, and notifications, on top of a session.
  *
  * A write is cut into chunks, which address remote memory by handles of the peer's regions. A read is cut into
- * requests. Each request carries the number of a landing of this side, which the peer fills with data. Small messages
- * that must arrive in order are control messages (control.c): they announce regions, refusals and notifications.
+ * requests. Each request carries the number of a landing of this side, which the peer fills with data. Messages that
+ * must be read in order are control messages (control.c), for example about regions, receives and refusals.
  *
  * The count of an operation is the number of its bytes that are not confirmed or have not arrived, plus one for each
- * other step that has not ended. The operation ends when the count is zero and all refusals that the peer sent before
- * its last confirmation have arrived (see the marks of struct hw_session_ops). After the end nothing reads or writes
- * the operation's memory.
+ * other step that has not ended; a receive is a single step. The operation ends when the count is zero. A write or send
+ * also waits for all refusals that the peer sent before its last confirmation (see the marks of struct hw_session_ops),
+ * unless the operation was cancelled. After the end nothing reads or writes the operation's memory.
  *
  * One mutex protects the lists of a peer. The path of a chunk takes the mutex only when a rail moves to another
- * operation. Lock order: domain, then peer. Callbacks into the layer above are made without a lock.
+ * operation, and when an operation or landing ends. Lock order: domain, then peer. Callbacks into the layer above are
+ * made without a lock.
  */
 #ifndef HW_PEER_H
 #define HW_PEER_H
@@ -170,8 +171,8 @@ void hw_op_put(struct hw_op *op);
 /* Starts an operation. over() will be called, possibly before this function returns. A write or read without bytes and
  * without a note ends at once. After a failure over() is not called. Fails with -EAGAIN if HW_OPS operations are in
  * flight or too many queues are in use, -ESHUTDOWN for a closed stream, -EFAULT for a range outside a region, -EACCES
- * if the region's rights do not allow the operation, -ESTALE if the region was revoked, -E2BIG for too many bytes,
- * -ENOMEM, or the error that the peer died with. */
+ * if the region's rights do not allow the operation, -E2BIG for too many bytes, -ENOMEM, the error with which the peer
+ * refused access to a region (such as -ESTALE), or the error that the peer died with. */
 int hw_op_post(struct hw_op *op);
 /* Cancels an operation with this error. The operation ends soon, with this error or with the result that was already
  * known. */
@@ -226,7 +227,7 @@ struct hw_queues {
     struct hw_list directs[HW_QUEUE_CHAINS];  /* sends to a landing, by landing */
     struct hw_list messages[HW_QUEUE_CHAINS]; /* eager messages that are held, by operation */
     struct hw_list closed[HW_QUEUE_CHAINS];   /* streams that one side has closed, by number */
-    struct hw_queue *recent;                  /* queue that was found last; NULL if none, or if it was freed */
+    struct hw_queue *recent;                  /* queue that was found last; NULL if none, or after a queue was freed */
     struct hw_queue *spare;                   /* memory for the next queue, or NULL */
     uint8_t secret[16];                       /* key of the hash function */
     uint32_t n, n_grants, n_closed;

@@ -58,7 +58,7 @@ static struct hw_note *copy_message(const struct hw_op *op)
     return note;
 }
 
-/* Sends the message without a grant. The grants that exist must not be used from now on. */
+/* Sends the message without a grant. The queue's grants must not be used until the message is answered. */
 static int send_eager(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_queues *t = &op->peer->queues;
@@ -478,7 +478,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
         hw_grant_drop(t, g);
     if (op && error != EAGAIN) {
         if (error)
-            hw_op_set_result(op, hw_fail(-error, "the peer's receive cannot take a message of %llu bytes",
+            hw_op_set_result(op, hw_fail(-error, "the peer did not accept the message of %llu bytes",
                                          (unsigned long long)op->total));
         op->match = HW_MATCH_NONE;
         hw_op_sub_locked(op, count_message(op));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Queues: the k-th message that is sent to a queue matches the k-th receive that is posted to the queue. The name of a
- * queue has 64 bits, in which the API stores a stream and a tag. A queue exists on each side while it has operations,
- * and need not be opened. The sender decides which receive gets a message:
+ * queue has 64 bits, in which the API stores a stream and a tag. A queue exists on each side while it is in use, and
+ * need not be opened. The sender decides which receive gets a message:
  *
- *  - The receiver announces a receive by a GRANT, which contains the number of its landing. If a grant is available,
+ *  - The receiver announces a receive with a GRANT, which contains the number of its landing. If a grant is available,
  *    the message is sent directly to this landing, as DATA.
  *  - Without a grant a message is sent as EAGER if it is short and in host memory, and if the peer has buffer space for
  *    it. Otherwise the message waits, and so do later messages. The receiver assigns an eager message to the oldest
@@ -39,9 +39,9 @@ void hw_queue_copy(struct hw_op *op);
 
 /* Streams (stream.c): a stream consists of the queues whose names have the stream's number, above 0, in the upper half.
  *
- * Closes a stream for good. Its operations on this side end with -ECANCELED, and later operations of the peer are
- * refused with -ESHUTDOWN. May be called from any thread. Fails with -EINVAL if the stream is closed already, -ENOMEM,
- * -EAGAIN if too many streams are closed, or the error that the peer died with. */
+ * Closes a stream. Its operations on this side end with -ECANCELED, and later operations of the peer are refused with
+ * -ESHUTDOWN. May be called from any thread. Fails with -EINVAL if only this side has closed the stream already,
+ * -ENOMEM, -EAGAIN if too many streams are closed by one side only, or the error that the peer died with. */
 int hw_stream_close(struct hw_peer *p, uint32_t stream);
 /* Returns true if the queue's stream was closed by this side (here) or by the peer (not here). Called with the lock
  * held. */
@@ -54,14 +54,14 @@ void hw_streams_free(struct hw_queues *t);
 /* Process received control messages, on the home loop. Fail with -EPROTO, or with -ENOMEM if nothing was changed. */
 int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h);
-/* *note is the message. The callee owns it after success and then sets *note to NULL, or else leaves it to the caller.
- */
+/* *note is the message. If this function keeps the message, it sets *note to NULL. Otherwise the caller frees it. */
 int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note);
 int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h);
 int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h);
 
-/* Reserves buffer space for an eager message until a receive takes it. Returns false if the peer exceeds the limit. */
+/* Reserves buffer space for an eager message until a receive takes it. Returns false if the message is too long or
+ * exceeds the space. */
 bool hw_eager_take(struct hw_peer *p, uint32_t len);
 void hw_eager_give(struct hw_peer *p, uint32_t len);
 

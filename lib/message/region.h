@@ -78,7 +78,7 @@ struct hw_handles {
     uint32_t n_unused, unused_room;
 };
 
-/* Computes the proof that the sender knows the region's secret in this session. */
+/* Computes the proof, valid in one session, that the sender knows the region's secret. */
 void hw_import_proof(uint8_t proof[HW_IMPORT_PROOF], uint64_t id, uint64_t secret, const uint8_t binding[HW_BINDING]);
 /* Processes the peer's request for a handle to region id, and sends the answer. Fails with -ENOMEM or the error that
  * the peer died with. */

@@ -22,6 +22,6 @@ int hw_region_decode(const uint8_t in[HAWSER_KEY_SIZE], struct hawser_region *r)
     *r = (struct hawser_region){
         .rights = hw_get32(in + 4), .id = hw_get64(in + 8), .secret = hw_get64(in + 16), .length = hw_get64(in + 24)};
     if (r->rights == 0 || r->rights & ~(HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE))
-        return hw_fail(-EINVAL, "the remote key has unknown rights: 0x%x", r->rights);
+        return hw_fail(-EINVAL, "the remote key has invalid rights: 0x%x", r->rights);
     return 0;
 }

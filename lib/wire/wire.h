@@ -103,7 +103,7 @@ struct hw_challenge {
 
 struct hw_welcome {
     uint8_t refusal;
-    uint16_t via; /* PROBE: 1 + the entry of the server's SETUP that the probe arrived on, or 0 if it is none of them */
+    uint16_t via; /* PROBE: 1 + index of the server's SETUP entry that the probe reached, or 0 if none */
 };
 
 /* Decoders return 0 or -EPROTO with the reason. hw_hello_decode() returns -EPROTONOSUPPORT for another version. */
@@ -153,7 +153,7 @@ struct hw_setup_entry {
 
 struct hw_setup {
     uint16_t n;
-    uint16_t via; /* from the server: 1 + the entry that the first connection arrived on, or 0 if it is none of them */
+    uint16_t via; /* from the server: 1 + index of the entry that the first connection reached, or 0 if none */
 };
 
 /* Maximum size of an entry in bytes. */

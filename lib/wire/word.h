@@ -4,8 +4,8 @@
  *
  *   u32 generation   u32 mark   u32 n   n times u64 frames
  *
- * A last word travels after the rail's number (u32) in a frame of another rail, and in an ASK, which both sides send on
- * each new link of the rail. An ASK consists of u32 links, a last word and zeros.
+ * A last word travels after the rail's number (u32) in a frame of a rail that is up, and in an ASK, which both sides
+ * send on each new link of the rail. An ASK consists of u32 links, a last word and zeros.
  */
 #ifndef HW_WIRE_WORD_H
 #define HW_WIRE_WORD_H

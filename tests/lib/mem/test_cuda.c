@@ -242,7 +242,7 @@ static void test_find(void)
     is_int(find((char *)p + 64 * KIB - 1, 1, &s), 0, "its last byte too");
     is_int(find((char *)p + 5, 0, &s), 0, "and none of its bytes");
     is_int(find((char *)p + 1, 64 * KIB + 4096, &s), -EINVAL, "beyond its end is not");
-    ok(says("not in one allocation"), "%s", hw_error());
+    ok(says("not all CUDA memory"), "%s", hw_error());
     gpu1->ops->free(gpu1, p, 64 * KIB);
     is_int(find(p, 64 * KIB, &s), -EINVAL, "freed: no more");
     ok(says("not CUDA memory") && says("freed"), "%s", hw_error());
@@ -266,7 +266,7 @@ static void test_find(void)
     ok(s == gpu0, "of no context: the device's primary one");
     fakecuda_free(m + 64 * KIB);
     is_int(find(m + 10, 192 * KIB - 10, &s), -EINVAL, "with a hole in them");
-    ok(says("not in one allocation"), "%s", hw_error());
+    ok(says("not all CUDA memory"), "%s", hw_error());
     fakecuda_free(m);
     fakecuda_free(m + 128 * KIB);
 
