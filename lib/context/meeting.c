@@ -15,7 +15,7 @@ static struct hw_loop *get_home(const struct hw_way *w)
     return &w->peer->home->loop;
 }
 
-/* Records the connection's addresses for statistics. */
+/* Records the addresses of the connection and, on the server, its NIC. */
 static void note_ends(struct hw_way *w, int fd)
 {
     union hw_addr local = {0}, remote = {0};
