@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 struct hw_caps {
-    uint32_t setup_ms; /* ms that making a connection is known to sleep; added to the deadlines of waits */
+    uint32_t setup_ms; /* ms that making a connection is known to sleep; added to the timeout of hawser_connect() */
     bool device_path;  /* the NIC can place received data in GPU memory */
     bool nodev_final;  /* -ENODEV from make() is final, because the transport has no device for this NIC */
     enum {
