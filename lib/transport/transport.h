@@ -53,7 +53,7 @@ struct hw_conn_ident {
  */
 struct hw_tp_counts {
     _Atomic uint64_t rx_device; /* placed in device memory by the NIC */
-    _Atomic uint64_t rx_copied; /* copied by this side's CPU although the NIC could have placed them */
+    _Atomic uint64_t rx_copied; /* copied to their destination by the CPU or the driver */
     _Atomic uint64_t tx_device; /* read from device memory by the NIC */
     /* Only the rail's loop writes the following counters. */
     _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory */

@@ -24,8 +24,8 @@ struct dm_binding {
 };
 
 /* Connects to hawserd. If path is NULL, HW_HELPER_SOCKET is used. timeout_ms limits this call and each later call.
- * Fails with -ENOENT or -ECONNREFUSED if no hawserd runs there, -EACCES if the policy or the socket's mode does not
- * admit this user, and -EXDEV if hawserd serves another network namespace. The text says what to do. */
+ * Errors include -ENOENT or -ECONNREFUSED (no hawserd runs there), -EACCES (the policy or the socket's mode does not
+ * admit this user) and -EXDEV (hawserd serves another network namespace). */
 int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out);
 
 /* Closes the connection. hawserd then releases every grant: first the rules, then the bindings, after which the queues

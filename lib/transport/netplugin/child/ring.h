@@ -29,7 +29,7 @@ enum {
     NP_FRAGS = NET_UNPACK_MAX_SLICE_PAGES,
 };
 
-/* Plugin call that the child is in. Used to report a call that does not return. */
+/* Plugin call that the child is in. Used to report a call that hangs or ends the child. */
 enum np_call {
     NP_NOTHING, /* outside the plugin */
     NP_DLOPEN,

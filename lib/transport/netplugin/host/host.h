@@ -12,7 +12,8 @@
  * result is -EIO, -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has passed or that the child did not
  * return from a plugin call. -EPROTO means that the child sent impossible values. After the child has died or was
  * killed, every call on its host returns the same error, with the plugin call in progress and the plugin's last output.
- * Only np_output() and the close functions still work. An error of a single connection ends only that connection.
+ * Only np_output(), np_mem_free() and the close functions still work. An error of a single connection ends only that
+ * connection.
  *
  * Any number of threads may use a host at the same time. A connection, a listener or a block of memory may be used by
  * only one thread at a time. A process that was forked from the opening process may close the host, and gets -EPERM
@@ -51,12 +52,12 @@ struct np_options {
     bool one_thread;   /* never make two plugin calls at the same time, so a connect or accept that sleeps blocks all
                           connections */
     bool again;        /* another process of a plugin for which the environment was already reported */
-    bool any_env;      /* log problems found by np_check_env(), but still load the plugin */
+    bool any_env;      /* log problems found by np_check_env(), but still start the plugin */
     bool list;         /* the caller handles scattered receives with np_fragments() and np_consumed() */
 };
 
-/* Loads a plugin, specified by a path or by a name as in NCCL_NET_PLUGIN. Uses the newest of the plugin's tables v6 to
- * v12. */
+/* Loads a plugin, specified by a path or by a name as in NCCL_NET_PLUGIN. Uses the newest of the plugin's tables from
+ * v6 to o->newest. */
 int np_open(const char *plugin, const struct np_options *o, struct np_host **out);
 /* Closes the host and frees all of its objects. NULL is allowed. Waits up to 2 s for the plugin to close. */
 void np_close(struct np_host *h);
