@@ -337,7 +337,8 @@ static void pause_greeting(const struct hw_connect *c, unsigned tries)
         wait_for_fd(c->p->h, -1, 0, HW_MIN(until, c->deadline));
 }
 
-/* Connects to the first of the n addresses that answers. */
+/* Connects to the first of the n addresses on which the handshake succeeds. Tries again if the server closes the
+ * connection in the handshake. */
 static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
 {
     int rc = -EHOSTUNREACH;

@@ -348,7 +348,7 @@ bool hw_listener_takes(const struct hawser *h, const union hw_addr *a);
 
 /* ---- connect.c ---------------------------------------------------------------------------------------------- */
 
-/* Waits for the thread that connects this peer, if there is one. */
+/* Waits for the thread that connects this peer and frees its state, if there is one. */
 void hw_connect_join(struct hawser_peer *p);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The context's one listening port accepts new sessions, links of rails and probes of paths. Until a client has proved
- * the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
+ * The context's one listening port accepts new sessions, connections of rails and probes of paths. Until a client has
+ * proved the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
  *
  * The table does not stay full of unauthenticated clients. For about 5 s, the kernel holds back connections that send
  * nothing (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one (see find_slot()).
@@ -124,7 +124,7 @@ static void free_slot(struct slot *s)
     s->peer = NULL;
 }
 
-/* Logs the failure and closes the connection. */
+/* Logs the failure, closes the connection, and abandons a session that has not begun. */
 static void refuse_slot(struct slot *s, int rc)
 {
     struct hawser_peer *p = s->peer;

@@ -52,7 +52,7 @@ static void note_up(struct hw_way *w)
     hw_event_signal(p->h, p->home);
 }
 
-/* Pins the thread of the rail's loop to the CPUs near the NIC. */
+/* If knob pin is set, pins the thread of the rail's loop to the CPUs near the NIC. */
 static void pin_driver(struct hw_way *w)
 {
     cpu_set_t cpus;

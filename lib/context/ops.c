@@ -27,7 +27,7 @@ static void put_imports(const struct hw_op *o)
     }
 }
 
-/* Called by the message layer, on any thread, when the operation has ended. */
+/* Called when the operation has ended, by the message layer on any thread, or by start_op(). */
 static void end_op(struct hw_op *o)
 {
     struct hawser_op *op = o->user;

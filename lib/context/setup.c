@@ -233,7 +233,7 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
     if (rc == 0)
         rc = hw_setup_agree_on_version(p, body, len);
     if (rc == 0 && (s.n == 0 || s.n > RAILS_MAX))
-        rc = hw_fail(-EPROTO, "the peer requests %u rails; at most %d are allowed", s.n, RAILS_MAX);
+        rc = hw_fail(-EPROTO, "the peer requests %u rails; 1 to %d are allowed", s.n, RAILS_MAX);
     if (rc == 0)
         rc = hw_peer_set_rails(p, s.n);
     for (unsigned i = 0; i < s.n && rc == 0; i++) {

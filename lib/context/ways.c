@@ -20,7 +20,7 @@
 #define BACKOFF_MAX (1000 * HW_MS)
 /* Minimum time that spare rails stay connected, so that a flapping NIC does not reconnect them each time. */
 #define REST (5000 * HW_MS)
-/* Time after which a server gives up a client that has closed all connections and opens no new ones. */
+/* Maximum time for which a server waits for a client that has closed all connections and opens no new ones. */
 #define GONE_MS 2000
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
@@ -130,7 +130,7 @@ static bool has_sound_rail(struct hawser_peer *p)
     return false;
 }
 
-/* Ends a failed attempt and schedules the next one. */
+/* Ends a failed attempt, and schedules the next one or kills the peer. */
 static void give_up(struct hw_way *w, int why)
 {
     struct hawser_peer *p = w->peer;
@@ -310,8 +310,8 @@ void hw_ways_dial(struct hawser_peer *p)
 
 /* ---- client: spare rails -------------------------------------------------------------------------------------- */
 
-/* Connects the spare rails. The caller decides whether they are needed, because a doubtful rail is not suspect yet if
- * the peer is not heard on any other rail. */
+/* Connects the spare rails if they are not in use yet. Does not check has_sound_rail(), because a doubtful rail counts
+ * as sound while the peer is heard on no other rail. */
 void hw_ways_call_spares(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.call);
@@ -327,7 +327,7 @@ void hw_ways_call_spares(struct hw_task *t)
     }
 }
 
-/* Ends the spare rails if they are no longer needed. */
+/* Ends the spare rails if they are no longer needed, or else checks again after REST. */
 void hw_ways_rest_spares(struct hw_timer *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.rest);

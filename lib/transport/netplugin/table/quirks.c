@@ -181,7 +181,7 @@ static void check_one(struct report *r, const struct np_env *e, const char *v)
         if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
             report_quirk_finding(r, NP_GOOD, "%s: %s exists", e->name, path);
         else
-            report_quirk_finding(r, NP_BAD, "%s is %.80s, but there is no socket %.120s: %s", e->name,
+            report_quirk_finding(r, NP_BAD, "%s is %.80s, and there is no socket %.120s: %s", e->name,
                                  v && *v ? v : "not set", path, e->why);
         break;
     }
