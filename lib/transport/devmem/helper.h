@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client of hawserd, the small privileged helper that binds a NIC's queues to a dma-buf and steers connections to
- * them, so that this process needs no privilege. Every call blocks, at most for the time given to dm_helper_open().
+ * them, so that this process needs no privilege. Every request blocks, at most for the time given to dm_helper_open().
  * Only one thread at a time may use a struct dm_helper.
  *
  * Functions return 0, or a negative errno with hw_error(), which has hawserd's text if hawserd refused. -EPIPE means

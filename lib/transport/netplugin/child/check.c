@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks all data from the child before the parent uses it. fuzz_netplugin tests these checks. */
+/* Checks data from the child before the parent uses it. fuzz_netplugin tests these checks. */
 #include "transport/netplugin/child/ring.h"
 
 #include <string.h>

@@ -145,8 +145,8 @@ static enum np_call get_setup_call(const struct kid_comm *c)
     return c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
 }
 
-/* The thread of one connection. connect or accept may sleep (accept() of GPUDirect-TCPX sleeps for 5 s) or wait for the
- * peer. NCCL also makes these calls from several threads if a process has several communicators. */
+/* The thread of one connection. connect or accept may sleep (accept() of GPUDirect-TCPX sleeps for 5 s by default) or
+ * wait for the peer. NCCL also makes these calls from several threads if a process has several communicators. */
 static void *setup_thread(void *arg)
 {
     struct kid_comm *c = arg;

@@ -43,17 +43,17 @@ struct np_options {
     const char *const *env;      /* NULL-terminated list of "NAME=VALUE" for the child only, or NULL */
     const struct hw_logger *log; /* must live as long as the host */
     int open_ms;                 /* time limit in ms of loading and init, or 0 for 30 s */
-    int call_ms;       /* time limit in ms of any other plugin call, which is then considered hung, or 0 for 15 s */
-    int spin_us;       /* time in us for which the child polls for work before it sleeps, or 0 for 2 ms */
-    unsigned newest;   /* newest table version to use, or 0 for v12 */
-    const char *trace; /* file to which every plugin call is appended, or NULL or "" for none */
-    bool trace_polls;  /* also trace polls without a result */
-    int unpack;        /* enum hw_gather_way: method for reordering scattered GPU memory */
-    bool one_thread;   /* never make two plugin calls at the same time, so a connect or accept that sleeps blocks all
-                          connections */
-    bool again;        /* another process of a plugin for which the environment was already reported */
-    bool any_env;      /* log problems found by np_check_env(), but still start the plugin */
-    bool list;         /* the caller handles scattered receives with np_fragments() and np_consumed() */
+    int call_ms;                 /* time limit in ms of any other plugin call, beyond its known sleep, or 0 for 15 s */
+    int spin_us;                 /* time in us for which the child polls for work before it sleeps, or 0 for 2 ms */
+    unsigned newest;             /* newest table version to use, or 0 for v12 */
+    const char *trace;           /* file to which plugin calls are appended (trace.h), or NULL or "" for none */
+    bool trace_polls;            /* also trace polls without a result */
+    int unpack;                  /* enum hw_gather_way: method for reordering scattered GPU memory */
+    bool one_thread; /* make only one plugin call at a time, unless the quirk has setup_threads; a connect or accept
+                        that sleeps then blocks all connections */
+    bool again;      /* another process of a plugin for which the environment was already reported */
+    bool any_env;    /* log problems found by np_check_env(), but still start the plugin */
+    bool list;       /* the caller handles scattered receives with np_fragments() and np_consumed() */
 };
 
 /* Loads a plugin, specified by a path or by a name as in NCCL_NET_PLUGIN. Uses the newest of the plugin's tables from
