@@ -163,7 +163,7 @@ struct np_reply {
     } u;
 };
 
-/* ---- check.c: checks of everything that comes from the child ----------------------------------- */
+/* ---- check.c: checks of data from the child ----------------------------------------------------- */
 
 /* Checks a reply of n bytes to message seq. Returns 0 or -EPROTO. On success, out->rc is 0 or -errno, and all strings
  * are terminated. */
