@@ -3,9 +3,9 @@
  * The context's one listening port accepts new sessions, connections of rails and probes of paths. Until a client has
  * proved the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
  *
- * The table does not stay full of unauthenticated clients. For about 5 s, the kernel holds back connections that send
- * nothing (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one (see find_slot()).
- * Connections that have named a session or proved the key are never replaced.
+ * The table does not stay full of unauthenticated clients. For a few seconds, the kernel holds back connections that
+ * send nothing (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one (see
+ * find_slot()). Connections that have named a session or proved the key are never replaced.
  *
  * All of this runs with the role of driver 0.
  */
