@@ -14,7 +14,7 @@
 #define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has one */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
 #define GREETINGS     16 /* attempts if the server closes the connection in the handshake, as an overloaded server does */
-#define PAUSE_MS      10  /* average pause after the first attempt; doubled after each further attempt */
+#define PAUSE_MS      10  /* average pause after the first attempt; doubles with each attempt */
 #define PAUSE_MOST_MS 320 /* maximum average pause */
 
 int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
@@ -77,7 +77,7 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
     return hw_fail(-EAGAIN, "no peer has connected within the timeout");
 }
 
-/* ---- the first connection, which the caller's thread makes ------------------------------------------------------ */
+/* ---- the first connection ---------------------------------------------------------------------------------------- */
 
 struct hw_connect {
     struct hawser_peer *p;
@@ -97,7 +97,7 @@ static void progress(void *arg)
     (void)hawser_progress(arg, 0);
 }
 
-/* Waits until fd is ready or some time has passed. */
+/* Waits until fd is ready, about until the given time at most. May return earlier. */
 static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
 {
     uint64_t now = hw_now();
@@ -110,7 +110,8 @@ static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
     (void)poll(&pfd, 1, until <= now ? 1 : (int)HW_MIN((until - now) / HW_MS + 1, (uint64_t)most));
 }
 
-/* Connects to one address and runs the handshake. Sets c->fd and the session's number and secret. */
+/* Connects to one address and runs the handshake. On success, sets c->fd and c->to, and the peer's name, session and
+ * secret. */
 static int greet(struct hw_connect *c, const union hw_addr *to)
 {
     struct hawser_peer *p = c->p;
@@ -194,7 +195,8 @@ static void log_paths(struct hawser_peer *p, int possible)
                why);
 }
 
-/* Finds the pairs of NICs and agrees with the server on the rails. */
+/* Finds the pairs of NICs, creates the rails and writes the client's choice to out. Returns the size of the choice or a
+ * negative errno. */
 static int agree_on_rails(struct hw_connect *c, const uint8_t *offer, size_t len, uint8_t *out)
 {
     struct hawser_peer *p = c->p;
@@ -265,7 +267,8 @@ struct waiting {
     bool all;
 };
 
-/* Returns true if each working pair has a rail, or if the peer is dead. With w->all, all rails must be up. */
+/* Returns true once as many pairs of NICs have had a rail as were shown to work, or if the peer is dead. With w->all,
+ * all rails that are not spare must be up. */
 static bool are_rails_up(void *arg)
 {
     const struct waiting *w = arg;
@@ -323,7 +326,7 @@ static int connect_rails(struct hw_connect *c)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
-/* Waits before the next attempt for half to one and a half times the nominal pause. The random part prevents clients
+/* Waits for half to one and a half times the average pause, or until the deadline. The random part prevents clients
  * that were rejected together from returning together. */
 static void pause_greeting(const struct hw_connect *c, unsigned tries)
 {
@@ -334,7 +337,8 @@ static void pause_greeting(const struct hw_connect *c, unsigned tries)
         wait_for_fd(c->p->h, -1, 0, HW_MIN(until, c->deadline));
 }
 
-/* Connects to the first of the n addresses that answers. */
+/* Connects to the first of the n addresses on which the handshake succeeds. Tries again if the server closes the
+ * connection in the handshake. */
 static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
 {
     int rc = -EHOSTUNREACH;
@@ -579,7 +583,7 @@ int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n)
             out[i].channels_up += p->way[k].pair == i && atomic_load(&p->way[k].up);
         }
         if (out[i].channels_up &&
-            out[i].state == HAWSER_PATH_AWAITED) { /* the path came up after the connect had returned */
+            out[i].state == HAWSER_PATH_AWAITED) { /* a rail of the path came up after the pairing */
             out[i].state = HAWSER_PATH_USED;
             out[i].why[0] = 0;
         }

@@ -96,7 +96,7 @@ static const char *get_transport_arg(const struct hw_transport *tp, const char *
     return knob[n] ? NULL : "";
 }
 
-/* Opens the transport that knob transport selects. The transport of a plugin forks, so this must happen before the
+/* Opens the transport that knob transport selects. The netplugin transport forks, so this must happen before the
  * context has threads. */
 static int open_transport(struct hawser *h)
 {
@@ -115,10 +115,11 @@ static int open_transport(struct hawser *h)
         return rc;
     h->tp = tp;
     if (h->k.require_direct && !h->env.caps.device_path)
-        return hw_fail(-EOPNOTSUPP,
-                       "knob require_direct: transport %s never places data in GPU memory, only in host memory; use "
-                       "devmem, or a plugin that supports GPU memory",
-                       h->k.transport);
+        return hw_fail(
+            -EOPNOTSUPP,
+            "knob require_direct: transport %s never places data directly in GPU memory, only through host memory; use "
+            "devmem, or a plugin that supports GPU memory",
+            h->k.transport);
     return 0;
 }
 

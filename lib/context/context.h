@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The public API on top of the message layer: contexts and their loops, memory, peers and their connections, operations
- * with handles, and completions.
+ * The public API on top of the message layer: contexts and their loops, memory, peers and their connections,
+ * operations, and completions.
  *
  * Locking: the state of connecting a peer belongs to the peer's home loop, that is, to the thread that has the role of
  * this driver (hw_driver_enter() takes the role). The context's lock protects the context's lists. Locks are taken in
@@ -35,8 +35,8 @@ struct hw_event {
 void hw_event_push(struct hawser *h, struct hw_event *e);
 /* Removes an event from the queue if it is queued. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
-/* Wakes callers that may wait for a change, at driver 0 (as for completions) and at a peer's home. If the library has
- * threads, also makes the descriptor of hawser_eventfd() readable. */
+/* Wakes callers that wait at driver 0, for example for completions, or at `home`. If the library has threads and the
+ * application has called hawser_eventfd(), also makes the descriptor of hawser_eventfd() readable. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
 
 /* ---- the context (context.c) ----------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ struct hawser {
     atomic_bool event_wanted;
 
     struct hw_listener *listener; /* protected by the role of driver 0 */
-    struct hw_source carrier;     /* reports NICs that lose their link; protected by the role of driver 0 */
-    int carrier_fd;               /* -1 if the kernel does not report link changes */
+    struct hw_source carrier;     /* reports changes of NICs' links; protected by the role of driver 0 */
+    int carrier_fd;               /* -1 if link changes cannot be watched */
     struct hw_metrics metrics;
 };
 
@@ -86,7 +86,7 @@ struct hawser_mem {
     uint8_t *ptr; /* address in space */
     size_t len;
     bool own;               /* allocated by hawser_mem_alloc() */
-    atomic_uint busy;       /* number of operations that use the memory */
+    atomic_uint busy;       /* number of uses by operations in flight */
     struct hw_list exports; /* protected by the context's lock */
     struct hw_list in_context;
 };
@@ -111,7 +111,7 @@ struct hawser_op {
 
 /* ---- peers (peer.c) ------------------------------------------------------------------------------------ */
 
-/* A connection attempt of the client. */
+/* The client's attempt to connect one link of a rail. */
 struct hw_attempt {
     struct hw_source source;
     struct hw_task task;
@@ -153,9 +153,9 @@ struct hw_way {
     unsigned index, pair; /* number of the rail, and of its pair of NICs */
     unsigned links;
     atomic_bool up;
-    atomic_uint lost;   /* number of times that the rail ended */
-    atomic_uint failed; /* number of times that the rail ended while neither side was closing the peer */
-    atomic_int carrier; /* the kernel's report about the NIC since the last hw_nics_judge() */
+    atomic_uint lost;   /* number of times that the rail went down, except a spare that is no longer needed */
+    atomic_uint failed; /* like `lost`, but only while neither side was closing the peer */
+    atomic_int carrier; /* the latest report about the NIC's link that hw_nics_judge() has not evaluated */
     int lost_level;     /* HAWSER_LOG_ level at which the loss of the rail was logged */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
@@ -238,10 +238,10 @@ struct hawser_peer {
     atomic_uint pairs_up;  /* pairs that have had a rail up at least once */
     struct hw_timer dead;  /* kills the peer if no rail comes up */
     struct hw_timer bye;   /* kills a peer that has closed, after its last confirmations had time to arrive */
-    atomic_bool abandoned; /* server: the client left before the rails were agreed on */
+    atomic_bool abandoned; /* server: set-up with the client failed before the rails were agreed on */
     bool closing;          /* this side is closing; belongs to the home loop */
     bool heard_bye;        /* the peer is closing; belongs to the home loop */
-    atomic_bool said_bye;  /* the peer has received this side's BYE or never will */
+    atomic_bool said_bye;  /* the operation that sends BYE has ended */
     struct hw_task nics;   /* evaluates changes of the NICs' links */
     struct {
         struct hw_task call;  /* connects the spare rails, because a rail may be dead */
@@ -259,11 +259,13 @@ struct hawser_peer {
 struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
 /* Gives the peer n rails. The caller then fills in p->way. Fails with -ENOMEM. */
 int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
-/* Selects a rail that relieves the first rail (see struct hw_peer), once p->way has the pairs. */
+/* Selects the rails that take large operations from the rails on the home loop (see struct hw_peer). Called once the
+ * pairs in p->way are set. */
 void hw_peer_share_path(struct hawser_peer *p);
 void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
-/* Kills the peer with this error. Called with the role of the peer's home. */
+/* Kills the peer with this error, if it is not dead already; hw_error() has the reason. Called with the role of the
+ * peer's home. */
 void hw_peer_kill(struct hawser_peer *p, int why);
 /* Handles the loss of the peer's last path. The peer dies with this error, or with -ESHUTDOWN if either side was
  * closing. */
@@ -273,8 +275,8 @@ struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 
 /* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */
 
-/* Starts to watch the NICs. From now on, a rail ends as soon as its NIC loses its link. Has no effect if the kernel
- * does not report link changes. */
+/* Starts to watch the NICs. From now on, a rail ends when the kernel reports that its NIC has lost its link. Has no
+ * effect if the kernel's reports are not available. */
 void hw_nics_watch(struct hawser *h);
 /* Evaluates the kernel's reports about the NICs of the peer's rails. Runs on the peer's home. */
 void hw_nics_judge(struct hw_task *t);
@@ -283,9 +285,9 @@ void hw_nics_judge(struct hw_task *t);
 
 /* Client: starts to connect all rails that are not spare. */
 void hw_ways_dial(struct hawser_peer *p);
-/* Stops all connection attempts. */
+/* Stops all connection attempts, and the transports' handshakes. */
 void hw_ways_stop(struct hawser_peer *p);
-/* Returns true if no task of the peer's rails will run again. */
+/* Returns true if no task of the peer's rails is posted. */
 bool hw_ways_are_idle(const struct hawser_peer *p);
 void hw_ways_free(struct hawser_peer *p);
 /* Callbacks of struct hw_peer_ops. */
@@ -303,7 +305,7 @@ void hw_way_failed(struct hw_way *w, int why);
 
 /* Runs the transports' handshake on the sockets fd[0, n), after which the rail starts. On the client, theirs is the
  * server's last word. Takes ownership of each socket and sets its fd[k] to -1. After a failure, the caller closes the
- * sockets that were not taken. hw_way_failed() reports later failures. */
+ * sockets that were not taken. Later failures are passed to hw_way_failed(). */
 int hw_meeting_begin(struct hw_way *w, uint32_t gen, int *fd, unsigned n, const struct hw_word *theirs);
 /* Takes a second connection for the link. If the connection is not wanted, leaves *fd to the caller, which then refuses
  * the connection. */
@@ -346,7 +348,7 @@ bool hw_listener_takes(const struct hawser *h, const union hw_addr *a);
 
 /* ---- connect.c ---------------------------------------------------------------------------------------------- */
 
-/* Waits for the thread that connects this peer, if there is one. */
+/* Waits for the thread that connects this peer and frees its state, if there is one. */
 void hw_connect_join(struct hawser_peer *p);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The context's one listening port accepts new sessions, links of rails and probes of paths. Until a client has proved
- * the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
+ * The context's one listening port accepts new sessions, connections of rails and probes of paths. Until a client has
+ * proved the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
  *
- * The table does not stay full of unauthenticated clients. The kernel holds back connections that send nothing
- * (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one: the connection whose
- * address had the most slots when it arrived. Connections that have named a session or proved the key are never
- * replaced.
+ * The table does not stay full of unauthenticated clients. For a few seconds, the kernel holds back connections that
+ * send nothing (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one (see
+ * find_slot()). Connections that have named a session or proved the key are never replaced.
  *
  * All of this runs with the role of driver 0.
  */
@@ -39,7 +38,7 @@ struct slot {
     struct hw_hs hs;
     uint8_t ask[HW_ASK_SIZE];
     uint32_t have, want;      /* bytes received and wanted, of ask or of choice */
-    uint8_t *choice;          /* the client's SETUP message */
+    uint8_t *choice;          /* the client's SETUP message, preceded by its length */
     struct hawser_peer *peer; /* counted reference to the peer of a new session */
 };
 
@@ -47,7 +46,7 @@ struct hw_listener {
     struct hawser *h;
     struct hw_source source;
     struct hw_task task;
-    struct hw_timer timer; /* retries after descriptors or slots were exhausted */
+    struct hw_timer timer; /* retries after descriptors, memory or slots were exhausted */
     int fd;
     uint16_t port;
     union hw_addr bound;
@@ -98,7 +97,7 @@ static void log_refusal(struct hw_listener *l, int level, const union hw_addr *f
 
 /* ---- slots ------------------------------------------------------------------------------------------------ */
 
-/* Counts the slots of this address after one of them has changed. */
+/* Counts the slots of this address again after one of them was taken or freed. */
 static void count_same(struct hw_listener *l, const union hw_addr *from)
 {
     struct slot *same[SLOTS];
@@ -125,7 +124,7 @@ static void free_slot(struct slot *s)
     s->peer = NULL;
 }
 
-/* Logs the failure and closes the connection. */
+/* Logs the failure, closes the connection, and abandons a session that has not begun. */
 static void refuse_slot(struct slot *s, int rc)
 {
     struct hawser_peer *p = s->peer;
@@ -312,7 +311,8 @@ static int hand_over(struct slot *s)
     return 0;
 }
 
-/* Confirms that the path works, and reports which of this side's NICs the connection arrived on. */
+/* Answers a probe: confirms that the path works and reports which of the offered addresses the connection arrived at.
+ * Refuses the probe if there is no such session. */
 static void answer_probe(struct slot *s)
 {
     struct hawser *h = s->l->h;
@@ -438,7 +438,7 @@ static void take_connection(struct hw_listener *l, struct slot *s, int fd, const
         return;
     }
     hw_timer_set(get_loop(l), &s->timer, s->began + l->h->k.handshake_ms * HW_MS);
-    hw_loop_post(get_loop(l), &s->task); /* its first bytes have arrived */
+    hw_loop_post(get_loop(l), &s->task); /* its first bytes have usually arrived already */
 }
 
 static void accept_connections(struct hw_task *t)

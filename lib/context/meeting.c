@@ -15,7 +15,7 @@ static struct hw_loop *get_home(const struct hw_way *w)
     return &w->peer->home->loop;
 }
 
-/* Records the connection's addresses for statistics. */
+/* Records the addresses of the connection and, on the server, its NIC. */
 static void note_ends(struct hw_way *w, int fd)
 {
     union hw_addr local = {0}, remote = {0};
@@ -52,7 +52,7 @@ static void note_up(struct hw_way *w)
     hw_event_signal(p->h, p->home);
 }
 
-/* Pins the thread of the rail's loop to the CPUs near the NIC. */
+/* If knob pin is set, pins the thread of the rail's loop to the CPUs near the NIC. */
 static void pin_driver(struct hw_way *w)
 {
     cpu_set_t cpus;

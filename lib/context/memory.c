@@ -206,7 +206,7 @@ int hawser_mem_deregister(hawser_mem *m)
     if (!m)
         return 0;
     if (atomic_load(&m->busy))
-        return hw_fail(-EBUSY, "%u operations in flight still use the memory", atomic_load(&m->busy));
+        return hw_fail(-EBUSY, "operations in flight still use the memory (%u uses)", atomic_load(&m->busy));
     while ((r = take_first_region(m)))
         revoke_region(r);
     if (m->h->tp->forget)

@@ -6,8 +6,8 @@
  * metrics.
  *
  * The number of series is bounded. Peers beyond HW_METRICS_PEERS peers or HW_METRICS_ROWS pairs of NICs are summed up
- * as peer "other", with one row for each local NIC. A listed peer stays listed, and an unlisted peer stays in "other",
- * so that no counter decreases.
+ * as peer "other", with one row for each local NIC, HW_METRICS_NICS at most. A listed peer stays listed, and an
+ * unlisted peer stays in "other", so that no counter decreases.
  */
 #ifndef HW_METRICS_H
 #define HW_METRICS_H
@@ -83,7 +83,7 @@ char *hw_metrics_text(struct hawser *h, size_t *len);
 /* Returns the totals of one of the peer's rails. Called with the context's lock held. */
 struct hw_rail_totals hw_metrics_rail(const struct hawser_peer *p, unsigned rail);
 struct hw_op_totals hw_metrics_ops(struct hawser_peer *p);
-/* Returns the row of the other peers for this NIC. */
+/* Returns the row that counts the other peers' traffic over this NIC; creates the row if necessary. */
 struct hw_metrics_other *hw_metrics_other(struct hw_metrics *m, const char *nic);
 /* Computes a += b - c; c may be NULL. */
 void hw_metrics_add_rail(struct hw_rail_totals *a, const struct hw_rail_totals *b, const struct hw_rail_totals *c);

@@ -24,7 +24,7 @@ static void note_nic(void *arg, const char *nic, bool up)
     {
         struct hawser_peer *p = hw_container_of(it, struct hawser_peer, in_context);
         bool any = false;
-        if (atomic_load(&p->state) != HW_PEER_LIVES) /* the peer has no rails yet, or has lost them */
+        if (atomic_load(&p->state) != HW_PEER_LIVES) /* the peer has no rails yet, or is dead */
             continue;
         for (unsigned i = 0; i < p->n_ways; i++) {
             struct hw_way *w = &p->way[i];

@@ -27,7 +27,7 @@ static void put_imports(const struct hw_op *o)
     }
 }
 
-/* Called by the message layer, on any thread, when the operation has ended. */
+/* Called when the operation has ended, by the message layer on any thread, or by start_op(). */
 static void end_op(struct hw_op *o)
 {
     struct hawser_op *op = o->user;
@@ -70,8 +70,7 @@ static int refuse_stream(const struct hawser_op_options *o)
     return o->stream || o->tag ? hw_fail(-EINVAL, "only sends and receives take a stream and a tag") : 0;
 }
 
-/* Checks a descriptor with inline data. *inlined is the sum of the inline bytes before this descriptor, to which its
- * bytes are added. */
+/* Checks a descriptor with inline data and adds its bytes to *inlined, the sum over the descriptors before it. */
 static int check_data(const struct hawser_vec *v, size_t i, enum hw_op_kind kind, uint64_t *inlined)
 {
     if (v->mem)
@@ -198,9 +197,9 @@ static void end_visit(struct visit *v)
     *v = (struct visit){.home = v->home};
 }
 
-/* Creates an operation from the request's descriptors without starting it. inlined is the number of inline bytes, which
- * are copied. The handle and the copy are stored behind the spans, so that they live as long as a rail may read them.
- * Returns NULL if out of memory. */
+/* Creates an operation with a span for each of the request's descriptors. The caller fills in the spans. inlined is the
+ * number of inline bytes. The handle and the room for a copy of these bytes are behind the spans, so that they live as
+ * long as a rail may read them. Returns NULL if out of memory. */
 static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_request *r,
                                  uint64_t inlined, const struct hawser_op_options *o, struct visit *visit)
 {

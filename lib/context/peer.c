@@ -268,8 +268,8 @@ static bool is_memory_free(void *arg)
     return atomic_load(&p->state) < 0 || hw_peer_is_quiet(&p->peer);
 }
 
-/* Waits up to BYE_MS until memory that was sent by reference is no longer read, because the application may then reuse
- * it. */
+/* Cancels sending, and waits up to BYE_MS until memory that was sent by reference is no longer read, because the
+ * application may then reuse it. */
 static void finish_sending(struct hawser_peer *p)
 {
     hw_driver_enter(p->home);

@@ -39,16 +39,16 @@ static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool he
 }
 
 /* A listener that is bound to one address offers the NIC of this address. Virtual interfaces without hardware run over
- * the other NICs. The server offers them only if the connection arrived over them, if the peer is on this machine, or
- * if knob nics lists them. */
+ * the other NICs. The server offers them only if the connection arrived over them, if it arrived over loopback, or if
+ * knob nics is set. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out)
 {
     struct hawser *h = p->h;
     struct hw_nic nics[HW_NIC_MAX];
     uint64_t device[HW_NIC_MAX];
     struct hw_setup s = {0};
-    bool loop = hw_addr_is_loopback(
-        remote); /* a peer on this machine gets the loopback interface, other peers get all other NICs */
+    bool loop = hw_addr_is_loopback(remote); /* without knob nics, a connection over loopback gets the loopback
+                                                interface, and others get all other NICs */
     int n = hw_nics_list(nics, HW_NIC_MAX, local->sa.sa_family == AF_INET6);
     if (n < 0)
         return n;
@@ -101,11 +101,12 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 }
 
 #define CHANNELS_MAX 16
-#define CHANNEL_MBPS 25000 /* approximate rate of one thread (docs/results.md) */
-#define FILES_SHARE  128   /* more channels than the minimum use at most 1/128 of the descriptors */
+#define CHANNEL_MBPS 25000 /* approximate rate at which one thread copies */
+#define FILES_SHARE  128   /* more channels than the minimum use at most 1/128 of RLIMIT_NOFILE */
 
-/* Returns the default of knob channels. A single connection can keep a thread busy with copying, so fast NICs get
- * several. Transports that carry payload on a separate connection do not copy in this way. */
+/* Returns the number of channels per pair of NICs if knob channels is 0. A single connection can keep a thread busy
+ * with copying, so fast NICs get more than HW_CHANNELS_LEAST if there are enough loops. Transports that carry payload
+ * on a separate connection do not copy in this way. */
 static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *g, unsigned pairs)
 {
     struct rlimit files = {0};
@@ -233,7 +234,7 @@ int hw_setup_refuse(const struct hawser *h, uint8_t *out)
     return (int)len + 4;
 }
 
-/* Copies a name that a peer sent and replaces characters that cannot be printed. */
+/* Copies a name that a peer sent and replaces spaces and characters that are not printable ASCII. */
 static void copy_name(char to[HAWSER_NIC_NAME], const void *from)
 {
     memcpy(to, from, HAWSER_NIC_NAME);
@@ -253,7 +254,7 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
     if (rc == 0)
         rc = hw_setup_agree_on_version(p, body, len);
     if (rc == 0 && (s.n == 0 || s.n > RAILS_MAX))
-        rc = hw_fail(-EPROTO, "the peer requests %u rails; at most %d are allowed", s.n, RAILS_MAX);
+        rc = hw_fail(-EPROTO, "the peer requests %u rails; 1 to %d are allowed", s.n, RAILS_MAX);
     if (rc == 0)
         rc = hw_peer_set_rails(p, s.n);
     for (unsigned i = 0; i < s.n && rc == 0; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connects and reconnects rails. The client opens all links of a rail at once. Together with its proof of the session's
- * secret, each link sends the number of links and the client's last word about the previous connection
- * (core/session.h). The server collects the links and answers each of them with its own last word. A rail that ends is
- * reconnected after a delay that grows with each failure.
+ * Connects and reconnects rails. The client opens all links of a rail at once. On each link, it proves the session's
+ * secret and sends the number of links and its last word about the previous generation (core/session.h). Once all links
+ * have arrived, the server answers on each of them with its own last word. A rail that ends is reconnected after a
+ * delay that grows with each failure up to 1 s.
  *
  * All of this runs with the role of the peer's home.
  */
@@ -20,13 +20,14 @@
 #define BACKOFF_MAX (1000 * HW_MS)
 /* Minimum time that spare rails stay connected, so that a flapping NIC does not reconnect them each time. */
 #define REST (5000 * HW_MS)
-/* Time after which a server gives up a client that has closed all connections and opens no new ones. */
+/* Maximum time for which a server waits for a client that has closed all connections and opens no new ones. */
 #define GONE_MS 2000
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 
-/* Returns the time at which a peer without rails dies: peer_timeout_ms after the peer was last heard, but not before
- * its rails had a moment to come back. */
+/* Returns the time at which a peer without rails dies: peer_timeout_ms after the peer was last heard, but at least a
+ * quarter of peer_timeout_ms from now, so that its rails can come back. If the client has closed its connections, the
+ * server waits GONE_MS at most. */
 static uint64_t find_death(const struct hawser_peer *p, int why)
 {
     uint64_t whole = p->h->k.peer_timeout_ms * HW_MS, now = p->home->loop.now, heard = 0;
@@ -84,7 +85,7 @@ static void dial_later(struct hw_way *w)
         hw_timer_set(&w->peer->home->loop, &w->timer, w->peer->home->loop.now + HW_MIN(wait, BACKOFF_MAX));
 }
 
-/* Returns true if the peer no longer knows the session, or if connections are refused on every path. */
+/* Returns true if all rails are lost, and the peer no longer knows the session or refuses connections on every path. */
 static bool is_peer_over(const struct hawser_peer *p)
 {
     bool all_refused = true;
@@ -129,7 +130,7 @@ static bool has_sound_rail(struct hawser_peer *p)
     return false;
 }
 
-/* Ends a failed attempt and schedules the next one. */
+/* Ends a failed attempt, and schedules the next one or kills the peer. */
 static void give_up(struct hw_way *w, int why)
 {
     struct hawser_peer *p = w->peer;
@@ -266,7 +267,7 @@ static void dial(struct hw_way *w)
     int rc = 0;
     w->gen = hw_session_hello(&p->peer.session, w->index, &mine);
     if (!w->gen)
-        return; /* the rail is up */
+        return; /* the rail is up or about to be, or the session is dead */
     w->dialling = true;
     w->n_done = 0;
     for (unsigned k = 0; k < w->links && rc == 0; k++)
@@ -309,8 +310,8 @@ void hw_ways_dial(struct hawser_peer *p)
 
 /* ---- client: spare rails -------------------------------------------------------------------------------------- */
 
-/* Connects the spare rails. The caller decides whether they are needed, because a doubtful rail is not suspect yet if
- * the peer is not heard on any other rail. */
+/* Connects the spare rails if they are not in use yet. Does not check has_sound_rail(), because a doubtful rail counts
+ * as sound while the peer is heard on no other rail. */
 void hw_ways_call_spares(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.call);
@@ -326,7 +327,7 @@ void hw_ways_call_spares(struct hw_task *t)
     }
 }
 
-/* Ends the spare rails if they are no longer needed. */
+/* Ends the spare rails if they are no longer needed, or else checks again after REST. */
 void hw_ways_rest_spares(struct hw_timer *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.rest);
@@ -431,7 +432,7 @@ void hw_ways_arrive(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, arrive);
     if (atomic_load(&p->abandoned))
-        hw_peer_kill(p, hw_fail(-ECONNRESET, "the client closed the connection during setup"));
+        hw_peer_kill(p, hw_fail(-ECONNRESET, "the client's connection failed during setup"));
     watch_for_death(p, 0);
     for (;;) {
         pthread_mutex_lock(&p->h->lock);

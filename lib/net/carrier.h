@@ -9,8 +9,8 @@
  * or a negative errno, for example in a sandbox without netlink. */
 int hw_carrier_open(void);
 
-/* Calls tell for each change of a NIC since the last call. up is true if the NIC is up and has a link, and false also
- * for a removed NIC. If nic is NULL, changes were lost, and the state of every NIC is unknown. */
+/* Calls tell for each of the kernel's messages about a NIC since the last call. up is true if the NIC is up and has a
+ * link, and false also for a removed NIC. If nic is NULL, changes were lost, and the state of every NIC is unknown. */
 void hw_carrier_read(int fd, void (*tell)(void *arg, const char *nic, bool up), void *arg);
 
 #endif

@@ -56,9 +56,9 @@ bool hw_path_is_near(int fd)
 }
 
 /*
- * Chooses the algorithm of knob congestion. BBR paces every burst with a timer (net/ipv4/tcp_output.c,
- * tcp_pacing_check). Without an fq qdisc the timers cost more than everything else together (docs/performance.md). BBR
- * is meant for long paths; within a site the classic algorithms perform as well.
+ * If knob congestion is auto, replaces BBR with cubic or reno. Without an fq qdisc, BBR paces every burst with a timer
+ * (net/ipv4/tcp_output.c, tcp_pacing_check), and these timers waste much CPU time (docs/performance.md). BBR is meant
+ * for long paths; within a site the classic algorithms perform as well.
  *
  * BBR must never have run on the socket, because once BBR has requested pacing, no other algorithm turns pacing off
  * (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). This function must therefore be called before connect() and, for
@@ -72,7 +72,7 @@ void hw_congestion_choose(int fd, const struct hw_knobs *k)
         (void)set_congestion(
             fd, k->congestion); /* if the algorithm does not exist or is not permitted, the system's default stays */
     else if (is_bbr(fd) && !set_congestion(fd, "cubic"))
-        (void)set_congestion(fd, "reno"); /* always available, and permitted for every user */
+        (void)set_congestion(fd, "reno"); /* always available, and by default permitted for every user */
 }
 
 void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k)

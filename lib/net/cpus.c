@@ -103,7 +103,7 @@ struct hw_cpus hw_cpus_read(pid_t thread)
     if (sched_getaffinity(thread, sizeof set, &set) == 0) {
         c.n = (unsigned)CPU_COUNT(&set);
         c.shared = hw_hash(c.shared, &set, sizeof set);
-    } else { /* the machine has more CPUs than cpu_set_t can hold */
+    } else { /* for example if the machine has more CPUs than cpu_set_t can hold */
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         c.n = online > 0 ? (unsigned)online : 1;
     }

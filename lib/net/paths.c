@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Weights, strongest first: the number of pairs, how the address is reached, the address that the user dialled, equal
- * names, and equal positions in the two lists. */
+ * names, and similar positions in the two lists. */
 #define W_PAIR    (1u << 20)
 #define W_LINK    4000u
 #define W_GATEWAY 1000u
@@ -54,7 +54,8 @@ int hw_paths_check_names(const char *list, const char *whose, const struct hw_pa
                 snprintf(have + at, sizeof(have) - at, "%s%s", at ? ", " : "", e[i].name);
         }
         if (!found)
-            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; usable are: %s", whose, (int)len, name, have);
+            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; the usable NICs are %s", whose, (int)len, name,
+                           have);
     }
     return 0;
 }
@@ -170,7 +171,8 @@ static int add_pairs(const struct hw_paths_in *in, struct hw_paths *out)
             return hw_fail(
                 -ENODEV,
                 "%.*s of this machine cannot be paired with %.*s of the peer: the peer's NIC has only addresses "
-                "that are of another family, belong to this machine, or need a job key",
+                "that are of another family, belong to this machine, need a job key, or cannot be reached from this "
+                "NIC",
                 (int)na, a, (int)nb, b);
     }
 }
@@ -222,8 +224,8 @@ void hw_paths_free(struct hw_paths *p)
 
 /*
  * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). There is also an
- * additional column with weight 0 for each row; a row that is assigned to it is unused. Indices start at 1; column 0
- * holds the row that is being assigned.
+ * additional column with weight 0 for each row. A row that is assigned to a column with weight 0 is unused. Indices
+ * start at 1; column 0 holds the row that is being assigned.
  */
 struct match {
     unsigned rows, columns; /* columns includes the additional columns */

@@ -47,8 +47,8 @@ struct hw_paths {
     struct hw_path *list; /* best candidate first; in the user's order if exact */
     unsigned n;
     bool exact; /* the user specified the pairs, and all that do not fail are used */
-    /* Private: the unit of each end, which can be used once. first is the first end of the same NIC or hardware, and
-     * place is the position of the unit in the order of units. */
+    /* Private: the unit of each end, that is, its NIC or hardware, which can be used once. first is the first end of
+     * the same NIC or hardware, and place is the position of the unit in the order of units. */
     struct hw_path_unit {
         uint16_t first, place;
         bool leads; /* only set in the first end: a route leads through the unit */
@@ -74,7 +74,8 @@ void hw_paths_free(struct hw_paths *p);
 
 /* Chooses the best assignment among the candidates k with out[k] false (all candidates if out is NULL). If exact is
  * set, these are all chosen. Otherwise, the largest number of pairs is best, then the highest sum of weights, and no
- * NIC and no local hardware is used twice. Sets pick[k] for the chosen candidates. Returns their number, or -ENOMEM. */
+ * NIC and no local hardware is used twice. Local NICs without hardware are only used if the user has restricted the
+ * choice or nothing else is possible. Sets pick[k] for the chosen candidates. Returns their number, or -ENOMEM. */
 int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool *pick);
 
 /* Returns the number of pairs if every candidate worked, or -ENOMEM. */

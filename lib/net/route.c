@@ -29,7 +29,7 @@ int hw_route_open(void)
 struct link {
     unsigned index, lower, master;
     bool far;      /* lower is an index in another network namespace */
-    bool hardware; /* the link has no kind, so it was not made by software */
+    bool hardware; /* the link has no kind and is not loopback, so it was not made by software */
     char kind[16];
 };
 
@@ -164,7 +164,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
         device[i] = good ? device_of(&all, if_nametoindex(nics[i].name)) : 0;
         any |= device[i] != 0;
     }
-    for (size_t i = 0; i < n && !any; i++) { /* use one number for each name that cannot be an interface index */
+    for (size_t i = 0; i < n && !any; i++) { /* number the names; no interface index is so large */
         device[i] = (uint64_t)1 << 40 | i;
         for (size_t k = 0; k < i; k++)
             if (strcmp(nics[k].name, nics[i].name) == 0)

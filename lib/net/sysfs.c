@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_ENTRIES 65536 /* limit for the entries of one directory; a sysfs has fewer */
+#define MAX_ENTRIES 65536 /* maximum number of entries of one directory */
 
 /* Formats the path, or makes the calling function return -ENAMETOOLONG. */
 #define MAKE_PATH(path, fmt)                                                       \

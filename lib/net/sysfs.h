@@ -6,9 +6,9 @@
  * because a snapshot is not trusted.
  *
  * Functions that can fail return 0 or the stated value, or a negative errno with hw_error(). -ENOENT: the file does not
- * exist. -ENODATA: the file is empty. -E2BIG: the content is larger than the buffer. -EINVAL: the file is not a regular
- * file or does not have the expected content. Most other errors are the kernel's. The kernel also returns -EINVAL for
- * the speed of a NIC that is down.
+ * exist. -ENODATA: the file is empty. -E2BIG: the content is larger than the buffer, or a directory has too many
+ * entries. -EINVAL: the file is not a regular file or does not have the expected content. Most other errors are the
+ * kernel's. The kernel also returns -EINVAL for the speed of a NIC that is down.
  */
 #ifndef HW_SYSFS_H
 #define HW_SYSFS_H
@@ -17,7 +17,7 @@
 
 #include <sched.h>
 
-/* A sysfs attribute has at most a page (Documentation/filesystems/sysfs.rst), including lists of NUMA distances. */
+/* The maximum of a sysfs attribute, which is one page (Documentation/filesystems/sysfs.rst), and a NUL. */
 #define HW_ATTR_MAX 4097
 
 /* Opens the directory that is used as the root. Returns a descriptor, which the caller closes. */

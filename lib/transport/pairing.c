@@ -15,7 +15,7 @@
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* time for a candidate while no candidate has answered */
-#define TRIES_MAX      4   /* average limit per local address, because a server may announce any number of addresses */
+#define TRIES_MAX      4   /* average limit per local address, because a server may announce many addresses */
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
@@ -78,7 +78,8 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* Makes the address that the user dialled an entry. It replaces the address that the server's SETUP has for this NIC.
+/* Makes the address that the user dialled an entry. It replaces the address that the server's SETUP has for the same
+ * NIC, if there is one.
  */
 static void place_dialled(struct hw_pairing *g)
 {
@@ -357,8 +358,8 @@ static bool has_pair(const struct hw_pairing *g, const char *nic)
     return false;
 }
 
-/* Adds pairs that were not shown to work: all pairs that the user specified exactly, or else unanswered pairs of NICs
- * that would be idle otherwise. */
+/* Adds pairs that were not shown to work: all pairs that the user specified exactly, or else unanswered pairs of local
+ * NICs that would be idle otherwise. */
 static void add_unproved(struct hw_pairing *g, const bool *pick)
 {
     for (unsigned k = 0; k < g->paths.n; k++) {

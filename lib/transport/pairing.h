@@ -28,14 +28,14 @@ struct hw_try {
 struct hw_pair {
     struct hw_nic nic;
     char peer_nic[HAWSER_NIC_NAME];
-    uint16_t entry; /* index of the server's entry */
+    uint16_t entry; /* index of the server's entry, or 0 if the dialled address has none */
     uint8_t handle[HW_HANDLE_MAX];
     uint16_t handle_len;
     bool sure; /* the pair was shown to work; otherwise the library keeps trying its channels */
 };
 
-/* Properties of the server that the client's first connection has reached. All pointers must stay valid until the
- * pairing is freed. */
+/* The server that the client's first connection has reached, and the client's options. All pointers must stay valid
+ * until the pairing is freed. */
 struct hw_dial {
     const struct hw_tp_env *env;
     union hw_addr local, remote; /* ends of the first connection */

@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 struct hw_caps {
-    uint32_t setup_ms; /* ms that making a connection is known to sleep; added to the deadlines of waits */
+    uint32_t setup_ms; /* ms that making a connection is known to sleep; added to the timeout of hawser_connect() */
     bool device_path;  /* the NIC can place received data in GPU memory */
     bool nodev_final;  /* -ENODEV from make() is final, because the transport has no device for this NIC */
     enum {
@@ -53,10 +53,11 @@ struct hw_conn_ident {
  */
 struct hw_tp_counts {
     _Atomic uint64_t rx_device; /* placed in device memory by the NIC */
-    _Atomic uint64_t rx_copied; /* copied by this side's CPU although the NIC could have placed them */
+    _Atomic uint64_t rx_copied; /* copied to their destination by the CPU or the driver */
     _Atomic uint64_t tx_device; /* read from device memory by the NIC */
     /* Only the rail's loop writes the following counters. */
-    _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory */
+    _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory;
+                                              tx_staged includes frame heads */
     _Atomic uint64_t tx_referenced;        /* sent without a copy */
     _Atomic uint64_t retransmits;          /* TCP segments that the kernel retransmitted */
     _Atomic uint64_t rtt_us; /* round-trip time of the last sampled connection, or 0 if none was sampled */

@@ -133,7 +133,7 @@ def copied(w):
        "validate says so too", r)
     for what in "bench", "validate":
         r = w.run(what, "--gpus", "0,1", "--require-direct")
-        ok(r.returncode == 1 and "never places data in GPU memory" in r.stderr and "\nGPU 0" not in r.stdout,
+        ok(r.returncode == 1 and "never places data directly in GPU memory" in r.stderr and "\nGPU 0" not in r.stdout,
            f"{what} --require-direct: refused, and nothing is measured", r)
 
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bindings of a context. For each receiving NIC, and each GPU that it receives for, a pool of the GPU's memory is
- * bound to queues that are reserved for it. Rules steer connections to these queues. The application's memory is bound
- * for sending. hawserd (helper.h) grants all bindings and rules. A separate thread communicates with hawserd, so that
- * no connection waits for it.
+ * The bindings of a context. For each receiving NIC, and each GPU that it receives for, a pool of memory (knob
+ * devmem_memory) is bound to queues that are reserved for this pool. Rules steer connections to these queues. The
+ * application's memory is bound for sending. hawserd (helper.h) grants all bindings and rules. A separate thread
+ * communicates with hawserd, so that no connection waits for it.
  */
 #ifndef HW_DEVMEM_BIND_H
 #define HW_DEVMEM_BIND_H
@@ -66,8 +66,8 @@ struct dm_source {
  * the allocation around it. Always returns false if binding is impossible. */
 bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
                     struct dm_source *out);
-/* Releases the bindings that overlap [ptr, ptr+len), which is no longer registered. They would prevent the memory from
- * being freed. */
+/* Starts to release the bindings that overlap [ptr, ptr+len), which is no longer registered. They would prevent the
+ * memory from being freed. */
 void dm_source_forget(struct dm_ctx *x, const struct hw_space *space, const void *ptr, size_t len);
 /* Marks a range that the kernel could not send from. Afterwards dm_source_find() does not return the range. */
 void dm_source_bad(struct dm_ctx *x, const char *nic, const struct dm_source *s);

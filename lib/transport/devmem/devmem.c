@@ -38,7 +38,7 @@ struct hw_conn {
     unsigned link; /* number of the rail's link */
 
     uint64_t gone;           /* bytes that the second socket has accepted */
-    uint64_t begun, over;    /* number of sends that were started, and number of the first of them that are complete */
+    uint64_t begun, over;    /* number of sends that were started, and number of the first that is not complete */
     struct send send[SENDS]; /* ring buffer */
     uint64_t tx_device;
     struct hw_conn_counts told; /* counts that were added to the rail's */

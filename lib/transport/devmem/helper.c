@@ -87,7 +87,7 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
         ssize_t n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
-        /* The kernel reports this once, before queued data, if hawserd has closed the socket without reading the
+        /* The kernel reports ECONNRESET once, before queued data, if hawserd has closed the socket without reading the
          * request (net/unix/af_unix.c, unix_release_sock()). hawserd's refusal may be queued. */
         if (n < 0 && errno == ECONNRESET && !reset) {
             reset = true;

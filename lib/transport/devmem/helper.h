@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client of hawserd, the small privileged helper that binds a NIC's queues to a dma-buf and steers connections to
- * them, so that this process needs no privilege. Every call blocks, at most for the time given to dm_helper_open().
+ * them, so that this process needs no privilege. Every request blocks, at most for the time given to dm_helper_open().
  * Only one thread at a time may use a struct dm_helper.
  *
  * Functions return 0, or a negative errno with hw_error(), which has hawserd's text if hawserd refused. -EPIPE means
@@ -24,8 +24,8 @@ struct dm_binding {
 };
 
 /* Connects to hawserd. If path is NULL, HW_HELPER_SOCKET is used. timeout_ms limits this call and each later call.
- * Fails with -ENOENT or -ECONNREFUSED if no hawserd runs there, -EACCES if the policy or the socket's mode does not
- * admit this user, and -EXDEV if hawserd serves another network namespace. The text says what to do. */
+ * Errors include -ENOENT or -ECONNREFUSED (no hawserd runs there), -EACCES (the policy or the socket's mode does not
+ * admit this user) and -EXDEV (hawserd serves another network namespace). */
 int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out);
 
 /* Closes the connection. hawserd then releases every grant: first the rules, then the bindings, after which the queues

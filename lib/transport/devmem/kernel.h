@@ -18,7 +18,7 @@
 #define DM_SCM_DEVMEM_DMABUF  79
 #define DM_SO_DEVMEM_DONTNEED 80
 #define DM_TOKENS_MAX         128  /* maximum number of token ranges in one call */
-#define DM_FRAGS_MAX          1024 /* maximum number of fragments that one call returns */
+#define DM_FRAGS_MAX          1024 /* maximum number of fragments that one call may give back */
 
 struct dm_dmabuf_cmsg {
     uint64_t frag_offset;
@@ -58,8 +58,8 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out);
 int dm_give_back(int fd, const uint32_t *tokens, size_t n);
 
 /* Starts to send [offset, offset+len) of a bound dma-buf. Returns the number of bytes accepted, or a negative errno.
- * The kernel uses the memory until the peer has received the bytes. SO_ZEROCOPY must be set. Fails with -EAGAIN also if
- * dm_reap() must be called first. */
+ * The kernel uses the memory until the peer's TCP has acknowledged the bytes. SO_ZEROCOPY must be set. Fails with
+ * -EAGAIN also if dm_reap() must be called first. */
 ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool more);
 
 /* Reads completions from the error queue and calls over() for each range of sends [first, last]. The successful calls
@@ -71,7 +71,7 @@ struct dm_sys {
     ssize_t (*recvmsg)(int fd, struct msghdr *m, int flags);
     ssize_t (*sendmsg)(int fd, const struct msghdr *m, int flags);
     int (*setsockopt)(int fd, int level, int name, const void *value, socklen_t len);
-    bool (*to_self)(int fd); /* returns true if both ends of the connection are on this node */
+    bool (*to_self)(int fd); /* returns true if both ends of the connection have the same address */
 };
 extern struct dm_sys dm_sys;
 

@@ -29,7 +29,7 @@ struct dm_meet {
     unsigned out_len, out_done, in_have;
     int mine[4], theirs[4]; /* one element for each message: -1 not sent or received yet, 0 no, 1 yes */
     int side;               /* descriptor of the second connection, or -1 */
-    struct hw_hs *hs;       /* client: handshake on the second connection, until this connection is up */
+    struct hw_hs *hs;       /* client: handshake on the second connection */
     bool side_up, side_lost;
     struct dm_claim *claim;
     struct dm_rx *rx;

@@ -8,10 +8,11 @@
  *   OFFER    this side can receive into device memory. The client's OFFER also contains the GPUs of both sides.
  *   READY    the channel's second connection ("payload", HW_BOOT_SIDE, made by the client if either side offers) is up,
  *            and this end has steered it to a queue that is bound to device memory, so the peer may send a probe
- *   VERDICT  the probe (4096 bytes on the payload connection) arrived in device memory without errors
+ *   VERDICT  the probe (4096 bytes on the payload connection) arrived without errors, at least half of it in device
+ *            memory
  *
- * A direction whose receiver answers yes three times sends heads on the first connection and only payload on the
- * second. Every other direction sends both, interleaved, on the first connection, as transport tcp does. See
+ * A direction whose receiver answers yes three times sends heads and small payloads on the first connection, and large
+ * payloads on the second. Every other direction sends everything on the first connection, as transport tcp does. See
  * docs/wire.md.
  */
 #ifndef HW_DEVMEM_MEET_H
@@ -34,7 +35,7 @@ struct dm_meet_args {
     struct dm_ctx *ctx;
     const char *nic;
     int heads;      /* established descriptor of the first connection */
-    int set, event; /* epoll that watches the second connection, and eventfd that is signalled */
+    int set, event; /* epoll to which the second connection is added, and eventfd that is signalled */
     bool client;
     int gpu, peer_gpu; /* client: GPUs of the connection here and at the peer, or -1 if not specified */
     /* Client: ends and identity of the second connection. All three must outlive the negotiation. */

@@ -18,9 +18,9 @@ static inline void dm_count(_Atomic uint64_t *at, uint64_t n)
 }
 
 struct dm_rx_counts {
-    _Atomic uint64_t device, copied,
-        calls; /* payload bytes placed by the NIC, payload bytes copied, and number of recvmsg() calls */
-    _Atomic uint32_t held_most; /* maximum number of pages that were held at a time */
+    _Atomic uint64_t device, copied, calls; /* payload bytes placed by the NIC, payload bytes copied by the CPU or the
+                                               driver, and number of recvmsg() calls */
+    _Atomic uint32_t held_most;             /* maximum number of pages that were held at a time */
 };
 
 /* Creates a receiver. The caller keeps fd, which must stay open. */
@@ -30,9 +30,10 @@ void dm_rx_free(struct dm_rx *rx);
 /* Posts a receive of the next len bytes to ptr in the space, or discards them if ptr is NULL. */
 void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint32_t len);
 
-/* Moves bytes. Returns 0 if the posted receive is complete, -EAGAIN to wait for an event, and -EBUSY if the device has
- * not finished, or pages must still be returned, and the function must be called again soon. Fails with -ENXIO if the
- * device has failed and with -EPIPE if the peer has closed. After other errors the connection is dead. */
+/* Moves bytes and adds their number to *moved. Returns 0 if the posted receive is complete, -EAGAIN to wait for an
+ * event, and -EBUSY if the device has not finished, or pages must still be returned, and the function must be called
+ * again soon. Fails with -ENXIO if the device has failed and with -EPIPE if the peer has closed. After other errors the
+ * connection is dead. */
 int dm_rx_run(struct dm_rx *rx, uint64_t *moved);
 
 /* Discards the rest of the posted receive. Afterwards its memory is no longer accessed. Fails with -ENXIO if the device

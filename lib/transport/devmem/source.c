@@ -9,7 +9,8 @@
 #define WINDOW      ((size_t)64 << 20)
 #define WINDOWS_MAX 16u
 
-/* Releases bindings of memory that the application has freed. The memory is not really freed before the release. */
+/* Releases bindings of memory that the application has freed or deregistered. Freed memory is not really free before
+ * the release. */
 static void sources_sweep(struct dm_ctx *x)
 {
     for (unsigned i = 0; i < DM_SOURCES; i++) {
@@ -26,7 +27,7 @@ static void sources_sweep(struct dm_ctx *x)
     }
 }
 
-/* Binds the wanted ranges, one by one. */
+/* Releases ranges and then binds the wanted ranges, one by one. */
 void dm_sources_run(struct dm_ctx *x)
 {
     sources_sweep(x);

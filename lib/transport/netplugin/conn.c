@@ -74,8 +74,8 @@ int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_
     return 0;
 }
 
-/* Checks whether the peer has closed the socket. The bytes after the greetings are frame heads, which are not read
- * here. */
+/* Checks whether the peer has closed the socket. The bytes after the greetings belong to frames, and are not read here.
+ */
 static int socket_word(struct np_conn *c)
 {
     uint8_t byte;

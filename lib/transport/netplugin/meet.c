@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 /* Chooses the GPU of the connection. A plugin that unpacks places received data in the memory of the GPU that was
- * current when the connection was made. If no GPU is specified, uses the GPU for which memory was registered first, or
- * else the nearest GPU. */
+ * current when the connection was made. If no GPU is specified for such a plugin, uses the GPU for which memory was
+ * registered first, or else the nearest GPU. */
 static void choose_gpu(struct np_conn *c)
 {
     const struct hw_space *seen = atomic_load(&c->env->gpu);

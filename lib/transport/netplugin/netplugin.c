@@ -68,8 +68,8 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
                        env->knobs->plugin_unpack);
     /* A connect or accept that sleeps blocks the loop that calls it. Therefore, without threads, each connection should
      * have a separate process. The number of NICs and peers is unknown here, so there are enough processes for the
-     * channels of four pairs of NICs, but at most NP_POOL_MOST. The processes are started before this process uses
-     * CUDA. */
+     * channels of four pairs of NICs, but at most NP_POOL_MOST. All processes are started here, because a process that
+     * is forked after the first use of CUDA cannot use CUDA. */
     const unsigned processes =
         o.one_thread ? 4 * (unsigned)HW_MIN(hw_knob_channels(env->knobs), (uint64_t)NP_POOL_MOST) : 1;
     int rc = np_pool_open(plugin, &o, processes, &pool);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory of a connection's messages while the plugin processes them. Each direction has a ring of slots in host
- * memory shared with the child. Once memory of a GPU is used and the plugin supports it, each direction has another
- * ring in that GPU's memory. A message in a slot is a header, zeros up to NP_ROOM bytes, and its payload. A message is
+ * memory shared with the child. Once memory of a GPU is used, each direction has another ring in that GPU's memory, if
+ * the plugin supports this. A message in a slot is a header, zeros up to NP_ROOM bytes, and its payload. A message is
  * sent from a GPU slot if its payload is in that GPU's memory. A receive is posted in a GPU slot if the last payload
  * went to that GPU's memory, or if the connection's GPU was specified. Therefore neither side needs to know the kind of
  * memory of the other.
@@ -71,8 +71,8 @@ struct np_slots {
     uint64_t taking; /* number of the copy of the current payload, or 0 for none */
 };
 
-/* Creates the host slots, registers them with the connections, and posts the receives. Also creates the GPU slots if
- * `told` is set. Returns 0 or -errno. */
+/* Creates the host slots, registers them with the connections, and posts the receives. If `told` is set, also creates
+ * the GPU slots, or clears `told` if this fails. Returns 0 or -errno. */
 int np_slots_open(struct np_slots *s);
 /* Frees all slots, except those of a GPU that hangs. The plugin's connections must already be closed. */
 void np_slots_close(struct np_slots *s);

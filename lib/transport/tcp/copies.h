@@ -54,7 +54,7 @@ void hw_copies_free(struct hw_copies *c);
  */
 int hw_copies_pin(struct hw_copy_way *w, const struct hw_space *space, size_t size);
 /* Returns the queue of a space in *out. If the space cannot open a queue, fails with a negative errno or, with
- * may_lack, returns an entry without a queue. Fails with -ENOMEM. */
+ * may_lack, returns an entry without a queue. Also fails with -ENOMEM. */
 int hw_copies_queue(struct hw_copy_way *w, const struct hw_space *space, bool may_lack, struct hw_copy_queue **out);
 /* Starts a copy; q->started is its number afterwards. Fails with -EBUSY if HW_COPIES_DEPTH copies are in flight, or
  * with -ENXIO. */

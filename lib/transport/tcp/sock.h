@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP sockets with hawser's options, and the bootstrap handshake. Used by the transports, and by lib/context for the
- * first connection of a session and for probes. */
+/* TCP sockets with hawser's options, and the bootstrap handshake. Used by the transports, by pairing.c for probes, and
+ * by lib/context for the other connections of a session. */
 #ifndef HW_SOCK_H
 #define HW_SOCK_H
 
@@ -32,7 +32,7 @@ struct hw_sock_watch {
     uint64_t path;   /* bandwidth-delay product of the path in bytes, as TCP measures it, or 0 if unknown */
     uint64_t looked; /* time of the last check in ns */
     uint64_t acked;  /* data that the peer had acknowledged, as a sum of bytes and segments */
-    uint64_t since;  /* last time in ns at which acked had grown or nothing was in flight */
+    uint64_t since;  /* last time in ns at which acked had grown, nothing was in flight, or checks had paused */
     uint64_t rtt_us; /* round-trip time that TCP measured */
     uint64_t again;  /* total number of retransmitted segments */
 };
@@ -43,9 +43,9 @@ void hw_sock_look(int fd, struct hw_sock_watch *w);
 /* Checks a connection with data in flight. Should be called every 20 ms. alone_ms is the time for which data has been
  * in flight here while the peer answers on other connections, or 0 if the peer does not answer. Returns 0, or 1 if no
  * acknowledgement has arrived for longer than usual although the peer answers on other connections. Fails with
- * -ETIMEDOUT if the path seems dead: data was retransmitted, and no more was acknowledged for stall_ms, or for about
- * 130 ms if the peer answers on other connections. A receiver that does not read (zero window) but answers probes is
- * neither suspect nor dead. */
+ * -ETIMEDOUT if the path seems dead: data was retransmitted or a closed window was probed, and nothing was acknowledged
+ * for stall_ms, or for 130 ms or more if the peer answers on other connections. A receiver that does not read (zero
+ * window) but answers probes is neither suspect nor dead. */
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
 
 /* Like recv(2) with MSG_DONTWAIT, and like send(2), but without cancellation points. Those of the C library cost two

@@ -153,7 +153,7 @@ static int prepare_copies(const struct hw_staging *s, const struct way *w, const
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
 
-/* Copies len bytes at `from` in as many parts as needed. Fails with -EBUSY if the ring is full. */
+/* Starts to copy len bytes at `from` in as many parts as needed. Fails with -EBUSY if the ring is full. */
 static int stage_bytes(struct hw_staging *s, const struct hw_space *space, const uint8_t *from, uint64_t len)
 {
     struct way *w = &s->out;

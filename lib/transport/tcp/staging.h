@@ -42,7 +42,7 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
 /* Returns the address and the maximum size of the next bytes that the socket must receive for the pieces before the
  * first piece that the CPU can access. Fails with -EBUSY if the ring is full or all bytes have arrived. */
 int hw_staging_in_buffer(struct hw_staging *s, const struct hw_piece *piece, uint32_t n, uint8_t **host, uint32_t *len);
-/* Reports that the socket has received n bytes at this address. */
+/* Reports that the socket has received n bytes at the address from hw_staging_in_buffer(). */
 int hw_staging_in_fill(struct hw_staging *s, uint32_t n);
 /* Returns true if the ring for sending has bytes that were not sent. */
 bool hw_staging_has_unsent(const struct hw_staging *s);
@@ -56,8 +56,8 @@ void hw_staging_in_drop(struct hw_staging *s);
 
 /* ---- both directions */
 
-/* Copies a piece to host memory. Must be called after hw_staging_settle(). Fails with -ENXIO, also if the copy takes
- * too long. */
+/* Copies a piece to host memory. Must be called after hw_staging_settle(). Fails with -ENOMEM, or with -ENXIO, also if
+ * a copy takes longer than HW_COPIES_WAIT_MS. */
 int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t *to);
 
 /* Drops the bytes in the ring for sending; if they are offered again, they are copied again. On success the device no

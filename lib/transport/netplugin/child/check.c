@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks all data from the child before the parent uses it. fuzz_netplugin tests these checks. */
+/* Checks data from the child before the parent uses it. fuzz_netplugin tests these checks. */
 #include "transport/netplugin/child/ring.h"
 
 #include <string.h>
@@ -92,7 +92,7 @@ int np_check_frags(const struct loadMeta *list, uint32_t n, uint64_t len, struct
     memcpy(out, list, n * sizeof(*out)); /* copied once, because the child may change the list at any time */
     for (uint32_t i = 0; i < n; i++) {
         if (out[i].dst_off > len || out[i].len > len - out[i].dst_off)
-            return hw_fail(-EMSGSIZE, "fragment %u, %u bytes to offset %llu, exceeds the %llu bytes of the receive", i,
+            return hw_fail(-EMSGSIZE, "fragment %u, %u bytes at offset %llu, exceeds the %llu bytes of the receive", i,
                            out[i].len, (unsigned long long)out[i].dst_off, (unsigned long long)len);
         *size += out[i].len;
     }

@@ -2,8 +2,8 @@
 /*
  * The child process: one loop that answers the parent's messages, advances requests, and sleeps when it has no work.
  * The child is a fork of the parent without an exec, because a library inside another program has no executable of its
- * own. Therefore the child first drops everything that belongs to the parent: descriptors, signal handlers and atexit
- * handlers.
+ * own. Therefore the child first closes the parent's descriptors, resets its signal handlers, and ensures that its exit
+ * handlers do not run.
  */
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -387,7 +387,7 @@ static void run_child_loop(struct kid *k)
 
 /* ---- the beginning -------------------------------------------------------------------------- */
 
-/* Frees the beginning of a log file, so that at most 2 * NP_LOG bytes stay allocated. */
+/* Frees all but the last NP_LOG bytes of a log file once more than 2 * NP_LOG bytes are allocated. */
 static void bound_file(int fd, off_t *punched)
 {
     const off_t end = lseek(fd, 0, SEEK_END);

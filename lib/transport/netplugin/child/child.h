@@ -121,7 +121,7 @@ int kid_unmap(struct kid *k, const struct np_message *m);
 int kid_reg(struct kid *k, const struct np_message *m);
 int kid_dereg(struct kid *k, const struct np_message *m);
 /* Frees connections that were closed while their thread was still connecting, and listeners that were closed during an
- * accept. */
+ * accept, once the thread or the accept has ended. */
 void kid_orphans(struct kid *k);
 /* Closes all connections and listeners that no thread uses. Returns false if threads are still in the plugin. */
 bool kid_close_all(struct kid *k);

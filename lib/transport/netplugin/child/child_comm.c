@@ -83,8 +83,9 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
     return e ? hw_fail(-e, "starting a thread for %s: %s", why, strerror(e)) : 0;
 }
 
-/* Calls listen in a separate thread and waits for it. aws-ofi-nccl assigns one endpoint to all listeners of a thread.
- * When one of the listeners is closed with receives posted, aws-ofi-nccl aborts the endpoint with all its connections.
+/* Calls listen, in a separate thread unless one_thread is set, and waits for the result. aws-ofi-nccl assigns one
+ * endpoint to all listeners of a thread. When one of the listeners is closed with receives posted, aws-ofi-nccl aborts
+ * the endpoint with all its connections.
  */
 static int call_listen(struct kid *k, struct kid_comm *c, uint8_t *handle)
 {
@@ -144,8 +145,8 @@ static enum np_call get_setup_call(const struct kid_comm *c)
     return c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
 }
 
-/* The thread of one connection. connect or accept may sleep (accept() of GPUDirect-TCPX sleeps for 5 s) or wait for the
- * peer. NCCL also makes these calls from several threads if a process has several communicators. */
+/* The thread of one connection. connect or accept may sleep (accept() of GPUDirect-TCPX sleeps for 5 s by default) or
+ * wait for the peer. NCCL also makes these calls from several threads if a process has several communicators. */
 static void *setup_thread(void *arg)
 {
     struct kid_comm *c = arg;

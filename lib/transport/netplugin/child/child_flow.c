@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests in the child: starts as many as the window allows, tests the oldest, and reorders completed receives. */
+/* Requests in the child: starts as many as the window allows, tests the oldest, and reorders the data of completed
+ * receives. */
 #include "transport/netplugin/child/child.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scattered receives in the child (GPUDirect-TCPX, netUnpackMeta in abi.h). The fragments are in the plugin's bounce
- * buffer and their list is in the metadata queue. The connection's public handle points to both. In GPU memory, a
+ * buffer and their list is in the metadata queue. The connection's device handle points to both. In GPU memory, a
  * gather on that GPU reorders the fragments. The receive keeps its slot and its pages until the gather is complete.
  */
 #include "transport/netplugin/child/child.h"

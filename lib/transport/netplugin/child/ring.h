@@ -29,7 +29,7 @@ enum {
     NP_FRAGS = NET_UNPACK_MAX_SLICE_PAGES,
 };
 
-/* Plugin call that the child is in. Used to report a call that does not return. */
+/* Plugin call that the child is in. Used to report a call that hangs or ends the child. */
 enum np_call {
     NP_NOTHING, /* outside the plugin */
     NP_DLOPEN,
@@ -163,7 +163,7 @@ struct np_reply {
     } u;
 };
 
-/* ---- check.c: checks of everything that comes from the child ----------------------------------- */
+/* ---- check.c: checks of data from the child ----------------------------------------------------- */
 
 /* Checks a reply of n bytes to message seq. Returns 0 or -EPROTO. On success, out->rc is 0 or -errno, and all strings
  * are terminated. */

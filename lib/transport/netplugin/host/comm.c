@@ -240,7 +240,7 @@ int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_com
     if (rc < 0)
         return rc;
     if (l->taken)
-        return hw_fail(-EINVAL, "plugin %s: the listener has already accepted its one connection", l->h->name);
+        return hw_fail(-EINVAL, "plugin %s: the listener was already used to accept its one connection", l->h->name);
     rc = create_plugin_comm(l->h, &m, l->dev, deadline, event, out);
     l->taken = rc == 0;
     return rc;
@@ -381,12 +381,11 @@ static int too_late(struct np_comm *c)
     const char *what = c->sends ? "isend" : "irecv";
     const uint64_t n = c->tested;
     if (atomic_load_explicit(&c->ring->started, memory_order_relaxed) <= n)
-        return kill_comm(
-            c, hw_fail(
-                   -ETIMEDOUT,
-                   "plugin %s: %s %llu of %zu bytes: the plugin accepted no request before the deadline, in %llu calls",
-                   c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
-                   (unsigned long long)c->ring->entry[n % NP_RING].nulls));
+        return kill_comm(c, hw_fail(-ETIMEDOUT,
+                                    "plugin %s: %s %llu of %zu bytes: the plugin did not accept the request before the "
+                                    "deadline, in %llu calls",
+                                    c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
+                                    (unsigned long long)c->ring->entry[n % NP_RING].nulls));
     return kill_comm(c, hw_fail(-ETIMEDOUT,
                                 "plugin %s: %s %llu of %zu bytes: accepted, but not complete before the deadline: %s",
                                 c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parent's side of the child: health checks, messages, and termination. host_open.c starts the child. */
+/* How the parent controls the child: health checks, messages, and termination. host_open.c starts the child. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include <linux/futex.h>

@@ -10,9 +10,10 @@
  *
  * Functions return 0 or -errno with hw_error(). -EIO means that the child died. If the plugin returned an error, the
  * result is -EIO, -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has passed or that the child did not
- * return from a plugin call. -EPROTO means that the child sent impossible values. After the child has died or was
- * killed, every call on its host returns the same error, with the plugin call in progress and the plugin's last output.
- * Only np_output() and the close functions still work. An error of a single connection ends only that connection.
+ * return from a plugin call. -EPROTO means that the child or the plugin supplied impossible values. After the child has
+ * died or was killed, every call on its host returns the same error, with the plugin call in progress and the plugin's
+ * last output. Only np_output(), np_mem_free() and the close functions still work. An error of a single connection ends
+ * only that connection.
  *
  * Any number of threads may use a host at the same time. A connection, a listener or a block of memory may be used by
  * only one thread at a time. A process that was forked from the opening process may close the host, and gets -EPERM
@@ -42,21 +43,21 @@ struct np_options {
     const char *const *env;      /* NULL-terminated list of "NAME=VALUE" for the child only, or NULL */
     const struct hw_logger *log; /* must live as long as the host */
     int open_ms;                 /* time limit in ms of loading and init, or 0 for 30 s */
-    int call_ms;       /* time limit in ms of any other plugin call, which is then considered hung, or 0 for 15 s */
-    int spin_us;       /* time in us for which the child polls for work before it sleeps, or 0 for 2 ms */
-    unsigned newest;   /* newest table version to use, or 0 for v12 */
-    const char *trace; /* file to which every plugin call is appended, or NULL or "" for none */
-    bool trace_polls;  /* also trace polls without a result */
-    int unpack;        /* enum hw_gather_way: method for reordering scattered GPU memory */
-    bool one_thread;   /* never make two plugin calls at the same time, so a connect or accept that sleeps blocks all
-                          connections */
-    bool again;        /* another process of a plugin for which the environment was already reported */
-    bool any_env;      /* log problems found by np_check_env(), but still load the plugin */
-    bool list;         /* the caller handles scattered receives with np_fragments() and np_consumed() */
+    int call_ms;                 /* time limit in ms of any other plugin call, beyond its known sleep, or 0 for 15 s */
+    int spin_us;                 /* time in us for which the child polls for work before it sleeps, or 0 for 2 ms */
+    unsigned newest;             /* newest table version to use, or 0 for v12 */
+    const char *trace;           /* file to which plugin calls are appended (trace.h), or NULL or "" for none */
+    bool trace_polls;            /* also trace polls without a result */
+    int unpack;                  /* enum hw_gather_way: method for reordering scattered GPU memory */
+    bool one_thread; /* make only one plugin call at a time, unless the quirk has setup_threads; a connect or accept
+                        that sleeps then blocks all connections */
+    bool again;      /* another process of a plugin for which the environment was already reported */
+    bool any_env;    /* log problems found by np_check_env(), but still start the plugin */
+    bool list;       /* the caller handles scattered receives with np_fragments() and np_consumed() */
 };
 
-/* Loads a plugin, specified by a path or by a name as in NCCL_NET_PLUGIN. Uses the newest of the plugin's tables v6 to
- * v12. */
+/* Loads a plugin, specified by a path or by a name as in NCCL_NET_PLUGIN. Uses the newest of the plugin's tables from
+ * v6 to o->newest. */
 int np_open(const char *plugin, const struct np_options *o, struct np_host **out);
 /* Closes the host and frees all of its objects. NULL is allowed. Waits up to 2 s for the plugin to close. */
 void np_close(struct np_host *h);

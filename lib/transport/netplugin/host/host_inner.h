@@ -83,7 +83,7 @@ struct np_comm {
     int event;
     int rc; /* -errno if the connection is dead, with the reason in why */
     char why[HW_ERR_TEXT];
-    uint64_t deadline; /* time limit for establishing the connection */
+    uint64_t deadline; /* time by which the connection must be established */
     uint32_t max_size;
     const struct np_frag_area *frags; /* NULL if np_options.list is not set or the device does not unpack */
     uint64_t posted, tested, consumed;
@@ -115,7 +115,7 @@ void np_wake(struct np_host *h);
 /* Asks the child to close all objects and exit. Kills the child if it does not exit. */
 void np_stop_child(struct np_host *h);
 
-/* Returns a free number, or -1 if there is none. */
+/* Reserves a free number and returns it, or -1 if there is none. */
 int np_number(struct np_host *h, bool *used, size_t n);
 void np_number_free(struct np_host *h, bool *used, uint32_t number);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a host: creates the memory shared with the child, forks, and loads the plugin in the child. */
+/* Opens and closes a host. To open it, creates the memory shared with the child, forks, and loads the plugin there. */
 #include "transport/netplugin/host/host_inner.h"
 
 #include "transport/netplugin/table/abi.h"
@@ -41,7 +41,8 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
 
 extern char **environ;
 
-/* Returns the environment with the options' variables added. The caller frees the array. Returns NULL if out of memory.
+/* Returns the environment with the options' variables added or replaced. The caller frees the array. Returns NULL if
+ * out of memory.
  */
 static char **merge_plugin_env(const char *const *more)
 {

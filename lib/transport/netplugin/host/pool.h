@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The processes of a plugin. With knob plugin_threads, a plugin has one process. Otherwise it has as many processes as
- * connections are expected, up to NP_POOL_MOST, and each process calls the plugin from one thread. */
+ * connections are expected, up to NP_POOL_MOST, and each process calls the plugin from one thread, unless the plugin's
+ * quirk has setup_threads. */
 #ifndef HW_NETPLUGIN_POOL_H
 #define HW_NETPLUGIN_POOL_H
 
@@ -18,7 +19,7 @@ struct np_host *np_pool_first(struct np_pool *p);
 /* Returns the process with the fewest connections, for a new connection. Release it with np_pool_give(). */
 struct np_host *np_pool_take(struct np_pool *p);
 void np_pool_give(struct np_pool *p, const struct np_host *h);
-/* Returns 0 while all processes are alive. */
+/* Returns 0 while all processes are alive and responsive. */
 int np_pool_health(struct np_pool *p);
 
 #endif

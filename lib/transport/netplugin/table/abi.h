@@ -36,7 +36,7 @@ typedef enum {
 #define NCCL_NET_MAX_REQUESTS    32
 #define NCCL_NET_MAX_REQUESTS_V6 8
 
-/* Kinds of memory: ptrSupport is a set of these flags, and regMr's type is one of them. */
+/* Kinds of memory: ptrSupport is a set of these flags. regMr's type is NCCL_PTR_HOST or NCCL_PTR_CUDA. */
 #define NCCL_PTR_HOST   0x1
 #define NCCL_PTR_CUDA   0x2
 #define NCCL_PTR_DMABUF 0x4
@@ -142,9 +142,10 @@ _Static_assert(offsetof(ncclNetDeviceHandle_t, handle) == 8, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, size) == 16, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, needsProxyProgress) == 24, "NCCL's ABI");
 
-/* Structure at the handle of an unpacking device, version 7. It lists the fragments of each irecv's payload, in the
- * slot that is the irecv's number since the connection was made, modulo the queue's depth: len bytes at bounce_buf +
- * src_off belong at the irecv's data + dst_off. */
+/* Structures of an unpacking device, version 7. The handle points to a struct unpackNetDeviceHandle. struct
+ * netUnpackMeta lists the fragments of each irecv's payload, in the slot that is the irecv's number since the
+ * connection was made, modulo the queue's depth: len bytes at bounce_buf + src_off belong at the irecv's data +
+ * dst_off. */
 #define NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH 16
 #define NET_UNPACK_MAX_SLICE_PAGES             2048
 #define NET_UNPACK_MAX_SLICE_SIZE              (4 * 1024 * 1024) /* maximum size of one irecv */
@@ -323,7 +324,7 @@ _Static_assert(offsetof(ncclNetProperties_v12_t, maxMultiRequestSize) == 120, "N
 _Static_assert(offsetof(ncclNetProperties_v12_t, railId) == 124, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetProperties_v12_t, planeId) == 126, "NCCL's ABI");
 
-/* Settings of a communicator. v10 passes them to connect, and v11 to init. */
+/* Settings of a communicator. v10 passes them to connect, and later versions to init. */
 typedef struct {
     int trafficClass;
 } ncclNetCommConfig_v10_t;

@@ -37,9 +37,9 @@ static const struct np_quirk quirks[] = {
          * GPUDirect-TCPX. Only its test() moves bytes. test() never writes *size. It returns 3 for a request that is
          * not the oldest, and also if 16 requests are held. Receives are held until irecvConsumed(). After the 80 bytes
          * that the peer needs, the handle contains a pointer of this process, which the peer would dereference.
-         * iflush() must not be called, because it reads through *request. accept() sleeps for 5 s until its flow rules
-         * take effect (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Its users make connections in several
-         * threads at the same time, as NCCL does if a process has several communicators.
+         * iflush() must not be called, because it reads through *request. accept() sleeps until its flow rules take
+         * effect, by default for 5 s (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Programs make its
+         * connections in several threads at the same time, as NCCL does if a process has several communicators.
          */
         .table = "GPUDirectTCPX",
         .max_requests = 16,
@@ -81,8 +81,8 @@ uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu)
     uint32_t size = q->max_size ? q->max_size : UINT32_MAX;
     if (!q->max_fragments)
         return size;
-    /* A packet's payload is one fragment, or two if a page ends within it. The 52 bytes are the IPv4 and TCP headers
-     * with timestamps. A power of two keeps the caller's chunks aligned. */
+    /* Counts two fragments for each packet, because a page may end within its payload. The 52 bytes are the IPv4 and
+     * TCP headers with timestamps. A power of two keeps the caller's chunks aligned. */
     const uint64_t most = (uint64_t)(mtu > 576 ? mtu - 52 : 524) * (q->max_fragments / 2);
     while (size > most)
         size = size & (size - 1) ? 1u << (31 - __builtin_clz(size)) : size / 2;
@@ -181,7 +181,7 @@ static void check_one(struct report *r, const struct np_env *e, const char *v)
         if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
             report_quirk_finding(r, NP_GOOD, "%s: %s exists", e->name, path);
         else
-            report_quirk_finding(r, NP_BAD, "%s is %.80s, but there is no socket %.120s: %s", e->name,
+            report_quirk_finding(r, NP_BAD, "%s is %.80s, and there is no socket %.120s: %s", e->name,
                                  v && *v ? v : "not set", path, e->why);
         break;
     }

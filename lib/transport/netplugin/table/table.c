@@ -51,7 +51,7 @@ const char *np_table_name(const struct np_table *t)
 
 const char *np_table_lacks(const struct np_table *t)
 {
-    /* All entries are pointers, in this order. v10 and v11 change only parameters. */
+    /* All entries are pointers, in this order in all versions. */
     static const char *const names[] = {"name",   "init",  "devices",   "getProperties", "listen",     "connect",
                                         "accept", "regMr", NULL,        "deregMr",       "isend",      "irecv",
                                         NULL,     "test",  "closeSend", "closeRecv",     "closeListen"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the table, and writes each call to the trace if tracing is enabled. */
+/* Calls the table, and traces the calls if tracing is enabled. */
 #include "transport/netplugin/table/table_raw.h"
 #include "transport/netplugin/table/trace.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a line for every plugin call to a file, with time, thread, call, arguments, result and duration. The file also
- * gets the plugin's own log messages of all levels. The lines are
+ * Writes a line for each plugin call with a result to a file, with time, thread, call, arguments, result and duration.
+ * The file also gets the plugin's own log messages of all levels. The lines are
  *
  *    SECONDS PID.TID CALL [NAME=VALUE]... = RESULT [NAME=VALUE]... us=TIME
  *    SECONDS PID.TID log LEVEL FILE:LINE TEXT
@@ -39,7 +39,7 @@ void np_trace_log(int level, const char *file, int line, const char *text);
 const char *np_trace_new(char kind, const void *thing);
 const char *np_trace_name(const void *thing);
 void np_trace_gone(const void *thing);
-/* Names a request of a connection. The name is removed when its address is used for another object. */
+/* Names a request of a connection. The name is replaced when the request's address is used for another object. */
 const char *np_trace_request(const void *comm, const void *request);
 
 /* np_trace_again() counts a call without a result for this object. np_trace_agains() returns this count and resets it.
