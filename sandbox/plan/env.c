@@ -64,8 +64,7 @@ static int gid_index(const struct sbx_plan *p)
     return index;
 }
 
-/* Sockets carry NCCL's bootstrap and, without RDMA, all data. Their NICs need an IP address, which InfiniBand's NICs
- * may lack. */
+/* Adds the variables that tell NCCL which RDMA devices, NICs and GID index to use. */
 static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
 {
     HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
@@ -82,7 +81,7 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
     if (rc < 0)
         return rc;
     return add_sandbox_var(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
-                           "the index of the RoCE v2 GID over IPv4, the same on all of these ports");
+                           "the index of the RoCE v2 GID over IPv4, the same on all RDMA ports of the sandbox");
 }
 
 /* The variables that help to debug NCCL in a sandbox. */
