@@ -140,7 +140,7 @@ static const struct hw_netdev *find_lower_netdev(const struct hw_node *n, const 
 static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, const char **why)
 {
     const struct hw_netdev *lower = find_lower_netdev(n, d);
-    /* loopback and veth report "unknown" when they are up */
+    /* loopback and some other virtual interfaces report "unknown" when they are up */
     bool up = strcmp(d->state, "up") == 0 || strcmp(d->state, "unknown") == 0;
     *why = d->master[0] ? "part of another interface" : !up ? "down" : n->live && !d->address ? "no IP address" : NULL;
     if (*why)
