@@ -251,7 +251,7 @@ static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 
 static int is_inside(const char *name)
 {
-    return hw_fail(-EBUSY, "this process runs in the lab '%s': run `hawser lab down` outside of it", name);
+    return hw_fail(-EBUSY, "this process runs in the lab '%s': run `hawser lab down` outside the lab", name);
 }
 
 /* Ends the processes in a lab. Fails if the caller is one of them. */

@@ -55,7 +55,7 @@ struct hw_numa {
 };
 
 struct hw_node {
-    char machine[128];        /* the firmware's name, such as "Google Google Compute Engine"; "" if not reported */
+    char machine[128];        /* the firmware's name, such as "Google Compute Engine"; "" if not reported */
     char *cpus;               /* all online CPUs; "" if not reported */
     bool live;                /* the scan was of this machine, so IP addresses are known */
     struct hw_pci_dev *pci;   /* sorted by address */

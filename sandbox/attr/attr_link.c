@@ -263,7 +263,7 @@ int sb_write_kind(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!kind || mnl_attr_validate(kind, MNL_TYPE_NUL_STRING) < 0 || !data ||
         was->n + now->n > sizeof(buf) / 2) /* leave space for the priorities of both */
-        return hw_fail(-EMSGSIZE, "%s: the settings of its kind are invalid or too large", d->name);
+        return hw_fail(-EMSGSIZE, "%s: its kind-specific settings are invalid or too large", d->name);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO | NLA_F_NESTED);
     mnl_attr_put(h, IFLA_INFO_KIND, mnl_attr_get_payload_len(kind), mnl_attr_get_payload(kind));
     if (strcmp(mnl_attr_get_str(kind), "vlan") == 0) {

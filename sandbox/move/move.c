@@ -322,8 +322,8 @@ static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
         return rc;
     if (ipv6)
         return sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
-    sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6, so its IPv6 addresses and routes are left out",
-           k->link.name);
+    sb_log(m->o->log, HAWSER_LOG_INFO,
+           "%s: the container has no IPv6, so IPv6 addresses, routes and rules are left out", k->link.name);
     m->map.skip6 = true;
     return 0;
 }
@@ -526,7 +526,7 @@ static int prepare_move(struct mover *m)
     if (rc < 0)
         return rc;
     if (o->start && start != o->start)
-        return hw_fail(-ESRCH, "the container's process has ended, and %s is another process now", o->netns);
+        return hw_fail(-ESRCH, "the container's process has ended, and %s now belongs to another process", o->netns);
     if (sb_ns_same(&m->host.id, &m->there.id))
         return hw_fail(-EINVAL, "the NICs are already in the network namespace %s", o->netns);
     rc = check_claims(m);

@@ -72,8 +72,8 @@ static int update_highest_index(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* Chooses an index that no device here has, or 0 if the highest possible index is in use. The kernel would choose the
- * index that the device has in the container, and the tenant controls that index. */
+/* Chooses an index that no device here has, or 0 if the highest possible index is in use. The kernel would prefer the
+ * index that the device has in the container, which the tenant controls. */
 static int choose_index(struct back *b, int *index)
 {
     *index = 0;
@@ -203,7 +203,7 @@ static void tell_lost(struct back *b, int i)
     else
         sb_log(b->f.log, HAWSER_LOG_ERROR,
                "%s is lost: it is neither here, nor in the container, nor in another process's namespace, so it was "
-               "deleted there",
+               "deleted",
                w->name);
 }
 
@@ -322,7 +322,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
     if (!compared || (of_nic && !b->now[r->nic]))
         return;
     if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
-        return; /* moved with --force, and reported at the move */
+        return; /* nexthop objects are not restored; such a NIC moves only with --force */
     if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
         return; /* its lifetime has ended, or one of its NICs is lost */
     if (has_matching_record(b, now, r, map))

@@ -135,7 +135,7 @@ int sb_dir_open(const char *dir, bool make);
 int sb_dir_lock(int fd);
 
 /* Writes j to a new file, atomically and synced. Leaves j->fd open and locked. Fails with -EEXIST if the journal
- * exists. */
+ * exists, or with another -errno. */
 int sb_journal_create(struct sb_journal *j, int dir, const char *id);
 /* Reads a file. With write, truncates an incomplete last line, and leaves j->fd open and locked for more steps. Fails
  * with -ENOENT, -EBADMSG or another -errno. */

@@ -14,7 +14,7 @@
 
 #define STRING 0x8000u /* STRING plus n is a string of at most n bytes, including its NUL */
 
-/* The minimum lengths of attributes. attr_ok() checks further attributes. */
+/* The valid lengths of attributes. attr_ok() checks further attributes. */
 static const struct {
     enum sb_kind kind;
     uint16_t type, len; /* len is the minimum, or STRING plus the maximum */

@@ -110,11 +110,13 @@ static int fill_sandbox_env(struct work *w, const struct sbx_plan *p, const stru
                          want->net_plugin  ? want->net_plugin
                          : !*hcas && *list ? "hawser"
                                            : NULL,
-                         want->net_plugin ? "--net-plugin"
-                                          : "the sandbox has no RDMA device, so hawser carries NCCL over its NICs");
+                         want->net_plugin
+                             ? "--net-plugin"
+                             : "the sandbox has no RDMA device, so hawser carries NCCL's data over the sandbox's NICs");
     if (rc < 0)
         return rc;
-    rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo, "--nccl-topo; without it NCCL finds the same in /sys");
+    rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo,
+                         "--nccl-topo; without it, NCCL finds the same data in /sys");
     for (size_t i = 0; i < HW_ARRAY_LEN(debug) && rc == 0; i++)
         rc = add_sandbox_var(w, debug[i].name, want->debug_all ? debug[i].value : NULL, debug[i].why);
     return rc;
