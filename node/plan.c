@@ -13,7 +13,7 @@ struct work {
     struct hw_plan *p;
     bool *may;    /* by netdev: whether it is a candidate */
     double *load; /* by netdev: GPUs assigned to it so far */
-    int *cost;    /* by netdev: cost for one GPU, or 0 for the NICs nearest to it and 1 for others */
+    int *cost;    /* by netdev, for one GPU: the cost, and then 0 for the nearest NICs and 1 for the others */
     bool *same;   /* by GPU of the plan: in the current group */
     bool *done;
     int *order; /* indices of netdevs, sorted by PCI address */
