@@ -28,8 +28,8 @@ int hw_netlink_open(struct hw_netlink *nl, int protocol)
     hw_netlink_adopt(nl, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
     if (nl->fd < 0)
         return hw_fail(-errno, "%s: %s", name_protocol(protocol), strerror(errno));
-    /* Asks for error texts and for replies without a copy of the request. Kernels before 4.12 support neither, which is
-     * harmless. */
+    /* Asks for error texts and for acknowledgements without a copy of the request. Old kernels lack these options,
+     * which is harmless. */
     int one = 1;
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
