@@ -75,7 +75,8 @@ int hw_lab_spawn(const char *name, const char *node, char *const argv[], int std
 int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
                 bool *cannot_run);
 
-/* Sets a node's NIC up or down. The kernel keeps the address, and restores its route when the NIC comes up. */
+/* Sets a node's NIC up or down. The kernel keeps the address, and restores its connected route when the NIC comes up.
+ */
 int hw_lab_link(const char *name, const char *node, unsigned nic, bool up);
 
 /* Sets the rate of a NIC in both directions, in bits per second; 0 means no limit. */
@@ -124,8 +125,8 @@ struct hw_lab_info {
     struct hw_lab_node node[HW_LAB_MAX_NODES];
 };
 
-/* Reads the current state of a lab from the kernel. The struct is too large for the stack. Fails with -ENOENT if there
- * is no such lab, and with -EPERM if the lab belongs to root. */
+/* Reads the current state of a lab from the kernel. The struct has about 150 KB, so allocate it on the heap. Fails with
+ * -ENOENT if there is no such lab, and with -EPERM if the lab belongs to root. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
 /* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
  * which may exceed cap. */

@@ -34,9 +34,9 @@ struct hd_nic {
     struct hd_split split_was;
     bool gro_set;        /* rx-gro-hw was off and was turned on */
     bool ntuple_set;     /* flow rules were off and were turned on */
-    uint32_t n_was;      /* number of entries of `was`, or 0 if RSS was not changed */
+    uint32_t n_was;      /* number of entries of `was`, or 0 if no table was saved */
     uint32_t *was;       /* the previous indirection table */
-    struct hd_set taken; /* queues that were removed from RSS, whether they are bound or not */
+    struct hd_set taken; /* queues that hawserd keeps out of RSS, whether they are bound or not */
     struct hd_set held;  /* queues of bindings, a subset of `taken` */
     unsigned bindings;
     bool gone; /* the device no longer exists */

@@ -77,7 +77,7 @@ int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
         return hw_no_memory("an RSS table");
     memcpy(r, was->p, was->n);
     r->cmd = ETHTOOL_SRSSH;
-    /* A table that was set explicitly blocks changes of the number of queues (netif_is_rxfh_configured()), so the
+    /* A table that was set explicitly can block a change of the number of queues (netif_is_rxfh_configured()), so the
      * default table is restored by a request to reset it. */
     if (table && is_default(d, r)) {
         memmove((char *)(r + 1), (char *)(r + 1) + table, r->key_size);

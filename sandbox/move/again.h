@@ -13,9 +13,9 @@
 #define SBX_AGAIN_MS  3000 /* ms; the kernel creates GIDs in a work queue (drivers/infiniband/core/roce_gid_mgmt.c) */
 #define SBX_STABLE_MS 200
 
-/* Waits until the planned RDMA devices have as many GIDs for RoCE v2 over IPv4 as before the move and their tables have
- * not changed for SBX_STABLE_MS, but at most SBX_AGAIN_MS. Then updates s and p. sysfs is that of the container's
- * network namespace (sb_sysfs_open()). Logs devices that are no longer usable. Returns 0 or -errno. */
+/* Waits until the planned RDMA devices have at least as many GIDs for RoCE v2 over IPv4 as before the move and their
+ * tables have not changed for SBX_STABLE_MS, but at most SBX_AGAIN_MS. Then updates s and p. sysfs is that of the
+ * container's network namespace (sb_sysfs_open()). Logs devices that are no longer usable. Returns 0 or -errno. */
 int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want, int sysfs,
               const struct hw_logger *log);
 /* Does the same in the network namespace netns, or in the caller's own if netns is NULL. Fails with -ESRCH if the

@@ -30,7 +30,8 @@ enum sb_rdma {
     /* Moves a NIC's RDMA device with the NIC if the kernel's RDMA is in exclusive mode. In shared mode, every namespace
        sees the device, and nothing is moved. */
     SB_RDMA_AUTO,
-    SB_RDMA_REQUIRE, /* fails with -EOPNOTSUPP in shared mode, and with -ENODEV if a NIC has no RDMA device */
+    SB_RDMA_REQUIRE, /* fails with -EOPNOTSUPP without RDMA or in shared mode, and with -ENODEV if a NIC has no RDMA
+                        device */
     SB_RDMA_LEAVE,   /* leaves the RDMA device where it is */
 };
 

@@ -96,7 +96,7 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     else if (rc != -ENODEV)
         return rc;
     if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
-        /* Restoring has priority. If the disk is full, only the protection against a second crash is lost. */
+        /* Restoring has priority. Without this record, only the protection against a second crash is lost. */
         sb_log(b->f.log, HAWSER_LOG_WARN, "%s; continuing without this step in the journal", hw_error());
     if (rc == 0 && (rc = choose_index(b, &index)) < 0)
         return rc;

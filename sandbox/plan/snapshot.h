@@ -52,7 +52,7 @@ struct sbx_netdev {
     char name[SBX_NAME];
     char *path;
     int pci;                              /* index in sbx_snapshot.pci of the PCI function above it; -1 if none */
-    char driver[SBX_NAME], bus[SBX_NAME]; /* of the device below it, such as "virtio"; "" if none */
+    char driver[SBX_NAME], bus[SBX_NAME]; /* of its device, such as "virtio_net" and "virtio"; "" if none */
     /* the interface that contains it, and the first interface below it; "" if none */
     char master[SBX_NAME], over[SBX_NAME];
     bool loopback, default_route;
