@@ -119,8 +119,10 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
     c->rights = hd_policy_find(d->policy, who->uid, groups, n_groups);
     free(groups);
     if (!c->rights)
-        return hw_fail(-EACCES, "hawserd's policy grants nothing to user %u; the administrator can change this in %s",
-                       (unsigned)who->uid, HD_POLICY_FILE);
+        return hw_fail(
+            -EACCES,
+            "hawserd's policy grants nothing to user %u; the administrator can change the policy (by default %s)",
+            (unsigned)who->uid, HD_POLICY_FILE);
     int rc = d->state.k->same_netns(d->state.k->arg, c->fd);
     if (rc)
         return hw_wrap(rc, "the connection to hawserd");

@@ -53,8 +53,7 @@ void hd_client_end(struct hd_daemon *d, struct hd_client *c);
 void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents);
 /* Ends clients that have missed their deadlines. Frees ended clients, and users without any state. */
 void hd_clients_reap(struct hd_daemon *d);
-/* Ends all clients and frees all users. Processes that are still inspecting descriptors end afterwards, at the latest
- * when their alarm expires. */
+/* Ends all clients and frees all users. Does not wait for processes that are still inspecting descriptors. */
 void hd_clients_end(struct hd_daemon *d);
 
 #endif

@@ -60,7 +60,7 @@ static uint64_t fill_set(struct hd_daemon *d, struct set *s)
 {
     uint64_t now = hw_now(), wake = d->discard.due;
     s->p[STOP] = (struct pollfd){.fd = d->stop, .events = POLLIN};
-    /* No new connections are accepted while ended connections cannot be closed. */
+    /* No new connections are accepted while too many ended connections wait to be closed. */
     s->p[LISTENER] = (struct pollfd){.fd = d->listener, .events = hd_discard_room(&d->discard) ? POLLIN : 0};
     s->p[EVENTS] = (struct pollfd){.fd = d->state.k->events, .events = POLLIN};
     s->n = FIRST_CLIENT;
@@ -151,6 +151,8 @@ int hd_serve(struct hd_daemon *d)
     unsigned left = hd_settle_all(&d->state);
     if (left)
         SAY(d, HAWSER_LOG_ERROR,
-            "%u changes could not be undone; run `hawser devmem undo` or start hawserd again to retry", left);
+            "the changes of %u NICs or flow rules could not be undone; run `hawser devmem undo` or start hawserd again "
+            "to retry",
+            left);
     return (int)left;
 }

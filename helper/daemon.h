@@ -8,7 +8,7 @@
 
 #define HD_CLIENTS_MAX      1024 /* maximum number of connected clients */
 #define HD_CLIENTS_PER_USER 64   /* maximum number of clients of a user */
-#define HD_CLIENTS_BUSY     512  /* with more clients, each user may have only HD_CLIENTS_FEW */
+#define HD_CLIENTS_BUSY     512  /* from this number of clients on, each user may have only HD_CLIENTS_FEW */
 #define HD_CLIENTS_FEW      4
 #define HD_RATE             500  /* requests per second of each connection */
 #define HD_BURST            1000 /* maximum number of requests in a burst, after an idle time */
@@ -45,8 +45,8 @@ struct hd_daemon {
 /* Opens a listening socket at path. Any user may connect; the policy then decides whom to accept. Replaces the socket
  * of a hawserd that has died. Fails with -EADDRINUSE if a program listens on the socket. */
 int hd_listen(const char *path);
-/* Serves clients until stop is readable, and then undoes the changes of all clients. Returns 0, the number of changes
- * that could not be undone, or -errno. The listener and ended connections stay open until the process ends
+/* Serves clients until stop is readable, and then undoes the changes of all clients. Returns hd_left(), which is 0 if
+ * everything was undone, or -errno. The listener and ended connections stay open until the process ends
  * (helper/child/discard.h). */
 int hd_serve(struct hd_daemon *d);
 

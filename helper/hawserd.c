@@ -120,8 +120,9 @@ static int make_daemon_folder(const char *path, const char *user)
     return 0;
 }
 
-/* Loads the policy. Without a policy file, root and the user that hawserd will run as (NULL: the present user) have all
- * rights. hd_guard_caps() refuses an unknown user later. */
+/* Loads the policy. If path is NULL and HD_POLICY_FILE does not exist, root and the user that hawserd will run as
+ * (NULL: the present user) may use all NICs, within the default limits. hd_guard_caps() refuses an unknown user later.
+ */
 static int load_policy(struct hd_policy *p, const char *path, const char *user)
 {
     if (!path && access(HD_POLICY_FILE, F_OK) < 0 && errno == ENOENT) {
@@ -201,7 +202,8 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     if (left < 0)
         return left;
     if (left)
-        hw_log(log, HAWSER_LOG_WARN, "%d changes of the previous hawserd cannot be undone yet", left);
+        hw_log(log, HAWSER_LOG_WARN, "the previous hawserd's changes of %d NICs or flow rules cannot be undone yet",
+               left);
     if (notify >= 0)
         (void)send(notify, "READY=1", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
     hw_close(&notify);

@@ -86,7 +86,7 @@ int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate)
      *
      * The limit is the length of the queue before the bucket. 10 ms of the rate is the delay that a full queue adds. It
      * is long enough that TCP's halved window still fills the link (without --delay, a lab has no other delay), and
-     * short enough to avoid bufferbloat. Below 100 mbit the minimum of two large packets makes the queue longer.
+     * short enough to avoid bufferbloat. Below 105 mbit the minimum of two large packets makes the queue longer.
      */
     uint64_t bytes = rate / 8, floor = 131072;
     uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
@@ -213,7 +213,7 @@ static int add_routes(struct hw_netlink *rt, const struct hw_rtnl_route *routes,
     return rc;
 }
 
-/* Sets up a NIC of a layer-3 fabric: a /31 on its port, forwarding in the router, and in the node a table that the
+/* Sets up a NIC of HW_LAB_ROUTED: a /31 on its port, forwarding in the router, and in the node a table that the
  * NIC's address selects. The first NIC also has the default route. */
 static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
@@ -233,9 +233,9 @@ static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned 
     return hw_rtnl_rule_add(rt, &rule);
 }
 
-/* Sets up a NIC of a fabric like Google's cloud: a /32 address, the gateway on the link, the NIC's subnet behind the
- * gateway, and everything else through the first NIC. Rails are separate networks: the router uses the table of the
- * rail on which a packet arrived. */
+/* Sets up a NIC of HW_LAB_GCP, which is like Google's cloud: a /32 address, the gateway on the link, the NIC's subnet
+ * behind the gateway, and everything else through the first NIC. Rails are separate networks: the router uses the table
+ * of the rail on which a packet arrived. */
 static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     char name[IFNAMSIZ];

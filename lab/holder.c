@@ -162,7 +162,7 @@ static void hand_out(int to, const struct lab *l)
     size_t made = 0;
     for (; made < spaces; made++) {
         int ns = made < l->nodes ? l->node[made].ns : l->sw.ns;
-        /* a new socket for each client, because replies to several clients would mix */
+        /* a new socket for each client, because the replies for several clients would mix on one socket */
         if (hw_netns_rtnl(ns, &rt[made]) < 0)
             break;
         fds[1 + made] = ns;

@@ -213,8 +213,9 @@ int hw_lab_up(const struct hw_lab_spec *asked)
         return rc;
     rc = holder_lock(spec.name, &lock);
     if (rc == -EBUSY)
-        return hw_fail(-EEXIST, "lab '%s' already exists or is being created; `hawser lab down --name %s` removes it",
-                       spec.name, spec.name);
+        return hw_fail(
+            -EEXIST, "lab '%s' already exists, or is being created or removed; `hawser lab down --name %s` removes it",
+            spec.name, spec.name);
     if (rc < 0)
         return rc;
     if (find_kept_namespaces(spec.name).n)
@@ -250,7 +251,7 @@ static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 
 static int is_inside(const char *name)
 {
-    return hw_fail(-EBUSY, "this process runs in the lab '%s': run `hawser lab down` outside of it", name);
+    return hw_fail(-EBUSY, "this process runs in the lab '%s': run `hawser lab down` outside the lab", name);
 }
 
 /* Ends the processes in a lab. Fails if the caller is one of them. */
@@ -361,7 +362,7 @@ static int find_node(const char *name, const struct lab *l, const char *node, un
     char last[LAB_NODE_NAME];
     if (node && lab_parse_node(node, k) && *k < l->nodes && l->node[*k].ns >= 0)
         return 0;
-    return hw_fail(-ENOENT, "the lab '%s' has no node '%s', its nodes are a to %s", name, node ? node : "",
+    return hw_fail(-ENOENT, "the lab '%s' has no node '%s': its nodes are a to %s", name, node ? node : "",
                    lab_node_name(l->nodes ? l->nodes - 1 : 0, last));
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The node lab: a cluster on one machine. Nodes are network namespaces named a, b, c, ..., z, aa, ab, ... with n veth
- * NICs each, eth0 to eth<n-1>. The NICs with the same number are a rail. The fabric defines how the NICs are connected:
- * see enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router. In the simplest lab, two nodes
- * with the same number of NICs, a rail is one veth pair, and there is no switch. All NIC addresses are in 198.18.0.0/15
+ * NICs each, by default eth0 to eth<n-1>. The NICs with the same number are a rail. The fabric defines how the NICs are
+ * connected: see enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router. A simple lab with
+ * two nodes has no switch, and a rail is one veth pair (see lab_has_switch()). All NIC addresses are in 198.18.0.0/15
  * (RFC 2544's range for benchmarks, which the Internet does not route).
  *
- * Nothing is stored outside the kernel. If the caller is privileged (see hw_netns_privileged()), the namespaces are
+ * Nothing is stored on disk. If the caller is privileged (see hw_netns_privileged()), the namespaces are
  * kept like those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the
  * caller ("hawser-lab", see holder.c) keeps them inside a user namespace until hw_lab_down() ends the process; only the
  * same user sees such a lab. A name in the abstract socket namespace is the lock for both kinds, and the way to find
@@ -54,13 +54,13 @@ struct hw_lab_spec {
 };
 
 /* Creates a lab, or nothing on an error. Fails with -EINVAL for an invalid spec, with -EEXIST if a lab of that name or
- * a part of a crashed one exists or another up or down of it is in progress, and with -EPERM or -EACCES if an
- * unprivileged caller cannot use a user namespace. */
+ * a part of a crashed one exists or another up or down of it is in progress, with -EPERM or -EACCES if an unprivileged
+ * caller cannot use a user namespace, or with another -errno. */
 int hw_lab_up(const struct hw_lab_spec *spec);
 
 /* Removes a lab. Ends the processes in its nodes (SIGTERM, a second later SIGKILL), and then removes the nodes. Also
  * cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that lab or if
- * another up or down lasts too long, and with -EPERM if the lab belongs to root. */
+ * another up or down lasts too long, with -EPERM if the lab belongs to root, or with another -errno. */
 int hw_lab_down(const char *name);
 
 /* Starts argv (searched for in PATH) in a node, with the node's /sys if that can be mounted. stdout_fd is the command's
@@ -75,7 +75,8 @@ int hw_lab_spawn(const char *name, const char *node, char *const argv[], int std
 int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
                 bool *cannot_run);
 
-/* Sets a node's NIC up or down. The kernel keeps the address, and restores its route when the NIC comes up. */
+/* Sets a node's NIC up or down. The kernel keeps the address, and restores its connected route when the NIC comes up.
+ */
 int hw_lab_link(const char *name, const char *node, unsigned nic, bool up);
 
 /* Sets the rate of a NIC in both directions, in bits per second; 0 means no limit. */
@@ -124,8 +125,8 @@ struct hw_lab_info {
     struct hw_lab_node node[HW_LAB_MAX_NODES];
 };
 
-/* Reads the current state of a lab from the kernel. The struct is too large for the stack. Fails with -ENOENT if there
- * is no such lab, and with -EPERM if the lab belongs to root. */
+/* Reads the current state of a lab from the kernel. The struct has about 150 KB, so allocate it on the heap. Fails with
+ * -ENOENT if there is no such lab, and with -EPERM if the lab belongs to root. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
 /* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
  * which may exceed cap. */

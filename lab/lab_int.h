@@ -81,8 +81,8 @@ int holder_verdict_read(int fd, const char *what);
 int holder_start(const struct hw_lab_spec *spec, int lock);
 /* Gets a lab from its process. Fails with -ENOENT if there is none. */
 int holder_open(const char *name, struct lab *l);
-/* Ends a lab's process and waits for its exit. Fails with -ENOENT if there is none, and with -EAGAIN if an up or down
- * is in progress. */
+/* Ends a lab's process and waits for its exit. Fails with -ENOENT if there is none, with -EAGAIN if an up or down is in
+ * progress, or with another -errno. */
 int holder_end(const char *name);
 /* Like hw_lab_names(), but for labs that processes of this user keep. Appends to the n names in out. Returns the
  * total. */

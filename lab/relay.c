@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUEUE_MAX  (64u << 20) /* limit for the queued bytes of a rail: 10 Gbit/s for 50 ms */
+#define QUEUE_MAX  (64u << 20) /* limit for the queued bytes of a rail: about 50 ms at 10 Gbit/s */
 #define PACKET_MAX (sizeof(struct virtio_net_hdr) + ETH_HLEN + 4 + 65536)
 #define LOOK_MS    2000 /* ms without a packet after which the process checks whether its links exist */
 #define BATCH      64   /* packets from one link before other links are served */

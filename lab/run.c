@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Opens the two namespaces that a program in a node needs. mark receives the node's name, which is unique among all
- * labs. */
+/* Opens the two namespaces that a program in a node needs. mark receives the name of the node's namespace,
+ * hawser-<lab>-<node>. */
 static int open_spaces(const char *name, const char *node, int *user, int *net, char mark[64])
 {
     struct lab l;

@@ -70,7 +70,7 @@ static unsigned read_pci_speed(struct hw_node *n, int root, const char *name, co
 
 static unsigned read_pci_lanes(struct hw_node *n, int root, const char *name, const char *file)
 {
-    int64_t v = read_node_number(n, root, PCI_DIR, name, file, 255); /* 255: a link that is down reports "unknown" */
+    int64_t v = read_node_number(n, root, PCI_DIR, name, file, 255); /* a link that is down reports 255 */
     return v < 0 || v == 255 ? 0 : (unsigned)v;
 }
 

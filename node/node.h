@@ -28,7 +28,7 @@ struct hw_gpu {
 
 struct hw_netdev {
     char name[HW_NODE_NAME];
-    /* operstate, such as "up", "down" or "unknown"; "" if not reported */
+    /* state is operstate, such as "up", "down" or "unknown"; both are "" if not reported */
     char driver[HW_NODE_NAME], state[HW_NODE_NAME];
     char master[HW_NODE_NAME]; /* the bond, bridge or other interface that contains this interface; "" if none */
     char over[HW_NODE_NAME]; /* if it has no PCI function of its own, the first interface below it (lower_*); else "" */
@@ -55,7 +55,7 @@ struct hw_numa {
 };
 
 struct hw_node {
-    char machine[128];        /* the firmware's name, such as "Google Google Compute Engine"; "" if not reported */
+    char machine[128];        /* the firmware's name, such as "Google Compute Engine"; "" if not reported */
     char *cpus;               /* all online CPUs; "" if not reported */
     bool live;                /* the scan was of this machine, so IP addresses are known */
     struct hw_pci_dev *pci;   /* sorted by address */
@@ -75,8 +75,8 @@ struct hw_scan {
     bool live; /* root is this machine's, so the kernel is asked for the interfaces' addresses */
 };
 
-/* Reads everything below root (see hw_root_open()). Returns 0. Fails with -ENOENT if root has no sys/, with -ENOMEM or,
- * if opt->live, with another -errno of listing the addresses. The caller frees out in any case. */
+/* Scans the machine or snapshot below root (see hw_root_open()). Returns 0. Fails with -ENOENT if root has no sys/,
+ * with -ENOMEM or, if opt->live, with another -errno of listing the addresses. The caller frees out in any case. */
 int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt);
 void hw_node_free(struct hw_node *n);
 

@@ -13,7 +13,7 @@ struct work {
     struct hw_plan *p;
     bool *may;    /* by netdev: whether it is a candidate */
     double *load; /* by netdev: GPUs assigned to it so far */
-    int *cost;    /* by netdev: cost for one GPU, or 0 for the NICs nearest to it and 1 for others */
+    int *cost;    /* by netdev, for one GPU: the cost, and then 0 for the nearest NICs and 1 for the others */
     bool *same;   /* by GPU of the plan: in the current group */
     bool *done;
     int *order; /* indices of netdevs, sorted by PCI address */
@@ -140,7 +140,7 @@ static const struct hw_netdev *find_lower_netdev(const struct hw_node *n, const 
 static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, const char **why)
 {
     const struct hw_netdev *lower = find_lower_netdev(n, d);
-    /* loopback and veth report "unknown" when they are up */
+    /* loopback and some other virtual interfaces report "unknown" when they are up */
     bool up = strcmp(d->state, "up") == 0 || strcmp(d->state, "unknown") == 0;
     *why = d->master[0] ? "part of another interface" : !up ? "down" : n->live && !d->address ? "no IP address" : NULL;
     if (*why)

@@ -3,7 +3,7 @@
  * The plan: which NICs serve which of CUDA's GPUs, and on which CPUs a GPU's threads run.
  *
  * Candidate NICs. A NIC is never a candidate if it is down (operstate), part of another interface (such as a bond or
- * bridge) or, on this machine, without an IP address. A snapshot has no addresses, so only operstate counts there. Of
+ * bridge) or, on this machine, without an IP address. A snapshot has no addresses, so a NIC does not need one there. Of
  * the remaining NICs, the candidates are those of the first kind that exists:
  *   1. network controllers on PCI, and bonds and VLANs above them, without a default route, because a default route
  *      marks a management NIC. A VLAN above a NIC of kind 1 or 2 is left out, because both are the same wire.

@@ -22,10 +22,11 @@ const char *sbx_note_name(const json_t *config, const char *annotation)
 int sbx_note_foreign(const json_t *config, const char *annotation)
 {
     const char *name = sbx_note_name(config, annotation);
-    return hw_fail(-EINVAL,
-                   "its annotation %s refers to note '%.32s', but hawser has no such note next to it: a tenant may "
-                   "have written the annotation, or the configuration was copied; remove the annotation",
-                   annotation, name ? name : "nothing");
+    return hw_fail(
+        -EINVAL,
+        "its annotation %s refers to note '%.32s', but hawser has no such note next to the configuration: a tenant may "
+        "have written the annotation, or the configuration was copied; remove the annotation",
+        annotation, name ? name : "nothing");
 }
 
 int sbx_note_find(json_t **out, const json_t *config, const char *annotation, const json_t *notes)

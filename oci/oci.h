@@ -84,7 +84,7 @@ int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
  */
 void sbx_oci_warn(const json_t *config, const struct hw_logger *log);
 
-/* Loads a JSON object that may have integers beyond 64 bits (RLIM_INFINITY, seccomp's arguments), which jansson cannot
+/* Loads a JSON object that may have integers above INT64_MAX (RLIM_INFINITY, seccomp's arguments), which jansson cannot
  * represent. Integers of more than 18 digits become strings, and sbx_oci_dump() writes them as numbers again. Returns
  * NULL on failure and sets hw_error(). */
 json_t *sbx_oci_load(const char *text, size_t len);
@@ -96,15 +96,16 @@ char *sbx_oci_dump(const json_t *o);
 
 /* ---- the hook ------------------------------------------------------------------------------------ */
 
-/* Moves the NICs into a new container. Reads the state from fd; o->set may already have settings. Returns 0, or -errno
- * after restoring the NICs; a failure to restore them is logged. A second call for the same container does nothing. */
+/* Moves the NICs into a new container, and mounts its /sys if requested. Reads the state from fd; o->set may already
+ * have settings. Returns 0, or -errno after restoring the NICs; a failure to restore them is reported. A second call
+ * for the same container does nothing. */
 int sbx_hook_create(struct sbx_oci *o, int fd);
 /* Restores the NICs after the container has ended. Fails with -EBUSY if it is still running after 5 s, with -ENODEV if
  * NICs are lost, or with another -errno. May be called any number of times. */
 int sbx_hook_stop(struct sbx_oci *o, int fd);
 
 /* Restores the NICs of containers that have ended or whose move was interrupted, so that the NICs can be used again.
- * Logs NICs that cannot be restored, and leaves them. */
+ * Logs failures, and leaves NICs that cannot be restored. */
 void sbx_heal(const char *journal_dir, const struct hw_logger *log);
 
 /* ---- /sys ---------------------------------------------------------------------------------------- */
@@ -113,7 +114,8 @@ struct sbx_tree;
 /* Mounts the tree read-only on sys below root, in the caller's mount namespace, which must be the container's. Mounts
  * on sys/fs/cgroup are kept. Requires Linux 5.12. */
 int sbx_mount_tree(int root, const struct sbx_tree *t);
-/* Do the same with a folder: sbx_mount_open() opens dir in any namespace, and sbx_mount_folder() mounts it. */
+/* Do the same with a folder: sbx_mount_open() opens dir in the caller's mount namespace, and sbx_mount_folder() mounts
+ * it in the container's. */
 int sbx_mount_open(const char *dir);
 int sbx_mount_folder(int root, int folder);
 /* Mounts either the tree or, if t is NULL, the folder in the mount namespace of process pid, which started at start and

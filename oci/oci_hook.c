@@ -68,7 +68,8 @@ void sbx_heal(const char *journal_dir, const struct hw_logger *log)
     for (size_t i = 0; e && i < e->n; i++) {
         struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .ended = true, .log = log};
         if (sb_restore(&r, NULL) < 0)
-            sb_log(log, HAWSER_LOG_WARN, "%s has ended; restoring its NICs: %s", e->id[i], hw_error());
+            sb_log(log, HAWSER_LOG_WARN, "restoring the NICs of %s, which has ended or whose move was interrupted: %s",
+                   e->id[i], hw_error());
     }
     free(e);
 }

@@ -25,10 +25,9 @@ static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 
 struct inside {
     const struct sbx_run *r;
-    int say,
-        /* ends of pipes: the child sends READY when its namespaces exist, and later its error; it receives a byte when
-         * the NICs have arrived */
-        go;
+    /* ends of pipes: the child sends READY on say when its namespaces exist, and later its error; it receives a byte
+     * on go when the NICs have arrived */
+    int say, go;
     pid_t parent;
     const sigset_t *mask;
 };
@@ -127,7 +126,7 @@ static _Noreturn void run_sandbox_child(const struct inside *i)
 
 /* ---- ours ---------------------------------------------------------------------------------------- */
 
-/* Reads the child's error message until the child executes the command or exits. "" means success. */
+/* Reads the child's error message until the child executes the command or exits. "" means that there was none. */
 static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
 {
     size_t len = 0;

@@ -2,7 +2,7 @@
 /*
  * Changes a bundle's config.json for a plan. Each change is of one of three kinds and is recorded in a note: {"added":
  * [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}. A PATH ("linux/devices") leads to an
- * array. The arrays in "made" did not exist before.
+ * array or, in "made", to an array or object that did not exist before.
  *
  * `hawser verbs spec` removes the nodes of RDMA devices and their cgroup rules from the container and keeps them in a
  * separate note. Undoing the change restores them. Until then none of them may be in the lists, because the container
@@ -251,7 +251,8 @@ static bool has_kept_device(const json_t *k, const char *path)
     return false;
 }
 
-/* Warns if the broker has not bound all RDMA devices in the list, since it knew only the nodes of its own run. */
+/* Warns if the devices that the broker has bound differ from those in its list, because it knew only the nodes of its
+ * own run. */
 static void tell_broker(const struct edit *e, const struct hw_logger *log)
 {
     const json_t *k = get_kept_list(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
@@ -265,7 +266,8 @@ static void tell_broker(const struct edit *e, const struct hw_logger *log)
     }
     if (nodes && (bound < nodes || nodes != json_array_size(m)))
         hw_log(log, HAWSER_LOG_WARN,
-               "its RDMA devices go through the broker, which has a different set of devices: run `hawser verbs spec` "
+               "the container's RDMA devices go through the broker, which has a different set of devices: run `hawser "
+               "verbs spec` "
                "again");
 }
 
@@ -285,7 +287,7 @@ static void add_spec_devices(struct edit *e, const struct sbx_devs *d, const str
             add_kept_element(e, "linux/resources/devices", rule);
         } else {
             add_spec_element(e, "linux/devices", SIZE_MAX, node);
-            /* after the existing rules, the first of which denies everything */
+            /* after the existing rules, the first of which usually denies everything */
             add_spec_element(e, "linux/resources/devices", SIZE_MAX, rule);
         }
     }

@@ -50,7 +50,7 @@ int sbx_spec_undo(json_t *config, json_t *notes);
  * NULL on failure and sets hw_error(). */
 json_t *sbx_cdi(const struct sbx_spec *sp, const char *name);
 
-/* Returns a JSON array of strings. Used for both forms. */
+/* Returns a JSON array of the strings up to NULL. */
 json_t *sbx_spec_strings(const char *first, ...) __attribute__((sentinel));
 
 #endif

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Updates the kernel's user-space headers in sys/uapi. They are needed because Debian 12's linux-libc-dev has no
 # linux/netdev.h, and its ethtool_netlink.h predates hds-thresh. The headers are copied unchanged from the linux-libc-dev of
-# a newer suite. A private apt folder is used, so that nothing is installed and apt's own lists do not change.
+# a newer suite. Nothing is installed, and apt's own lists do not change, because a private apt folder is used.
 #   scripts/uapi.sh [SUITE]      (default: trixie-backports)
 set -eu
 suite=${1-trixie-backports}

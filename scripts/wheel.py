@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the Python wheel hawser-transfer for manylinux_2_28 on x86-64. The wheel has the package and, in the package's folder
 `native`, libhawser, the NCCL plugin, the NIXL backend and the program `hawser`. There is no extension module, so one wheel
-serves all versions of Python.
+serves all supported versions of Python.
 
 The compiler is this machine's gcc, and it links with glibc 2.28. PyPI's `ziglang` generates libraries with the symbols
 of that version but no code, so a function that glibc 2.28 lacks fails to link. auditwheel checks the result.

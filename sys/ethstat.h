@@ -5,7 +5,8 @@
 
 #include <stdint.h>
 
-/* Sends one request of linux/ethtool.h. data begins with the command. fd is any socket. Returns 0 or -errno. */
+/* Sends one request of linux/ethtool.h. data begins with the command. fd is any socket in the NIC's network namespace.
+ * Returns 0 or -errno. */
 int ethstat_ask(int fd, const char *nic, void *data);
 
 /* Sets *sum to the number of packets that the NIC has put into device memory. This is the statistic rx_devmem_pkts if

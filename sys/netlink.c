@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A dump arrives in datagrams of 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative names of
- * one device take up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), and so do its virtual functions. */
+/* A dump arrives in datagrams of at most 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative
+ * names of one device take up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), and so do its virtual functions. */
 #define REPLY_MAX (256u << 10)
 
 static const char *name_protocol(int protocol)
@@ -28,8 +28,8 @@ int hw_netlink_open(struct hw_netlink *nl, int protocol)
     hw_netlink_adopt(nl, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
     if (nl->fd < 0)
         return hw_fail(-errno, "%s: %s", name_protocol(protocol), strerror(errno));
-    /* Asks for error texts and for replies without a copy of the request. Kernels before 4.12 support neither, which is
-     * harmless. */
+    /* Asks for error texts and for acknowledgements without a copy of the request. Old kernels lack these options,
+     * which is harmless. */
     int one = 1;
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));

@@ -11,8 +11,8 @@
 
 #include <libmnl/libmnl.h>
 
-/* Called for each message of a reply. Returns 0, or -errno, which becomes the result of the request; the remaining
- * replies are then dropped. */
+/* Called for each message of a reply. A result other than 0 becomes the result of the request; the remaining replies
+ * are then dropped. */
 typedef int (*hw_netlink_fn)(const struct nlmsghdr *h, void *arg);
 
 struct hw_netlink {
@@ -26,8 +26,7 @@ struct hw_netlink {
 /* Opens a socket for a protocol such as NETLINK_ROUTE in the calling thread's network namespace. Returns 0 or
  * -errno. */
 int hw_netlink_open(struct hw_netlink *nl, int protocol);
-/* Takes ownership of a socket that was opened elsewhere, for example in another namespace. Sets none of its options, so
- * there is no time limit unless the socket has one. */
+/* Takes ownership of a socket that was opened elsewhere, for example in another namespace. Sets none of its options. */
 void hw_netlink_adopt(struct hw_netlink *nl, int fd);
 void hw_netlink_close(struct hw_netlink *nl);
 /* Joins a multicast group. */
@@ -37,8 +36,8 @@ int hw_netlink_join(struct hw_netlink *nl, uint32_t group);
 /* Starts a request in buf, which has size bytes. The caller adds the header of the family. */
 struct nlmsghdr *hw_netlink_request(void *buf, size_t size, uint16_t type, uint16_t flags);
 /* Sends h, after setting its sequence number and, except for a dump, NLM_F_ACK. Passes the replies to fn, which may be
- * NULL, up to the acknowledgement or the end of a dump. Waits at most 10 s for each reply. `what` begins the error
- * text. Returns 0 or -errno, which may be the kernel's. */
+ * NULL, up to the acknowledgement or the end of a dump. Waits at most 10 s for each reply if hw_netlink_open() opened
+ * the socket. `what` begins the error text. Returns 0, fn's result, or -errno, which may be the kernel's. */
 int hw_netlink_talk(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn, void *arg, const char *what);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-#define HD_CHILD_SECONDS 10  /* seconds after which SIGALRM ends a child */
+#define HD_CHILD_SECONDS 10  /* seconds after which a child gets SIGALRM, which ends it */
 #define HD_CHILD_FDS     256 /* maximum number of descriptors that a child may keep */
 
 /*
@@ -20,8 +20,7 @@
  * descriptors in keep. This function returns after the child has closed all other descriptors. Closing them cannot
  * block the child, because hawserd still has them open.
  *
- * Returns 0 and stores the parent's end in *pair, or returns -errno. *pair reports POLLHUP when the child has ended and
- * the kernel has closed all of its descriptors.
+ * Returns 0 and stores the parent's end in *pair, or returns -errno. *pair reports POLLHUP when the child has ended.
  */
 int hd_child_start(const int *keep, unsigned n, void (*fn)(int pair, void *arg), void *arg, int *pair);
 

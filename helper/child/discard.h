@@ -19,7 +19,7 @@
 struct hd_discard {
     int fd[HD_DISCARD_MAX];
     unsigned n;
-    uint64_t due;                   /* time of the next hd_discard_run(), in hw_now() time */
+    uint64_t due;                   /* hd_discard_run() does nothing before this time, in hw_now() time */
     int child[HD_DISCARD_CHILDREN]; /* socket pairs of the children that are still running */
     unsigned n_children;
 };
@@ -30,7 +30,8 @@ bool hd_discard_room(const struct hd_discard *d);
 /* Shuts down a connection, so that it ends for the client immediately, and queues it to be closed. Takes ownership of
  * *fd and sets it to -1. */
 void hd_discard_add(struct hd_discard *d, int *fd);
-/* Closes the connections that are due. */
+/* Starts a child that closes up to HD_CHILD_FDS queued connections, if they are due and fewer than HD_DISCARD_CHILDREN
+ * children are running. */
 void hd_discard_run(struct hd_discard *d);
 
 #endif

@@ -105,8 +105,8 @@ static int on_rings_change(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Determines whether the settings have changed from the kernel's report to ethtool's group "monitor". The kernel sends
- * this report before it replies, but not if the requested settings are already configured (ethnl_set_rings() in
+/* Uses the kernel's report to ethtool's group "monitor" to determine whether the settings have changed. The kernel
+ * sends this report before it replies, but not if the requested settings are already configured (ethnl_set_rings() in
  * net/ethtool/rings.c; ethnl_default_set_doit() in netlink.c). The state that a driver reports cannot be used instead.
  * A separate socket is used, so that reports do not mix with other replies. */
 int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_split *s, bool *changed)
@@ -140,7 +140,7 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
     snprintf(why, sizeof(why), "%s", rc ? hw_error() : "");
     hw_genl_close(&g);
     if (rc == -EOPNOTSUPP)
-        return hw_fail(rc, "the driver does not support header split: %s", why);
+        return hw_fail(rc, "the driver does not support header split, or the requested settings of it: %s", why);
     return rc ? hw_fail_copy(rc, why) : 0;
 }
 
@@ -265,7 +265,7 @@ int hd_ethnl_contexts(struct hw_genl *g, int ifindex, struct hd_set *out)
     int rc = hw_netlink_talk(&g->nl,
                              make_ethnl_request(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex),
                              on_context, out, "listing RSS contexts");
-    /* The kernel can list contexts since Linux 6.12. A kernel or driver without this function has no contexts that
-     * could conflict. */
+    /* The kernel can list contexts since Linux 6.12, which is also the first version with devmem TCP. A driver without
+     * contexts fails with one of these errors. */
     return rc == -EOPNOTSUPP || rc == -EINVAL ? 0 : rc;
 }

@@ -261,8 +261,8 @@ static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **o
  * table, with the flag RX_CLS_LOC_SPECIAL if the driver chooses locations.
  *
  * Other processes may add or remove rules between the count and the list. If rules were added, most drivers fail with
- * EMSGSIZE, and mlx5 leaves rules out. If rules were removed, mlx5 fails with EINVAL. The list is therefore valid only
- * if the count is unchanged. */
+ * EMSGSIZE, and mlx5 leaves rules out. If rules were removed, mlx5 fails with EINVAL. A list of the counted length is
+ * therefore accepted only if a second count is not higher. */
 static int list_consistent_places(int fd, int ifindex, struct ethtool_rxnfc **out)
 {
     struct ethtool_rxnfc count;

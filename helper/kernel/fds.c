@@ -58,8 +58,7 @@ int hd_fd_same_netns(int sock, uint64_t netns)
             -EOPNOTSUPP,
             "the kernel does not report the network namespace of a socket: hawserd needs Linux 5.14 or later");
     if (its != netns)
-        return hw_fail(-EXDEV,
-                       "the socket is in another network namespace than hawserd: run a hawserd in each namespace");
+        return hw_fail(-EXDEV, "the socket is not in hawserd's network namespace: run a hawserd in each namespace");
     return 0;
 }
 

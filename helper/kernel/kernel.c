@@ -165,7 +165,8 @@ int hd_kernel_open(struct hd_kernel *k)
         .events = -1,
     };
     r = (struct real){.fd = -1, .diag.fd = -1, .genl.nl.fd = -1, .events = -1};
-    /* All sockets must be opened before the seccomp filter is installed. */
+    /* The seccomp filter (hd_guard_calls()) forbids some of these sockets, so they must be opened before it is
+     * installed. */
     int rc = hw_genl_open(&r.genl, NULL);
     if (rc == 0 && (r.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
         rc = hw_fail(-errno, "cannot create a socket for ethtool: %s", hw_errno_text(errno));

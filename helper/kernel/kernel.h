@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of everything that hawserd requests from the kernel. The real table uses netlink and ioctl. The table of the
- * tests simulates a NIC, and can fail or end the process at any call. Unless stated otherwise, functions return 0, or
- * -errno with hw_error(). They fail with -ENODEV if the NIC no longer exists.
+ * A table of the functions with which hawserd uses NICs and inspects connections and dma-bufs. The real table uses
+ * netlink and ioctl. The table of the tests simulates a NIC, and can fail or end the process at any call. Unless stated
+ * otherwise, functions return 0, or -errno with hw_error(). They fail with -ENODEV if the NIC no longer exists.
  */
 #ifndef HW_HELPER_KERNEL_H
 #define HW_HELPER_KERNEL_H
@@ -10,8 +10,8 @@
 #include "base/base.h"
 #include "net/nic.h"
 
-#define HD_QUEUES_MAX 1024   /* maximum number of receive queues of a NIC; current drivers have a few hundred at most */
-#define HD_TABLE_MAX  16384u /* maximum number of entries of an RSS table; current drivers have 4096 at most */
+#define HD_QUEUES_MAX 1024   /* maximum number of receive queues of a NIC */
+#define HD_TABLE_MAX  16384u /* maximum number of entries of an RSS table */
 #define HD_RULES_MAX  65536u /* maximum number of flow rules of a NIC */
 
 /* A set of queues. */
@@ -54,7 +54,7 @@ struct hd_queue {
 struct hd_split {
     uint8_t split;
     bool has_thresh;  /* thresh is valid; since Linux 6.14, if the driver supports it */
-    uint32_t thresh;  /* packets of fewer bytes are not split */
+    uint32_t thresh;  /* only packets with more bytes are split */
     uint32_t buf_len; /* bytes of a receive buffer (rx-buf-len), or 0 if the driver does not support this setting */
 };
 

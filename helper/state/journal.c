@@ -461,7 +461,7 @@ int hd_journal_lock(const char *path)
     return rc ? rc : fd;
 }
 
-/* Returns true if a queue that the previous hawserd removed from RSS is still bound. */
+/* Returns true if a queue that the previous hawserd kept out of RSS is still bound. */
 static bool still_bound(struct hd_state *s)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));

@@ -307,7 +307,7 @@ static unsigned rules_on(const struct hd_state *s, const struct hd_nic *nic)
     return n;
 }
 
-/* Frees the state of a removed NIC, except for bindings, which their owners must release. */
+/* Frees the state of a removed NIC, except for bindings and their rules, which their owners must release. */
 static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 {
     if (!nic->gone)
@@ -323,7 +323,7 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
         hd_nic_free(s, nic);
 }
 
-/* Returns true if an undo step has succeeded. Logs a failure, but at a retry only for debugging. */
+/* Returns true if an undo step has succeeded. Logs a failure other than -ENODEV, but at a retry only for debugging. */
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)

@@ -33,8 +33,8 @@ static bool is_split_refused(int rc)
 }
 
 /* Turns rx-gro-hw on. mlx5 supports header split only while rx-gro-hw is on, and rx-gro-hw is off by default
- * (mlx5e_ethtool_set_tcp_data_split() in en_ethtool.c:399). Returns 0 if rx-gro-hw was off, -EALREADY if it is already
- * on or the driver cannot change it, or another -errno. */
+ * (mlx5e_ethtool_set_tcp_data_split() in en_ethtool.c:399). Returns 0 if rx-gro-hw was off and was turned on, -EALREADY
+ * if it is already on or the driver cannot change it, or another -errno. */
 static int gro_on(struct hd_state *s, struct hd_nic *nic)
 {
     enum hd_gro_hw now;
@@ -156,8 +156,8 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
     return s->k->split_get(s->k->arg, nic->ifindex, now); /* drivers without automatic header split refuse set_back() */
 }
 
-/* Restores the previous setting explicitly. This is needed if the driver reports another state after it was set to
- * automatic than before. mlx5 and gve do so if header split had been set explicitly. */
+/* Restores the previous setting explicitly. This is needed if the driver reports a different state in the automatic
+ * mode. mlx5 and gve do so if header split had been set explicitly. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);

@@ -123,8 +123,8 @@ static void free_rss(struct hd_rss *rss)
     free(rss->queue);
 }
 
-/* Turns header split on and then removes the queues from RSS. The order is necessary, because turning header split on
- * may make a driver rebuild its rings and reset RSS. */
+/* Chooses the queues, turns header split on, and then removes the queues from RSS. The order is necessary, because
+ * turning header split on may make a driver rebuild its rings and reset RSS. */
 static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link,
                                   const struct hd_rights *r, struct hd_binding *b)
 {
@@ -306,9 +306,9 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
                              h->nic->name);
 }
 
-/* Adds the rule to the NIC. After port_hold() no other socket can get the connection's local port, and the first check
- * proves that the ends still belong to the client's connection. If the connection ends after the second check, the next
- * report or check removes the rule. */
+/* Adds the rule to the NIC. After port_hold() no other socket can get the connection's local port if it is ephemeral,
+ * and the first check proves that the ends still belong to the client's connection. If the connection ends after the
+ * second check, the next report or check removes the rule. */
 static int place_rule(struct hd_state *s, struct hd_held_rule *h, const struct hd_conn *c)
 {
     int rc = hd_ntuple_on(s, h->nic);

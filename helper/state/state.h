@@ -2,10 +2,11 @@
 /*
  * The state of hawserd: changed NICs, bindings and flow rules, and how each change is undone.
  *
- * Every change is written to the journal before it is requested from the kernel, so that every change can be undone
- * from the journal. A failed step, a release, a client that disconnects and a restart are all handled in the same way:
- * the object is removed from the wanted state, and hd_settle() brings the kernel to the wanted state. Undo steps that
- * the kernel refuses stay in the journal and are tried again.
+ * Every change of a NIC's settings or flow rules is written to the journal before it is requested from the kernel, so
+ * that it can be undone from the journal. A binding ends with its socket. A failed step, a release, a client that
+ * disconnects and a restart are all handled in the same way: the object is removed from the wanted state, and
+ * hd_settle() brings the kernel to the wanted state. Undo steps that the kernel refuses stay in the journal and are
+ * tried again.
  */
 #ifndef HW_HELPER_STATE_H
 #define HW_HELPER_STATE_H
@@ -21,7 +22,7 @@
 #define HD_LOOK_MS    1000 /* milliseconds between two checks whether a rule's connection has ended */
 #define HD_LOOKS      64   /* maximum number of checks at once */
 
-/* A NIC that hawserd has changed. */
+/* A NIC with bindings, or with changes that must be undone. */
 struct hd_nic {
     struct hw_list node;
     int ifindex;
@@ -33,9 +34,9 @@ struct hd_nic {
     struct hd_split split_was;
     bool gro_set;        /* rx-gro-hw was off and was turned on */
     bool ntuple_set;     /* flow rules were off and were turned on */
-    uint32_t n_was;      /* number of entries of `was`, or 0 if RSS was not changed */
+    uint32_t n_was;      /* number of entries of `was`, or 0 if no table was saved */
     uint32_t *was;       /* the previous indirection table */
-    struct hd_set taken; /* queues that were removed from RSS, whether they are bound or not */
+    struct hd_set taken; /* queues that hawserd keeps out of RSS, whether they are bound or not */
     struct hd_set held;  /* queues of bindings, a subset of `taken` */
     unsigned bindings;
     bool gone; /* the device no longer exists */
@@ -125,7 +126,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
               const struct hd_rss *rss);
 /* Removes the queues from RSS. rss is the current state of RSS. */
 int hd_take(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *rss, const uint32_t *queue, unsigned n);
-/* Undoes as many changes of the NIC as possible that are no longer needed. Frees nic if no change is left. */
+/* Undoes as many changes of the NIC as possible that are no longer needed. Frees nic if no change, binding or rule is
+ * left. */
 void hd_settle(struct hd_state *s, struct hd_nic *nic);
 /* Calls hd_settle() for all NICs and removes rules without an owner. Returns hd_left(). */
 unsigned hd_settle_all(struct hd_state *s);

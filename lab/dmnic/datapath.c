@@ -294,7 +294,8 @@ static void receive_one(struct dmnic_queue *q, int budget)
     cb->off += len;
     if (len == left) {
         q->cur = NULL;
-        napi_consume_skb(skb, budget); /* the skb's bytes have been read, so this is the sender's completion */
+        napi_consume_skb(skb,
+                         budget); /* nothing reads the skb's bytes after this, so this is the sender's completion */
     }
     if (n)
         deliver(q, n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* dmnic: two network cards connected by a wire that consists only of memory copies. The driver has everything that the
- * kernel's devmem TCP requires: header split, flow steering, queues that restart separately, and page pools with memory
- * that the CPU must not read. */
+/* dmnic: pairs of network cards that are connected by a wire, which consists only of memory copies. The driver has
+ * everything that the kernel's devmem TCP requires: header split, flow steering, queues that restart separately, and
+ * page pools with memory that the CPU must not read. */
 #ifndef DMNIC_H
 #define DMNIC_H
 

@@ -38,7 +38,7 @@ static const struct sb_attr table[] = {
     {"tcx-in", "tcx program (ingress)", .read = sb_read_tcx, .write = sb_write_tcx,
      .type = 46}, /* BPF_TCX_INGRESS, since Linux 6.6 */
     {"tcx-out", "tcx program (egress)", .read = sb_read_tcx, .write = sb_write_tcx, .type = 47}, /* BPF_TCX_EGRESS */
-    {"kind", "settings of its kind", .read = sb_read_kind, .write = sb_write_kind},
+    {"kind", "kind-specific settings (ip -d link)", .read = sb_read_kind, .write = sb_write_kind},
     {"altnames", "list of alternative names", .read = sb_read_altnames, .write = sb_write_altnames},
     {"proto-down", "protocol state (proto_down)", .read = sb_read_down, .write = sb_write_down},
     {"linkmode", "link mode", LINK(IFLA_LINKMODE, 1)},

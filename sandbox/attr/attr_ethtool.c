@@ -90,7 +90,7 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
             fits &=
                 mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), mnl_attr_get_payload(x));
     }
-    sb_blob_each(x, now) /* replies leave out attributes that are zero */
+    sb_blob_each(x, now) /* a reply may leave out attributes that are zero */
     {
         if (!sb_blob_find(was, mnl_attr_get_type(x)) && mnl_attr_get_payload_len(x) <= sizeof(zeros))
             fits &= mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), zeros);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-/* limit for the entries of a table and the bytes of a key; drivers have at most 4096 and 52 */
+/* limit for the entries of an RSS table, and for the bytes of its key */
 #define TABLE_MAX 65536u
 #define RULES_MAX 16384u
 
@@ -39,7 +39,7 @@ int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     if (rc < 0)
         return rc;
     if (size.indir_size > TABLE_MAX || size.key_size > TABLE_MAX)
-        return hw_fail(-E2BIG, "%s: an RSS table has %u entries, which is too many", d->name, size.indir_size);
+        return hw_fail(-E2BIG, "%s: its RSS table of %u entries, or the key, is too large", d->name, size.indir_size);
     size_t n = sizeof(size) + 4 * (size_t)size.indir_size + size.key_size;
     HW_AUTO_FREE struct ethtool_rxfh *r = calloc(1, n);
     if (!r)
@@ -77,7 +77,7 @@ int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
         return hw_no_memory("an RSS table");
     memcpy(r, was->p, was->n);
     r->cmd = ETHTOOL_SRSSH;
-    /* A table that was set explicitly blocks changes of the number of queues (netif_is_rxfh_configured()), so the
+    /* A table that was set explicitly can block a change of the number of queues (netif_is_rxfh_configured()), so the
      * default table is restored by a request to reset it. */
     if (table && is_default(d, r)) {
         memmove((char *)(r + 1), (char *)(r + 1) + table, r->key_size);
@@ -94,7 +94,7 @@ struct fields {
     uint32_t flow, none;
     uint64_t data;
 };
-enum { FLOWS = 0x20 }; /* limit for flow types; TCP_V4_FLOW is 1, and the last one in Linux 6.18 is 0x1b */
+enum { FLOWS = 0x20 }; /* limit for flow types, which begin with TCP_V4_FLOW */
 
 /* The value is one struct fields for each flow type that the device supports. */
 int sb_read_hash(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)

@@ -263,7 +263,7 @@ int sb_write_kind(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!kind || mnl_attr_validate(kind, MNL_TYPE_NUL_STRING) < 0 || !data ||
         was->n + now->n > sizeof(buf) / 2) /* leave space for the priorities of both */
-        return hw_fail(-EMSGSIZE, "%s: the settings of its kind are too large", d->name);
+        return hw_fail(-EMSGSIZE, "%s: its kind-specific settings are invalid or too large", d->name);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO | NLA_F_NESTED);
     mnl_attr_put(h, IFLA_INFO_KIND, mnl_attr_get_payload_len(kind), mnl_attr_get_payload(kind));
     if (strcmp(mnl_attr_get_str(kind), "vlan") == 0) {
@@ -480,7 +480,7 @@ static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, cons
     return rc == 0 && verdict < 0 ? hw_fail(verdict, "%s: %s", what, strerror(-verdict)) : rc;
 }
 
-/* Setting the application table only adds entries, so entries that are not in `was` are removed first. */
+/* Setting the application table only adds entries, so if the table differs, all its entries are removed first. */
 int sb_write_dcb(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     int rc = send_dcb(a, d, DCB_CMD_IEEE_DEL, now, was, DCB_ATTR_IEEE_APP_TABLE);

@@ -73,16 +73,16 @@ static int check_movable_nics(struct mover *m)
             return hw_fail(-EBUSY, "%s is a port of network device %d (a bridge or bond), which would lose the port",
                            l->name, l->master);
         if (j->nic[i].gateway && !m->o->force)
-            return hw_fail(
-                -EBUSY,
-                "%s has a default route, without which this machine may become unreachable; --force moves it anyway",
-                l->name);
+            return hw_fail(-EBUSY,
+                           "%s has a default route, without which this machine may become unreachable; --force moves "
+                           "the NIC anyway",
+                           l->name);
         for (size_t k = 0; k < j->n && !m->o->force; k++) {
             if (j->rec[k].kind == SB_ROUTE && sb_route_uses(j->rec[k].data, l->index) &&
                 sb_route_by_object(j->rec[k].data))
                 return hw_fail(
                     -EBUSY,
-                    "%s has a route with a nexthop object, which would not be restored; --force moves it anyway",
+                    "%s has a route with a nexthop object, which would not be restored; --force moves the NIC anyway",
                     l->name);
         }
     }
@@ -251,7 +251,7 @@ static int find_index(struct mover *m, int *highest, int *out)
         *out = ++*highest;
         return 0;
     }
-    /* The highest possible index is in use in the container, so search from the lowest up. */
+    /* The highest possible index is in use, so search from the lowest up. */
     for (int i = 2; i < INT32_MAX; i++) {
         struct sb_link l;
         bool meant = false;
@@ -322,8 +322,8 @@ static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
         return rc;
     if (ipv6)
         return sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
-    sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6, so its IPv6 addresses and routes are left out",
-           k->link.name);
+    sb_log(m->o->log, HAWSER_LOG_INFO,
+           "%s: the container has no IPv6, so IPv6 addresses, routes and rules are left out", k->link.name);
     m->map.skip6 = true;
     return 0;
 }
@@ -372,8 +372,7 @@ static int copy_rules(struct mover *m)
             continue;
         int rc = sb_msg_rewrite(SB_RULE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
         if (rc == -ENODEV) {
-            sb_log(m->o->log, HAWSER_LOG_WARN,
-                   "left out a rule about two network devices, because one of them stays here");
+            sb_log(m->o->log, HAWSER_LOG_WARN, "left out a rule, because it names a network device that stays here");
             continue;
         }
         if (rc > 0 && m->map.skip6 && family_of_message(buf) == AF_INET6)
@@ -418,7 +417,7 @@ static bool has_shared_network(const struct sb_journal *j, size_t at)
     return shared;
 }
 
-/* Copies the routes through a gateway over the device with this index into a table of the container. */
+/* Copies the IPv4 routes through a gateway over the device with this index into a table of the container. */
 static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 {
     for (size_t i = 0; i < m->j.n; i++) {
@@ -439,9 +438,10 @@ static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 }
 
 /*
- * arp_filter and rp_filter check the route back to the sender. If several NICs are in one network, the main table only
- * has a route over the first, and the others would stop answering (arp_filter() in net/ipv4/arp.c). Each of these NICs
- * therefore gets its own table, and a rule that selects the table for packets with the NIC's address as source.
+ * arp_filter and rp_filter check the route back to the sender. If several NICs are in one network, the main table leads
+ * back over the first of them, and the others would stop answering (arp_filter() in net/ipv4/arp.c). Each of these NICs
+ * that is up therefore gets its own table, and a rule that selects the table for packets with the NIC's address as
+ * source.
  */
 static int route_by_source(struct mover *m, size_t at)
 {
@@ -526,7 +526,7 @@ static int prepare_move(struct mover *m)
     if (rc < 0)
         return rc;
     if (o->start && start != o->start)
-        return hw_fail(-ESRCH, "the container's process has ended, and %s is another process now", o->netns);
+        return hw_fail(-ESRCH, "the container's process has ended, and %s now belongs to another process", o->netns);
     if (sb_ns_same(&m->host.id, &m->there.id))
         return hw_fail(-EINVAL, "the NICs are already in the network namespace %s", o->netns);
     rc = check_claims(m);

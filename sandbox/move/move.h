@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves NICs into a container's network namespace and back, with all their settings. Before anything changes, the
+ * Moves NICs into a container's network namespace and back, with their settings. Before anything changes, the
  * previous state is written to a journal, one file per container (see journal.h), so that sb_restore() can restore it
  * regardless of which process dies and when. docs/sandbox.md lists what moves with a NIC and what does not.
  *
- * Call these functions as root in the host's network namespace, where the NICs are. The calling thread enters the
- * container's namespace and returns. Calls for the same journal folder wait for each other.
+ * Call these functions as root in the host's network namespace, where the NICs are. The calling thread temporarily
+ * enters the container's namespace. sb_move() and sb_restore() wait up to a minute for other calls of the two with the
+ * same journal folder.
  */
 #ifndef HW_SANDBOX_MOVE_H
 #define HW_SANDBOX_MOVE_H
@@ -26,10 +27,11 @@ struct sb_nic {
 };
 
 enum sb_rdma {
-    /* Moves a NIC's RDMA device with the NIC if the kernel's RDMA is in exclusive mode. Otherwise the device stays, and
-     * in shared mode every namespace can see it. */
+    /* Moves a NIC's RDMA device with the NIC if the kernel's RDMA is in exclusive mode. In shared mode, every namespace
+       sees the device, and nothing is moved. */
     SB_RDMA_AUTO,
-    SB_RDMA_REQUIRE, /* fails with -EOPNOTSUPP and a reason if it cannot move, and with -ENODEV if a NIC has none */
+    SB_RDMA_REQUIRE, /* fails with -EOPNOTSUPP without RDMA or in shared mode, and with -ENODEV if a NIC has no RDMA
+                        device */
     SB_RDMA_LEAVE,   /* leaves the RDMA device where it is */
 };
 
@@ -47,8 +49,8 @@ struct sb_move_options {
     const struct hw_logger *log; /* may be NULL */
 };
 
-/* Returns the time at which a process started, in clock ticks as in /proc/PID/stat, or 0 if there is no such process.
- * Processes with a reused PID differ in this time. */
+/* Returns the time at which a process started, in clock ticks as in /proc/PID/stat, or 0 if the process does not exist
+ * or has exited. A later process with the same PID has another start time. */
 uint64_t sb_process_start(pid_t pid);
 
 /* Moves all the NICs or none. After an error everything is restored, or hw_error() says that restoring failed and
@@ -61,15 +63,15 @@ struct sb_restore_options {
     const char *id;
     const char *journal_dir;
     bool forget; /* remove the journal at the end, even if something could not be restored */
-    bool ended;  /* fail with -EBUSY if the container is running */
+    bool ended;  /* fail with -EBUSY if the state is SB_STATE_RUNNING */
     const struct hw_logger *log;
 };
 
 /* Restores what sb_move() has moved: from the container, from the namespace to which the kernel moves NICs of ended
  * namespaces, or after an interrupted move. May be called any number of times, and returns 0 if nothing is left to do.
- * *lost (unless lost is NULL) receives the number of NICs that no longer exist, such as a veth or macvlan device, which
- * is deleted with its namespace. Lost NICs are logged and are not an error. On an error the journal stays, and a later
- * call continues. */
+ * *lost (unless lost is NULL) receives the number of virtual NICs that were deleted, such as a veth or macvlan device,
+ * which is deleted with its namespace. Lost NICs are logged and are not an error. On an error the journal stays, and a
+ * later call continues. */
 int sb_restore(const struct sb_restore_options *o, unsigned *lost);
 
 /* Waits until the container has ended, and then restores. If the namespace was specified by a process, the container
@@ -103,8 +105,8 @@ struct sb_status {
 };
 
 /* Calls each for every journal in the folder (SB_JOURNAL_DIR if NULL), or only for the journal of id. *s is valid
- * during the call. A nonzero result of each ends the iteration and is returned. Returns 0 if there is no folder, and
- * -ENOENT if there is no journal for that ID. */
+ * during the call. A nonzero result of each, except -ENOENT, ends the iteration and is returned. Without id, returns 0
+ * if there is no folder. With id, returns -ENOENT if there is no journal for that ID. */
 int sb_status(const char *journal_dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg);
 /* An address of a NIC that is in a container. */
 struct sb_taken {
@@ -114,8 +116,8 @@ struct sb_taken {
     const uint8_t *addr;
     unsigned prefix;
 };
-/* Calls each for every address of a NIC that moved from the caller's network namespace to a container, if the journal
- * says that the NIC is still there. addr has 4 or 16 bytes. A nonzero result of each ends the iteration and is
+/* Calls each for every address of a NIC that moved from the caller's network namespace to a container that is running
+ * (SB_STATE_RUNNING). addr has 4 or 16 bytes. A nonzero result of each, except -ENOENT, ends the iteration and is
  * returned. */
 int sb_taken(const char *journal_dir, int (*each)(const struct sb_taken *t, void *arg), void *arg);
 /* Returns "running", "ended", "under way", "broken" or "unreadable". */

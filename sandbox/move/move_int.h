@@ -22,11 +22,11 @@ void sb_ns_close(struct sb_ns *n);
 /* Opens the calling thread's namespace. */
 int sb_ns_own(struct sb_ns *n);
 /* Opens the namespace of a process ("PID"), at a path, or with a name of `ip netns`. path receives its path. If it is
- * the namespace of a process, *holder and *start receive the process and its start time, and it is verified that the
- * PID belonged to the same process throughout. */
+ * the namespace of a process, *holder and *start receive the process and its start time. Since Linux 5.3, it is
+ * verified that the PID belonged to the same process throughout. */
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start);
 /* Finds the namespace of a journal's container by its pin, by its path, or through a process in it. Fails with -ENOENT
- * if the namespace has ended. */
+ * if none of these refers to the namespace. */
 int sb_ns_find(const struct sb_journal *j, int dir, const char *id, struct sb_ns *n);
 /* Returns true if the file at path refers to that namespace. */
 bool sb_ns_at(const char *path, const struct sb_ns_id *id);
@@ -35,8 +35,8 @@ bool sb_ns_inhabited(const struct sb_ns_id *id);
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b);
 /* Returns the file descriptor of the namespace's sysfs (see ident.h), which n owns, or -errno. */
 int sb_ns_sysfs(struct sb_ns *n);
-/* Calls fn for each namespace that any thread of the machine is in or has a file descriptor of. A result of fn other
- * than -ENODEV ends the search and is returned. Returns -ENODEV if no namespace matched. */
+/* Calls fn for each network namespace that any thread in /proc is in, or that any process there has a file descriptor
+ * of. A result of fn other than -ENODEV ends the search and is returned. Returns -ENODEV if no namespace matched. */
 int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg);
 
 /* sb_pin() keeps a namespace as DIR/ID.netns. sb_unpin() releases it if it is kept. */

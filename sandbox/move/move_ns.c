@@ -49,7 +49,7 @@ static int init_ns_from_fd(struct sb_ns *n, int fd)
         return rc;
     }
     n->id = (struct sb_ns_id){.dev = st.st_dev, .ino = st.st_ino};
-    /* An inode number is reused after its namespace has ended. A cookie, available since Linux 5.14, is never
+    /* An inode number may be reused after its namespace has ended. A cookie, available since Linux 5.14, is never
      * reused. */
     socklen_t len = sizeof(n->id.cookie);
     if (getsockopt(n->rt.fd, SOL_SOCKET, SO_NETNS_COOKIE, &n->id.cookie, &len) < 0)

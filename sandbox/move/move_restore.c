@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Restores NICs from the container. The journal describes the previous state. This code restores that state from any
- * current state, and may be repeated after any interruption. It does nothing twice, and keeps no state except the index
- * that a NIC will get here.
+ * current state, and may be repeated after any interruption. The only state of its own is the journal's record that the
+ * restore has begun (SB_BACK).
  */
 #include "sandbox/attr/attr.h"
 #include "sandbox/move/move.h"
@@ -22,7 +22,7 @@ struct back {
     struct sb_attr_kernel kernel; /* access to the host's attributes */
     struct sb_faults f;
     unsigned lost;
-    int now[SB_NICS_MAX]; /* index of the NIC here; 0 if it was not touched, is lost, or is still in the container */
+    int now[SB_NICS_MAX]; /* index of the NIC here; 0 if sb_move() did not move it, or it was not moved back */
     char name[SB_NICS_MAX][IFNAMSIZ];
 };
 
@@ -46,7 +46,8 @@ static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_l
     return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
 
-/* Moves a device that is not the NIC back, down and without addresses, as it arrived. */
+/* Returns a device that is not the NIC to the namespace that it came from, down and without addresses, as it arrived.
+ * Always fails with -ENODEV. */
 static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
 {
     const char *name = b->j->nic[i].link.name;
@@ -54,12 +55,12 @@ static int send_back(struct back *b, const struct sb_ns *to, int i, const struct
     (void)snprintf(spare, sizeof(spare), "hwcopy%d", b->j->nic[i].link.index % 100000000);
     if (sb_netdev_move(&b->host.rt, l->index, to->fd, spare, 0) == 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s was replaced in the container while it was being moved back; the other device was returned to the "
-               "container",
+               "%s was replaced by another device while it was being moved back; the other device was returned to its "
+               "network namespace",
                name);
     else
         (void)sb_fault(&b->f, hw_wrap(-EIO,
-                                      "%s was replaced in the container while it was being moved back; the other "
+                                      "%s was replaced by another device while it was being moved back; the other "
                                       "device is here, down and without addresses, as %s",
                                       name, l->name));
     return -ENODEV;
@@ -71,8 +72,8 @@ static int update_highest_index(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* Chooses an index that no device here has. The kernel would choose the index that the device has in the container, and
- * the tenant controls that index. */
+/* Chooses an index that no device here has, or 0 if the highest possible index is in use. The kernel would prefer the
+ * index that the device has in the container, which the tenant controls. */
 static int choose_index(struct back *b, int *index)
 {
     *index = 0;
@@ -95,7 +96,7 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     else if (rc != -ENODEV)
         return rc;
     if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
-        /* Restoring has priority. If the disk is full, only the protection against a second crash is lost. */
+        /* Restoring has priority. Without this record, only the protection against a second crash is lost. */
         sb_log(b->f.log, HAWSER_LOG_WARN, "%s; continuing without this step in the journal", hw_error());
     if (rc == 0 && (rc = choose_index(b, &index)) < 0)
         return rc;
@@ -127,7 +128,7 @@ static int look_elsewhere(struct sb_ns *n, void *arg)
     return fetch_nic_from(e->b, n, e->nic, e->l);
 }
 
-/* Finds NIC i in any namespace and moves it here. Fails with -ENODEV if it no longer exists. */
+/* Finds NIC i in any namespace and moves it here. Fails with -ENODEV if it was not found. */
 static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -202,7 +203,7 @@ static void tell_lost(struct back *b, int i)
     else
         sb_log(b->f.log, HAWSER_LOG_ERROR,
                "%s is lost: it is neither here, nor in the container, nor in another process's namespace, so it was "
-               "deleted there",
+               "deleted",
                w->name);
 }
 
@@ -283,11 +284,11 @@ static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
     if (strcmp(l->alias, w->alias) != 0)
         report_link_difference(b, i, "alias", l->alias, w->alias);
     if (l->mac_len != w->mac_len || memcmp(l->mac, w->mac, w->mac_len) != 0)
-        report_link_difference(b, i, "MAC address", "another", "a different one");
+        report_link_difference(b, i, "MAC address", "not the previous one", "to be restored");
 }
 
-/* Returns the number in the new snapshot, which has only NICs that are present, of NIC i of the journal, or -1 if that
- * NIC is lost. */
+/* Returns the number that NIC i of the journal has in the new snapshot, or -1 if i is -1 or the NIC was not moved back.
+ */
 static int now_nic(const struct back *b, const struct sb_journal *now, int i)
 {
     for (unsigned k = 0; i >= 0 && k < now->nics; k++) {
@@ -321,7 +322,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
     if (!compared || (of_nic && !b->now[r->nic]))
         return;
     if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
-        return; /* moved with --force, and reported at the move */
+        return; /* nexthop objects are not restored; such a NIC moves only with --force */
     if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
         return; /* its lifetime has ended, or one of its NICs is lost */
     if (has_matching_record(b, now, r, map))
@@ -331,7 +332,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
                                   of_nic ? ": " : "", what));
 }
 
-/* Reads everything again, and reports each difference. */
+/* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports each difference. */
 static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];
@@ -433,7 +434,7 @@ static int bring_if_taken(struct back *b)
     if (rc < 0)
         return rc;
     if (!sb_ns_same(&b->host.id, &j->host))
-        return hw_fail(-EXDEV, "the NICs of %s come from a different network namespace than this one", b->id);
+        return hw_fail(-EXDEV, "the NICs of %s come from a different network namespace from this one", b->id);
     rc = sb_ns_find(j, b->dir, b->id, &b->there);
     if (rc < 0 && rc != -ENOENT)
         return rc;

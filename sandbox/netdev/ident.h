@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Identifies a network device regardless of what a tenant does to it. The administrator of a device's namespace
- * controls its index, name, MAC and everything else, but not the number of its folder in sysfs. The kernel numbers the
+ * Identifies a network device regardless of what a tenant does to it. The administrator of a device's namespace can
+ * change the device's name, MAC and other attributes, but not the number of its folder in sysfs. The kernel numbers the
  * folders of all namespaces from one counter (kernfs_node.id in fs/kernfs/dir.c, which is the inode number since Linux
  * 5.5) and does not reuse numbers until the machine restarts. A device keeps its folder when it is renamed or moves to
  * another namespace (device_rename() in __dev_change_net_namespace(), net/core/dev.c). A device that has the number
@@ -15,7 +15,7 @@
 #include <net/if.h>
 
 /* Opens the sysfs of the network namespace ns as a detached mount. Returns a file descriptor or -errno. The calling
- * thread enters the namespace and returns. */
+ * thread temporarily enters the namespace. */
 int sb_sysfs_open(int ns);
 /* Opens the folder of the device that has this name now, and stores its identity in *ident and its index in *index.
  * Both pointers may be NULL. Reads through the returned file descriptor refer to that device even if it is renamed.

@@ -6,10 +6,10 @@
  *     CRC KIND NIC PAYLOAD
  *
  * CRC has 8 hexadecimal digits. It is the CRC-32 of everything after the space behind it up to the newline, seeded with
- * the CRC of the previous line, so that a changed, lost or moved line is detected. NIC is the number of the NIC, in the
- * order of the `link` lines, or '-'. PAYLOAD is text or an rtnetlink message in hexadecimal, and may be empty. Each
- * line is on disk before the step that it announces. An incomplete last line was never acted on and is ignored. Any
- * other fault makes the whole journal unreadable (-EBADMSG).
+ * the CRC of the previous line, so that a changed or moved line, or a gap, is detected. NIC is the number of the NIC,
+ * in the order of the `link` lines, or '-'. PAYLOAD is text or an rtnetlink message in hexadecimal, and may be empty.
+ * Each line is on disk before the step that it announces. An incomplete last line was never acted on and is ignored.
+ * Any other fault makes the whole journal unreadable (-EBADMSG, or -EPROTONOSUPPORT for another version).
  */
 #ifndef HW_SANDBOX_JOURNAL_H
 #define HW_SANDBOX_JOURNAL_H
@@ -128,20 +128,20 @@ char *sb_journal_text(const struct sb_journal *j, size_t *len, uint32_t *crc);
 
 /* Checks a container's ID. Returns 0 or -EINVAL. */
 int sb_id_check(const char *id);
-/* Opens the folder, which is the default one if dir is NULL, and creates it if make is set. Returns a file descriptor,
- * -ENOENT or -errno. */
+/* Opens the folder of the journals, which is SB_JOURNAL_DIR if dir is NULL. With make, creates it if it is missing.
+ * Returns a file descriptor, -ENOENT or -errno. */
 int sb_dir_open(const char *dir, bool make);
-/* Locks the folder until fd is closed. Fails with -EBUSY if another process holds the lock for a minute. */
+/* Locks the folder until fd is closed. Fails with -EBUSY if the lock is not free within a minute. */
 int sb_dir_lock(int fd);
 
 /* Writes j to a new file, atomically and synced. Leaves j->fd open and locked. Fails with -EEXIST if the journal
- * exists. */
+ * exists, or with another -errno. */
 int sb_journal_create(struct sb_journal *j, int dir, const char *id);
 /* Reads a file. With write, truncates an incomplete last line, and leaves j->fd open and locked for more steps. Fails
  * with -ENOENT, -EBADMSG or another -errno. */
 int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write);
 bool sb_journal_there(int dir, const char *id);
-/* Returns true if another process is using the journal. */
+/* Returns true if the journal is open for more steps, in this or another process. */
 bool sb_journal_locked(int dir, const char *id);
 /* Removes the file, and a new file that a crash left behind. Succeeds if there is none. */
 int sb_journal_remove(int dir, const char *id);

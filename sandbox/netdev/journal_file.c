@@ -61,7 +61,8 @@ int sb_dir_lock(int fd)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return hw_fail(-errno, "locking the journal folder: %s", strerror(errno));
         if (hw_now() >= deadline)
-            return hw_fail(-EBUSY, "another process has locked the journal folder for %d s", LOCK_WAIT_MS / 1000);
+            return hw_fail(-EBUSY, "the journal folder is locked by another process, and was not released within %d s",
+                           LOCK_WAIT_MS / 1000);
         (void)poll(NULL, 0, 20);
     }
     return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configuration of a network device, in the form of the kernel's own rtnetlink messages. The messages are read in
- * one namespace, rewritten for another, and sent there. Like `ip route save`, this preserves every attribute that the
- * kernel supports, including future ones.
+ * The configuration of a network device, in the form of the kernel's own rtnetlink messages. The messages of addresses,
+ * neighbours, routes and rules are read in one namespace, rewritten for another, and sent there. Like `ip route save`,
+ * this preserves attributes that this program does not know.
  */
 #ifndef HW_SANDBOX_NETDEV_H
 #define HW_SANDBOX_NETDEV_H
@@ -27,7 +27,7 @@ bool sb_rule_names(const struct nlmsghdr *h, const char *name);
 /* Returns true for a unicast IPv4 or IPv6 default route in the main or default table. */
 bool sb_route_default(const struct nlmsghdr *h);
 bool sb_route_by_object(const struct nlmsghdr *h); /* the route uses a nexthop object (`ip nexthop`) */
-/* Returns true for a route of the main table through a single gateway over the device. */
+/* Returns true for a unicast route of the main table through a single gateway over the device. */
 bool sb_route_gateway(const struct nlmsghdr *h, int index);
 void sb_route_set_table(struct nlmsghdr *h, uint32_t table);
 /* Returns the bytes of an address, which are inside h, and stores its family and prefix length. Returns NULL if there
@@ -56,8 +56,8 @@ struct sb_map {
 #define SB_MSG_MAX 16384
 
 /* Writes the message that creates, in the map's target namespace, the object that `in` describes in the source
- * namespace. cap must be at least SB_MSG_MAX. Returns the message's size, or -ENODEV if a device is not in the map,
- * -ESTALE if the object's lifetime has ended, or -EMSGSIZE. */
+ * namespace. cap must be at least SB_MSG_MAX. Returns the message's size, or -ENODEV if a device is not in the target
+ * namespace, -ESTALE if the object's lifetime has ended, or -EMSGSIZE. */
 int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb_map *map, void *out, size_t cap);
 /* Returns true if two messages are equal except for volatile fields such as times, counts and progress. b is rewritten
  * with map first. */
@@ -69,7 +69,7 @@ bool sb_msg_same(enum sb_kind kind, const struct nlmsghdr *a, const struct nlmsg
 int sb_netdev_find(struct hw_netlink *rt, int index, const char *name, struct sb_link *out);
 /* Passes the kernel's description of a device to fn. ext_mask is a combination of RTEXT_FILTER_*. */
 int sb_netdev_message(struct hw_netlink *rt, int index, uint32_t ext_mask, hw_netlink_fn fn, void *arg);
-/* Calls fn for each link. A nonzero result ends the iteration and is returned. */
+/* Calls fn for each link that netdev_msg.c can parse. A nonzero result ends the iteration and is returned. */
 int sb_netdev_links(struct hw_netlink *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg);
 /* Adds to j the records of the n named devices in this order: the link and the sysctls of each device, and then the
  * addresses, the permanent and proxy neighbours, the routes and the rules of all devices. Leaves out objects that the
@@ -104,7 +104,7 @@ int sb_netdev_set(struct hw_netlink *rt, const struct sb_link *now, const struct
 int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, const struct sb_map *map, int family,
                     struct sb_faults *f);
 int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
-/* Adds j's routes. Leaves out routes over a device that is not in the map, with a warning. */
+/* Adds j's routes. Leaves out routes over a device that is not in the target namespace, with a warning. */
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
 /* Adds or removes a rule. Succeeds if the rule already exists or does not exist, respectively. */
 int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewritten);
@@ -113,7 +113,7 @@ int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
 /* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */
 
-/* Adds a record for each sysctl of a device that can be read and written. */
+/* Adds a record for each sysctl of a device's IPv4, IPv6 and MPLS folders that can be read and written. */
 int sb_sysctl_read(struct sb_journal *j, int nic, const char *name);
 /* Sets the device's sysctls that differ from j's records. */
 int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struct sb_faults *f);

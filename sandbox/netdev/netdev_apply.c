@@ -72,7 +72,7 @@ static int take_names(const struct nlmsghdr *h, void *arg)
         if (mnl_attr_get_type(a) == IFLA_PROP_LIST &&
             !mnl_attr_put_check(arg, NAMES_MAX, IFLA_PROP_LIST | NLA_F_NESTED, mnl_attr_get_payload_len(a),
                                 mnl_attr_get_payload(a)))
-            return hw_fail(-EMSGSIZE, "a network device has more alternative names than %u bytes", NAMES_MAX);
+            return hw_fail(-EMSGSIZE, "the alternative names of a network device exceed %u bytes", NAMES_MAX);
     }
     return 0;
 }
@@ -179,7 +179,7 @@ static int family_of_record(const struct sb_record *r)
     return ((const struct rtgenmsg *)mnl_nlmsg_get_payload(r->data))->rtgen_family;
 }
 
-/* Rewrites and adds one record. Also returns 0 if its lifetime has ended. */
+/* Rewrites and adds one record. Also returns 0 if the lifetime of its object has ended. */
 static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r, const struct sb_map *map)
 {
     char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
@@ -187,7 +187,7 @@ static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r,
     if (n == -ESTALE)
         return 0;
     if (n == -ENODEV)
-        return hw_fail(-EXDEV, "the %s cannot be moved: one of its network devices stays",
+        return hw_fail(-EXDEV, "the %s cannot be moved: one of its network devices stays or no longer exists",
                        sb_msg_text(r->kind, r->data, text));
     if (n < 0)
         return hw_fail(n, "a message from the kernel exceeds %zu bytes", sizeof(buf));

@@ -14,11 +14,10 @@
 
 #define STRING 0x8000u /* STRING plus n is a string of at most n bytes, including its NUL */
 
-/* The parts of messages that this file reads, except those with another check in attr_ok(). They are checked so that no
- * reader has to check a length. */
+/* The valid lengths of attributes. attr_ok() checks further attributes. */
 static const struct {
     enum sb_kind kind;
-    uint16_t type, len; /* len is the minimum */
+    uint16_t type, len; /* len is the minimum, or STRING plus the maximum */
 } known[] = {
     {SB_LINK, IFLA_IFNAME, STRING | IFNAMSIZ},
     {SB_LINK, IFLA_MTU, 4},
@@ -418,7 +417,7 @@ static uint32_t left_of(uint32_t v, uint64_t elapsed)
     return v == UINT32_MAX ? v : v > elapsed ? (uint32_t)(v - elapsed) : 0;
 }
 
-/* Copies one attribute, rewritten if necessary. Returns 0, -ENODEV, -ESTALE or -EMSGSIZE. */
+/* Copies, rewrites or leaves out one attribute. Returns 0, -ENODEV, -ESTALE or -EMSGSIZE. */
 static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr *a, const struct sb_map *map,
                              struct nlmsghdr *out, size_t cap)
 {
@@ -474,8 +473,7 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
     return !fits ? -EMSGSIZE : rc;
 }
 
-/* Returns true if an attribute is kept. Of a link only the needed attributes are kept, because most of its long message
- * is counters. */
+/* Returns true if an attribute is kept. Of a link, only the attributes that this program uses are kept. */
 static bool is_kept_rtnl_attr(enum sb_kind kind, int type)
 {
     static const int link[] = {IFLA_IFNAME,
@@ -524,7 +522,7 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     } else if (kind == SB_ROUTE) {
         ((struct rtmsg *)to)->rtm_flags &= RTNH_F_ONLINK;
     } else if (kind == SB_RULE) {
-        /* the other flags only report state: a missing device, or a goto target that does not exist */
+        /* the other flags report state, such as a missing device or a missing goto target */
         ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT;
     }
     const struct nlattr *a;

@@ -81,8 +81,8 @@ static int dump_rdma_devices(struct hw_netlink *r, struct devices *d)
 struct ports {
     const struct sb_journal *j;
     bool *has;      /* by NIC: whether the NIC has an RDMA device */
-    int stays;      /* index of a network device of the RDMA device that stays; 0 if none */
-    const char *by; /* name of a NIC of the RDMA device that moves */
+    int stays;      /* index of a network device that belongs to the RDMA device but does not move; 0 if none */
+    const char *by; /* name of a NIC that belongs to the RDMA device and moves; NULL if none */
 };
 
 static int port_each(const struct nlmsghdr *h, void *arg)

@@ -13,8 +13,8 @@
 #define ROOT      "/proc/sys/net/"
 #define VALUE_MAX 256
 
-/* Reads a value without its newline. Returns 0, or -errno if the value cannot be read, as an unset stable_secret
- * (EIO). */
+/* Reads a value without its newline. Returns 0, or -errno if the value cannot be read, such as -EIO for a stable_secret
+ * that is not set. */
 static int read_value(int dir, const char *name, char *out)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);

@@ -64,8 +64,7 @@ static int gid_index(const struct sbx_plan *p)
     return index;
 }
 
-/* Sockets carry NCCL's bootstrap and, without RDMA, all data. Their NICs need an IP address, which InfiniBand's NICs
- * may lack. */
+/* Adds the variables that tell NCCL which RDMA devices, NICs and GID index to use. */
 static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
 {
     HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
@@ -82,7 +81,7 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
     if (rc < 0)
         return rc;
     return add_sandbox_var(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
-                           "the index of the RoCE v2 GID over IPv4, the same on all of these ports");
+                           "the index of the RoCE v2 GID over IPv4, the same on all RDMA ports of the sandbox");
 }
 
 /* The variables that help to debug NCCL in a sandbox. */
@@ -111,11 +110,13 @@ static int fill_sandbox_env(struct work *w, const struct sbx_plan *p, const stru
                          want->net_plugin  ? want->net_plugin
                          : !*hcas && *list ? "hawser"
                                            : NULL,
-                         want->net_plugin ? "--net-plugin"
-                                          : "the sandbox has no RDMA device, so hawser carries NCCL over its NICs");
+                         want->net_plugin
+                             ? "--net-plugin"
+                             : "the sandbox has no RDMA device, so hawser carries NCCL's data over the sandbox's NICs");
     if (rc < 0)
         return rc;
-    rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo, "--nccl-topo; without it NCCL finds the same in /sys");
+    rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo,
+                         "--nccl-topo; without it, NCCL finds the same data in /sys");
     for (size_t i = 0; i < HW_ARRAY_LEN(debug) && rc == 0; i++)
         rc = add_sandbox_var(w, debug[i].name, want->debug_all ? debug[i].value : NULL, debug[i].why);
     return rc;

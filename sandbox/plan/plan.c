@@ -190,8 +190,8 @@ static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
     return false;
 }
 
-/* Returns true if --exclude leaves out the NIC. The default expression only guesses from the name. On A3, eth1 to eth4
- * are the GPUs' NICs, so the guess does not apply to a NIC next to a GPU. */
+/* Returns true if --exclude leaves out the NIC. The default expression only guesses from the name. On Google's A3
+ * machines, eth1 to eth4 are the GPUs' NICs, so the guess does not apply to a NIC next to a GPU. */
 static bool is_excluded_nic(const struct work *w, const struct sbx_netdev *d)
 {
     return w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0 && (w->want->exclude || !gpu_beside(w, d));
@@ -212,10 +212,11 @@ static int choose_sandbox_nic(struct work *w, size_t i)
                       : has_bootstrap(w, d) ? "it has the bootstrap address"
                                             : NULL;
     if (cut && !want->force)
-        return asked ? hw_fail(-EPERM,
-                               "%s: %s, without which this machine may become unreachable; --force takes it anyway",
-                               d->name, cut)
-                     : WHY(n, "%s", cut);
+        return asked
+                   ? hw_fail(-EPERM,
+                             "%s: %s, without which this machine may become unreachable; --force takes the NIC anyway",
+                             d->name, cut)
+                   : WHY(n, "%s", cut);
     const char *no = asked ? NULL : find_unfit_reason(w, i);
     if (!asked && d->master[0])
         return WHY(n, "part of %s", d->master);
@@ -305,7 +306,7 @@ static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
     return false;
 }
 
-/* Chooses the ports of device r. If was is not NULL, chooses only among the ports in that plan. */
+/* Chooses the ports of device r. If was is not NULL, chooses only among the ports of was. */
 static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was)
 {
     const struct sbx_rdma *d = &w->s->rdma[r];
@@ -477,7 +478,7 @@ static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
 }
 
 /* Fails if the plan has neither a NIC nor an RDMA device although that was not requested. The text gives the reason for
- * each candidate. */
+ * each NIC except loopback. */
 static int check_left(const struct work *w)
 {
     struct sbx_plan *p = w->p;

@@ -55,11 +55,11 @@ struct sbx_plan {
     bool empty; /* no NIC and no RDMA device is left although that was not requested */
 };
 
-/* Makes the plan. Fails with -EINVAL for an invalid list or regular expression, -ENODEV for a NIC or GPU that this node
- * lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or in `only` that the other settings leave out,
- * and -EADDRNOTAVAIL because of require_ipv4. Fails with -ENXIO if no NIC and no RDMA device is left and neither list
- * is "none"; the plan is then complete and has the reasons. The caller frees the plan in any case. The snapshot must
- * outlive the plan. */
+/* Makes the plan. Fails with -EINVAL for an invalid list, regular expression or bootstrap address, -ENODEV for a NIC or
+ * GPU that this node lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or in `only` that the other
+ * settings leave out, and -EADDRNOTAVAIL because of require_ipv4. Fails with -ENXIO if no NIC and no RDMA device is
+ * left and neither list is "none"; the plan is then complete and has the reasons. The caller frees the plan in any
+ * case. The snapshot must outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 
@@ -74,8 +74,7 @@ static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)
     return !p->nic[net].why[0];
 }
 
-/* Returns true if RDMA device r belongs to interface net, according to its GIDs or, without GIDs, to its PCI function
- * and port. */
+/* Returns true if RDMA device r belongs to interface net, according to its GIDs or to its PCI function and port. */
 bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net);
 /* Returns the NICs that the sandbox gets, as in "rdma0,rdma1", or "" for none. The caller frees the string. Returns
  * NULL if out of memory. */

@@ -51,8 +51,8 @@ struct sbx_addr {
 struct sbx_netdev {
     char name[SBX_NAME];
     char *path;
-    int pci;                              /* index of its own PCI function in sbx_snapshot.pci; -1 if virtual */
-    char driver[SBX_NAME], bus[SBX_NAME]; /* of the device below it, such as "virtio"; "" if none */
+    int pci;                              /* index in sbx_snapshot.pci of the PCI function above it; -1 if none */
+    char driver[SBX_NAME], bus[SBX_NAME]; /* of its device, such as "virtio_net" and "virtio"; "" if none */
     /* the interface that contains it, and the first interface below it; "" if none */
     char master[SBX_NAME], over[SBX_NAME];
     bool loopback, default_route;
@@ -100,7 +100,7 @@ struct sbx_snapshot {
     struct sbx_numbered *numa, *cpu;
     struct sbx_attrs file; /* other files by path, such as "devices/system/cpu/online" or "module/nvidia/version" */
     size_t n_pci, n_net, n_rdma, n_numa, n_cpu;
-    /* number of devices that a scan left out because a sandbox cannot use their names, see sbx_name_ok() */
+    /* number of devices that a scan left out because of their names or paths, see sbx_name_ok() and sbx_path_ok() */
     size_t skipped;
 };
 

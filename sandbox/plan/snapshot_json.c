@@ -15,7 +15,7 @@
 
 #define SCHEMA "hawser-snapshot"
 
-/* Limits, which are many times the size of the largest machines. */
+/* Limits for untrusted snapshots. */
 enum {
     MAX_FILE = 64 << 20,
     MAX_PCI = 8192,
@@ -162,8 +162,8 @@ int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Returns the member `key` of o. Returns NULL and sets *rc if the member has another type, or is missing although
- * `must` is set. */
+/* Returns the member `key` of o, or NULL. Sets *rc if the member has another type, or is missing although `must` is
+ * set. Does nothing if *rc is already an error. */
 static json_t *get_snapshot_member(json_t *o, const char *key, json_type type, bool must, int *rc)
 {
     json_t *v = json_object_get(o, key);

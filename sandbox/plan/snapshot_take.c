@@ -103,7 +103,7 @@ static void *alloc_snapshot_array(size_t n, size_t size, int *rc)
 /* ---- PCI ------------------------------------------------------------------------------------ */
 
 /* Reads the configuration space, in which hwloc looks up the bridges' buses and links. It has 64 bytes without
- * privilege, and up to 4096 with it. Only 256 bytes are read, because the extended capabilities contain serial
+ * privilege, and up to 4096 with it. At most 256 bytes are read, because the extended capabilities contain serial
  * numbers. */
 static int take_pci_config(const struct take *t, struct sbx_pci *d)
 {

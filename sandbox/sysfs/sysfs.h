@@ -31,7 +31,7 @@ struct sbx_fuse {
 /* Mounts t at f->at and serves it until it is unmounted. Unmounts it on SIGTERM, SIGINT, SIGHUP, and after an error. */
 int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f);
 
-/* Writes the XML file for NCCL_TOPO_FILE from the same snapshot and plan. */
+/* Writes the XML file for NCCL_TOPO_FILE from a snapshot and its plan. */
 int sbx_nccl_topo(const struct sbx_snapshot *s, const struct sbx_plan *plan, FILE *out);
 
 #endif

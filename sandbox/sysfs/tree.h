@@ -10,7 +10,7 @@ enum sbx_kind { SBX_DIR, SBX_FILE, SBX_LINK };
 struct sbx_node {
     char *name;
     enum sbx_kind kind;
-    bool live;  /* FUSE reads the file from the host at each open */
+    bool live;  /* FUSE serves the host's file instead of data */
     char *data; /* contents of a file, or NUL-terminated target of a link */
     size_t n_data;
     struct sbx_node *up;     /* NULL for the root of the tree */
@@ -24,7 +24,7 @@ struct sbx_tree {
     int rc; /* the first error, after which nothing more is added */
 };
 
-/* t->rc has the first error of all additions. */
+/* Creates an empty tree. Returns 0 or -ENOMEM. The additions below report errors in t->rc. */
 int sbx_tree_init(struct sbx_tree *t);
 void sbx_tree_free(struct sbx_tree *t);
 /* Paths are relative, such as "class/net", and have no ".", ".." or empty components. Missing parent folders are
