@@ -2,7 +2,7 @@
 /*
  * A command of `hawser verbs run` is in the machine's mount namespace and runs as root unless --user is given. A
  * capability is dropped if the command could use it to bypass the filter or to attack the broker, the agent or anything
- * that they depend on. test_verbs_capability.c tries each attack. The other capabilities are kept.
+ * that they depend on. test_verbs_capability.c tries most of these attacks. The other capabilities are kept.
  */
 #include "verbs/stub/capability.h"
 

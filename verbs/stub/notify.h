@@ -19,7 +19,7 @@ int vb_notify_next(int listener, struct seccomp_notif *n);
 /* Returns true if the thread is still waiting. Data that was read before this call is then from the thread's
  * process. */
 bool vb_notify_valid(int listener, uint64_t id);
-/* Makes the call return value if rc is 0, or otherwise fail with rc or -rc, whichever is negative. Fails with -ENOENT
+/* Makes the call return `value` if rc is 0, or otherwise fail with rc or -rc, whichever is negative. Fails with -ENOENT
  * if the call no longer waits. */
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc);
 /* Lets the kernel execute the call. Use it only if a change of the arguments in memory by the application does no
