@@ -102,7 +102,7 @@ class Memory:
             raise invalid("a peer may not write to a read-only object")
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"exporting {length} bytes at offset {offset}; neither may be negative")
+            raise invalid(f"cannot export {length} bytes at offset {offset}: neither may be negative")
         key = ffi.new("uint8_t[]", KEY_SIZE)
         rights = REMOTE_READ * read | REMOTE_WRITE * write
         with use_memory(self):
@@ -116,9 +116,9 @@ class Memory:
         DeviceFailedError if the GPU failed."""
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"loading {length} bytes at offset {offset}; neither may be negative")
+            raise invalid(f"cannot load {length} bytes at offset {offset}: neither may be negative")
         if length > self.length:
-            raise invalid(f"loading {length} bytes from memory of {self.length} bytes")
+            raise invalid(f"cannot load {length} bytes from memory of {self.length} bytes")
         data = bytearray(length)
         with use_memory(self):
             check(lib.hawser_mem_load(self._handle, offset, ffi.from_buffer(data), length))
@@ -129,7 +129,7 @@ class Memory:
         BoundsError if the range is outside the memory, ArgumentError if the memory is read-only or offset is negative,
         and DeviceFailedError if the GPU failed."""
         if self._readonly or offset < 0:
-            raise invalid("the memory is read-only" if self._readonly else f"storing at offset {offset}")
+            raise invalid("the memory is read-only" if self._readonly else f"cannot store at offset {offset}")
         span = find_buffer(data)
         with use_memory(self):
             check(lib.hawser_mem_store(self._handle, offset, span.keep[0], span.length))

@@ -27,7 +27,7 @@
 #define KILLABLE "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"
 #define METADATA "hawser"
 
-/* Calls that the stub and its injection need (inject.h). */
+/* Calls that the injection of the stub needs (inject.h), and that profiles may lack. */
 static const char *const needed[] = {"clone", "close_range", "mseal"};
 
 struct join {

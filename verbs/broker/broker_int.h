@@ -17,7 +17,7 @@
 #define VB_SWAPS_MAX  4
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
-#define VB_BARREN_NS  (1000 * HW_MS) /* time until the next attempt to inject a stub */
+#define VB_BARREN_NS  (1000 * HW_MS) /* time until a thread whose stub ended before its first call may get another */
 /* Number of requests of a container that may wait for stubs. The broker keeps a descriptor and the inputs of each. */
 #define VB_JOBS_MAX      4096
 #define VB_LISTENERS_MAX 1024 /* listeners of a container: one for its first program and one for each running exec */

@@ -107,7 +107,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  * returned error:
  * - EPERM: The thread may not be traced, for example because another program traces it.
  * - ESRCH: The thread has died.
- * - EPROTO: The mappings are not as requested.
+ * - EPROTO: The mappings are not as requested, or the thread did not make the injected calls.
  * - EOPNOTSUPP: Stubs cannot be injected into this program or on this kernel.
  * - EEXIST: Something is mapped at VB_WALL_AT.
  * - ETIMEDOUT: The thread did not stop, or the injection took longer than 10 s.

@@ -13,8 +13,8 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
 
-/* Receives the next notification. Returns -EAGAIN if there is none, for example because the thread has died or a signal
- * has interrupted its call. */
+/* Receives the next notification, and blocks if there is none. Returns -EAGAIN if the notification has been withdrawn,
+ * because the thread has died or a signal has interrupted its call, or if a signal has interrupted the wait. */
 int vb_notify_next(int listener, struct seccomp_notif *n);
 /* Returns true if the thread is still waiting. Data that was read before this call is then from the thread's
  * process. */
