@@ -115,7 +115,7 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->regIsGlobal = 0; \
     } while (0)
 
-/* A physical device has only itself as a part. NCCL copies ndevs entries of devs to its stack, so both must be right.
+/* A physical device lists only itself. NCCL copies ndevs entries of devs to its stack, so both must be right.
  */
 #define FILL_V9(to, from, dev)                          \
     do {                                                \
