@@ -43,7 +43,7 @@ struct vb_container {
     int listener; /* listener of the seccomp filter; vb_serve() closes it */
     /* Socket on which the broker receives the listeners of further programs (join.h), or -1. vb_serve() closes it. */
     int join;
-    char section[64]; /* section of the policy, or empty for [default] */
+    char section[64]; /* container's section of the policy, or empty for the sections without a container */
     struct vb_annotation *annotations;
     unsigned n_annotations;
 };

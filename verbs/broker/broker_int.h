@@ -9,9 +9,9 @@
 #include "verbs/stub/notify.h"
 
 #define VB_OPENS_MAX  4096 /* open files of a container; inotify's queue holds 16384 events by default */
-#define VB_CACHE      64   /* number of cached descriptors; a power of two */
+#define VB_CACHE      64   /* maximum number of cached descriptors; a power of two */
 #define VB_CACHE_NS   (50 * HW_MS)
-#define VB_KEPT_MAX   64 /* number of kept results that could not be delivered */
+#define VB_KEPT_MAX   64 /* maximum number of results that are kept because they could not be delivered */
 #define VB_KEPT_NS    (10000 * HW_MS)
 #define VB_ALONE_NS   (200 * HW_MS)
 #define VB_SWAPS_MAX  4

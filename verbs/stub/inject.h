@@ -157,7 +157,7 @@ int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid);
 int vb_stub_clear(struct vb_stub *s, int listener);
 /* Returns true if the stub has ended. */
 bool vb_stub_gone(const struct vb_stub *s);
-/* Returns a descriptor that becomes readable when the stub or its process ends. */
+/* Returns a descriptor that becomes readable when the stub ends or, if thread_folder is true, when its process ends. */
 int vb_stub_watch(const struct vb_stub *s);
 /* Returns true if the stub is the last thread of its process. It would then keep the process alive. */
 bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s);
