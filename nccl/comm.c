@@ -109,7 +109,7 @@ void hn_attempts_move(struct hn_link *from, struct hn_link *to)
     }
 }
 
-/* Continues a connection attempt. Returns 0 when connected, or -EAGAIN if not connected yet. */
+/* Continues a connection attempt. Returns 0 when connected, -EAGAIN if not connected yet, or another -errno. */
 static int go_on(struct attempt *a, const struct hn_handle *h)
 {
     struct hn_comm *c = a->comm;
@@ -137,8 +137,8 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
     return rc;
 }
 
-/* Waits for the peer to receive the data that NCCL was told is sent, because NCCL may close the communicator at
- * once. */
+/* Waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is sent, because NCCL may close the
+ * communicator at once. */
 static void linger(const struct hn_comm *c)
 {
     uint64_t until = hw_now() + HN_LINGER_MS * HW_MS;

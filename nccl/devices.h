@@ -30,7 +30,7 @@ struct hn_nic {
 
 struct hn_device {
     unsigned nic;
-    int mbps; /* this device's share of its NIC's speed, or of the speed of all NICs */
+    int mbps; /* this device's share of its NIC's speed, or of the speed of all NICs (share_speed()) */
     int rail; /* equal for NICs on the same rail; HN_NO_RAIL if unknown */
     char name[32], pci[256];
 };
@@ -48,7 +48,7 @@ unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *
  * true, there are several groups of NICs: each NIC has at least one device, and its devices have its place and share
  * its speed. Otherwise there are HN_DEVICES devices, which share the speed of all NICs. Their number must not depend on
  * the NICs, because NCCL before 2.29.2 hangs if ranks have different numbers of devices. rails is a map of rails
- * (net/paths.h), or "" for none. */
+ * (net/rails.h), or "" for none. */
 unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const char *rails, struct hn_device *out);
 
 #endif

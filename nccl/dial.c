@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so a few threads do it. They
- * take links from a queue and exit when the queue is empty. A link gets one attempt at a time and then moves to the end
- * of the queue, so that a process that does not answer does not delay the others. */
+ * take links from a queue and exit when the queue is empty. After a failed attempt, a link moves to the end of the
+ * queue, so that a process that does not answer does not delay the others. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -14,7 +14,7 @@
 #define TRY_MS      10000 /* ms for one attempt: an answer takes seconds on a machine where all peers connect at once */
 #define PATHS_SHOWN 64
 
-/* Logs the paths that join the two nodes, and why the other paths are not used. */
+/* Logs the paths to the peer, and why the other paths are not used. */
 static void say_paths(hawser_peer *peer)
 {
     struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));
@@ -33,7 +33,7 @@ static void say_paths(hawser_peer *peer)
     free(path);
 }
 
-/* Writes the next address to try to host. Returns false if the handle has no address. */
+/* Stores the next address to try in `host`. Returns false if the handle has no address. */
 static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
 {
     if (l->to.host == hn_g.host) {

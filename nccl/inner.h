@@ -8,8 +8,8 @@
  * may send on a link that the peer has connected (hn_link_get()). A link uses the NICs of its group, or all NICs
  * (devices.h), and libhawser handles slow and failed NICs.
  *
- * hn_g.mu, called g.mu below, guards everything that changes after hn_init(), except the requests of a communicator
- * (hn_comm.mu) and the queue of links to be connected (hn_g.dial.mu).
+ * hn_g.mu, called g.mu below, guards what changes after hn_init(), except the requests of a communicator (hn_comm.mu),
+ * the queue of links to be connected (hn_g.dial.mu), and a link while a thread connects it.
  */
 #ifndef HN_INNER_H
 #define HN_INNER_H
@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 
 #define HN_LANES 6 /* links from one process to another; docs/performance.md has the measurement */
-/* outgoing links of a process, shared by its peers (at least one each): HN_LANES to each of eight */
+/* limit for the outgoing links of a process (at least one to each peer): HN_LANES to each of eight peers */
 #define HN_LINKS     48
 #define HN_DIALLERS  8 /* threads that connect links */
 #define HN_LANES_MAX 64
@@ -135,7 +135,7 @@ void hn_dial_begin(void);
 /* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no thread
  * could be started. Call under g.mu. */
 int hn_dial(struct hn_link *l);
-/* Marks a queued link HN_DEAD. Returns false if a thread has already taken the link from the queue. Call under g.mu. */
+/* Removes a link from the queue and marks it HN_DEAD. Returns false if the link is not queued. Call under g.mu. */
 bool hn_dial_cancel(struct hn_link *l);
 /* Joins the dialling threads that have ended. Before version 11 of its net table, NCCL never calls finalize, and the
  * stacks of these threads would remain until the process exits. Call under g.mu. */
@@ -259,7 +259,7 @@ extern struct hn_global hn_g;
 int hn_open(void);
 /* These require an open context. hn_group_of() returns the group of a device, or 0 if all devices send over all NICs.
  * hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all NICs. hn_group_addresses()
- * writes the addresses at which other nodes reach this node, beginning with those of the group. */
+ * writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those of the group. */
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);

@@ -177,7 +177,7 @@ void hn_link_yield(struct hn_link *l)
     }
 }
 
-/* Records to which process an incoming link leads. If one link is enough for both directions, a link to that process
+/* Records to which process an incoming link leads. If one link is enough for both directions, each link to that process
  * that still waits to be connected is dropped, and its communicators move to this one. */
 static void greet(struct hn_link *l, uint64_t process)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context of the process, which is opened for the first connection and closed after the last connection and the
- * last finalize; its NICs; and the properties that NCCL reads. */
+/* The context of the process, which is opened for the first listener or connection, and closed after the last of them
+ * and the last finalize; its NICs; and the properties that NCCL reads. */
 #include "base/size.h"
 #include "inner.h"
 #include "net/host.h"
@@ -89,7 +89,7 @@ static bool by_ifname(const char *list, const char *nic)
 }
 
 /* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's choice. Without them, pass 0 accepts everything except the loopback
- * and docker's bridges, as NCCL does for its own sockets. Pass 1, for a host with no other NIC, accepts the rest. */
+ * and docker's bridges. Pass 1, for a host with no other NIC, accepts the rest. */
 static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");

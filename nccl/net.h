@@ -21,7 +21,7 @@ struct hn_props {
     uint64_t guid;
     int ptr_support; /* combination of NCCL_PTR_* */
     int speed;       /* Mbit/s; a constant, because ranks of NCCL up to 2.29 do not agree on settings derived from it */
-    int real_speed;  /* Mbit/s; this device's share of its NIC's speed */
+    int real_speed;  /* Mbit/s; hn_device.mbps */
     int rail;        /* NCCL_NET_ID_UNDEF if unknown */
     int port;
     float latency; /* us */
@@ -32,7 +32,8 @@ struct hn_props {
 /* Stores the logger and the profiler's callback, which is NULL if the table has none, and finds the usable NICs. The
  * first logger and callback are kept, since they live as long as NCCL. Never fails, because NCCL 2.28 would then call
  * finalize through a NULL pointer: an error is logged, and hn_devices() reports 0 devices. Each call must be matched by
- * one hn_finalize(), if the table has a finalize. The last one closes the context and joins its threads. */
+ * one hn_finalize(), if the table has a finalize. The context is closed, and its threads are joined, after the last
+ * finalize and the last close. */
 ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 ncclResult_t hn_finalize(void);
 
@@ -47,7 +48,8 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh);
 ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mh);
 ncclResult_t hn_dereg(void *comm, void *mh);
 
-/* If *req is NULL on return, call again. */
+/* If hn_isend() or hn_irecv() sets *req to NULL, call it again. hn_iflush() always sets *req to NULL: nothing is left
+ * to do. */
 ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req);
 ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const int *tags, void **mhs, void **phandles,
                       void **req);

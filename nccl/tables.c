@@ -87,7 +87,7 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
     return set_net_attr_v11(ctx, NULL);
 }
 
-/* Properties. NCCL does not zero its struct, so each version sets its own fields and those of the version before. */
+/* Properties. NCCL does not zero its struct, so each version sets its own fields and those of the versions before. */
 
 #define FILL_V6(to, from)                       \
     do {                                        \
@@ -115,7 +115,8 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->regIsGlobal = 0; \
     } while (0)
 
-/* A physical device is its own only device. NCCL copies ndevs entries of devs to its stack, so both must be correct. */
+/* A physical device lists only itself. NCCL copies ndevs entries of devs to its stack, so both must be right.
+ */
 #define FILL_V9(to, from, dev)                          \
     do {                                                \
         FILL_V8(to, from);                              \

@@ -3,14 +3,14 @@
  * The tuner, which NCCL finds in the net plugin's library.
  *
  * Between nodes, the tuner disables the low-latency protocols LL and LL128 if the network carries more than STEP_MAX
- * bytes in one step of an algorithm. Over TCP each step is a message, so the flags (half of LL's bytes, a sixteenth of
- * LL128's) and the small steps cost more than NCCL's model assumes. If each node has one GPU, the tuner also requests
- * few channels. Channels then serve only the network, and fewer of them make larger messages (docs/performance.md has
- * the figures). Within a node, the tuner reverses the effect of the plugin's NCCL_BUFFSIZE on the chunk size if NCCL
- * asks for that size (2.30 and later). NCCL decides everything else.
+ * bytes in one step of an algorithm and the protocol Simple is enabled. Over TCP each step is a message, so the flags
+ * (half of LL's bytes, a sixteenth of LL128's) and the small steps cost more than NCCL's model assumes. If each node
+ * has one GPU, the tuner also requests few channels. Channels then serve only the network, and fewer of them make
+ * larger messages (docs/performance.md has the figures). Within a node, the tuner reverses the effect of the plugin's
+ * NCCL_BUFFSIZE on the chunk size if NCCL asks for that size (2.30 and later). NCCL decides everything else.
  *
- * All ranks must choose alike. The choice depends on the operation, its size and the numbers of ranks and nodes, and
- * never on the local machine.
+ * All ranks must choose alike. The choice depends on the operation, its size, the numbers of ranks and nodes, and
+ * environment variables, and never on the local hardware.
  */
 #include "base/base.h"
 #include "params.h"

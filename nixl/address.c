@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects the addresses by which other nodes reach this node. */
+/* Collects the addresses at which other nodes reach this node. */
 #include "nixl/blob.h"
 
 #include "net/advertise.h"

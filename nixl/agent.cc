@@ -220,7 +220,7 @@ void Agent::take_connected()
     }
 }
 
-/* Returns whether notifications are left that cannot be sent yet. */
+/* Returns whether notifications are left on links that are up. */
 bool Agent::flush_links()
 {
     std::vector<std::shared_ptr<Link>> all;

@@ -43,7 +43,7 @@ struct hx_note {
     uint32_t len;
 };
 
-/* Lists the addresses by which other nodes reach this node: the addresses in knob `advertise` if it is not empty, else
+/* Lists the addresses at which other nodes reach this node: the addresses in knob `advertise` if it is not empty, else
  * those of the NICs. If `nics` (comma-separated) is not empty, only these NICs count. Fails with -EINVAL if `advertise`
  * is invalid (address.c). */
 int hx_list_addresses(const char *advertise, const char *nics, struct hx_addr out[HX_ADDRS]);

@@ -123,7 +123,7 @@ void Link::finish_attempt(int rc)
         agent.log(std::string("connecting: ") + hawser_error());
         hawser_peer_close(peer);
         peer = nullptr;
-        /* A peer that does not answer within connect_ms counts as disconnected too. */
+        /* A peer that does not answer in time counts as disconnected too. */
         why = rc == -ETIMEDOUT ? NIXL_ERR_REMOTE_DISCONNECT : status_of(rc);
         try_next_address();
         return;

@@ -43,17 +43,17 @@ class Link
     void close();
     /* Queues the pieces of a notification, and sends as many queued pieces as possible. */
     nixl_status_t send_pieces(std::vector<std::string> pieces);
-    /* Sends queued pieces. Returns whether pieces are left. */
+    /* Sends queued pieces if the link is up. Returns whether some of them must be sent later. */
     bool flush();
     /* Returns whether the link has ended. The first call after the end still returns false, so that one caller gets the
      * link and its error. */
     bool is_over();
 
     std::shared_mutex mu;
-    /* mu guards the following members. */
+    /* mu guards the following four members. */
     State state = State::connecting;
-    nixl_status_t why = NIXL_SUCCESS; /* reason for the end, if dead */
-    hawser_peer *peer = nullptr;      /* nullptr if no attempt is in progress, or if closed */
+    nixl_status_t why = NIXL_SUCCESS; /* reason for the end, or for the failure of the last attempt */
+    hawser_peer *peer = nullptr;      /* of the connection or of the attempt in progress, or nullptr */
     std::vector<Request *> waiting;
     Agent &agent;
     const uint64_t id;

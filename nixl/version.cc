@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Determines which NIXL has loaded the backend. libnixl exports no version. The version of a wheel is in the name of
- * the folder nixl_cu12-1.5.1.dist-info, next to the folder .nixl_cu12.mesonpy.libs, which contains libnixl.so. */
+/* Determines which NIXL has loaded the backend. libnixl exports no version. The version of a wheel is in the name of a
+ * folder such as nixl_cu12-1.5.1.dist-info, next to the folder .nixl_cu12.mesonpy.libs, which contains libnixl.so. */
 #include "nixl/version.h"
 
 #include "nixl/tried.h"

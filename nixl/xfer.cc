@@ -163,7 +163,7 @@ void Request::post_pieces()
     }
 }
 
-/* Frees completed operations. */
+/* Frees operations that have ended, up to the first that has not. */
 void Request::reap()
 {
     size_t ended = 0;

@@ -23,7 +23,7 @@ struct LocalMD : nixlBackendMD {
     uint8_t key[HAWSER_KEY_SIZE] = {};
 };
 
-/* Memory of a remote agent, or of this agent as a target. */
+/* Memory of a remote agent, or of this agent in transfers within the agent. */
 struct RemoteMD : nixlBackendMD {
     RemoteMD() : nixlBackendMD(false)
     {

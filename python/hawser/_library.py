@@ -16,7 +16,7 @@ from ._paths import NATIVE
 from .errors import ArgumentError, HawserError, make_error
 
 NAME = "libhawser.so.1"
-SLICE_MS = 100  # longest time that one call into the library blocks; Ctrl-C and close() take effect between calls
+SLICE_MS = 100  # longest wait of one call into the library, except connect; Ctrl-C and close() take effect between calls
 
 ffi: Any = importlib.import_module("cffi").FFI()  # imported by name, because cffi has no type annotations
 ffi.cdef(CDEF)

@@ -78,7 +78,7 @@ class Memory:
     @property
     def view(self) -> memoryview:
         """The bytes of host memory from Context.alloc(), without a copy. The view remains valid after close(). Raises
-        ArgumentError for GPU memory and for registered objects, which the program can use directly."""
+        ArgumentError for GPU memory and for registered objects except mmap, which the program can use directly."""
         if not isinstance(self._keep, tuple) or not isinstance(self._keep[-1], mmap.mmap):
             raise invalid("only host memory from alloc() has a view; for registered memory, use the registered object")
         return memoryview(self._keep[-1])
@@ -96,13 +96,13 @@ class Memory:
         end.
 
         peer: the only peer that may use the export, or None for any peer of the context that presents the remote key.
-        Returns the 64-byte remote key for the other side's Region(). Raises BoundsError if the range is outside the
-        memory, and ArgumentError if neither read nor write is set, or for write to read-only memory."""
+        Returns the 64-byte remote key for the other side's Region(). Raises BoundsError or ArgumentError if the range is
+        outside the memory, and ArgumentError if neither read nor write is set, or for write to read-only memory."""
         if write and self._readonly:
             raise invalid("a peer may not write to a read-only object")
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"exporting {length} bytes at offset {offset}; neither may be negative")
+            raise invalid(f"cannot export {length} bytes at offset {offset}: neither may be negative")
         key = ffi.new("uint8_t[]", KEY_SIZE)
         rights = REMOTE_READ * read | REMOTE_WRITE * write
         with use_memory(self):
@@ -116,9 +116,9 @@ class Memory:
         DeviceFailedError if the GPU failed."""
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"loading {length} bytes at offset {offset}; neither may be negative")
+            raise invalid(f"cannot load {length} bytes at offset {offset}: neither may be negative")
         if length > self.length:
-            raise invalid(f"loading {length} bytes from memory of {self.length} bytes")
+            raise invalid(f"cannot load {length} bytes from memory of {self.length} bytes")
         data = bytearray(length)
         with use_memory(self):
             check(lib.hawser_mem_load(self._handle, offset, ffi.from_buffer(data), length))
@@ -129,7 +129,7 @@ class Memory:
         BoundsError if the range is outside the memory, ArgumentError if the memory is read-only or offset is negative,
         and DeviceFailedError if the GPU failed."""
         if self._readonly or offset < 0:
-            raise invalid("the memory is read-only" if self._readonly else f"storing at offset {offset}")
+            raise invalid("the memory is read-only" if self._readonly else f"cannot store at offset {offset}")
         span = find_buffer(data)
         with use_memory(self):
             check(lib.hawser_mem_store(self._handle, offset, span.keep[0], span.length))

@@ -232,8 +232,8 @@ class Operation:
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits up to timeout seconds or, if timeout is None, until the operation ends. Raises the operation's error if
-        it failed, and NotReadyError if it is still in flight. After KeyboardInterrupt (Ctrl-C) the operation is still
-        in flight, and the program may wait again."""
+        it failed, and NotReadyError if it is still in flight. KeyboardInterrupt (Ctrl-C) ends only
+        the wait, and the program may wait again."""
         if self._rc > 0 and (timeout is not None or not self._wait_slice(SLICE_MS)):
             self._wait(timeout)
         if self._rc < 0:

@@ -67,7 +67,7 @@ class Peer:
 
     def read(self, vecs: Vecs, *, timeout: float | None = None) -> Operation:
         """Starts to read bytes from the peer's regions into the descriptors' memory. The arguments and errors are those of
-        write()."""
+        write(), without notification."""
         return self._start(lib.hawser_read, vecs, timeout, None, fills=True)
 
     def send(self, vecs: Vecs, *, timeout: float | None = None, stream: int = 0, tag: int = 0) -> Operation:
@@ -85,8 +85,8 @@ class Peer:
         return self._start(lib.hawser_recv, vecs, timeout, None, stream, tag, fills=True)
 
     def notify(self, data: Any, *, timeout: float | None = None) -> Operation:
-        """Starts to deliver data, up to 262,144 bytes, to the peer's program. The data is copied. Notifications arrive in
-        the order in which they were started."""
+        """Starts to deliver data, up to 262,144 bytes, to the peer's program. The data is copied. The notifications
+        of notify() arrive in the order in which they were started."""
         op, = self.submit([Notify(timeout=timeout, data=data)])
         assert op is not None
         return op
@@ -203,7 +203,7 @@ class Peer:
 
     def close_stream(self, stream: int) -> None:
         """Ends this side's use of a stream. The stream must not be 0, and must not be used with this peer again. Pending
-        operations of the stream end with CanceledError here and with PeerClosedError at the peer."""
+        operations of the stream end with CanceledError here, and with PeerClosedError or CanceledError at the peer."""
         if not 0 <= stream < 2**32:
             raise invalid(f"invalid stream {stream}; streams are 32-bit numbers")
         with self._use() as handle:
@@ -214,8 +214,9 @@ class Peer:
         return self._list(lib.hawser_channel_stats, "struct hawser_channel_stats")
 
     def paths(self) -> list[dict[str, Any]]:
-        """Returns the pairs of NICs that connect the two machines, and then the unused NICs with the reason. Each is a dict
-        with the fields of struct hawser_path; state is "used", "awaited", "unused" or "spare"."""
+        """Returns the pairs of NICs that connect the two machines, and then the unused NICs with the reason. On the side that
+        accepted the connection, returns only the local NICs of the channels. Each entry is a dict with the fields of
+        struct hawser_path; state is "used", "awaited", "unused" or "spare"."""
         rows = self._list(lib.hawser_paths, "struct hawser_path")
         return [{**row, "state": PATH_STATES.get(row["state"], row["state"])} for row in rows]
 

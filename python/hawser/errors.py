@@ -85,11 +85,11 @@ class AddressError(HawserError):
 
 
 class RefusedError(HawserError, ConnectionRefusedError):
-    """ECONNREFUSED: no process listens at that address and port."""
+    """ECONNREFUSED: no process listens at that address and port, or the peer has too many peers (knob max_peers)."""
 
 
 class UnreachableError(HawserError):
-    """EHOSTUNREACH: the host's name is unknown, or there is no route to the host."""
+    """EHOSTUNREACH: the host's name is unknown, or no path to the host works."""
 
 
 class NoKeyError(HawserError, PermissionError):
@@ -97,7 +97,7 @@ class NoKeyError(HawserError, PermissionError):
 
 
 class NoDeviceError(HawserError):
-    """ENODEV: there is no driver, no such GPU or no such NIC."""
+    """ENODEV: there is no driver, no such GPU or no such NIC, or too few pairs of NICs work."""
 
 
 class TooManyError(HawserError):

@@ -118,9 +118,9 @@ static int open_agent_listener(const char *path)
 
 /* ---- brokers -------------------------------------------------------------------------------------- */
 
-/* Returns true if the container's first program ends within GONE_MS, after the broker was killed. When the first
- * process of a PID namespace ends, the kernel kills all other processes in it, including the broker, and waits until
- * they are reaped. */
+/* Returns true if the program for which the broker was started ends within GONE_MS, after the broker was killed. When
+ * the first process of a PID namespace ends, the kernel kills all other processes in it, including the broker, and
+ * waits until they are reaped. */
 static bool goes_with_container(const struct agent *a, const char *id)
 {
     for (int ms = 0; ms < GONE_MS; ms += 5) {

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A masked comparison matches VB_FD_FIRST to VB_FD_LAST, because seccomp has no comparison for a range of 32 bits. */
+/* A masked comparison matches VB_FD_FIRST to VB_FD_LAST, because libseccomp cannot test a range of 32-bit values. */
 #define FD_MASK (~(uint32_t)(VB_FD_LAST - VB_FD_FIRST))
 _Static_assert((VB_FD_FIRST & FD_MASK) == VB_FD_FIRST && (VB_FD_LAST & FD_MASK) == VB_FD_FIRST &&
                    ((VB_FD_LAST + 1) & FD_MASK) != VB_FD_FIRST,
@@ -58,10 +58,10 @@ const struct vb_filter_rule vb_filter_rules[] = {
     /* The rule does not check the address family, because no other protocol with this number is in use. */
     {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
     /* These rules protect the stub's window on kernels that cannot seal it (inject.h). They refuse calls that remove,
-     * replace or protect mappings below VB_WALL_END. mremap() is also checked by its destination, which it unmaps
-     * before it checks anything (mm/mremap.c). brk() can unmap addresses above the end of the program's data. trace.c
-     * checks this end, so PR_SET_MM, which could change it, is refused. Tagged addresses are refused because they would
-     * not match these comparisons. */
+     * replace or protect mappings below VB_WALL_END. The destination of mremap() is also checked, because mremap() may
+     * unmap it even if it then fails (mm/mremap.c). brk() can unmap addresses above the end of the program's data.
+     * trace.c checks this end, so PR_SET_MM, which could change it, is refused. Tagged addresses are refused because
+     * they would not match these comparisons. */
     {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},
     {"shmat", EPERM, {{1, BELOW}, {2, SHM_REMAP, SHM_REMAP}}},
     {"munmap", EPERM, {{0, BELOW}}},

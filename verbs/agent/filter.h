@@ -13,7 +13,7 @@
  *
  * The broker is not notified of an open() for only reading or only writing, or of openat2(). The installer of the
  * filter must therefore make sure, by mounting with nodev, that the program cannot open a device node directly. For a
- * descriptor that the broker did not open, an ioctl() fails with ENOTTY, and the kernel executes a write().
+ * descriptor that the broker did not open, such an ioctl() fails with ENOTTY, and the kernel executes the write().
  */
 #ifndef HW_VERBS_FILTER_H
 #define HW_VERBS_FILTER_H
@@ -22,7 +22,7 @@
 
 #include <jansson.h>
 
-/* Installs the filter in the calling process permanently. Sets no_new_privs first unless the process has CAP_SYS_ADMIN.
+/* Installs the filter in the calling thread permanently. Sets no_new_privs first unless the thread has CAP_SYS_ADMIN.
  * Sets *killable to true if the filter has the flag WAIT_KILLABLE_RECV (since Linux 5.19). Returns the listener or
  * -errno. */
 int vb_filter_install(bool *killable);

@@ -5,9 +5,9 @@
 
 #include "base/base.h"
 
-/* The condition (argument arg & mask) == value. If the kernel uses only 32 bits of the register, the mask has 32 bits:
- * a program could bypass a comparison of all 64 bits by setting the unused bits. Masks of addresses select a block of
- * 2^n bytes. They do not contain the topmost bit, which no user address has and JSON cannot represent. */
+/* The condition (argument arg & mask) == value. If the kernel uses only 32 bits of the register, the mask is within
+ * these bits: a program could bypass a comparison of all 64 bits by setting the unused bits. Masks of addresses select
+ * a block of 2^n bytes. They do not contain the topmost bit, which no user address has and JSON cannot represent. */
 struct vb_compare {
     uint8_t arg;
     uint64_t mask, value; /* mask is 0 if there is no condition */

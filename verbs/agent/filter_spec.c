@@ -27,7 +27,7 @@
 #define KILLABLE "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"
 #define METADATA "hawser"
 
-/* Calls that the stub and its injection need (inject.h). */
+/* Calls that the injection of the stub needs (inject.h), and that profiles may lack. */
 static const char *const needed[] = {"clone", "close_range", "mseal"};
 
 struct join {
@@ -48,8 +48,8 @@ static bool is_permitting_action(const char *action)
     return strcmp(action, ALLOW) == 0 || strcmp(action, "SCMP_ACT_LOG") == 0 || strcmp(action, "SCMP_ACT_TRACE") == 0;
 }
 
-/* Returns false for a notification of write() with runc, which refuses such a filter, because runc would be notified of
- * its own write() of the state (libcontainer/seccomp). */
+/* Returns false for a notification of write() with runc, which refuses such a filter, because it would block runc's own
+ * write() (libcontainer/seccomp). */
 static bool is_rule_applicable(const struct join *j, const struct vb_filter_rule *r)
 {
     return strcmp(j->runtime, "runc") != 0 || r->err || strcmp(r->call, "write") != 0;
@@ -106,8 +106,8 @@ static bool is_disjoint_condition(const json_t *c, const struct vb_compare *r)
 
 enum meeting { OTHERS, NEVER, UNCLEAR };
 
-/* Compares the conditions of an entry with those of r. Returns OTHERS if they are on different arguments, NEVER if they
- * cannot both be true, and otherwise UNCLEAR with the argument in *arg. */
+/* Compares the conditions of an entry with those of r. Returns OTHERS if they are on different arguments, NEVER if no
+ * call can match both, and otherwise UNCLEAR with the argument in *arg. */
 static enum meeting relate_conditions(const json_t *args, const struct vb_filter_rule *r, unsigned *arg)
 {
     enum meeting m = OTHERS;
@@ -160,7 +160,7 @@ static void append_with_condition(struct join *j, const json_t *entry, json_t *c
  * condition is false if one of its bits differs or, for a block of addresses, if the address is below or above the
  * block. If a rule has no conditions, nothing is appended.
  *
- *  Simpler conditions would be equivalent, but libseccomp 2.5 does not return for two rules that begin alike and then
+ * Simpler conditions would be equivalent, but libseccomp 2.5 does not return for two rules that begin alike and then
  * test different arguments. */
 static void append_outside_rules(struct join *j, const json_t *entry, const char *call,
                                  const struct vb_filter_rule *from)

@@ -19,8 +19,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Mounts a file system for device nodes in a new mount namespace, so that no other process sees it and the kernel
- * removes it when this process ends. */
+/* Mounts a file system for device nodes in a new mount namespace, so that other programs do not see it and the kernel
+ * removes it when the broker and its tracer have ended. */
 static int make_nodes(const char *state_dir, char *out, size_t cap)
 {
     if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
@@ -126,8 +126,7 @@ static int detach_broker(pid_t parent)
 }
 
 /* Sets up and runs the broker. Returns 1 if the container already has a broker, which has accepted the listener, or 0
- * when the broker has ended, or -errno. Sets *folder to the folder of the container's first process in the machine's
- * /proc, or to -1. */
+ * when the broker has ended, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {
@@ -180,7 +179,7 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     return rc;
 }
 
-/* Returns true if the container's first process has ended. A zombie has no namespaces. */
+/* Returns true if process pid, whose folder in /proc is `folder`, has ended. A zombie has no namespaces. */
 static bool has_container_ended(pid_t pid, int folder)
 {
     return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
@@ -200,7 +199,7 @@ static int choose_pids(pid_t pid, bool *own)
     if (here < 0 || fstat(here, &mine))
         return hw_fail(-errno, "cannot open the PID namespace of the agent: %s", hw_errno_text(errno));
     if (pid && (there < 0 || fstat(there, &theirs)))
-        return hw_fail(-ESRCH, "the container's first process, %d, has ended", (int)pid);
+        return hw_fail(-ESRCH, "process %d of the container has ended", (int)pid);
     *own = pid && mine.st_ino != theirs.st_ino;
     if (setns(*own ? there : here, CLONE_NEWPID))
         return hw_fail(-errno, "cannot join the container's PID namespace: %s", hw_errno_text(errno));

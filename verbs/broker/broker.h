@@ -3,13 +3,13 @@
  * The broker of a container: a process with one thread that answers the notifications of the container's seccomp
  * filter.
  *
- * When an application opens /dev/infiniband/uverbsN, the broker creates a device node and opens it for the application.
- * The node's inode identifies the open file until the file is closed. The broker keeps descriptors of the file only for
- * a short time: it recognises the file by fstat(), and inotify reports when the file is closed. The kernel then frees
- * the objects of the file.
+ * When an application opens /dev/infiniband/uverbsN, the broker's tracer (lookup.h) creates a device node and opens it
+ * for the application. The node's inode identifies the open file until the file is closed. The broker keeps descriptors
+ * of the file only for a short time: it recognises the file by fstat(), and inotify reports when the file is closed.
+ * The kernel then frees the objects of the file.
  *
- * Requests run in the broker, on a descriptor that pidfd_getfd() has fetched. Requests that pin memory run in the stub,
- * which is a thread in the application (inject.h).
+ * Most requests run in the broker, on a descriptor that pidfd_getfd() has fetched. Requests that pin memory run in the
+ * stub, which is a thread in the application (inject.h).
  */
 #ifndef HW_VERBS_BROKER_H
 #define HW_VERBS_BROKER_H
@@ -22,7 +22,7 @@
 #define VB_FD_FIRST 960 /* applications get devices at these descriptors; the filter matches write() on them */
 #define VB_FD_LAST  1023
 
-/* The kernel's RDMA interface, which tests replace by a fake. */
+/* The kernel's RDMA interface, which tests replace with a fake. */
 struct vb_device {
     char node[32];  /* for example "uverbs0" */
     char ibdev[64]; /* for example "rxe0" */
@@ -43,7 +43,7 @@ struct vb_container {
     int listener; /* listener of the seccomp filter; vb_serve() closes it */
     /* Socket on which the broker receives the listeners of further programs (join.h), or -1. vb_serve() closes it. */
     int join;
-    char section[64]; /* section of the policy, or empty for [default] */
+    char section[64]; /* container's section of the policy, or empty for the sections without a container */
     struct vb_annotation *annotations;
     unsigned n_annotations;
 };
@@ -56,7 +56,7 @@ struct vb_broker_options {
     const char *state_dir; /* folder for the socket ID.status, which `hawser verbs status` reads */
     const char *node_dir;  /* folder for the device nodes, on a separate file system that is mounted without nodev */
     int stop;              /* descriptor that becomes readable when the broker must end, or -1 */
-    int cgroup;            /* cgroup.procs of the container, to charge RDMA objects to its cgroup, or -1 */
+    int cgroup;            /* descriptor of the container's cgroup.procs, to charge RDMA objects to its cgroup, or -1 */
     uid_t uid;             /* user to run as after setup, or 0 to keep the caller's */
     pid_t shown;           /* process number to show to the operator, or 0 for getpid() */
     bool guarded;          /* drop capabilities and restrict system calls after setup (guard.h) */

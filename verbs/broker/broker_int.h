@@ -9,15 +9,15 @@
 #include "verbs/stub/notify.h"
 
 #define VB_OPENS_MAX  4096 /* open files of a container; inotify's queue holds 16384 events by default */
-#define VB_CACHE      64   /* number of cached descriptors; a power of two */
+#define VB_CACHE      64   /* maximum number of cached descriptors; a power of two */
 #define VB_CACHE_NS   (50 * HW_MS)
-#define VB_KEPT_MAX   64 /* number of kept results that could not be delivered */
+#define VB_KEPT_MAX   64 /* maximum number of results that are kept because they could not be delivered */
 #define VB_KEPT_NS    (10000 * HW_MS)
 #define VB_ALONE_NS   (200 * HW_MS)
 #define VB_SWAPS_MAX  4
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
-#define VB_BARREN_NS  (1000 * HW_MS) /* time until the next attempt to inject a stub */
+#define VB_BARREN_NS  (1000 * HW_MS) /* time until a thread whose stub ended before its first call may get another */
 /* Number of requests of a container that may wait for stubs. The broker keeps a descriptor and the inputs of each. */
 #define VB_JOBS_MAX      4096
 #define VB_LISTENERS_MAX 1024 /* listeners of a container: one for its first program and one for each running exec */
@@ -49,7 +49,7 @@ struct vb_context {
     pid_t opener;
     struct vb_slot *slot;
     struct vb_objects *objects;
-    const struct vb_driver *driver; /* driver in a request that the kernel accepted, or NULL if there was none yet */
+    const struct vb_driver *driver; /* driver in a request that the broker ran successfully, or NULL before that */
     /* Number of requests that stubs run or will run. Their objects are counted, but may not exist yet. */
     unsigned running;
     bool doubt;     /* the counts may be too high */
@@ -98,7 +98,7 @@ struct vb_worker {
     unsigned given;  /* number of a request's descriptors in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */
     uint64_t looked; /* time of the stub's last call, or of the last check whether the stub is the only thread left */
-    bool unlimited;  /* the stub may lock memory without limit, so callers must have this right too */
+    bool unlimited;  /* the stub could lock memory without limit when it was injected (check_rights()) */
     bool dropping;   /* the stub was told to drop this right */
 };
 
@@ -152,8 +152,8 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd);
 void vb_contexts_ended(struct vb_broker *b);
 void vb_contexts_free(struct vb_broker *b);
 /* Fetches descriptor `theirs` of thread tid. Fails with -ENOTTY if the broker did not open the file, and with -EBADF if
- * the thread has no such descriptor. *fd belongs to the cache and is valid until the next vb_fetch(), vb_cache_put() or
- * vb_cache_sweep(). */
+ * the thread has no such descriptor, or with another -errno. *fd belongs to the cache and is valid until the next
+ * vb_fetch(), vb_cache_put() or vb_cache_sweep(). */
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c);
 /* Fetches a descriptor of any file. Returns a descriptor that the caller must close, or -errno. */
 int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs);
@@ -206,8 +206,8 @@ void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
  * the stub's report cannot be trusted. */
 void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
 /* Sets the context's counts to the numbers of objects that the kernel lists. Does nothing and returns false if this was
- * done within the last age_ns, if a stub is working for the context, or if the context's driver is unknown. fd is the
- * broker's descriptor of the device. */
+ * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is
+ * unknown. fd is the broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
 /* Destroys the object that r has created. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
@@ -228,7 +228,7 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
              int rc);
 /* Handles a call of a stub. Returns false if the call is not from a stub. */
 bool vb_worker_call(struct vb_broker *b, const struct vb_call *call);
-/* Frees the worker with this pidfd if its stub has ended. Returns false if there is no such worker. */
+/* Frees the worker with this pidfd if its stub has ended. Returns false otherwise. */
 bool vb_worker_gone(struct vb_broker *b, int pidfd);
 void vb_workers_sweep(struct vb_broker *b);
 /* Removes devices that were not used recently from the tables of stubs. If all is true, removes all devices that are

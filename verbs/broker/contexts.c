@@ -64,7 +64,7 @@ void vb_contexts_ended(struct vb_broker *b)
             memcpy(&e, p, sizeof e);
             if (e.mask & IN_Q_OVERFLOW)
                 hw_log(b->o->log, HAWSER_LOG_ERROR,
-                       "verbs: %s: inotify lost events, so devices that were closed stay counted; raise "
+                       "verbs: %s: inotify lost events, so devices that were closed may stay counted; raise "
                        "fs.inotify.max_queued_events",
                        b->container->id);
             if (!(e.mask & IN_IGNORED))
@@ -102,8 +102,8 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
 /* Returns a pidfd of a thread, because the threads of a process may have different descriptor tables. Returns -1 and
  * sets errno on failure.
  *
- *  Before Linux 6.9 a pidfd refers to a process, and descriptors are fetched from the table of the first thread.
- * Usually all threads share this table. A thread that has left the table by unshare(), or that is still running after
+ * Before Linux 6.9 a pidfd refers to a process, and descriptors are fetched from the table of the first thread.
+ * Usually all threads share this table. A thread that has left the table with unshare(), or that is still running after
  * the first thread has ended, gets EBADF, because kcmp() shows that the fetched descriptor is a different file. */
 static int pidfd_of(struct vb_broker *b, pid_t tid)
 {

@@ -31,8 +31,8 @@ static int write_words(const struct vb_container *c, char out[WORDS_MAX])
         const size_t k = strlen(key) + 1, v = strlen(value) + 1;
         if (k + v > WORDS_MAX - n)
             return hw_fail(-E2BIG,
-                           "the annotations of the container have more than %d bytes, so no other program of the "
-                           "container can use RDMA",
+                           "the annotations of the container have more than %d bytes, so its programs cannot use "
+                           "RDMA",
                            WORDS_MAX);
         memcpy(out + n, key, k);
         memcpy(out + n + k, value, v);

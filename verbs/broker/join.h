@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container has one broker, even if several of its programs have separate filters and listeners. A program that is
- * started by exec joins the existing broker, so that quotas apply to the whole container. The broker receives datagrams
- * on the socket STATE/ID.join, to which only root may write. ECONNREFUSED means that the broker has ended.
+ * A container has one broker, even if several of its programs have separate filters and listeners. A program that the
+ * container runtime's exec starts joins the existing broker, so that quotas apply to the whole container. The broker
+ * receives datagrams on the socket STATE/ID.join, to which only root may write. ECONNREFUSED means that the broker has
+ * ended.
  *
  * If the broker of a container dies, the remaining objects of the container are no longer counted. The container then
- * gets no new broker as long as the program is running for which the first broker was started. STATE/ID.lock contains
- * the process number and the start time of this program.
+ * gets no new broker as long as the program is running for which that broker was started. STATE/ID.lock contains the
+ * process number and the start time of this program.
  */
 #ifndef HW_VERBS_JOIN_H
 #define HW_VERBS_JOIN_H
@@ -25,8 +26,8 @@ int vb_join(const char *state_dir, struct vb_container *c);
 int vb_join_take(const struct vb_container *c, int *reply);
 void vb_join_answer(int reply, int rc); /* sends rc and closes reply */
 /* Removes the sockets and the lock of a container unless a broker still listens. over is true if the last program of
- * the container has exited before the broker ended. Otherwise nothing is removed if the container's first program is
- * still running. */
+ * the container has exited before the broker ended. Otherwise nothing is removed if the program for which the broker
+ * was started is still running. */
 void vb_join_clean(const char *state_dir, const char *id, bool over);
 /* Returns true if the program for which the container's broker was started is still running. Use it after the broker
  * has ended. */

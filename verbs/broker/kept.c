@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the results of requests that a signal interrupted before the broker could answer. If the application repeats
- * the call, it gets the kept results. Otherwise the objects that the request has created are destroyed. */
+ * the call, it gets the kept results. Otherwise the object that the request has created is destroyed. */
 #include "verbs/broker/broker_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>

@@ -2,7 +2,7 @@
 /*
  * Compares a context's counts with the kernel's list of objects. The result of a request that ran in the stub is read
  * from registers of the application's process, and a seccomp filter of the application can answer instead of the
- * kernel. The broker therefore does not trust the result. A new MR is verified by QUERY_MR. After a failure to create
+ * kernel. The broker therefore does not trust the result. A new MR is verified with QUERY_MR. After a failure to create
  * an object, a change of an MR, an MR that was not confirmed, or an unknown result, the kernel lists the context's
  * objects (INFO_HANDLES), and the counts are set to the kernel's numbers.
  */
@@ -62,9 +62,9 @@ static int query_mr(const struct vb_broker *b, const struct vb_context *c, const
     return run_query(b, fd, &q);
 }
 
-/* Stores the numbers of all objects of a type in *out, which the caller must free. Returns the number of objects;
- * `most` + 1 means that there are more than `most`. Fails with -E2BIG if the list would be too long, or with another
- * -errno. */
+/* Stores the numbers of up to `most` + 1 objects of a type in *out, which the caller must free. Returns how many
+ * objects there are; `most` + 1 means that there are more than `most`. Fails with -E2BIG if the list would be too long,
+ * or with another -errno. */
 static int list_handles(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                         uint16_t object, uint64_t most, uint32_t **out)
 {
@@ -110,7 +110,7 @@ static const struct {
     [VB_COUNTERS] = {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, 0},
 };
 
-/* Replaces the recorded MRs by the MRs in list. Keeps sizes that are known and asks the device for the others. */
+/* Replaces the recorded MRs with the MRs in list. Keeps sizes that are known and asks the device for the others. */
 static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_request *r, int fd, const uint32_t *list,
                     int n)
 {
@@ -142,7 +142,7 @@ static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd,
         uint32_t *list;
         uint64_t counted = vb_objects_count(c->objects, (enum vb_type)t);
         bool bytes = t == VB_MR && vb_objects_bytes(c->objects);
-        if (!destroy[t].object || !(counted || bytes)) /* a count of 0 is never too low */
+        if (!destroy[t].object || !(counted || bytes)) /* a count of 0 cannot be too high */
             continue;
         int n = list_handles(b, c, r, fd, destroy[t].object, counted, &list);
         if (n < 0) {
@@ -209,7 +209,7 @@ static int read_here(void *arg, uint64_t address, void *dst, size_t n)
     return 0;
 }
 
-/* Destroys the object that r has created with the request that an application would send, so that the counts are
+/* Destroys the object that r has created. Uses the request that an application would send, so that the counts are
  * updated as for such a request. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {

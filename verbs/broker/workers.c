@@ -187,8 +187,8 @@ static int write_window_request(struct vb_worker *w, struct vb_job *j)
     return 0;
 }
 
-/* Installs the descriptors of a request in the stub's table and stores their new numbers in the request. Fails with
- * -ENOENT if the stub's call was interrupted; the stub will repeat it. */
+/* Installs the descriptors of a request in the stub's table, and writes the request with their new numbers to the
+ * window. Fails with -ENOENT if the stub's call was interrupted; the stub will repeat it. */
 static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
 {
     int rc = 0;
@@ -305,7 +305,7 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
             continue;
         if (later || rc == -ENOENT) {
             w->stub.parked = 0;
-            hw_list_append(w->jobs.next, &j->link); /* put the job back to the front */
+            hw_list_append(w->jobs.next, &j->link); /* put the job back at the front */
             return;
         }
         w->dropping = false;

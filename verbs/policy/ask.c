@@ -119,7 +119,7 @@ static uint64_t mlx5_recv(uint32_t count, uint32_t shift)
     return (shift > 11 ? (uint64_t)count << HW_MIN(shift - 11, 31u) : count) / 2;
 }
 
-/* Returns the maximum number of SGEs of a receive request, according to the core part of the request. */
+/* Returns how many SGEs a receive request may have, according to r, which creates a QP. */
 static uint32_t recv_sge(const struct vb_request *r)
 {
     const struct vb_command *c = r->command;

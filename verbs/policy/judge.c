@@ -4,8 +4,8 @@
  * refuse; a command without a row is refused. The rules follow from what the kernel does with a command (uverbs_cmd.c
  * and uverbs_std_types_*.c in drivers/infiniband/core/ of Linux 6.12).
  *
- * For raw packet QPs, source QPNs, flows and controlled Q_Keys the kernel checks capabilities. It checks the
- * capabilities of the broker and not of the application, so these requests are checked against the policy here.
+ * For raw packet QPs, source QPNs, flows and controlled Q_Keys the kernel checks the capabilities of its caller, which
+ * is the broker or the stub. These requests are therefore checked against the policy here.
  */
 #include "base/size.h"
 #include "verbs/policy/policy_int.h"
@@ -255,7 +255,7 @@ static bool qp_type(struct judge *j, uint64_t type)
         return false;
     if (!(j->rules->qp_types >> bit & 1))
         return no(j, -EPERM, "qp_types", "%s QPs are not allowed", name);
-    /* Each work request of these QPs contains the source and the destination of a message. The application writes work
+    /* A work request of these QPs can contain the source and the destination of a message. The application writes work
      * requests to memory that the device reads, so the broker cannot check them. Work requests of rxe's old ABI contain
      * both addresses (rxe_get_av()). Those of UD and DC QPs of mlx5 contain the GID index and the destination. */
     if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !(j->rules->allow & VB_ALLOW_UD_ANYWHERE)) {
@@ -401,8 +401,8 @@ static bool modify_srq(struct judge *j)
     return in.attr_mask & SRQ_MAX_WR ? srq_size(j, in.max_wr) : true;
 }
 
-/* Refuses a domain that is identified by a file, because all processes that open the domain with this file share it,
- * even if they are in other containers. */
+/* Refuses even an allowed XRC domain if it is identified by a file, because all processes that open the domain with
+ * this file share it, even if they are in other containers. */
 static bool open_xrcd(struct judge *j)
 {
     struct ib_uverbs_open_xrcd in;

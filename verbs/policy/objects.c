@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counts the objects of an open file. The count of a type is the number of created objects minus the number of
- * destroyed objects, according to the kernel's results, plus the objects that running requests may create. It does not
- * depend on the numbers of the objects, which the application may have changed.
+ * destroyed objects, according to the kernel's results, plus the objects that requests may create that are running or
+ * have an unknown result. It does not depend on the numbers of the objects, which the application may have changed.
  *
  * Only MRs have sizes, so MRs are recorded with their numbers. A number that was read from memory that the application
  * can write to is not trusted, and the bytes of its MR stay counted until the kernel lists the MRs or the file is
- * closed. A count is never too low.
+ * closed.
  */
 #include "verbs/policy/policy_int.h"
 
@@ -15,7 +15,7 @@
 
 struct mr {
     uint32_t number;
-    bool true_number; /* false if the application may have changed the number */
+    bool true_number; /* false if the application may have changed the number, or the size is unknown */
     uint64_t bytes;
 };
 

@@ -27,8 +27,8 @@ enum vb_allow {
     VB_ALLOW_XRC = 1 << 6,
     /* Allows LIDs (InfiniBand), which can reach any destination, even if destinations are limited. */
     VB_ALLOW_LID = 1 << 7,
-    /* Allows UD and driver QPs even if destinations or GIDs are limited. Each work request of these QPs contains
-       addresses that the broker cannot check. */
+    /* Allows UD and driver QPs even if destinations or GIDs are limited. Work requests of these QPs can contain
+       addresses, which the broker cannot check. */
     VB_ALLOW_UD_ANYWHERE = 1 << 8
 };
 
@@ -108,8 +108,8 @@ int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticke
  * result is unknown; the higher count is then kept.
  *
  * If trusted is false, the application could write to the memory that the reply's numbers were read from. The bytes of
- * an MR stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other types are
- * counted without their numbers: if the kernel has destroyed an object, the object did exist. */
+ * a new MR then stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other
+ * types are counted without their numbers: if the kernel has destroyed an object, the object did exist. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
 /* Removes the GID entries that the application may not see from a reply. In the reply to QUERY_DEVICE, lowers limits of

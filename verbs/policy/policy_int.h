@@ -122,7 +122,7 @@ bool vb_objects_read_only(const struct vb_objects *o);
 uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t);
 uint64_t vb_objects_bytes(const struct vb_objects *o); /* returns the counted bytes of all MRs */
 void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n);
-/* Returns true and stores the size of an MR in *bytes if the number of the MR is trusted. */
+/* If the number of an MR is trusted and its size known, stores the size in *bytes and returns true. */
 bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes);
 /* Marks the size of an MR as unknown, because a request may have changed it. */
 void vb_objects_forget_mr(struct vb_objects *o, uint32_t number);

@@ -63,15 +63,16 @@ typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
 
 /* Copies a request from the application and checks it. Returns 0, or the error that the application gets; hw_error()
  * then has the text for the log. After an error, only address, hdr and (if it was found) command of r are valid.
- * - EFAULT: The request cannot be read, or the address of an output is invalid.
+ * - EFAULT: The request or an input cannot be read, or the address and length of an output overflow.
  * - EINVAL: The request is malformed: a length is wrong, there are more than VB_ATTRS_MAX attributes, a mandatory
  *   attribute is missing, an attribute occurs twice, a reserved field of an attribute is not 0, or a number overflows.
- * - EPROTONOSUPPORT: A reserved field of the header is not 0, or the schema lacks a mandatory attribute. The kernel
- *   returns the same error. Or the driver's library must use INVOKE_WRITE instead of this method.
+ * - EPROTONOSUPPORT: A reserved field of the header is not 0, or an attribute that is flagged as mandatory is not in
+ *   the schema. The kernel returns the same error. Or the driver's library must use INVOKE_WRITE instead of this
+ *   method.
  * - ENOSPC: A core part is too short. The kernel returns the same error, also to libraries that probe for INVOKE_WRITE
  *   with WRITE_CMD alone.
  * - EOPNOTSUPP: The command or its driver is not in the schema, or the schema marks the command as VB_REFUSED, or the
- *   request contains work requests (zero_at of struct vb_command). Or a struct is longer than in the schema and the
+ *   request contains work requests (zero_at of struct vb_command). Or an input is longer than in the schema and the
  *   additional bytes are not 0; the kernel returns the same error.
  * - E2BIG: The inputs and outputs exceed VB_COPY_MAX.
  *
@@ -93,8 +94,8 @@ static inline void vb_attr_set_fd(struct vb_attr *a, int fd)
 
 /* Returns the request's attribute with this id, or NULL if the request has none. */
 struct vb_attr *vb_request_attr(struct vb_request *r, uint16_t id);
-/* Stores the number of an object in *out: with &command->made the object that the command has created, with
- * &command->ended the object to destroy. Fails with -ENOENT if the request does not contain the number. */
+/* Stores in *out the number of the object that the request has created (if n is &command->made) or destroys (if n is
+ * &command->ended). Fails with -ENOENT if the request does not contain the number. */
 int vb_request_number(const struct vb_request *r, const struct vb_number *n, uint32_t *out);
 
 /* Where vb_request_build() has put the parts of a request. */
@@ -120,7 +121,7 @@ struct vb_layout {
  * necessary with an empty UHW_IN), so that any replacement is either a duplicate, which the kernel refuses, or unknown
  * to the kernel.
  *
- * Fails with -EOPNOTSUPP if split is not 0 and a request other than INVOKE_WRITE has two optional outputs, and with
+ * Fails with -EOPNOTSUPP if split is not 0 and a request other than INVOKE_WRITE has several optional outputs, and with
  * -E2BIG if cap or split is too small. */
 int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint64_t base, uint32_t split,
                      struct vb_layout *l);
@@ -136,7 +137,7 @@ static inline size_t vb_request_size(const struct vb_request *r)
     return offsetof(struct vb_request, copy) + r->used;
 }
 
-/* Writes n bytes from src to address of the application. Returns 0 or a negative errno value. */
+/* Writes n bytes from src to `address` in the application's memory. Returns 0 or a negative errno value. */
 typedef int (*vb_write_fn)(void *arg, uint64_t address, const void *src, size_t n);
 /* Writes the results (outputs, new numbers, flags) to the application, as the kernel would. Calls write at most twice
  * for each attribute. Fails with -EFAULT if write fails. */

@@ -20,8 +20,8 @@ static bool is_write(const struct vb_request *r)
     return !r->command->attrs;
 }
 
-/* The order of the attributes: inputs first, then the optional output (CORE_OUT if UHW_OUT is present too), then the
- * other outputs. at[] contains indices of r->attr; PADDING stands for an empty UHW_IN. */
+/* The order of the attributes: inputs first, then an optional output if there is one (CORE_OUT if UHW_OUT is present
+ * too), then the other outputs. at[] contains indices of r->attr; PADDING stands for an empty UHW_IN. */
 #define PADDING VB_ATTRS_MAX
 struct order {
     unsigned n, inputs; /* number of all attributes, and of inputs */
@@ -57,7 +57,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
         if (!is_write(r))
             return hw_fail(
                 -EOPNOTSUPP,
-                "%s: the request has two optional outputs, which is not supported in the application's memory",
+                "%s: the request has several optional outputs, which is not supported in the application's memory",
                 r->command->name);
         if (!r->uhw_in)
             o->at[o->n++] = PADDING;
@@ -68,7 +68,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
     return 0;
 }
 
-/* Reserves n bytes at *from, rounded up to a multiple of 8, stores their offset in *at and advances *from. Fails with
+/* Rounds *from up to a multiple of 8, reserves n bytes there, stores their offset in *at and advances *from. Fails with
  * -E2BIG if the bytes extend beyond end. */
 static int reserve_layout_space(uint32_t *from, uint32_t n, size_t end, uint32_t *at)
 {

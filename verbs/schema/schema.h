@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schema describes, as tables, the requests that a program may send to a uverbs device: each (object, method) and
- * each command of INVOKE_WRITE, with the kind and length of every attribute and the fields that contain memory
- * addresses. Any other command fails with EOPNOTSUPP.
+ * The schema describes, as tables, the requests to a uverbs device: (object, method) pairs and commands of
+ * INVOKE_WRITE, with the kinds and lengths of their attributes and fields that contain memory addresses. Commands that
+ * are marked VB_REFUSED, or are not in the schema, fail with EOPNOTSUPP.
  *
  * Sources: <rdma/ib_user_ioctl_cmds.h>, <rdma/ib_user_verbs.h>, <rdma/ib_user_ioctl_verbs.h> and each driver's *-abi.h.
  * drivers/infiniband/core/uverbs_cmd.c and uverbs_std_types*.c of the kernel show which bytes the kernel reads and
  * writes.
  *
  * For some requests the kernel checks the capabilities of the calling process: CAP_NET_RAW for raw packet QPs, flows
- * and Q_Keys with the high bit set, and CAP_SYS_RAWIO for mlx5's WQs with IB_WQ_FLAGS_DELAY_DROP. Here the calling
- * process is the broker. The broker must not have these capabilities unless the policy grants such requests.
+ * and Q_Keys with the high bit set, and CAP_SYS_RAWIO for mlx5's WQs with IB_WQ_FLAGS_DELAY_DROP. Here the caller is
+ * the broker or, for a VB_MEMORY request, the stub. The broker must not have these capabilities unless the policy
+ * grants such requests.
  */
 #ifndef HW_VERBS_SCHEMA_H
 #define HW_VERBS_SCHEMA_H
@@ -26,7 +27,7 @@ enum vb_kind {
     VB_HANDLE_NEW, /* number of a new object, which the kernel writes to `data` */
     VB_FD,         /* file descriptor of an object such as a completion channel, in data_s64 */
     VB_FD_NEW,     /* new file descriptor, which the kernel writes to `data` */
-    VB_RAW_FD      /* any file descriptor of the application, such as a dma-buf, in data_s64; -1 may be a probe */
+    VB_RAW_FD      /* any file descriptor of the application, such as a dma-buf, in `data`; -1 may be a probe */
 };
 
 struct vb_attr_rule {
@@ -49,11 +50,11 @@ struct vb_address {
     const char *name;
 };
 
-/* The process or address space that executes a command. */
+/* Where a command is executed. */
 enum vb_where {
     VB_REFUSED, /* none: the command is known but never allowed, for the reason in `why` */
     VB_BROKER,  /* the broker, through the application's open file */
-    VB_MEMORY   /* the application's address space, because the command pins memory */
+    VB_MEMORY   /* the stub, because the command accesses the application's memory */
 };
 
 /* Types of objects that commands create or destroy. */
@@ -100,7 +101,7 @@ struct vb_core_fd {
 
 struct vb_command {
     uint16_t object, method;
-    uint32_t command; /* for INVOKE_WRITE: IB_USER_VERBS_CMD_*, plus 0x80000000 if extended; otherwise 0 */
+    uint32_t command; /* for INVOKE_WRITE: IB_USER_VERBS_CMD_*, or 0x80000000 + IB_USER_VERBS_EX_CMD_*; otherwise 0 */
     const char *name; /* for example "REG_MR" */
     enum vb_where where;
     const char *why; /* the reason if where is VB_REFUSED */
@@ -135,7 +136,7 @@ struct vb_driver_part {
 struct vb_driver {
     uint32_t id;      /* enum rdma_driver_id in <rdma/ib_user_ioctl_verbs.h> */
     const char *name; /* for example "mlx5" */
-    bool doorbells;   /* the library announces work requests by write(), which the broker passes on (rxe, siw) */
+    bool doorbells;   /* the library announces work requests with write(), which the broker passes on (rxe, siw) */
     const struct vb_driver_part *parts;
     unsigned n_parts;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parts of drivers, from each driver's <rdma/NAME-abi.h> and from the fields that its kernel code reads. Some
- * lengths are from newer kernels than the installed headers; values of Linux 7.3 are marked. An older kernel accepts
- * trailing zeros in a longer input, and writes less to a longer output.
+ * lengths are from newer kernels than the installed headers. An older kernel accepts trailing zeros in a longer input,
+ * and writes less to a longer output.
  *
  * Only mlx5 pins the program's memory when it creates a queue. The queues of efa, rxe and siw are in memory of the
  * kernel or the device, which programs map with mmap(). irdma looks up the address of a queue among MRs of a special
@@ -77,7 +77,7 @@ static const struct vb_driver_part mlx5[] = {
     /* CREATE_FLOW is left out: its struct mlx5_ib_flow_counters_data contains an address that the kernel reads from. */
 };
 
-/* efa: <rdma/efa-abi.h> of Linux 7.3, whose structs are longer than in Linux 6.1. */
+/* efa: <rdma/efa-abi.h>. */
 #define EFA_QP_IN  24 /* size of struct efa_ibv_create_qp with flags and sl, since Linux 6.13 */
 #define EFA_QP_MIN VB_BEHIND(struct efa_ibv_create_qp, driver_qp_type)
 #define EFA_CQ_IN  IN(VB_BEHIND(struct efa_ibv_create_cq, num_sub_cqs), sizeof(struct efa_ibv_create_cq))

@@ -10,7 +10,7 @@
 #include <rdma/ib_user_verbs.h>
 
 #define VB_FITS UINT32_MAX
-/* Offset of the end of a member: the smallest size at which the kernel accepts an extensible struct. */
+/* Offset of the end of a member, used as the smallest size at which the kernel accepts an extensible struct. */
 #define VB_BEHIND(type, member) ((uint32_t)(offsetof(type, member) + sizeof(((type *)0)->member)))
 
 struct vb_commands {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All methods except INVOKE_WRITE, with their attributes, mostly from drivers/infiniband/core/uverbs_std_types_*.c of
+ * The methods except INVOKE_WRITE, with their attributes, mostly from drivers/infiniband/core/uverbs_std_types_*.c of
  * Linux 6.12 and 7.3. A program cannot use attributes that this table lacks (for example memory supplied for a CQ, and
  * BUF_UMEM and FD_ARR of Linux 7.x), as on an older kernel.
  */

@@ -2,7 +2,7 @@
 /*
  * A command of `hawser verbs run` is in the machine's mount namespace and runs as root unless --user is given. A
  * capability is dropped if the command could use it to bypass the filter or to attack the broker, the agent or anything
- * that they depend on. test_verbs_capability.c tries each attack. The other capabilities are kept.
+ * that they depend on. test_verbs_capability.c tries most of these attacks. The other capabilities are kept.
  */
 #include "verbs/stub/capability.h"
 
@@ -17,9 +17,9 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_CHOWN, "it can take ownership of device nodes of other users"),
     LEAVES(CAP_DAC_OVERRIDE, "it can open device nodes of other users, and files without permission"),
     LEAVES_ALL(CAP_DAC_READ_SEARCH, "it can open files by handle (open_by_handle_at) on mounts without nodev"),
-    LEAVES(CAP_FOWNER, "it can give itself access to device nodes of other users by chmod()"),
+    LEAVES(CAP_FOWNER, "it can give itself access to device nodes of other users with chmod()"),
     LEAVES(CAP_FSETID, "it can create set-group-ID programs for groups that it is not in, which another process may run"),
-    LEAVES(CAP_KILL, "it can end or stop brokers, tracers and the agent, although they run as other users"),
+    LEAVES(CAP_KILL, "it can end or stop brokers and tracers, although they run as other users"),
     LEAVES(CAP_SETGID, "it can join groups that may open device nodes"),
     LEAVES(CAP_SETUID, "it can change to a user that may open device nodes, or to the user of a broker, which it can then end"),
     STAYS(CAP_SETPCAP), /* allows only changes to the securebits, the bounding set, and the capabilities within this set */
@@ -38,11 +38,11 @@ static const struct vb_capability table[] = {
     LEAVES_ALL(CAP_SYS_ADMIN, "it can mount file systems without nodev, and enter namespaces"),
     LEAVES_ALL(CAP_SYS_BOOT, "it can load another kernel (kexec), or reboot the machine"),
     LEAVES(CAP_SYS_NICE, "it can take CPU time from brokers by changing priorities"),
-    LEAVES(CAP_SYS_RESOURCE, "it can take descriptors and memory from brokers by prlimit()"),
+    LEAVES(CAP_SYS_RESOURCE, "it can take descriptors and memory from brokers with prlimit()"),
     LEAVES(CAP_SYS_TIME, "it can change the clock, and thereby the times in the audit file"),
     LEAVES(CAP_SYS_TTY_CONFIG, "it can assign commands to keys of the console, which an operator may then press"),
     LEAVES(CAP_MKNOD, "it can create device nodes"),
-    LEAVES(CAP_LEASE, "it can delay opens of other users' files, such as the policy, by leases"),
+    LEAVES(CAP_LEASE, "it can delay opens of other users' files, such as the policy, with leases"),
     LEAVES(CAP_AUDIT_WRITE, "it can write to the kernel's audit log, which shows why a broker ended"),
     LEAVES(CAP_AUDIT_CONTROL, "it can turn off the kernel's audit"),
     LEAVES(CAP_SETFCAP, "it can give capabilities to a program file, which another process may run"),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the capabilities of linux/capability.h, and how a program with a capability could bypass the broker. */
+/* Lists the capabilities of linux/capability.h, and how a program could bypass or attack the broker with one. */
 #ifndef HW_VERBS_CAPABILITY_H
 #define HW_VERBS_CAPABILITY_H
 

@@ -16,8 +16,9 @@
  *   CAP_CHOWN, CAP_SETUID, CAP_SETGID  changing to a separate user, which owns the folder of device nodes
  *   CAP_NET_RAW          only if raw is true: raw packet QPs and flow rules
  *
- * The kernel checks CAP_NET_RAW of the caller, which is the broker. Without raw, no application can therefore use raw
- * packet QPs and flow rules, whatever capabilities it has. Fails with -EPERM if another capability is missing.
+ * For a request that runs in the broker, the kernel checks CAP_NET_RAW of the broker. Without raw, such a request
+ * cannot create a raw packet QP or a flow rule, whatever capabilities the application has. Fails with -EPERM if one of
+ * the other capabilities is missing.
  *
  * After setup there are two processes, which run as a separate user:
  * - The tracer (vb_guard_tracer()) has the first four capabilities and no seccomp filter. It does everything that needs
@@ -26,9 +27,9 @@
  *   vb_guard_calls().
  *
  * Neither process is in a Landlock domain. A process in a domain may read, trace or fetch descriptors only from
- * processes in the same domain, whatever capabilities it has (hook_ptrace_access_check() in security/landlock/task.c).
- * Broker and tracer must do this to processes of containers. Instead, the broker can make no system call with a path,
- * which is stricter than a Landlock domain.
+ * processes in its own domain, whatever capabilities it has (hook_ptrace_access_check() in security/landlock/task.c).
+ * Broker and tracer must do this to processes of containers. Instead, the broker's filter allows no system call that
+ * opens or changes files by path.
  *
  * The agent has no seccomp filter, because its brokers and their tracers would inherit it. The kernel allows
  * PTRACE_O_SUSPEND_SECCOMP only to a process without filters (check_ptrace_options() in kernel/ptrace.c). Without this

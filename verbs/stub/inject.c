@@ -48,11 +48,11 @@ int vb_inject_possible(void)
     if (vb_inject_hold != VB_HOLD_NOT)
         return 0;
     return hw_fail(-EOPNOTSUPP,
-                   "memory cannot be registered, because this kernel cannot protect the stub: it has no mseal() (Linux "
+                   "RDMA cannot be used, because this kernel cannot protect the stub: it has no mseal() (Linux "
                    "6.10), and %s",
                    why);
 #else
-    return hw_fail(-EOPNOTSUPP, "registering memory for applications is supported on x86-64 only");
+    return hw_fail(-EOPNOTSUPP, "RDMA requests of applications are supported on x86-64 only");
 #endif
 }
 
@@ -177,7 +177,7 @@ static int make_stub(struct vb_tracer *t, struct vb_stub *s, int listener, const
     if (rc)
         return rc;
     if (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl)
-        return hw_fail(-EOPNOTSUPP, "thread %u registers memory by a system call of another architecture", n->pid);
+        return hw_fail(-EOPNOTSUPP, "thread %u makes a request with a system call of another architecture", n->pid);
     if ((rc = find_caller_process(t, s, listener, n)) || (rc = get_stub_window(t, w)))
         return rc;
     s->mine = w->mine;

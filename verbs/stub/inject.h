@@ -7,8 +7,8 @@
  *
  * Protection of the mapping: mseal() protects a window at any address (since Linux 6.10). On older kernels the window
  * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses calls that could unmap, replace or protect
- * memory there, from the start and for all threads. The filter is suspended while the stub is injected. mseal() is
- * preferred, because the kernel enforces it, while the filter protects only against the calls in its list.
+ * memory there, from the start and for all threads. The filter is suspended for the thread that injects the stub.
+ * mseal() is preferred, because the kernel enforces it, while the filter protects only against the calls in its list.
  *
  * Communication: the stub calls ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window + VB_WINDOW_HEADER) in a loop. The
  * container's seccomp filter notifies the broker, which lets the call wait. The call is then parked. To run a request,
@@ -107,14 +107,14 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  * returned error:
  * - EPERM: The thread may not be traced, for example because another program traces it.
  * - ESRCH: The thread has died.
- * - EPROTO: The mappings are not as requested.
+ * - EPROTO: The mappings are not as requested, or the thread did not make the injected calls.
  * - EOPNOTSUPP: Stubs cannot be injected into this program or on this kernel.
  * - EEXIST: Something is mapped at VB_WALL_AT.
  * - ETIMEDOUT: The thread did not stop, or the injection took longer than 10 s.
  * - EAGAIN: A signal interrupted the thread's call, which the thread may repeat, or VB_ORDERS injections have not
  *   ended.
  * - EIO: The tracer has ended and is not started again.
- * - Errors of the injected system calls, such as ENOMEM, or EAGAIN of clone(). */
+ * - Other errors, for example of the injected system calls, such as ENOMEM, or EAGAIN of clone(). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* Returns true if thread tid has the same address space as the stub. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
@@ -157,7 +157,7 @@ int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid);
 int vb_stub_clear(struct vb_stub *s, int listener);
 /* Returns true if the stub has ended. */
 bool vb_stub_gone(const struct vb_stub *s);
-/* Returns a descriptor that becomes readable when the stub or its process ends. */
+/* Returns a descriptor that becomes readable when the stub ends or, if thread_folder is true, when its process ends. */
 int vb_stub_watch(const struct vb_stub *s);
 /* Returns true if the stub is the last thread of its process. It would then keep the process alive. */
 bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s);

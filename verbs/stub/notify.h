@@ -13,13 +13,13 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
 
-/* Receives the next notification. Returns -EAGAIN if there is none, for example because the thread has died or a signal
- * has interrupted its call. */
+/* Receives the next notification, and blocks if there is none. Returns -EAGAIN if the notification has been withdrawn,
+ * because the thread has died or a signal has interrupted its call, or if a signal has interrupted the wait. */
 int vb_notify_next(int listener, struct seccomp_notif *n);
 /* Returns true if the thread is still waiting. Data that was read before this call is then from the thread's
  * process. */
 bool vb_notify_valid(int listener, uint64_t id);
-/* Makes the call return value if rc is 0, or otherwise fail with rc or -rc, whichever is negative. Fails with -ENOENT
+/* Makes the call return `value` if rc is 0, or otherwise fail with rc or -rc, whichever is negative. Fails with -ENOENT
  * if the call no longer waits. */
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc);
 /* Lets the kernel execute the call. Use it only if a change of the arguments in memory by the application does no

@@ -240,7 +240,7 @@ struct map_query {
 #define MAP_QUERY _IOWR('f', 17, struct map_query)
 enum { QUERY_READ = 1, QUERY_WRITE = 2, QUERY_EXEC = 4, QUERY_SHARED = 8 };
 
-/* Verifies the parts of the window by PROCMAP_QUERY. Fails with -EPROTO if a part is wrong, and with -ENOTTY if the
+/* Verifies the parts of the window with PROCMAP_QUERY. Fails with -EPROTO if a part is wrong, and with -ENOTTY if the
  * kernel lacks the query. */
 static int ask_maps(const struct vb_window *w, int maps, uint64_t at)
 {
@@ -392,7 +392,7 @@ bool vb_stub_is_left(const struct seccomp_notif *n)
            d->args[1] == RDMA_VERBS_IOCTL && d->args[2] == d->instruction_pointer - VB_STUB_AFTER + VB_WINDOW_HEADER;
 }
 
-/* Updates s after an operation on the parked call has failed, because a stop interrupted the call or the stub has died.
+/* Updates s after an operation on the parked call has failed, for example because a stop interrupted the call.
  * Returns rc. */
 static int note_lost_call(struct vb_stub *s, int rc)
 {
@@ -456,7 +456,7 @@ int vb_stub_clear(struct vb_stub *s, int listener)
 {
     if (!s->parked || s->dead)
         return hw_fail(-ENOENT, "stub %d is not waiting", (int)s->tid);
-    /* Replaces the device by another descriptor, because the broker cannot close descriptors of the stub. */
+    /* Replaces the device with another descriptor, because the broker cannot close descriptors of the stub. */
     int rc = vb_notify_give(listener, s->parked, s->pidfd, VB_STUB_FD, true, false);
     return rc < 0 ? note_lost_call(s, rc) : 0;
 }

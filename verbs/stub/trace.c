@@ -165,7 +165,7 @@ static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long 
             return rc;
         if (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.arch != AUDIT_ARCH_X86_64 || info.entry.nr != (uint64_t)nr ||
             info.instruction_pointer != after || memcmp(info.entry.args, a, 6 * sizeof(a[0])) != 0)
-            return hw_fail(-EPROTO, "thread %d made another system call than the injected one", (int)tid);
+            return hw_fail(-EPROTO, "thread %d made a system call other than the injected one", (int)tid);
         if ((rc = syscall_stop(t, tid, &info)))
             return rc;
         if (info.op != PTRACE_SYSCALL_INFO_EXIT)
@@ -271,7 +271,7 @@ static int map_stub_window(struct tracer *t)
                        "the seccomp filter of thread %d cannot be suspended and refuses the calls for the injection: "
                        "use a kernel with CONFIG_CHECKPOINT_RESTORE, or Linux 6.10 or later",
                        (int)t->tid);
-    /* The first mmap() maps the whole range, although it is larger than the file. The other parts are mapped over
+    /* The first mmap() maps the whole range. The other parts are mapped over
      * it. */
     report_trace_step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &at, mmap, where, size, PROT_READ | PROT_EXEC, place, fixed, 0)))
@@ -316,7 +316,7 @@ static int brk_is_above(struct tracer *t)
         return 0;
     return hw_fail(-EOPNOTSUPP,
                    "the program of thread %d is loaded below 0x%llx (its data end at 0x%llx, its heap begins at "
-                   "0x%llx), at addresses that memory registration needs on kernels before 6.10",
+                   "0x%llx), at addresses that the stub needs on kernels before 6.10",
                    (int)t->tid, VB_WALL_END, end_data, start_brk);
 }
 
