@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Number of control messages after which a refusal is forgotten, because the peer read it long ago. */
-#define MARK_MAX (1u << 30)
+/* Sequence numbers of 32 bits can be compared if they are less than 2^31 apart. A mark that is this old is advanced. */
+#define MARK_OLD (1 << 29)
 
 /* ---- sending: with the lock held ------------------------------------------------------------------------ */
 
@@ -113,8 +114,8 @@ int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, 
 uint32_t hw_control_mark(const struct hw_peer *p)
 {
     uint32_t acked = atomic_load(&p->out.acked), refused = atomic_load(&p->out.refused);
-    return acked - refused < MARK_MAX ? acked
-                                      : refused; /* the peer has read all refusals, so it need not wait for a message */
+    /* if the peer has read all refusals, it need not wait for a message */
+    return (int32_t)(acked - refused) >= 0 ? acked : refused;
 }
 
 void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
@@ -174,6 +175,8 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
     bool can_be = next - sequence <= next - acked && notes >= p->taken && notes <= p->noted;
     if (can_be) {
         atomic_store(&p->out.acked, sequence);
+        if ((int32_t)(sequence - atomic_load(&p->out.refused)) > MARK_OLD)
+            atomic_store(&p->out.refused, sequence);
         p->taken = notes;
         send_waiting(p);
         hw_notes_resume(p);
@@ -237,6 +240,14 @@ static void tell_taken(struct hw_peer *p)
 }
 
 /* Processes the messages in the ring that are next. rc is the result of sorting them. */
+/* Advances the peer's mark if it is old: all messages before the next one have been read. */
+static void renew_mark(struct hw_peer *p)
+{
+    uint32_t next = get_next(p), told = atomic_load(&p->in.told);
+    if ((int32_t)(next - told) > MARK_OLD)
+        (void)atomic_compare_exchange_strong(&p->in.told, &told, next);
+}
+
 static void read_ring(struct hw_peer *p, int rc)
 {
     while (rc == 0 && !p->session.dead) {
@@ -254,6 +265,7 @@ static void read_ring(struct hw_peer *p, int rc)
         atomic_store_explicit(&p->in.next, atomic_load(&p->in.next) + 1, memory_order_release);
         free_control_in(c);
     }
+    renew_mark(p);
     pthread_mutex_lock(&p->lock);
     if (rc == 0)
         rc = check_waiting(p);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers. */
+/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers, and that the
+ * sequence numbers of control messages may wrap around. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
@@ -122,8 +123,35 @@ static void ask_for_bytes(void)
     drop_peer();
 }
 
+/* Passes more control messages than sequence numbers can be compared, without a refusal and without a mark. */
+static void count_on(void)
+{
+    const uint32_t step = 1u << 26;
+    bool marks = true, reads = true;
+    make_peer();
+    for (unsigned i = 0; i < 200; i++) {
+        peer.out.next += step;
+        marks = marks && hw_taken_arrived(&peer, (uint32_t)peer.out.next, peer.taken) == 0 &&
+                hw_control_mark(&peer) == (uint32_t)peer.out.next;
+    }
+    ok(marks, "the mark stays the newest message that the peer has read");
+    for (unsigned i = 0; i < 200 && !died; i++) {
+        struct hw_control_in *c = calloc(1, sizeof *c);
+        if (!c)
+            exit(1);
+        atomic_fetch_add(&peer.in.next, step);
+        c->head = (struct hw_control_head){.sequence = (uint32_t)peer.in.next, .kind = HW_CONTROL_STOP, .a = i};
+        hw_control_arrived(&peer, 0, c);
+        run_loop();
+        reads = reads && (int32_t)((uint32_t)peer.in.next - peer.in.told) >= 0;
+    }
+    ok(reads && !died, "no operation waits for a message that was read long ago (%d)", died);
+    drop_peer();
+}
+
 int main(void)
 {
+    count_on();
     ask_to_stop();
     ask_for_bytes();
     return tap_done();
