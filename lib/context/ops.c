@@ -145,9 +145,12 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
         const struct hawser_vec *v = &vecs[i];
         struct hw_span *s = &o->span[i];
         if (v->length && (!region || v->region != region) && (o->kind == HW_OP_WRITE || o->kind == HW_OP_READ)) {
+            struct hw_import *was = import;
             import = hw_import_get(o->peer, v->region->id, v->region->secret);
             if (!import)
                 return o->peer->dead ? o->peer->dead : -ENOMEM;
+            if (import == was) /* another copy of the region; put_imports() puts one reference */
+                hw_import_put(o->peer, import);
             region = v->region;
         }
         *s = (struct hw_span){.space = v->mem ? v->mem->space : &hw_host,

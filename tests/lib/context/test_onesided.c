@@ -2,6 +2,8 @@
 /* Tests writes and reads with the public API: sizes, alignment, lists, and requests that a peer must refuse. */
 #include "pairhelp.h"
 
+#include "context/context.h"
+
 static struct pair pr;
 
 /* ---- sizes and alignment ---------------------------------------------------------------------- */
@@ -251,6 +253,14 @@ static void refused_there(void)
     v[2] = v[0];
     must(hawser_write(pr.ab, v, 3, NULL, &op));
     is_rc(ph_finish(op), -ESTALE, "and the write");
+    struct hawser_region copy = bad;
+    uint32_t imports = pr.ab->peer.imports.n;
+    v[0].region = &copy;
+    v[1].region = &bad;
+    must(hawser_write(pr.ab, v, 2, NULL, &op));
+    is_rc(ph_finish(op), -ESTALE, "a write to two copies of a bad region fails");
+    is_int(pr.ab->peer.imports.n, imports, "and the refused region is forgotten");
+    v[0].region = &good;
     is_rc(ph_one(hawser_read, pr.ab, &a, 0, CHUNK_N, &good, 0), 0, "what is allowed still works");
     is_rc(hawser_peer_state(pr.ab), 0, "and the peer lives");
 
