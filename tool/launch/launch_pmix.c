@@ -2,6 +2,7 @@
 #include "tool/launch/launch_pmix.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@
 #define UINT32   14
 #define WILDCARD (UINT32_MAX - 1) /* PMIX_RANK_WILDCARD: the whole job */
 #define LOOK_S   2                /* seconds to wait for values that the server itself knows */
+#define MISSING  (-46)            /* PMIX_ERR_NOT_FOUND */
+#define AGAIN_MS 50
 #define OUR_KEY  "hawser.mesh"
 
 struct pmix_proc {
@@ -70,15 +73,20 @@ static int pmix_fail(const struct launch_pmix *p, int status, const char *what)
     return hw_fail(-EIO, "PMIx: %s: %s", what, p->Error_string(status));
 }
 
+/* Waits for a value. Some servers report a key as missing while the other rank has not yet published it, instead of
+ * waiting (Open MPI 4.1.4 does so now and then); then this asks again. */
 static int get_value(struct launch_pmix *p, uint32_t rank, const char *key, int seconds, struct pmix_value **value)
 {
     struct pmix_proc proc = p->self;
     struct pmix_info wait = {.key = "pmix.timeout", .value = {.type = INT, .data = {.integer = seconds}}};
     char name[KEY] = "";
+    uint64_t until = hw_deadline(seconds * 1000);
+    int status;
     proc.rank = rank;
     snprintf(name, sizeof name, "%s", key);
     *value = NULL;
-    int status = p->Get(&proc, name, &wait, 1, value);
+    while ((status = p->Get(&proc, name, &wait, 1, value)) == MISSING && hw_now() < until)
+        (void)poll(NULL, 0, AGAIN_MS);
     return status || !*value ? pmix_fail(p, status, key) : 0;
 }
 
