@@ -195,6 +195,13 @@ struct those {
     const char *mark; /* NULL to select by namespace */
 };
 
+/* Returns true if this text is the name of a lab's node: a to z, aa.. */
+static bool is_node_name(const char *text)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+    return n > 0 && !text[n];
+}
+
 static bool has_mark(const char *pid, const char *prefix)
 {
     char path[64], line[1024], source[64];
@@ -203,8 +210,8 @@ static bool has_mark(const char *pid, const char *prefix)
     FILE *f = fopen(path, "re");
     while (f && !found && fgets(line, sizeof(line), f)) {
         const char *at = strstr(line, " - sysfs ");
-        found = at && sscanf(at, " - sysfs %63s", source) == 1 && strlen(source) == strlen(prefix) + 1 &&
-                strncmp(source, prefix, strlen(prefix)) == 0;
+        found = at && sscanf(at, " - sysfs %63s", source) == 1 && strncmp(source, prefix, strlen(prefix)) == 0 &&
+                is_node_name(source + strlen(prefix));
     }
     if (f)
         fclose(f);

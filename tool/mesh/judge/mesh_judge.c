@@ -120,19 +120,55 @@ static int judge_failures(const struct mesh *m, struct mesh_findings *out)
     return rc;
 }
 
+/* What a pair of nodes received wrong, in both directions and in all measurements. */
+struct wrong {
+    uint16_t low, high; /* the nodes */
+    uint64_t bytes;
+};
+
+static int compare_wrong(const void *a, const void *b)
+{
+    const struct wrong *x = a, *y = b;
+    return x->low != y->low ? x->low - y->low : x->high - y->high;
+}
+
+/* Returns an array with an entry for each of the *n pairs that received wrong bytes, which the caller frees, or NULL if
+ * out of memory. */
+static struct wrong *collect_wrong(const struct mesh *m, size_t *n)
+{
+    struct wrong *w = calloc(m->n_faults + 1, sizeof *w);
+    size_t all = 0;
+    for (size_t i = 0; w && i < m->n_faults; i++) {
+        const struct mesh_fault *f = &m->fault[i];
+        if (f->bad)
+            w[all++] = (struct wrong){HW_MIN(f->from, f->to), HW_MAX(f->from, f->to), f->bad};
+    }
+    if (w)
+        qsort(w, all, sizeof *w, compare_wrong);
+    *n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (*n > 0 && compare_wrong(&w[*n - 1], &w[i]) == 0)
+            w[*n - 1].bytes += w[i].bytes;
+        else
+            w[(*n)++] = w[i];
+    return w;
+}
+
+/* Reports the nodes with wrong bytes in several pairs, and the other pairs with wrong bytes. */
 static int judge_bytes(const struct mesh *m, struct mesh_findings *out)
 {
+    size_t n = 0;
+    HW_AUTO_FREE struct wrong *wrong = collect_wrong(m, &n);
     HW_AUTO_FREE uint32_t *count = calloc(m->n + 1, sizeof *count);
     HW_AUTO_FREE uint64_t *bytes = calloc(m->n + 1, sizeof *bytes);
-    int rc = count && bytes ? 0 : hw_no_memory("%u nodes", m->n);
-    for (size_t i = 0; i < m->n_faults && rc == 0; i++)
-        if (m->fault[i].bad) {
-            const uint16_t end[] = {m->fault[i].from, m->fault[i].to};
-            for (unsigned k = 0; k < 2; k++) {
-                count[end[k]]++;
-                bytes[end[k]] += m->fault[i].bad;
-            }
+    int rc = wrong && count && bytes ? 0 : hw_no_memory("%u nodes", m->n);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const uint16_t end[] = {wrong[i].low, wrong[i].high};
+        for (unsigned k = 0; k < 2; k++) {
+            count[end[k]]++;
+            bytes[end[k]] += wrong[i].bytes;
         }
+    }
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         struct mesh_finding f = about_node(MESH_F_CORRUPT, i, -1);
         f.count = count[i];
@@ -140,12 +176,11 @@ static int judge_bytes(const struct mesh *m, struct mesh_findings *out)
         if (count[i] >= CORRUPT)
             rc = mesh_find(out, &f);
     }
-    for (size_t i = 0; i < m->n_faults && rc == 0; i++) {
-        const struct mesh_fault *at = &m->fault[i];
-        struct mesh_finding f = about_node(MESH_F_WRONG, at->from, -1);
-        f.peer = at->to;
-        f.number = at->bad;
-        if (at->bad && count[at->from] < CORRUPT && count[at->to] < CORRUPT)
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        struct mesh_finding f = about_node(MESH_F_WRONG, wrong[i].low, -1);
+        f.peer = wrong[i].high;
+        f.number = wrong[i].bytes;
+        if (count[wrong[i].low] < CORRUPT && count[wrong[i].high] < CORRUPT)
             rc = mesh_find(out, &f);
     }
     return rc;
