@@ -79,12 +79,12 @@ int lab_index(unsigned node, unsigned nic, enum lab_end end)
 int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate)
 {
     /*
-     * The bucket refills by the clock, but a softirq checks it, which is milliseconds late on a busy machine. A burst
-     * of 4 ms of the rate lets the bucket catch up without losing rate. The burst has room for at least two of the
-     * largest packets (64 KiB before segmentation): sch_tbf splits packets above the burst in software, and TCP needs
-     * the next packet there while one drains.
+     * The bucket refills with the clock, but a softirq checks it and can run milliseconds late on a busy machine. A
+     * burst of 4 ms at the full rate lets the bucket catch up without losing throughput. The burst has room for at
+     * least two of the largest packets (64 KiB before segmentation): sch_tbf splits packets above the burst in
+     * software, and TCP needs the next packet in the queue while one drains.
      *
-     * The limit is the length of the queue before the bucket. 10 ms of the rate is the delay that a full queue adds. It
+     * The limit is the length of the queue before the bucket. A full queue adds a delay of 10 ms at the full rate. This
      * is long enough that TCP's halved window still fills the link (without --delay, a lab has no other delay), and
      * short enough to avoid bufferbloat. Below 105 mbit the minimum of two large packets makes the queue longer.
      */

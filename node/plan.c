@@ -188,7 +188,7 @@ static void choose_serving_nics(struct work *w)
 
 /* ---- which serve a GPU ---------------------------------------------------------------------- */
 
-/* Returns the PCI distance and, across NUMA nodes, the firmware's distance, which fits a byte, in the low bits. */
+/* Returns the PCI distance, shifted left by 8 bits. Across NUMA nodes, the low byte has the firmware's distance. */
 static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, const struct hw_netdev *d)
 {
     int far = (int)hw_node_distance(n, g->pci, d->pci);

@@ -34,7 +34,7 @@ void build_print(FILE *out)
     fprintf(out, "commit: %s\n", *BUILD_COMMIT ? BUILD_COMMIT : "unknown (not built from a git repository)");
     fprintf(out, "built: %s for %s, by %s\n", HW_BUILD_TYPE, HW_BUILD_MACHINE, COMPILER);
     fprintf(out, "glibc: built with %d.%d, runs with %s\n", __GLIBC__, __GLIBC_MINOR__, gnu_get_libc_version());
-    fprintf(out, "libraries: libsodium %s (in the program), jansson %s\n", sodium_version_string(),
+    fprintf(out, "libraries: libsodium %s (statically linked), jansson %s\n", sodium_version_string(),
             jansson_version_str());
     fprintf(out, "transports: tcp, devmem, netplugin\n");
 }

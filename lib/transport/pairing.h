@@ -74,7 +74,8 @@ int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, con
 void hw_pairing_free(struct hw_pairing *g);
 
 /* Finds the pairs, in the caller's thread and without locks. Returns 0 with at least one pair. Fails with a negative
- * errno, for example if no path works, if a NIC name is unknown, or if fewer pairs than knob require_nics work. */
+ * errno, for example if no path works, if a NIC name is unknown, or if fewer pairs work than the knob require_nics
+ * demands. */
 int hw_pairing_run(struct hw_pairing *g, uint64_t deadline);
 
 /* Moves the pairs of these local NICs (comma-separated) to the front. Returns the number of the other pairs, or 0 if no

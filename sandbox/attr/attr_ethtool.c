@@ -259,7 +259,8 @@ static bool has_number(const struct sb_blob *b, uint32_t number)
     return false;
 }
 
-/* Removes contexts that did not exist before. A removed context cannot be created again with the same number. */
+/* Removes contexts that did not exist before. Fails if a context was removed, because the ioctl cannot create a context
+ * with a given number. */
 int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     (void)a;

@@ -173,7 +173,7 @@ static const char *find_unfit_reason(const struct work *w, size_t net)
     if (rdma)
         return NULL;
     if (d->pci < 0 || w->s->pci[d->pci].class >> 16 != CLASS_NETWORK)
-        return "no network controller on PCI";
+        return "not a PCI network controller";
     return w->s->n_rdma ? "no RDMA device on it, but others have one" : NULL;
 }
 

@@ -4,9 +4,9 @@
  * reports its findings.
  *
  * A check of one machine, except in the groups nccl and nixl, uses only the data in struct dr_machine: files below a
- * root directory, an environment, and recorded answers from ethtool, netlink and CUDA. dr_probe() fills the structure
- * from this machine; tests fill the structure themselves. An int field that could not be read holds a negative errno,
- * so that no check takes it for a value.
+ * root directory, an environment, resource limits, and recorded answers, for example from ethtool, netlink and CUDA.
+ * dr_probe() fills the structure from this machine; tests fill the structure themselves. An int field that could not be
+ * read holds a negative errno, so that no check takes it for a value.
  */
 #ifndef HW_TOOL_DOCTOR_H
 #define HW_TOOL_DOCTOR_H

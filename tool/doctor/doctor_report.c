@@ -175,7 +175,7 @@ static void write_dr_page(struct page *p, const void *arg)
     static const struct page_column heads[] = {
         {"Result", "PASS: good; WARN: could be better; FAIL: broken; SKIP: cannot be determined", true},
         {"Check", "`hawser doctor --list` shows all checks", true},
-        {"On", "the NIC, GPU or pair of NICs that was checked", true},
+        {"On", "what was checked, such as a NIC, a GPU, a pair of NICs or a sysctl", true},
         {"Found", NULL, true},
         {"Why it matters", NULL, true},
         {"Fix", "a command that fixes the problem, often only until the next boot", true}};

@@ -352,7 +352,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
 
 struct grid {
     size_t n;
-    double *t, *v; /* n times; v[nic * n + i] is the rate of a NIC at time i */
+    double *t, *v; /* t[0..n) are points in time; v[nic * n + i] is the rate of NIC nic at t[i] */
 };
 
 /* Resamples the NICs' samples, whose times may differ, to one even grid. A cell is the mean of its samples. Cells

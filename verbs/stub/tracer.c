@@ -282,7 +282,8 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
         uint64_t now = hw_now();
         int ready = poll(&p, 1, now < deadline ? (int)((deadline - now) / HW_MS + 1) : 0);
         if (ready == 0)
-            return hw_fail(-ETIMEDOUT, "the tracer process %d does not answer; a path of the program may block it",
+            return hw_fail(-ETIMEDOUT,
+                           "the tracer process %d does not answer; it may be blocked by a path that the program opened",
                            (int)t->pid);
         ssize_t n = ready < 0 ? -EINTR : hw_pass_receive(t->sock, &a, sizeof(a), got, FDS, MSG_DONTWAIT, NULL);
         if (n == -EAGAIN || n == -EINTR)

@@ -30,10 +30,10 @@ void dm_rx_free(struct dm_rx *rx);
 /* Posts a receive of the next len bytes to ptr in the space, or discards them if ptr is NULL. */
 void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint32_t len);
 
-/* Moves bytes and adds their number to *moved. Returns 0 if the posted receive is complete, -EAGAIN to wait for an
- * event, and -EBUSY if the device has not finished, or pages must still be returned, and the function must be called
- * again soon. Fails with -ENXIO if the device has failed and with -EPIPE if the peer has closed. After other errors the
- * connection is dead. */
+/* Moves bytes and adds their number to *moved. Returns 0 if the posted receive is complete, -EAGAIN if the caller
+ * must wait for an event, or -EBUSY if the device has not finished or pages must still be returned; the caller then
+ * calls again soon. Fails with -ENXIO if the device has failed and with -EPIPE if the peer has closed. After other
+ * errors the connection is dead. */
 int dm_rx_run(struct dm_rx *rx, uint64_t *moved);
 
 /* Discards the rest of the posted receive. Afterwards its memory is no longer accessed. Fails with -ENXIO if the device

@@ -11,7 +11,7 @@ struct mesh_figures {
     double median, least, most;
     struct mesh_sample at_least, at_most;
 };
-/* Returns false without samples, or if out of memory. */
+/* Returns false if there are no samples or if out of memory. */
 bool mesh_figures(const struct mesh *m, enum mesh_kind kind, bool nics, struct mesh_figures *out);
 
 void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out);

@@ -118,7 +118,9 @@ static int start_serving(struct own *w, struct nb_member *m)
     if (rc == 0)
         read_addresses(w, o.at);
     free(o.at);
-    return rc == 0 && w->n_addrs == 0 ? hw_fail(-ENODEV, "host %s has no address that is up", m->host) : rc;
+    return rc == 0 && w->n_addrs == 0
+               ? hw_fail(-ENODEV, "host %s has no usable address on an interface that is up", m->host)
+               : rc;
 }
 
 /* ---- bench ----------------------------------------------------------------------------------- */

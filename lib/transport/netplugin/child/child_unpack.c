@@ -57,7 +57,7 @@ int kid_unpack_open(struct kid *k, struct kid_comm *c)
         return HW_MIN(rc, 0);
     const bool host = u.bounce_buf && is_cpu_readable(u.bounce_buf, 1);
     if (!u.meta || !u.bounce_buf || !is_cpu_readable(u.meta, sizeof(*u.meta)) || (!host && !c->gpu))
-        return hw_fail(-EPROTO, "the unpacking handle has no metadata queue or bounce buffer");
+        return hw_fail(-EPROTO, "the unpacking handle has no usable metadata queue or bounce buffer");
     if (!host) {
         rc = hw_cuda_rest(c->gpu, u.bounce_buf, &c->bounce_len);
         if (rc == 0)
@@ -122,8 +122,8 @@ int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     if (c->gather && !mr->cuda) /* with a bounce buffer on the GPU, only receives into GPU memory arrive scattered */
         return 0;
     if (n > NP_FRAGS)
-        return hw_fail(-EPROTO, "receive %llu has %llu fragments, but the queue holds %d", (unsigned long long)c->come,
-                       (unsigned long long)n, NP_FRAGS);
+        return hw_fail(-EPROTO, "receive %llu has %llu fragments, but its slot of the queue holds %d",
+                       (unsigned long long)c->come, (unsigned long long)n, NP_FRAGS);
     int rc = np_check_frags(c->meta->mem[slot], (uint32_t)n, e->len, mine, &e->size);
     if (rc < 0)
         return rc;
