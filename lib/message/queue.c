@@ -478,7 +478,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
         hw_grant_drop(t, g);
     if (op && error != EAGAIN) {
         if (error)
-            hw_op_set_result(op, hw_fail(-error, "the peer did not accept the message of %llu bytes",
+            hw_op_set_result(op, hw_fail(-error, "the peer could not receive the message of %llu bytes",
                                          (unsigned long long)op->total));
         op->match = HW_MATCH_NONE;
         hw_op_sub_locked(op, count_message(op));
