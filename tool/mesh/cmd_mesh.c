@@ -88,12 +88,29 @@ static int read_mesh(const char *path, struct mesh *m)
     return rc;
 }
 
-static int compare_with(const char *path, const struct mesh *m, struct mesh_findings *f)
+/* Returns how many of the nodes are also in the baseline. */
+static uint32_t count_known(const struct mesh *m, const struct mesh *was)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n; i++)
+        for (uint32_t k = 0; k < was->n; k++)
+            if (strcmp(m->node[i].name, was->node[k].name) == 0) {
+                n++;
+                break;
+            }
+    return n;
+}
+
+/* Compares the results with those in the file, and prints what was compared. */
+static int compare_with(const char *path, const struct mesh *m, struct mesh_findings *f, FILE *out)
 {
     struct mesh was = {0};
     int rc = read_mesh(path, &was);
     if (rc == 0)
         rc = mesh_compare(m, &was, f);
+    if (rc == 0)
+        fprintf(out, "# compared with %s: the medians of all nodes, and %u of %u nodes by name\n", path,
+                count_known(m, &was), m->n);
     HW_KEEP_ERROR();
     mesh_free(&was);
     return rc;
@@ -105,10 +122,11 @@ static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_fin
 {
     if (a->agent)
         return write_file(m, f, "-") < 0 ? TOOL_USAGE : TOOL_OK;
-    int rc = a->baseline ? compare_with(a->baseline, m, f) : 0, code = f->n ? TOOL_FAILED : TOOL_OK;
+    FILE *out = a->json && strcmp(a->json, "-") == 0 ? stderr : stdout;
+    int rc = a->baseline ? compare_with(a->baseline, m, f, out) : 0, code = f->n ? TOOL_FAILED : TOOL_OK;
     if (rc < 0)
         code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
-    mesh_print(m, f, a->json && strcmp(a->json, "-") == 0 ? stderr : stdout);
+    mesh_print(m, f, out);
     if (a->json && write_file(m, f, a->json) < 0)
         code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
     if (a->report && mesh_html(m, f, a->report) < 0)
