@@ -33,7 +33,7 @@ ANSWER_IN = re.compile(r"answer_in = ([^;]+);")
 # Each part has rows of: expression or pattern, file, unit, what is bounded, what happens beyond the bound.
 TABLE = [
     ("What this side stores for a peer that has proved the key", [
-        ("HW_CONTROL_WINDOW", PEER, "", "control messages that have arrived and are not processed yet", "the peer is dropped"),
+        ("HW_CONTROL_WINDOW", PEER, "", "control messages that have arrived and are not processed yet", "the rail ends"),
         ("HW_CONTROLS", PEER, "", "control messages that wait to be sent: answers, refusals and other messages",
          "the peer is dropped"),
         ("HW_NOTES", PEER, "bytes", "notifications that the application has not read", "the rail ends"),
