@@ -431,8 +431,8 @@ struct hawser_channel_stats {
     uint32_t lost;                                          /* number of times the channel died */
     /* 1 if the peer's kernel has not acknowledged data for a while. A suspect channel gets no new work. */
     uint32_t suspect;
-    uint64_t tx_bytes; /* payload confirmed by the peer, without that of small operations (up to 8 KiB) */
-    uint64_t rx_bytes; /* payload that has arrived completely, without that of small operations */
+    uint64_t tx_bytes; /* payload bytes that the peer has confirmed; small operations (up to 8 KiB) are not counted */
+    uint64_t rx_bytes; /* payload bytes that have arrived completely; small operations are not counted */
     uint64_t tx_chunks, rx_chunks;
     /* frames, including control messages, that had to be sent again because this channel died, and their payload */
     uint64_t retaken_chunks, retaken_bytes;
@@ -450,7 +450,8 @@ struct hawser_nic_stats {
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
 };
 
-/* Fill out with up to *n entries and set *n to the number of entries that exist. */
+/* Fill out with up to *n entries and set *n to the number of entries that exist. The NICs are ordered by name, eth2
+ * before eth10. The order of the channels differs between peers. */
 HAWSER_API int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_t *n);
 HAWSER_API int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n);
 

@@ -532,6 +532,12 @@ int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_
     return 0;
 }
 
+static int compare_nics(const void *a, const void *b)
+{
+    const struct hawser_nic_stats *x = a, *y = b;
+    return strverscmp(x->nic, y->nic);
+}
+
 int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
 {
     struct hawser_channel_stats c[HW_SESSION_RAILS];
@@ -557,6 +563,7 @@ int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
         all[k].rx_copied_bytes += c[i].rx_copied_bytes;
         all[k].tx_device_bytes += c[i].tx_device_bytes;
     }
+    qsort(all, found, sizeof *all, compare_nics); /* the order of the rails differs between peers */
     memcpy(out, all, HW_MIN(found, *n) * sizeof *out);
     *n = found;
     return 0;

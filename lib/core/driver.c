@@ -17,7 +17,7 @@
 #define EVENTS 64 /* events taken from epoll at a time */
 
 #define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
-#define POLL_SHARE 4           /* maximum CPU time of the thread's polling, divided by that of its work */
+#define POLL_SHARE 4           /* the thread polls for at most this number times the CPU time of its work */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
 /* Maximum of this interval. Each check takes a CPU from a polling caller. */
