@@ -145,13 +145,14 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
  * of a context take turns among the fastest pairs, so that messages to many peers use all NICs. */
 static unsigned choose_first(struct hawser *h, const struct hw_pairing *g, unsigned pairs)
 {
-    unsigned fast[RAILS_MAX], n = 0, turn;
-    uint64_t most = 0;
-    for (unsigned i = 0; i < pairs; i++) {
+    unsigned fast[RAILS_MAX] = {0}, n = 1, turn;
+    uint64_t most = hw_nic_mbps(g->pair[0].nic.name);
+    for (unsigned i = 1; i < pairs; i++) {
         uint64_t mbps = hw_nic_mbps(g->pair[i].nic.name);
-        if (mbps > most)
+        if (mbps > most) {
+            most = mbps;
             n = 0;
-        most = HW_MAX(most, mbps);
+        }
         if (mbps == most)
             fast[n++] = i;
     }
