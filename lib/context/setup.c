@@ -107,7 +107,7 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 /* Returns the number of channels per pair of NICs if knob channels is 0. A single connection can keep a thread busy
  * with copying, so fast NICs get more than HW_CHANNELS_LEAST if there are enough loops. Transports that carry payload
  * on a separate connection do not copy in this way. */
-static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *g, unsigned pairs)
+static uint64_t count_channels(const struct hawser *h, const uint64_t *mbps, unsigned pairs)
 {
     struct rlimit files = {0};
     uint64_t needed = 0, n = h->n_drivers / pairs;
@@ -115,10 +115,8 @@ static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *
     n = HW_MIN(n, (uint64_t)files.rlim_cur / FILES_SHARE / pairs);
     if (h->tp->io->apart || n <= HW_CHANNELS_LEAST)
         return HW_CHANNELS_LEAST;
-    for (unsigned i = 0; i < pairs; i++) {
-        uint64_t mbps = hw_nic_mbps(g->pair[i].nic.name);
-        needed = HW_MAX(needed, mbps ? mbps / CHANNEL_MBPS : CHANNELS_MAX);
-    }
+    for (unsigned i = 0; i < pairs; i++)
+        needed = HW_MAX(needed, mbps[i] ? mbps[i] / CHANNEL_MBPS : CHANNELS_MAX);
     return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(HW_MIN(n, needed), CHANNELS_MAX));
 }
 
@@ -143,17 +141,13 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
 
 /* Chooses the pair of the first rail, which carries the small messages and the beginning of each large one. The peers
  * of a context take turns among the fastest pairs, so that messages to many peers use all NICs. */
-static unsigned choose_first(struct hawser *h, const struct hw_pairing *g, unsigned pairs)
+static unsigned choose_first(struct hawser *h, const uint64_t *mbps, unsigned pairs)
 {
     unsigned fast[RAILS_MAX] = {0}, n = 1, turn;
-    uint64_t most = hw_nic_mbps(g->pair[0].nic.name);
     for (unsigned i = 1; i < pairs; i++) {
-        uint64_t mbps = hw_nic_mbps(g->pair[i].nic.name);
-        if (mbps > most) {
-            most = mbps;
+        if (mbps[i] > mbps[fast[0]])
             n = 0;
-        }
-        if (mbps == most)
+        if (mbps[i] >= mbps[fast[0]])
             fast[n++] = i;
     }
     pthread_mutex_lock(&h->lock);
@@ -173,8 +167,12 @@ static void finish_ways(struct hawser_peer *p)
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels, uint8_t *out)
 {
     unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* at least one pair exists */
-    unsigned kept = pairs - spares, n, first = choose_first(p->h, g, kept);
-    channels = channels ? channels : count_channels(p->h, g, kept);
+    unsigned kept = HW_MAX(pairs - spares, 1u), n; /* at least one pair is not spare */
+    uint64_t mbps[RAILS_MAX];                      /* 0 if unknown */
+    for (unsigned i = 0; i < kept; i++)
+        mbps[i] = hw_nic_mbps(g->pair[i].nic.name);
+    unsigned first = choose_first(p->h, mbps, kept);
+    channels = channels ? channels : count_channels(p->h, mbps, kept);
     if (channels > HW_SETUP_MAX / pairs)
         return hw_fail(-E2BIG,
                        "too many connections: %llu on each of %u pairs of NICs; at most %d per peer (knob channels)",

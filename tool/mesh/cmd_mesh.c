@@ -93,11 +93,7 @@ static uint32_t count_known(const struct mesh *m, const struct mesh *was)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->n; i++)
-        for (uint32_t k = 0; k < was->n; k++)
-            if (strcmp(m->node[i].name, was->node[k].name) == 0) {
-                n++;
-                break;
-            }
+        n += mesh_find_node(was, m->node[i].name) >= 0;
     return n;
 }
 

@@ -32,7 +32,7 @@ static bool is_worse(enum mesh_kind kind, double ratio)
     return kind == MESH_K_LATENCY ? ratio > LONGER : ratio < SLOWER;
 }
 
-static int find_node(const struct mesh *m, const char *name)
+int mesh_find_node(const struct mesh *m, const char *name)
 {
     for (uint32_t i = 0; i < m->n; i++)
         if (strcmp(m->node[i].name, name) == 0)
@@ -59,7 +59,7 @@ static int compare_kind(const struct mesh *m, const struct mesh *was, enum mesh_
         return mesh_find(out, &f);
     int rc = 0;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
-        int there = find_node(was, m->node[i].name);
+        int there = mesh_find_node(was, m->node[i].name);
         if (there < 0 || is_named(out, (int)i))
             continue;
         f.node = (int)i;
@@ -75,7 +75,7 @@ static int compare_nics(const struct mesh *m, const struct mesh *was, double *ro
 {
     int rc = 0;
     for (uint32_t i = 0; i < m->n; i++) {
-        int there = find_node(was, m->node[i].name);
+        int there = mesh_find_node(was, m->node[i].name);
         if (there < 0 || is_named(out, (int)i))
             continue;
         for (uint32_t k = 0; k < m->node[i].n_nics && rc == 0; k++) {

@@ -19,6 +19,9 @@ void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out);
 /* Writes a self-contained page without scripts. Returns 0 or -errno. */
 int mesh_html(const struct mesh *m, const struct mesh_findings *f, const char *path);
 
+/* Returns the number of the node with this name, or -1. */
+int mesh_find_node(const struct mesh *m, const char *name);
+
 /* Adds findings for medians that are much worse than in `was`: those of all nodes or, if these are not worse, those of
  * each node and of each NIC, matched by name. Skips nodes that already have findings, other than those about paths and
  * rails. Fails with -ENOMEM. */
