@@ -10,7 +10,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Maximum bytes of one read; the kernel sends a dump in parts that are not larger (net/netlink/af_netlink.c). */
+/* Maximum bytes of one read; the kernel rarely sends a dump in larger parts (net/netlink/af_netlink.c).
+ */
 #define ANSWER_MAX 32768
 #define LINKS_MAX  4096
 
