@@ -10,8 +10,8 @@ namespace hx
 
 /* for this long after a check that drove the connection, other checks do not drive it; see may_skip() */
 constexpr uint64_t drive_ns = 2000;
-constexpr uint64_t look_ns =
-    1000000; /* a request's check drives the connection if none of its checks has for this long */
+/* if a request's last check that drove the connection is older than this, its next check drives it again */
+constexpr uint64_t look_ns = 1000000;
 
 static uint64_t now_ns()
 {
