@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 /* A dump arrives in datagrams of at most 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative
- * names of one device take up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), and so do its virtual functions. */
+ * names of one device take up to 64 KiB (rtnl_alt_ifname() in net/core/rtnetlink.c), as do its virtual functions. */
 #define REPLY_MAX (256u << 10)
 
 static const char *name_protocol(int protocol)
