@@ -86,7 +86,7 @@ enum sb_state {
     SB_STATE_RUNNING,   /* moved, and the container is running */
     SB_STATE_ENDED,     /* moved, and the container has ended: call sb_restore() */
     SB_STATE_UNDER_WAY, /* a move or restore is in progress */
-    SB_STATE_BROKEN,    /* a move or restore was interrupted: call sb_restore() */
+    SB_STATE_BROKEN,    /* a move or restore was interrupted or has failed: call sb_restore() */
     SB_STATE_UNREADABLE /* the journal cannot be read, see error */
 };
 
