@@ -320,8 +320,8 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     return hn_error(hw_fail(-EINVAL, "dma-bufs are not supported"), "regMrDmaBuf");
 }
 
-/* Cancels the communicator's requests on m, and no other requests, because NCCL may still test these. Fails with
- * -ETIMEDOUT if a request has not ended, and may still access the memory. */
+/* Cancels the communicator's requests on m. NCCL may still test the other requests. Fails with -ETIMEDOUT if a request
+ * on m has not ended, so that it may still access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
 {
     int rc = 0;

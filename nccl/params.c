@@ -11,7 +11,7 @@
 #define SET(name, value) name, value, name "=" value
 
 /* NCCL reads its configuration files into the environment before it loads the plugin, so their contents also count as
- * the user's settings. NCCL's minima override its maxima (graph/connect.cc, graph/paths.cc), hence `yields`. */
+ * the user's settings. */
 const struct hn_param hn_params[] = {
     {SET("NCCL_NTHREADS", "512"),
      "NCCL halves the GPU threads of a channel if a NIC is slower than the GPU's link, but the copies need these "
@@ -20,8 +20,8 @@ const struct hn_param hn_params[] = {
     {SET("NCCL_BUFFSIZE", "8388608"),
      "messages of 2 MiB instead of 1 MiB in a ring, and space for eight chunks of NCCL_P2P_NET_CHUNKSIZE",
      {NULL}},
-    /* 2 MiB would be too large: the size of a pool, 64 channels x 16 x 2 MiB, overflows an int in NCCL
-     * (transport/net.cc). NCCL limits this value to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so a
+    /* 2 MiB would be too large: the size of NCCL's shared buffer pool, 64 channels * 16 steps * 2 MiB, would overflow
+     * an int (transport/net.cc). NCCL limits this value to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so a
      * smaller buffer size of the user's remains effective. */
     {SET("NCCL_P2P_NET_CHUNKSIZE", "524288"),
      "larger messages for send/recv and alltoall; the default is 128 KiB, and each costs a pass through NCCL's proxy "

@@ -110,7 +110,7 @@ struct nixlBackendOptionalArgs {
 };
 using nixl_opt_b_args_t = nixlBackendOptionalArgs;
 
-/* Only passed by reference, in functions that this backend does not implement. */
+/* Only passed by reference or pointer, in functions that this backend does not implement. */
 struct nixlRemoteMetaList;
 struct nixlRegList;
 struct nixlQueryResponses;

@@ -8,9 +8,10 @@
 namespace hx
 {
 
-/* within this time after a check that drove the connection, other checks of the link need not; see may_skip() */
+/* for this long after a check that drove the connection, other checks do not drive it; see may_skip() */
 constexpr uint64_t drive_ns = 2000;
-constexpr uint64_t look_ns = 1000000; /* at least one check per request drives the connection in this time */
+/* if a request's last check that drove the connection is older than this, its next check drives it again */
+constexpr uint64_t look_ns = 1000000;
 
 static uint64_t now_ns()
 {

@@ -9,7 +9,8 @@ struct nlmsghdr *hw_genl_request(void *buf, size_t size, uint16_t family, uint8_
     struct nlmsghdr *h = hw_netlink_request(buf, size, family, flags);
     struct genlmsghdr *g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
     g->cmd = cmd;
-    /* the version of the families CTRL, netdev (NETDEV_FAMILY_VERSION) and ethtool (ETHTOOL_GENL_VERSION) */
+    /* the version of the families netdev (NETDEV_FAMILY_VERSION) and ethtool (ETHTOOL_GENL_VERSION); the kernel does
+     * not compare it */
     g->version = 1;
     return h;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generic netlink, and the IDs of its families, which differ from boot to boot. */
+/* Generic netlink, and the IDs of its families, which may differ between boots. */
 #ifndef HW_SYS_GENL_H
 #define HW_SYS_GENL_H
 

@@ -82,7 +82,7 @@ static void write_json_string(struct hw_json *j, const char *text)
     write_json_bytes(j, "\"", 1);
 }
 
-/* Writes the comma and the key before a value. Returns false if no value is allowed here. */
+/* Writes the comma and the key before a value. Returns false after an error, or if no value is allowed here. */
 static bool begin_json_value(struct hw_json *j, const char *key)
 {
     bool object = j->level[j->depth].object;
@@ -185,7 +185,7 @@ void hw_json_double(struct hw_json *j, const char *key, double v)
         write_json_value(j, key, "null");
         return;
     }
-    /* Uses the fewest digits that read back as the same number; 17 always do (IEEE 754 binary64). */
+    /* Uses the fewest of 15 to 17 digits that read back as the same number; 17 always do (IEEE 754 binary64). */
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(buf, sizeof(buf), "%.*g", digits, v);
         if (strtod(buf, NULL) == v)

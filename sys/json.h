@@ -12,7 +12,7 @@
 struct hw_json {
     FILE *out;
     int depth;
-    bool error; /* wrong nesting or a failed write; stays set */
+    bool error; /* a call that does not fit, or a failed write; stays set */
     int err;    /* errno of the failed write; 0 if no write failed */
     struct {
         bool object, some;
@@ -33,7 +33,7 @@ void hw_json_double(struct hw_json *j, const char *key, double value);
 void hw_json_bool(struct hw_json *j, const char *key, bool value);
 void hw_json_null(struct hw_json *j, const char *key);
 /* Ends the document with a newline and flushes it. After success, the next document may follow (JSON lines). Fails with
- * -EINVAL if the nesting was wrong or nothing was written, and with -EIO if any write failed. */
+ * -EINVAL if the calls did not make exactly one complete value, and with -EIO if any write failed. */
 int hw_json_finish(struct hw_json *j);
 
 #endif

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 /* A dump arrives in datagrams of at most 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative
- * names of one device take up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), and so do its virtual functions. */
+ * names of one device take up to 64 KiB (rtnl_alt_ifname() in net/core/rtnetlink.c), as do its virtual functions. */
 #define REPLY_MAX (256u << 10)
 
 static const char *name_protocol(int protocol)
@@ -33,7 +33,7 @@ int hw_netlink_open(struct hw_netlink *nl, int protocol)
     int one = 1;
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
-    /* The kernel replies during the send call. Only a lost reply (ENOBUFS) runs into this timeout. */
+    /* The kernel answers within the calls that send and receive, so this timeout should never be reached. */
     struct timeval wait = {.tv_sec = 10};
     (void)setsockopt(nl->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     return 0;
@@ -101,7 +101,7 @@ static int read_netlink_result(const struct nlmsghdr *m, const char *what)
     return hw_fail(e->error, "%s: %s%s%s", what, strerror(-e->error), why ? ": " : "", why ? why : "");
 }
 
-/* Receives the replies to the last request into buf (REPLY_MAX bytes), up to the last one. */
+/* Receives the replies to the latest request into buf (REPLY_MAX bytes), up to the reply that ends them. */
 static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void *arg, const char *what)
 {
     int rc = 0;
@@ -122,7 +122,7 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
                 continue;
             }
             if (m->nlmsg_seq != nl->seq)
-                continue; /* the rest of an earlier dump that its reader abandoned */
+                continue; /* a late reply to an earlier request, or a multicast message to be dropped */
             nl->torn |= (m->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
             if (m->nlmsg_type == NLMSG_DONE || m->nlmsg_type == NLMSG_ERROR)
                 return rc ? rc : read_netlink_result(m, what);
@@ -134,7 +134,7 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
 
 int hw_netlink_talk(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn, void *arg, const char *what)
 {
-    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one of these bits is NLM_F_EXCL too */
+    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* these two bits are also NLM_F_REPLACE and NLM_F_EXCL */
     if (!dump)
         h->nlmsg_flags |= NLM_F_ACK;
     h->nlmsg_seq = ++nl->seq;

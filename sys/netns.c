@@ -195,7 +195,7 @@ struct those {
     const char *mark; /* NULL to select by namespace */
 };
 
-/* Returns true if this text is the name of a lab's node: a to z, aa.. */
+/* Returns true if text has the form of a lab's node name: only letters from a to z, as in "aa". */
 static bool is_node_name(const char *text)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz");
@@ -234,7 +234,8 @@ static bool is_one(const char *pid, const struct those *t)
     return false;
 }
 
-/* Sends sig, unless it is 0, to each selected process. Returns the number of selected processes. */
+/* Sends sig, unless it is 0, to each selected process except the caller. Returns the number of these processes, or
+ * -errno. */
 static int signal_all(const struct those *t, int sig)
 {
     DIR *proc = opendir("/proc");

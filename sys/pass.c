@@ -36,7 +36,7 @@ ssize_t hw_pass_receive(int sock, void *buf, size_t size, int *fd, unsigned cap,
 {
     union control c;
     struct iovec iov = {.iov_base = buf, .iov_len = size};
-    /* CMSG_LEN and not CMSG_SPACE, because the kernel would fill the padding with one more file descriptor. */
+    /* CMSG_LEN and not CMSG_SPACE, because the kernel would use any padding for one more file descriptor. */
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = &c,
@@ -51,7 +51,8 @@ ssize_t hw_pass_receive(int sock, void *buf, size_t size, int *fd, unsigned cap,
         return -errno;
     if (cut)
         *cut = m.msg_flags & MSG_CTRUNC;
-    /* The buffer is too small for a second header. A message without file descriptors has no header. */
+    /* The kernel passes all file descriptors in one SCM_RIGHTS header, and no other control messages are enabled. A
+     * message without file descriptors has no header. */
     const struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
         memcpy(fd, CMSG_DATA(h), h->cmsg_len - CMSG_LEN(0));

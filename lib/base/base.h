@@ -48,7 +48,8 @@ struct hw_logger {
     void *arg;
     int level; /* lines above this level are dropped */
 };
-/* Formats one line and passes it to the callback, if there is one. Preserves errno. */
+/* Passes one formatted line to the callback, if there is one and level is at most l->level. Preserves errno.
+ */
 void hw_log(const struct hw_logger *l, int level, const char *fmt, ...) HW_PRINTF(3, 4);
 
 /* Hashes data with 64-bit FNV-1a, to distinguish texts; not cryptographic. h is HW_HASH_START, or the hash of the bytes
@@ -61,8 +62,8 @@ static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* Returns n zeroed bytes, which the caller frees, or NULL if out of memory. Faster than calloc(), which does not use
- * the thread cache in glibc before 2.41. */
+/* Returns n zeroed bytes, which the caller frees, or NULL if out of memory. For small blocks, faster than calloc(),
+ * which does not use the thread cache in glibc before 2.41. */
 static inline void *hw_zalloc(size_t n)
 {
     enum { CACHED = 1032 }; /* the largest block in glibc's thread cache */

@@ -16,7 +16,7 @@ static char fold_letter(char c)
     return (char)(c == '-' ? '_' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
 }
 
-/* Returns the number of edits that turn a into b. */
+/* Returns the number of edits that turn a into b, or SIZE_MAX if one of them is longer than LONGEST. */
 static size_t count_edits(const char *a, const char *b)
 {
     const size_t la = strlen(a), lb = strlen(b);

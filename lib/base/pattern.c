@@ -13,8 +13,8 @@
 #define LANES 4
 #define BLOCK 256 /* unit of filling and checking in bytes */
 
-/* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed. With this mix the
- * number is about as by chance. Each shorter mix that was tried gave more or fewer matches. */
+/* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed. With this mix, the
+ * number is about what chance would give. Each shorter mix that was tried gave more or fewer matches. */
 #define MIX(x)            \
     do {                  \
         (x) ^= (x) >> 30; \

@@ -62,8 +62,9 @@ int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME])
     struct sockaddr_un a;
     int rc = -1;
     HW_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    /* The kernel gives the new file the mode of the socket (net/unix/af_unix.c, unix_bind_bsd()). Other users, except
-     * root, can therefore never connect, and the umask, which all threads of the process share, need not be changed. */
+    /* The kernel gives the new file at most the mode of the socket (net/unix/af_unix.c, unix_bind_bsd()). Other users,
+     * except root, can therefore never connect, and the umask, which all threads of the process share, need not be
+     * changed. */
     if (fd < 0 || fchmod(fd, 0600) < 0)
         return hw_fail(-errno, "creating a local socket: %s", strerror(errno));
     for (unsigned i = 0; i < SOCKETS_PER_PROCESS && rc < 0; i++) {

@@ -50,7 +50,7 @@ static struct hw_event *take_event(struct hawser *h)
     return e;
 }
 
-/* Fills *c with the peer's oldest notification. Returns false if no notification has arrived. */
+/* Fills *c with the peer's oldest notification. Returns false if there is none. */
 static bool take_note(struct hawser_peer *p, struct hawser_completion *c)
 {
     pthread_mutex_lock(&p->note_lock);

@@ -174,7 +174,7 @@ struct hw_way {
     struct hw_timer timer;      /* fires at the next attempt, or at the deadline of the current attempt */
     bool dialling, refused;     /* refused: the last attempt failed because nothing listened */
     bool hopeless;              /* the transport has no device for the NIC */
-    bool spare;                 /* connected only while no rail that is not spare is sound */
+    bool spare;                 /* connected only if the rails that are not spare may have failed */
     unsigned failures;          /* consecutive failures */
 
     /* server only: connections of generation in_gen, until all have arrived and the rail is down */

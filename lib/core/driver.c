@@ -198,9 +198,9 @@ static uint64_t load_spent(const struct hw_driver *d)
     return atomic_load_explicit(&d->spent, memory_order_relaxed);
 }
 
-/* Handles these events and everything that is due at `now`, the current time. Called with the role, which is released.
- * If done(arg) is true after the turn, the caller continues at once, and its next call or the thread sends what the
- * turn left unsent. Returns true if there was work. */
+/* Handles these events, and up to TASKS tasks and timers that are due at `now`, the current time. Called with the role,
+ * which is released. If done(arg) is true after the turn, the caller continues at once, and its next call or the thread
+ * sends what the turn left unsent. Returns true if there was work. */
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {

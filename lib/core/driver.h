@@ -96,8 +96,8 @@ void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
 /* Takes the role. The calling thread may then use the objects on the loop, and its posts to the loop wake no other
  * thread. hw_driver_end() does the posted work and releases the role. A thread has at most one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
-/* Takes the role if no thread has it. now is a time that the calling thread has just read. Returns false if the role
- * was not taken; hw_driver_end() must not be called then. */
+/* Takes the role if no thread has it and the calling thread has no other role. now is a time that the calling thread
+ * has just read. Returns false if the role was not taken; hw_driver_end() must not be called then. */
 bool hw_driver_begin(struct hw_driver *d, uint64_t now);
 void hw_driver_end(struct hw_driver *d);
 /* Sets the urgency of the tasks that this thread posts from now on. Tasks with another urgency than HW_NOW do not wake

@@ -4,7 +4,7 @@
 #include "base/pattern.h"
 #include "mem/kernels.h"
 
-/* Returns the number of blocks at 16 bytes per thread and round, limited to a number that fills any GPU. */
+/* Returns the number of thread blocks for len bytes at 16 bytes per thread, limited to a number that fills any GPU. */
 static unsigned grid_of(size_t len)
 {
     return (unsigned)HW_MIN(len / 16 / HW_KERNEL_THREADS + 1, (size_t)2048);

@@ -158,7 +158,7 @@ static CUstream stream_of_next(const struct hw_gather *g)
 /* Consecutive ring entries for one launch. */
 struct launch {
     const struct hw_gather_bufs *b;
-    uint64_t base; /* address that the entries' source offsets are relative to */
+    uint64_t base; /* offset in the source that the entries' source offsets are relative to */
     uint64_t bytes;
     uint32_t first, n;
 };
@@ -193,8 +193,8 @@ static CUresult launch_gather(struct hw_gather *g, struct launch *l)
     return e;
 }
 
-/* Returns true if the entry's 32-bit source offset can express src_off. If it cannot, the offsets of the next launch
- * are relative to an address up to 2 GiB before src_off. */
+/* Returns true if the entry's 32-bit source offset can express src_off. If it cannot, the next launch has a base up to
+ * 2 GiB before src_off. */
 static bool can_reach(const struct launch *l, uint64_t src_off)
 {
     return src_off >= l->base && src_off - l->base <= UINT32_MAX;

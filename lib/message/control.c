@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of control messages after which a refusal is forgotten, because the peer read it long ago. */
-/* Sequence numbers of 32 bits can be compared if they are less than 2^31 apart. A mark that is this old is advanced. */
+/* Sequence numbers of 32 bits can be compared if they are less than 2^31 apart. A mark that is this many messages old
+ * is advanced. */
 #define MARK_OLD (1 << 29)
 
 /* ---- sending: with the lock held ------------------------------------------------------------------------ */
@@ -228,8 +228,8 @@ static int sort_inbox(struct hw_peer *p)
     return rc;
 }
 
-/* Sends TAKEN if, since the last TAKEN, at least a quarter of a window of messages was read, or a quarter of the
- * notification buffer was freed. Called with the lock held. */
+/* Sends TAKEN, unless one is in flight, if since the last TAKEN at least a quarter of a window of messages was read, or
+ * a quarter of the notification buffer was freed. Called with the lock held. */
 static void tell_taken(struct hw_peer *p)
 {
     bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
@@ -239,7 +239,6 @@ static void tell_taken(struct hw_peer *p)
     }
 }
 
-/* Processes the messages in the ring that are next. rc is the result of sorting them. */
 /* Advances the peer's mark if it is old: all messages before the next one have been read. */
 static void renew_mark(struct hw_peer *p)
 {
@@ -248,6 +247,7 @@ static void renew_mark(struct hw_peer *p)
         (void)atomic_compare_exchange_strong(&p->in.told, &told, next);
 }
 
+/* Processes the messages in the ring that are next. rc is the result of sorting them. */
 static void read_ring(struct hw_peer *p, int rc)
 {
     while (rc == 0 && !p->session.dead) {

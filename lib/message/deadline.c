@@ -13,7 +13,8 @@ void hw_op_time(struct hw_peer *p, struct hw_op *op)
         hw_loop_post(p->session.home, &p->deadlines.arm);
 }
 
-/* Returns the time of the home loop's next check: the end of the next tick that has an operation. */
+/* Returns the time of the home loop's next check: the end of the next tick with a list that is not empty (ticks that
+ * are HW_TICKS apart share a list), or HW_NEVER if no operation has a deadline. */
 static uint64_t find_next_look(const struct hw_peer *p)
 {
     for (uint64_t k = 0; k < HW_TICKS && p->deadlines.n; k++)

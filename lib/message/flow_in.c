@@ -152,7 +152,8 @@ static int place_noted(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
 
 /* ---- the peer's writes ------------------------------------------------------------------------------------ */
 
-/* Finds the memory of each descriptor. A descriptor without write access is refused, and its bytes are discarded. */
+/* Finds the memory of each descriptor. A descriptor whose memory the peer may not write is refused, and its bytes are
+ * discarded. */
 static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
 {
     uint64_t id, sum = 0;
@@ -205,7 +206,7 @@ static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_e
     hw_ops_unlock(p);
 }
 
-/* Discards the bytes of a landing that was given up. */
+/* Discards the rest of a payload whose landing does not exist or was given up. */
 static void place_nowhere(const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n)
 {
     piece[0] = (struct hw_piece){&hw_host, NULL, in->pay - at, NULL};

@@ -390,7 +390,7 @@ static int count_bytes(struct hw_op *op)
 }
 
 /* Returns the remaining count of an operation before its start: its message, or one for the start, one for a
- * notification, and its bytes. */
+ * notification or BYE, and its bytes. */
 static uint64_t count_left(const struct hw_op *op)
 {
     if (is_two_sided(op))

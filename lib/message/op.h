@@ -75,8 +75,8 @@ int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in);
 void hw_requests_cut(struct hw_peer *p);
 /* Lets rails cut the operation into chunks, or sends a small operation whole. Called with the lock held. */
 void hw_op_send(struct hw_op *op);
-/* Processes the next control message in order, on the home loop. May take ownership of c->note. Fails with -EPROTO or
- * -ENOMEM. */
+/* Processes the next control message in order, on the home loop. May take ownership of c->note. Fails with a negative
+ * errno such as -EPROTO or -ENOMEM. */
 int hw_peer_control(struct hw_peer *p, struct hw_control_in *c);
 
 #endif

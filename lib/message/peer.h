@@ -47,7 +47,7 @@
 #define HW_COUNT_BLOCK  256
 #define HW_TICK         (4 * HW_MS)   /* interval of the deadline checks */
 #define HW_PATIENCE     (100 * HW_MS) /* default of hw_peer.patience */
-/* Multiple of hw_peer.patience after which rails that may read a cancelled operation's memory end. */
+/* Multiple of hw_peer.patience after which all rails end if they may still read a cancelled operation's memory. */
 #define HW_CUT_OFF 10
 #define HW_TICKS   256
 
@@ -140,9 +140,10 @@ struct hw_op {
     bool cut_off;     /* rails were ended so that nothing reads the memory; protected by the lock */
     /* over() was called, or is about to be, before the peer has confirmed the end; protected by the lock */
     bool deserted;
-    uint64_t answer_by;         /* time after a cancellation by which the peer must confirm the end, or else dies */
-    bool is_fenced;             /* the operation is in hw_peer.fenced; protected by the lock */
-    uint32_t fence;             /* number of control messages that must be read before the operation ends */
+    uint64_t answer_by; /* after a cancellation: time at which the peer dies if it has not confirmed the end; 0 if not
+                           set yet */
+    bool is_fenced;     /* the operation is in hw_peer.fenced; protected by the lock */
+    uint32_t fence;     /* number of control messages that must be read before the operation ends */
     struct hw_landing *landing; /* read and receive: landings that have not ended; protected by the lock */
     uint64_t serves;            /* SERVE and send: the peer's landing */
     uint64_t rest;              /* send: bytes of the landing that the message does not fill */
@@ -157,7 +158,7 @@ struct hw_op {
     struct hw_list all;         /* entry in hw_peer.all */
     struct hw_list
         queued; /* entry in bulk, reads, notes, filling, fenced, held or over, or in a list of an import or queue */
-    struct hw_list timed;    /* entry in the list of a tick of hw_peer.deadlines */
+    struct hw_list timed;    /* entry in one of the lists hw_peer.deadlines.at */
     struct hw_list serve_at; /* SERVE and send: entry in the list of landings with the same remainder or hash */
     struct hw_span span[];
 };
@@ -257,7 +258,7 @@ struct hw_peer {
 
     pthread_mutex_t lock; /* protects all following members except atomics */
     int dead;             /* 0, or the error that the peer died with */
-    uint64_t answer_in;   /* ns: time limit for the peer to end a cancelled operation; the peer dies if it passes */
+    uint64_t answer_in;   /* ns: time that the peer has to confirm the end of a cancelled operation, or else it dies */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
     /* Memory may be sent by reference. It is then read until the peer has confirmed the bytes or the rail has ended. */
     bool by_reference;
@@ -297,7 +298,7 @@ struct hw_peer {
     struct hw_handles handles; /* protected by the domain's lock */
 
     struct {
-        struct hw_list at[HW_TICKS]; /* operations with a deadline, by tick */
+        struct hw_list at[HW_TICKS]; /* operations with a deadline, by tick modulo HW_TICKS */
         uint32_t n;
         uint64_t looked; /* tick of the last check */
         uint64_t next;   /* time of the home loop's next check, or HW_NEVER */

@@ -387,8 +387,8 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
     return 0;
 }
 
-/* Assigns the message to the oldest receive that cannot have data in flight, or keeps the message if there is no such
- * receive. */
+/* Assigns the message to the oldest receive that cannot have data in flight, or requests it again if the CPU cannot
+ * access that receive's memory. Without such a receive, keeps the message, or refuses it if the stream is closed. */
 static int place_message(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note)
 {
     struct hw_queue *q;

@@ -51,7 +51,8 @@ bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here);
 void hw_queues_refuse(struct hw_peer *p, uint32_t stream);
 void hw_streams_free(struct hw_queues *t);
 
-/* Process received control messages, on the home loop. Fail with -EPROTO, or with -ENOMEM if nothing was changed. */
+/* Process received control messages, on the home loop. Fail with -EPROTO, with -ENOMEM if nothing was changed, or with
+ * the error that the peer died with. */
 int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h);
 /* *note is the message. If this function keeps the message, it sets *note to NULL. Otherwise the caller frees it. */

@@ -48,7 +48,7 @@ unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
  *   PHB   the host bridge: the same root complex, different root ports
  *   NODE  two host bridges of one NUMA node
  *   SYS   two NUMA nodes
- * In sysfs each port of a switch is a device. Let c be the number of steps that the two paths have in common. Other
+ * In sysfs each port of a switch is a device. Let c be the number of steps that the two paths have in common. Different
  * roots: NODE if numa_node is the same number, -1 ("not said") included, else SYS. Equal paths: X. c = 0: PHB. Then, if
  * each path has at most one bridge below the common part, PIX, else PXB.
  */

@@ -10,7 +10,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Maximum bytes of one read; the kernel sends a dump in parts that are not larger (net/netlink/af_netlink.c). */
+/* Maximum bytes of one read; the kernel rarely sends a dump in larger parts (net/netlink/af_netlink.c).
+ */
 #define ANSWER_MAX 32768
 #define LINKS_MAX  4096
 
@@ -255,7 +256,8 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
         return hw_addr_is_loopback(to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_NONE;
     if (fd < 0 || !index)
         return hw_nic_reaches(nic, to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_GATEWAY;
-    /* IPv6 restricts the lookup to the interface only if no source address is given (net/ipv6/route.c) */
+    /* IPv6 restricts the lookup to the interface only without a source address or to a link-local one
+     * (net/ipv6/route.c) */
     struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
     struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* according to the policy rules for its address */
     if (!a.found || (!a.many && a.oif != index))

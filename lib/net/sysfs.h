@@ -31,7 +31,7 @@ int hw_root_u64(int root, uint64_t *out, const char *fmt, ...) HW_PRINTF(3, 4);
 int hw_root_i64(int root, int64_t *out, const char *fmt, ...) HW_PRINTF(3, 4);
 /* Reads the target of a symbolic link. The last part of the path is not followed. Returns the length. */
 int hw_root_link(int root, char *buf, size_t cap, const char *fmt, ...) HW_PRINTF(4, 5);
-/* Reads the last part of a symbolic link's target, for example the name of a driver. */
+/* Reads the last part of a symbolic link's target, for example the name of a driver. Returns its length. */
 int hw_root_link_name(int root, char *buf, size_t cap, const char *fmt, ...) HW_PRINTF(4, 5);
 /* Returns true if the path exists, regardless of its type. */
 bool hw_root_has(int root, const char *fmt, ...) HW_PRINTF(2, 3);

@@ -31,8 +31,8 @@ int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD])
     const unsigned version = hw_get16(head + 4), size = hw_get16(head + 6);
     if (hw_get32(head) != HW_PLUGIN_MAGIC)
         return hw_fail(-EPROTO, "the peer uses another transport: set knob transport to the same value on both sides");
-    /* Version 1 has its longest message at this offset. This number is a multiple of the page size, so the low bits,
-     * which are the version here, are 0. */
+    /* Version 1 has the size of its longest message at this offset. The size is usually a multiple of 64 KiB, so its
+     * low 16 bits, which are read as the version here, are 0. */
     if (version < HW_PLUGIN_VERSION)
         return hw_fail(
             -EPROTO,

@@ -104,7 +104,7 @@ static const struct sb_attr table[] = {
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
-#define BLOB_MAX (4u << 20) /* bytes; the flow rules of a NIC with the largest table take about 3 MiB */
+#define BLOB_MAX (4u << 20) /* bytes; RULES_MAX flow rules (attr_ioctl.c) take about 3 MiB */
 
 int sb_blob_put(struct sb_blob *b, const void *data, size_t n)
 {
@@ -239,8 +239,8 @@ static bool is_missing_attr_error(int rc)
     return false;
 }
 
-/* Returns true if the error is a fault of this machine rather than the device, so that nothing is known about the
- * attribute. */
+/* Returns true if the error is a fault or limit of this machine or program rather than the device, so that nothing is
+ * known about the attribute. */
 static bool is_machine_error(int rc)
 {
     return rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE || rc == -E2BIG || rc == -EBADMSG || rc == -EAGAIN;

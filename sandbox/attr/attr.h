@@ -47,7 +47,8 @@ void sb_attr_close(struct sb_attr_kernel *k);
 struct sb_attr {
     const char *name; /* name in the journal */
     const char *what; /* for messages, as in "reading its WHAT" */
-    /* Returns 0, -EOPNOTSUPP if the device lacks the attribute, or another -errno. */
+    /* Returns 0 or -errno. If the device lacks the attribute, this is -EOPNOTSUPP or another error for which
+     * is_missing_attr_error() is true. */
     int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
     /* Changes `now` to `was` as far as possible. The caller reads the result again. Returns 0, or -errno with a
      * text. */
@@ -66,7 +67,7 @@ struct sb_attr {
 
 /* Adds a record to j for each attribute of NIC nic, which is the device with this index and name. Attributes that the
  * device lacks are left out, and attributes that cannot be read are logged and left out. But if the failure is one of
- * this machine, such as -ENOMEM, the function fails unless skip is set. */
+ * this machine or program, such as -ENOMEM, the function fails unless skip is set. */
 int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int index, const char *name, bool skip,
                   const struct hw_logger *log);
 /* Restores the device's attributes that differ from j's records. If last is set, a remaining difference is a fault. */

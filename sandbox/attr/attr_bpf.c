@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PROGRAMS_MAX 64 /* equals BPF_MPROG_MAX in kernel/bpf/mprog.c */
+#define PROGRAMS_MAX 64 /* equals BPF_MPROG_MAX in include/linux/bpf_mprog.h */
 
 /* The parts of union bpf_attr that Debian 12's headers lack: BPF_PROG_QUERY for a device, with links, and
  * BPF_PROG_ATTACH. */
@@ -203,7 +203,7 @@ int sb_read_tcx(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     uint32_t ids[PROGRAMS_MAX] = {0};
     int n = query_tcx(a, d, ids, NULL);
-    if (n == -ENOENT) /* nothing was ever attached */
+    if (n == -ENOENT) /* nothing is attached */
         n = 0;
     return n < 0 ? n : sb_blob_put(out, ids, 4 * (size_t)n);
 }

@@ -153,8 +153,8 @@ int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *
     return sb_blob_attr(out, ETHTOOL_A_FEATURES_ACTIVE, f.active, 4 * f.words);
 }
 
-/* Restores the wanted features. If these are unchanged but other features are active, setting them again makes the
- * kernel recompute the active features. */
+/* Restores the wanted features, from which the kernel computes the active ones. The kernel does nothing if only the
+ * active features differ (ethnl_set_features() in net/ethtool/features.c). */
 int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8)));

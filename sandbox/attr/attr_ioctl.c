@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes that are read and set by ioctls: those that ethtool's netlink lacks, and RSS, which netlink can set only
- * since Linux 6.17. */
+/* Attributes that are read and set by ioctls: those that ethtool's netlink lacks, and those that it can set only since
+ * Linux 6.14 (time stamps) or 6.17 (RSS). */
 #include "sandbox/attr/attr.h"
 
 #include <linux/ethtool.h>

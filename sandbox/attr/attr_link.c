@@ -404,7 +404,8 @@ int sb_write_vfs(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
 #define DCB_KEEP                                                                                                       \
     (1u << DCB_ATTR_IEEE_ETS | 1u << DCB_ATTR_IEEE_PFC | 1u << DCB_ATTR_IEEE_APP_TABLE | 1u << DCB_ATTR_IEEE_MAXRATE | \
      1u << DCB_ATTR_IEEE_QCN | 1u << DCB_ATTR_DCB_BUFFER |                                                             \
-     1u << 11 /* DCB_ATTR_DCB_APP_TRUST_TABLE, since Linux 6.3 */ | 1u << 12 /* DCB_ATTR_DCB_REWR_TABLE */)
+     1u << 11 /* DCB_ATTR_DCB_APP_TRUST_TABLE, since Linux 6.2 */ |                                                    \
+     1u << 12 /* DCB_ATTR_DCB_REWR_TABLE, since Linux 6.3 */)
 
 static struct nlmsghdr *put_dcb(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint8_t cmd)
 {

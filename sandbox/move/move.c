@@ -89,8 +89,8 @@ static int check_movable_nics(struct mover *m)
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
-/* Checks that no NIC belongs to container id. A NIC may still be here if that container's move has just begun or was
- * interrupted. */
+/* Checks that no NIC belongs to container id. Such a NIC may be here if that container's move or restore was
+ * interrupted or failed. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
@@ -290,7 +290,8 @@ static int choose_indices(struct mover *m)
     return rc;
 }
 
-/* Sets the ARP sysctls in the container's namespace, and determines whether it has IPv6. */
+/* Sets the NIC's ARP sysctls in the container's namespace, unless no_arp is set, and determines whether the NIC has
+ * IPv6 there. */
 static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
 {
     HW_AUTO_CLOSE int own = hw_netns_own();

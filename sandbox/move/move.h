@@ -44,8 +44,9 @@ struct sb_move_options {
     size_t n;
     const char *journal_dir; /* created if missing; NULL means SB_JOURNAL_DIR */
     enum sb_rdma rdma;
-    bool no_arp;                 /* leave ARP unchanged in the container: set no sysctls and no routes by source */
-    bool force;                  /* also move NICs with a default route, devices stacked on them, or nexthop objects */
+    bool no_arp; /* leave ARP unchanged in the container: set no sysctls and no routes by source */
+    bool force;  /* also move NICs with a default route, with devices stacked on them, with routes that use nexthop
+                    objects, or with attributes that cannot be saved */
     const struct hw_logger *log; /* may be NULL */
 };
 
@@ -85,7 +86,7 @@ enum sb_state {
     SB_STATE_RUNNING,   /* moved, and the container is running */
     SB_STATE_ENDED,     /* moved, and the container has ended: call sb_restore() */
     SB_STATE_UNDER_WAY, /* a move or restore is in progress */
-    SB_STATE_BROKEN,    /* a move or restore was interrupted: call sb_restore() */
+    SB_STATE_BROKEN,    /* a move or restore was interrupted or has failed: call sb_restore() */
     SB_STATE_UNREADABLE /* the journal cannot be read, see error */
 };
 

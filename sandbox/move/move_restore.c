@@ -332,7 +332,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
                                   of_nic ? ": " : "", what));
 }
 
-/* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports each difference. */
+/* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports what is different or missing. */
 static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];

@@ -101,7 +101,7 @@ static bool is_name(const char *s)
     return *s && strlen(s) < IFNAMSIZ && !strchr(s, '/') && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
 }
 
-/* Checks the form "ipv4/conf NAME VALUE". NAME becomes part of a path. */
+/* Checks the form "FOLDER NAME VALUE", as in "ipv4/conf rp_filter 1". NAME becomes part of a path. */
 static bool is_sysctl(const char *s)
 {
     static const char *const dirs[] = {"ipv4/conf ", "ipv4/neigh ", "ipv6/conf ", "ipv6/neigh ", "mpls/conf "};

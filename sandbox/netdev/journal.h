@@ -8,8 +8,9 @@
  * CRC has 8 hexadecimal digits. It is the CRC-32 of everything after the space behind it up to the newline, seeded with
  * the CRC of the previous line, so that a changed or moved line, or a gap, is detected. NIC is the number of the NIC,
  * in the order of the `link` lines, or '-'. PAYLOAD is text or an rtnetlink message in hexadecimal, and may be empty.
- * Each line is on disk before the step that it announces. An incomplete last line was never acted on and is ignored.
- * Any other fault makes the whole journal unreadable (-EBADMSG, or -EPROTONOSUPPORT for another version).
+ * Each line is on disk before the step that it announces, but a restore also takes steps that cannot be written. An
+ * incomplete last line was never acted on and is ignored. Any other fault makes the whole journal unreadable (-EBADMSG,
+ * or -EPROTONOSUPPORT for another version).
  */
 #ifndef HW_SANDBOX_JOURNAL_H
 #define HW_SANDBOX_JOURNAL_H
@@ -29,7 +30,7 @@ enum sb_kind {
     SB_IDENT,    /* number of the NIC's folder in sysfs, see ident.h */
     SB_ATTR,     /* "NAME HEX": another attribute of the device, see attr.h */
     SB_AS,       /* name of the NIC in the container */
-    SB_SYSCTL,   /* "ipv4/conf NAME VALUE", for /proc/sys/net/ipv4/conf/<NIC>/NAME */
+    SB_SYSCTL,   /* "FOLDER NAME VALUE", for /proc/sys/net/FOLDER/<NIC>/NAME; FOLDER is ipv4/conf, for example */
     SB_ADDR,     /* RTM_NEWADDR */
     SB_NEIGH,    /* RTM_NEWNEIGH */
     SB_RDMA,     /* "INDEX NAME" of an RDMA device that moves with the NICs; field NIC is '-' */

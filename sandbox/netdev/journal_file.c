@@ -97,7 +97,7 @@ int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void
         rc = -errno;
     free(line);
     if (rc < 0) {
-        /* Nothing may follow an incomplete line. If it cannot be truncated, no more lines are written. */
+        /* Nothing may follow an incomplete line. If the line cannot be cut off, no more lines are written. */
         if (ftruncate(j->fd, (off_t)j->size) < 0)
             hw_close(&j->fd);
         return hw_fail(rc, "writing to the journal: %s", strerror(-rc));

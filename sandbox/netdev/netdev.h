@@ -49,7 +49,7 @@ struct sb_map {
     } dev[SB_NICS_MAX];
     bool others;      /* keep devices that are not in the map; otherwise they are -ENODEV */
     uint64_t elapsed; /* seconds since the message was read, which are subtracted from lifetimes */
-    bool skip6;       /* leave out IPv6 routes */
+    bool skip6;       /* leave out IPv6 routes and rules */
     bool nodad;       /* skip duplicate address detection for IPv6 addresses, because they were in use until now */
 };
 

@@ -61,7 +61,7 @@ int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, i
     return hw_netlink_talk(rt, h, NULL, NULL, what);
 }
 
-#define NAMES_MAX (72u << 10) /* 64 KiB of names (rtnl_linkprop() in net/core/rtnetlink.c) and a header */
+#define NAMES_MAX (72u << 10) /* 64 KiB of names (rtnl_alt_ifname() in net/core/rtnetlink.c) and a header */
 
 /* Copies a device's list of alternative names, if there is one, into a request. */
 static int take_names(const struct nlmsghdr *h, void *arg)

@@ -389,7 +389,7 @@ struct hops {
 static bool map_hop(struct rtnexthop *hop, void *arg)
 {
     struct hops *s = arg;
-    /* DEAD, LINKDOWN and OFFLOAD report the kernel's state, and are not accepted in a request
+    /* DEAD, LINKDOWN, OFFLOAD and TRAP report the kernel's state. A request with DEAD or LINKDOWN is refused
      * (net/ipv4/fib_semantics.c). */
     hop->rtnh_flags &= RTNH_F_ONLINK;
     s->rc = map_index(s->map, hop->rtnh_ifindex, &hop->rtnh_ifindex);
@@ -522,7 +522,7 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     } else if (kind == SB_ROUTE) {
         ((struct rtmsg *)to)->rtm_flags &= RTNH_F_ONLINK;
     } else if (kind == SB_RULE) {
-        /* the other flags report state, such as a missing device or a missing goto target */
+        /* `ip rule` sets no other flag; most of them report state, such as a missing device or goto target */
         ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT;
     }
     const struct nlattr *a;
@@ -541,7 +541,7 @@ static void clear_volatile_fields(enum sb_kind kind, struct nlmsghdr *h)
     uint32_t progress = IFA_F_TENTATIVE | IFA_F_DADFAILED | IFA_F_OPTIMISTIC | IFA_F_DEPRECATED, flags;
     if (kind == SB_ADDR)
         ((struct ifaddrmsg *)mnl_nlmsg_get_payload(h))->ifa_flags &= (uint8_t)~progress;
-    if (kind == SB_NEIGH) /* the other state bits of a permanent neighbour depend on its last use */
+    if (kind == SB_NEIGH) /* the other state bits may change when the neighbour is used */
         ((struct ndmsg *)mnl_nlmsg_get_payload(h))->ndm_state &= NUD_PERMANENT;
     mnl_attr_for_each(a, h, heads[kind].head)
     {

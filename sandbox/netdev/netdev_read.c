@@ -51,7 +51,7 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     return s->fn(&l, s->arg);
 }
 
-/* Reads a link without its counters, which are not needed (RTEXT_FILTER_SKIP_STATS; kernels before 4.4 send them
+/* Reads a link without its counters, which are not needed (RTEXT_FILTER_SKIP_STATS; older kernels send some of them
  * anyway). */
 static int get_link(struct hw_netlink *rt, int index, const char *name, struct link_sink *s)
 {
@@ -122,9 +122,9 @@ static int nic_of(const struct sb_journal *j, int index)
     return -1;
 }
 
-/* Returns true for objects that the kernel creates by itself: link-local and temporary addresses, routes that follow
- * from addresses, and neighbours that are neither permanent nor proxies. Routes from a router advertisement reappear
- * with the next advertisement, and redirects were only hints. */
+/* Returns true for objects that the kernel creates by itself: link-local addresses (known since Linux 5.18) and
+ * temporary ones, routes that follow from addresses, and neighbours that are neither permanent nor proxies. Routes from
+ * a router advertisement reappear with the next advertisement, and redirects were only hints. */
 static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
 {
     const struct nlattr *a;

@@ -53,7 +53,7 @@ static int open_dir(const char *of, const char *name)
 static int read_dir(struct sb_journal *j, int nic, const char *of, const char *name)
 {
     int fd = open_dir(of, name);
-    if (fd == -ENOENT) /* no IPv6 in this kernel or on this device */
+    if (fd == -ENOENT) /* no IPv6 or MPLS in this kernel or on this device */
         return 0;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {

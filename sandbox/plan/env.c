@@ -40,8 +40,8 @@ static int add_sandbox_var(struct work *w, const char *name, const char *value, 
     return 0;
 }
 
-/* Returns the list in the form "=a,b", or NULL for an empty list. NCCL matches names after "=" exactly, while mlx5_1
- * without it also matches mlx5_10. */
+/* Returns the list in the form "=a,b", or NULL for an empty list or if out of memory. NCCL matches names after "="
+ * exactly, while mlx5_1 without it also matches mlx5_10. */
 static char *format_exact_list(const char *list)
 {
     char *text = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes a snapshot of sysfs, either this machine's or one below a root. Leaves out what no file contains, and guesses
- * nothing. docs/sandbox.md lists which files programs need. */
+/* Takes a snapshot of sysfs, either this machine's or one below a root. Everything comes from files, except this
+ * machine's IP addresses, and nothing is guessed. docs/sandbox.md lists which files programs need. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/plan/snapshot.h"
@@ -401,7 +401,7 @@ static int take_numbered(const struct take *t, const char *dir, const char *pref
 static int take_nodes_and_cpus(const struct take *t)
 {
     static const char *const numa[] = {"cpumap", "cpulist", "distance"};
-    /* caches are left out: they have many files, and CPUID reports them */
+    /* caches are left out: they have many files, and on x86 CPUID reports them */
     static const char *const cpu[] = {"online",
                                       "topology/physical_package_id",
                                       "topology/die_id",

@@ -38,7 +38,7 @@ static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *
     memset(st, 0, sizeof(*st));
     st->st_mode = n->kind == SBX_DIR ? S_IFDIR | 0555 : n->kind == SBX_LINK ? S_IFLNK | 0777 : S_IFREG | 0444;
     st->st_nlink = n->kind == SBX_DIR ? 2 : 1;
-    /* sysfs reports the same size for its files */
+    /* sysfs reports the size of a page, mostly 4096, for its files */
     st->st_size = n->kind == SBX_DIR ? 0 : is_live(n) ? 4096 : (off_t)n->n_data;
     st->st_mtim = st->st_ctim = st->st_atim = get_served_state()->start;
     return 0;

@@ -56,7 +56,7 @@ static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci
     return vb > 0 && vb < va ? b : a;
 }
 
-/* Returns the GPU's number in the sandbox, where GPUs are counted from 0, or -1 if it is not a CUDA GPU. */
+/* Returns the number of a GPU in the sandbox, where CUDA's GPUs are counted from 0, or -1 for any other device. */
 static int gpu_ordinal(const struct xml *x, size_t pci)
 {
     int n = 0;

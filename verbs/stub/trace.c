@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Injects a stub with ptrace(). A child of the tracer process (tracer.c) does this, and exits once the stub is injected
- * or everything has been undone.
+ * or the attempt has been undone. Undoing does not unmap a window that is already sealed.
  *
  * The traced thread makes the injected system calls with the `syscall` instruction of its interrupted call. The thread
  * stops on entry to and exit from each call, where PTRACE_GET_SYSCALL_INFO shows whether the call and its arguments are

@@ -275,7 +275,7 @@ static __device__ __forceinline__ uint4 vec_at(u64 key, u64 pos)
 }
 
 /* A byte range in three parts: the head [0, head), the body [head, head + 16 n), and the tail. The head ends where the
- * address is a multiple of 16. */
+ * address is a multiple of 16, or at the end of the range. */
 struct parts {
     u64 head, n;
     u32 tail;

@@ -37,7 +37,7 @@ struct dm_rx {
     unsigned nwait, started_of;
 
     struct held *held;   /* ring buffer */
-    uint64_t head, tail; /* tail <= next to start <= head */
+    uint64_t head, tail; /* pages [tail, head) are held */
     bool strayed;
     struct dm_rx_counts n;
 };
@@ -89,7 +89,7 @@ static int fail_rx_device(const char *doing)
     return hw_fail(-ENXIO, "%s: %s", doing, text);
 }
 
-/* Returns pages that are no longer read by a gather. */
+/* Returns to the kernel the oldest pages that no gather reads any longer, if there are at least at_least of them. */
 static int return_rx_pages(struct dm_rx *rx, unsigned at_least)
 {
     uint32_t tokens[GIVE_BACK * 4];

@@ -90,7 +90,7 @@ struct np_shared {
     _Alignas(64) _Atomic uint32_t bell; /* futex on which the child sleeps */
     _Atomic uint32_t messages;          /* number of messages sent on the socket */
     /* Written by the child. */
-    _Alignas(64) _Atomic uint32_t asleep; /* even a read must be a read-modify-write operation, see np_wake() */
+    _Alignas(64) _Atomic uint32_t asleep; /* np_wake() reads it with a read-modify-write operation */
     _Alignas(64) _Atomic uint64_t beat;   /* incremented in each round of the loop */
     _Atomic uint32_t doing;               /* enum np_call */
     _Atomic uint32_t joining;             /* enum np_call: last call entered by a thread that makes a connection */

@@ -8,12 +8,12 @@
  * quirks (quirks.h): it retries connect and accept, reposts requests that were not accepted, limits the window, tests
  * only the oldest request, reorders scattered receives and returns their pages.
  *
- * Functions return 0 or -errno with hw_error(). -EIO means that the child died. If the plugin returned an error, the
- * result is -EIO, -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has passed or that the child did not
- * return from a plugin call. -EPROTO means that the child or the plugin supplied impossible values. After the child has
- * died or was killed, every call on its host returns the same error, with the plugin call in progress and the plugin's
- * last output. Only np_output(), np_mem_free() and the close functions still work. An error of a single connection ends
- * only that connection.
+ * Functions return 0 or -errno with hw_error(). -EIO means that the child died or that the plugin returned an error.
+ * Other errors of the plugin give -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has passed or that
+ * the child did not return from a plugin call. -EPROTO means that the child or the plugin supplied impossible values.
+ * After the child has died or was killed, every call on its host returns the same error, with the plugin call in
+ * progress and the plugin's last output. Only np_output(), np_mem_free() and the close functions still work. An error
+ * of a single connection ends only that connection.
  *
  * Any number of threads may use a host at the same time. A connection, a listener or a block of memory may be used by
  * only one thread at a time. A process that was forked from the opening process may close the host, and gets -EPERM
