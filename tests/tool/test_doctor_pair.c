@@ -244,7 +244,10 @@ static void pairs(void)
     pair.link[pair.n_links++] = (struct dr_link){.there = 1};
     check("pair.nics", DR_WARN, "1 here, 2 there");
     pair.there.nic[1] = pair.here.nic[0];
+    check("pair.nics", DR_PASS, "1 on each node"); /* two machines with an address in common */
+    pair.there.boot[0] = 1;
     check("pair.nics", DR_SKIP, "the same NICs");
+    pair.there.boot[0] = 2;
     pair.n_links = 1;
     pair.there.n_nics = 1;
     pair.there.nic[0].mtu = 1460;

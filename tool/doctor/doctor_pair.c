@@ -133,13 +133,27 @@ static bool skip_without_facts(struct dr_report *d)
     return d->pair->asked < 0;
 }
 
+/* Returns true if both sides run on one machine and have an address in common. Two machines may also have one in
+ * common, such as that of a bridge for containers. */
+static bool is_same_nics(const struct dr_pair *p)
+{
+    const struct tp_facts *a = &p->here, *b = &p->there;
+    for (uint32_t i = 0; i < a->n_nics && memcmp(a->boot, b->boot, TP_HASH) == 0; i++)
+        for (uint32_t k = 0; k < b->n_nics; k++)
+            if (memcmp(&a->nic[i].addr, &b->nic[k].addr, sizeof a->nic[i].addr) == 0)
+                return true;
+    return false;
+}
+
 /* Returns true, and reports SKIP, if the facts are missing or no pair of NICs was tested. */
 static bool skip_without_links(struct dr_report *d)
 {
     if (skip_without_facts(d))
         return true;
     if (d->pair->n_links == 0)
-        dr_say(d, DR_SKIP, NULL, "the two nodes have no NICs in the same subnet, and no routed rails");
+        dr_say(d, DR_SKIP, NULL, "%s",
+               is_same_nics(d->pair) ? "both sides use the same NICs"
+                                     : "the two nodes have no NICs in the same subnet, and no routed rails");
     return d->pair->n_links == 0;
 }
 
@@ -204,15 +218,6 @@ void dr_pair_kernel(struct dr_report *d)
     dr_mend(d, "uname -r   # on both nodes; boot the newer kernel on both");
 }
 
-static bool same_address(const struct tp_facts *a, const struct tp_facts *b)
-{
-    for (uint32_t i = 0; i < a->n_nics; i++)
-        for (uint32_t k = 0; k < b->n_nics; k++)
-            if (memcmp(&a->nic[i].addr, &b->nic[k].addr, sizeof a->nic[i].addr) == 0)
-                return true;
-    return false;
-}
-
 /* Returns true if a NIC of this node (or of the peer, if here is false) has a link to a NIC of the other node. */
 static bool has_partner(const struct dr_pair *p, bool here, const char *nic)
 {
@@ -262,7 +267,7 @@ void dr_pair_nics(struct dr_report *d)
     uint32_t fastest = 0;
     if (skip_without_facts(d))
         return;
-    if (same_address(&p->here, &p->there)) {
+    if (is_same_nics(p)) {
         dr_say(d, DR_SKIP, NULL, "both sides use the same NICs");
         return;
     }
