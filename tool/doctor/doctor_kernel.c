@@ -216,7 +216,7 @@ void dr_limits_nofile(struct dr_report *d)
     else if (v >= 512)
         dr_say(d, DR_WARN, NULL, "%s (at most %s): enough for one peer, but not for many", now, top);
     else
-        dr_say(d, DR_FAIL, NULL, "%s (at most %s): too few, because a peer may use 256 connections", now, top);
+        dr_say(d, DR_FAIL, NULL, "%s (at most %s): probably too few, because a peer may use 256 connections", now, top);
     if (d->r && d->r[d->n - 1].outcome != DR_PASS) {
         if (most == RLIM_INFINITY || most >= 4096)
             dr_mend(d, "ulimit -n %s", most == RLIM_INFINITY ? "1048576" : top);

@@ -187,7 +187,7 @@ void dr_tcpx_plugin(struct dr_report *d)
     if (s.n > 0)
         return;
     if (asked && *asked) {
-        dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.60s, but no libnccl-net-%.60s.so is found", asked, asked);
+        dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.60s, but no plugin of this name is found", asked);
         dr_mend(d, "export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH   # DIR is the plugin's folder");
     } else if (dr_tcpx_meant(d->m)) {
         dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no libnccl-net*.so is found");
@@ -239,7 +239,8 @@ void dr_tcpx_manager(struct dr_report *d)
             gpus += strncmp(l.name[i], "get_gpu_fd_", 11) == 0 && is_socket(d->m, dir, l.name[i]);
     hw_names_free(&l);
     if (rules && gpus > 0)
-        dr_say(d, DR_PASS, NULL, "%s has the sockets of rx_rule_manager and of %zu GPUs", dir, gpus);
+        dr_say(d, DR_PASS, NULL, "%s has the sockets of rx_rule_manager and of %zu GPU%s", dir, gpus,
+               gpus == 1 ? "" : "s");
     else if (rules)
         dr_say(d, DR_FAIL, NULL,
                "%s/rx_rule_manager exists, but there is no get_gpu_fd_*: RxDM found no GPU, or was assigned none", dir);
