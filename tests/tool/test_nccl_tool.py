@@ -232,6 +232,11 @@ def part_check(tmp):
     r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="nosuch", NCCL_BUFFSIZE="1048576")
     ok(has(f, "nccl.tuner", "WARN", "is not found") and has(f, "nccl.environment", "WARN", "NCCL limits NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"),
        "a tuner that is not there; a partial override", f)
+    place(lib, MINI, "libnccl-tuner-mine.so")
+    r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="mine")
+    ok(has(f, "nccl.tuner", "WARN", "libnccl-tuner-mine.so, set by NCCL_TUNER_PLUGIN"), "a tuner by its short name", f)
+    r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="None")
+    ok(has(f, "nccl.tuner", "WARN", "NCCL uses its own cost model"), "no tuner", f)
     r, f = check(tmp, nccl="/nowhere/libnccl.so.2", **good)
     ok(r.returncode == 1 and has(f, "nccl.library", "FAIL", "/nowhere") and has(f, "nccl.network", "PASS", "v11"), "a library that was named and is not there", f)
     r, f = check(tmp, nccl=CUDA, **good)

@@ -264,7 +264,7 @@ void dr_nccl_tuner(struct dr_report *d)
             dr_mend(d, "%s", asked ? "unset NCCL_TUNER_PLUGIN" : "export NCCL_TUNER_PLUGIN=" NCCL_PLUGIN_FILE);
         return;
     }
-    if (asked && strcmp(asked, "none") == 0) {
+    if (asked && strcasecmp(asked, "none") == 0) {
         dr_say(d, DR_WARN, NULL, "NCCL_TUNER_PLUGIN=none: NCCL uses its own cost model");
         dr_mend(d, "unset NCCL_TUNER_PLUGIN");
     } else if (asked) {
