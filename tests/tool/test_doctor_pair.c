@@ -45,7 +45,7 @@ static void tcpx(void)
 
     env[0] = "NCCL_GPUDIRECTTCPX_FORCE_ACK=0";
     check("tcpx.plugin", DR_FAIL, "TCPX is set up here");
-    check("tcpx.manager", DR_FAIL, "rx_rule_manager is missing");
+    check("tcpx.manager", DR_FAIL, "no socket rx_rule_manager is found");
     check("tcpx.chunk-size", DR_FAIL, "not set");
     env[0] = "NCCL_NET_PLUGIN=none";
     check("tcpx.plugin", DR_SKIP, "none");
@@ -85,6 +85,9 @@ static void tcpx(void)
     check("tcpx.prefix", DR_FAIL, "looks in /tmp (NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX is not set)");
     env[0] = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=/run/other";
     check("tcpx.prefix", DR_FAIL, "looks in /run/other, but");
+    put_socket("run/other/rx_rule_manager");
+    check("tcpx.manager", DR_FAIL, "/run/other/rx_rule_manager exists, but there is no get_gpu_fd_*");
+    check("tcpx.prefix", DR_PASS, "/run/other/rx_rule_manager");
     env[0] = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=/run/tcpx";
     check("tcpx.prefix", DR_PASS, "/run/tcpx/rx_rule_manager");
     check("tcpx.chunk-size", DR_FAIL, "not set, so the value is 0");
