@@ -215,7 +215,9 @@ void dr_nic_hawserd(struct dr_report *d)
     } else {
         dr_say(d, DR_WARN, NULL, "%s", m->hawserd_why);
         dr_mend(d, m->hawserd == -EACCES ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # hawserd(8)"
-                                         : "systemctl enable --now hawserd");
+                   : m->hawserd == -ENOENT || m->hawserd == -ECONNREFUSED
+                       ? "systemctl enable --now hawserd"
+                       : "journalctl -u hawserd; systemctl restart hawserd");
     }
 }
 
