@@ -164,9 +164,10 @@ void dr_kernel_congestion(struct dr_report *d)
     if (hw_root_text(d->m->root, can, sizeof can, "proc/sys/net/ipv4/tcp_available_congestion_control") < 0)
         snprintf(can, sizeof can, "unknown");
     if (strncmp(now, "bbr", 3) == 0) {
-        dr_say(d, DR_WARN, NULL,
-               "%s (available: %s); hawser uses another algorithm over short paths, but other programs do not", now,
-               can);
+        dr_say(
+            d, DR_WARN, NULL,
+            "%s (available: %s); by default hawser uses another algorithm over short paths, but other programs do not",
+            now, can);
         dr_mend(d, "sysctl -w net.ipv4.tcp_congestion_control=cubic");
     } else {
         dr_say(d, DR_PASS, NULL, "%s (available: %s)", now, can);

@@ -473,7 +473,8 @@ static int parse_validate_gpus(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_NUMBER("channels", 'c', "N", struct validate, channels, 1, MAX_VALIDATE,
                "connections at once, 1 to 64 (default: 4)"),
-    OPT_CALL("nic", 0, "NIC", parse_nic, "NIC of this node (default: the NIC of the route to HOST)"),
+    OPT_CALL("nic", 0, "NIC", parse_nic,
+             "NIC of this node (default: the NIC of the route to HOST, or with --gpus the NICs of the GPU)"),
     OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
              "size of an operation; the first round has one per connection and direction (default: 16MiB)"),
     OPT_SIZE("window", 0, "SIZE", struct validate, window, 0, UINT64_MAX,
