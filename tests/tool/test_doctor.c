@@ -157,15 +157,15 @@ static void rails(void)
              "eth1\t0101000A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n",
              head);
     put("proc/net/route", text);
-    check("nic.rail", DR_WARN, "the prefix is /32, so no peer is in its subnet, and no route");
+    check("nic.rail", DR_WARN, "the prefix is /32, but no route");
     remedy("nic.rail", "ip route add PEERS via GATEWAY dev eth1", "network configuration");
     snprintf(text, sizeof text, "%seth1\t0001000A\t0101000A\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0\n", head);
     put("proc/net/route", text);
-    check("nic.rail", DR_PASS, "the prefix is /32; routes that use this NIC: 1");
+    check("nic.rail", DR_PASS, "the prefix is /32; routes through this NIC to a gateway or a larger subnet: 1");
     n->addr[0].prefix = 31;
     snprintf(text, sizeof text, "%seth1\t0701000A\t0101000A\t0007\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n", head);
     put("proc/net/route", text);
-    check("nic.rail", DR_PASS, "the prefix is /31; routes that use this NIC: 1");
+    check("nic.rail", DR_PASS, "the prefix is /31; routes through this NIC to a gateway or a larger subnet: 1");
     n->addr[0].prefix = 128;
     n->addr[0].addr.sa.sa_family = AF_INET6;
     put("proc/net/ipv6_route", "fe800000000000000000000000000000 40 00000000000000000000000000000000 00 "
@@ -178,7 +178,7 @@ static void rails(void)
     put("proc/net/ipv6_route", "fd000000000000000000000000000000 30 00000000000000000000000000000000 00 "
                                "fe800000000000000000000000000001 00000400 "
                                "00000001 00000000 00000003     eth1\n");
-    check("nic.rail", DR_PASS, "the prefix is /128; routes that use this NIC: 1");
+    check("nic.rail", DR_PASS, "the prefix is /128; routes through this NIC to a gateway or a larger subnet: 1");
 }
 
 static void nics(void)
@@ -270,7 +270,7 @@ static void nics(void)
     devmem_settings(n);
 
     n->ntuple = 0;
-    check("nic.ntuple", DR_SKIP, "does not support flow rules");
+    check("nic.ntuple", DR_SKIP, "are off, and the driver does not report the rules");
     n->rules = 3;
     check("nic.ntuple", DR_WARN, "off");
     n->ntuple = 1;
@@ -287,7 +287,7 @@ static void nics(void)
     n->rss_last = 15;
     check("nic.rss", DR_PASS, "16 of 16");
     n->split = DR_SPLIT_ON;
-    check("nic.rss", DR_WARN, "not free to be bound");
+    check("nic.rss", DR_WARN, "queue 15, the last one, which must leave RSS");
     n->rss_queues = 15;
     n->rss_last = 14;
     check("nic.rss", DR_PASS, "15 of 16");
@@ -315,7 +315,7 @@ static void irqs(void)
     put("sys/class/net/eth1/device/local_cpulist", "0-3\n");
     check("nic.irqs", DR_SKIP, "does not report which CPUs");
     put("sys/class/net/eth1/device/numa_node", "0\n");
-    check("nic.irqs", DR_SKIP, "0 interrupts");
+    check("nic.irqs", DR_SKIP, "no interrupt of this NIC");
     put("proc/interrupts", "           CPU0       CPU1\n"
                            "  7:          0          0  IO-APIC   7-edge      eth10-tx\n"
                            " 40:          1          2  PCI-MSI-0000:06:00.0   1-edge      gve-ntfy-blk0@eth1\n"
@@ -355,7 +355,7 @@ static void gpus(void)
     put("sys/bus/pci/devices/0000:05:00.0/class", "0x030200\n");
     put("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
     put("sys/bus/pci/devices/0000:06:00.0/class", "0x068000\n"); /* an NVSwitch is not a GPU */
-    check("gpu.driver", DR_FAIL, "NVIDIA GPUs on PCI: 1, but no driver is loaded");
+    check("gpu.driver", DR_FAIL, "NVIDIA GPUs on PCI: 1, but NVIDIA's driver is not loaded");
     put("proc/driver/nvidia/version", open_modules);
     check("gpu.driver", DR_PASS, "580.95.05, open");
     put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  510.1.2  x\n");

@@ -146,7 +146,7 @@ def part_check(tmp):
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "hawser, with table v11") and has(f, "nccl.library", "PASS", "2.28.9"),
        "ours is found: exit 0", r)
     ok(has(f, "nccl.nics", "PASS", "lane0 (24000 Mb/s, GPU memory), lane1 (24001 Mb/s, GPU memory)") and
-       has(f, "nccl.table", "PASS", "v11 of its tables v8, v11") and has(f, "nccl.link", "PASS", f"{lib}/libnccl-net.so is hawser's"),
+       has(f, "nccl.table", "PASS", "NCCL uses v11 of the plugin's tables v8, v11") and has(f, "nccl.link", "PASS", f"{lib}/libnccl-net.so is hawser's"),
        "its devices, tables and link", f)
     ok(not any(c["outcome"] == "FAIL" for x in f.values() for c in x) and all(c["group"] == "nccl" for x in f.values() for c in x),
        "nothing failed", f)
@@ -212,7 +212,7 @@ def part_check(tmp):
     ok(r.returncode == 1 and has(f, "nccl.load", "FAIL", "file too short"), "what is no library", f)
     place(lib, MINI_OLD, "libnccl-net-hawser.so")
     r, f = check(tmp, **good)
-    ok(r.returncode == 1 and has(f, "nccl.table", "FAIL", "the plugin has tables v4, v5, but NCCL needs one of v6 to v11"), "tables that are too old", f)
+    ok(r.returncode == 1 and has(f, "nccl.table", "FAIL", "the plugin's tables: v4, v5; NCCL needs one of v6 to v11"), "tables that are too old", f)
     place(lib, MINI_V8, "libnccl-net-hawser.so")
     r, f = check(tmp, **good)
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "table v8") and has(f, "nccl.nics", "PASS", "lane1 (8001 Mb/s)"),
@@ -232,6 +232,11 @@ def part_check(tmp):
     r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="nosuch", NCCL_BUFFSIZE="1048576")
     ok(has(f, "nccl.tuner", "WARN", "is not found") and has(f, "nccl.environment", "WARN", "NCCL limits NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"),
        "a tuner that is not there; a partial override", f)
+    place(lib, MINI, "libnccl-tuner-mine.so")
+    r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="mine")
+    ok(has(f, "nccl.tuner", "WARN", "libnccl-tuner-mine.so, set by NCCL_TUNER_PLUGIN"), "a tuner by its short name", f)
+    r, f = check(tmp, **good, NCCL_TUNER_PLUGIN="None")
+    ok(has(f, "nccl.tuner", "WARN", "NCCL uses its own cost model"), "no tuner", f)
     r, f = check(tmp, nccl="/nowhere/libnccl.so.2", **good)
     ok(r.returncode == 1 and has(f, "nccl.library", "FAIL", "/nowhere") and has(f, "nccl.network", "PASS", "v11"), "a library that was named and is not there", f)
     r, f = check(tmp, nccl=CUDA, **good)

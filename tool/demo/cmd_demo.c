@@ -102,13 +102,16 @@ static int start_serve(struct demo *d)
     for (;;) {
         struct pollfd p = {.fd = fd[0], .events = POLLIN};
         uint64_t now = hw_now();
-        if (now > deadline || tool_stop || len == sizeof text - 1)
-            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "`hawser serve` in node a did not start to listen");
+        if (tool_stop)
+            return hw_fail(-EINTR, "interrupted");
+        if (now > deadline || len == sizeof text - 1)
+            return hw_fail(-ETIMEDOUT, "`hawser serve` in node a did not print that it listens");
         if (poll(&p, 1, 100) <= 0)
             continue;
         ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);
         if (n == 0)
-            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it listened: %.*s", (int)len, text);
+            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it listened%s%.*s", len ? ": " : "",
+                           (int)len, text);
         if (n > 0)
             len += (size_t)n;
         text[len] = 0;

@@ -47,6 +47,8 @@ int demo_push_kv(struct demo *d)
         return rc;
     rc = demo_await(&d->bench, deadline);
     int other = rc < 0 ? rc : demo_await(&d->decode, deadline);
+    if (rc > 0 && other < 0)
+        return hw_fail(-EIO, "the sender of the KV cache failed (exit code %d); its output is in %s", rc, d->kv);
     if (rc > 0 || other > 0)
         return hw_fail(-EIO, "the KV cache transfer failed (exit codes %d and %d); its output is in %s", rc, other,
                        d->kv);

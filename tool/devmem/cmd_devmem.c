@@ -151,12 +151,13 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
 static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struct devmem_view *v,
                      const struct hd_rights *r, unsigned want, unsigned *bad)
 {
-    printf("%s (%s), %u receive queues:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want);
+    printf("%s (%s), %u receive queue%s:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want,
+           want == 1 ? "" : "s");
     if (!v->rx)
         print_bind_obstacle(bad, "Linux %s cannot bind device memory, which needs 6.12 or later with CONFIG_NET_DEVMEM",
                             v->release);
     if (v->rx && n->rx == DR_CANNOT)
-        print_bind_obstacle(bad, "%s%s of Linux %s cannot receive into device memory",
+        print_bind_obstacle(bad, "%s%s of Linux %s is not known to receive into device memory",
                             *n->driver ? "the driver " : "this NIC's driver", n->driver, v->release);
     if (v->rx && n->rx == DR_MAY)
         printf("  unknown: the driver supports devmem in Linux 7.3, but only a bind shows whether it does in %s\n",
@@ -166,15 +167,16 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
     if (!hd_policy_nic(r, n->link.name))
         print_bind_obstacle(bad, "the policy grants %s no access to %s", r->who, n->link.name);
     if (want > r->max_queues)
-        print_bind_obstacle(bad, "the policy grants %s at most %u queues", r->who, r->max_queues);
+        print_bind_obstacle(bad, "the policy grants %s at most %u queue%s", r->who, r->max_queues,
+                            r->max_queues == 1 ? "" : "s");
 
     plan_split(n, bad);
     if (n->link.up)
         plan_queues(s, &n->link, r, want, bad);
     if (n->rules < 0)
-        print_bind_obstacle(bad, "%s does not support flow rules: %s", n->link.name, hw_errno_text(n->rules));
+        print_bind_obstacle(bad, "the flow rules of %s cannot be read: %s", n->link.name, hw_errno_text(n->rules));
     else
-        printf("  flow rules: %s, %d exist now\n", n->ntuple == 1 ? "already on" : "turned on with the first rule",
+        printf("  flow rules: %s, present: %d\n", n->ntuple == 1 ? "already on" : "turned on with the first rule",
                n->rules);
     printf("  sending from device memory: %s\n", !v->tx               ? "not with this kernel (needs Linux 6.16)"
                                                  : n->tx == DR_CANNOT ? "not with this driver"
@@ -229,7 +231,7 @@ static int devmem_plan(int argc, char **argv)
         OPT_NUMBER("queues", 'q', "COUNT", struct devmem_args, queues, 1, HW_HELPER_QUEUES,
                    "queues per binding, 1 to 16 (default: 1)"),
         OPT_TEXT("policy", 'P', "FILE", struct devmem_args, policy,
-                 "hawserd's policy (default: /etc/hawser/hawserd.conf; without that file: all NICs)"),
+                 "hawserd's policy (default: /etc/hawser/hawserd.conf; without that file: all NICs allowed)"),
         OPT_ROWS(state_opts),
         {0},
     };
@@ -275,8 +277,8 @@ static int run_undo(const char *cmd, const char *path)
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
     if (rc > 0)
-        return tool_fail(cmd, "%d change%s could not be undone; the journal %s keeps them", rc, rc == 1 ? "" : "s",
-                         path);
+        return tool_fail(cmd, "%d change%s could not be undone; the journal %s keeps %s", rc, rc == 1 ? "" : "s", path,
+                         rc == 1 ? "it" : "them");
     printf("no changes of hawserd remain\n");
     return TOOL_OK;
 }
@@ -286,8 +288,8 @@ static int devmem_undo(int argc, char **argv)
     static const struct opts o = {
         .cmd = "devmem undo",
         .args = "[OPTION...]",
-        .about = "Undoes the changes that an exited hawserd left on NICs: flow rules, RSS tables, header "
-                 "split.\nRefuses to run while hawserd runs, because hawserd undoes its changes itself.",
+        .about = "Undoes the changes that an exited hawserd left on NICs, such as flow rules, RSS tables and "
+                 "header split.\nRefuses to run while hawserd runs, because hawserd undoes its changes itself.",
         .rows = state_opts};
     struct devmem_args a = {.state = HD_STATE_FILE};
     int rc = opts_parse(&o, &a, argc, argv);

@@ -212,8 +212,10 @@ void devmem_print(FILE *out, const struct devmem_view *v)
         : v->rx
             ? "the kernel has the command to bind device memory for receiving, but not for sending (needs Linux 6.16)"
             : "the kernel cannot bind device memory (needs Linux 6.12 for receiving, 6.16 for sending)");
-    if (v->pid > 0)
+    if (v->pid > 1)
         fprintf(out, "hawserd: process %d\n", v->pid);
+    else if (v->pid == 1)
+        fprintf(out, "hawserd: running\n");
     else
         fprintf(out, "hawserd: %s%s\n", v->pid < 0 ? "unknown: " : "not running",
                 v->pid < 0 ? hw_errno_text(v->pid) : "");

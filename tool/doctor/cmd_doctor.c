@@ -121,12 +121,10 @@ static int parse_and_examine(struct doctor *d, int argc, char **argv)
     static const struct opts o = {
         .cmd = "doctor",
         .args = "[HOST[:PORT]] [OPTION...]",
-        .about =
-            "Checks this machine, or the paths between this machine and a node that runs `hawser serve`. Each "
-            "line is\nthe result of a check: PASS (good), WARN (could be better), FAIL (broken) or SKIP (cannot be "
-            "determined).\nA reason, and a command that fixes or examines the problem, follow each WARN and FAIL. "
-            "Changes "
-            "nothing.",
+        .about = "Checks this machine, or the paths between this machine and a node that runs `hawser serve`. Each "
+                 "line is\nthe result of a check: PASS (good), WARN (could be better), FAIL (broken) or SKIP (does not "
+                 "apply, or cannot be determined).\nA reason, and a command that fixes or examines the problem, follow "
+                 "each WARN and FAIL. Changes nothing.",
         .rows = rows,
         .most = 1};
     int rc = opts_parse(&o, d, argc, argv);

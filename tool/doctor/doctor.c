@@ -23,7 +23,7 @@ const struct dr_check dr_checks[] = {
     {"nic.pcie", DR_NIC, "PCIe link", "a PCIe link that trained below the NIC's maximum limits the NIC", dr_nic_pcie},
     {"nic.mtu", DR_NIC, "MTU",
      "small packets cost CPU time, and each fills only a part of a page in GPU memory; with an MTU of 4148 or more, a "
-     "packet fills at least one page",
+     "full-size IPv4 packet fills at least one page",
      dr_nic_mtu},
     {"nic.devmem", DR_NIC, "driver and devmem", "only some drivers can receive into, or send from, GPU memory",
      dr_nic_devmem},
@@ -36,8 +36,8 @@ const struct dr_check dr_checks[] = {
      dr_nic_buffers},
     {"nic.gro-hw", DR_NIC, "rx-gro-hw", "mlx5 splits headers only while rx-gro-hw is on", dr_nic_gro_hw},
     {"nic.rail", DR_NIC, "routed rail",
-     "a NIC whose address has no subnet of its own (/31, /32) reaches its peers only by routes; without a route, its "
-     "traffic leaves through another NIC",
+     "the subnet of a /31 or /32 address has at most one peer, and the NIC reaches others only by routes; without a "
+     "route, traffic to them leaves through another NIC or fails",
      dr_nic_rail},
     {"nic.ntuple", DR_NIC, "flow steering", "a flow that is not steered to the bound queue arrives as ordinary data",
      dr_nic_ntuple},
@@ -53,7 +53,8 @@ const struct dr_check dr_checks[] = {
      "devmem TCP needs GPU memory exported as a dma-buf, and so does RDMA without nvidia_peermem", dr_gpu_dmabuf},
     {"gpu.gpudirect", DR_GPU, "GPUDirect RDMA",
      "without GPUDirect RDMA, NICs cannot access GPU memory, and data is copied through host memory", dr_gpu_gpudirect},
-    {"gpu.bar1", DR_GPU, "BAR1 window", "NICs cannot access GPU memory beyond the window that the GPU exposes on PCI",
+    {"gpu.bar1", DR_GPU, "BAR1 window",
+     "NICs can access only as much GPU memory at a time as fits into the window that the GPU exposes on PCI",
      dr_gpu_bar1},
     {"gpu.peermem", DR_GPU, "nvidia_peermem", "RDMA to GPU memory needs nvidia_peermem if dma-bufs cannot be exported",
      dr_gpu_peermem},
@@ -61,7 +62,8 @@ const struct dr_check dr_checks[] = {
      dr_limits_memlock},
     {"limits.nofile", DR_LIMITS, "open files",
      "each connection uses a file descriptor, and one peer may use 256 connections", dr_limits_nofile},
-    {"tcpx.plugin", DR_TCPX, "network plugin", "NCCL loads a plugin by its symbol ncclNetPlugin_vN", dr_tcpx_plugin},
+    {"tcpx.plugin", DR_TCPX, "network plugin", "NCCL uses a plugin through its symbol ncclNetPlugin_vN",
+     dr_tcpx_plugin},
     {"tcpx.path", DR_TCPX, "plugin on the loader's path",
      "NCCL finds a plugin with dlopen(), which searches LD_LIBRARY_PATH", dr_tcpx_path},
     {"tcpx.manager", DR_TCPX, "receive datapath manager",
@@ -97,8 +99,8 @@ const struct dr_check dr_checks[] = {
     {"pair.session", DR_PAIR, "session", "all other checks of a pair use this session", dr_pair_session},
     {"pair.version", DR_PAIR, "hawser version", "different versions may use different protocols", dr_pair_version},
     {"pair.machine", DR_PAIR, "two machines",
-     "packets between addresses of one kernel never reach a NIC, so nothing is placed in GPU memory (TCPX's \"rx no "
-     "cmsg\")",
+     "packets between addresses of one kernel do not normally reach a NIC, so nothing is placed in GPU memory (TCPX's "
+     "\"rx no cmsg\")",
      dr_pair_machine},
     {"pair.kernel", DR_PAIR, "kernels", "the kernels of both nodes may support different features", dr_pair_kernel},
     {"pair.nics", DR_PAIR, "NICs of both nodes", "a NIC without a partner on the other node adds no bandwidth",

@@ -53,7 +53,7 @@ static void buffers_of(struct dr_report *d, const struct dr_nic *n)
 {
     uint64_t mtu;
     if (n->buf_len <= 0)
-        dr_say(d, DR_SKIP, n->name, "the driver does not support rx-buf-len");
+        dr_say(d, DR_SKIP, n->name, "the driver does not report rx-buf-len");
     else if (hw_root_u64(d->m->root, &mtu, "sys/class/net/%s/mtu", n->name) < 0)
         dr_say(d, DR_SKIP, n->name, "%s", hw_error());
     else if (n->buf_len < PAGE && mtu > (uint64_t)n->buf_len + HEADERS) {
@@ -81,8 +81,8 @@ static void gro_hw_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_WARN, n->name, "off: this driver needs rx-gro-hw for header split");
         dr_mend(d, "ethtool -K %s rx-gro-hw on   # hawserd does this itself while a queue is bound", n->name);
     } else {
-        dr_say(d, DR_WARN, n->name, "cannot be turned on (%s), but this driver needs rx-gro-hw for header split",
-               hw_errno_text(-n->gro_hw));
+        dr_say(d, DR_WARN, n->name, "cannot be %s (%s), but this driver needs rx-gro-hw for header split",
+               n->gro_hw == -EOPNOTSUPP ? "turned on" : "read", hw_errno_text(-n->gro_hw));
         dr_mend(d,
                 "ethtool --show-priv-flags %s; ip link show %s   # rx_striding_rq off, rx_cqe_compress on, or XDP "
                 "prevents rx-gro-hw",
@@ -137,18 +137,20 @@ static void rail_of(struct dr_report *d, const struct dr_nic *n)
         int routes = routes_by(d->m, n->name, v6);
         if (routes < 0)
             dr_say(d, DR_SKIP, n->name,
-                   "the prefix is /%u, so no peer is in its subnet, and the routes cannot be read: %s", a->prefix,
+                   "the prefix is /%u, so peers are reached by routes, but the routes cannot be read: %s", a->prefix,
                    hw_error());
         else if (routes == 0) {
             dr_say(d, DR_WARN, n->name,
-                   "the prefix is /%u, so no peer is in its subnet, and no route of the main table uses this NIC",
+                   "the prefix is /%u, but no route of the main table leads through this NIC to a gateway or a larger "
+                   "subnet",
                    a->prefix);
             dr_mend(
                 d,
                 "ip route add PEERS via GATEWAY dev %s src ADDRESS   # PEERS: the addresses of this rail's other NICs",
                 n->name);
         } else
-            dr_say(d, DR_PASS, n->name, "the prefix is /%u; routes that use this NIC: %d", a->prefix, routes);
+            dr_say(d, DR_PASS, n->name,
+                   "the prefix is /%u; routes through this NIC to a gateway or a larger subnet: %d", a->prefix, routes);
         return;
     }
     dr_say(d, DR_SKIP, n->name, "not needed: the NIC has no address with prefix /31 or /32 (IPv6: /127 or /128)");

@@ -60,9 +60,9 @@ void dr_gpu_driver(struct dr_report *d)
     size_t gpus = pci_gpus(d, NULL);
     unsigned long major = strtoul(v, NULL, 10);
     if (kind == NO_DRIVER && gpus == 0)
-        dr_say(d, DR_SKIP, NULL, "no NVIDIA GPU on PCI, and no driver loaded");
+        dr_say(d, DR_SKIP, NULL, "no NVIDIA GPU on PCI, and no NVIDIA driver");
     else if (kind == NO_DRIVER) {
-        dr_say(d, DR_FAIL, NULL, "NVIDIA GPUs on PCI: %zu, but no driver is loaded", gpus);
+        dr_say(d, DR_FAIL, NULL, "NVIDIA GPUs on PCI: %zu, but NVIDIA's driver is not loaded", gpus);
         dr_mend(d, "apt install nvidia-open && reboot");
     } else if (!major)
         dr_say(d, DR_SKIP, NULL, "/proc/driver/nvidia/version has no version");

@@ -164,9 +164,10 @@ void dr_kernel_congestion(struct dr_report *d)
     if (hw_root_text(d->m->root, can, sizeof can, "proc/sys/net/ipv4/tcp_available_congestion_control") < 0)
         snprintf(can, sizeof can, "unknown");
     if (strncmp(now, "bbr", 3) == 0) {
-        dr_say(d, DR_WARN, NULL,
-               "%s (available: %s); hawser uses another algorithm over short paths, but other programs do not", now,
-               can);
+        dr_say(
+            d, DR_WARN, NULL,
+            "%s (available: %s); by default hawser uses another algorithm over short paths, but other programs do not",
+            now, can);
         dr_mend(d, "sysctl -w net.ipv4.tcp_congestion_control=cubic");
     } else {
         dr_say(d, DR_PASS, NULL, "%s (available: %s)", now, can);
@@ -216,7 +217,7 @@ void dr_limits_nofile(struct dr_report *d)
     else if (v >= 512)
         dr_say(d, DR_WARN, NULL, "%s (at most %s): enough for one peer, but not for many", now, top);
     else
-        dr_say(d, DR_FAIL, NULL, "%s (at most %s): too few, because a peer may use 256 connections", now, top);
+        dr_say(d, DR_FAIL, NULL, "%s (at most %s): probably too few, because a peer may use 256 connections", now, top);
     if (d->r && d->r[d->n - 1].outcome != DR_PASS) {
         if (most == RLIM_INFINITY || most >= 4096)
             dr_mend(d, "ulimit -n %s", most == RLIM_INFINITY ? "1048576" : top);

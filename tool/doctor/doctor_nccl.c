@@ -86,10 +86,11 @@ void dr_nccl_list(struct dr_report *d)
         dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.120s (%.120s)%s", list,
                nccl_conf_where("NCCL_NET_PLUGIN"), ours ? "" : ": hawser is not in this list");
     else
-        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN is not set, so NCCL looks for libnccl-net.so: %s",
+        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN is %s, so NCCL looks for libnccl-net.so: %s",
+               list ? "empty" : "not set",
                ours                  ? "hawser's"
                : *l->plugin[0]->path ? l->plugin[0]->path
-                                     : "not found");
+                                     : "not found, or cannot be loaded");
     if (!ours)
         dr_mend(d, "eval \"$(hawser nccl env)\"   # or: export NCCL_NET_PLUGIN=hawser");
 }
@@ -138,10 +139,10 @@ void dr_nccl_table(struct dr_report *d)
         if (!*p->path || p->step < NCCL_TABLES)
             continue;
         if (p->table)
-            dr_say(d, DR_PASS, short_name(p), "NCCL uses v%d of its tables %s", p->table,
-                   format_table_versions(p->tables, text, sizeof text));
+            dr_say(d, DR_PASS, short_name(p), "NCCL %s v%d of the plugin's tables %s", p->listed ? "uses" : "would use",
+                   p->table, format_table_versions(p->tables, text, sizeof text));
         else {
-            dr_say(d, get_fault_outcome(p), short_name(p), "the plugin has tables %s, but NCCL needs one of v%d to v%d",
+            dr_say(d, get_fault_outcome(p), short_name(p), "the plugin's tables: %s; NCCL needs one of v%d to v%d",
                    format_table_versions(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);
             dr_mend(d, "readelf --dyn-syms -W %.300s | grep ncclNet", p->path);
         }
@@ -201,16 +202,21 @@ void dr_nccl_network(struct dr_report *d)
     const struct nccl_look *l = d->m->nccl;
     const char *net = getenv("NCCL_NET");
     if (l->chosen < 0) {
-        if (net && *net && strcasecmp(net, NCCL_OUR_NAME) == 0)
-            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s selects hawser, but no plugin can be used: NCCL will fail", net);
+        if (!net || !*net)
+            dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL silently uses its own IB or Socket");
+        else if (strcasecmp(net, "IB") == 0 || strcasecmp(net, "Socket") == 0)
+            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s: NCCL uses its own %s, and no plugin", net, net);
         else
-            dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL silently uses its own %s",
-                   net && *net ? net : "IB or Socket");
+            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s, but no usable plugin has this name: NCCL will fail", net);
     } else if (l->plugin[l->chosen]->ours)
         dr_say(d, DR_PASS, NULL, "hawser, with table v%d", l->plugin[l->chosen]->table);
-    else
-        dr_say(d, DR_FAIL, NULL, "NCCL uses '%s' of plugin %s, which precedes hawser in the list",
-               l->plugin[l->chosen]->name, short_name(l->plugin[l->chosen]));
+    else {
+        bool later = false;
+        for (size_t i = (size_t)l->chosen + 1; i < l->n; i++)
+            later |= l->plugin[i]->listed && l->plugin[i]->ours;
+        dr_say(d, DR_FAIL, NULL, "NCCL uses '%s' of plugin %s, %s", l->plugin[l->chosen]->name,
+               short_name(l->plugin[l->chosen]), later ? "which precedes hawser in the list" : "not hawser");
+    }
     if (d->n && d->r[d->n - 1].outcome == DR_FAIL)
         dr_mend(d, "eval \"$(hawser nccl env)\"");
 }
@@ -231,9 +237,9 @@ void dr_nccl_link(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "%s is hawser's", l->link->path);
     else {
         dr_say(d, DR_WARN, NULL,
-               "libnccl-net.so is %s: after the last communicator is destroyed, the next may silently use NCCL's own "
-               "sockets",
-               *l->link->path ? l->link->path : "missing");
+               "libnccl-net.so is %s: after the last communicator is destroyed, the next may silently use another "
+               "network than hawser",
+               *l->link->path ? l->link->path : "missing, or cannot be loaded");
         snprintf(real, sizeof real, "%.250s/" NCCL_ANY_FILE, l->dir);
         if (*l->dir && access(real, R_OK) == 0)
             dr_mend(d, "eval \"$(hawser nccl env)\"");
@@ -246,19 +252,23 @@ void dr_nccl_tuner(struct dr_report *d)
 {
     const struct nccl_look *l = d->m->nccl;
     const char *asked = getenv("NCCL_TUNER_PLUGIN");
+    asked = asked && *asked ? asked : NULL;
     if (*l->tuner->path) {
         char real[NCCL_PATH];
         const char *base = realpath(l->tuner->path, real) ? strrchr(real, '/') : NULL;
         bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
-        dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL uses %s%s%s", l->tuner->path,
+        dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL loads %s%s%s", l->tuner->path,
                asked ? ", set by NCCL_TUNER_PLUGIN" : ", because it is on the loader's path",
                ours ? "" : ", not hawser's");
         if (!ours)
             dr_mend(d, "%s", asked ? "unset NCCL_TUNER_PLUGIN" : "export NCCL_TUNER_PLUGIN=" NCCL_PLUGIN_FILE);
         return;
     }
-    if (asked && *asked) {
-        dr_say(d, DR_WARN, NULL, "NCCL_TUNER_PLUGIN=%.120s, which is not found", asked);
+    if (asked && strcasecmp(asked, "none") == 0) {
+        dr_say(d, DR_WARN, NULL, "NCCL_TUNER_PLUGIN=none: NCCL uses its own cost model");
+        dr_mend(d, "unset NCCL_TUNER_PLUGIN");
+    } else if (asked) {
+        dr_say(d, DR_WARN, NULL, "NCCL_TUNER_PLUGIN=%.120s, which is not found, or cannot be loaded", asked);
         dr_mend(d, "unset NCCL_TUNER_PLUGIN");
     } else if (l->chosen >= 0 && l->plugin[l->chosen]->tuners)
         dr_say(d, DR_PASS, NULL, "the network plugin's own");
@@ -274,7 +284,8 @@ void dr_nccl_env_plugin(struct dr_report *d)
     else if (l->lib->version && l->lib->version < ENV_FROM)
         dr_say(d, DR_PASS, NULL, "this NCCL does not load %s", l->env->path);
     else {
-        dr_say(d, DR_WARN, NULL, "NCCL loads %s, which replaces the environment", l->env->path);
+        dr_say(d, DR_WARN, NULL, "NCCL %s %s, which may replace the environment",
+               l->lib->version ? "loads" : "may load", l->env->path);
         dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables your program prints the "
                    "parameters that NCCL uses");
     }

@@ -57,7 +57,7 @@ static void speed_of(struct dr_report *d, const struct dr_nic *n)
 {
     int64_t mbit;
     if (hw_root_i64(d->m->root, &mbit, "sys/class/net/%s/speed", n->name) < 0)
-        dr_say(d, DR_SKIP, n->name, "unknown, because the NIC is down or virtual");
+        dr_say(d, DR_SKIP, n->name, "unknown: the NIC is down, or its driver does not report the speed");
     else if (mbit <= 0)
         dr_say(d, DR_SKIP, n->name, "unknown to its driver");
     else if (mbit < 10000) {
@@ -89,16 +89,18 @@ static void pcie_of(struct dr_report *d, const struct dr_nic *n)
         hw_root_text(root, most, sizeof most, "sys/class/net/%s/device/max_link_speed", n->name) < 0 ||
         hw_root_u64(root, &w_now, "sys/class/net/%s/device/current_link_width", n->name) < 0 ||
         hw_root_u64(root, &w_most, "sys/class/net/%s/device/max_link_width", n->name) < 0) {
-        dr_say(d, DR_SKIP, n->name, "the NIC has no PCIe link");
+        dr_say(d, DR_SKIP, n->name, "no PCIe link is known for this NIC");
         return;
     }
     double a = giga_transfers(now), b = giga_transfers(most);
     if (a <= 0 || b <= 0 || w_now == 0)
-        dr_say(d, DR_SKIP, n->name, "the speed of the PCIe link is unknown ('%s' of '%s')", now, most);
+        dr_say(d, DR_SKIP, n->name, "the speed or the width of the PCIe link is unknown ('%s' of '%s')", now, most);
     else if (a < b || w_now < w_most) {
         dr_say(d, DR_WARN, n->name, "%.1f GT/s x%llu, but the NIC supports %.1f GT/s x%llu", a,
                (unsigned long long)w_now, b, (unsigned long long)w_most);
-        dr_mend(d, "lspci -vv   # compare LnkSta and LnkCap of the slot above; reseat the card, or use another slot");
+        dr_mend(
+            d,
+            "lspci -vv   # compare LnkSta and LnkCap of the NIC and of its slot; reseat the card, or use another slot");
     } else
         dr_say(d, DR_PASS, n->name, "%.1f GT/s x%llu", a, (unsigned long long)w_now);
 }
@@ -209,11 +211,13 @@ void dr_nic_hawserd(struct dr_report *d)
     if (m->hawserd == 0) {
         dr_say(d, DR_PASS, NULL, "hawserd accepts this user");
     } else if (!any) {
-        dr_say(d, DR_SKIP, NULL, "not needed: no NIC's driver supports devmem");
+        dr_say(d, DR_SKIP, NULL, "not needed: no NIC has a driver that is known to support devmem");
     } else {
         dr_say(d, DR_WARN, NULL, "%s", m->hawserd_why);
         dr_mend(d, m->hawserd == -EACCES ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # hawserd(8)"
-                                         : "systemctl enable --now hawserd");
+                   : m->hawserd == -ENOENT || m->hawserd == -ECONNREFUSED
+                       ? "systemctl enable --now hawserd"
+                       : "journalctl -u hawserd; systemctl restart hawserd");
     }
 }
 
@@ -225,9 +229,10 @@ static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_SKIP, n->name, "n-tuple filters are on, but the driver does not report the rules: %s",
                hw_errno_text(-n->rules));
     else if (n->ntuple)
-        dr_say(d, DR_PASS, n->name, "n-tuple filters are on, %d rules", n->rules);
+        dr_say(d, DR_PASS, n->name, "n-tuple filters are on, %d rule%s", n->rules, n->rules == 1 ? "" : "s");
     else if (n->rules < 0)
-        dr_say(d, DR_SKIP, n->name, "the NIC does not support flow rules");
+        dr_say(d, DR_SKIP, n->name, "n-tuple filters are off, and the driver does not report the rules: %s",
+               hw_errno_text(-n->rules));
     else {
         dr_say(d, DR_WARN, n->name, "n-tuple filters are off");
         dr_mend(d, "ethtool -K %s ntuple on", n->name);
@@ -241,8 +246,10 @@ void dr_nic_ntuple(struct dr_report *d)
 
 static void queues_of(struct dr_report *d, const struct dr_nic *n)
 {
-    if (n->queues <= 0)
+    if (n->queues < 0)
         dr_say(d, DR_SKIP, n->name, "the driver does not report its queues: %s", hw_errno_text(-n->queues));
+    else if (n->queues == 0)
+        dr_say(d, DR_SKIP, n->name, "the driver reports no receive queue");
     else if (n->queues > 1)
         dr_say(d, DR_PASS, n->name, "%d of at most %d", n->queues, n->queues_max);
     else if (n->queues_max > 1) {
@@ -250,7 +257,7 @@ static void queues_of(struct dr_report *d, const struct dr_nic *n)
         dr_mend(d, "ethtool -L %s combined %d", n->name, n->queues_max);
     } else if (n->physical && dr_has_devmem(n)) {
         dr_say(d, DR_WARN, n->name, "the NIC has only one queue");
-        dr_mend(d, "ethtool -l %s   # the machine type or the hypervisor limits the number of queues", n->name);
+        dr_mend(d, "ethtool -l %s   # the machine type or the hypervisor may limit the number of queues", n->name);
     } else
         dr_say(d, DR_SKIP, n->name, "the NIC has only one queue");
 }
@@ -263,16 +270,18 @@ void dr_nic_queues(struct dr_report *d)
 static void rss_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->rss_queues <= 0 || n->queues <= 0)
-        dr_say(d, DR_SKIP, n->name, "the driver reports no indirection table");
+        dr_say(d, DR_SKIP, n->name, "the driver reports no queues or no indirection table");
     else if (n->queues > 1 && n->rss_queues == 1 && n->queues > 2) {
         dr_say(d, DR_WARN, n->name, "all ordinary traffic uses one of %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
         dr_say(d, DR_WARN, n->name,
-               "ordinary traffic uses even the last of %d queues, so this queue is not free to be bound", n->queues);
-        dr_mend(d, "ethtool -X %s equal %d", n->name, HW_MAX(n->queues - 1, 1));
+               "ordinary traffic uses queue %d, the last one, which must leave RSS before it can be bound",
+               n->queues - 1);
+        dr_mend(d, "ethtool -X %s equal %d   # hawserd does this itself while a queue is bound", n->name,
+                HW_MAX(n->queues - 1, 1));
     } else
-        dr_say(d, DR_PASS, n->name, "ordinary traffic uses %d of %d queues", n->rss_queues, n->queues);
+        dr_say(d, DR_PASS, n->name, "queues that ordinary traffic uses: %d of %d", n->rss_queues, n->queues);
 }
 
 void dr_nic_rss(struct dr_report *d)
@@ -342,11 +351,14 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
         if (!CPU_EQUAL(&both, &may) && far++ == 0)
             first_far = irq[i];
     }
-    if (known == 0)
-        dr_say(d, DR_SKIP, n->name, "%zu interrupts, but their affinity cannot be read", n_irqs);
+    if (n_irqs == 0)
+        dr_say(d, DR_SKIP, n->name, "no interrupt of this NIC is known");
+    else if (known == 0)
+        dr_say(d, DR_SKIP, n->name, "the affinity of the NIC's %zu interrupt%s cannot be read", n_irqs,
+               n_irqs == 1 ? "" : "s");
     else if (far > 0) {
-        dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts can go to CPUs outside the NIC's NUMA node %lld (%s)", far,
-               known, (long long)node, near_text);
+        dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts can go to CPUs outside the NIC's NUMA node %lld (CPUs %s)",
+               far, known, (long long)node, near_text);
         dr_mend(
             d,
             "echo %s > /proc/irq/%u/smp_affinity_list   # repeat for the NIC's other interrupts; stop irqbalance first",
@@ -356,7 +368,8 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
         dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # spread the interrupts, one per CPU", near_text,
                 irq[0]);
     } else
-        dr_say(d, DR_PASS, n->name, "%zu interrupts on CPUs of the NIC's NUMA node %lld", known, (long long)node);
+        dr_say(d, DR_PASS, n->name, "%zu interrupt%s on CPUs of the NIC's NUMA node %lld", known, known == 1 ? "" : "s",
+               (long long)node);
 }
 
 void dr_nic_irqs(struct dr_report *d)

@@ -26,7 +26,7 @@ void dr_nixl_wheel(struct dr_report *d)
     const struct nixl_look *l = d->m->nixl;
     for (size_t i = 0; i < l->n; i++)
         dr_say(d, DR_PASS, l->wheel[i].name, "%s, in %s%s%s", l->wheel[i].version, l->wheel[i].folder,
-               *l->python ? ", by " : "", l->python);
+               *l->python ? ", found by " : "", l->python);
     if (l->n > 0)
         return;
     if (*l->why)

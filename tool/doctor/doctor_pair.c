@@ -133,13 +133,27 @@ static bool skip_without_facts(struct dr_report *d)
     return d->pair->asked < 0;
 }
 
+/* Returns true if both sides run on one machine and have an address in common. Two machines may also have one in
+ * common, such as that of a bridge for containers. */
+static bool is_same_nics(const struct dr_pair *p)
+{
+    const struct tp_facts *a = &p->here, *b = &p->there;
+    for (uint32_t i = 0; i < a->n_nics && memcmp(a->boot, b->boot, TP_HASH) == 0; i++)
+        for (uint32_t k = 0; k < b->n_nics; k++)
+            if (memcmp(&a->nic[i].addr, &b->nic[k].addr, sizeof a->nic[i].addr) == 0)
+                return true;
+    return false;
+}
+
 /* Returns true, and reports SKIP, if the facts are missing or no pair of NICs was tested. */
 static bool skip_without_links(struct dr_report *d)
 {
     if (skip_without_facts(d))
         return true;
     if (d->pair->n_links == 0)
-        dr_say(d, DR_SKIP, NULL, "the two nodes have no NICs in the same subnet, and no routed rails");
+        dr_say(d, DR_SKIP, NULL, "%s",
+               is_same_nics(d->pair) ? "both sides use the same NICs"
+                                     : "the two nodes have no NICs in the same subnet, and no routed rails");
     return d->pair->n_links == 0;
 }
 
@@ -153,7 +167,7 @@ void dr_pair_session(struct dr_report *d)
         else if (p->connected == -EHOSTUNREACH)
             dr_mend(d, "getent ahosts HOST   # prints the addresses of the name; check the route to them");
         else
-            dr_mend(d, "hawser serve   # run on the other node; this command prints the command for this node");
+            dr_mend(d, "hawser serve   # run on the other node; it prints HOST and the options to give here");
     } else
         dr_say(d, DR_PASS, NULL, "%s", p->peer);
 }
@@ -165,8 +179,10 @@ void dr_pair_version(struct dr_report *d)
         dr_say(d, DR_SKIP, NULL, "no session");
     } else if (p->asked < 0) {
         dr_say(d, DR_FAIL, NULL, "%s here, but the peer's version is unknown: %s", hawser_version(), p->why);
-        dr_mend(d, "hawser --version   # on both nodes; install the same version, one in which `hawser serve` reports "
-                   "its version");
+        if (p->asked == -EADDRINUSE)
+            dr_mend(d, "hawser doctor HOST --reverse-port PORT   # a port that no program on this node uses");
+        else
+            dr_mend(d, "hawser --version   # on both nodes; if the versions differ, install the newer one on both");
     } else if (strcmp(p->here.hawser, p->there.hawser) != 0) {
         dr_say(d, DR_WARN, NULL, "here %s, there %s", p->here.hawser, p->there.hawser);
         dr_mend(d, "hawser --version   # on both nodes; install the same version");
@@ -204,15 +220,6 @@ void dr_pair_kernel(struct dr_report *d)
     dr_mend(d, "uname -r   # on both nodes; boot the newer kernel on both");
 }
 
-static bool same_address(const struct tp_facts *a, const struct tp_facts *b)
-{
-    for (uint32_t i = 0; i < a->n_nics; i++)
-        for (uint32_t k = 0; k < b->n_nics; k++)
-            if (memcmp(&a->nic[i].addr, &b->nic[k].addr, sizeof a->nic[i].addr) == 0)
-                return true;
-    return false;
-}
-
 /* Returns true if a NIC of this node (or of the peer, if here is false) has a link to a NIC of the other node. */
 static bool has_partner(const struct dr_pair *p, bool here, const char *nic)
 {
@@ -239,12 +246,12 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
         if (has_partner(d->pair, here, f->nic[i].nic)) {
             n++;
         } else if (f->nic[i].speed < fastest) {
-            dr_say(d, DR_SKIP, subject,
-                   "no NIC of the other node is in its subnet; this NIC is slower than the others and is probably for "
-                   "management");
+            dr_say(d, DR_SKIP, subject, "no NIC of the other node is in its subnet; %s",
+                   f->nic[i].speed ? "this NIC is slower than others and is probably for management"
+                                   : "the speed of this NIC is unknown");
         } else if (reach_is_rail(&f->nic[i])) {
             dr_say(d, DR_WARN, subject,
-                   "the prefix is /%u, and no route leads from this NIC to a NIC of the other node", f->nic[i].prefix);
+                   "the prefix is /%u, and no connection with a routed NIC of the other node worked", f->nic[i].prefix);
             dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other node's NIC",
                     f->nic[i].nic, here ? "here" : "there");
         } else {
@@ -262,7 +269,7 @@ void dr_pair_nics(struct dr_report *d)
     uint32_t fastest = 0;
     if (skip_without_facts(d))
         return;
-    if (same_address(&p->here, &p->there)) {
+    if (is_same_nics(p)) {
         dr_say(d, DR_SKIP, NULL, "both sides use the same NICs");
         return;
     }
@@ -273,7 +280,7 @@ void dr_pair_nics(struct dr_report *d)
         dr_say(d, DR_WARN, NULL, "no subnet has NICs of both nodes, so all traffic is routed over one NIC");
         dr_mend(d, "ip addr   # on both nodes; or pair the NICs explicitly: hawser bench --nics A,B --peer-nics C,D");
     } else if (a != b) {
-        dr_say(d, DR_WARN, NULL, "%zu here, %zu there: the node with fewer NICs limits the transfer", a, b);
+        dr_say(d, DR_WARN, NULL, "%zu here, %zu there: the node with fewer NICs may limit the transfer", a, b);
         dr_mend(d, "ip addr   # on both nodes; or choose the NICs: hawser bench --nics A,B --peer-nics C,D");
     } else
         dr_say(d, DR_PASS, NULL, "%zu on each node", a);
@@ -298,7 +305,7 @@ void dr_pair_mtu(struct dr_report *d)
         const struct tp_fact_nic *a = &p->here.nic[p->link[i].here], *b = &p->there.nic[p->link[i].there];
         format_link_ends(p, &p->link[i], false, s);
         if (!a->mtu || !b->mtu)
-            dr_say(d, DR_SKIP, s, "the MTU of one NIC is unknown");
+            dr_say(d, DR_SKIP, s, "the MTU of one or both NICs is unknown");
         else if (a->mtu == b->mtu)
             dr_say(d, DR_PASS, s, "%u on both", a->mtu);
         else {
@@ -324,7 +331,7 @@ void dr_pair_forward(struct dr_report *d)
         if (l->forward == 0)
             dr_say(d, DR_PASS, s, "connected");
         else if (l->forward == -ECONNREFUSED) {
-            dr_say(d, DR_WARN, s, "refused: the host is reachable, but no program listens at %s", to);
+            dr_say(d, DR_WARN, s, "refused: no program listens at %s, or a firewall refuses the connection", to);
             dr_mend(d, "hawser serve   # run there, without --bind; or open its port in the firewall");
         } else {
             dr_say(d, DR_FAIL, s, "%s", strerror(-l->forward));
@@ -356,7 +363,8 @@ void dr_pair_reverse(struct dr_report *d)
         }
         dr_say(d, DR_FAIL, s, "no connection from the peer arrived within %d s", REACH_MS / 1000);
         dr_mend(d,
-                "ping -I %s %s   # there; if it answers, a firewall here blocks new connections: open a port, and pass "
+                "ping -I %s %s   # there; if it answers, a firewall here probably blocks new connections: open a port, "
+                "and pass "
                 "it with --reverse-port",
                 p->there.nic[l->there].nic, to);
     }
@@ -374,20 +382,22 @@ void dr_pair_path_mtu(struct dr_report *d)
         format_link_ends(p, l, false, s);
         if (l->reverse == -EBADMSG) {
             dr_say(d, DR_FAIL, s,
-                   "the connection was established, but 128 KiB did not arrive within %d s: large packets are lost",
+                   "the connection was established, but 128 KiB did not arrive within %d s: large packets are probably "
+                   "lost",
                    REACH_MS / 1000);
             dr_mend(d, "ip link set %s mtu 1500   # on both nodes; then find the hop with the smaller MTU",
                     p->here.nic[l->here].nic);
         } else if (l->forward < 0 || !l->mtu || !least)
             dr_say(d, DR_SKIP, s, "unknown, because no connection was established or an MTU is unknown");
         else if (l->mtu < least) {
-            dr_say(d, DR_WARN, s, "%u, less than the NICs' %u: a hop between them has a smaller MTU", l->mtu, least);
+            dr_say(d, DR_WARN, s, "%u, less than the NICs' %u: the route or a hop between them has a smaller MTU",
+                   l->mtu, least);
             dr_mend(d, "tracepath -n PEER   # shows the hop");
         } else if (l->reverse < 0)
-            dr_say(
-                d, DR_SKIP, s,
-                "%u according to the route, but no large packet was tested, because no connection back was established",
-                least);
+            dr_say(d, DR_SKIP, s,
+                   "%u according to the NICs and the route, but no large packet was tested, because no connection back "
+                   "was established",
+                   least);
         else
             dr_say(d, DR_PASS, s, "%u, and 128 KiB arrived in both directions", least);
     }
@@ -399,7 +409,7 @@ void dr_pair_clock(struct dr_report *d)
     if (skip_without_facts(d))
         return;
     if (!p->clock) {
-        dr_say(d, DR_SKIP, NULL, "the peer's clock jumped during the measurement");
+        dr_say(d, DR_SKIP, NULL, "the peer's times are inconsistent: its clock probably jumped during the measurement");
         return;
     }
     double ms = (double)p->offset_ns / 1e6, error = (double)p->round_trip_ns / 2e6, size = ms < 0 ? -ms : ms;
@@ -410,5 +420,5 @@ void dr_pair_clock(struct dr_report *d)
            NULL, "the peer's clock is %.3f ms %s, with an error of up to %.3f ms", size, ms < 0 ? "behind" : "ahead",
            error);
     if (size >= 10)
-        dr_mend(d, "chronyc makestep   # on both nodes, with chrony or another NTP client running");
+        dr_mend(d, "chronyc makestep   # on both nodes, if chrony runs there; if not, start it or another NTP client");
 }

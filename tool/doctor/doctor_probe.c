@@ -47,7 +47,8 @@ static void probe_queues(int fd, struct dr_nic *n)
     struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
     int rc = ethstat_ask(fd, n->name, &c);
     n->queues = rc < 0 ? rc : (int)HW_MIN(c.rx_count + c.combined_count, 1u << 20);
-    n->queues_max = rc < 0 ? rc : (int)HW_MIN(HW_MAX(c.max_rx, c.max_combined), 1u << 20);
+    /* a driver may count both kinds, of which each has its own maximum */
+    n->queues_max = rc < 0 ? rc : HW_MAX((int)HW_MIN(HW_MAX(c.max_rx, c.max_combined), 1u << 20), n->queues);
 }
 
 static void probe_rss(int fd, struct dr_nic *n)

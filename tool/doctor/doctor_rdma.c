@@ -32,17 +32,18 @@ static void gids_of(struct dr_report *d, const char *dev, const char *port)
     (void)hw_root_text(root, state, sizeof state, "sys/class/infiniband/%s/ports/%s/state", dev, port);
     bool ethernet = strcmp(layer, "InfiniBand") != 0;
     if (*state && !strstr(state, "ACTIVE")) {
-        dr_say(d, DR_WARN, subject, "the port is %s", state);
-        dr_mend(d, "ip link   # the port's NIC must be up; InfiniBand also needs a running subnet manager");
+        dr_say(d, DR_WARN, subject, "the port's state is '%s'", state);
+        dr_mend(d, "ip link   # a RoCE port's NIC must be up; InfiniBand needs a running subnet manager");
     } else if (gids == 0) {
-        dr_say(d, DR_FAIL, subject, "the port is active, but its GID table is empty");
+        dr_say(d, DR_FAIL, subject, "the port's GID table is empty");
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; its addresses become GIDs", dev);
     } else if (ethernet && v2 == 0) {
-        dr_say(d, DR_WARN, subject, "%zu GIDs, but none for RoCE v2, which NCCL and routed networks need", gids);
+        dr_say(d, DR_WARN, subject, "%zu GID%s, but none for RoCE v2, which routed networks need and NCCL prefers",
+               gids, gids == 1 ? "" : "s");
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; an IPv4 address becomes a RoCE v2 GID",
                 dev);
     } else
-        dr_say(d, DR_PASS, subject, "%zu GIDs%s", gids, ethernet ? ", RoCE v2 among them" : "");
+        dr_say(d, DR_PASS, subject, "%zu GID%s%s", gids, gids == 1 ? "" : "s", ethernet ? ", RoCE v2 among them" : "");
 }
 
 void dr_rdma_gids(struct dr_report *d)
@@ -109,7 +110,7 @@ static void each_sharing(struct dr_report *d, const char *name, const char *mend
             dr_mend(d, "%s", mend);
     }
     if (d->n == before)
-        dr_say(d, DR_SKIP, NULL, "no two NICs share a subnet");
+        dr_say(d, DR_SKIP, NULL, "no two NICs share an IPv4 subnet");
 }
 
 /* An RDMA connection is bound to the NIC with the hardware address that ARP returned, so a wrong ARP answer breaks

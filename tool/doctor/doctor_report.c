@@ -129,8 +129,9 @@ void dr_print(FILE *out, const struct dr_report *d, bool color, bool why)
     for (size_t i = 0; i < d->n; i++)
         if (!said_before(d, i))
             print_one(out, d, i, color, why);
-    fprintf(out, "\n%zu passed, %zu warnings, %zu failed, %zu skipped\n", dr_count(d, DR_PASS), dr_count(d, DR_WARN),
-            dr_count(d, DR_FAIL), dr_count(d, DR_SKIP));
+    const size_t warnings = dr_count(d, DR_WARN);
+    fprintf(out, "\n%zu passed, %zu warning%s, %zu failed, %zu skipped\n", dr_count(d, DR_PASS), warnings,
+            warnings == 1 ? "" : "s", dr_count(d, DR_FAIL), dr_count(d, DR_SKIP));
 }
 
 void dr_write_json(struct hw_json *j, const char *key, const struct dr_report *d)
@@ -173,15 +174,17 @@ int dr_print_json(FILE *out, const struct dr_report *d)
 static void write_dr_page(struct page *p, const void *arg)
 {
     static const struct page_column heads[] = {
-        {"Result", "PASS: good; WARN: could be better; FAIL: broken; SKIP: cannot be determined", true},
+        {"Result", "PASS: good; WARN: could be better; FAIL: broken; SKIP: does not apply, or cannot be determined",
+         true},
         {"Check", "`hawser doctor --list` shows all checks", true},
         {"On", "what was checked, such as a NIC, a GPU, a pair of NICs or a sysctl", true},
         {"Found", NULL, true},
         {"Why it matters", NULL, true},
-        {"Fix", "a command that fixes the problem, often only until the next boot", true}};
+        {"Fix", "a command that examines the problem, or fixes it, often only until the next boot", true}};
     static const char *const class[DR_OUTCOMES] = {"good", "warn", "bad", ""};
     static const char *const what[DR_OUTCOMES] = {"Passed", "Warnings", "Failed", "Skipped"};
-    static const char *const note[DR_OUTCOMES] = {"good", "could be better", "broken", "cannot be determined"};
+    static const char *const note[DR_OUTCOMES] = {"good", "could be better", "broken",
+                                                  "does not apply, or cannot be determined"};
     const struct dr_report *d = arg;
     page_cards(p);
     for (int o = 0; o < DR_OUTCOMES; o++) {

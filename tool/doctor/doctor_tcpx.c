@@ -187,7 +187,7 @@ void dr_tcpx_plugin(struct dr_report *d)
     if (s.n > 0)
         return;
     if (asked && *asked) {
-        dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.60s, but no libnccl-net-%.60s.so is found", asked, asked);
+        dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.60s, but no plugin of this name is found", asked);
         dr_mend(d, "export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH   # DIR is the plugin's folder");
     } else if (dr_tcpx_meant(d->m)) {
         dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no libnccl-net*.so is found");
@@ -232,19 +232,23 @@ void dr_tcpx_manager(struct dr_report *d)
 {
     struct hw_names l = {0};
     size_t gpus = 0;
-    const char *dir = is_socket(d->m, "/run/tcpx", "rx_rule_manager") ? "/run/tcpx" : "/tmp";
+    const char *set = dr_env(d->m, PREFIX_VAR);
+    const char *dir = set && is_socket(d->m, set, "rx_rule_manager")    ? set
+                      : is_socket(d->m, "/run/tcpx", "rx_rule_manager") ? "/run/tcpx"
+                                                                        : "/tmp";
     bool rules = is_socket(d->m, dir, "rx_rule_manager");
-    if (rules && hw_root_list(d->m->root, &l, "%s", dir + 1) == 0)
+    if (rules && hw_root_list(d->m->root, &l, "%s", dir + (*dir == '/')) == 0)
         for (size_t i = 0; i < l.n; i++)
             gpus += strncmp(l.name[i], "get_gpu_fd_", 11) == 0 && is_socket(d->m, dir, l.name[i]);
     hw_names_free(&l);
     if (rules && gpus > 0)
-        dr_say(d, DR_PASS, NULL, "%s has the sockets of rx_rule_manager and of %zu GPUs", dir, gpus);
+        dr_say(d, DR_PASS, NULL, "%s has the sockets of rx_rule_manager and of %zu GPU%s", dir, gpus,
+               gpus == 1 ? "" : "s");
     else if (rules)
         dr_say(d, DR_FAIL, NULL,
                "%s/rx_rule_manager exists, but there is no get_gpu_fd_*: RxDM found no GPU, or was assigned none", dir);
     else if (dr_tcpx_meant(d->m))
-        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but the socket /run/tcpx/rx_rule_manager is missing");
+        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no socket rx_rule_manager is found");
     else
         dr_say(d, DR_SKIP, NULL, "TCPX is not set up here");
     if (d->r && d->r[d->n - 1].outcome == DR_FAIL)

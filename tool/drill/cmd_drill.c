@@ -91,11 +91,12 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
                  "long until goodput is at 90 % of what the other NICs carried, how long the longest write took,\nand "
                  "how many bytes were sent again. drill disables NICs itself (--take), or watches while you disable "
                  "NICs.\nExit "
-                 "status: 0 success, 1 a write failed, goodput did not recover or bytes are wrong, 2 usage error.",
+                 "status: 0 success, 1 failure (such as a failed write, goodput that did not recover, or wrong bytes), "
+                 "2 usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "HOST is missing; `hawser serve` on the other node prints the command"};
+        .too_few = "HOST is missing; `hawser serve` on the other node prints it"};
     int rc = opts_parse(&o, d, argc, argv);
     if (rc != OPTS_GO)
         return rc;
@@ -134,11 +135,9 @@ static int choose_victims(struct drill *d)
 {
     const struct drill_load *l = &d->load;
     if (l->n_nics == 0)
-        return hw_fail(-EINVAL, "no NIC reaches the peer");
+        return hw_fail(-EINVAL, "no NIC carries data to the peer");
     if (l->n_nics < 2)
-        return hw_fail(-EINVAL,
-                       "%s is the only NIC that reaches the peer, so the transfer could not continue without it",
-                       l->nic[0]);
+        return hw_fail(-EINVAL, "%s is the only NIC in use, so the transfer could not continue without it", l->nic[0]);
     if (strcmp(d->take, "all") == 0) {
         memcpy(d->victim, l->nic, sizeof d->victim);
         d->n_victims = l->n_nics;
@@ -206,7 +205,8 @@ static void print_head(struct drill *d)
     char size[32];
     FILE *out = get_table(d);
     session_print_head(&d->s, out);
-    fprintf(out, "# %" PRIu64 " writes of %s in flight\n", d->depth, hw_format_size(d->size, size, sizeof size));
+    fprintf(out, "# %" PRIu64 " write%s of %s in flight\n", d->depth, d->depth == 1 ? "" : "s",
+            hw_format_size(d->size, size, sizeof size));
     fflush(out);
 }
 
@@ -268,11 +268,18 @@ static void note_figure(struct drill *d, const char *what, double ms, double p99
              p99);
 }
 
+/* Formats the time until goodput recovered, where INFINITY means never. */
+static const char *format_back(double ms, char buf[32])
+{
+    snprintf(buf, 32, isinf(ms) ? "never" : "%.0f ms", ms);
+    return buf;
+}
+
 static void print_results(struct drill *d)
 {
     const struct drill_load *l = &d->load;
     FILE *out = get_table(d);
-    char again[32];
+    char again[32], p50[32], p99[32];
     struct share back = share_of(l, offsetof(struct drill_fault, back_ms));
     struct share longest = share_of(l, offsetof(struct drill_fault, longest_ms));
     if (l->n_faults)
@@ -283,10 +290,10 @@ static void print_results(struct drill *d)
         fprintf(out, "no NIC was lost\n");
     if (back.n)
         fprintf(out,
-                "back: time until goodput is at 90 %% of the other NICs' rate; never: not within 1 s\n%zu faults: "
-                "goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f);\n%s sent again in total\n",
-                back.n, back.p50, back.p99, longest.p50, longest.p99,
-                hw_format_size(count_again(l), again, sizeof again));
+                "back: time until goodput is at 90 %% of the other NICs' rate; never: not within 1 s\nmedians of %zu "
+                "measured fault%s: back %s (p99 %s), longest write %.1f ms (p99 %.1f);\n%s sent again in total\n",
+                back.n, back.n == 1 ? "" : "s", format_back(back.p50, p50), format_back(back.p99, p99), longest.p50,
+                longest.p99, hw_format_size(count_again(l), again, sizeof again));
     if (back.n) {
         note_figure(d, "Goodput back after", back.p50, back.p99, !isinf(back.p99));
         note_figure(d, "Longest write", longest.p50, longest.p99, true);
@@ -498,7 +505,7 @@ static int run_drill(struct drill *d)
     else if (d->take && d->taken < d->faults)
         code = tool_interrupted("drill", "after %" PRIu64 " of %" PRIu64 " faults", d->taken, d->faults);
     else if (d->bad)
-        code = tool_fail("drill", "%" PRIu64 " bytes arrived with wrong contents", d->bad);
+        code = tool_fail("drill", "%" PRIu64 " byte%s arrived with wrong contents", d->bad, d->bad == 1 ? "" : "s");
     else if (!came_back(&d->load))
         code = tool_fail("drill", "goodput did not recover within 1 s");
     session_close(&d->s);

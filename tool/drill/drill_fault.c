@@ -45,7 +45,7 @@ static int make_hole(struct away *a, int index)
     if (n < 0)
         return n;
     if (n == 0)
-        return hw_fail(-ENODATA, "the NIC has no neighbour entries, so nothing is sent over it");
+        return hw_fail(-ENODATA, "the NIC has no neighbour entries, so --how hole has nothing to change");
     a->n = HW_MIN(n, NEIGHBOURS);
     for (int i = 0; i < a->n && rc == 0; i++) {
         struct hw_rtnl_neigh to = a->was[i];

@@ -175,7 +175,7 @@ int drill_load_run(struct drill_load *l)
     for (uint64_t end = hw_deadline(OP_MS + 5000); rc == 0 && under_way && hw_now() < end;)
         rc = take_ended(l, 100, false, &under_way);
     if (rc == 0 && under_way)
-        rc = hw_fail(-ETIMEDOUT, "%u writes did not complete", under_way);
+        rc = hw_fail(-ETIMEDOUT, "writes that did not complete: %u", under_way);
     return rc;
 }
 

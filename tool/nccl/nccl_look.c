@@ -63,10 +63,21 @@ static void try_lib(void *shared)
     }
 }
 
+/* Returns true if the name is a path or the name of a file, so that NCCL tries no other name. */
+static bool is_whole_name(const char *name)
+{
+    size_t n = strlen(name);
+    return strchr(name, '/') || (n > 6 && strncmp(name, "lib", 3) == 0 && strcmp(name + n - 3, ".so") == 0);
+}
+
 static void try_extra(void *shared)
 {
     struct nccl_extra *x = shared;
-    (void)open_lib(x->asked, x->path, sizeof x->path, x->why, sizeof x->why);
+    char other[sizeof x->asked + 32];
+    if (open_lib(x->asked, x->path, sizeof x->path, x->why, sizeof x->why) || is_whole_name(x->asked))
+        return;
+    snprintf(other, sizeof other, "libnccl-tuner-%s.so", x->asked); /* only a tuner's name may be short */
+    (void)open_lib(other, x->path, sizeof x->path, x->why, sizeof x->why);
 }
 
 __attribute__((format(printf, 5, 6))) static void say(ncclDebugLogLevel level, unsigned long flags, const char *file,
@@ -154,14 +165,11 @@ static void try_table(struct nccl_plugin *p, void *table)
 static void try_plugin(void *shared)
 {
     struct nccl_plugin *p = shared;
-    size_t n = strlen(p->asked);
     char other[sizeof p->asked + 32], symbol[64];
     void *table = NULL;
     p->step = NCCL_LOADING;
     void *lib = open_lib(p->asked, p->path, sizeof p->path, p->why, sizeof p->why);
-    bool whole =
-        strchr(p->asked, '/') || (n > 6 && strncmp(p->asked, "lib", 3) == 0 && strcmp(p->asked + n - 3, ".so") == 0);
-    if (!lib && !whole) {
+    if (!lib && !is_whole_name(p->asked)) {
         snprintf(other, sizeof other, "libnccl-net-%s.so", p->asked);
         lib = open_lib(other, p->path, sizeof p->path, p->why, sizeof p->why);
     }

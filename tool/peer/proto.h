@@ -79,7 +79,7 @@ struct tp_facts {
     /* Results of the request; bit i is for addr[i] of the request. tried: a connection was attempted. reached: the
      * connection was established, and the listener's answer to the token arrived. */
     uint16_t tried[TP_MAX_NICS], reached[TP_MAX_NICS];
-    /* carried: in addition, 128 KiB arrived from the listener. */
+    /* carried: in addition, 128 KiB arrived from the listener, which sends them after it has received 128 KiB. */
     uint16_t carried[TP_MAX_NICS];
 };
 

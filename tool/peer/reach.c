@@ -219,6 +219,15 @@ static void token_of(const struct tp_reach *q, bool listener, uint8_t out[TP_TOK
         out[i] = listener ? (uint8_t)~q->token[i] : q->token[i];
 }
 
+/* Returns how many bytes this side may send at this point. The listener sends its token after it has received the
+ * peer's, and BULK zeros after it has received the peer's, so that what the peer receives proves both directions. */
+static uint32_t count_sendable(const struct conn *c)
+{
+    if (!c->listens || c->in == MESSAGE)
+        return MESSAGE;
+    return c->reached ? TP_TOKEN : 0;
+}
+
 /* Sends and receives without blocking. Returns false when the exchange is complete or has failed. */
 static bool advance_reach_conn(struct conn *c, const struct tp_reach *q)
 {
@@ -239,7 +248,7 @@ static bool advance_reach_conn(struct conn *c, const struct tp_reach *q)
         c->in += (uint32_t)n;
         c->reached = c->in >= TP_TOKEN;
     }
-    while (c->out < MESSAGE && (!c->listens || c->reached)) {
+    while (c->out < count_sendable(c)) {
         memset(buf, 0, sizeof buf);
         if (c->out < TP_TOKEN) {
             token_of(q, c->listens, token);
@@ -258,7 +267,7 @@ static bool advance_reach_conn(struct conn *c, const struct tp_reach *q)
 
 static short get_poll_events(const struct conn *c)
 {
-    return (short)(POLLIN | (c->out < MESSAGE && (!c->listens || c->reached) ? POLLOUT : 0));
+    return (short)(POLLIN | (c->out < count_sendable(c) ? POLLOUT : 0));
 }
 
 int reach_try(const struct tp_reach *q, struct tp_facts *f)
@@ -292,7 +301,7 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     } while (left > 0 && hw_now() < deadline);
     for (size_t i = 0; i < n; i++) {
         hw_close(&c[i].fd);
-        /* the listener sends only after it has received the token, so arrival here proves both directions */
+        /* the listener sends only what it has received, so arrival here proves both directions */
         f->reached[c[i].nic] |= (uint16_t)((unsigned)c[i].reached << c[i].addr);
         f->carried[c[i].nic] |= (uint16_t)((unsigned)(c[i].in == MESSAGE) << c[i].addr);
     }

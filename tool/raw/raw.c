@@ -357,7 +357,8 @@ static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf,
     if (n_paths < 1 || n_paths > RAW_MAX_PATHS || p->streams < 1 || p->streams > RAW_MAX_STREAMS / n_paths)
         return hw_fail(
             -EINVAL,
-            "plain sockets: %zu paths of %u streams are invalid: use 1 to %d paths, and up to %d streams in total",
+            "plain sockets: invalid number of paths (%zu) or of streams per path (%u): use 1 to %d paths, and 1 to %d "
+            "streams in total",
             n_paths, p->streams, RAW_MAX_PATHS, RAW_MAX_STREAMS);
     if (p->message < 1 || p->message > RAW_MESSAGE || !buf || !len)
         return hw_fail(-EINVAL,

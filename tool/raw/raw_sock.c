@@ -222,9 +222,9 @@ int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[
     t->taken = taken;
     while (!rc && done < n * need) {
         if (hw_now() >= deadline)
-            rc =
-                hw_fail(-ETIMEDOUT, "plain sockets: only %zu of the client's %zu streams connected before the deadline",
-                        done, n * need);
+            rc = hw_fail(-ETIMEDOUT,
+                         "plain sockets: streams of the client that connected before the deadline: %zu of %zu", done,
+                         n * need);
         else
             rc = take_step(t, listeners, n, stop_fd, deadline);
         done = 0;
@@ -320,10 +320,10 @@ int raw_wait_go(int fd, uint64_t deadline)
                 return hw_fail(-EPROTO, "plain sockets: unexpected first byte 0x%02x from the server", go);
             if (got < 0 && errno == EINTR)
                 continue;
-            return hw_fail(-ECONNRESET, "plain sockets: the server closed a stream before the start%s%s",
-                           got < 0 ? ": " : "", got < 0 ? strerror(errno) : "");
+            return got < 0 ? hw_fail(-ECONNRESET, "plain sockets: waiting for the server: %s", strerror(errno))
+                           : hw_fail(-ECONNRESET, "plain sockets: the server closed a stream before the start");
         }
         if (hw_now() >= deadline)
-            return hw_fail(-ETIMEDOUT, "plain sockets: the server did not accept all streams before the deadline");
+            return hw_fail(-ETIMEDOUT, "plain sockets: the server did not start the streams before the deadline");
     }
 }

@@ -44,7 +44,7 @@ void validate_page_add(struct validate_page *v, const char *nic, const struct ha
 void validate_page_write(struct page *p, const void *arg)
 {
     static const struct page_column heads[] = {
-        {"Channel", "one TCP connection", false},
+        {"Channel", "one connection", false},
         {"NIC", "of this node", true},
         {"Local", "local address and port", true},
         {"Remote", "address and port of the peer", true},
