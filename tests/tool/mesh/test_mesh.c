@@ -375,6 +375,15 @@ static void test_facts(void)
             (m.sample[i].from == 3 || m.sample[i].to == 3))
             m.sample[i].value = 0;
     expect(&m, "node3 eth1 carries nothing, unlike eth1 on most other nodes", "a NIC that carries nothing");
+    const struct mesh_sample repeated = {3, 4, MESH_K_RAIL, 1, 1, 3};
+    (void)mesh_add_again(&m, &repeated);
+    expect(&m, "", "one that carries something when it is measured alone");
+    m.n_again = 0;
+    for (size_t i = 0; i < m.n_samples; i++)
+        if (m.sample[i].kind == MESH_K_WAY && (m.sample[i].from == 3 || m.sample[i].to == 3) && m.sample[i].from != 1 &&
+            m.sample[i].to != 1)
+            m.sample[i].value = 0;
+    expect(&m, "", "one that carried nothing with a single peer");
     mesh_free(&m);
 }
 

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#define CORRUPT 3 /* minimum number of pairs with wrong bytes for which their common node is reported */
+#define IDLE_PEERS 3 /* minimum number of peers, if there are as many, for a finding that a NIC carries nothing */
+#define CORRUPT    3 /* minimum number of pairs with wrong bytes for which their common node is reported */
 
 int mesh_find(struct mesh_findings *out, const struct mesh_finding *f)
 {
@@ -224,16 +225,36 @@ static uint64_t find_usual(const struct mesh *m, const char *name, enum mesh_fau
     return all > 2 && 2 * with > all ? usual : 0;
 }
 
-/* Counts the samples that show traffic, for each NIC. */
-static void count_use(const struct mesh *m, uint32_t *use)
+static void count_use_in(const struct mesh_sample *sample, size_t n, uint32_t *use)
 {
-    for (size_t i = 0; i < m->n_samples; i++) {
-        const struct mesh_sample *s = &m->sample[i];
-        if (s->kind != MESH_K_WAY || s->nic == MESH_ALL || !(s->value > 0) || s->to_nic == MESH_ALL)
+    for (size_t i = 0; i < n; i++) {
+        const struct mesh_sample *s = &sample[i];
+        if ((s->kind != MESH_K_WAY && s->kind != MESH_K_RAIL) || s->nic == MESH_ALL || !(s->value > 0) ||
+            s->to_nic == MESH_ALL)
             continue;
         use[s->from * TP_MAX_NICS + s->nic]++;
         use[s->to * TP_MAX_NICS + s->to_nic]++;
     }
+}
+
+/* Counts the samples that show traffic, for each NIC. */
+static void count_use(const struct mesh *m, uint32_t *use)
+{
+    count_use_in(m->sample, m->n_samples, use);
+    count_use_in(m->again, m->n_again, use);
+}
+
+/* Returns true if the node transferred with at least three peers, or with all if there are fewer. On a busy machine, a
+ * NIC may carry nothing in one or two short measurements although it is well. */
+static bool is_proved_idle(const struct mesh *m, uint32_t node)
+{
+    uint32_t peers = 0, others = 0;
+    for (uint32_t i = 0; i < m->n; i++)
+        others += i != node && mesh_is_in(m, i);
+    for (size_t i = 0; i < m->n_samples; i++)
+        peers += m->sample[i].kind == MESH_K_WAY && m->sample[i].nic == MESH_ALL && m->sample[i].from == node &&
+                 m->sample[i].value > 0;
+    return peers >= HW_MIN(others, (uint32_t)IDLE_PEERS);
 }
 
 /* Returns true if at least three nodes take part, and at least 3 (n - 1) / 4 of these n nodes use a NIC with this name.
@@ -286,7 +307,9 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
         bool some = false; /* true if any NIC of the node carries traffic */
         for (uint32_t k = 0; k < m->node[i].n_nics; k++)
             some |= use[(size_t)i * TP_MAX_NICS + k] > 0;
-        if (!mesh_is_in(m, i) || !some || (n && use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))
+        if (!mesh_is_in(m, i) || !some)
+            continue;
+        if (n && (use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)] || !is_proved_idle(m, i)))
             continue;
         struct mesh_finding f = about_node(MESH_F_IDLE, i, n ? (int)(n - m->node[i].nic) : -1);
         f.text = name;
