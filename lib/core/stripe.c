@@ -53,19 +53,39 @@ bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
     return (double)bytes <= (double)rate * SOON;
 }
 
+/* Returns the time in which all rails together finish everything, in seconds. */
+static double get_time_of_all(const struct hw_stripe *s)
+{
+    return (double)(s->left + s->behind + s->all_in_flight) / (double)s->all_rates;
+}
+
 /* Returns true if the rail, with `bytes` more bytes, finishes soon, or before all rails together finish everything. */
 static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
 {
     double mine = (double)(s->in_flight + bytes) / (double)s->rate;
-    double all = (double)(s->left + s->behind + s->all_in_flight) / (double)s->all_rates;
-    return hw_stripe_is_soon(s->rate, s->in_flight + bytes) || mine <= all * EARLY;
+    return hw_stripe_is_soon(s->rate, s->in_flight + bytes) || mine <= get_time_of_all(s) * EARLY;
+}
+
+/* Returns the share of a fast rail in [least, most], or 0 if it has more in flight than the average rail will have once
+ * everything is cut. The rates of fast rails do not matter here: rails of several sessions share a NIC, and each
+ * measures a random part of its rate. */
+static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
+{
+    uint64_t even = (s->left + s->behind + s->all_in_flight) / s->rails;
+    if (hw_stripe_is_soon(s->rate, s->in_flight + most))
+        return most;
+    if (s->in_flight > even)
+        return 0;
+    return HW_MAX(least, HW_MIN(most, even - s->in_flight));
 }
 
 /* Returns this rail's share in [least, most], or 0. */
 static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
-    if (s->rails <= 1 || (s->rate && is_fast(s)))
+    if (s->rails <= 1)
         return most;
+    if (s->rate && is_fast(s))
+        return get_even_share(s, least, most);
     if (s->rate == 0) /* measure the rate with a small share */
         return s->in_flight < 2 * s->min_chunk ? least : 0;
     if (!ends_in_time(s, least))

@@ -198,10 +198,10 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
         }
         if (wait)
             return NULL;    /* a chunk of the operation is in flight, and its end wakes the rails */
-        if (op && s.left) { /* the budget is too small, or other rails finish sooner; then wake the fastest rail */
-            unsigned best = hw_pace_best(p->pace, p->session.rails, rail);
-            if (best != rail && budget >= HW_MIN(s.min_chunk, s.left))
-                hw_session_wake(&p->session, best);
+        if (op && s.left) { /* the budget is too small, or other rails finish sooner; then wake one of them */
+            unsigned soonest = hw_pace_soonest(p->pace, p->session.rails, rail, s.min_chunk);
+            if (soonest != rail && budget >= HW_MIN(s.min_chunk, s.left))
+                hw_session_wake(&p->session, soonest);
             return NULL;
         }
         op = move_rail_on(p, rail);

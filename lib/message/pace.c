@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/pace.h"
 
+#include <math.h>
+
 /* Time after which a rail that was too slow is tried again. Its NIC may be faster now, or its thread may have had no
  * CPU during the measurement. */
 #define STALE (500 * HW_MS)
@@ -70,15 +72,18 @@ void hw_pace_forget(struct hw_pace *p)
     atomic_store(&p->in_flight, 0);
 }
 
-unsigned hw_pace_best(const struct hw_pace *all, unsigned rails, unsigned own)
+unsigned hw_pace_soonest(const struct hw_pace *all, unsigned rails, unsigned own, uint64_t bytes)
 {
-    uint64_t best = 0;
+    double soonest = INFINITY;
+    unsigned best = own;
     for (unsigned i = 0; i < rails; i++) {
         uint64_t rate = atomic_load_explicit(&all[i].shown, memory_order_relaxed);
-        if (rate > best) {
-            best = rate;
-            own = i;
+        uint64_t in_flight = atomic_load_explicit(&all[i].in_flight, memory_order_relaxed);
+        double time = rate ? (double)(in_flight + bytes) / (double)rate : INFINITY;
+        if (i != own && time < soonest) {
+            soonest = time;
+            best = i;
         }
     }
-    return own;
+    return best;
 }

@@ -27,7 +27,8 @@ void hw_pace_start(struct hw_pace *p, const struct hw_rail *r);
 void hw_pace_confirm(struct hw_pace *p, const struct hw_rail *r, uint64_t bytes);
 /* Removes the rail from the comparison, because it has ended, is suspect, or leaves bulk data to other rails. */
 void hw_pace_forget(struct hw_pace *p);
-/* Returns the rail with the highest rate, or `own` if no rail has a rate. */
-unsigned hw_pace_best(const struct hw_pace *all, unsigned rails, unsigned own);
+/* Returns the other rail that would finish a chunk of so many bytes first, after what it has in flight, or `own` if no
+ * other rail has a rate. */
+unsigned hw_pace_soonest(const struct hw_pace *all, unsigned rails, unsigned own, uint64_t bytes);
 
 #endif

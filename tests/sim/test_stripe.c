@@ -31,6 +31,7 @@ struct run {
     unsigned rails;
     struct rail rail[RAILS];
     uint64_t window;
+    bool greedy; /* each rail takes chunks as long as it may before the next rail takes one */
 };
 
 /* Returns the time at which bytes, sent from `at` on, have left the rail. */
@@ -60,10 +61,11 @@ static void take_chunk(struct run *run, struct rail *r, uint64_t now, uint64_t b
     r->chunk[i].bytes = bytes;
 }
 
+/* Lets each rail take a chunk. Returns false if none takes any. */
 static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
 {
     bool any = false;
-    for (unsigned k = 0; k < run->rails; k++) {
+    for (unsigned k = 0; k < run->rails;) {
         struct rail *r = &run->rail[k];
         struct hw_stripe s = {.rate = r->learned.value,
                               .in_flight = r->in_flight,
@@ -77,7 +79,9 @@ static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
             s.best_rate = HW_MAX(s.best_rate, run->rail[i].learned.value);
         }
         uint64_t take = r->in_flight < run->window ? hw_stripe_take(&s, run->window - r->in_flight) : 0;
-        if (take == 0 || r->n == CHUNKS)
+        bool none = take == 0 || r->n == CHUNKS;
+        k += none || !run->greedy;
+        if (none)
             continue;
         take_chunk(run, r, now, take);
         *left -= take;
@@ -134,6 +138,12 @@ static void check_rates(const char *what, unsigned n, const double *rate, uint64
         run.rail[k] = (struct rail){.rate = rate[k], .rtt = rtt};
     double part = measure(&run, bytes);
     ok(part >= least, "%s: %.3f of the sum of the rates, at least %.2f", what, part, least);
+    /* A thread may run alone for a while, and its rails must not take what the others could carry meanwhile. */
+    run = (struct run){.rails = n, .window = 16 << 20, .greedy = true};
+    for (unsigned k = 0; k < n; k++)
+        run.rail[k] = (struct rail){.rate = rate[k], .rtt = rtt};
+    part = measure(&run, bytes);
+    ok(part >= least, "%s, one rail after the other: %.3f, at least %.2f", what, part, least);
 }
 
 /* Returns the rate that is assumed for a rail that was slow, beside one of 3 GB/s. */
@@ -170,13 +180,17 @@ int main(void)
 {
     static const double even[] = {12.5e9, 12.5e9, 12.5e9, 12.5e9}, slow[] = {12.5e6, 12.5e6, 12.5e6, 3.1e6},
                         tenth[] = {12.5e9, 12.5e9, 12.5e9, 1.25e9}, pair[] = {50e9, 0.1e9},
-                        eight[] = {50e9, 50e9, 50e9, 50e9, 50e9, 50e9, 50e9, 50e9};
+                        eight[] = {50e9, 50e9, 50e9, 50e9, 50e9, 50e9, 50e9, 50e9},
+                        ten[] = {1.25e9, 1.25e9, 1.25e9, 1.25e9, 1.25e9, 1.25e9, 1.25e9, 1.25e9},
+                        uneven[] = {1.25e9, 0.8e9};
     check_rates("four NICs of 100 Gb/s, 1 GiB", 4, even, 30000, 1ull << 30, 0.95);
     check_rates("four NICs of 100 Gb/s, 64 MiB", 4, even, 30000, 64ull << 20, 0.90);
     check_rates("one of four at a quarter, 100 Mb/s, 64 MiB", 4, slow, 200000, 64ull << 20, 0.95);
     check_rates("one of four at a tenth, 1 GiB", 4, tenth, 30000, 1ull << 30, 0.95);
     check_rates("400 Gb/s beside 0.8 Gb/s, 256 MiB", 2, pair, 30000, 256ull << 20, 0.95);
     check_rates("eight NICs of 400 Gb/s, 4 GiB", 8, eight, 30000, 4ull << 30, 0.95);
+    check_rates("eight NICs of 10 Gb/s, 64 MiB", 8, ten, 30000, 64ull << 20, 0.90);
+    check_rates("10 Gb/s beside 6.4 Gb/s, 64 MiB", 2, uneven, 30000, 64ull << 20, 0.85);
 
     static struct run run;
     run = (struct run){.rails = 4, .window = 8 << 20};
