@@ -218,7 +218,8 @@ int bench_sweep(struct bench *b)
     for (size_t i = 0; i < s.n_best && rc == 0; i++) {
         uint64_t v[2] = {0};
         char size[32], window[32];
-        (void)bench_one(s.best[i].what, v);
+        if (!bench_one(s.best[i].what, v)) /* empty if no run had a throughput */
+            continue;
         fprintf(s.table, "# %s: best at", hw_format_size((uint64_t)s.best[i].size, size, sizeof size));
         if (v[0])
             fprintf(s.table, " channels %" PRIu64, v[0]);

@@ -157,6 +157,8 @@ static int charge_client_memory(struct client *c, uint64_t need)
         c->charged = need;
     }
     pthread_mutex_unlock(&c->s->lock);
+    if (need == 0)
+        return hw_fail(-ENOMEM, "the requested memory exceeds the address space of the serving node");
     return fits ? 0
                 : hw_fail(-ENOMEM, "%s of memory are needed on the serving node, but --max-memory there leaves %s",
                           hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
@@ -418,7 +420,7 @@ static int serve_requests(struct client *c)
     HW_AUTO_FREE struct tp_request *q = calloc(1, sizeof *q);
     HW_AUTO_FREE struct tp_reply *r = calloc(1, sizeof *r);
     if (!q || !r)
-        return -ENOMEM;
+        return hw_no_memory("messages");
     int rc;
     while ((rc = next_request(c, q)) == 0) {
         *r = (struct tp_reply){.type = q->type, .id = q->id};

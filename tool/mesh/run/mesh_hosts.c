@@ -92,7 +92,8 @@ static int read_host(struct starter *s, char *line)
     struct host *more = s->n < MESH_RANKS ? realloc(s->host, (s->n + 1) * sizeof *more) : NULL;
     if (!more) {
         free_host(&h);
-        return hw_fail(-E2BIG, "too many hosts: at most %d", MESH_RANKS);
+        return s->n < MESH_RANKS ? hw_no_memory("names of hosts")
+                                 : hw_fail(-E2BIG, "too many hosts: at most %d", MESH_RANKS);
     }
     s->host = more;
     s->host[s->n++] = h;
@@ -268,7 +269,9 @@ static int seat_hosts(struct starter *s)
     HW_AUTO_FREE char *names = calloc(s->n, MESH_NAME + 1);
     uint32_t rank = 0;
     int rc = 0;
-    if (!names || getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+    if (!names)
+        return hw_no_memory("names of hosts");
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return hw_fail(-EIO, "creating a random key failed");
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(key + 2 * i, 3, "%02x", random[i]);
