@@ -196,7 +196,7 @@ static int run_one(struct sweep *s, const char *one)
             (void)kill(pid, SIGINT);
     if ((!WIFEXITED(status) || WEXITSTATUS(status) != 0) && !tool_stop) {
         s->b->failed = true;
-        fprintf(s->table, "# the run with CHANNELS,WINDOW %s failed (0 means the default)\n", one);
+        fprintf(s->table, "# the run with CHANNELS,WINDOW %s failed (0 means the knob's value)\n", one);
     }
     return lseek(fd, 0, SEEK_END) > 0 ? take_lines(s, fd, one) : 0;
 }

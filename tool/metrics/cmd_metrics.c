@@ -80,7 +80,7 @@ static int write_textfile(const struct metrics_args *a)
         return rc;
     /* node_exporter ignores the temporary file, because its name does not end with .prom */
     if (snprintf(path, sizeof path, "%s.%d.tmp", a->textfile, getpid()) >= (int)sizeof path)
-        return hw_fail(-ENAMETOOLONG, "%.60s..", a->textfile);
+        return hw_fail(-ENAMETOOLONG, "the path %.60s... is too long", a->textfile);
     (void)unlink(path); /* may be left over from a killed process with the same PID */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     FILE *f = fd < 0 || fchmod(fd, 0644) < 0 ? NULL : fdopen(fd, "w");

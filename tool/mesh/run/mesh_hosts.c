@@ -151,7 +151,7 @@ static int make_command(const struct starter *s, const struct host *h, const cha
             n += !full;
         }
     argv[n] = NULL;
-    return full ? hw_fail(-E2BIG, "the command for %s has too many words", h->name) : 0;
+    return full ? hw_fail(-E2BIG, "the command for %s has too many words, or memory is exhausted", h->name) : 0;
 }
 
 static void become_agent(char **argv, pid_t parent, int in, int out)
@@ -379,7 +379,7 @@ int mesh_hosts_run(const struct mesh_hosts *o, const char *const *args, struct m
     *m = (struct mesh){0};
     int rc = start_all(&s, args);
     if (rc == 0 && hear_greetings(&s) < 2)
-        rc = hw_fail(-ENODEV, "fewer than two hosts could be started");
+        rc = hw_fail(-ENODEV, "fewer than two hosts have started hawser");
     if (rc == 0)
         rc = seat_hosts(&s);
     if (rc == 0)
@@ -402,7 +402,7 @@ int mesh_take_orders(void)
         if (k < 0 && errno == EINTR && !tool_stop)
             continue;
         if (k <= 0 || n == sizeof line - 1)
-            return hw_fail(-EPIPE, "the starting process ended before it sent orders");
+            return hw_fail(-EPIPE, "the starting process sent no complete orders");
         if (line[n] != '\n') {
             n++;
             continue;

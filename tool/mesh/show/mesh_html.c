@@ -136,7 +136,7 @@ static void write_picks(FILE *f, const struct mesh *m)
 
 static int write_heat_maps(FILE *f, const struct mesh *m, const struct mesh_findings *found)
 {
-    static const char *const legend[] = {"within 10 % of the median", "10 to 25 % worse", "25 to 50 % worse",
+    static const char *const legend[] = {"at most 10 % worse than the median", "10 to 25 % worse", "25 to 50 % worse",
                                          "worse by more than half", "failed"};
     int rc = 0;
     fputs("<figure><h2>All pairs</h2><p class=\"note\">Rows are senders, and columns are receivers. The colour "
