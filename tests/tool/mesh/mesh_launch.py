@@ -88,7 +88,7 @@ def refuses(folder):
     (folder / "bad").write_text("a\nb nonsense\n")
     (folder / "no.json").write_text("{}\n")
     for env, argv, code, why in (({}, [], 2, "no launcher"), ({"HAWSER_MESH_RANK": "1"}, [], 2, "HAWSER_MESH_SIZE"),
-                                 ({**own, "HAWSER_MESH_KEY": "short"}, [], 2, "it must be 16 to 4096"), ({**own, "HAWSER_MESH_SIZE": "x"}, [], 2, "HAWSER_MESH_SIZE"),
+                                 ({**own, "HAWSER_MESH_KEY": "short"}, [], 2, "must be 16 to 4096"), ({**own, "HAWSER_MESH_SIZE": "x"}, [], 2, "HAWSER_MESH_SIZE"),
                                  (own, ["--wait", "1s"], 2, "was not found at 198.18.0.77"), ({"SLURM_PROCID": "0"}, [], 2, "launch hawser with srun"),
                                  ({}, ["--hosts", folder / "one"], 2, "at least two"), ({}, ["--hosts", folder / "bad"], 2, "line 2"),
                                  ({}, ["--read", folder / "no.json"], 2, "line 1"), ({}, ["--read", folder / "none"], 2, "No such file"),
