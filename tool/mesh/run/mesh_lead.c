@@ -311,7 +311,7 @@ static void give_order(struct lead *l, uint32_t from, const struct mesh_order *o
     l->busy++;
     if (mesh_tell(r->peer, m, 0) < 0) {
         l->busy--;
-        lose_rank(l, r, MESH_DIED, hw_error());
+        lose_rank(l, r, knock(&r->hello) == -ECONNREFUSED ? MESH_DIED : MESH_SILENT, hw_error());
     }
 }
 
