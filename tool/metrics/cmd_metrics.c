@@ -141,7 +141,7 @@ int cmd_metrics(int argc, char **argv)
     static const struct opts o = {
         .cmd = "metrics",
         .args = "[OPTION...]",
-        .about = "Prints the counters of all contexts of this user's processes on this machine (for root, of all "
+        .about = "Prints the counters of the contexts of this user's processes on this machine (for root, of all "
                  "users' processes) in Prometheus's format, by default to standard output.",
         .rows = rows,
         .too_many = "use --textfile FILE to write a file"};

@@ -259,7 +259,7 @@ int cmd_trace(int argc, char **argv)
         return rc;
     const int left = argc - optind;
     if (t.show)
-        return left ? tool_usage("trace", "--show needs one file") : show_trace(t.show);
+        return left ? tool_usage("trace", "--show takes only one file") : show_trace(t.show);
     if (t.diff)
         return left == 2 ? compare_traces(argv[optind], argv[optind + 1])
                          : tool_usage("trace", "--diff needs two files");
