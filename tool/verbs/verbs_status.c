@@ -38,7 +38,9 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         *gone = errno == ECONNREFUSED || errno == ENOENT;
         hw_fail(-errno, "%s",
-                *gone ? "the broker has died: RDMA calls of the container fail with ENOSYS" : strerror(errno));
+                errno == ENOENT ? "the broker has ended, and has removed its socket"
+                : *gone         ? "the broker has died: RDMA calls of the container fail with ENOSYS"
+                                : strerror(errno));
         hw_close(&fd);
         return NULL;
     }
