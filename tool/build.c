@@ -31,7 +31,7 @@ const char *build_name(void)
 void build_print(FILE *out)
 {
     fprintf(out, "hawser %s\n", hawser_version());
-    fprintf(out, "commit: %s\n", *BUILD_COMMIT ? BUILD_COMMIT : "unknown (not built from a git repository)");
+    fprintf(out, "commit: %s\n", *BUILD_COMMIT ? BUILD_COMMIT : "unknown (the build had no git information)");
     fprintf(out, "built: %s for %s, by %s\n", HW_BUILD_TYPE, HW_BUILD_MACHINE, COMPILER);
     fprintf(out, "glibc: built with %d.%d, runs with %s\n", __GLIBC__, __GLIBC_MINOR__, gnu_get_libc_version());
     fprintf(out, "libraries: libsodium %s (statically linked), jansson %s\n", sodium_version_string(),

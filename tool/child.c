@@ -12,7 +12,7 @@ int child_ends(int type, int at, const char *who, int talk[2], int err[2])
 {
     talk[0] = talk[1] = err[0] = err[1] = -1;
     if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, talk) < 0 || pipe2(err, O_CLOEXEC) < 0)
-        return hw_fail(-errno, "creating sockets for %s: %s", who, strerror(errno));
+        return hw_fail(-errno, "creating sockets or a pipe for %s: %s", who, strerror(errno));
     if (err[1] == at) {
         int other = fcntl(err[1], F_DUPFD_CLOEXEC, at + 1);
         int rc = other < 0 ? hw_fail(-errno, "creating a pipe for %s: %s", who, strerror(errno)) : 0;

@@ -81,7 +81,7 @@ int opts_host(const char *text, char *host, size_t cap, uint16_t *port)
     }
     size_t n = (size_t)(end - start);
     if (n == 0 || n >= cap)
-        return hw_fail(-EINVAL, "'%s' is not HOST[:PORT]", text);
+        return hw_fail(-EINVAL, "the host in '%s' is empty or too long", text);
     if (p) {
         uint64_t v;
         int rc = hw_parse_u64(p, 1, 65535, &v);
@@ -177,9 +177,9 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
         n--;
     if (n < 16)
         return hw_fail(-EINVAL,
-                       "the key in %s has %zu bytes, but at least 16 are required: create one with `head -c 32 "
+                       "the key in %s has %zu byte%s, but at least 16 are required: create one with `head -c 32 "
                        "/dev/urandom | base64`",
-                       path, n);
+                       path, n, n == 1 ? "" : "s");
     *len = n;
     return 0;
 }

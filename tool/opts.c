@@ -165,10 +165,15 @@ static int refuse_unknown(const struct opts *o, const struct flat *f, const char
     char word[64];
     struct hw_guess g = {.word = word};
     snprintf(word, sizeof word, "%.*s", (int)strcspn(bad + 2, "="), bad + 2);
+    size_t begin = strncmp("help", word, strlen(word)) == 0; /* number of options that begin with the word */
     hw_guess(&g, "help");
-    for (size_t i = 0; i < f->n; i++)
+    for (size_t i = 0; i < f->n; i++) {
+        begin += strncmp(f->row[i].opt->name, word, strlen(word)) == 0;
         if (f->row[i].opt->help)
             hw_guess(&g, f->row[i].opt->name);
+    }
+    if (begin > 1)
+        return tool_usage(o->cmd, "option '%s' is ambiguous", bad);
     if (g.near)
         return tool_usage(o->cmd, "unknown option '%s'; did you mean '--%s'?", bad, g.near);
     return tool_usage(o->cmd, "unknown option '%s'", bad);

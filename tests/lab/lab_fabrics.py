@@ -65,7 +65,7 @@ class Lab:
 
 def used(r):
     """Returns the pairs in use, as in "eth0-enp0 eth1-enp1"."""
-    return " ".join(f"{a}-{b}" for a, b in sorted(re.findall(r"^# (\S+) .*-> .*?(\S+), \d+ channels$", r.stderr, re.M)))
+    return " ".join(f"{a}-{b}" for a, b in sorted(re.findall(r"^# (\S+) .*-> .*?(\S+), \d+ channels?$", r.stderr, re.M)))
 
 
 def idle(r):

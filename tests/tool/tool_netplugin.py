@@ -378,7 +378,7 @@ def traces(tmp, tcpx):
         r = run("bench", s, *more)
         ok(r.returncode == 2 and not r.stdout, f"{' '.join(more)}: wrong usage", r)
     r = subprocess.run([HAWSER, "bench", "127.0.0.1:1", "--channels", "1,2"], capture_output=True, text=True)
-    ok(r.returncode == 1 and r.stdout.count(" failed (0 means the default)\n") == 2 and "refused" in r.stderr, "nobody there: each run says so", r)
+    ok(r.returncode == 1 and r.stdout.count(" failed (0 means the knob's value)\n") == 2 and "refused" in r.stderr, "nobody there: each run says so", r)
     ok(s.stop()[1] == 0, "serve ends well")
 
 

@@ -104,7 +104,7 @@ def samples(text):
 
 def works():
     r = run("top", "--once", "--interval", "100ms")
-    ok(r.returncode == 0 and "No process" in r.stdout, "with nothing there top says so", r)
+    ok(r.returncode == 0 and "No hawser context" in r.stdout, "with nothing there top says so", r)
     with pair() as (serve, load):
         both = wait_until(moving, "bytes that move")
         ok({c["kind"] for c in both} == {"serve", "library"}, "both are found", both)

@@ -196,7 +196,7 @@ static int run_one(struct sweep *s, const char *one)
             (void)kill(pid, SIGINT);
     if ((!WIFEXITED(status) || WEXITSTATUS(status) != 0) && !tool_stop) {
         s->b->failed = true;
-        fprintf(s->table, "# the run with CHANNELS,WINDOW %s failed (0 means the default)\n", one);
+        fprintf(s->table, "# the run with CHANNELS,WINDOW %s failed (0 means the knob's value)\n", one);
     }
     return lseek(fd, 0, SEEK_END) > 0 ? take_lines(s, fd, one) : 0;
 }
@@ -218,7 +218,8 @@ int bench_sweep(struct bench *b)
     for (size_t i = 0; i < s.n_best && rc == 0; i++) {
         uint64_t v[2] = {0};
         char size[32], window[32];
-        (void)bench_one(s.best[i].what, v);
+        if (!bench_one(s.best[i].what, v)) /* empty if no run had a throughput */
+            continue;
         fprintf(s.table, "# %s: best at", hw_format_size((uint64_t)s.best[i].size, size, sizeof size));
         if (v[0])
             fprintf(s.table, " channels %" PRIu64, v[0]);

@@ -149,9 +149,10 @@ static const struct opt rows[] = {
     OPT_CALL("blocks", 0, "NxSIZE[,..]", parse_blocks,
              "instead of --size: each operation is a list of N scattered blocks, as in 1024x64KiB"),
     OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: write, and read over separate connections"),
-    OPT_NUMBER("iters", 0, "N", struct bench, iters, 1, 1000000000,
-               "measured operations per round (default: 20 from 1MiB up, 200 below, 2000 for pingpong; more with "
-               "--compare-raw)"),
+    OPT_NUMBER(
+        "iters", 0, "N", struct bench, iters, 1, 1000000000,
+        "measured operations per round (default: 20 from 1MiB up, 200 below; with --compare-raw, more up to 12MiB; "
+        "2000 for pingpong)"),
     OPT_CALL("warmup", 0, "N", parse_warmup,
              "unmeasured operations before the measured ones (default: a tenth, at least 2)"),
     OPT_TIME("duration", 't', "TIME", struct bench, duration_ms, 10, TP_RAW_MS / 2,
@@ -219,9 +220,9 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if (b->peer_nics && !b->nics)
         return tool_usage("bench", "--peer-nics needs --nics");
     if (!b->gpus_text && (b->map || b->per_process))
-        return tool_usage("bench", "--map and --per-process need --gpus");
+        return tool_usage("bench", "--map and --per-process need --gpus or --gpu");
     if ((b->gpus_text || b->both) && b->peer_nics)
-        return tool_usage("bench", "--peer-nics cannot be combined with --gpus or --bidir");
+        return tool_usage("bench", "--peer-nics cannot be combined with --gpus, --gpu or --bidir");
     if (b->both && b->op_name)
         return tool_usage("bench", "--bidir cannot be combined with --op, because it both writes and reads");
     if (b->blocks_text && b->sizes_text)
@@ -294,7 +295,7 @@ static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, 
     snprintf(r->early, sizeof r->early, "%.*s", (int)sizeof r->early - 1, why);
     bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
     table_row(&b->table, NULL, r);
-    if (b->op == TP_PINGPONG && rival)
+    if (!isnan(r->raw_spin_us)) /* plain sockets had a turn before an interruption */
         fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
                 r->raw_spin_us, r->raw_block_us);
     last |= rc < 0;
@@ -395,7 +396,7 @@ static int run_bench_command(struct bench *b)
         _exit(TOOL_FAILED);
     }
     if (b->bad)
-        return tool_fail("bench", "%" PRIu64 " bytes arrived with wrong contents", b->bad);
+        return tool_fail("bench", "%" PRIu64 " byte%s arrived with wrong contents", b->bad, b->bad == 1 ? "" : "s");
     if (interrupted && b->one)
         return TOOL_FAILED; /* the sweep reports the interruption */
     if (interrupted)

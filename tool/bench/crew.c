@@ -83,7 +83,7 @@ int crew_open(struct crew *c, size_t n, size_t n_sizes)
             break;
         }
     }
-    return c->n ? 0 : hw_no_memory("%zu workers", n);
+    return c->n ? 0 : hw_no_memory("the workers");
 }
 
 void crew_close(struct crew *c)
@@ -256,7 +256,7 @@ static void read_member_messages(struct crew *c, size_t i)
         if (m->in_len - at < sizeof h + h.len)
             break;
         if (!m->failed && !handle_member_message(c, m, h.type, m->in + at + sizeof h, h.len)) {
-            give_up_member(c, i, "the supervisor received an invalid message from the worker");
+            give_up_member(c, i, "a message from the worker is invalid, or memory is exhausted");
             break;
         }
         at += sizeof h + h.len;
@@ -385,7 +385,8 @@ static void tell_crew_progress(struct crew *c, struct pace *p)
         p->at = now;
         p->moved = moved;
     }
-    output_progress("%zu workers, %.3f GB so far, %.2f GB/s", c->n, (double)moved / 1e9, p->GBps);
+    output_progress("%zu worker%s, %.3f GB so far, %.2f GB/s", c->n, c->n == 1 ? "" : "s", (double)moved / 1e9,
+                    p->GBps);
 }
 
 int crew_run(struct crew *c)
@@ -396,7 +397,7 @@ int crew_run(struct crew *c)
     bool stopped = false;
     struct pace pace = {0};
     if (!p)
-        return hw_no_memory("%zu workers", c->n);
+        return hw_no_memory("the workers");
     for (;;) {
         bool any = false, busy = false;
         for (size_t i = 0; i < c->n; i++) {

@@ -93,7 +93,7 @@ static void print_environment(FILE *out)
     extern char **environ;
     fprintf(out, "\n## Knobs set in the environment\n");
     hawser_knobs(print_set_knob, out);
-    fprintf(out, "\n## Other variables that are set (names only)\n");
+    fprintf(out, "\n## Other HAWSER_, NCCL_, CUDA_ and NIXL_ variables (names only)\n");
     for (char **e = environ; e && *e; e++) {
         char name[128];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
@@ -170,7 +170,9 @@ int cmd_bugreport(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_TEXT("out", 'o', "FILE", struct bugreport, out, "write the text to FILE (default: standard output)"),
         OPT_FLAG("mask-addresses", 0, struct bugreport, mask,
-                 "replace IP and MAC addresses with <address-1>, <address-2>, ..., and this host's name with <host>"),
+                 "replace IP and MAC addresses, except loopback addresses, with <address-1>, <address-2>, ..., and "
+                 "this host's "
+                 "name with <host>"),
         {0}};
     static const struct opts o = {
         .cmd = CMD,

@@ -59,7 +59,7 @@ static void write_cards(struct page *p, const struct field *f)
     page_card(p, "Findings", n, "", found ? "bad" : "good", found ? "listed below" : "no part found a problem");
     page_card(p, "Result", json_is_true(get(f->doc, "complete")) ? "complete" : "incomplete", "",
               json_is_true(get(f->doc, "complete")) ? "good" : "bad",
-              problems ? "some parts could not be measured" : "");
+              problems ? "some steps could not be measured" : "");
     write_card(p, "All NICs, one way", get_number(write, "GBps"), rep_text_num, "GB/s", "every byte checked");
     write_card(p, "Ratio to plain sockets", get_number(write, "ratio_raw"), rep_text_num, "times",
                "same paths, memory and congestion control");
@@ -187,7 +187,7 @@ static void write_others(struct page *p, const struct field *f)
         {{"NIC", NULL, true}, "nic", NULL},
         {{"GB/s", NULL, false}, "GBps", rep_text_num},
         {{"Congestion control", NULL, true}, "congestion", NULL},
-        {{"hawser", "hawser&#39;s rate on the same NIC divided by iperf3&#39;s rate", false},
+        {{"hawser", "hawser&#39;s rate divided by iperf3&#39;s rate, on the same NIC if it is known", false},
          "hawser_ratio",
          rep_text_num}};
     static const struct column nccl[] = {

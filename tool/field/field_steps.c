@@ -85,7 +85,7 @@ uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, con
     field_skipped(f, part, "%s",
                   tool_stop ? "interrupted"
                   : f->gone ? "the peer no longer answers"
-                            : "no time was left");
+                            : "too little time was left");
     json_object_set_new(f->doc, "complete", json_false());
     return 0;
 }
@@ -375,7 +375,7 @@ static void run_drill(struct field *f)
     if (!f->drill || f->n_nics < 2 || geteuid() != 0) {
         field_skipped(f, FIELD_DRILL, "%s",
                       !f->drill       ? "--drill was not given"
-                      : f->n_nics < 2 ? "only one NIC is in use"
+                      : f->n_nics < 2 ? "fewer than two NICs are in use"
                                       : "drill needs root");
         return;
     }

@@ -121,7 +121,7 @@ static int get_number(const char *const *vars, const char *name, uint64_t min, u
     uint64_t v;
     const char *text = get(vars, name);
     if (!text)
-        return hw_fail(-EINVAL, "the launcher has not set %s", name);
+        return hw_fail(-EINVAL, "%s is not set, or is empty", name);
     int rc = hw_parse_u64(text, min, max, &v);
     if (rc < 0)
         return hw_wrap(rc, "%s", name);
@@ -159,7 +159,7 @@ static int read_own(const char *const *vars, struct launch_seat *out)
     const char *names = get(vars, "HAWSER_MESH_NAMES");
     rc = names ? launch_nodelist(names, &out->names, &out->n_names) : 0;
     if (rc < 0 || (names && out->n_names != out->size))
-        return hw_fail(-EINVAL, "HAWSER_MESH_NAMES does not have a name for each of %u ranks", out->size);
+        return hw_fail(-EINVAL, "HAWSER_MESH_NAMES must list exactly HAWSER_MESH_SIZE (%u) names", out->size);
     return meet ? 0 : hw_fail(-EINVAL, "HAWSER_MESH_RANK is set, but HAWSER_MESH_MEET (HOST[:PORT] of rank 0) is not");
 }
 

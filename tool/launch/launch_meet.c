@@ -25,8 +25,8 @@ int launch_key(struct common *c)
     size_t n = strlen(text);
     if (n < KEY_LEAST || n > sizeof c->key)
         return hw_fail(-EINVAL,
-                       "the key in " KEY_VARIABLE
-                       " is %zu bytes long; it must be %d to %zu (head -c 32 /dev/urandom | base64)",
+                       "the length of the key in " KEY_VARIABLE
+                       " is %zu, but must be %d to %zu bytes (head -c 32 /dev/urandom | base64)",
                        n, KEY_LEAST, sizeof c->key);
     memcpy(c->key, text, n);
     c->key_len = n;
@@ -157,10 +157,13 @@ int launch_find(hawser *talk, const struct launch_place *place, uint64_t wait_ms
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (rc == -EACCES && hw_now() - start > WRONG_MS * HW_MS)
-            return hw_fail(rc, "rank 0 at %s uses a different job key", place->host[0]);
+            return hw_fail(rc, "rank 0 at %s has a different job key, and may belong to another job", place->host[0]);
         if (hw_now() > end)
-            return hw_wrap(rc, "rank 0 was not found at %s, ports %u to %u, within %llu s", place->host[0], place->port,
-                           place->port + place->ports - 1u, (unsigned long long)(wait_ms / 1000));
+            return place->ports == 1
+                       ? hw_wrap(rc, "rank 0 was not found at %s, port %u, within %llu s", place->host[0], place->port,
+                                 (unsigned long long)(wait_ms / 1000))
+                       : hw_wrap(rc, "rank 0 was not found at %s, ports %u to %u, within %llu s", place->host[0],
+                                 place->port, place->port + place->ports - 1u, (unsigned long long)(wait_ms / 1000));
         usleep(AGAIN_MS * 1000);
     }
 }

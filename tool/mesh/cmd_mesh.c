@@ -105,8 +105,7 @@ static int compare_with(const char *path, const struct mesh *m, struct mesh_find
     if (rc == 0)
         rc = mesh_compare(m, &was, f);
     if (rc == 0)
-        fprintf(out, "# compared with %s: the medians of all nodes, and %u of %u nodes by name\n", path,
-                count_known(m, &was), m->n);
+        fprintf(out, "# compared with %s, which has %u of these %u nodes\n", path, count_known(m, &was), m->n);
     HW_KEEP_ERROR();
     mesh_free(&was);
     return rc;
@@ -329,10 +328,11 @@ static int parse_args(struct mesh_args *a, int argc, char **argv)
     static const struct opts o = {
         .cmd = "mesh",
         .args = "[OPTION...]",
-        .about = "Measures every pair of nodes of a cluster, and reports the node, NIC, rail or path that stands out. "
-                 "Start it on every node with mpirun, srun or torchrun --no_python, or use --hosts. The key is read "
-                 "from --key-file or HAWSER_MESH_KEY. Exit status: 0 if there are no findings, 1 if there are "
-                 "findings, 2 if mesh could not run.",
+        .about =
+            "Measures every pair of nodes of a cluster, and reports the node, NIC, rail or path that stands out. "
+            "Start it on every node with mpirun, srun or torchrun --no_python, or use --hosts. Without "
+            "--hosts, the key is read from --key-file or HAWSER_MESH_KEY. Exit status: 0 if there are no findings, "
+            "1 if there are findings, 2 if mesh could not run or a file could not be written.",
         .rows = rows};
     a->o.gpu = UINT32_MAX;
     int rc = opts_parse(&o, a, argc, argv);

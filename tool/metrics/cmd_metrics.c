@@ -80,7 +80,7 @@ static int write_textfile(const struct metrics_args *a)
         return rc;
     /* node_exporter ignores the temporary file, because its name does not end with .prom */
     if (snprintf(path, sizeof path, "%s.%d.tmp", a->textfile, getpid()) >= (int)sizeof path)
-        return hw_fail(-ENAMETOOLONG, "%.60s..", a->textfile);
+        return hw_fail(-ENAMETOOLONG, "the path %.60s... is too long", a->textfile);
     (void)unlink(path); /* may be left over from a killed process with the same PID */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     FILE *f = fd < 0 || fchmod(fd, 0644) < 0 ? NULL : fdopen(fd, "w");
@@ -141,7 +141,7 @@ int cmd_metrics(int argc, char **argv)
     static const struct opts o = {
         .cmd = "metrics",
         .args = "[OPTION...]",
-        .about = "Prints the counters of all contexts of this user's processes on this machine (for root, of all "
+        .about = "Prints the counters of the contexts of this user's processes on this machine (for root, of all "
                  "users' processes) in Prometheus's format, by default to standard output.",
         .rows = rows,
         .too_many = "use --textfile FILE to write a file"};

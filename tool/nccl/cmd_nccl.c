@@ -7,7 +7,7 @@ static const struct tool_action actions[] = {
     {"env", nccl_env_main, "print what to export so that NCCL uses hawser, and why"},
     {"check", nccl_check_main, "show which network NCCL would use and, if not hawser, why"},
     {"bench", nccl_bench_main,
-     "measure operations of real NCCL over hawser, as nccl-tests does, and over NCCL's own sockets"},
+     "measure operations of real NCCL over hawser or over NCCL's own sockets, as nccl-tests does"},
     {0},
 };
 

@@ -145,8 +145,7 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
     }
     if (plugin && !lists_ours(plugin)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_NET_PLUGIN", NCCL_WRONG);
-        TEXT(c, "%s",
-             strcmp(plugin, "none") == 0 ? "NCCL loads no plugin" : "hawser is not among the plugins that NCCL tries");
+        TEXT(c, "%s", strcmp(plugin, "none") == 0 ? "NCCL loads no plugin" : "hawser is not in this list of plugins");
         MEND(c, "export NCCL_NET_PLUGIN=" NCCL_OUR_NAME);
     }
     if (tuner && *tuner && !lists_ours(tuner)) {
@@ -185,15 +184,16 @@ static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
         if (!is || strcmp(is, p->value) == 0)
             continue;
         struct nccl_conflict *c = add_nccl_conflict(out, n, user, NCCL_CAUTION);
-        TEXT(c, "the plugin does not set %s to %s, because you have set it; it must be the same on every rank", p->name,
-             p->value);
+        TEXT(c, "the plugin does not set %s to %s, because you have set %s; it must be the same on every rank", p->name,
+             p->value, user);
         MEND(c, "unset %s", user);
     }
     const char *chunk = getenv("NCCL_P2P_NET_CHUNKSIZE"), *buffer = getenv("NCCL_BUFFSIZE");
     uint64_t v = 0, b = 0;
     if (chunk && hw_parse_u64(chunk, 0, UINT64_MAX, &v) == 0 && v >= 2097152) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_P2P_NET_CHUNKSIZE", NCCL_CAUTION);
-        TEXT(c, "64 channels times 16 times this value exceeds the 31 bits that NCCL has for the size of a pool");
+        TEXT(c,
+             "NCCL's shared buffer pool may need 64 channels * 16 steps * this value, which overflows its 31-bit size");
         MEND(c, "export NCCL_P2P_NET_CHUNKSIZE=1048576");
     }
     if (buffer && hw_parse_u64(buffer, 0, UINT64_MAX, &b) == 0 && b < 8388608 && (!chunk || v > b / 8)) {

@@ -170,7 +170,7 @@ static void print_shell(FILE *out, const struct env *v)
         fputc('\n', out);
     }
     fprintf(out, "#\n# The plugin itself sets these variables, to the same values on every rank, unless you have set "
-                 "them (with HAWSER_NCCL_TUNE=0, none):\n");
+                 "them or related ones (with HAWSER_NCCL_TUNE=0, none):\n");
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
         fprintf(out, "#   %s=%s\n#     ", p->name, p->value);

@@ -109,8 +109,9 @@ int page_end(struct page *p, int rc)
     fprintf(p->f, "<footer>Made by hawser %s. This file is self-contained.</footer>\n</main></body></html>\n",
             hawser_version());
     const bool bad = ferror(p->f) != 0;
+    errno = 0;
     if ((fclose(p->f) != 0 || bad) && rc == 0)
-        rc = hw_fail(-EIO, "report: writing %s failed: %s", p->path, strerror(errno));
+        rc = hw_fail(-EIO, "report: writing %s failed: %s", p->path, strerror(errno ? errno : EIO));
     uselocale(p->old);
     freelocale(p->c);
     return rc;

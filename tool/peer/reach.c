@@ -359,7 +359,8 @@ int reach_listen(uint16_t port, struct tp_reach *q, struct reach_listener **out)
     if (!l)
         return hw_no_memory("a listener");
     if (fd < 0 || bind(fd, &a.sa, hw_addr_len(&a)) < 0 || listen(fd, MAX_CONNS) < 0 || getsockname(fd, &a.sa, &len) < 0)
-        return hw_fail(-errno, "listening on port %u for the peer's connections: %s", port, strerror(errno));
+        return port ? hw_fail(-errno, "listening on port %u for the peer's connections: %s", port, strerror(errno))
+                    : hw_fail(-errno, "listening for the peer's connections: %s", strerror(errno));
     q->port = hw_addr_port(&a);
     randombytes_buf(q->token, sizeof q->token);
     *l = (struct reach_listener){.q = *q, .fd = fd};

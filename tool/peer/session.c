@@ -19,7 +19,7 @@ int session_open(struct session *s, hawser *h, const char *host, uint16_t port, 
     if (rc == 0)
         rc = hawser_connect(h, host, port, o, SESSION_CONNECT_MS, &s->peer);
     if (rc == -ECONNREFUSED)
-        rc = tool_hint(rc, "no server listens there; start `hawser serve` on that node first");
+        rc = tool_hint(rc, "no server, such as `hawser serve`, listens there");
     if (rc < 0)
         session_close(s);
     return rc;
@@ -58,7 +58,7 @@ int session_await(const struct session *s, hawser_op *op, int timeout_ms)
         if (session_expired(s))
             rc = hw_fail(-EINTR, "interrupted");
         else if (hw_now() > deadline)
-            rc = hw_fail(-ETIMEDOUT, "the serving node did not answer within %d ms", timeout_ms);
+            rc = hw_fail(-ETIMEDOUT, "an operation with the peer did not end within %d ms", timeout_ms);
         if (rc != -EAGAIN)
             break;
     }
@@ -106,8 +106,8 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     if (rc < 0)
         return rc;
     if (r->type != q->type || r->id != q->id)
-        return hw_fail(-EPROTO, "the serving node answered another request (type %d instead of %d)", (int)r->type,
-                       (int)q->type);
+        return hw_fail(-EPROTO, "the serving node answered another request (%u of type %d instead of %u of type %d)",
+                       (unsigned)r->id, (int)r->type, (unsigned)q->id, (int)q->type);
     return r->status < 0 ? hw_fail(r->status, "the serving node: %s", r->text) : 0;
 }
 
@@ -191,7 +191,8 @@ void session_print_head(struct session *s, FILE *out)
     fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(s->peer));
     for (size_t i = 0; i < n; i++) {
         const struct session_path *p = &path[i];
-        fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
+        fprintf(out, "# %s %s -> %s %s, %u channel%s\n", p->nic, p->local, p->remote, p->peer_nic, p->channels,
+                p->channels == 1 ? "" : "s");
     }
     print_idle_nics(s, out);
 }

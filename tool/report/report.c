@@ -196,8 +196,8 @@ static const struct column columns[] = {
     {TIMES, REP_P50, rep_text_us, {"p50", "median duration of an operation", false}},
     {TIMES, REP_P99, rep_text_us, {"p99", "99 of 100 operations took no longer", false}},
     {TIMES, REP_P999, rep_text_us, {"p99.9", "999 of 1,000 operations took no longer", false}},
-    {CPU, REP_CPU, rep_text_num, {"CPU<br>s/GB", "CPU seconds that this node used per GB", false}},
-    {CPU, REP_PEER_CPU, rep_text_num, {"Peer<br>s/GB", "CPU seconds that the serving node used per GB", false}},
+    {CPU, REP_CPU, rep_text_num, {"CPU<br>s/GB", "CPU seconds of hawser&#39;s processes on this node, per GB", false}},
+    {CPU, REP_PEER_CPU, rep_text_num, {"Peer<br>s/GB", "CPU seconds of the serving process, per GB", false}},
     {CPU, REP_RAW_CPU, rep_text_num, {"Plain<br>s/GB", "CPU seconds per GB of plain sockets on this node", false}},
     {CPU,
      REP_RAW_PEER_CPU,
@@ -258,7 +258,8 @@ static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, boo
             (key == REP_BLOCKS && r->row[0].num[key] != 1))
             continue;
         columns[k].fmt(r->row[0].num[key], v, sizeof(v));
-        fprintf(f, "%s%s %s", between, v, word[key]);
+        const bool one = key == REP_CHANNELS && r->row[0].num[key] == 1;
+        fprintf(f, "%s%s %s", between, v, one ? "channel per NIC" : word[key]);
         between = " \u00b7 ";
         show[k] = false;
     }

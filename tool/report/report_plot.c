@@ -224,7 +224,7 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             rep_text_size(lo, size, sizeof(size));
             snprintf(title, sizeof(title), "Throughput of %s transfers", size);
         }
-        figure_open(f, title, n_raw ? "Plain sockets (dashed) used the same path and memory, in the same run." : NULL);
+        figure_open(f, title, n_raw ? "Plain sockets (dashed) used the same paths, in the same run." : NULL);
         fputs("<ul class=\"legend\">\n", f);
         for (size_t k = 0; k < shown; k++) {
             char class[32], text[160];
@@ -252,7 +252,8 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             draw_bars(f, r, series, shown, n_raw > 0, top, p);
         }
         if (shown < n_series)
-            fprintf(f, "<p class=\"note\">%zu more series are only in the table.</p>\n", n_series - shown);
+            fprintf(f, "<p class=\"note\">%zu more series %s only in the table.</p>\n", n_series - shown,
+                    n_series - shown == 1 ? "is" : "are");
         fputs("</figure>\n", f);
     }
     return 0;
@@ -343,7 +344,8 @@ int rep_plot_latency(FILE *f, const struct rep *r)
         latency_curve(&s, pick[i], i, xs, xs + 2 * most);
     svg_close(&s);
     if (more)
-        fprintf(f, "<p class=\"note\">%zu more measurements are only in the table.</p>\n", more);
+        fprintf(f, "<p class=\"note\">%zu more measurement%s only in the table.</p>\n", more,
+                more == 1 ? " is" : "s are");
     fputs("</figure>\n", f);
     return 0;
 }

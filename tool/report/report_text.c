@@ -128,6 +128,7 @@ void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, 
                 rep_text_size(row->num[key[k]], v, sizeof(v));
             else
                 rep_text_count(row->num[key[k]], v, sizeof(v));
-            at += (size_t)snprintf(buf + at, cap - at, ", %s %s", v, word[k]);
+            const bool one = key[k] == REP_CHANNELS && row->num[key[k]] == 1;
+            at += (size_t)snprintf(buf + at, cap - at, ", %s %s", v, one ? "channel" : word[k]);
         }
 }

@@ -58,7 +58,8 @@ static int take_and_write(const char *dir, const char *out, bool no_addresses)
     if (rc == 0)
         rc = out ? sandbox_save(&s, out) : sbx_snapshot_write(&s, stdout);
     if (rc == 0 && s.skipped)
-        fprintf(stderr, "hawser sandbox snapshot: %zu devices with invalid names were left out\n", s.skipped);
+        fprintf(stderr, "hawser sandbox snapshot: %zu device%s left out\n", s.skipped,
+                s.skipped == 1 ? " with an invalid name was" : "s with invalid names were");
     sbx_snapshot_free(&s);
     return rc < 0 ? tool_fail("sandbox snapshot", "%s", hw_error()) : TOOL_OK;
 }

@@ -95,6 +95,7 @@ static char *resolve_output_path(const char *path)
     const char *slash = memrchr(path, '/', len);
     const char *name = slash ? slash + 1 : path;
     snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
+    errno = ENAMETOOLONG; /* for a path that does not fit in dir */
     HW_AUTO_FREE char *real = len < sizeof(dir) ? realpath(dir, NULL) : NULL;
     if (real && asprintf(&out, "%s/%.*s", real, (int)(path + len - name), name) >= 0)
         return out;

@@ -14,9 +14,16 @@ static const char *name_place(const struct sb_status_nic *k)
     return k->there ? "there" : k->here ? "here" : "lost";
 }
 
+struct out {
+    struct hw_json j;
+    const char *dir; /* value of --journal-dir, or NULL */
+    unsigned bad;
+};
+
 static int print_text(const struct sb_status *s, void *arg)
 {
-    *(unsigned *)arg += s->state >= SB_STATE_BROKEN;
+    struct out *o = arg;
+    o->bad += s->state >= SB_STATE_BROKEN;
     printf("%s: %s", s->id, sb_state_name(s->state));
     if (s->state == SB_STATE_UNREADABLE) {
         printf(": %s\n", s->error);
@@ -33,14 +40,10 @@ static int print_text(const struct sb_status *s, void *arg)
         putchar('\n');
     }
     if (s->state == SB_STATE_ENDED || s->state == SB_STATE_BROKEN)
-        printf("  to return the NICs: hawser sandbox restore %s\n", s->id);
+        printf("  to return the NICs: hawser sandbox restore %s%s%s\n", s->id, o->dir ? " --journal-dir " : "",
+               o->dir ? o->dir : "");
     return 0;
 }
-
-struct out {
-    struct hw_json j;
-    unsigned bad;
-};
 
 static int print_container_json(const struct sb_status *s, void *arg)
 {
@@ -96,11 +99,12 @@ int sandbox_status_main(int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     const char *of = optind < argc ? argv[optind] : NULL;
+    out.dir = a.dir;
     if (a.json) {
         hw_json_init(&out.j, stdout);
         hw_json_array(&out.j, NULL);
     }
-    rc = sb_status(a.dir, of, a.json ? print_container_json : print_text, a.json ? (void *)&out : (void *)&out.bad);
+    rc = sb_status(a.dir, of, a.json ? print_container_json : print_text, &out);
     if (a.json) {
         hw_json_end(&out.j);
         if (hw_json_finish(&out.j) < 0)

@@ -95,7 +95,8 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
             print_command(a[i].text, a[i].v6, port, c);
         free(a);
         if (n == 0)
-            printf("  (no address of this node is up)\n");
+            printf(any ? "  (no address of this node is up)\n"
+                       : "  (no address of this node that needs no key is up)\n");
     }
     if (!any)
         printf("Without a key only loopback and 198.18.0.0/15 are accepted; for other addresses both nodes "
@@ -121,13 +122,14 @@ static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t po
         return rc;
     printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),
            bind_addr ? bind_addr : "all addresses,", port, hw_format_size(so->max_memory, limit, sizeof limit),
-           so->once ? ", one client" : "");
+           so->once ? ", until all clients have disconnected" : "");
     print_commands(bind_addr, port, c);
     rc = service_run(*h, &with, sum);
     printf("%" PRIu64 " client%s (%" PRIu64 " lost), %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64
-           " bad bytes, %" PRIu64 " requests refused\n",
+           " bad byte%s, %" PRIu64 " request%s refused\n",
            sum->clients, sum->clients == 1 ? "" : "s", sum->died, (double)sum->rx_bytes / 1e9,
-           (double)sum->tx_bytes / 1e9, (double)sum->checked / 1e9, sum->bad, sum->refused);
+           (double)sum->tx_bytes / 1e9, (double)sum->checked / 1e9, sum->bad, sum->bad == 1 ? "" : "s", sum->refused,
+           sum->refused == 1 ? "" : "s");
     return rc;
 }
 

@@ -66,7 +66,8 @@ static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint
         if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))
             rc = hw_fail(-ECANCELED, "the service is stopping");
         else if (hw_now() > deadline)
-            rc = hw_fail(-ETIMEDOUT, "%s: nothing arrived for %d ms", hawser_peer_name(c->peer), timeout_ms);
+            rc = hw_fail(-ETIMEDOUT, "%s: a message to or from this client did not arrive within %d ms",
+                         hawser_peer_name(c->peer), timeout_ms);
         if (rc != -EAGAIN)
             break;
     }
@@ -157,6 +158,8 @@ static int charge_client_memory(struct client *c, uint64_t need)
         c->charged = need;
     }
     pthread_mutex_unlock(&c->s->lock);
+    if (need == 0)
+        return hw_fail(-ENOMEM, "the requested memory exceeds the address space of the serving node");
     return fits ? 0
                 : hw_fail(-ENOMEM, "%s of memory are needed on the serving node, but --max-memory there leaves %s",
                           hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
@@ -418,7 +421,7 @@ static int serve_requests(struct client *c)
     HW_AUTO_FREE struct tp_request *q = calloc(1, sizeof *q);
     HW_AUTO_FREE struct tp_reply *r = calloc(1, sizeof *r);
     if (!q || !r)
-        return -ENOMEM;
+        return hw_no_memory("messages");
     int rc;
     while ((rc = next_request(c, q)) == 0) {
         *r = (struct tp_reply){.type = q->type, .id = q->id};
@@ -461,9 +464,12 @@ static void *client_main(void *arg)
         const char *name = hawser_peer_name(c->peer), *reason = why;
         if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
             reason += strlen(name) + 2; /* skip the peer's name, which is already printed */
-        printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes", name,
-               died ? "is lost: " : "left", died ? reason : "", (double)rx / 1e9, (double)tx / 1e9,
-               (double)c->checked / 1e9, c->bad);
+        printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad byte%s", name,
+               died               ? "is lost: "
+               : rc == -ECANCELED ? "was disconnected"
+                                  : "left",
+               died ? reason : "", (double)rx / 1e9, (double)tx / 1e9, (double)c->checked / 1e9, c->bad,
+               c->bad == 1 ? "" : "s");
         if (device || copied)
             printf("; %.3f GB by NICs into device memory, %.3f GB copied by a CPU", (double)device / 1e9,
                    (double)copied / 1e9);

@@ -111,7 +111,7 @@ void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end
             show_rail(f, &p->rail[k], end);
     }
     if (v->n == 0)
-        fprintf(f, "No process%s uses hawser%s%s", geteuid() == 0 ? "" : " of this user",
+        fprintf(f, "No hawser context was found%s%s%s", geteuid() == 0 ? "" : " for this user",
                 geteuid() == 0 ? "" : "; root sees all", end);
     if (shown < all)
         fprintf(f, "  .. and %zu more lines%s", all - shown, end);

@@ -38,7 +38,8 @@ static void print_topo_summary(const struct topo *t, FILE *f)
     for (size_t i = 0; i < t->node.n_note; i++)
         fprintf(f, "note: %s\n", t->node.note[i]);
     if (t->node.notes_lost)
-        fprintf(f, "note: %zu further notes are not shown\n", t->node.notes_lost);
+        fprintf(f, "note: %zu further note%s not shown\n", t->node.notes_lost,
+                t->node.notes_lost == 1 ? " is" : "s are");
 }
 
 /* ---- PCI tree ------------------------------------------------------------------------------- */
@@ -249,7 +250,7 @@ static int print_topo_plan(const struct topo *t, FILE *f)
         return 0;
     }
     if (t->plan.n_gpus == 0)
-        fprintf(f, "  CUDA has no GPU, so there is nothing to plan\n");
+        fprintf(f, "  no GPU to plan for\n");
     for (size_t k = 0; k < t->plan.n_gpus; k++) {
         const struct hw_plan_gpu *g = &t->plan.gpu[k];
         fprintf(f, "  GPU %-3d  ", g->gpu);

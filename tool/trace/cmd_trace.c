@@ -64,7 +64,8 @@ static int show_trace(const char *path)
     printf("\n%zu lines in %s\n", t.n_lines, path);
     for (size_t i = 0; i < t.n_kind; i++)
         if (strncmp(t.kind[i].key, "log WARN ", 9) == 0)
-            printf("  %s (line %zu, %" PRIu64 " times)\n", t.kind[i].key + 4, t.kind[i].line, t.kind[i].n);
+            printf("  %s (line %zu, %" PRIu64 " time%s)\n", t.kind[i].key + 4, t.kind[i].line, t.kind[i].n,
+                   t.kind[i].n == 1 ? "" : "s");
     trace_free(&t);
     return TOOL_OK;
 }
@@ -101,7 +102,7 @@ static size_t print_counts(const struct trace *a, const struct trace *b)
         const struct trace_kind *k = &a->kind[i], *other = trace_kind_of(b, k->key);
         if (!other || other->n == k->n || !told_by_count(k->key))
             continue;
-        printf("~ %s  (%" PRIu64 " times in A, %" PRIu64 " in B)\n", k->key, k->n, other->n);
+        printf("~ %s  (%" PRIu64 " time%s in A, %" PRIu64 " in B)\n", k->key, k->n, k->n == 1 ? "" : "s", other->n);
         n++;
     }
     return n;
@@ -140,7 +141,7 @@ static int compare_traces(const char *path_a, const char *path_b)
     n += print_missing(&b, &a, '+');
     n += print_counts(&a, &b);
     if (n == 0)
-        printf("No differences. Times, addresses and the sizes of transfers are not compared.\n");
+        printf("No differences. Times, addresses, and the number and sizes of transfers are not compared.\n");
     print_times(&a, &b);
     trace_free(&a);
     trace_free(&b);
@@ -258,7 +259,7 @@ int cmd_trace(int argc, char **argv)
         return rc;
     const int left = argc - optind;
     if (t.show)
-        return left ? tool_usage("trace", "--show needs one file") : show_trace(t.show);
+        return left ? tool_usage("trace", "--show takes only one file") : show_trace(t.show);
     if (t.diff)
         return left == 2 ? compare_traces(argv[optind], argv[optind + 1])
                          : tool_usage("trace", "--diff needs two files");

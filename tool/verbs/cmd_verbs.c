@@ -86,8 +86,8 @@ int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, c
     *b = (struct verbs_base){.log = {.fn = verbs_log, .arg = (char *)cmd, .level = HAWSER_LOG_INFO}, /* NOLINT */
                              .audit = {.fd = -1}};
     if (!policy)
-        return tool_usage(cmd,
-                          "--policy FILE is missing; it specifies what containers may do (see hawser-verbs-policy(5))");
+        return tool_usage(
+            cmd, "--policy FILE is missing; it specifies which requests are allowed (see hawser-verbs-policy(5))");
     int rc = vb_policy_load(policy, &b->policy);
     if (rc == 0)
         rc = vb_audit_open(&b->audit, audit, &b->log);

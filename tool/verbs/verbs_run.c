@@ -72,9 +72,9 @@ static int limit_files(struct rlimit l)
 {
     l.rlim_cur = HW_MAX(l.rlim_cur, (rlim_t)VB_FD_LAST + 1);
     l.rlim_max = HW_MAX(l.rlim_max, l.rlim_cur);
-    return setrlimit(RLIMIT_NOFILE, &l) < 0
-               ? hw_fail(-errno, "opening %d descriptors for the command: %s", VB_FD_LAST + 1, hw_errno_text(errno))
-               : 0;
+    return setrlimit(RLIMIT_NOFILE, &l) < 0 ? hw_fail(-errno, "raising the command's limit on descriptors to %d: %s",
+                                                      VB_FD_LAST + 1, hw_errno_text(errno))
+                                            : 0;
 }
 
 static void send_listener(int sock, int fd, bool killable)

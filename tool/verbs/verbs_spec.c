@@ -187,7 +187,7 @@ static int check_mounts(const json_t *mounts)
             return hw_fail(-EINVAL,
                            "the mount of %s at %s would hide the device nodes, or allow access without the broker: "
                            "remove the mount",
-                           from, to);
+                           *from ? from : "a file system", to);
     }
     return 0;
 }
@@ -255,7 +255,7 @@ static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
     free(e);
     return n > 0 ? rc
                  : hw_fail(-ENODEV,
-                           "this machine has no RDMA device: no uverbs node in %s (--device none prepares the "
+                           "no RDMA device was found: no uverbs node in %s (--device none prepares the "
                            "container without one)",
                            a->dev);
 }

@@ -38,7 +38,9 @@ static json_t *ask_broker_status(int dir, const char *name, bool *gone)
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         *gone = errno == ECONNREFUSED || errno == ENOENT;
         hw_fail(-errno, "%s",
-                *gone ? "the broker has died: RDMA calls of the container fail with ENOSYS" : strerror(errno));
+                errno == ENOENT ? "the broker has ended, and has removed its socket"
+                : *gone         ? "the broker has died: RDMA calls of the container fail with ENOSYS"
+                                : strerror(errno));
         hw_close(&fd);
         return NULL;
     }
@@ -73,6 +75,12 @@ static const char *get_status_text(const json_t *o, const char *key)
     return s ? s : "?";
 }
 
+/* Prints "1 request, " or "2 requests, ". */
+static void print_status_count(const json_t *o, const char *key, const char *one)
+{
+    printf("%lld %s%s, ", (long long)get_status_number(o, key), one, get_status_number(o, key) == 1 ? "" : "s");
+}
+
 static void print_broker_status(const json_t *o)
 {
     const json_t *devices = json_object_get(o, "devices");
@@ -81,10 +89,11 @@ static void print_broker_status(const json_t *o)
     printf(": process %lld, broker %lld, since %lld s, policy ", (long long)get_status_number(o, "pid"),
            (long long)get_status_number(o, "broker"), (long long)get_status_number(o, "seconds"));
     verbs_put(stdout, *get_status_text(o, "section") ? get_status_text(o, "section") : "of all");
-    printf("\n  %lld requests, %lld doorbells, %lld refused, %lld stub%s\n",
-           (long long)get_status_number(o, "requests"), (long long)get_status_number(o, "doorbells"),
-           (long long)get_status_number(o, "refused"), (long long)get_status_number(o, "stubs"),
-           get_status_number(o, "stubs") == 1 ? "" : "s");
+    printf("\n  ");
+    print_status_count(o, "requests", "request");
+    print_status_count(o, "doorbells", "doorbell");
+    printf("%lld refused, %lld stub%s\n", (long long)get_status_number(o, "refused"),
+           (long long)get_status_number(o, "stubs"), get_status_number(o, "stubs") == 1 ? "" : "s");
     for (size_t i = 0; i < json_array_size(devices); i++) {
         json_t *d = json_array_get(devices, i), *v;
         const char *type;
@@ -92,8 +101,8 @@ static void print_broker_status(const json_t *o)
         verbs_put(stdout, get_status_text(d, "device"));
         printf(" (");
         verbs_put(stdout, get_status_text(d, "node"));
-        printf(")%s: open %lld times", json_is_false(json_object_get(d, "allowed")) ? ", not allowed" : "",
-               (long long)get_status_number(d, "opens"));
+        printf(")%s: open %lld time%s", json_is_false(json_object_get(d, "allowed")) ? ", not allowed" : "",
+               (long long)get_status_number(d, "opens"), get_status_number(d, "opens") == 1 ? "" : "s");
         json_object_foreach(json_object_get(d, "objects"), type, v)
         {
             printf(", %lld ", (long long)json_integer_value(v));

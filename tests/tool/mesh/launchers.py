@@ -18,8 +18,8 @@ NODES = len(LETTERS)
 RATE, SLOW = "40mbit", "12mbit"
 # Short measurements with little data, because eight nodes share two CPUs.
 OPTIONS = ["-v", "--size", "32KiB", "--depth", "4", "--quick", "--duration", "150ms"]
-BEGUN = re.compile(r"hawser mesh: one way: .* pairs in")  # printed once all ranks have met, and the first pairs were measured
-ROUND = re.compile(r"(hawser mesh: one way: .* pairs in[\s\S]*){2}")  # the first round is over
+BEGUN = re.compile(r"hawser mesh: one way: .* pairs? in")  # printed once all ranks have met, and the first pairs were measured
+ROUND = re.compile(r"(hawser mesh: one way: .* pairs? in[\s\S]*){2}")  # the first round is over
 BEGIN_S, RUN_S, END_S = 240, 150, 60  # until the first measurement, from there to the result, from there to the end
 FOUND = {"slow": ("port", "sends", "receives"), "dead": ("died",), "hung": ("silent",)}
 

@@ -362,7 +362,7 @@ static void test_facts(void)
     m.n_faults = 0;
     (void)mesh_add_fault(&m, 1, 2, 0, "no route");
     (void)mesh_add_fault(&m, 2, 1, 0, "no route");
-    expect(&m, "node1 and node2 cannot transfer to each other: no route", "a pair that fails");
+    expect(&m, "node1 and node2: a transfer failed: no route", "a pair that fails");
     const struct mesh_sample worked = {2, 1, MESH_K_WAY, MESH_ALL, MESH_ALL, 3};
     (void)mesh_add_again(&m, &worked);
     expect(&m, "", "one that failed once only");

@@ -70,7 +70,7 @@ struct mesh_findings {
 int mesh_judge(const struct mesh *m, struct mesh_findings *out);
 void mesh_findings_free(struct mesh_findings *f);
 
-/* Writes a sentence such as "node7 eth2 receives at 41 % of the median, from every peer; check its NIC, cable and
+/* Writes a sentence such as "node7 eth2 receives at 41 % of the median, from most peers; check its NIC, cable and
  * port". */
 void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, size_t cap);
 /* Returns one word for programs, such as "receives". */

@@ -70,7 +70,7 @@ static void say_port(struct text *t, const struct mesh *m, const struct mesh_fin
     if (latency) {
         add_text(t, " has ");
         add_ratio(t, f);
-        add_text(t, ", with every peer; check its CPU, power management, NIC and cable");
+        add_text(t, ", with most peers; check its CPU, power management, NIC and cable");
         return;
     }
     add_text(t, f->what == MESH_F_PORT    ? " sends and receives at "
@@ -78,9 +78,9 @@ static void say_port(struct text *t, const struct mesh *m, const struct mesh_fin
                                           : " receives at ");
     add_ratio(t, f);
     add_when(t, f);
-    add_text(t, f->what == MESH_F_SENDS  ? ", to every peer; check "
-                : f->what == MESH_F_PORT ? ", with every peer; check "
-                                         : ", from every peer; check ");
+    add_text(t, f->what == MESH_F_SENDS  ? ", to most peers; check "
+                : f->what == MESH_F_PORT ? ", with most peers; check "
+                                         : ", from most peers; check ");
     add_text(t, f->kind == MESH_K_WAY || f->kind == MESH_K_RAIL ? "its NIC, cable and port"
                                                                 : "the machine and its NICs, cables and ports");
 }
@@ -111,10 +111,11 @@ static void say_path(struct text *t, const struct mesh *m, const struct mesh_fin
 
 static void say_rail(struct text *t, const struct mesh *m, const struct mesh_finding *f)
 {
-    add_text(
-        t,
-        "%s runs at %.0f %% of the other rails on all nodes; check the rail's switches, and the settings of these NICs",
-        get_nic_name(m, f->node, f->nic), 100 * f->ratio);
+    add_text(t,
+             "%s runs at %.0f %% of the median of rails of the same speed, on most nodes; check the rail's switches, "
+             "and the "
+             "settings of these NICs",
+             get_nic_name(m, f->node, f->nic), 100 * f->ratio);
 }
 
 static void say_fact(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -158,9 +159,10 @@ static void say_pair(struct text *t, const struct mesh *m, const struct mesh_fin
     }
     add_text(t, " and %s", m->node[f->peer].name);
     if (f->what == MESH_F_WRONG)
-        add_text(t, ": %" PRIu64 " bytes arrived wrong; check memory, and NICs that compute checksums", f->number);
+        add_text(t, ": %" PRIu64 " byte%s arrived wrong; check memory, and NICs that compute checksums", f->number,
+                 f->number == 1 ? "" : "s");
     else
-        add_text(t, " cannot transfer to each other: %s", f->text ? f->text : "");
+        add_text(t, ": a transfer failed: %s", f->text ? f->text : "");
 }
 
 void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, size_t cap)
@@ -204,8 +206,8 @@ void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, siz
         say_rail(&t, m, f);
         break;
     case MESH_F_MANY:
-        add_text(&t, "%u of %u paths stand out (%s): groups of nodes differ, see the heat map", f->count, f->of,
-                 mesh_kind_name(f->kind));
+        add_text(&t, "%u of %u paths stand out (%s): perhaps groups of nodes differ, see the heat map (--report)",
+                 f->count, f->of, mesh_kind_name(f->kind));
         break;
     case MESH_F_CHANGED:
         say_changed(&t, m, f);

@@ -92,7 +92,8 @@ static int read_host(struct starter *s, char *line)
     struct host *more = s->n < MESH_RANKS ? realloc(s->host, (s->n + 1) * sizeof *more) : NULL;
     if (!more) {
         free_host(&h);
-        return hw_fail(-E2BIG, "too many hosts: at most %d", MESH_RANKS);
+        return s->n < MESH_RANKS ? hw_no_memory("names of hosts")
+                                 : hw_fail(-E2BIG, "too many hosts: at most %d", MESH_RANKS);
     }
     s->host = more;
     s->host[s->n++] = h;
@@ -150,7 +151,7 @@ static int make_command(const struct starter *s, const struct host *h, const cha
             n += !full;
         }
     argv[n] = NULL;
-    return full ? hw_fail(-E2BIG, "the command for %s has too many words", h->name) : 0;
+    return full ? hw_fail(-E2BIG, "the command for %s has too many words, or memory is exhausted", h->name) : 0;
 }
 
 static void become_agent(char **argv, pid_t parent, int in, int out)
@@ -268,7 +269,9 @@ static int seat_hosts(struct starter *s)
     HW_AUTO_FREE char *names = calloc(s->n, MESH_NAME + 1);
     uint32_t rank = 0;
     int rc = 0;
-    if (!names || getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+    if (!names)
+        return hw_no_memory("names of hosts");
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return hw_fail(-EIO, "creating a random key failed");
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(key + 2 * i, 3, "%02x", random[i]);
@@ -376,7 +379,7 @@ int mesh_hosts_run(const struct mesh_hosts *o, const char *const *args, struct m
     *m = (struct mesh){0};
     int rc = start_all(&s, args);
     if (rc == 0 && hear_greetings(&s) < 2)
-        rc = hw_fail(-ENODEV, "fewer than two hosts could be started");
+        rc = hw_fail(-ENODEV, "fewer than two hosts have started hawser");
     if (rc == 0)
         rc = seat_hosts(&s);
     if (rc == 0)
@@ -399,7 +402,7 @@ int mesh_take_orders(void)
         if (k < 0 && errno == EINTR && !tool_stop)
             continue;
         if (k <= 0 || n == sizeof line - 1)
-            return hw_fail(-EPIPE, "the starting process ended before it sent orders");
+            return hw_fail(-EPIPE, "the starting process sent no complete orders");
         if (line[n] != '\n') {
             n++;
             continue;

@@ -311,7 +311,7 @@ static void give_order(struct lead *l, uint32_t from, const struct mesh_order *o
     l->busy++;
     if (mesh_tell(r->peer, m, 0) < 0) {
         l->busy--;
-        lose_rank(l, r, MESH_DIED, hw_error());
+        lose_rank(l, r, knock(&r->hello) == -ECONNREFUSED ? MESH_DIED : MESH_SILENT, hw_error());
     }
 }
 
@@ -364,7 +364,7 @@ int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh
     int rc = await_answers(l, &o);
     if (l->o->common.verbose > 0) {
         output_progress(NULL);
-        fprintf(stderr, "hawser mesh: %s: %zu pairs in %.2f s\n", names[what - MESH_LATENCY], n,
+        fprintf(stderr, "hawser mesh: %s: %zu pair%s in %.2f s\n", names[what - MESH_LATENCY], n, n == 1 ? "" : "s",
                 (double)(hw_now() - start) / 1e9);
     }
     return rc;
@@ -425,7 +425,8 @@ static void note_failure(struct lead *l, uint32_t from, uint32_t to, const char 
         if (l->failures[end[k]] >= HOPELESS && !l->hopeless[end[k]]) {
             l->hopeless[end[k]] = true;
             output_progress(NULL);
-            fprintf(stderr, "hawser mesh: no transfer with %s works; continuing without it\n", l->m->node[end[k]].name);
+            fprintf(stderr, "hawser mesh: %d measurements in a row with %s failed; continuing without it\n", HOPELESS,
+                    l->m->node[end[k]].name);
         }
     }
 }
@@ -512,7 +513,7 @@ int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, haws
         rc = lead_measure(&l);
     output_progress(NULL);
     if (rc < 0 && m->rounds > 0) {
-        tool_fail("mesh", "%s; the report contains the measurements up to this point", hw_error());
+        tool_fail("mesh", "%s; the results contain the measurements up to this point", hw_error());
         rc = 0;
     }
     {

@@ -126,6 +126,6 @@ int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m)
     struct cursor c = {.at = copy, .end = copy + len, .decode = true};
     message_fields(&c, m);
     if (c.bad || c.at != c.end)
-        return hw_fail(-EPROTO, "the message is not from hawser mesh, or is of a different version");
+        return hw_fail(-EPROTO, "the message is not valid for this version of hawser mesh");
     return 0;
 }

@@ -129,7 +129,7 @@ static int say_hello(struct rank *k)
     if (!m)
         return hw_no_memory("a message");
     if (session_paths(&s, path, 1) == 0)
-        return hw_fail(-ECONNRESET, "rank 0 has ended");
+        return hw_fail(-ECONNRESET, "the connection to rank 0 is lost");
     snprintf(k->hello.addr, sizeof k->hello.addr, "%s", path[0].local);
     m->type = MESH_HELLO;
     m->hello = k->hello;
@@ -165,7 +165,7 @@ static int handle_event(struct rank *k, const struct hawser_completion *c)
     HW_AUTO_FREE struct mesh_message *m = NULL;
     int rc = 0;
     if (c->event == HAWSER_DIED && !k->done)
-        return hw_fail(-ECONNRESET, "the connection to rank 0 is lost, and with it the results");
+        return hw_fail(-ECONNRESET, "the connection to rank 0 is lost");
     if (c->event == HAWSER_ENDED && c->result < 0 && !k->done)
         return hw_fail(c->result, "reporting to rank 0 failed: %s", hw_errno_name(-c->result));
     if (c->event != HAWSER_NOTIFIED)
@@ -223,7 +223,8 @@ int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, cons
     k->seat = seat;
     int rc = live(k, place), code = TOOL_OK;
     if (rc < 0) {
-        (void)tool_fail("mesh", "%s (rank %u): %s", k->hello.name, seat->rank, hw_error());
+        (void)tool_fail("mesh", *k->hello.name ? "%s (rank %u): %s" : "%srank %u: %s", k->hello.name, seat->rank,
+                        hw_error());
         code = TOOL_USAGE; /* the exit code of mesh if it could not run */
     }
     mesh_link_close(&k->link);

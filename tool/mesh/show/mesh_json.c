@@ -309,6 +309,6 @@ int mesh_read(FILE *in, const char *path, struct mesh *m)
         return hw_fail(-EIO, "reading %s failed", path);
     for (uint32_t i = 0; i < m->n; i++)
         if (!m->node[i].name[0])
-            return hw_fail(-EINVAL, "%s: node %u of %u is missing", path, i, m->n);
-    return m->n ? 0 : hw_fail(-EINVAL, "%s contains no run", path);
+            return hw_fail(-EINVAL, "%s: node %u is missing; the nodes are numbered from 0 to %u", path, i, m->n - 1);
+    return m->n ? 0 : hw_fail(-EINVAL, "%s contains no run with nodes", path);
 }

@@ -96,7 +96,7 @@ static int read_job(struct job *j, char *items, size_t len)
         else if (*at == 'd')
             j->plugin = true;
         else
-            rc = hw_fail(-EPROTO, "unknown item '%c'", *at);
+            rc = hw_fail(-EPROTO, "unexpected item '%c'", *at);
         at = next;
     }
     for (size_t i = 1; i < j->n; i++)

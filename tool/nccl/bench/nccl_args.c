@@ -123,10 +123,11 @@ static int parse_rails(void *args, const char *text)
         at += *at != 0;
     }
     if (strlen(a->rails) >= sizeof limit->rails)
-        return hw_fail(-E2BIG,
-                       "the map of rails has %zu bytes, which is too long to pass to the ranks: put the file on every "
-                       "host and use --set HAWSER_RAILS=@FILE",
-                       strlen(a->rails));
+        return hw_fail(
+            -E2BIG,
+            "the map of rails has %zu bytes, which is too long to pass to the ranks: put the map in a file on "
+            "every host and use --set HAWSER_RAILS=@FILE",
+            strlen(a->rails));
     return setenv("HAWSER_RAILS", a->rails, 1) < 0 ? hw_fail(-errno, "setting HAWSER_RAILS: %s", strerror(errno)) : 0;
 }
 
@@ -167,7 +168,7 @@ static const struct opt rows[] = {
              "also measure NCCL's own sockets with these variables; 'default' sets none; may be repeated"),
     OPT_CALL("raw", 0, "N[,..]", parse_raw, "also measure N plain sockets over loopback"),
     OPT_NUMBER("rounds", 0, "N", struct nb_args, rounds, 1, NB_ROUNDS,
-               "number of rounds; medians are printed (default: 1; 3 with --vs-socket or on several hosts)"),
+               "number of rounds; medians are printed (default: 1; 3 with --vs-socket, --hosts or a launcher)"),
     OPT_NUMBER("iters", 0, "N", struct nb_args, iters, 1, 1000000,
                "number of measured operations (default: enough for 1GiB, at least 10, at most 500)"),
     OPT_NUMBER("warmup", 0, "N", struct nb_args, warmup, 0, 1000000,
@@ -195,8 +196,10 @@ int nb_args_parse(struct nb_args *a, int argc, char **argv)
         .cmd = CMD,
         .args = "[OPTION...]",
         .about =
-            "Measures NCCL over hawser and over NCCL's own sockets, as nccl-tests does. On one host, starts a process "
-            "for each GPU, and each process acts as a separate node. For several nodes, start this command with "
+            "Measures NCCL over hawser, as nccl-tests does, and with --vs-socket, --sockets, --hosts or a launcher "
+            "also "
+            "over NCCL's own sockets. On one host, starts a process for each GPU, and each process acts as a separate "
+            "node. For several nodes, start this command with "
             "mpirun, srun or torchrun --no_python, one process per node or per GPU. Every element of the last timed "
             "result is checked.",
         .rows = rows,

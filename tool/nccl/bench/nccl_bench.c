@@ -121,9 +121,9 @@ static int measure_row(struct bench_run *b, struct nb_crew *crew, struct nb_row 
         s.first = fmax(s.first, p->first_op * 1e6);
         cell->checked += p->checked;
         if (p->bad && !cell->bad)
-            tool_fail(CMD, "%s: rank %u: %s of %llu bytes: %llu of %llu elements are wrong, the first is element %llu",
+            tool_fail(CMD, "%s: rank %u: %s of %llu bytes: %llu of %llu elements %s wrong, the first is element %llu",
                       crew->config, i, nb_op_name(r->op), (unsigned long long)r->size, (unsigned long long)p->bad,
-                      (unsigned long long)p->checked, (unsigned long long)p->first);
+                      (unsigned long long)p->checked, p->bad == 1 ? "is" : "are", (unsigned long long)p->first);
         cell->bad += p->bad;
         rc = rc < 0 ? rc : nb_counted_add(&cell->nics, crew, i);
     }
@@ -227,7 +227,8 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
             fprintf(out, " %s=%s", v->name, v->value);
     fputc('\n', out);
     if (b->on_hosts && !b->hosts.tcpx)
-        fprintf(out, "# tcpx: not measured, because not all hosts have %s (--tcpx)\n", b->hosts.tcpx_path);
+        fprintf(out, "# tcpx: not measured, because not all hosts have %s%s\n", b->hosts.tcpx_path,
+                a->hosts ? " (--tcpx)" : "");
     if (b->t.n_own)
         fprintf(out, "# hawser bench: write from host %s to host %s, GPU memory\n", b->hosts.host[b->hosts.other],
                 b->hosts.host[0]);
@@ -388,7 +389,7 @@ static int measure_all(struct bench_run *b)
     if (wrote < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (rc == -EINTR)
-        return tool_interrupted(CMD, b->version ? "the results above were measured before the interruption"
+        return tool_interrupted(CMD, b->version ? "any results above were measured before the interruption"
                                                 : "nothing was measured");
     return all_well(b) ? TOOL_OK : TOOL_FAILED;
 }

@@ -403,9 +403,12 @@ static int check_networks(struct nb_crew *c, const struct nb_config *config)
             return hw_fail(-EPROTO,
                            "%s: rank %u did not report which network it uses: this version of NCCL is not supported",
                            c->config, i);
-        if (config->socket ? !socket : builtin)
-            return hw_fail(-ENODEV, "%s: rank %u uses NCCL's network %s instead; `hawser nccl check` says why",
-                           c->config, i, m->network);
+        if (config->socket && !socket)
+            return hw_fail(-ENODEV, "%s: rank %u uses the network %s instead of NCCL's sockets", c->config, i,
+                           m->network);
+        if (!config->socket && builtin)
+            return hw_fail(-ENODEV, "%s: rank %u uses NCCL's network %s instead of the plugin%s", c->config, i,
+                           m->network, config->theirs ? "" : "; `hawser nccl check` says why");
     }
     return 0;
 }

@@ -250,7 +250,7 @@ static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t dea
             continue;
         }
         if (k == 0 || (errno != EAGAIN && errno != EINTR))
-            return agent_gone(m, "the command that reaches this host ended (--ssh, --remote)");
+            return agent_gone(m, "the command that reaches this host ended (with --hosts, see --ssh and --remote)");
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (hw_now() > deadline)
@@ -287,8 +287,8 @@ static int hear_greeting(struct nb_member *m)
     if (strcmp(g.version, hawser_version()) != 0 || g.order_size != sizeof(struct nb_order) ||
         g.reply_size != sizeof(struct nb_reply))
         return hw_fail(-EPROTO,
-                       "host %s runs hawser %s, but this host runs %s%s: install the same build on both, or specify it "
-                       "with --remote",
+                       "host %s runs hawser %s, but this host runs %s%s: install the same build on both (with --hosts, "
+                       "specify it with --remote)",
                        m->host, g.version, hawser_version(),
                        strcmp(g.version, hawser_version()) ? "" : " (a different build)");
     return 0;

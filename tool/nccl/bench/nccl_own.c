@@ -188,8 +188,8 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
     if (rc == 0 && *rows < w->t->n_own) {
         char tail[NB_LINE];
         nb_last_line(&m, tail);
-        return hw_fail(-EIO, "host %s: hawser bench %s ended with status %d: %s", m.host, addr, WEXITSTATUS(status),
-                       tail);
+        return hw_fail(-EIO, "host %s: hawser bench %s ended with status %d%s%s", m.host, addr, WEXITSTATUS(status),
+                       *tail ? ": " : "", tail);
     }
     return rc;
 }

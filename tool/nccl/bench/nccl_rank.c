@@ -317,8 +317,8 @@ static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_rep
     double ignored;
     struct nb_counts before;
     if (o->op >= NB_OPS || o->size > k->cap || o->size % 4)
-        return hw_fail(-EINVAL, "an order of %llu bytes exceeds the buffers of %llu bytes", (unsigned long long)o->size,
-                       (unsigned long long)k->cap);
+        return hw_fail(-EINVAL, "an invalid order of %llu bytes, with buffers of %llu bytes",
+                       (unsigned long long)o->size, (unsigned long long)k->cap);
     nb_count(&before);
     int rc = fill_rank_buffers(k, o->size, 1);
     if (rc < 0 || (rc = warm_up(k, o, &r->first_op)) < 0)

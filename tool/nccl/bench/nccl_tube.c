@@ -49,7 +49,8 @@ int nb_tube_decode(const uint8_t *buf, size_t len, struct nb_tube *m)
     struct cursor c = {.at = (uint8_t *)(uintptr_t)buf, .end = (uint8_t *)(uintptr_t)buf + len, .decode = true};
     *m = (struct nb_tube){0};
     message_fields(&c, m);
-    return c.bad || c.at != c.end ? hw_fail(-EPROTO, "a message of %zu bytes is not from nccl bench", len) : 0;
+    return c.bad || c.at != c.end ? hw_fail(-EPROTO, "a message of %zu bytes is not valid for this nccl bench", len)
+                                  : 0;
 }
 
 int nb_tube_send(hawser_peer *p, enum nb_tube_type type, uint32_t id, uint32_t value, const void *data, size_t len)
