@@ -272,7 +272,7 @@ static void answer_request(struct hd_daemon *d, struct hd_client *c, const struc
     if (rc)
         set_refusal(&a, rc);
     if (!send_answer(c->fd, &a))
-        drop_client(d, c, "the client does not read its answers");
+        drop_client(d, c, "an answer could not be sent, because the client has ended or does not read its answers");
 }
 
 struct peek {
