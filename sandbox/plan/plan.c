@@ -208,7 +208,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
         return asked ? hw_fail(-EPERM, "%s is the loopback device: every sandbox has its own", d->name)
                      : WHY(n, "loopback");
     if (want->nics && !asked)
-        return WHY(n, "not named by --nics");
+        return WHY(n, "not in the given list of NICs");
     const char *cut = d->default_route      ? "it has a default route"
                       : has_bootstrap(w, d) ? "it has the bootstrap address"
                                             : NULL;
