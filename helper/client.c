@@ -109,13 +109,12 @@ static gid_t *groups_of(int fd, gid_t first, unsigned *n)
 
 /* Determines the client's rights and account, and counts the client in the account. Returns 0, or an error if the
  * client is refused. */
-static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *who)
+static int admit_client(struct hd_daemon *d, struct hd_client *c, const struct ucred *who)
 {
-    socklen_t len = sizeof(*who);
     unsigned n_groups;
-    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, who, &len) < 0)
-        return hw_fail(-errno, "cannot read SO_PEERCRED: %s", hw_errno_text(errno));
     gid_t *groups = groups_of(c->fd, who->gid, &n_groups);
+    if (!groups)
+        return hw_no_memory("a user's groups");
     c->rights = hd_policy_find(d->policy, who->uid, groups, n_groups);
     free(groups);
     if (!c->rights)
@@ -158,7 +157,11 @@ void hd_client_accept(struct hd_daemon *d)
     if (c)
         *c = (struct hd_client){
             .fd = fd, .requests = {.left = HD_BURST, .filled = now}, .deadline = now + HD_GREETING_MS * HW_MS};
-    int rc = c ? admit_client(d, c, &who) : hw_no_memory("a client");
+    socklen_t len = sizeof(who);
+    int rc = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0
+                 ? hw_fail(-errno, "cannot read SO_PEERCRED: %s", hw_errno_text(errno))
+             : c ? admit_client(d, c, &who)
+                 : hw_no_memory("a client");
     if (rc) {
         /* This is the reply to the client's greeting, which has number 1. The greeting itself is not read, because
          * nothing is read from a refused client. */
@@ -272,7 +275,7 @@ static void answer_request(struct hd_daemon *d, struct hd_client *c, const struc
     if (rc)
         set_refusal(&a, rc);
     if (!send_answer(c->fd, &a))
-        drop_client(d, c, "the client does not read its answers");
+        drop_client(d, c, "an answer could not be sent, because the client has ended or does not read its answers");
 }
 
 struct peek {

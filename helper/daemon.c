@@ -151,8 +151,8 @@ int hd_serve(struct hd_daemon *d)
     unsigned left = hd_settle_all(&d->state);
     if (left)
         SAY(d, HAWSER_LOG_ERROR,
-            "the changes of %u NICs or flow rules could not be undone; run `hawser devmem undo` or start hawserd again "
-            "to retry",
+            "not all changes could be undone (NICs and flow rules left: %u); run `hawser devmem undo` or start hawserd "
+            "again to retry",
             left);
     return (int)left;
 }

@@ -94,7 +94,7 @@ int hd_guard_files(const char *state, const char *sock)
     int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
         return hw_fail(-EOPNOTSUPP,
-                       "this kernel has no Landlock, so only hawserd's user ID restricts its access to files");
+                       "Landlock is not available, so only hawserd's user ID restricts its access to files");
     struct ll_ruleset all = {.fs = LL_ALL_FS};
     uint64_t journal = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |
                        LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;

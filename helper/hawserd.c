@@ -202,8 +202,8 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     if (left < 0)
         return left;
     if (left)
-        hw_log(log, HAWSER_LOG_WARN, "the previous hawserd's changes of %d NICs or flow rules cannot be undone yet",
-               left);
+        hw_log(log, HAWSER_LOG_WARN,
+               "not all changes of the previous hawserd could be undone yet (NICs and flow rules left: %d)", left);
     if (notify >= 0)
         (void)send(notify, "READY=1", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
     hw_close(&notify);

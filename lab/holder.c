@@ -77,10 +77,14 @@ static int connect_lab_holder(const char *name, pid_t *pid)
     (void)setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* also limits connect() */
     (void)setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     if (connect(s, (struct sockaddr *)&a, len) < 0)
-        rc = hw_fail(errno == ECONNREFUSED ? -ENOENT : -errno, "no lab '%s'; `hawser lab up` creates one", name);
+        rc = errno == ECONNREFUSED
+                 ? hw_fail(-ENOENT, "no lab '%s'; `hawser lab up` creates one", name)
+                 : hw_fail(-errno, "connecting to the process of lab '%s': %s", name, strerror(errno));
     else if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &clen) < 0 || c.uid != geteuid() || c.pid <= 0)
-        rc = hw_fail(-EACCES, "the name @%s belongs to another user (%u): choose another lab name", a.sun_path + 1,
-                     c.uid);
+        rc = c.uid != geteuid()
+                 ? hw_fail(-EACCES, "the name @%s belongs to another user (%u): choose another lab name",
+                           a.sun_path + 1, c.uid)
+                 : hw_fail(-EACCES, "the process of lab '%s' is not visible in this PID namespace", name);
     if (rc < 0) {
         hw_close(&s);
         return rc;
@@ -298,6 +302,9 @@ static int receive_lab_namespaces(int s, struct lab *l)
         m.has_switch > 1 || cut || count != 1 + 2 * spaces) {
         while (count > 0)
             hw_close(&fds[--count]);
+        if (cut)
+            return hw_fail(-EPROTO,
+                           "this process cannot open all file descriptors of the lab: raise the limit (ulimit -n)");
         return hw_fail(-EPROTO, "the lab's process speaks another version of hawser's protocol, or has just ended; "
                                 "`hawser lab down` ends it");
     }

@@ -144,7 +144,7 @@ static int check_spec(struct hw_lab_spec *s)
         return hw_fail(-EINVAL, "a node must have 1 to %d NICs, not %u", HW_LAB_MAX_NICS, s->nics);
     for (unsigned k = 0; k < s->nodes; k++)
         if (s->node_nics[k] > s->nics)
-            return hw_fail(-EINVAL, "node %s has %u NICs, more than the %u rails", lab_node_name(k, node),
+            return hw_fail(-EINVAL, "node %s has %u NICs, but the maximum of this lab is %u", lab_node_name(k, node),
                            s->node_nics[k], s->nics);
     if (s->mtu == 0)
         s->mtu = 1500;
@@ -395,7 +395,7 @@ static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct h
         *out = links[i];
         return 0;
     }
-    return n < 0 ? n : hw_fail(-ENODEV, "no NIC eth%u", nic);
+    return n < 0 ? n : hw_fail(-ENODEV, "no NIC with the number %u", nic);
 }
 
 int hw_lab_parse_nic(const char *text, unsigned *nic)

@@ -87,8 +87,8 @@ static int parse_list(const char *text, unsigned want, unsigned max, const char 
             break;
     }
     if (n != 1 && n != want)
-        return hw_fail(-EINVAL, "'%.60s' has %u %s for %u %s: specify one for all, or one for each", text, n, what,
-                       want, of);
+        return hw_fail(-EINVAL, "'%.60s' has %u %s, but the number of %s is %u: specify one for all, or one for each",
+                       text, n, what, of, want);
     for (unsigned i = n; i < want && i < max; i++)
         out[i] = out[0];
     return (int)n;

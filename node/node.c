@@ -414,9 +414,9 @@ static int read_numa_distances(struct hw_node *n, int root, struct hw_numa *m)
     }
     if (!good || k != n->n_numa) {
         note_if_malformed(
-            n,
-            hw_fail(-EINVAL, "sys/devices/system/node/node%d/distance: must have one number for each of the %zu nodes",
-                    m->id, n->n_numa));
+            n, hw_fail(-EINVAL,
+                       "sys/devices/system/node/node%d/distance: must have a number up to 255 for each NUMA node (%zu)",
+                       m->id, n->n_numa));
         free(m->distance);
         m->distance = NULL;
     }

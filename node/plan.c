@@ -43,8 +43,11 @@ static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t 
             (*p)++;
             good = parse_plan_ordinal(p, &b);
         }
-        if (!good || b < a || (**p != ',' && !strchr(stop, **p)))
-            return hw_fail(-EINVAL, "'%.80s': expected GPUs as in 0,2-3, not '%.20s'", what, *p);
+        if (good && b < a)
+            return hw_fail(-EINVAL, "'%.80s': the range %u-%u ends before it begins", what, a, b);
+        if (!good || (**p != ',' && !strchr(stop, **p)))
+            return **p ? hw_fail(-EINVAL, "'%.80s': expected GPUs as in 0,2-3, not '%.20s'", what, *p)
+                       : hw_fail(-EINVAL, "'%.80s': expected GPUs as in 0,2-3, not the end of the text", what);
         for (unsigned i = a; i <= b; i++) {
             if (i >= n_gpus)
                 return hw_fail(-ENODEV, "'%.80s': GPU %u does not exist (GPUs on this node: %zu)", what, i, n_gpus);
@@ -66,7 +69,8 @@ static int parse_plan_nics(const char **p, const char *stop, bool *pick, const s
         while (i < n->n_netdev && (strlen(n->netdev[i].name) != len || strncmp(n->netdev[i].name, *p, len) != 0))
             i++;
         if (len == 0 || ((*p)[len] != ',' && !strchr(stop, (*p)[len])))
-            return hw_fail(-EINVAL, "'%.80s': expected NICs as in eth1,eth2, not '%.20s'", what, *p);
+            return **p ? hw_fail(-EINVAL, "'%.80s': expected NICs as in eth1,eth2, not '%.20s'", what, *p)
+                       : hw_fail(-EINVAL, "'%.80s': expected NICs as in eth1,eth2, not the end of the text", what);
         if (i == n->n_netdev)
             return hw_fail(-ENODEV, "'%.80s': no NIC '%.*s' on this node", what, (int)HW_MIN(len, 40u), *p);
         if (pick[i])
@@ -365,7 +369,9 @@ static int make_node_plan(struct work *w, const struct hw_plan_want *want)
         return rc;
     for (size_t i = 0; i < w->n->n_netdev; i++)
         if (w->may[i])
-            w->p->why[i] = w->p->n_gpus ? "farther from every GPU than other NICs" : "no GPU to serve";
+            w->p->why[i] = !w->p->n_gpus ? "no GPU to serve"
+                           : want->map   ? "not in the map, and not nearest to a GPU outside the map"
+                                         : "farther from every GPU than other NICs";
     for (size_t k = 0; k < w->p->n_gpus; k++)
         for (size_t i = 0; i < w->p->gpu[k].n_nics; i++)
             w->p->why[w->p->gpu[k].nic[i]] = NULL;

@@ -22,11 +22,13 @@ const char *sbx_note_name(const json_t *config, const char *annotation)
 int sbx_note_foreign(const json_t *config, const char *annotation)
 {
     const char *name = sbx_note_name(config, annotation);
-    return hw_fail(
-        -EINVAL,
-        "its annotation %s refers to note '%.32s', but hawser has no such note next to the configuration: a tenant may "
-        "have written the annotation, or the configuration was copied; remove the annotation",
-        annotation, name ? name : "nothing");
+    if (!name)
+        return hw_fail(-EINVAL, "its annotation %s is not a string; remove the annotation", annotation);
+    return hw_fail(-EINVAL,
+                   "its annotation %s refers to note '%.32s', but hawser has no valid note of this name next to the "
+                   "configuration: "
+                   "a tenant may have written the annotation, or the configuration was copied; remove the annotation",
+                   annotation, name);
 }
 
 int sbx_note_find(json_t **out, const json_t *config, const char *annotation, const json_t *notes)

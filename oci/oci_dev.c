@@ -25,7 +25,8 @@ static int add_device_file(struct work *w, const char *path, bool must)
     hw_close(&fd);
     if (!there) {
         if (must)
-            hw_log(w->log, HAWSER_LOG_WARN, "/dev/%s does not exist, so the sandbox will not have it", path);
+            hw_log(w->log, HAWSER_LOG_WARN,
+                   "/dev/%s is missing or is not a character device, so the sandbox will not have it", path);
         return 0;
     }
     v = reallocarray(v, w->out->n + 1, sizeof(*v));

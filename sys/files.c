@@ -58,7 +58,7 @@ int hw_boot_id(char id[HW_BOOT_ID])
         (void)fclose(f);
     if (!got) {
         *id = 0;
-        return hw_fail(-EIO, "reading %s", path);
+        return hw_fail(-EIO, "cannot read %s", path);
     }
     id[strcspn(id, "\n")] = 0;
     return 0;

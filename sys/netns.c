@@ -142,7 +142,7 @@ int hw_netns_open(const char *name, int *ns)
     struct statfs fs;
     if (fstatfs(fd, &fs) < 0 || fs.f_type != NSFS_MAGIC) {
         hw_close(&fd);
-        return hw_fail(-ENXIO, "%s is not a namespace: the file was left by a crash", path);
+        return hw_fail(-ENXIO, "%s is not a namespace: the file may have been left by a crash", path);
     }
     *ns = fd;
     return 0;
@@ -275,7 +275,7 @@ static int kill_all(const struct those *t, int grace_ms)
         if (left == 0)
             return first;
         if (hw_now() >= give_up)
-            return hw_fail(-EBUSY, "%d processes in the lab did not exit, even after SIGKILL", left);
+            return hw_fail(-EBUSY, "number of the lab's processes that did not exit, even after SIGKILL: %d", left);
         (void)poll(NULL, 0, 10);
     }
 }

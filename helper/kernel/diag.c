@@ -88,10 +88,12 @@ int hd_diag_events_set(int fd, bool on)
     for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++)
         if (setsockopt(fd, SOL_NETLINK, on ? NETLINK_ADD_MEMBERSHIP : NETLINK_DROP_MEMBERSHIP, &groups[i],
                        sizeof(groups[i])) < 0)
-            return hw_fail(-errno,
-                           "cannot subscribe to sock_diag's reports of destroyed sockets: %s (check that the module "
-                           "tcp_diag is loaded)",
-                           hw_errno_text(errno));
+            return hw_fail(
+                -errno,
+                on ? "cannot subscribe to sock_diag's reports of destroyed sockets: %s (check that the module "
+                     "tcp_diag is loaded)"
+                   : "cannot end the subscription to sock_diag's reports of destroyed sockets: %s",
+                hw_errno_text(errno));
     return 0;
 }
 

@@ -62,7 +62,7 @@ int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex)
     if (rc && rc != -ENODEV)
         return rc;
     if (rc || f.ifindex <= 0)
-        return hw_fail(-ENODEV, "there is no NIC %.16s in hawserd's network namespace", name);
+        return hw_fail(-ENODEV, "there is no NIC %.16s in this network namespace", name);
     if (strcmp(f.name, name) != 0)
         return hw_fail(-ENODEV, "%.16s is an alternative name of NIC %s: use the name of the NIC", name, f.name);
     *ifindex = f.ifindex;
@@ -132,8 +132,8 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
         mnl_attr_put_u32(h, ETHTOOL_A_RINGS_HDS_THRESH, s->thresh);
     if (s->buf_len)
         mnl_attr_put_u32(h, ETHTOOL_A_RINGS_RX_BUF_LEN, s->buf_len);
-    snprintf(what, sizeof(what), "setting header split %s%s (ethtool -G)",
-             s->split < HW_ARRAY_LEN(words) ? words[s->split] : "?", s->buf_len ? ", and rx-buf-len" : "");
+    snprintf(what, sizeof(what), "setting header split to %s%s (ethtool -G)",
+             s->split < HW_ARRAY_LEN(words) ? words[s->split] : "?", s->buf_len ? ", and setting rx-buf-len" : "");
     rc = hw_netlink_talk(&g.nl, h, NULL, &heard, what);
     if (rc == 0 && listens)
         *changed = heard;

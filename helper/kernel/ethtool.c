@@ -342,7 +342,8 @@ static int free_place(const struct ethtool_rxnfc *all, uint32_t *loc)
         at--;
     free(used);
     if (at == 0)
-        return hw_fail(-ENOSPC, "the NIC's table of %u flow rules is full", size);
+        return size ? hw_fail(-ENOSPC, "the NIC's table of %u flow rules is full", size)
+                    : hw_fail(-ENOSPC, "the driver does not report the size of the table of flow rules");
     *loc = at - 1;
     return 0;
 }

@@ -188,14 +188,17 @@ int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_
     }
     if (b->page)
         mnl_attr_put_u32(h, NETDEV_A_DMABUF_RX_PAGE_SIZE, b->page);
-    if (b->n)
-        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, starting with queue %u", b->n, nic,
-                 b->queue[0]);
+    if (b->n == 1)
+        snprintf(what, sizeof(what), "binding a dma-buf to queue %u of %s", b->queue[0], nic);
+    else if (b->n)
+        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, among them %u", b->n, nic, b->queue[0]);
     else
         snprintf(what, sizeof(what), "binding a dma-buf for sending through %s", nic);
     rc = hw_netlink_talk(&own.nl, h, on_bound, id, what);
     if (rc < 0) {
-        const char *m = explain_bind_error(rc, b->n != 0);
+        bool size = b->page && (rc == -EOPNOTSUPP || rc == -ERANGE || rc == -EINVAL);
+        const char *m = size ? "the kernel, the driver or the memory may not support buffers of this size"
+                             : explain_bind_error(rc, b->n != 0);
         snprintf(why, sizeof(why), "%s", hw_error());
         hw_genl_close(&own);
         return m ? hw_fail(rc, "%s (%s)", why, m) : hw_fail_copy(rc, why);

@@ -348,7 +348,7 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
             return rc;
     }
     if (!end)
-        return reject_journal_line(&r, "the end of the journal is missing");
+        return hw_fail(-EPROTO, "journal: the last line, 'end', is missing");
     if (other_boot)
         return hw_fail(-ESTALE, "ignoring the journal, because it is from an earlier boot");
     if (other_net && !hw_list_empty(&s->nics))
@@ -368,8 +368,10 @@ static int check_owner(const char *path, const struct stat *file)
     if (file->st_uid == 0 || file->st_uid == geteuid())
         return 0;
     folder_of(path, folder, sizeof(folder));
-    if (stat(folder, &st) == 0 && st.st_uid == file->st_uid && !(st.st_mode & 022))
-        return 0;
+    if (stat(folder, &st) == 0 && st.st_uid == file->st_uid)
+        return st.st_mode & 022
+                   ? hw_fail(-EACCES, "journal %s: users other than the owner can write to its folder", path)
+                   : 0;
     return hw_fail(-EACCES, "journal %s: the file belongs to user %u, but its folder does not", path,
                    (unsigned)file->st_uid);
 }
@@ -451,9 +453,13 @@ int hd_journal_lock(const char *path)
         return hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     int rc = 0;
     if (fcntl(fd, F_OFD_SETLK, &f) < 0)
-        rc = errno == EAGAIN || errno == EACCES
-                 ? hw_fail(-EBUSY, "hawserd is already running as process %d, which holds %s", read_lock_pid(fd), lock)
-                 : hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
+        rc =
+            errno == EAGAIN || errno == EACCES
+                ? hw_fail(-EBUSY,
+                          "%s is locked, because hawserd or `hawser devmem undo` is already running (process ID in the "
+                          "file: %d)",
+                          lock, read_lock_pid(fd))
+                : hw_fail(-errno, "%s: %s", lock, hw_errno_text(errno));
     if (rc == 0 && (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0))
         rc = hw_fail(-EIO, "cannot write %s: %s", lock, hw_errno_text(errno));
     if (rc)

@@ -137,9 +137,9 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
         return 0;
     return hw_fail(
         -EBUSY,
-        "%s: only %u of %u requested queues are available: the NIC has %u, of which %u are already bound or reserved, "
-        "%u have flow rules, %u are not allowed by the policy, and %u is needed for ordinary traffic%s%s",
-        link->name, got, n, n_q, bound, with_rules, denied, last,
+        "%s: %u queue%s requested, %u available; queues of the NIC: %u, of them already bound or reserved: %u, with "
+        "flow rules: %u, not allowed by the policy: %u, needed for ordinary traffic: %u%s%s",
+        link->name, n, n == 1 ? "" : "s", got, n_q, bound, with_rules, denied, last,
         n_q < link->rx_queues || n_q < 2 ? "; for more queues, use ethtool -L " : "",
         n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
@@ -270,7 +270,7 @@ static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_q
         return hw_wrap(rc, "cannot return queues of %s to RSS", nic->name);
     }
     if (back)
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: %u queues are back in RSS", nic->name, back);
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: number of queues returned to RSS: %u", nic->name, back);
     if (is_empty_queue_set(&nic->taken)) {
         free(nic->was);
         nic->was = NULL;
@@ -292,7 +292,8 @@ static int ntuple_back(struct hd_state *s, struct hd_nic *nic)
     if (rc)
         return rc;
     if (n) /* with most drivers, turning flow rules off would delete the rules */
-        return hw_fail(-EBUSY, "%s: flow rules stay turned on, because other programs have %u rules", nic->name, n);
+        return hw_fail(-EBUSY, "%s: flow rules stay turned on, because other programs use them (rules: %u)", nic->name,
+                       n);
     if (on)
         rc = s->k->ntuple_set(s->k->arg, nic->ifindex, false);
     if (rc == 0)
@@ -327,7 +328,8 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)
-        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; hawserd will try again", hw_error());
+        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; the change is not undone yet",
+               hw_error());
     return rc == 0;
 }
 

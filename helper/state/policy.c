@@ -236,10 +236,10 @@ int hd_policy_load(struct hd_policy *p, const char *path)
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
         return hw_fail(-EINVAL, "policy %s: not a regular file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
-        return hw_fail(
-            -EACCES,
-            "policy %s: users other than root and hawserd's user can write to the file; run chmod 644 and chown root",
-            path);
+        return hw_fail(-EACCES,
+                       "policy %s: users other than root and the user of this process can write to the file; run chmod "
+                       "644 and chown root",
+                       path);
     HW_AUTO_FREE char *text = NULL;
     size_t have = 0;
     int rc = hw_file_read(fd, HD_POLICY_FILE_MAX, path, &text, &have);

@@ -49,7 +49,7 @@ static int gro_on(struct hd_state *s, struct hd_nic *nic)
     }
     rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, true);
     if (rc == 0)
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on, because the driver needs it for header split",
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on, because the driver may need it for header split",
                nic->name);
     return rc;
 }
@@ -157,7 +157,7 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
 }
 
 /* Restores the previous setting explicitly. This is needed if the driver reports a different state in the automatic
- * mode. mlx5 and gve do so if header split had been set explicitly. */
+ * mode. mlx5 and gve do so if header split had been set explicitly. Returns 1 if header split stays automatic. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);
@@ -167,7 +167,7 @@ static int set_explicit(struct hd_state *s, struct hd_nic *nic)
     hw_log(s->log, HAWSER_LOG_INFO,
            "%s: header split stays automatic, because the driver cannot restore the previous setting: %s", nic->name,
            hw_error());
-    return 0;
+    return 1;
 }
 
 int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
@@ -185,12 +185,13 @@ int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
         rc = set_auto(s, nic, &now);
     if (rc == 0 && (ours || nic->split_auto) && now.split != nic->split_was.split)
         rc = set_explicit(s, nic);
-    if (rc)
+    if (rc < 0)
         return hw_wrap(rc, "%s: cannot restore header split", nic->name);
-    hw_log(s->log, HAWSER_LOG_INFO,
-           ours || nic->split_auto ? "%s: header split restored"
-                                   : "%s: header split is not restored, because another program has set it",
-           nic->name);
+    if (rc == 0)
+        hw_log(s->log, HAWSER_LOG_INFO,
+               ours || nic->split_auto ? "%s: header split restored"
+                                       : "%s: header split is not restored, because another program has set it",
+               nic->name);
     nic->split_set = nic->split_auto = false;
     return 0;
 }

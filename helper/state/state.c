@@ -67,14 +67,14 @@ static int within_limits(const struct hd_state *s, uid_t uid, const struct hd_ri
         bytes = bytes > UINT64_MAX - b->bytes ? UINT64_MAX : bytes + b->bytes;
     }
     if (bindings > r->max_bindings)
-        return hw_fail(-EDQUOT, "%s may have at most %u bindings (max-bindings of the policy)", r->who,
-                       r->max_bindings);
+        return hw_fail(-EDQUOT, "max-bindings of [%s] is %u, but user %u would have %u", r->who, r->max_bindings,
+                       (unsigned)uid, bindings);
     if (queues > r->max_queues)
-        return hw_fail(-EDQUOT, "%s may have at most %u queues but would have %u (max-queues of the policy)", r->who,
-                       r->max_queues, queues);
+        return hw_fail(-EDQUOT, "max-queues of [%s] is %u, but user %u would have %u", r->who, r->max_queues,
+                       (unsigned)uid, queues);
     if (bytes > r->max_bytes)
-        return hw_fail(-EDQUOT, "%s may bind at most %llu bytes but would have %llu (max-bytes of the policy)", r->who,
-                       (unsigned long long)r->max_bytes, (unsigned long long)bytes);
+        return hw_fail(-EDQUOT, "max-bytes of [%s] is %llu, but user %u would have %llu bytes", r->who,
+                       (unsigned long long)r->max_bytes, (unsigned)uid, (unsigned long long)bytes);
     return 0;
 }
 
@@ -87,7 +87,8 @@ static int rules_within(const struct hd_state *s, uid_t uid, const struct hd_rig
         n += h->uid == uid; /* includes rules that could not be removed yet */
     }
     if (n > r->max_rules)
-        return hw_fail(-EDQUOT, "%s may have at most %u flow rules (max-rules of the policy)", r->who, r->max_rules);
+        return hw_fail(-EDQUOT, "max-rules of [%s] is %u, but user %u would have %u flow rules", r->who, r->max_rules,
+                       (unsigned)uid, n);
     return 0;
 }
 
@@ -211,7 +212,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
     a->dmabuf_id = b->dmabuf_id;
     a->count = b->n;
     memcpy(a->queues, b->queue, sizeof(a->queues));
-    hw_log(s->log, HAWSER_LOG_INFO, "%s: new binding %u of user %u: dma-buf %u, %llu bytes, %s, %u queues", q->nic,
+    hw_log(s->log, HAWSER_LOG_INFO, "%s: new binding %u of user %u: dma-buf %u, bytes: %llu, %s, queues: %u", q->nic,
            b->id, (unsigned)uid, b->dmabuf_id, (unsigned long long)b->bytes, b->n ? "receive" : "send", b->n);
     b = NULL;
     return 0;
@@ -276,8 +277,8 @@ static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const str
     for (unsigned i = 0; i < n; i++) {
         like.queue = all[i].queue;
         if (hd_rule_same(&all[i], &like))
-            return hw_fail(-EEXIST, "%s already has a flow rule for this connection, at location %u, to queue %u",
-                           nic->name, all[i].loc, all[i].queue);
+            return hw_fail(-EEXIST, "%s already has a flow rule for this connection, at location %u", nic->name,
+                           all[i].loc);
     }
     return 0;
 }

@@ -257,8 +257,8 @@ int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int i
         if (err == 0)
             rc = add_attr_record(j, nic, table[i].name, &b);
         else if (is_machine_error(err) && !skip)
-            rc = hw_wrap(err, "%s: its %s cannot be saved (with --force, the NIC moves without saving it)", name,
-                         table[i].what);
+            rc = hw_wrap(err, "%s: its %s cannot be saved (--force, or force=yes in the hook, moves the NIC anyway)",
+                         name, table[i].what);
         else if (!is_missing_attr_error(err))
             sb_log(log, HAWSER_LOG_WARN, "%s: its %s cannot be read, so changes by the container will remain: %s", name,
                    table[i].what, hw_error());

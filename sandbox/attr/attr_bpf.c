@@ -169,12 +169,13 @@ int sb_write_xdp(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
             continue;
         int fd = open_by_id(BPF_PROG_GET_FD_BY_ID, p.id);
         int err =
-            fd < 0
+            fd == -ENOENT
                 ? hw_fail(
                       fd,
                       "%s: program %u of the host was removed, and nothing else refers to it, so it cannot be restored",
                       d->name, p.id)
-                : set_xdp(a, d, fd, p.flags);
+            : fd < 0 ? hw_fail(fd, "%s: opening program %u of the host: %s", d->name, p.id, strerror(-fd))
+                     : set_xdp(a, d, fd, p.flags);
         hw_close(&fd);
         rc = rc < 0 ? rc : err;
     }

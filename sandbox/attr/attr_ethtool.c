@@ -96,7 +96,7 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
             fits &= mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), zeros);
     }
     return fits ? talk_about(a, d, h, NULL, NULL)
-                : hw_fail(-EMSGSIZE, "%s: its %s are too large for a request", d->name, a->what);
+                : hw_fail(-EMSGSIZE, "%s: the request to set its %s would be too large", d->name, a->what);
 }
 
 /* ---- features -------------------------------------------------------------------------------------- */
@@ -166,7 +166,8 @@ int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb
     size_t len = w ? mnl_attr_get_payload_len(w) : 0;
     if (!w || !n || !x || !y || len > sizeof(mask) || len != mnl_attr_get_payload_len(n) ||
         len != mnl_attr_get_payload_len(x) || len != mnl_attr_get_payload_len(y))
-        return hw_fail(-EBADMSG, "%s: the set of features was recorded by another kernel", d->name);
+        return hw_fail(-EBADMSG, "%s: the recorded set of features does not have the form that the kernel reports",
+                       d->name);
     for (size_t i = 0; i < len; i++) {
         const uint8_t *pw = mnl_attr_get_payload(w), *pn = mnl_attr_get_payload(n), *px = mnl_attr_get_payload(x),
                       *py = mnl_attr_get_payload(y);

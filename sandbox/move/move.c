@@ -56,8 +56,10 @@ static int check_upper_link(const struct sb_link *l, void *arg)
         const struct sb_link *nic = &m->j.nic[i].link;
         /* For a veth, iflink is its other end. */
         if (l->iflink == nic->index && !l->far && l->index != nic->index && strcmp(l->kind, "veth") != 0)
-            return hw_fail(-EBUSY, "%s is stacked on %s and would stop working; --force moves the NIC anyway", l->name,
-                           nic->name);
+            return hw_fail(
+                -EBUSY,
+                "%s is stacked on %s and would stop working; --force, or force=yes in the hook, moves the NIC anyway",
+                l->name, nic->name);
     }
     return 0;
 }
@@ -70,20 +72,22 @@ static int check_movable_nics(struct mover *m)
         if (l->flags & IFF_LOOPBACK)
             return hw_fail(-EINVAL, "%s is the loopback device: every namespace has its own", l->name);
         if (l->master)
-            return hw_fail(-EBUSY, "%s is a port of network device %d (a bridge or bond), which would lose the port",
+            return hw_fail(-EBUSY,
+                           "%s is a port of network device %d (such as a bridge or bond), which would lose the port",
                            l->name, l->master);
         if (j->nic[i].gateway && !m->o->force)
             return hw_fail(-EBUSY,
-                           "%s has a default route, without which this machine may become unreachable; --force moves "
-                           "the NIC anyway",
+                           "%s has a default route, without which this machine may become unreachable; --force, or "
+                           "force=yes in the hook, moves the NIC anyway",
                            l->name);
         for (size_t k = 0; k < j->n && !m->o->force; k++) {
             if (j->rec[k].kind == SB_ROUTE && sb_route_uses(j->rec[k].data, l->index) &&
                 sb_route_by_object(j->rec[k].data))
-                return hw_fail(
-                    -EBUSY,
-                    "%s has a route with a nexthop object, which would not be restored; --force moves the NIC anyway",
-                    l->name);
+                return hw_fail(-EBUSY,
+                               "%s has a route with a nexthop object, which would not be restored; --force, or "
+                               "force=yes in the hook, "
+                               "moves the NIC anyway",
+                               l->name);
         }
     }
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
@@ -152,7 +156,7 @@ static int take_idents(struct mover *m)
             return hw_wrap(sys, "%s could not be distinguished from a copy that the container might create", l->name);
         HW_AUTO_CLOSE int fd = sb_ident_open(sys, l->name, &ident, &index);
         if (fd == -ENODEV || (fd >= 0 && index != l->index))
-            return hw_fail(-EAGAIN, "the network device %s was replaced while it was read", l->name);
+            return hw_fail(-EAGAIN, "the network device %s was removed or replaced while it was read", l->name);
         int rc = fd < 0 ? fd : sb_journal_addf(j, SB_IDENT, (int)i, "%llu", (unsigned long long)ident);
         if (rc < 0)
             return rc;

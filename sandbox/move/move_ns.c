@@ -102,7 +102,7 @@ static int open_process(const char *path, pid_t pid, uint64_t *start)
     if (fd < 0 || lives)
         return fd == -ENOENT ? hw_fail(-ESRCH, "no process %d with a network namespace", (int)pid) : fd;
     hw_close(&fd);
-    return hw_fail(-ESRCH, "process %d has just ended, and with it its network namespace", (int)pid);
+    return hw_fail(-ESRCH, "process %d has just ended", (int)pid);
 }
 
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start)

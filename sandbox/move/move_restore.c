@@ -282,9 +282,9 @@ static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
     if (strcmp(l->name, w->name) != 0)
         report_link_difference(b, i, "name", l->name, w->name);
     if (strcmp(l->alias, w->alias) != 0)
-        report_link_difference(b, i, "alias", l->alias, w->alias);
+        report_link_difference(b, i, "alias", *l->alias ? l->alias : "empty", *w->alias ? w->alias : "empty");
     if (l->mac_len != w->mac_len || memcmp(l->mac, w->mac, w->mac_len) != 0)
-        report_link_difference(b, i, "MAC address", "not the previous one", "to be restored");
+        (void)sb_fault(&b->f, hw_fail(-EIO, "%s: its previous MAC address is not restored", w->name));
 }
 
 /* Returns the number that NIC i of the journal has in the new snapshot, or -1 if i is -1 or the NIC was not moved back.
@@ -328,8 +328,8 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
     if (has_matching_record(b, now, r, map))
         return;
     const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
-    (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s has changed", of_nic ? b->j->nic[r->nic].link.name : "",
-                                  of_nic ? ": " : "", what));
+    (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is missing or has changed",
+                                  of_nic ? b->j->nic[r->nic].link.name : "", of_nic ? ": " : "", what));
 }
 
 /* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports what is different or missing. */

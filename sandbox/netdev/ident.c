@@ -61,7 +61,7 @@ int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index)
     snprintf(path, sizeof(path), "class/net/%s", name);
     int fd = openat(sysfs, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? -ENODEV : hw_fail(-errno, "sysfs: %s", strerror(errno));
+        return errno == ENOENT || errno == ENOTDIR ? -ENODEV : hw_fail(-errno, "sysfs: %s: %s", path, strerror(errno));
     int at = read_index(fd);
     if (fstat(fd, &st) < 0 || at == 0) { /* the device is being removed */
         hw_close(&fd);

@@ -78,7 +78,8 @@ static int check_listed_nics(const struct work *w, const char *list)
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
         if (!sbx_name_ok(name) || len >= sizeof(name))
-            return hw_fail(-EINVAL, "'%.80s': expected NICs as in rdma0,rdma1, not '%.20s'", list, p);
+            return *p ? hw_fail(-EINVAL, "'%.80s': expected NICs as in rdma0,rdma1, not '%.20s'", list, p)
+                      : hw_fail(-EINVAL, "'%.80s': expected NICs as in rdma0,rdma1, not the end of the text", list);
         if (sbx_find_net(w->s, name) < 0 && sbx_find_rdma(w->s, name) < 0)
             return hw_fail(-ENODEV, "'%.80s': no NIC or RDMA device '%s' on this node", list, name);
         p += len;
@@ -207,16 +208,17 @@ static int choose_sandbox_nic(struct work *w, size_t i)
         return asked ? hw_fail(-EPERM, "%s is the loopback device: every sandbox has its own", d->name)
                      : WHY(n, "loopback");
     if (want->nics && !asked)
-        return WHY(n, "not named by --nics");
+        return WHY(n, "not in the given list of NICs");
     const char *cut = d->default_route      ? "it has a default route"
                       : has_bootstrap(w, d) ? "it has the bootstrap address"
                                             : NULL;
     if (cut && !want->force)
-        return asked
-                   ? hw_fail(-EPERM,
-                             "%s: %s, without which this machine may become unreachable; --force takes the NIC anyway",
-                             d->name, cut)
-                   : WHY(n, "%s", cut);
+        return asked ? hw_fail(-EPERM,
+                               "%s: %s, without which this machine may become unreachable; --force, or force=yes in "
+                               "the hook, takes "
+                               "the NIC anyway",
+                               d->name, cut)
+                     : WHY(n, "%s", cut);
     const char *no = asked ? NULL : find_unfit_reason(w, i);
     if (!asked && d->master[0])
         return WHY(n, "part of %s", d->master);
@@ -230,9 +232,8 @@ static int choose_sandbox_nic(struct work *w, size_t i)
         return WHY(n, "the peer has no NIC with this name (--peer-nics)");
     if (w->s->addresses && !has_v4(d)) {
         if (want->require_ipv4)
-            return hw_fail(-EADDRNOTAVAIL,
-                           "%s has no IPv4 address; give it one, exclude it with --exclude, or drop --require-ipv4",
-                           d->name);
+            return hw_fail(-EADDRNOTAVAIL, "%s has no IPv4 address; give it one, %s, or drop --require-ipv4", d->name,
+                           asked ? "remove it from the list of NICs" : "exclude it with --exclude");
         return WHY(n, "no IPv4 address");
     }
     return 0;
@@ -291,11 +292,17 @@ static bool port_usable(const struct work *w, size_t r, const struct sbx_port *p
 static int why_no_rdma(const struct work *w, size_t r)
 {
     struct sbx_plan_rdma *out = &w->p->rdma[r];
-    for (size_t i = 0; i < w->s->n_net; i++)
-        if (!sbx_nic_in(w->p, i) && sbx_rdma_on(w->s, r, i))
+    bool in = false;
+    for (size_t i = 0; i < w->s->n_net; i++) {
+        if (!sbx_rdma_on(w->s, r, i))
+            continue;
+        if (!sbx_nic_in(w->p, i))
             return WHY(out, "its NIC %s is left out: %.100s", w->s->net[i].name, w->p->nic[i].why);
-    return WHY(out, w->want->nics || !is_all(w->want->only) ? "not named by --nics, and neither is its NIC"
-                                                            : "no GID of a NIC in the sandbox");
+        in = true;
+    }
+    return WHY(out, !in && (w->want->nics || !is_all(w->want->only))
+                        ? "neither the device nor a NIC of it was requested"
+                        : "no GID of a NIC in the sandbox");
 }
 
 static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
@@ -413,9 +420,7 @@ static const char *why_no_pci(const struct work *w, int pci)
     bool nic = d->class >> 16 == CLASS_NETWORK || d->class >> 8 == CLASS_INFINIBAND;
     if (in || (nic && w->want->keep_nics))
         return NULL;
-    return !nic   ? "neither a bridge, a GPU nor a NIC"
-           : rdma ? "its RDMA device has no GID of a NIC in the sandbox"
-                  : "no NIC in the sandbox";
+    return !nic ? "neither a bridge, a GPU nor a NIC" : rdma ? "its RDMA device is left out" : "no NIC in the sandbox";
 }
 
 /* ---- the plan ------------------------------------------------------------------------------- */
@@ -441,8 +446,11 @@ static int collect_plan_warnings(struct work *w)
     if (in && !s->addresses)
         add_plan_warning(w, "IP addresses are unknown, so no NIC is left out for lack of one");
     if (in && w->want->nics && s->n_rdma == 0)
-        add_plan_warning(w, "RDMA devices are unknown here: if the listed NICs have some, set NCCL_IB_HCA manually");
-    if (w->bootstrap.family && !bootstrap)
+        add_plan_warning(w, "no RDMA device was found: if the listed NICs have some, set NCCL_IB_HCA manually");
+    if (w->bootstrap.family && !s->addresses)
+        add_plan_warning(w, "IP addresses are unknown, so the NIC with the bootstrap address %s is not left out",
+                         w->want->bootstrap);
+    else if (w->bootstrap.family && !bootstrap)
         add_plan_warning(w, "no NIC has the bootstrap address %s: it must be an address of this node",
                          w->want->bootstrap);
     return w->rc;

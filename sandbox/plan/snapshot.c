@@ -284,10 +284,12 @@ static int settle_rdma(struct sbx_snapshot *s)
             (r->uverbs[0] && (rc = check_end(r->uverbs_path, "infiniband_verbs", r->uverbs)) < 0))
             return rc;
         r->pci = pci_above(s, r->path);
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(s->rdma[k].name, r->name) == 0 || (r->uverbs[0] && strcmp(s->rdma[k].uverbs, r->uverbs) == 0))
-                return hw_fail(-EINVAL, "two RDMA devices have the name %s or the uverbs device %s", r->name,
-                               r->uverbs);
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(s->rdma[k].name, r->name) == 0)
+                return hw_fail(-EINVAL, "two RDMA devices have the name %s", r->name);
+            if (r->uverbs[0] && strcmp(s->rdma[k].uverbs, r->uverbs) == 0)
+                return hw_fail(-EINVAL, "two RDMA devices have the uverbs device %s", r->uverbs);
+        }
     }
     if (s->n_rdma)
         qsort(s->rdma, s->n_rdma, sizeof(*s->rdma), by_rdma_name);

@@ -232,8 +232,8 @@ static void journal(const char *dir)
     int one = hd_journal_lock(path);
     ok(one >= 0, "the lock");
     is_int(hd_journal_lock(path), -EBUSY, "is had once");
-    char pid[40];
-    snprintf(pid, sizeof(pid), "process %d,", (int)getpid());
+    char pid[60];
+    snprintf(pid, sizeof(pid), "(process ID in the file: %d)", (int)getpid());
     ok(strstr(hw_error(), pid) != NULL, "%s", hw_error());
     is_int(hd_journal_alive(path), getpid(), "who holds it can be asked");
     close(one);

@@ -169,7 +169,7 @@ static void program(const char *hawserd)
     is_int(dm_helper_release(h, 1), -ENOENT, "nothing to release");
     pid_t second = launch(hawserd);
     waitpid(second, &status, 0);
-    ok(WIFEXITED(status) && WEXITSTATUS(status) == 1 && said("hawserd is already running as process"),
+    ok(WIFEXITED(status) && WEXITSTATUS(status) == 1 && said("is already running (process ID in the file"),
        "a second one refuses");
     dm_helper_close(h);
     kill(pid, SIGKILL);

@@ -46,7 +46,7 @@ done
 exits 2 "a bad rate" "$hawser" lab up --name "$lab" --rate 12parsecs
 says "'12parsecs'"
 exits 2 "too few rates" "$hawser" lab up --name "$lab" --rate 1gbit,1gbit
-says "2 rates for 4 NICs"
+says "2 rates, but the number of NICs is 4"
 exits 2 "too many nodes" "$hawser" lab up --name "$lab" --nodes 65
 exits 2 "NICs that are no number" "$hawser" lab up --name "$lab" --nics four
 exits 2 "too many numbers of NICs" "$hawser" lab up --name "$lab" --nics 1,2,3

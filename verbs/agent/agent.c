@@ -150,7 +150,7 @@ static void reap_broker(struct agent *a, unsigned i)
             (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
     else
         SAY(a, HAWSER_LOG_ERROR,
-            "%s: broker process %d has ended with an error: RDMA calls of the container fail with ENOSYS", c->id,
+            "%s: broker process %d has ended with an error: RDMA calls of its programs fail with ENOSYS", c->id,
             (int)c->pid);
     vb_join_clean(a->o.state_dir, c->id, over && !a->ending);
     hw_close(&c->pidfd);
@@ -172,7 +172,7 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     if (rc < 0)
         return rc;
     if (a->n_children >= a->o.containers_max)
-        return hw_fail(-EUSERS, "the limit of %u containers is reached (--containers)", a->n_children);
+        return hw_fail(-EUSERS, "the limit of containers, %u, is reached (--containers)", a->n_children);
     return 0;
 }
 
@@ -196,7 +196,7 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
         vb_container_free(c);
     }
     if (rc < 0) {
-        SAY(a, HAWSER_LOG_ERROR, "%s: no broker was started, so RDMA calls of the container fail with ENOSYS: %s", id,
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker was started for a program, so its RDMA calls fail with ENOSYS: %s", id,
             error_text(why));
         return;
     }
@@ -204,7 +204,7 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
     if (k->pidfd < 0) { /* the agent could not notice the end of the broker */
         SAY(a, HAWSER_LOG_ERROR,
-            "%s: the broker was ended, so RDMA calls of the container fail with ENOSYS: pidfd_open: %s", id,
+            "%s: the broker was ended, so RDMA calls of its programs fail with ENOSYS: pidfd_open: %s", id,
             hw_errno_text(errno));
         kill(k->pid, SIGKILL);
         (void)waitpid(k->pid, NULL, 0);
@@ -303,7 +303,7 @@ static void receive_runtime_data(struct agent *a, struct half *h)
             return;
         hw_fail(-E2BIG, "the message has more than %u bytes", VB_STATE_MAX);
     } else if (n > 0) {
-        hw_fail(-E2BIG, "the message has more than %d descriptors", FDS_MAX);
+        hw_fail(-E2BIG, "the message has more than %d descriptors, or the agent cannot open more files", FDS_MAX);
     } else {
         hw_fail(-EPROTO, "the message is incomplete: it ended after %zu bytes", h->len);
     }
@@ -369,7 +369,7 @@ static void reload_agent_policy(struct agent *a)
         vb_policy_free(p);
     }
     if (rc < 0) {
-        SAY(a, HAWSER_LOG_ERROR, "the new policy has an error, so the old policy stays in use: %s", hw_error());
+        SAY(a, HAWSER_LOG_ERROR, "cannot use the new policy, so the old policy stays in use: %s", hw_error());
         return;
     }
     vb_policy_free(a->policy);
@@ -501,14 +501,15 @@ static int serve_runtimes(struct agent *a, struct pollfd *p)
     if (a->listener < 0)
         return a->listener;
     clean_state_dir(a->o.state_dir);
-    SAY(a, HAWSER_LOG_INFO, "listening on %s for up to %u containers", a->o.socket, a->o.containers_max);
+    SAY(a, HAWSER_LOG_INFO, "listening on %s for up to %u container%s", a->o.socket, a->o.containers_max,
+        a->o.containers_max == 1 ? "" : "s");
     rc = run_agent_loop(a, p);
     if (!a->leaving) /* otherwise the path may already be the socket of the next agent */
         unlink(a->o.socket);
     for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
         close_runtime(&a->half[i]);
     if (rc == 1)
-        SAY(a, HAWSER_LOG_INFO, "the agent ends; %u brokers continue", a->n_children);
+        SAY(a, HAWSER_LOG_INFO, "the agent ends; number of brokers that continue: %u", a->n_children);
     else
         end_all(a);
     return HW_MIN(rc, 0);

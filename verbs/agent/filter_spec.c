@@ -204,7 +204,8 @@ static bool keep_call_name(struct join *j, const json_t *entry, const struct vb_
     bool always = json_array_size(json_object_get(entry, "args")) == 0;
     if (!is_permitting_action(action) && always) {
         if (r->err == 0)
-            j->rc = hw_fail(-EINVAL, "the seccomp section refuses all calls of %s, which RDMA verbs need", r->call);
+            j->rc = hw_fail(
+                -EINVAL, "the seccomp section refuses all calls of %s, some of which the broker must answer", r->call);
         return true;
     }
     if (always && strcmp(action, j->dflt) == 0)

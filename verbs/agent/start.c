@@ -198,11 +198,13 @@ static int choose_pids(pid_t pid, bool *own)
     HW_AUTO_CLOSE int there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (here < 0 || fstat(here, &mine))
         return hw_fail(-errno, "cannot open the PID namespace of the agent: %s", hw_errno_text(errno));
+    if (pid && there < 0 && errno != ENOENT && errno != ESRCH)
+        return hw_fail(-errno, "cannot open the PID namespace of process %d: %s", (int)pid, hw_errno_text(errno));
     if (pid && (there < 0 || fstat(there, &theirs)))
         return hw_fail(-ESRCH, "process %d of the container has ended", (int)pid);
     *own = pid && mine.st_ino != theirs.st_ino;
     if (setns(*own ? there : here, CLONE_NEWPID))
-        return hw_fail(-errno, "cannot join the container's PID namespace: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot set the PID namespace of the broker: %s", hw_errno_text(errno));
     return 0;
 }
 

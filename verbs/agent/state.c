@@ -81,8 +81,11 @@ static int parse_state_annotations(struct vb_container *c, const json_t *all)
 static int find_listener_fd(const json_t *names, unsigned fds, unsigned *which)
 {
     unsigned found = 0;
-    if (!json_is_array(names) || json_array_size(names) != fds)
-        return hw_fail(-EINVAL, "the message lists %zu descriptors, but %u were received", json_array_size(names), fds);
+    if (!json_is_array(names))
+        return hw_fail(-EINVAL, "fds is missing or not an array");
+    if (json_array_size(names) != fds)
+        return hw_fail(-EINVAL, "the number of descriptors is %u, but the message lists %zu", fds,
+                       json_array_size(names));
     for (unsigned i = 0; i < fds; i++) {
         const char *name = json_string_value(json_array_get(names, i));
         if (name && strcmp(name, NAME) == 0) {
@@ -123,7 +126,8 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
         return 0;
     json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     int rc = json_is_object(o) ? parse_container_state(c, o, fds, which)
-                               : hw_fail(-EINVAL, "the message is not a JSON object: line %d: %s", e.line, e.text);
+             : o               ? hw_fail(-EINVAL, "the message is not a JSON object")
+                               : hw_fail(-EINVAL, "the message is not valid JSON: line %d: %s", e.line, e.text);
     if (rc < 0)
         vb_container_free(c);
     return rc;

@@ -84,7 +84,7 @@ static void left_out(struct vb_audit *a)
     a->dropped = 0;
     if (n == 0)
         return;
-    hw_log(a->log, HAWSER_LOG_WARN, "verbs: %u more refusals left out", n);
+    hw_log(a->log, HAWSER_LOG_WARN, "verbs: %u more refusal%s left out", n, n == 1 ? "" : "s");
     FILE *out = a->fd >= 0 ? begin_audit_line(&j, &line, &len) : NULL;
     if (!out)
         return;
@@ -146,9 +146,9 @@ void vb_audit_refusal(struct vb_audit *a, const struct vb_refusal *r)
     escape_audit_text(command, sizeof(command), r->command);
     escape_audit_text(rule, sizeof(rule), r->rule);
     escape_audit_text(text, sizeof(text), r->text);
-    hw_log(a->log, HAWSER_LOG_WARN, "verbs: container %s, %s (%d), %s: %s refused with %s by %s: %s",
+    hw_log(a->log, HAWSER_LOG_WARN, "verbs: container %s, %s (%d), %s: %s refused with %s%s%s: %s",
            *container ? container : "-", *program ? program : "?", (int)r->pid, *device ? device : "-", command,
-           hw_errno_name(-r->rc), rule, text);
+           hw_errno_name(-r->rc), *rule ? " by " : "", rule, text);
     if (a->fd < 0)
         return;
     FILE *out = begin_audit_line(&j, &line, &len);

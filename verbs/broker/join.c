@@ -71,7 +71,7 @@ static int lock_container(int dir, const char *id, int ms)
             return fd;
         close(fd);
         if (hw_now() >= deadline)
-            return hw_fail(-EBUSY, "another program of container %s has held the container's lock for %d ms", id, ms);
+            return hw_fail(-EBUSY, "the lock of container %s was not free within %d ms", id, ms);
         (void)poll(NULL, 0, 10);
     }
 }

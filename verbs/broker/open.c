@@ -87,7 +87,10 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
         return v.rc;
     }
     if (f->at < 0) {
-        vb_refused(b, tid, s, "open", "", "no descriptor from 960 to 1023 is free", f->at);
+        vb_refused(b, tid, s, "open", "",
+                   f->at == -EMFILE ? "no descriptor from 960 to 1023 is free"
+                                    : "cannot find out which descriptors of the program are free",
+                   f->at);
         return f->at;
     }
     vb_contexts_ended(b); /* an ended context may have the same inode number */

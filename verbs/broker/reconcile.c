@@ -146,8 +146,8 @@ static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd,
             continue;
         int n = list_handles(b, c, r, fd, destroy[t].object, counted, &list);
         if (n < 0) {
-            hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s: the kernel does not list objects of type %s: %s",
-                   b->container->id, vb_type_name((enum vb_type)t), hw_errno_name(-n));
+            hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s: cannot list objects of type %s: %s", b->container->id,
+                   vb_type_name((enum vb_type)t), hw_errno_name(-n));
             all = false;
             continue;
         }

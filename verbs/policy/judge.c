@@ -124,7 +124,10 @@ static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
         if (!is_pkey_allowed(rules, value))
             return no(j, -EPERM, "pkeys", "P_Key 0x%04x, index %u of port %u, is not allowed", value, index, i);
     }
-    return known ? true : no(j, -EPERM, "pkeys", "the P_Key at index %u of port %u is unknown", index, p);
+    if (known)
+        return true;
+    return p ? no(j, -EPERM, "pkeys", "the P_Key at index %u of port %u is unknown", index, p)
+             : no(j, -EPERM, "pkeys", "no allowed port has a known P_Key at index %u", index);
 }
 
 /* Returns true for an IPv6 or a mapped IPv4 multicast address, like rdma_is_multicast_addr() in ib_addr.h. */
@@ -158,8 +161,9 @@ static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_i
     /* On InfiniBand the LID alone determines the destination, and a packet without a GRH has no GID. Ethernet has no
      * LIDs, and the kernel requires a GRH there. */
     if ((!global || dlid) && !j->rules->any_destination && !(j->rules->allow & VB_ALLOW_LID))
-        return no(j, -EPERM, "destinations", "the destination of LID %u is unknown, and 'allow' does not contain 'lid'",
-                  dlid);
+        return dlid ? no(j, -EPERM, "destinations",
+                         "LID %u determines the destination, and 'allow' does not contain 'lid'", dlid)
+                    : no(j, -EPERM, "destinations", "the destination has no GID, and 'allow' does not contain 'lid'");
     if (!global)
         return true;
     if (!vb_gid_index(j->rules, sgid_index))
@@ -197,7 +201,8 @@ static bool judge_mr(struct judge *j)
      * The device could then write to memory that is read-only for the program, including the window of the stub. Fixed
      * kernels return -EACCES, as this rule does. */
     if (m.change_access && !m.resize && m.writes && vb_objects_read_only(j->o))
-        return no(j, -EACCES, "REREG_MR", "write access was requested, but memory has been registered read-only");
+        return no(j, -EACCES, "REREG_MR",
+                  "an MR cannot get write access after this context has requested a read-only MR");
     uint64_t old = m.kind == VB_MR_AGAIN ? vb_objects_mr_bytes(j->o, m.number) : 0;
     bool more = m.kind == VB_MR_NEW || (m.kind == VB_MR_AGAIN && m.resize && m.bytes > old);
     return more ? is_within_limit(j, "mr_bytes", j->u->mr_bytes, m.bytes - old, j->rules->mr_bytes, true) : true;

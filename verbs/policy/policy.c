@@ -155,8 +155,8 @@ int vb_policy_load(const char *path, struct vb_policy **out)
         return hw_fail(-EINVAL, "policy %s: not a regular file", path);
     if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
         return hw_fail(-EACCES,
-                       "policy %s: users other than root and the broker's user can write to the file; run chmod 644 "
-                       "and chown root",
+                       "policy %s: users other than root and the user of this process can write to the file; run chmod "
+                       "644 and chown root",
                        path);
     HW_AUTO_FREE char *text = malloc(FILE_MAX + 1);
     if (!text)

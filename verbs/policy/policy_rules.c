@@ -146,7 +146,7 @@ static int apply_annotation(struct vb_rules *r, const struct vb_annotation *a, c
     if (strncmp(a->key, mine, sizeof(mine) - 1) != 0 || strcmp(a->key + sizeof(mine) - 1, "policy") == 0)
         return 0;
     const struct vb_key *k = vb_key_of(a->key + sizeof(mine) - 1);
-    int rc = k ? vb_take(&v, k, a->value) : hw_fail(-EINVAL, "the policy has no such key");
+    int rc = k ? vb_take(&v, k, a->value) : hw_fail(-EINVAL, "no key of the policy has this name");
     if (rc == 0)
         rc = narrow_verbs_rules(r, &v, device);
     return rc ? hw_wrap(rc, "annotation %.80s", a->key) : 0;

@@ -32,7 +32,7 @@ static int read_header(struct vb_request *r, vb_read_fn read, void *arg)
     if (read(arg, r->address, &r->hdr, sizeof(r->hdr)) < 0)
         return hw_fail(-EFAULT, "verbs request: cannot read the header at 0x%llx", (unsigned long long)r->address);
     if (r->hdr.length > KERNEL_MAX || r->hdr.length != sizeof(r->hdr) + r->hdr.num_attrs * sizeof(attrs[0]))
-        return hw_fail(-EINVAL, "verbs request: a length of %u bytes is wrong for %u attributes", r->hdr.length,
+        return hw_fail(-EINVAL, "verbs request: a length of %u bytes with %u attributes is invalid", r->hdr.length,
                        r->hdr.num_attrs);
     if (r->hdr.reserved1 || r->hdr.reserved2)
         return hw_fail(-EPROTONOSUPPORT, "verbs request: reserved fields of the header are not 0");
@@ -275,10 +275,10 @@ int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, voi
     if (c->zero_at) {
         memcpy(&in_line, (uint8_t *)r->core_in + c->zero_at, sizeof(in_line));
         if (in_line)
-            return hw_fail(-EOPNOTSUPP,
-                           "%s: refused: the call contains %u work requests, but driver %s must post them through the "
-                           "mapped queue",
-                           c->name, in_line, r->driver->name);
+            return hw_fail(
+                -EOPNOTSUPP,
+                "%s: refused: wr_count is %u, but driver %s must post work requests through the mapped queue", c->name,
+                in_line, r->driver->name);
     }
     return 0;
 }

@@ -317,6 +317,7 @@ static const struct vb_attr_rule counters_read[] = {
 static const char devx[] = "the broker does not check firmware commands (DEVX)";
 static const char steering[] = "the broker does not check mlx5's own flow steering";
 static const char page[] = "no limit covers additional doorbell pages, and the library works without them";
+static const char memic[] = "no limit covers the additional pages for operations on device memory";
 static const char tph[] = "only the host may choose which CPU's cache the NIC writes to";
 static const char export[] = "a program may not export the NIC's registers as a dma-buf";
 static const char counter[] = "no limit covers counters of completions";
@@ -353,7 +354,7 @@ static const struct vb_command commands[] = {
      BROKER(reg_mr),
      .makes = VB_MR,
      .made = {VB_ATTR, REG_MR_HANDLE}},
-    REFUSED(UVERBS_OBJECT_MR, DRIVER_NS, "EFA_MR_QUERY", "the result is the interconnect that EFA chose for an MR"),
+    REFUSED(UVERBS_OBJECT_MR, DRIVER_NS, "EFA_MR_QUERY", "the result identifies interconnects of the host"),
     {METHOD(MW, MW_DESTROY), BROKER(mw_destroy), ENDS(VB_MW, DESTROY_MW_HANDLE)},
 
     {METHOD(CQ, CQ_CREATE), BROKER(cq_create), MAKES(VB_CQ, CREATE_CQ_HANDLE)},
@@ -372,10 +373,10 @@ static const struct vb_command commands[] = {
     REFUSED(UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW, "MLX5_CREATE_FLOW", steering),
     REFUSED(UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_DESTROY_FLOW, "MLX5_DESTROY_FLOW", steering),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, UVERBS_METHOD_FLOW_ACTION_ESP_CREATE, "FLOW_ACTION_ESP_CREATE",
-            "no driver has supported IPsec in the NIC since Linux 5.19"),
+            "no RDMA driver has supported ESP flow actions since Linux 5.19"),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, UVERBS_METHOD_FLOW_ACTION_DESTROY, "FLOW_ACTION_DESTROY", steering),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, UVERBS_METHOD_FLOW_ACTION_ESP_MODIFY, "FLOW_ACTION_ESP_MODIFY",
-            "no driver has supported IPsec in the NIC since Linux 5.19"),
+            "no RDMA driver has supported ESP flow actions since Linux 5.19"),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_MODIFY_HEADER, "MLX5_CREATE_MODIFY_HEADER",
             steering),
     REFUSED(UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_PACKET_REFORMAT, "MLX5_CREATE_PACKET_REFORMAT",
@@ -383,7 +384,7 @@ static const struct vb_command commands[] = {
 
     {METHOD(DM, DM_ALLOC), BROKER(dm_alloc), MAKES(VB_DM, ALLOC_DM_HANDLE)},
     {METHOD(DM, DM_FREE), BROKER(dm_free), ENDS(VB_DM, FREE_DM_HANDLE)},
-    REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_MAP_OP_ADDR, "MLX5_DM_MAP_OP_ADDR", page),
+    REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_MAP_OP_ADDR, "MLX5_DM_MAP_OP_ADDR", memic),
     REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_QUERY, "MLX5_DM_QUERY",
             "it is for memory that another process allocated"),
     {METHOD(COUNTERS, COUNTERS_CREATE), BROKER(counters_create), MAKES(VB_COUNTERS, CREATE_COUNTERS_HANDLE)},

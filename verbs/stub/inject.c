@@ -34,7 +34,10 @@ static enum vb_hold detect_window_hold(char why[64])
     if (n > 0 && strtoull(text, NULL, 10) <= VB_WALL_AT)
         return VB_HOLD_WALL;
     text[strcspn(text, "\n")] = 0;
-    snprintf(why, 64, "vm.mmap_min_addr is %s, not at most %llu", n > 0 ? text : "unreadable", VB_WALL_AT);
+    if (n > 0)
+        snprintf(why, 64, "vm.mmap_min_addr is %s, not at most %llu", text, VB_WALL_AT);
+    else
+        snprintf(why, 64, "vm.mmap_min_addr cannot be read");
     return VB_HOLD_NOT;
 }
 #endif
@@ -47,10 +50,10 @@ int vb_inject_possible(void)
         vb_inject_hold = detect_window_hold(why);
     if (vb_inject_hold != VB_HOLD_NOT)
         return 0;
-    return hw_fail(-EOPNOTSUPP,
-                   "RDMA cannot be used, because this kernel cannot protect the stub: it has no mseal() (Linux "
-                   "6.10), and %s",
-                   why);
+    return hw_fail(
+        -EOPNOTSUPP,
+        "RDMA cannot be used, because the stub cannot be protected: mseal() (Linux 6.10) is not available, and %s",
+        why);
 #else
     return hw_fail(-EOPNOTSUPP, "RDMA requests of applications are supported on x86-64 only");
 #endif

@@ -34,7 +34,7 @@ int vb_lookups_open(struct vb_lookups *l, const struct vb_kernel *kernel, const 
     *l = (struct vb_lookups){.kernel = kernel, .nodes = -1, .inotify = inotify, .mount = -1, .spent = -1};
     l->nodes = open(node_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l->nodes < 0 || fstat(l->nodes, &st) || (uid && fchown(l->nodes, uid, uid)))
-        return hw_fail(-errno, "cannot open %s, the folder for device nodes: %s", node_dir, strerror(errno));
+        return hw_fail(-errno, "cannot use %s, the folder for device nodes: %s", node_dir, strerror(errno));
     *dev = st.st_dev;
     l->mount = clone_mount(l);
     return HW_MIN(l->mount, 0);

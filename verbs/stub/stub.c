@@ -331,14 +331,21 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    bool unsealed = false;
     int rc = flags ? -ENOTTY : ask_maps(w, fd, window);
     if (rc == -ENOTTY) {
         struct look l = {.w = w, .at = window};
         rc = read_maps(&l, fd);
-        if (rc == 0 && (l.wrong || l.right != 7 || (flags && l.sealed != 7)))
+        unsealed = rc == 0 && !l.wrong && l.right == 7 && flags && l.sealed != 7;
+        if (rc == 0 && (l.wrong || l.right != 7 || unsealed))
             rc = -EPROTO;
     }
     close(fd);
+    if (unsealed)
+        return hw_fail(rc,
+                       "process of thread %d: the mapping at 0x%llx is not sealed: check for a seccomp filter that "
+                       "answers mseal()",
+                       (int)tid, (unsigned long long)window);
     if (rc == -EPROTO)
         return hw_fail(rc, "process of thread %d: another thread has changed the mapping at 0x%llx", (int)tid,
                        (unsigned long long)window);

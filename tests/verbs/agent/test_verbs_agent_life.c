@@ -58,7 +58,7 @@ static void annotations(void)
     } bad[] = {
         {"\"hawser.verbs.max_qps\":\"many\"", "annotation hawser.verbs.max_qps", "not a number"},
         {"\"hawser.verbs.policy\":\"gpu\",\"hawser.verbs.max_qps\":\"\"", "annotation hawser.verbs.max_qps", "nothing"},
-        {"\"hawser.verbs.nosuch\":\"1\"", "the policy has no such key", "an unknown key"},
+        {"\"hawser.verbs.nosuch\":\"1\"", "no key of the policy has this name", "an unknown key"},
         {"\"hawser.verbs.destinations\":\"10.0.0.0/8 10.1\"", "'10.1' is neither", "half an address"},
         {"\"hawser.verbs.gids\":\"1\\n3\"", "'1?3' is not", "what would be a line of the log"},
         {"\"hawser.verbs.a\\nb\":7", "annotation hawser.verbs.a?b is not a string", "another one"},
@@ -266,13 +266,13 @@ static int sum_of(const char *text)
 static void tells_refusals(struct vb_audit *audit, const char *what)
 {
     struct agent a = agent_start((struct vb_agent_options){.kernel = &fake_kernel, .serve = vb_serve, .audit = audit});
-    int ended = said("has ended"), before = said("refused with ENOMEM") + sum_of(" more refusals left out");
+    int ended = said("has ended"), before = said("refused with ENOMEM") + sum_of(" more refusal");
     struct prog p = prog_start(refused);
     tell(&p, "quiet", ",\"annotations\":{\"hawser.verbs.max_pds\":\"1\"}");
     is_int(prog_exit(&p), 0, what);
     ok(becomes("has ended", ended + 1) && said("by signal") == 0,
        "its broker goes on after a refusal, and ends by itself");
-    is_int(said("refused with ENOMEM") + sum_of(" more refusals left out") - before, REFUSALS,
+    is_int(said("refused with ENOMEM") + sum_of(" more refusal") - before, REFUSALS,
            "the log has each refusal, or counts it");
     is_int(agent_stop(&a), 0, "the agent ends well");
 }

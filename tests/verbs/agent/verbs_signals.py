@@ -55,13 +55,13 @@ def work(tmp, stack):
     for n in 1, 2:
         a.p.send_signal(signal.SIGHUP)
         ok(a.said("for containers that start from now on", n), "SIGHUP, and one that is right", a.log.read_text())
-    ok(a.ends(signal.SIGUSR1) == 0 and a.said("brokers continue") and not sock.exists(), "SIGUSR1 ends it alone", a.log.read_text())
+    ok(a.ends(signal.SIGUSR1) == 0 and a.said("brokers that continue") and not sock.exists(), "SIGUSR1 ends it alone", a.log.read_text())
     a = Agent(tmp, stack, "--container", "tenants")
     ok(a.said("listening on"), "one for a section", a.log.read_text())
     policy.write_text("[default]\n")
     a.p.send_signal(signal.SIGHUP)
     ok(a.said("has no section [container tenants]"), "which a new policy must have", a.log.read_text())
-    ok(a.ends(signal.SIGTERM) == 0 and a.said("brokers continue", 0) and not sock.exists(), "SIGTERM ends all", a.log.read_text())
+    ok(a.ends(signal.SIGTERM) == 0 and a.said("brokers that continue", 0) and not sock.exists(), "SIGTERM ends all", a.log.read_text())
     a = Agent(tmp, stack, "--container", "tenants")
     ok(a.p.wait(SECONDS) == 1 and a.said("no section for a container 'tenants'"), "and it does not begin without it", a.log.read_text())
 

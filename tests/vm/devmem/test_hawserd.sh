@@ -92,9 +92,9 @@ ok "the kernel says so too" [ "$(bound)" = '"queue":6"queue":7' ]
 ok "ordinary traffic uses the others" uses "0 1 2 3 4 5"
 ok "status names hawserd" prints '7: dma-buf [0-9]* by hawserd' in1 hawser devmem status --state $state dm1
 ok "ordinary traffic works" in0 ping -c 3 -W 10 10.9.0.2
-ok "undo refuses while it lives" says 'hawserd is already running' in1 hawser devmem undo --state $state
-ok "a second hawserd too" says 'hawserd is already running' in1 hawserd --socket /tmp/other --state $state
-ok "another client cannot have more than there is" prints 'rx EBUSY dm1: only 5 of 6' client rx:dm1:1048576:6
+ok "undo refuses while it lives" says 'is already running (process ID' in1 hawser devmem undo --state $state
+ok "a second hawserd too" says 'is already running (process ID' in1 hawserd --socket /tmp/other --state $state
+ok "another client cannot have more than there is" prints 'rx EBUSY dm1: 6 queues requested, 5 available' client rx:dm1:1048576:6
 ok "but the rest" prints '^rx [0-9]* [0-9]* 5,4,3$' client rx:dm1:1048576:3
 ok "which then is free again" prints '^rx [0-9]* [0-9]* 5$' client rx:dm1:1048576:1
 end_client
