@@ -123,10 +123,11 @@ static struct hw_parcel *cut_parcel(void *up, struct hw_rail *r, uint64_t budget
 static int take_word(struct hw_session *s, const struct hw_link_in *in)
 {
     struct hw_word word;
-    int rc = in->ext_len < 4 ? -EPROTO : hw_word_decode(in->ext + 4, in->ext_len - 4, &word);
+    if (in->ext_len < 4)
+        return hw_fail(-EPROTO, "a final confirmation of %u bytes: invalid length", in->ext_len);
+    int rc = hw_word_decode(in->ext + 4, in->ext_len - 4, &word);
     if (rc < 0 || in->pay || hw_get32(in->ext) >= s->rails)
-        return hw_fail(-EPROTO, "invalid final confirmation: %u bytes, on rail %u", in->ext_len,
-                       in->ext_len < 4 ? 0 : hw_get32(in->ext));
+        return hw_fail(-EPROTO, "invalid final confirmation of %u bytes for rail %u", in->ext_len, hw_get32(in->ext));
     struct session_note *note = calloc(1, sizeof *note);
     if (!note)
         return hw_no_memory("a final confirmation");
@@ -530,7 +531,7 @@ int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, str
     memset(s, 0, sizeof *s);
     s->rail = calloc(n, sizeof *s->rail);
     if (!s->rail)
-        return hw_no_memory("%u rails", n);
+        return hw_no_memory("a session's rails");
     s->client = client;
     s->rails = n;
     s->home = home;

@@ -380,7 +380,7 @@ static int count_bytes(struct hw_op *op)
         op->foreign |= op->kind != HW_OP_SERVE && op->span[i].len && !op->span[i].space->direct;
         op->span[i].start = op->total;
         if (op->span[i].len >= HW_MSG_LANDING_MAX - 1 - op->total)
-            return hw_fail(-E2BIG, "the operation has more than %llu bytes", HW_MSG_LANDING_MAX);
+            return hw_fail(-E2BIG, "the operation has more than %llu bytes", HW_MSG_LANDING_MAX - 2);
         op->total += op->span[i].len;
     }
     if (op->note && op->total > HW_NOTED_BYTES)

@@ -54,8 +54,8 @@ int hw_paths_check_names(const char *list, const char *whose, const struct hw_pa
                 snprintf(have + at, sizeof(have) - at, "%s%s", at ? ", " : "", e[i].name);
         }
         if (!found)
-            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; the usable NICs are %s", whose, (int)len, name,
-                           have);
+            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; its usable NICs: %s", whose, (int)len, name,
+                           *have ? have : "none");
     }
     return 0;
 }
