@@ -178,7 +178,8 @@ int np_distrust(struct np_host *h)
 static void tell_again(struct np_host *h)
 {
     if (h->warning.again)
-        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more warnings were suppressed", h->name, h->warning.again);
+        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more warning%s suppressed", h->name, h->warning.again,
+               h->warning.again == 1 ? " was" : "s were");
     h->warning.again = 0;
 }
 
