@@ -445,7 +445,7 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
     (void)tags;
     *req = NULL;
     if (n != 1)
-        return hn_error(hw_fail(-EINVAL, "%d receives at once; at most 1 is supported", n), "irecv");
+        return hn_error(hw_fail(-EINVAL, "a request of %d receives; only 1 is supported", n), "irecv");
     return post_nccl_request(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 
