@@ -302,7 +302,7 @@ static void act_on_order(struct hw_task *t)
     if (order == ORDER_SETTLE) {
         rc = hw_rail_settle(&sr->rail, sr->order_word.count, sr->order_word.n);
         if (rc < 0) {
-            sr->report_why = rc;
+            note_why(sr, rc);
             hw_rail_settle(&sr->rail, NULL, 0);
         }
         post_report(sr, REPORT_DOWN | (rc < 0 ? REPORT_REFUSED : 0));
@@ -495,7 +495,7 @@ static void take_report(struct hw_task *t)
         send_words(s);
     }
     if (what & REPORT_REFUSED)
-        hw_session_die(s, sr->report_why);
+        hw_session_die(s, hw_fail_copy(sr->report_why, sr->report_text));
     if (what & REPORT_DOWN)
         sr->state = RAIL_IS_DOWN;
     if (what & REPORT_ENDED && !s->dead)
@@ -504,7 +504,7 @@ static void take_report(struct hw_task *t)
     if (sr->state == RAIL_IS_DOWN && !s->dead)
         s->ops->down(s->up, sr->index);
     if (what & REPORT_REFUSED)
-        s->ops->died(s->up, s->dead);
+        s->ops->died(s->up, hw_fail_copy(s->dead, sr->report_text));
 }
 
 static void sort_arrivals(struct hw_task *t)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers, and that the
- * sequence numbers of control messages may wrap around. */
+/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers, that the
+ * sequence numbers of control messages may wrap around, and the reason for which a peer dies that confirms too much. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
 #include "wire/message.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static struct hw_loop loop;
+static struct hw_loop loop, other;
 static struct hw_domain domain;
 static struct hw_peer peer;
 static int died;
+static char reason[HW_ERR_TEXT]; /* error text when the peer died */
 
 static void wake(void *arg)
 {
@@ -42,6 +44,7 @@ static void note_death(void *up, int why)
 {
     (void)up;
     died = why;
+    snprintf(reason, sizeof reason, "%s", hw_error());
 }
 
 static void ignore_bye(void *up)
@@ -52,20 +55,50 @@ static void ignore_bye(void *up)
 static const struct hw_peer_ops ops = {
     .noted = ignore_note, .ended = ignore_rail, .down = ignore_down, .died = note_death, .bye = ignore_bye};
 
+static int attach(struct hw_conn *c, struct hw_rail *r, unsigned link)
+{
+    (void)c, (void)r, (void)link;
+    return 0;
+}
+
+static int64_t move_nothing(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    (void)c, (void)piece, (void)n;
+    return -EAGAIN;
+}
+
+static void close_conn(struct hw_conn *c)
+{
+    (void)c;
+}
+
 static void run_loop(void)
 {
     while (hw_loop_turn(&loop, 1, 1000, NULL, NULL))
         ;
 }
 
-/* Makes a peer whose only rail stays down, which is the extreme case of a slow peer. */
-static void make_peer(void)
+/* Runs both loops alternately. Each has the error text of another thread before its turn. */
+static void run_both_loops(void)
+{
+    for (bool more = true; more;) {
+        (void)hw_fail(-EINVAL, "another error");
+        more = hw_loop_turn(&other, 1, 1000, NULL, NULL);
+        (void)hw_fail(-EINVAL, "another error");
+        more |= hw_loop_turn(&loop, 1, 1000, NULL, NULL) || hw_loop_due(&other) <= 1;
+    }
+}
+
+/* Makes a peer with one rail, which is down. The rail stays down, which is the extreme case of a slow peer, unless the
+ * test starts it. */
+static void make_peer(struct hw_loop *rail_loop)
 {
     static const uint8_t binding[HW_BINDING] = "a session";
-    static const struct hw_rail_io io;
+    static const struct hw_rail_io io = {
+        .attach = attach, .read = move_nothing, .write = move_nothing, .close = close_conn};
     static const struct hw_rail_limits limits = {.window = 1 << 20, .ping = HW_NEVER / 4, .dead = HW_NEVER / 4};
-    struct hw_loop *rail_loop = &loop;
     hw_loop_init(&loop, wake, NULL);
+    hw_loop_init(&other, wake, NULL);
     hw_domain_init(&domain);
     if (hw_peer_init(&peer, &domain, true, &loop, &rail_loop, 1, &ops, &io, NULL, &limits, binding) < 0)
         exit(1);
@@ -81,10 +114,24 @@ static void drop_peer(void)
     hw_domain_free(&domain);
 }
 
+/* The peer's last word on a connection counts frames that were never sent. */
+static void confirm_too_much(void)
+{
+    static char conn;
+    struct hw_word mine, theirs = {.n = 1, .count = {5}};
+    make_peer(&other);
+    theirs.gen = hw_session_hello(&peer.session, 0, &mine);
+    int rc = hw_session_start(&peer.session, 0, theirs.gen, &(struct hw_conn *){(void *)&conn}, 1, &theirs);
+    run_both_loops();
+    ok(rc == 0 && died == -EPROTO && strstr(reason, "5 frames"), "a peer that confirms too much dies: %s", reason);
+    run_both_loops();
+    drop_peer();
+}
+
 static void ask_to_stop(void)
 {
     uint32_t n = 0;
-    make_peer();
+    make_peer(&loop);
     for (; !died && n < 4 * HW_CONTROLS; n++) {
         struct hw_control_in *c = calloc(1, sizeof *c);
         if (!c)
@@ -103,7 +150,7 @@ static void ask_for_bytes(void)
     const unsigned most = HW_READS + HW_RAIL_LINKS * HW_LINK_FLIGHT;
     unsigned n = 0;
     int rc = 0;
-    make_peer();
+    make_peer(&loop);
     for (; rc == 0 && n < 2 * most; n++) {
         uint8_t ext[HW_LINK_EXT_MAX];
         struct hw_piece piece[HW_LINK_PIECES];
@@ -128,7 +175,7 @@ static void count_on(void)
 {
     const uint32_t step = 1u << 26;
     bool marks = true, reads = true;
-    make_peer();
+    make_peer(&loop);
     for (unsigned i = 0; i < 200; i++) {
         peer.out.next += step;
         marks = marks && hw_taken_arrived(&peer, (uint32_t)peer.out.next, peer.taken) == 0 &&
@@ -154,5 +201,6 @@ int main(void)
     count_on();
     ask_to_stop();
     ask_for_bytes();
+    confirm_too_much();
     return tap_done();
 }
