@@ -150,13 +150,13 @@ static void place_nics(void)
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
-    int n = hw_nics_list(nic, HW_NIC_MAX, false);
-    if (n == 0)
-        n = hw_nics_list(nic, HW_NIC_MAX, true);
-    for (int pass = 0; pass < 2 && hn_g.nnics == 0; pass++)
+    /* IPv6 addresses count only if no NIC that is_usable_nic() accepts has an IPv4 address. */
+    for (int pass = 0; pass < 4 && hn_g.nnics == 0; pass++) {
+        int n = hw_nics_list(nic, HW_NIC_MAX, pass % 2);
         for (int i = 0; i < n; i++)
-            if (is_usable_nic(&nic[i], pass))
+            if (is_usable_nic(&nic[i], pass / 2))
                 add_nic(&nic[i]);
+    }
     place_nics();
     /* Transport tcp would accept GPU memory too, but would copy it through host memory, and NCCL's own copies are
      * faster. */
