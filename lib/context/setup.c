@@ -82,7 +82,7 @@ int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t
     return hw_fail(
         -EPROTONOSUPPORT,
         "this side uses transport %s, but the peer uses %s: set knob transport to the same value on both sides",
-        h->env.ident, theirs);
+        h->env.ident, *theirs ? theirs : "an unknown one");
 }
 
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len)

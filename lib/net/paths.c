@@ -387,7 +387,7 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
     }
     if (!any_allowed)
         return in->only_dialled && !ours ? "only the given address may be dialled"
-                                         : "on no rail with a NIC of the other side";
+                                         : "on no rail with an allowed NIC of the other side";
     if (in->only_dialled && ours)
         return "no route from it to the given address";
     return any_way ? "the NICs that reach it were not named, or are on other rails"

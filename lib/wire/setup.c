@@ -25,7 +25,7 @@ int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s)
     if (s->n > HW_SETUP_MAX)
         return hw_fail(-EPROTO, "a SETUP of %u entries; at most %u are allowed", s->n, HW_SETUP_MAX);
     if (s->via > s->n)
-        return hw_fail(-EPROTO, "a SETUP for entry %u of %u", s->via, s->n);
+        return hw_fail(-EPROTO, "invalid SETUP: the connection arrived at entry %u of %u", s->via, s->n);
     return 0;
 }
 
