@@ -175,7 +175,8 @@ static int read_slot(struct slot *s, uint8_t *to)
     while (s->have < s->want) {
         ssize_t n = recv(s->fd, to + s->have, s->want - s->have, MSG_DONTWAIT);
         if (n == 0)
-            return hw_fail(-ECONNRESET, "the client closed the connection after %u of %u bytes", s->have, s->want);
+            return hw_fail(-ECONNRESET, "the client closed the connection after %u of %u bytes of a message", s->have,
+                           s->want);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -391,8 +392,8 @@ static void fire_slot(struct hw_timer *t)
 {
     struct slot *s = hw_container_of(t, struct slot, timer);
     if (s->stage == AT_GREETING)
-        (void)hw_fail(-ETIMEDOUT, "no complete handshake before the deadline: %u of %u bytes arrived", s->hs.have,
-                      s->hs.want);
+        (void)hw_fail(-ETIMEDOUT, "no complete handshake before the deadline: %u of %u bytes of a message arrived",
+                      s->hs.have, s->hs.want);
     else
         (void)hw_fail(-ETIMEDOUT, "no complete setup before the deadline");
     refuse_slot(s, -ETIMEDOUT);

@@ -256,7 +256,10 @@ static int check_span(const struct hw_op *op, const struct hw_span *s)
     const struct hw_import *i = s->import;
     uint32_t right = op->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
     if (i->state == HW_IMPORT_REFUSED)
-        return hw_fail(i->error, "the peer refused access to its region %llu", (unsigned long long)i->id);
+        return hw_fail(i->error,
+                       i->error == -ESTALE ? "the peer's region %llu was revoked, or is unknown"
+                                           : "the peer refused access to its region %llu",
+                       (unsigned long long)i->id);
     if (!(i->rights & right))
         return hw_fail(-EACCES, "the peer's region does not allow it to be %s",
                        op->kind == HW_OP_READ ? "read" : "written");

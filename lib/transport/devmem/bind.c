@@ -97,7 +97,7 @@ int dm_memory_device(const char *where)
         return DM_MEMORY_HOST;
     long n = strncmp(where, "cuda:", 5) == 0 ? strtol(where + 5, &end, 10) : -1;
     if (n < 0 || n > 1023 || *end || where[5] < '0' || where[5] > '9')
-        return hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is not one of auto, host, cuda:NUMBER", where);
+        return hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is not one of auto, host, cuda:0 to cuda:1023", where);
     return (int)n;
 }
 
