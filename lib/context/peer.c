@@ -196,7 +196,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     hw_timer_stop(&p->home->loop, &p->bye);
     hw_ways_stop(p);
     if (p->has_rails)
-        hw_peer_die(&p->peer, why);
+        hw_peer_die(&p->peer, hw_fail_copy(why, p->why)); /* closing the rails may have replaced the error text */
     if (why != -ESHUTDOWN)
         hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer lost: %s", p->name, p->why); /* callers get this as an error */
     if (h->flags & HAWSER_EVENTS && p->known)

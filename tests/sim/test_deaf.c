@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers, that the
- * sequence numbers of control messages may wrap around, and the reason for which a peer dies that confirms too much. */
+ * sequence numbers of control messages may wrap around, the reason for which a peer dies that confirms too much, and
+ * that a dead peer's operations have the reason of its death. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
@@ -196,11 +197,59 @@ static void count_on(void)
     drop_peer();
 }
 
+static void end_nothing(struct hw_op *op)
+{
+    (void)op;
+}
+
+static struct hw_op *post_noted(enum hw_op_kind kind, struct hw_import *import)
+{
+    static uint8_t data[100];
+    struct hw_op *op = hw_op_new(&peer, kind, import ? 1 : 0);
+    if (!op || !(op->note = hw_note_new(HW_NOTE_MAX)))
+        exit(1);
+    if (import)
+        op->span[0] = (struct hw_span){.space = &hw_host, .ptr = data, .len = sizeof data, .import = import};
+    op->over = end_nothing;
+    if (hw_op_post(op) < 0)
+        exit(1);
+    return op;
+}
+
+/* Three writes' notifications fill the peer's buffer and wait for a rail, and another notification waits for them. */
+static void lose_notes(void)
+{
+    struct hw_op *op[4];
+    struct hw_control_in *c = calloc(1, sizeof *c);
+    unsigned right = 0;
+    make_peer(&loop);
+    struct hw_import *import = hw_import_get(&peer, 7, 9);
+    if (!c || !import)
+        exit(1);
+    c->head = (struct hw_control_head){.kind = HW_CONTROL_HANDLE, .a = 7, .b = 1, .d = 4096 << 3 | HAWSER_REMOTE_WRITE};
+    hw_control_arrived(&peer, 0, c);
+    for (unsigned i = 0; i < 4; i++)
+        op[i] = i < 3 ? post_noted(HW_OP_WRITE, import) : post_noted(HW_OP_NOTIFY, NULL);
+    run_loop();
+    hw_peer_die(&peer, hw_fail(-ECONNRESET, "the reason"));
+    ok(strcmp(hw_error(), "the reason") == 0, "the error text is still the reason of the death: %s", hw_error());
+    run_loop();
+    for (unsigned i = 0; i < 3; i++)
+        right += atomic_load(&op[i]->result) == -ECONNRESET && op[i]->text && strcmp(op[i]->text, "the reason") == 0;
+    is_int((int)right, 3, "the writes fail with it");
+    is_int(atomic_load(&op[3]->result), -ECONNRESET, "the notification that waited fails too");
+    for (unsigned i = 0; i < 4; i++)
+        hw_op_put(op[i]);
+    hw_import_put(&peer, import);
+    drop_peer();
+}
+
 int main(void)
 {
     count_on();
     ask_to_stop();
     ask_for_bytes();
     confirm_too_much();
+    lose_notes();
     return tap_done();
 }
