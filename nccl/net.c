@@ -160,16 +160,16 @@ static void survey_usable_nics(void)
     place_nics();
     /* Transport tcp would accept GPU memory too, but would copy it through host memory, and NCCL's own copies are
      * faster. */
-    const char *transport = getenv("HAWSER_TRANSPORT");
+    const char *transport = getenv("HAWSER_TRANSPORT"), *nics = getenv("HAWSER_NICS");
+    const char *ifname = getenv("NCCL_SOCKET_IFNAME");
+    const bool chosen = (nics && *nics) || (ifname && *ifname);
     hn_g.gpu = transport && strcmp(transport, "devmem") == 0;
     hn_g.surveyed = true;
     if (hn_g.nnics)
         hn_say(NCCL_LOG_INFO, "using %s%s", hn_g.nics, hn_g.gpu ? ", with GPU memory" : "");
     else
         hn_say(NCCL_LOG_WARN, "no usable NIC: no NIC is up with an address%s; see `hawser nccl check`",
-               getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME")
-                   ? " and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME"
-                   : "");
+               chosen ? " and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME" : "");
 }
 
 /* NCCL's ranks wait for each other between init and the first connection, so all processes of the node exist by now. */
@@ -406,7 +406,8 @@ ncclResult_t hn_devices(int *n)
 ncclResult_t hn_properties(int dev, struct hn_props *p)
 {
     if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "no device %d", dev), "properties");
+        return hn_error(hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices),
+                        "properties");
     struct hn_device *d = &hn_g.device[dev];
     *p = (struct hn_props){.name = d->name,
                            .pci_path = *d->pci ? d->pci : NULL,

@@ -185,8 +185,13 @@ static void log_paths(struct hawser_peer *p, int possible)
         const struct hawser_path *x = &p->paths[i];
         size_t at = strlen(why);
         used += x->state == HAWSER_PATH_USED || x->state == HAWSER_PATH_SPARE;
-        hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: path %s %s to %s %s: %s", p->name, x->nic, x->local, x->peer_nic,
-               x->remote, x->state == HAWSER_PATH_USED ? "used" : x->why);
+        bool ours = *x->nic;
+        if (ours && *x->peer_nic)
+            hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: path %s %s to %s %s: %s", p->name, x->nic, x->local, x->peer_nic,
+                   x->remote, x->state == HAWSER_PATH_USED ? "used" : x->why);
+        else
+            hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: %s %s %s: %s", p->name, ours ? "NIC" : "the peer's NIC",
+                   ours ? x->nic : x->peer_nic, ours ? x->local : x->remote, x->why);
         if (x->state != HAWSER_PATH_USED && x->state != HAWSER_PATH_SPARE && *x->nic)
             snprintf(why + at, sizeof why - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
     }
