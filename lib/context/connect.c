@@ -195,7 +195,7 @@ static void log_paths(struct hawser_peer *p, int possible)
         if (x->state != HAWSER_PATH_USED && x->state != HAWSER_PATH_SPARE && *x->nic)
             snprintf(why + at, sizeof why - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
     }
-    if (used < possible)
+    if (p->paths && used < possible)
         hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: using only %d of %d pairs of NICs: %s", p->name, used, possible, why);
 }
 
