@@ -12,7 +12,8 @@ ncclResult_t hn_listen(int dev, void *handle, void **lc)
 {
     *lc = NULL;
     if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "no device %d", dev), "listen");
+        return hn_error(hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices),
+                        "listen");
     struct hn_listen *l = calloc(1, sizeof(*l));
     if (!l)
         return hn_error(hw_no_memory("a listener"), "listen");
@@ -171,7 +172,8 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
     struct attempt *a = NULL;
     *sc = NULL;
     if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "no device %d", dev), "connect");
+        return hn_error(hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices),
+                        "connect");
     int rc = hn_handle_decode(handle, &h);
     if (rc)
         return hn_error(rc, "connect");
@@ -445,7 +447,7 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
     (void)tags;
     *req = NULL;
     if (n != 1)
-        return hn_error(hw_fail(-EINVAL, "%d receives at once; at most 1 is supported", n), "irecv");
+        return hn_error(hw_fail(-EINVAL, "a request of %d receives; only 1 is supported", n), "irecv");
     return post_nccl_request(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 

@@ -99,10 +99,16 @@ struct hn_threads hn_threads_wanted(void)
     unsigned processes = count_sharing();
     uint64_t mbps = sum_speeds();
     struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes, mbps);
+    const char *fixed = getenv("HAWSER_THREADS"); /* overrides t.loops, as HAWSER_BUSY_US does t.poll */
     char speed[48] = "";
     if (mbps)
         snprintf(speed, sizeof(speed), ", NICs of %llu Mb/s", (unsigned long long)mbps);
-    hn_say(NCCL_LOG_INFO, "%u CPUs for %u process%s with this plugin%s: %u threads%s", hn_g.cpus.n, processes,
-           processes == 1 ? "" : "es", speed, t.loops, t.poll ? ", polling" : "");
+    if (fixed)
+        hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: HAWSER_THREADS=%s", hn_g.cpus.n,
+               hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, fixed);
+    else
+        hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: %u threads%s", hn_g.cpus.n,
+               hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, t.loops,
+               t.poll && !getenv("HAWSER_BUSY_US") ? ", polling" : "");
     return t;
 }

@@ -37,7 +37,8 @@ static void say_paths(hawser_peer *peer)
 static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
 {
     if (l->to.host == hn_g.host) {
-        snprintf(host, INET6_ADDRSTRLEN, "127.0.0.1");
+        /* the NICs of knob nics must have addresses of the same family */
+        snprintf(host, INET6_ADDRSTRLEN, hn_g.nic[0].ip.sa.sa_family == AF_INET6 ? "::1" : "127.0.0.1");
         return true;
     }
     for (unsigned i = 0; i < HN_ADDRS; i++) {

@@ -150,26 +150,26 @@ static void place_nics(void)
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
-    int n = hw_nics_list(nic, HW_NIC_MAX, false);
-    if (n == 0)
-        n = hw_nics_list(nic, HW_NIC_MAX, true);
-    for (int pass = 0; pass < 2 && hn_g.nnics == 0; pass++)
+    /* IPv6 addresses count only if no NIC that is_usable_nic() accepts has an IPv4 address. */
+    for (int pass = 0; pass < 4 && hn_g.nnics == 0; pass++) {
+        int n = hw_nics_list(nic, HW_NIC_MAX, pass % 2);
         for (int i = 0; i < n; i++)
-            if (is_usable_nic(&nic[i], pass))
+            if (is_usable_nic(&nic[i], pass / 2))
                 add_nic(&nic[i]);
+    }
     place_nics();
     /* Transport tcp would accept GPU memory too, but would copy it through host memory, and NCCL's own copies are
      * faster. */
-    const char *transport = getenv("HAWSER_TRANSPORT");
+    const char *transport = getenv("HAWSER_TRANSPORT"), *nics = getenv("HAWSER_NICS");
+    const char *ifname = getenv("NCCL_SOCKET_IFNAME");
+    const bool chosen = (nics && *nics) || (ifname && *ifname);
     hn_g.gpu = transport && strcmp(transport, "devmem") == 0;
     hn_g.surveyed = true;
     if (hn_g.nnics)
         hn_say(NCCL_LOG_INFO, "using %s%s", hn_g.nics, hn_g.gpu ? ", with GPU memory" : "");
     else
         hn_say(NCCL_LOG_WARN, "no usable NIC: no NIC is up with an address%s; see `hawser nccl check`",
-               getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME")
-                   ? " and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME"
-                   : "");
+               chosen ? " and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME" : "");
 }
 
 /* NCCL's ranks wait for each other between init and the first connection, so all processes of the node exist by now. */
@@ -406,7 +406,8 @@ ncclResult_t hn_devices(int *n)
 ncclResult_t hn_properties(int dev, struct hn_props *p)
 {
     if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "no device %d", dev), "properties");
+        return hn_error(hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices),
+                        "properties");
     struct hn_device *d = &hn_g.device[dev];
     *p = (struct hn_props){.name = d->name,
                            .pci_path = *d->pci ? d->pci : NULL,

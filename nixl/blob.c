@@ -67,7 +67,7 @@ void hx_note_encode(uint8_t *out, const struct hx_note *note)
 int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note)
 {
     if (len < HX_NOTE || hw_get32(in) != NOTE_MAGIC || hw_get16(in + 4) != VERSION)
-        return hw_fail(-EPROTO, "a notification of %zu bytes is not from the HAWSER backend", len);
+        return hw_fail(-EPROTO, "a notification of %zu bytes is not from this version of the HAWSER backend", len);
     note->name_len = hw_get16(in + 6);
     note->id = hw_get64(in + 8);
     note->total = hw_get32(in + 16);
@@ -79,7 +79,7 @@ int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note)
     note->len = (uint32_t)(len - HX_NOTE - note->name_len);
     if (note->total > HX_NOTE_MAX || note->offset > note->total || note->len > note->total - note->offset ||
         (note->len == 0 && note->total != 0))
-        return hw_fail(-EPROTO, "a notification's piece [%u, +%u) is not a part of its total of %u bytes", note->offset,
-                       note->len, note->total);
+        return hw_fail(-EPROTO, "invalid piece of a notification: %u bytes at %u of %u", note->len, note->offset,
+                       note->total);
     return 0;
 }

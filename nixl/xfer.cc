@@ -104,11 +104,11 @@ void Request::give_up(nixl_status_t status)
     state_ = State::done;
 }
 
-void Request::fail(nixl_status_t status)
+void Request::fail(nixl_status_t status, const char *reason)
 {
     if (result_ == NIXL_SUCCESS) {
         result_ = status;
-        agent_.log(std::string("a transfer failed: ") + hawser_error());
+        agent_.log(std::string("a transfer failed: ") + reason);
     }
     next_vec_ = vecs_.size();
     next_piece_ = pieces_.size();
@@ -137,7 +137,7 @@ void Request::post_vecs()
         if (rc == -EAGAIN)
             return;
         if (rc)
-            return fail(status_of(rc));
+            return fail(status_of(rc), hawser_error());
         next_vec_ += n;
         if (o.notify)
             next_piece_ = 1;
@@ -158,7 +158,7 @@ void Request::post_pieces()
         if (rc == -EAGAIN)
             return;
         if (rc)
-            return fail(status_of(rc));
+            return fail(status_of(rc), hawser_error());
         next_piece_++;
         ops_.push_back(op);
     }
@@ -173,7 +173,7 @@ void Request::reap()
         if (rc == -EAGAIN)
             break;
         if (rc)
-            fail(status_of(rc));
+            fail(status_of(rc), hawser_error());
         hawser_op_free(ops_[ended]);
         ops_[ended] = nullptr;
     }
@@ -185,7 +185,7 @@ void Request::advance()
 {
     reap();
     if (!link_->peer && result_ == NIXL_SUCCESS && (next_vec_ < vecs_.size() || next_piece_ < pieces_.size()))
-        fail(NIXL_ERR_REMOTE_DISCONNECT);
+        fail(NIXL_ERR_REMOTE_DISCONNECT, "the connection to the agent was closed");
     post_vecs();
     if (ops_.empty() && next_vec_ == vecs_.size())
         post_pieces();

@@ -62,7 +62,7 @@ class Request : public nixlBackendReqH
     void post_vecs();
     void post_pieces();
     void reap();
-    void fail(nixl_status_t status);
+    void fail(nixl_status_t status, const char *reason);
     bool fits_one_operation() const;
 
     Agent &agent_;

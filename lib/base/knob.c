@@ -208,8 +208,8 @@ static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *
         return 0;
     case TEXT:
         if (len > d->max)
-            return hw_fail(-EINVAL, "%s='%.60s...' is %zu bytes long: at most %" PRIu64 " are allowed (%s)", as, value,
-                           len, d->max, d->unit);
+            return hw_fail(-EINVAL, "%s='%.60s'%s is %zu bytes long: at most %" PRIu64 " are allowed (%s)", as, value,
+                           len > 60 ? "..." : "", len, d->max, d->unit);
         for (size_t i = 0; i < len; i++)
             if (value[i] <= ' ' || value[i] > '~')
                 return hw_fail(-EINVAL,

@@ -101,9 +101,12 @@ int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid)
         return hw_fail(-errno, "connecting to %s: %s", name, strerror(errno));
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
         return hw_fail(-errno, "reading the credentials of the process behind %s: %s", name, strerror(errno));
-    if (who.uid != st.st_uid || (geteuid() != 0 && who.uid != geteuid()))
+    if (who.uid != st.st_uid)
         return hw_fail(-EPERM, "refused to connect to %s: it belongs to user %u and was opened by user %u", name,
                        st.st_uid, who.uid);
+    if (geteuid() != 0 && who.uid != geteuid())
+        return hw_fail(-EPERM, "refused to connect to %s: it belongs to user %u, not to this process's user", name,
+                       who.uid);
     *owner = who.uid;
     if (pid)
         *pid = who.pid;

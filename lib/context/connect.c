@@ -185,14 +185,18 @@ static void log_paths(struct hawser_peer *p, int possible)
         const struct hawser_path *x = &p->paths[i];
         size_t at = strlen(why);
         used += x->state == HAWSER_PATH_USED || x->state == HAWSER_PATH_SPARE;
-        hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: path %s %s to %s %s: %s", p->name, x->nic, x->local, x->peer_nic,
-               x->remote, x->state == HAWSER_PATH_USED ? "used" : x->why);
+        bool ours = *x->nic;
+        if (ours && *x->peer_nic)
+            hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: path %s %s to %s %s: %s", p->name, x->nic, x->local, x->peer_nic,
+                   x->remote, x->state == HAWSER_PATH_USED ? "used" : x->why);
+        else
+            hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: %s %s %s: %s", p->name, ours ? "NIC" : "the peer's NIC",
+                   ours ? x->nic : x->peer_nic, ours ? x->local : x->remote, x->why);
         if (x->state != HAWSER_PATH_USED && x->state != HAWSER_PATH_SPARE && *x->nic)
             snprintf(why + at, sizeof why - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
     }
-    if (used < possible)
-        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: only %d of %d pairs of NICs are used: %s", p->name, used, possible,
-               why);
+    if (p->paths && used < possible)
+        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: using only %d of %d pairs of NICs: %s", p->name, used, possible, why);
 }
 
 /* Finds the pairs of NICs, creates the rails and writes the client's choice to out. Returns the size of the choice or a
@@ -293,8 +297,8 @@ static void log_missing(const struct hawser_peer *p)
         if (of && !up && !of->spare)
             snprintf(pairs + at, sizeof pairs - at, "%s%s to %s", at ? ", " : "", of->nic, of->peer_nic);
     }
-    hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: continuing with %u of %u rails; no connection was established from %s",
-           p->name, atomic_load(&p->rails_up), p->n_ways - p->n_spare, *pairs ? pairs : "some NICs");
+    hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: continuing with %u of %u rails; no connection is up from %s", p->name,
+           atomic_load(&p->rails_up), p->n_ways - p->n_spare, *pairs ? pairs : "some NICs");
 }
 
 static int connect_rails(struct hw_connect *c)
@@ -316,9 +320,12 @@ static int connect_rails(struct hw_connect *c)
     int rc = atomic_load(&p->state);
     if (rc < 0)
         return hw_fail_copy(rc, p->why);
+    if (!atomic_load(&p->rails_up) && atomic_load(&p->pairs_up))
+        return hw_fail(-ETIMEDOUT, "%s: all connections to the peer's NICs were lost during setup", p->name);
     if (!atomic_load(&p->rails_up))
-        return hw_fail(-ETIMEDOUT, "%s: the peer answers, but no connection to its NICs was established within %d ms",
-                       p->name, c->timeout_ms);
+        return hw_fail(-ETIMEDOUT,
+                       "%s: the peer answers, but no connection to its NICs was established before the deadline",
+                       p->name);
     if (!all)
         log_missing(p);
     return 0;
@@ -370,13 +377,13 @@ static int read_connect_options(const struct hawser_connect_options *in, struct 
     if (in)
         memcpy(o, in, HW_MIN(in->size, sizeof *o));
     if (o->flags & ~HAWSER_ONLY_DIALLED)
-        return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
+        return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags & ~HAWSER_ONLY_DIALLED);
     if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
         return hw_fail(-EINVAL, "invalid job key length: %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN,
                        HW_KEY_MAX);
     if (o->gpu > HW_GPU_MOST || o->peer_gpu > HW_GPU_MOST)
-        return hw_fail(-EINVAL, "invalid GPU numbers %u and %u: use HAWSER_GPU(n), n from 0 to %d", o->gpu, o->peer_gpu,
-                       HW_GPU_MOST - 1);
+        return hw_fail(-EINVAL, "invalid gpu %u or peer_gpu %u: use HAWSER_GPU(n) with n from 0 to %d, or 0", o->gpu,
+                       o->peer_gpu, HW_GPU_MOST - 1);
     return 0;
 }
 

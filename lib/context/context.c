@@ -50,7 +50,7 @@ static int start_drivers(struct hawser *h)
     char name[16];
     h->driver = calloc(n, sizeof *h->driver);
     if (!h->driver)
-        return hw_no_memory("%u loops", n);
+        return hw_no_memory("the event loops");
     for (; h->n_drivers < n; h->n_drivers++) {
         int rc = hw_driver_init(&h->driver[h->n_drivers], h->driver, n);
         if (rc < 0)
@@ -136,8 +136,9 @@ static int read_context_options(const struct hawser_options *in, struct hawser_o
         return hw_fail(-EINVAL, "invalid hawser_options.size: %zu", in->size);
     if (in)
         memcpy(o, in, HW_MIN(in->size, sizeof *o));
-    if (o->flags & ~(HAWSER_CALLER_PROGRESS | HAWSER_INSECURE | HAWSER_EVENTS | HAWSER_TRUSTED))
-        return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
+    uint32_t unknown = o->flags & ~(HAWSER_CALLER_PROGRESS | HAWSER_INSECURE | HAWSER_EVENTS | HAWSER_TRUSTED);
+    if (unknown)
+        return hw_fail(-EINVAL, "unknown flags 0x%x", unknown);
     if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
         return hw_fail(-EINVAL, "invalid job key length: %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN,
                        HW_KEY_MAX);

@@ -74,24 +74,27 @@ static struct hw_loop *get_loop(const struct hw_listener *l)
     return &l->h->driver[0].loop;
 }
 
-/* Logs a refused connection. The number of lines per second is limited, because a flood of connections must not flood
- * the log. */
+/* Logs a refused connection, or that accepting one failed if `from` is NULL. The number of lines per second is limited,
+ * because a flood of connections must not flood the log. */
 static void log_refusal(struct hw_listener *l, int level, const union hw_addr *from, const char *why)
 {
     char text[HAWSER_ADDR_TEXT + 8];
     uint64_t second = hw_now() / 1000000000u;
     if (second != l->log_second) {
         if (l->suppressed)
-            hw_log(&l->h->log, l->suppressed_level, "%u more refused connections were not logged", l->suppressed);
+            hw_log(&l->h->log, l->suppressed_level, "%u more refused connection%s not logged", l->suppressed,
+                   l->suppressed == 1 ? " was" : "s were");
         l->log_second = second;
         l->logged = l->suppressed = 0;
         l->suppressed_level = HAWSER_LOG_DEBUG;
     }
-    if (l->logged++ < LOGS_PER_SECOND) {
-        hw_log(&l->h->log, level, "refused a connection from %s: %s", hw_addr_text(from, text, sizeof text), why);
-    } else {
+    if (l->logged++ >= LOGS_PER_SECOND) {
         l->suppressed++;
         l->suppressed_level = HW_MIN(l->suppressed_level, level);
+    } else if (from) {
+        hw_log(&l->h->log, level, "refused a connection from %s: %s", hw_addr_text(from, text, sizeof text), why);
+    } else {
+        hw_log(&l->h->log, level, "cannot accept a waiting connection now: %s", why);
     }
 }
 
@@ -172,7 +175,8 @@ static int read_slot(struct slot *s, uint8_t *to)
     while (s->have < s->want) {
         ssize_t n = recv(s->fd, to + s->have, s->want - s->have, MSG_DONTWAIT);
         if (n == 0)
-            return hw_fail(-ECONNRESET, "the client closed the connection after %u of %u bytes", s->have, s->want);
+            return hw_fail(-ECONNRESET, "the client closed the connection after %u of %u bytes of a message", s->have,
+                           s->want);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -388,8 +392,8 @@ static void fire_slot(struct hw_timer *t)
 {
     struct slot *s = hw_container_of(t, struct slot, timer);
     if (s->stage == AT_GREETING)
-        (void)hw_fail(-ETIMEDOUT, "no complete handshake before the deadline: %u of %u bytes arrived", s->hs.have,
-                      s->hs.want);
+        (void)hw_fail(-ETIMEDOUT, "no complete handshake before the deadline: %u of %u bytes of a message arrived",
+                      s->hs.have, s->hs.want);
     else
         (void)hw_fail(-ETIMEDOUT, "no complete setup before the deadline");
     refuse_slot(s, -ETIMEDOUT);
@@ -456,7 +460,7 @@ static void accept_connections(struct hw_task *t)
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0 && errno != EAGAIN) { /* out of descriptors or memory */
-            log_refusal(l, HAWSER_LOG_WARN, &from, strerror(errno));
+            log_refusal(l, HAWSER_LOG_WARN, NULL, strerror(errno));
             hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + RETRY);
         }
         if (fd < 0)
@@ -464,9 +468,9 @@ static void accept_connections(struct hw_task *t)
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
             refuse_slot(s, hw_fail(-ETIMEDOUT,
-                                   "closed in favour of waiting clients: %u connections from its address are in their "
-                                   "handshake or set-up",
-                                   s->same));
+                                   "closed for a newer connection, because all %d places for connections in their "
+                                   "handshake or set-up are taken, %u of them by its address",
+                                   SLOTS, s->same));
         }
         take_connection(l, s, fd, &from);
     }

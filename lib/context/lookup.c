@@ -78,7 +78,8 @@ static struct lookup *start_lookup(const char *host, uint16_t port, int *rc)
 static int explain_lookup(const struct lookup *l)
 {
     int rc = l->rc == EAI_SYSTEM ? -l->error : l->rc == EAI_MEMORY ? -ENOMEM : -EHOSTUNREACH;
-    return hw_fail(rc, "looking up \"%s\": %s", l->host, gai_strerror(l->rc));
+    return hw_fail(rc, "looking up \"%s\": %s", l->host,
+                   l->rc == EAI_SYSTEM ? strerror(l->error) : gai_strerror(l->rc));
 }
 
 int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr *out, size_t max)

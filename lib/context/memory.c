@@ -16,7 +16,8 @@ int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t 
 {
     *out = NULL;
     if (!ptr || (uintptr_t)ptr + len < (uintptr_t)ptr)
-        return hw_fail(-EINVAL, "cannot register %zu bytes at %p", len, ptr);
+        return hw_fail(-EINVAL, "cannot register %zu bytes at %p: the address is NULL or the range overflows", len,
+                       ptr);
     const struct hw_space *space;
     int rc = hw_space_find(kind, ptr, len, &space);
     if (rc < 0)
@@ -69,8 +70,8 @@ void *hawser_mem_ptr(hawser_mem *m)
 static int check_range(const hawser_mem *m, uint64_t offset, size_t len)
 {
     if (offset > m->len || len > m->len - offset)
-        return hw_fail(-EFAULT, "bytes %llu to %llu are not within the registered memory of %zu bytes",
-                       (unsigned long long)offset, (unsigned long long)(offset + len), m->len);
+        return hw_fail(-EFAULT, "%zu bytes at offset %llu exceed the registered memory of %zu bytes", len,
+                       (unsigned long long)offset, m->len);
     return 0;
 }
 
@@ -103,8 +104,8 @@ int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights,
     if (rights == 0 || rights & ~(HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE))
         return hw_fail(-EINVAL, "invalid access rights of an export: 0x%x", rights);
     if (offset > m->len || len > m->len - offset)
-        return hw_fail(-EFAULT, "cannot export bytes %llu to %llu of registered memory of %zu bytes",
-                       (unsigned long long)offset, (unsigned long long)(offset + len), m->len);
+        return hw_fail(-EFAULT, "cannot export %llu bytes at offset %llu of registered memory of %zu bytes",
+                       (unsigned long long)len, (unsigned long long)offset, m->len);
     struct region *r = calloc(1, sizeof *r);
     if (!r)
         return hw_no_memory("a region");
@@ -206,7 +207,7 @@ int hawser_mem_deregister(hawser_mem *m)
     if (!m)
         return 0;
     if (atomic_load(&m->busy))
-        return hw_fail(-EBUSY, "operations in flight still use the memory (%u uses)", atomic_load(&m->busy));
+        return hw_fail(-EBUSY, "operations in flight still use the memory");
     while ((r = take_first_region(m)))
         revoke_region(r);
     if (m->h->tp->forget)

@@ -167,7 +167,7 @@ void hw_metrics_start(struct hawser *h)
     }
     if (rc < 0) {
         hw_log(&h->log, *h->k.metrics_dir ? HAWSER_LOG_WARN : HAWSER_LOG_DEBUG,
-               "no metrics socket, so hawser top and hawser metrics do not see this process: %s", hw_error());
+               "no metrics socket, so hawser top and hawser metrics do not see this context: %s", hw_error());
         remove_socket(m);
     }
 }

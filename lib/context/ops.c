@@ -301,7 +301,7 @@ static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, 
     uint64_t inlined = 0;
     int rc = read_op_options(r->opts, &o);
     if (rc == 0 && r->n_vecs && !r->vecs)
-        rc = hw_fail(-EINVAL, "the pointer to %zu descriptors is NULL", r->n_vecs);
+        rc = hw_fail(-EINVAL, "the pointer to the descriptors is NULL, but their number is %zu", r->n_vecs);
     if (rc == 0 && r->n_vecs > HAWSER_MAX_VECS)
         rc = hw_fail(-E2BIG, "too many descriptors: %zu; at most %d are allowed", r->n_vecs, HAWSER_MAX_VECS);
     for (size_t i = 0; i < r->n_vecs && rc == 0; i++)
@@ -316,7 +316,7 @@ static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, 
         return rc;
     struct hawser_op *op = make_op(p, kind, r, inlined, &o, visit);
     if (!op)
-        return hw_no_memory("an operation of %zu descriptors", r->n_vecs);
+        return hw_no_memory("an operation");
     rc = fill_spans(op, r->vecs, r->n_vecs);
     if (rc == 0 && o.notify)
         rc = take_note_of(op->op, o.notify, o.notify_len);
@@ -401,7 +401,7 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
 {
     struct visit visit = {.home = p->home};
     size_t i;
-    int rc = n && !reqs ? hw_fail(-EINVAL, "the pointer to %zu operations is NULL", n) : 0;
+    int rc = n && !reqs ? hw_fail(-EINVAL, "the pointer to the requests is NULL, but their number is %zu", n) : 0;
     for (i = 0; i < n && rc == 0; i++)
         if (reqs[i].op)
             *reqs[i].op = NULL;

@@ -158,7 +158,7 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n)
     struct hw_loop *loop[HW_SESSION_RAILS];
     p->way = calloc(n, sizeof *p->way);
     if (!p->way)
-        return hw_no_memory("%u rails", n);
+        return hw_no_memory("a peer's rails");
     for (unsigned i = 0; i < n; i++) {
         struct hw_way *w = &p->way[i];
         w->peer = p;
@@ -196,7 +196,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     hw_timer_stop(&p->home->loop, &p->bye);
     hw_ways_stop(p);
     if (p->has_rails)
-        hw_peer_die(&p->peer, why);
+        hw_peer_die(&p->peer, hw_fail_copy(why, p->why)); /* closing the rails may have replaced the error text */
     if (why != -ESHUTDOWN)
         hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer lost: %s", p->name, p->why); /* callers get this as an error */
     if (h->flags & HAWSER_EVENTS && p->known)
@@ -216,7 +216,8 @@ void hw_peer_kill(struct hawser_peer *p, int why)
 static void fire_dead(struct hw_timer *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, dead);
-    hw_peer_lose(p, hw_fail(-ECONNRESET, "every path to the peer is dead"));
+    hw_peer_lose(p, hw_fail(-ECONNRESET, atomic_load(&p->pairs_up) ? "every path to the peer is dead"
+                                                                   : "no path to the peer could be connected"));
 }
 
 void hw_peer_lose(struct hawser_peer *p, int why)

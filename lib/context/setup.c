@@ -82,7 +82,7 @@ int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t
     return hw_fail(
         -EPROTONOSUPPORT,
         "this side uses transport %s, but the peer uses %s: set knob transport to the same value on both sides",
-        h->env.ident, theirs);
+        h->env.ident, *theirs ? theirs : "an unknown one");
 }
 
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len)
@@ -175,8 +175,8 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     channels = channels ? channels : count_channels(p->h, mbps, kept);
     if (channels > HW_SETUP_MAX / pairs)
         return hw_fail(-E2BIG,
-                       "too many connections: %llu on each of %u pairs of NICs; at most %d per peer (knob channels)",
-                       (unsigned long long)channels, pairs, HW_SETUP_MAX);
+                       "too many connections: %llu for each of %u pair%s of NICs; at most %d per peer (knob channels)",
+                       (unsigned long long)channels, pairs, pairs == 1 ? "" : "s", HW_SETUP_MAX);
     share_channels(kept, RAILS_MAX - spares, channels, &rails, &links);
     n = kept * rails + spares;
     int rc = hw_peer_set_rails(p, n);
@@ -196,7 +196,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
         rc = hw_address_handle_decode(pair->handle, pair->handle_len, &w->to);
         w->attempt = calloc(w->links, sizeof *w->attempt);
         if (!w->attempt)
-            rc = hw_no_memory("a rail of %u connections", w->links);
+            rc = hw_no_memory("a rail's connections");
         for (unsigned k = 0; k < w->links && w->attempt; k++)
             w->attempt[k].fd = -1;
         struct hw_setup_entry e = {.handle_index = pair->entry, .handle_len = HAWSER_NIC_NAME};

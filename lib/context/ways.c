@@ -318,7 +318,8 @@ void hw_ways_call_spares(struct hw_task *t)
     if (!p->n_spare || p->spares.called || atomic_load(&p->state) < 0 || is_leaving(p))
         return;
     p->spares.called = true;
-    hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: no preferred NIC works: connecting over the others", p->name);
+    hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: no preferred NIC is known to work now: connecting over the others",
+           p->name);
     hw_timer_set(&p->home->loop, &p->spares.rest, p->home->loop.now + REST);
     for (unsigned i = p->n_ways - p->n_spare; i < p->n_ways; i++) {
         p->way[i].failures = 0;

@@ -228,7 +228,7 @@ static int copy_unsent(struct hw_link *l, const void *owner, uint64_t left)
     struct hw_link_copy *copy = malloc(sizeof *copy + left);
     uint64_t at = 0;
     if (!copy)
-        return hw_no_memory("a copy of %llu bytes of a cancelled operation", (unsigned long long)left);
+        return hw_no_memory("a copy of %llu bytes that were not sent yet", (unsigned long long)left);
     copy->until = 0;
     copy->next = l->tx.copies;
     l->tx.copies = copy;

@@ -207,7 +207,7 @@ static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
     for (uint32_t at = 4; at < in->ext_len; at += 12) {
         uint32_t i = hw_get32(in->ext + at);
         if (i >= r->links)
-            return hw_fail(-EPROTO, "the peer confirms frames of link %u, but there are only %u links", i, r->links);
+            return hw_fail(-EPROTO, "the peer confirms frames of link %u, but the number of links is %u", i, r->links);
         int rc = hw_link_confirm(&r->link[i].link, hw_get64(in->ext + at + 4));
         if (rc < 0)
             return rc;
@@ -551,7 +551,8 @@ static void watch_peer(struct hw_timer *t)
     if (!busy)
         set_suspect(r, false);
     if (silent >= r->limits.dead) {
-        hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was silent for %llu ms", (unsigned long long)(silent / HW_MS)));
+        hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was not heard on this rail for %llu ms",
+                               (unsigned long long)(silent / HW_MS)));
         return;
     }
     r->ping_due |= silent >= r->limits.ping;
@@ -600,7 +601,7 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
     int rc = 0;
     r->link = calloc(n, sizeof *r->link);
     if (!r->link)
-        rc = hw_no_memory("a rail of %u connections", n);
+        rc = hw_no_memory("a rail's connections");
     for (unsigned i = 0; i < n && rc == 0; i++) {
         rc = hw_link_init(&r->link[i].link, &link_ops, r, r->limits.window);
         r->link[i].conn = conn[i];

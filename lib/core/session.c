@@ -123,10 +123,11 @@ static struct hw_parcel *cut_parcel(void *up, struct hw_rail *r, uint64_t budget
 static int take_word(struct hw_session *s, const struct hw_link_in *in)
 {
     struct hw_word word;
-    int rc = in->ext_len < 4 ? -EPROTO : hw_word_decode(in->ext + 4, in->ext_len - 4, &word);
+    if (in->ext_len < 4)
+        return hw_fail(-EPROTO, "a final confirmation of %u bytes: invalid length", in->ext_len);
+    int rc = hw_word_decode(in->ext + 4, in->ext_len - 4, &word);
     if (rc < 0 || in->pay || hw_get32(in->ext) >= s->rails)
-        return hw_fail(-EPROTO, "invalid final confirmation: %u bytes, on rail %u", in->ext_len,
-                       in->ext_len < 4 ? 0 : hw_get32(in->ext));
+        return hw_fail(-EPROTO, "invalid final confirmation of %u bytes for rail %u", in->ext_len, hw_get32(in->ext));
     struct session_note *note = calloc(1, sizeof *note);
     if (!note)
         return hw_no_memory("a final confirmation");
@@ -301,7 +302,7 @@ static void act_on_order(struct hw_task *t)
     if (order == ORDER_SETTLE) {
         rc = hw_rail_settle(&sr->rail, sr->order_word.count, sr->order_word.n);
         if (rc < 0) {
-            sr->report_why = rc;
+            note_why(sr, rc);
             hw_rail_settle(&sr->rail, NULL, 0);
         }
         post_report(sr, REPORT_DOWN | (rc < 0 ? REPORT_REFUSED : 0));
@@ -494,7 +495,7 @@ static void take_report(struct hw_task *t)
         send_words(s);
     }
     if (what & REPORT_REFUSED)
-        hw_session_die(s, sr->report_why);
+        hw_session_die(s, hw_fail_copy(sr->report_why, sr->report_text));
     if (what & REPORT_DOWN)
         sr->state = RAIL_IS_DOWN;
     if (what & REPORT_ENDED && !s->dead)
@@ -503,7 +504,7 @@ static void take_report(struct hw_task *t)
     if (sr->state == RAIL_IS_DOWN && !s->dead)
         s->ops->down(s->up, sr->index);
     if (what & REPORT_REFUSED)
-        s->ops->died(s->up, s->dead);
+        s->ops->died(s->up, hw_fail_copy(s->dead, sr->report_text));
 }
 
 static void sort_arrivals(struct hw_task *t)
@@ -530,7 +531,7 @@ int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, str
     memset(s, 0, sizeof *s);
     s->rail = calloc(n, sizeof *s->rail);
     if (!s->rail)
-        return hw_no_memory("%u rails", n);
+        return hw_no_memory("a session's rails");
     s->client = client;
     s->rails = n;
     s->home = home;

@@ -380,8 +380,8 @@ int hw_cuda_device(int device, const struct hw_space **out)
     if (n < 0)
         return n;
     if (device < 0 || device >= n)
-        return hw_fail(-ENODEV, "GPU %d does not exist: there %s %d GPU(s), numbered from 0", device,
-                       n == 1 ? "is" : "are", n);
+        return hw_fail(-ENODEV, "GPU %d does not exist: there %s %d GPU%s, numbered from 0", device,
+                       n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
     int rc = hw_cuda(&cu);
     if (rc < 0)
         return rc;

@@ -23,7 +23,8 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
     if (len == 0 || (uintptr_t)ptr % page || len % page)
         return hw_fail(
             -EINVAL,
-            "cannot export %zu bytes at %p as a dma-buf: length and address must be multiples of the page size, %zu",
+            "cannot export %zu bytes at %p as a dma-buf: the address and the length, which must not be 0, must be "
+            "multiples of the page size, %zu",
             len, ptr, page);
     int rc = hw_cuda_info(s->device, &info);
     if (rc < 0)
@@ -106,7 +107,7 @@ int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, si
     from = HW_MAX(from, low);
     to = HW_MIN(to, high);
     if ((uintptr_t)ptr < from || (uintptr_t)ptr >= to)
-        return hw_fail(-EOPNOTSUPP, "%p of %s shares a page with other allocations", ptr, s->name);
+        return hw_fail(-EOPNOTSUPP, "%p of %s is on a page that its allocation does not fill", ptr, s->name);
     return export_pages(s, (uint8_t *)(uintptr_t)from, (size_t)(to - from), out);
 }
 

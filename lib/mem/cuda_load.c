@@ -93,10 +93,11 @@ static int load_cuda_driver(void)
     CUresult rc = driver.Init(0);
     if (rc == CUDA_ERROR_NOT_INITIALIZED)
         return hw_cuda_fail(rc, "cuInit of %s (did this process fork after it used CUDA?)", name);
-    if (rc == CUDA_SUCCESS)
-        rc = driver.DeviceGetCount(&gpus);
     if (rc != CUDA_SUCCESS)
         return hw_cuda_fail(rc, "cuInit of %s", name);
+    rc = driver.DeviceGetCount(&gpus);
+    if (rc != CUDA_SUCCESS)
+        return hw_cuda_fail(rc, "cuDeviceGetCount of %s", name);
     if (gpus <= 0)
         return hw_fail(-ENODEV, "CUDA driver %s finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES", name);
     return 1;
@@ -111,8 +112,8 @@ int hw_cuda(const struct hw_cuda **out)
         first = me;
     if (s >= 0 && first != me)
         return hw_fail(-EOPNOTSUPP,
-                       "CUDA does not work after fork: process %d loaded it, and this is its child %d; fork before the "
-                       "first use of GPU memory, or exec",
+                       "CUDA does not work after fork: process %d loaded it, and process %d was forked from it; fork "
+                       "before the first use of GPU memory, or exec",
                        (int)first, (int)me);
     if (s == 0) {
         pthread_mutex_lock(&loading);

@@ -92,9 +92,9 @@ int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned de
 {
     if (depth == 0 || frags > RING_MAX || (unsigned)way >= HW_GATHER_WAYS)
         return hw_fail(-EINVAL,
-                       "cannot open a gather with method %d, depth %u and %u fragments: the depth must be at least 1, "
-                       "and at most %u fragments are allowed",
-                       (int)way, depth, frags, RING_MAX);
+                       "cannot open a gather with method %d, depth %u and %u fragments: the methods are 0 to %d, the "
+                       "depth must be at least 1, and at most %u fragments are allowed",
+                       (int)way, depth, frags, HW_GATHER_WAYS - 1, RING_MAX);
     struct hw_gather *g = calloc(1, sizeof(*g) + depth * sizeof(g->flight[0]));
     if (!g)
         return hw_no_memory("a gather of depth %u", depth);
@@ -262,7 +262,7 @@ static int start_kernel(struct hw_gather *g, const struct hw_gather_bufs *b, con
     if (!e)
         e = launch_gather(g, &l);
     if (e)
-        return hw_cuda_fail(e, "launching the gather of %zu fragments on %s", i, g->s->name);
+        return hw_cuda_fail(e, "launching the gather on %s", g->s->name);
     g->head = (g->head + entries) % g->size;
     g->used += entries;
     g->flight[(g->started + 1) % g->depth].entries = entries;
@@ -364,7 +364,7 @@ static int start_gpu(struct hw_gather *g, const struct hw_gather_bufs *b, const 
     if (rc == 0) {
         CUresult e = g->cu->EventRecord(g->flight[(g->started + 1) % g->depth].event, stream_of_next(g));
         if (e)
-            rc = hw_cuda_fail(e, "gathering %zu fragments on %s", *taken, g->s->name);
+            rc = hw_cuda_fail(e, "recording the end of a gather on %s", g->s->name);
     }
     if (rc < 0 && rc != -EAGAIN)
         /* wait for copies that were started, because no event will report their end */

@@ -88,10 +88,14 @@ static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
 
 static int say_late(const struct hw_op *op)
 {
-    uint64_t left = op->kind == HW_OP_RECV ? op->total : HW_MIN(op->total, atomic_load(&op->left));
+    uint64_t left = HW_MIN(op->total, atomic_load(&op->left));
+    if (op->kind == HW_OP_RECV)
+        return hw_fail(-ETIMEDOUT, "the receive's deadline passed before a message had arrived completely");
+    if (op->total == 0)
+        return hw_fail(-ETIMEDOUT, "the operation's deadline passed before the peer had confirmed it");
     return hw_fail(-ETIMEDOUT, "the operation's deadline passed with %llu of %llu bytes %s",
                    (unsigned long long)(op->total - left), (unsigned long long)op->total,
-                   op->kind == HW_OP_READ || op->kind == HW_OP_RECV ? "received" : "confirmed");
+                   op->kind == HW_OP_READ ? "received" : "confirmed");
 }
 
 /* Cancels the operations whose deadline has passed, and handles cancelled operations that are due. */

@@ -113,7 +113,8 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
 static struct hw_note *take_message_room(struct hw_peer *p, uint32_t len, int *rc)
 {
     if (!hw_eager_take(p, len)) {
-        *rc = hw_fail(-EPROTO, "the peer sends more, or longer, messages than the receive buffer holds");
+        *rc = hw_fail(-EPROTO, "the peer's message of %u bytes is too long, or does not fit into the receive buffer",
+                      len);
         return NULL;
     }
     struct hw_note *note = hw_note_new(len);
@@ -241,9 +242,10 @@ static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, s
     }
     struct hw_op *op = g->op;
     if (op->kind == HW_OP_RECV ? h.total >= g->bytes : h.total != g->bytes) {
+        uint64_t room = op->kind == HW_OP_RECV ? g->bytes - 1 : g->bytes;
         take_data(p, g, hw_landing_abandon(g, in->share));
-        return hw_fail(-EPROTO, "the peer sends %llu bytes, but %llu were requested", (unsigned long long)h.total,
-                       (unsigned long long)g->bytes);
+        return hw_fail(-EPROTO, "the peer sends %llu bytes for a read or receive of %llu bytes",
+                       (unsigned long long)h.total, (unsigned long long)room);
     }
     if (op->kind == HW_OP_RECV)
         atomic_store_explicit(&op->got, h.total, memory_order_relaxed); /* read after the operation has ended */
@@ -289,7 +291,7 @@ static int place_request(struct hw_peer *p, struct hw_link_in *in)
         return rc;
     struct hw_op *op = hw_op_new(p, HW_OP_SERVE, n);
     if (!op)
-        return hw_no_memory("an answer of %u pieces", n);
+        return hw_no_memory("an answer to a read");
     op->foreign = flags & HW_MSG_STAGED;
     for (uint32_t k = 0; k < n; k++) {
         struct hw_msg_vec v = hw_msg_vec_decode(in->ext, k);
@@ -330,7 +332,8 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     int rc = hw_control_decode(in->ext, in->ext_len, &c->head);
     uint32_t due = (uint32_t)atomic_load(&p->in.next);
     if (rc == 0 && c->head.sequence - due >= HW_CONTROL_WINDOW)
-        rc = hw_fail(-EPROTO, "control message %u arrived where %u was expected", c->head.sequence, due);
+        rc = hw_fail(-EPROTO, "control message %u is a duplicate or outside the window of %d messages from %u",
+                     c->head.sequence, HW_CONTROL_WINDOW, due);
     if (rc == 0 && c->head.kind == HW_CONTROL_NOTE)
         c->note = take_note_room(p, in->pay, &rc);
     else if (rc == 0 && c->head.kind == HW_CONTROL_EAGER)
@@ -345,18 +348,27 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     return c->note ? place_note(c->note, piece, n) : 0;
 }
 
+/* Returns the reason why the peer sends no message to a receive. */
+static const char *explain_no_message(uint64_t error)
+{
+    return error == EMSGSIZE    ? "the peer's message is longer than the receive"
+           : error == ESHUTDOWN ? "the peer closed the stream"
+           : error == ECANCELED ? "the peer cancelled its message"
+                                : "the peer refused to send its message";
+}
+
 /* Fails the operation whose request the peer refused. */
 static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
 {
     pthread_mutex_lock(&p->lock);
     struct hw_landing *g = h->kind == HW_CONTROL_UNREAD ? hw_landing_find(&p->landings, h->a) : NULL;
     struct hw_op *op = h->kind == HW_CONTROL_FAIL ? hw_op_find(p, h->a) : g ? g->op : NULL;
-    if (op && (g || op->kind == HW_OP_WRITE))
+    if (op && g && op->kind == HW_OP_RECV)
+        hw_op_cancel_locked(op, hw_fail(-(int)h->b, "%s", explain_no_message(h->b)));
+    else if (op && (g || op->kind == HW_OP_WRITE))
         hw_op_cancel_locked(op, hw_fail(-(int)h->b, "%sthe peer refused %s",
                                         h->b == EIO ? "access to the peer's memory failed, see its log: " : "",
-                                        !g                       ? "a write to its region"
-                                        : op->kind == HW_OP_RECV ? "to send the message again"
-                                                                 : "to read from its region"));
+                                        g ? "a read of its region" : "a write to its region"));
     hw_ops_unlock(p);
 }
 
@@ -455,7 +467,8 @@ int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piec
     case HW_MSG_NOTED:
         return place_noted(p, in, piece, n);
     case HW_MSG_TAKEN: {
-        int rc = in->pay ? -EPROTO : hw_taken_decode(in->ext, in->ext_len, &sequence, &notes);
+        int rc = in->pay ? hw_fail(-EPROTO, "a confirmation of messages with a payload of %u bytes", in->pay)
+                         : hw_taken_decode(in->ext, in->ext_len, &sequence, &notes);
         return rc < 0 ? rc : hw_taken_arrived(p, sequence, notes);
     }
     default:

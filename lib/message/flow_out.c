@@ -548,6 +548,7 @@ static void finish_parcel(void *up, unsigned rail, struct hw_parcel *parcel)
 static void lose_parcel(void *up, struct hw_parcel *parcel)
 {
     struct hw_peer *p = up;
+    HW_KEEP_ERROR(); /* the reason, which the next lost parcels need too; end_parcel() may start a waiting operation */
     pthread_mutex_lock(&p->lock);
     struct hw_op *op = get_op(parcel);
     if (op)

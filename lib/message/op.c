@@ -256,7 +256,10 @@ static int check_span(const struct hw_op *op, const struct hw_span *s)
     const struct hw_import *i = s->import;
     uint32_t right = op->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
     if (i->state == HW_IMPORT_REFUSED)
-        return hw_fail(i->error, "the peer refused access to its region %llu", (unsigned long long)i->id);
+        return hw_fail(i->error,
+                       i->error == -ESTALE ? "the peer's region %llu was revoked, or is unknown"
+                                           : "the peer refused access to its region %llu",
+                       (unsigned long long)i->id);
     if (!(i->rights & right))
         return hw_fail(-EACCES, "the peer's region does not allow it to be %s",
                        op->kind == HW_OP_READ ? "read" : "written");
@@ -380,7 +383,7 @@ static int count_bytes(struct hw_op *op)
         op->foreign |= op->kind != HW_OP_SERVE && op->span[i].len && !op->span[i].space->direct;
         op->span[i].start = op->total;
         if (op->span[i].len >= HW_MSG_LANDING_MAX - 1 - op->total)
-            return hw_fail(-E2BIG, "the operation has more than %llu bytes", HW_MSG_LANDING_MAX);
+            return hw_fail(-E2BIG, "the operation has more than %llu bytes", HW_MSG_LANDING_MAX - 2);
         op->total += op->span[i].len;
     }
     if (op->note && op->total > HW_NOTED_BYTES)

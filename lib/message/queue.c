@@ -338,8 +338,11 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
     if (t->n_grants == HW_OPS)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
     int rc = hw_queue_get(t, h->c, &q);
+    if (rc == -EAGAIN)
+        return hw_fail(-EPROTO, "no queue is left for a receive of the peer: all %d (streams and tags) are in use",
+                       HW_QUEUES);
     if (rc < 0)
-        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues (streams and tags)", HW_QUEUES) : rc;
+        return rc;
     struct hw_grant *g = malloc(sizeof *g);
     if (!g) {
         hw_queue_put(t, q);
@@ -400,8 +403,11 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
         return sent;
     }
     int rc = hw_queue_get(&p->queues, h->c, &q);
+    if (rc == -EAGAIN)
+        return hw_fail(-EPROTO, "no queue is left for a message of the peer: all %d (streams and tags) are in use",
+                       HW_QUEUES);
     if (rc < 0)
-        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues (streams and tags)", HW_QUEUES) : rc;
+        return rc;
     while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
         hw_list_remove(&op->queued);
     (*note)->op = h->a;
@@ -461,7 +467,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     bool closed = hw_stream_is_closed(t, h->c, true); /* the peer's receives are no longer known */
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
-        return hw_fail(-EPROTO, "the peer confirms a message that was not sent");
+        return hw_fail(-EPROTO, "the peer confirms a message that was not sent, or names another receive");
     int error = (int)(uint32_t)h->b;
     struct hw_op *op = hw_op_find(p, h->a);
     if (op && (op->kind != HW_OP_SEND || op->match != HW_MATCH_EAGER || op->queue != h->c))

@@ -45,7 +45,7 @@ static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool f
     if (c)
         return c;
     if ((first ? t->n_closed_first : t->n_closed - t->n_closed_first) == HW_QUEUES) {
-        *rc = hw_fail(-EAGAIN, "%d streams are closed by one side only, which is the limit per peer", HW_QUEUES);
+        *rc = hw_fail(-EAGAIN, "%d streams are closed by this side only, which is the limit per peer", HW_QUEUES);
         return NULL;
     }
     c = calloc(1, sizeof *c);
@@ -122,7 +122,7 @@ int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h)
     pthread_mutex_lock(&p->lock);
     struct hw_closed *c = stream && h->a == stream ? get_closed(&p->queues, stream, false, &rc) : NULL;
     if (rc == -EAGAIN || (!c && rc == 0) || (c && c->there)) {
-        rc = hw_fail(-EPROTO, "the peer closes stream %llu, which is not valid", (unsigned long long)h->a);
+        rc = hw_fail(-EPROTO, "invalid close of stream %llu by the peer", (unsigned long long)h->a);
     } else if (c) {
         (void)hw_fail(-ESHUTDOWN, "the peer closed the stream");
         cancel_stream(p, stream, false, -ESHUTDOWN);

@@ -67,7 +67,7 @@ static int next_part(const char **p, char nic[HAWSER_NIC_NAME], union hw_addr *a
         if (read_part(part, nic, a))
             return 1;
     }
-    return hw_fail(-EINVAL, "\"%.*s\" is not [NIC=]ADDRESS[:PORT], as in eth1=203.0.113.5",
+    return hw_fail(-EINVAL, "knob advertise: \"%.*s\" is not [NIC=]ADDRESS[:PORT], as in eth1=203.0.113.5",
                    (int)HW_MIN(len, (size_t)80), text);
 }
 

@@ -54,8 +54,8 @@ int hw_paths_check_names(const char *list, const char *whose, const struct hw_pa
                 snprintf(have + at, sizeof(have) - at, "%s%s", at ? ", " : "", e[i].name);
         }
         if (!found)
-            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; the usable NICs are %s", whose, (int)len, name,
-                           have);
+            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; its usable NICs: %s", whose, (int)len, name,
+                           *have ? have : "none");
     }
     return 0;
 }
@@ -387,7 +387,7 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
     }
     if (!any_allowed)
         return in->only_dialled && !ours ? "only the given address may be dialled"
-                                         : "on no rail with a NIC of the other side";
+                                         : "on no rail with an allowed NIC of the other side";
     if (in->only_dialled && ours)
         return "no route from it to the given address";
     return any_way ? "the NICs that reach it were not named, or are on other rails"

@@ -204,7 +204,8 @@ static int read_root_link(int root, const char *path, char *buf, size_t cap)
     if (n < 0) /* readlink(2) of an empty path fails with ENOENT if the object is not a link */
         return hw_fail(-EINVAL, "%s: %s", path, err == ENOENT ? "not a symbolic link" : strerror(err));
     if (n == 0 || (size_t)n >= cap)
-        return hw_fail(n ? -E2BIG : -ENODATA, "%s: a symbolic link of %zd bytes: too long", path, n);
+        return n ? hw_fail(-E2BIG, "%s: the target of this symbolic link has %zu bytes or more", path, cap)
+                 : hw_fail(-ENODATA, "%s: the target of this symbolic link is empty", path);
     buf[n] = 0;
     return (int)n;
 }
@@ -226,8 +227,8 @@ int hw_root_link_name(int root, char *buf, size_t cap, const char *fmt, ...)
     const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
     size_t n = strlen(name);
     if (n == 0 || n >= cap)
-        return hw_fail(n ? -E2BIG : -EINVAL, "%s: a symbolic link to '%.80s', which does not end in a name", path,
-                       target);
+        return hw_fail(n ? -E2BIG : -EINVAL, "%s: a symbolic link to '%.80s', %s", path, target,
+                       n ? "whose last part is too long" : "which does not end in a name");
     memcpy(buf, name, n + 1);
     return (int)n;
 }

@@ -186,7 +186,7 @@ const char *hw_refusal_text(unsigned refusal)
         [HW_REFUSE_ADDRESS] = "without a job key only loopback and lab addresses (198.18.0.0/15) are served",
         [HW_REFUSE_FULL] = "the server has as many peers as it allows (knob max_peers)",
         [HW_REFUSE_SESSION] = "the server does not know the session, or no longer does",
-        [HW_REFUSE_PROOF] = "the job keys differ",
+        [HW_REFUSE_PROOF] = "the client's proof of its key is wrong",
         [HW_REFUSE_STALE] = "the connection is out of date, or an older one is still in use there",
     };
     return refusal < HW_REFUSE_COUNT ? text[refusal] : "unknown reason";

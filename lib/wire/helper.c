@@ -25,7 +25,9 @@ static void encode_helper_head(uint8_t *out, size_t size, uint16_t type, uint32_
 
 static int decode_helper_head(const uint8_t *in, size_t n, size_t size, const char *what, uint16_t *type, uint32_t *seq)
 {
-    if (n < 12 || hw_get32(in) != HW_HELPER_MAGIC)
+    if (n < 12)
+        return hw_fail(-EPROTO, "%s of %zu bytes where %zu were expected", what, n, size);
+    if (hw_get32(in) != HW_HELPER_MAGIC)
         return hw_fail(-EPROTO, "%s of %zu bytes does not begin with hawserd's magic number", what, n);
     *type = hw_get16(in + 6);
     *seq = hw_get32(in + 8);
@@ -133,13 +135,15 @@ int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *
     r->page = hw_get32(in + 92);
     memcpy(r->text, in + 104, HW_ERR_TEXT);
 
-    if (!reply || r->type == 0 || r->type >= HW_H_COUNT)
+    if (!reply)
+        return hw_fail(-EPROTO, "an answer of type %u is not marked as a reply", r->type);
+    if (r->type == 0 || r->type >= HW_H_COUNT)
         return hw_fail(-EPROTO, "unknown reply type %u", r->type);
     if (err > 4095) /* MAX_ERRNO, include/linux/err.h */
         return hw_fail(-EPROTO, "a reply has an invalid error number: %u", err);
     r->status = -(int32_t)err;
     if (!text_field(r->text, sizeof(r->text)))
-        return hw_fail(-EPROTO, "a reply has an unterminated text");
+        return hw_fail(-EPROTO, "a reply has a text that does not end in zeros");
     for (const char *c = r->text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             return hw_fail(-EPROTO, "a reply has an unprintable text");

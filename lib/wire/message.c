@@ -85,8 +85,8 @@ int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_dat
     *h = (struct hw_data_head){hw_get64(in), hw_get64(in + 8), hw_get64(in + 16), hw_get64(in + 24)};
     if ((pay == 0 && (h->total || !h->rest)) || h->rest > HW_MSG_LANDING_MAX || h->total > HW_MSG_LANDING_MAX ||
         h->offset > h->total || pay > h->total - h->offset)
-        return hw_fail(-EPROTO, "%u bytes of data at %llu do not fit a message of %llu bytes", pay,
-                       (unsigned long long)h->offset, (unsigned long long)h->total);
+        return hw_fail(-EPROTO, "invalid placement header: %u bytes at %llu of %llu, and %llu more", pay,
+                       (unsigned long long)h->offset, (unsigned long long)h->total, (unsigned long long)h->rest);
     return 0;
 }
 

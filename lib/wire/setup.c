@@ -25,7 +25,7 @@ int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s)
     if (s->n > HW_SETUP_MAX)
         return hw_fail(-EPROTO, "a SETUP of %u entries; at most %u are allowed", s->n, HW_SETUP_MAX);
     if (s->via > s->n)
-        return hw_fail(-EPROTO, "a SETUP for entry %u of %u", s->via, s->n);
+        return hw_fail(-EPROTO, "invalid SETUP: the connection arrived at entry %u of %u", s->via, s->n);
     return 0;
 }
 
@@ -39,7 +39,7 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
     e->handle_index = hw_get16(p + HAWSER_NIC_NAME);
     e->handle_len = hw_get16(p + HAWSER_NIC_NAME + 2);
     if (e->handle_len > HW_HANDLE_MAX || len - *at - head < e->handle_len)
-        return hw_fail(-EPROTO, "a SETUP with a handle of %u bytes: invalid length", e->handle_len);
+        return hw_fail(-EPROTO, "a SETUP with a handle of %u bytes, which is too long or cut off", e->handle_len);
     /* users see the name, so it must be printable and terminated */
     if (!memchr(e->nic, 0, sizeof(e->nic)))
         return hw_fail(-EPROTO, "a SETUP with an unterminated NIC name");

@@ -21,7 +21,7 @@ int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w)
 {
     uint32_t n = len < HEAD ? 0 : hw_get32(in + 8);
     if (len < HEAD || n > HW_RAIL_LINKS || len < HEAD + 8 * n)
-        return hw_fail(-EPROTO, "a final confirmation of %u bytes for %u links: invalid length", len, n);
+        return hw_fail(-EPROTO, "invalid final confirmation of %u bytes (number of links: %u)", len, n);
     *w = (struct hw_word){.gen = hw_get32(in), .mark = hw_get32(in + 4), .n = n};
     for (uint32_t i = 0; i < n; i++)
         w->count[i] = hw_get64(in + HEAD + 8ull * i);

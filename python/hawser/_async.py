@@ -35,7 +35,7 @@ class Hub:
             return loop
         if self._loop is not None and not self._loop.is_closed():
             if self._waiting:
-                raise RuntimeError("another event loop awaits operations of this context; use one context per loop")
+                raise RuntimeError("another event loop awaits operations or events of this context; use one context per loop")
             self._detach()
         self._waiting.clear()
         if self._fd < 0:

@@ -44,7 +44,7 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, items
 
 
 def refuse_strides(obj: object) -> Exception:
-    return invalid(f"{type(obj).__name__}: not contiguous in C order; register a contiguous copy")
+    return invalid(f"{type(obj).__name__}: not contiguous in C order; use a contiguous copy")
 
 
 def has_cuda_array(obj: Any) -> bool:

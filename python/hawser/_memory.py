@@ -102,7 +102,7 @@ class Memory:
             raise invalid("a peer may not write to a read-only object")
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"cannot export {length} bytes at offset {offset}: neither may be negative")
+            raise invalid(f"cannot export {length} bytes at offset {offset} of memory of {self.length} bytes")
         key = ffi.new("uint8_t[]", KEY_SIZE)
         rights = REMOTE_READ * read | REMOTE_WRITE * write
         with use_memory(self):
@@ -116,7 +116,7 @@ class Memory:
         DeviceFailedError if the GPU failed."""
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
-            raise invalid(f"cannot load {length} bytes at offset {offset}: neither may be negative")
+            raise invalid(f"cannot load {length} bytes at offset {offset} of memory of {self.length} bytes")
         if length > self.length:
             raise invalid(f"cannot load {length} bytes from memory of {self.length} bytes")
         data = bytearray(length)

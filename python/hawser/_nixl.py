@@ -66,6 +66,11 @@ def refuse_foreign(path: pathlib.Path) -> None:
         raise NixlError(f"{path} is not hawser's backend (which contains the text {ANY_VERSION}): leaving it unchanged")
 
 
+def suggest_user(error: OSError, nixl: Nixl) -> str:
+    """Returns what to do about a missing permission, or an empty text for another error."""
+    return f"; run this as the user who installed {nixl.name}" if isinstance(error, PermissionError) else ""
+
+
 def install_backend(nixl: Nixl) -> str:
     """Copies the backend into NIXL's plugin folder. Returns a line that says what was done."""
     source = native_file(NIXL_PLUGIN, "NIXL backend")
@@ -86,7 +91,7 @@ def install_backend(nixl: Nixl) -> str:
             os.unlink(half)
             raise
     except OSError as e:
-        raise NixlError(f"cannot write {target}: {e.strerror}; run this as the user who installed {nixl.name}") from None
+        raise NixlError(f"cannot write {target}: {e.strerror}{suggest_user(e, nixl)}") from None
     return f"{nixl}: installed {target}"
 
 
@@ -99,5 +104,5 @@ def remove_backend(nixl: Nixl) -> str:
     try:
         target.unlink()
     except OSError as e:
-        raise NixlError(f"cannot remove {target}: {e.strerror}; run this as the user who installed {nixl.name}") from None
+        raise NixlError(f"cannot remove {target}: {e.strerror}{suggest_user(e, nixl)}") from None
     return f"{nixl}: removed {target}"

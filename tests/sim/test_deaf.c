@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers, and that the
- * sequence numbers of control messages may wrap around. */
+/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers, that the
+ * sequence numbers of control messages may wrap around, the reason for which a peer dies that confirms too much, and
+ * that a dead peer's operations have the reason of its death. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
 #include "wire/message.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static struct hw_loop loop;
+static struct hw_loop loop, other;
 static struct hw_domain domain;
 static struct hw_peer peer;
 static int died;
+static char reason[HW_ERR_TEXT]; /* error text when the peer died */
 
 static void wake(void *arg)
 {
@@ -42,6 +45,7 @@ static void note_death(void *up, int why)
 {
     (void)up;
     died = why;
+    snprintf(reason, sizeof reason, "%s", hw_error());
 }
 
 static void ignore_bye(void *up)
@@ -52,20 +56,50 @@ static void ignore_bye(void *up)
 static const struct hw_peer_ops ops = {
     .noted = ignore_note, .ended = ignore_rail, .down = ignore_down, .died = note_death, .bye = ignore_bye};
 
+static int attach(struct hw_conn *c, struct hw_rail *r, unsigned link)
+{
+    (void)c, (void)r, (void)link;
+    return 0;
+}
+
+static int64_t move_nothing(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    (void)c, (void)piece, (void)n;
+    return -EAGAIN;
+}
+
+static void close_conn(struct hw_conn *c)
+{
+    (void)c;
+}
+
 static void run_loop(void)
 {
     while (hw_loop_turn(&loop, 1, 1000, NULL, NULL))
         ;
 }
 
-/* Makes a peer whose only rail stays down, which is the extreme case of a slow peer. */
-static void make_peer(void)
+/* Runs both loops alternately. Each has the error text of another thread before its turn. */
+static void run_both_loops(void)
+{
+    for (bool more = true; more;) {
+        (void)hw_fail(-EINVAL, "another error");
+        more = hw_loop_turn(&other, 1, 1000, NULL, NULL);
+        (void)hw_fail(-EINVAL, "another error");
+        more |= hw_loop_turn(&loop, 1, 1000, NULL, NULL) || hw_loop_due(&other) <= 1;
+    }
+}
+
+/* Makes a peer with one rail, which is down. The rail stays down, which is the extreme case of a slow peer, unless the
+ * test starts it. */
+static void make_peer(struct hw_loop *rail_loop)
 {
     static const uint8_t binding[HW_BINDING] = "a session";
-    static const struct hw_rail_io io;
+    static const struct hw_rail_io io = {
+        .attach = attach, .read = move_nothing, .write = move_nothing, .close = close_conn};
     static const struct hw_rail_limits limits = {.window = 1 << 20, .ping = HW_NEVER / 4, .dead = HW_NEVER / 4};
-    struct hw_loop *rail_loop = &loop;
     hw_loop_init(&loop, wake, NULL);
+    hw_loop_init(&other, wake, NULL);
     hw_domain_init(&domain);
     if (hw_peer_init(&peer, &domain, true, &loop, &rail_loop, 1, &ops, &io, NULL, &limits, binding) < 0)
         exit(1);
@@ -81,10 +115,24 @@ static void drop_peer(void)
     hw_domain_free(&domain);
 }
 
+/* The peer's last word on a connection counts frames that were never sent. */
+static void confirm_too_much(void)
+{
+    static char conn;
+    struct hw_word mine, theirs = {.n = 1, .count = {5}};
+    make_peer(&other);
+    theirs.gen = hw_session_hello(&peer.session, 0, &mine);
+    int rc = hw_session_start(&peer.session, 0, theirs.gen, &(struct hw_conn *){(void *)&conn}, 1, &theirs);
+    run_both_loops();
+    ok(rc == 0 && died == -EPROTO && strstr(reason, "5 frames"), "a peer that confirms too much dies: %s", reason);
+    run_both_loops();
+    drop_peer();
+}
+
 static void ask_to_stop(void)
 {
     uint32_t n = 0;
-    make_peer();
+    make_peer(&loop);
     for (; !died && n < 4 * HW_CONTROLS; n++) {
         struct hw_control_in *c = calloc(1, sizeof *c);
         if (!c)
@@ -103,7 +151,7 @@ static void ask_for_bytes(void)
     const unsigned most = HW_READS + HW_RAIL_LINKS * HW_LINK_FLIGHT;
     unsigned n = 0;
     int rc = 0;
-    make_peer();
+    make_peer(&loop);
     for (; rc == 0 && n < 2 * most; n++) {
         uint8_t ext[HW_LINK_EXT_MAX];
         struct hw_piece piece[HW_LINK_PIECES];
@@ -128,7 +176,7 @@ static void count_on(void)
 {
     const uint32_t step = 1u << 26;
     bool marks = true, reads = true;
-    make_peer();
+    make_peer(&loop);
     for (unsigned i = 0; i < 200; i++) {
         peer.out.next += step;
         marks = marks && hw_taken_arrived(&peer, (uint32_t)peer.out.next, peer.taken) == 0 &&
@@ -149,10 +197,59 @@ static void count_on(void)
     drop_peer();
 }
 
+static void end_nothing(struct hw_op *op)
+{
+    (void)op;
+}
+
+static struct hw_op *post_noted(enum hw_op_kind kind, struct hw_import *import)
+{
+    static uint8_t data[100];
+    struct hw_op *op = hw_op_new(&peer, kind, import ? 1 : 0);
+    if (!op || !(op->note = hw_note_new(HW_NOTE_MAX)))
+        exit(1);
+    if (import)
+        op->span[0] = (struct hw_span){.space = &hw_host, .ptr = data, .len = sizeof data, .import = import};
+    op->over = end_nothing;
+    if (hw_op_post(op) < 0)
+        exit(1);
+    return op;
+}
+
+/* Three writes' notifications fill the peer's buffer and wait for a rail, and another notification waits for them. */
+static void lose_notes(void)
+{
+    struct hw_op *op[4];
+    struct hw_control_in *c = calloc(1, sizeof *c);
+    unsigned right = 0;
+    make_peer(&loop);
+    struct hw_import *import = hw_import_get(&peer, 7, 9);
+    if (!c || !import)
+        exit(1);
+    c->head = (struct hw_control_head){.kind = HW_CONTROL_HANDLE, .a = 7, .b = 1, .d = 4096 << 3 | HAWSER_REMOTE_WRITE};
+    hw_control_arrived(&peer, 0, c);
+    for (unsigned i = 0; i < 4; i++)
+        op[i] = i < 3 ? post_noted(HW_OP_WRITE, import) : post_noted(HW_OP_NOTIFY, NULL);
+    run_loop();
+    hw_peer_die(&peer, hw_fail(-ECONNRESET, "the reason"));
+    ok(strcmp(hw_error(), "the reason") == 0, "the error text is still the reason of the death: %s", hw_error());
+    run_loop();
+    for (unsigned i = 0; i < 3; i++)
+        right += atomic_load(&op[i]->result) == -ECONNRESET && op[i]->text && strcmp(op[i]->text, "the reason") == 0;
+    is_int((int)right, 3, "the writes fail with it");
+    is_int(atomic_load(&op[3]->result), -ECONNRESET, "the notification that waited fails too");
+    for (unsigned i = 0; i < 4; i++)
+        hw_op_put(op[i]);
+    hw_import_put(&peer, import);
+    drop_peer();
+}
+
 int main(void)
 {
     count_on();
     ask_to_stop();
     ask_for_bytes();
+    confirm_too_much();
+    lose_notes();
     return tap_done();
 }

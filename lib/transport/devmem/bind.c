@@ -97,7 +97,7 @@ int dm_memory_device(const char *where)
         return DM_MEMORY_HOST;
     long n = strncmp(where, "cuda:", 5) == 0 ? strtol(where + 5, &end, 10) : -1;
     if (n < 0 || n > 1023 || *end || where[5] < '0' || where[5] > '9')
-        return hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is not one of auto, host, cuda:NUMBER", where);
+        return hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is not one of auto, host, cuda:0 to cuda:1023", where);
     return (int)n;
 }
 
@@ -135,7 +135,7 @@ static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landi
     while (l < end && (l->nic != nic || l->pool.space != space))
         l++;
     if (l == end && x->nlandings == DM_LANDINGS)
-        return hw_fail(-E2BIG, "devmem supports at most %d pairs of a NIC and a GPU", DM_LANDINGS);
+        return hw_fail(-E2BIG, "devmem supports at most %d pairs of a NIC and a GPU (or the host)", DM_LANDINGS);
     if (l == end) {
         *l = (struct dm_landing){.nic = nic, .pool = {.space = space}};
         if ((rc = space->ops->dmabuf_alloc(space, x->env->knobs->devmem_pool, &l->pool.buf)))
@@ -318,7 +318,7 @@ int dm_ctx_start(struct dm_ctx *x)
 {
     if (x->running)
         return 0;
-    int rc = hw_thread_start(&x->thread, run_devmem_thread, x, "a thread");
+    int rc = hw_thread_start(&x->thread, run_devmem_thread, x, "the thread of transport devmem");
     if (rc)
         return rc;
     (void)pthread_setname_np(x->thread, "hawser/devmem");
@@ -342,7 +342,7 @@ int dm_ctx_alive(struct dm_ctx *x)
     return rc ? hw_fail_copy(rc, x->why) : 0;
 }
 
-void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why)
+void dm_ctx_warn(struct dm_ctx *x, const char *nic, bool receives, const char *why)
 {
     const uint64_t hash = hw_hash(hw_hash(HW_HASH_START, nic, strlen(nic)), why, strlen(why));
     pthread_mutex_lock(&x->mu);
@@ -352,8 +352,8 @@ void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why)
     if (!told)
         x->warned[x->nwarned++] = hash;
     pthread_mutex_unlock(&x->mu);
-    hw_log(x->env->log, told ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s: using plain tcp instead of devmem: %s", nic,
-           why);
+    hw_log(x->env->log, told ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s: using plain tcp instead of devmem to %s: %s",
+           nic, receives ? "receive" : "send", why);
 }
 
 unsigned dm_ctx_nic(struct dm_ctx *x, const char *name)

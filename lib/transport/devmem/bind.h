@@ -23,7 +23,7 @@ void dm_ctx_kill(struct dm_ctx *x, int rc, const char *why);
 int dm_ctx_alive(struct dm_ctx *x);
 /* Warns that connections over the NIC do not use device memory, once for each NIC and reason, and at most 16 times in a
  * context (DM_WARNINGS). */
-void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why);
+void dm_ctx_warn(struct dm_ctx *x, const char *nic, bool receives, const char *why);
 
 /* Parses knob devmem_memory. Returns the ordinal of a GPU, one of these constants, or -EINVAL. */
 #define DM_MEMORY_AUTO (-4097)

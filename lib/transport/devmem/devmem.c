@@ -84,7 +84,7 @@ static void close_devmem(struct hw_conn *c)
     if (c->rx) {
         const struct dm_rx_counts *n = dm_rx_counts(c->rx);
         hw_log(c->args.env->log, HAWSER_LOG_DEBUG,
-               "%s: %llu bytes received into device memory by %llu receives, at most %u pages at a time", c->nic,
+               "%s: %llu bytes received into device memory (receive calls: %llu, most pages held: %u)", c->nic,
                (unsigned long long)atomic_load(&n->device), (unsigned long long)atomic_load(&n->calls),
                atomic_load(&n->held_most));
     }

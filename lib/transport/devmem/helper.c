@@ -210,7 +210,7 @@ static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, 
         return rc;
     if (r.count != count)
         return fail_helper_conn(
-            h, hw_fail(-EPROTO, "hawserd bound %u queues of %s, but %u were requested", r.count, nic, count));
+            h, hw_fail(-EPROTO, "the number of queues that hawserd bound on %s is %u, not %u", nic, r.count, count));
     *out = (struct dm_binding){.id = r.id, .dmabuf_id = r.dmabuf_id, .nqueues = r.count, .page = r.page};
     memcpy(out->queues, r.queues, sizeof(out->queues));
     return 0;

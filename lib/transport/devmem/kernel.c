@@ -28,7 +28,8 @@ static int parse_devmem_cmsg(const struct cmsghdr *c, struct dm_received *out)
     if (c->cmsg_level != SOL_SOCKET || (c->cmsg_type != DM_SCM_DEVMEM_DMABUF && c->cmsg_type != DM_SCM_DEVMEM_LINEAR))
         return 1;
     if (c->cmsg_len != CMSG_LEN(sizeof(d)) || out->n == DM_PIECES)
-        return hw_fail(-EPROTO, "devmem receive: invalid control message %u of %zu bytes", out->n, c->cmsg_len);
+        return hw_fail(-EPROTO, "devmem receive: invalid or surplus control message %u of %zu bytes", out->n,
+                       c->cmsg_len);
     memcpy(&d, CMSG_DATA(c), sizeof(d));
     out->piece[out->n++] = (struct dm_piece){.device = c->cmsg_type == DM_SCM_DEVMEM_DMABUF,
                                              .offset = d.frag_offset,
@@ -77,8 +78,8 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out)
         return n;
     }
     if (sum != (uint64_t)n || m.msg_flags & MSG_CTRUNC)
-        return hw_fail(-EPROTO, "devmem receive: %zd bytes, but %u control messages describe %llu", n, out->n,
-                       (unsigned long long)sum);
+        return hw_fail(-EPROTO, "devmem receive: %zd bytes arrived, but the control messages describe %llu%s", n,
+                       (unsigned long long)sum, m.msg_flags & MSG_CTRUNC ? ", and some were cut off" : "");
     return n;
 }
 
@@ -99,7 +100,7 @@ int dm_give_back(int fd, const uint32_t *tokens, size_t n)
         }
         int rc = dm_sys.setsockopt(fd, SOL_SOCKET, DM_SO_DEVMEM_DONTNEED, r, k * sizeof(r[0]));
         if (rc < 0)
-            return hw_fail(-errno, "releasing %zu pages: %s", i, strerror(errno));
+            return hw_fail(-errno, "releasing pages of device memory: %s", strerror(errno));
         taken += rc;
         tokens += i;
         n -= i;

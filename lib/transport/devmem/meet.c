@@ -144,7 +144,8 @@ static int receive_meet_message(struct dm_meet *m)
                 hw_get16(m->in + 6), VERSION);
     }
     if (m->in[4] != next || m->in[5] > 1)
-        return hw_fail(-EPROTO, "devmem negotiation: message %u (%u) where %d was expected", m->in[4], m->in[5], next);
+        return hw_fail(-EPROTO, "devmem negotiation: message %u with value %u where %d with 0 or 1 was expected",
+                       m->in[4], m->in[5], next);
     if (next == OFFER && !m->a.client) { /* the client specifies the GPUs of the connection */
         m->a.gpu = said_gpu(m->in + 10);
         m->a.peer_gpu = said_gpu(m->in + 8);
@@ -263,8 +264,7 @@ static int claim_landing(struct dm_meet *m)
         return rc;
     if (m->a.env->knobs->require_direct && m->a.gpu >= 0 &&
         (m->pool->space->direct || m->pool->space->device != m->a.gpu))
-        return hw_fail(-EOPNOTSUPP,
-                       "payload would be placed in memory of %s and then copied (knob devmem_memory is %s)",
+        return hw_fail(-EOPNOTSUPP, "payload would be placed in %s memory and then copied (knob devmem_memory is %s)",
                        m->pool->space->name, m->a.env->knobs->devmem_memory);
     return dm_rx_new(m->side, m->pool, m->dmabuf_id, &m->rx);
 }
@@ -424,9 +424,9 @@ int dm_meet_step(struct dm_meet *m, struct dm_met *out)
         return dm_meet_late(m) ? -ETIMEDOUT : -EAGAIN;
     bool receive = m->mine[VERDICT], send_side = m->theirs[VERDICT];
     if (!receive)
-        dm_ctx_warn(m->a.ctx, m->a.nic, m->why);
+        dm_ctx_warn(m->a.ctx, m->a.nic, true, m->why);
     else if (!send_side)
-        dm_ctx_warn(m->a.ctx, m->a.nic, "the peer does not receive into device memory; see its log");
+        dm_ctx_warn(m->a.ctx, m->a.nic, false, "the peer does not receive into device memory; see its log");
     if (m->a.env->knobs->require_direct && (!receive || !send_side)) {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "knob require_direct: no devmem over %s: %.150s", m->a.nic,

@@ -165,7 +165,8 @@ static int place_received_pieces(struct dm_rx *rx, const struct dm_received *r, 
             return hw_fail(-EPROTO, "devmem receive: more bytes than were requested");
         if (p->device && (p->dmabuf_id != rx->dmabuf_id || p->offset > rx->pool->buf.size ||
                           p->len > rx->pool->buf.size - p->offset))
-            return hw_fail(-EPROTO, "devmem receive: %u bytes at %llu of dma-buf %u, which is not this connection's",
+            return hw_fail(-EPROTO,
+                           "devmem receive: %u bytes at %llu of dma-buf %u are outside this connection's memory",
                            p->len, (unsigned long long)p->offset, p->dmabuf_id);
         if (p->device) {
             bool gather = rx->to && rx->space == rx->pool->space;

@@ -87,8 +87,8 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     env->caps.self = np_info(h)->quirk->remote_only ? HW_SELF_NEVER : HW_SELF_WORKS;
     env->state = pool;
     snprintf(env->ident, sizeof(env->ident), "%s %s", hw_netplugin.name, np_info(h)->table);
-    hw_log(env->log, HAWSER_LOG_INFO, "using %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
-           np_info(h)->version, np_info(h)->devices, p.name, np_info(h)->pid);
+    hw_log(env->log, HAWSER_LOG_INFO, "using %s (v%u, %u device%s, %s) in process %d", np_info(h)->table,
+           np_info(h)->version, np_info(h)->devices, np_info(h)->devices == 1 ? "" : "s", p.name, np_info(h)->pid);
     return 0;
 }
 
@@ -329,7 +329,7 @@ static int get_message(struct hw_conn *c)
     c->at = 0;
     if (hw_get32(head) != MAGIC || c->len == 0 || c->len > np->slot - NP_ROOM ||
         (r->known && r->size != (size_t)NP_ROOM + c->len))
-        return hw_fail(-EPROTO, "the plugin received a message of %zu bytes, but the header has a payload length of %u",
+        return hw_fail(-EPROTO, "the plugin received a message of %zu bytes with an invalid header (payload length %u)",
                        r->size, c->len);
     c->has_message = true;
     return 0;

@@ -206,7 +206,8 @@ void hw_copies_free(struct hw_copies *c)
         if (!stuck) {
             free_copies(c);
         } else {
-            hw_log(c->log, HAWSER_LOG_ERROR, "%s hangs in a copy: the staging memory of a connection is not freed",
+            hw_log(c->log, HAWSER_LOG_ERROR,
+                   "%s hangs in a copy: the staging memory of a connection is kept until the copy ends",
                    stuck->space->name);
             pthread_mutex_lock(&left_mu);
             c->next = left;

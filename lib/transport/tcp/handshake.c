@@ -62,9 +62,10 @@ static int receive_bytes(struct hw_hs *hs, int fd)
         if ((r == 0 || (r < 0 && errno == ECONNRESET)) && hs->stage == S_PROOF &&
             hs->have == 0) /* the client checks the server's proof first, and closes the connection without a message if
                               the proof is wrong */
-            return hw_fail(
-                -EACCES,
-                "the client closed the connection without proving the job key: it probably has a different key");
+            return hw_fail(-EACCES, hs->hello.kind == HW_BOOT_CONTROL && hs->hello.keyed
+                                        ? "the client closed the connection without proving the job key: it probably "
+                                          "has a different key"
+                                        : "the client closed the connection in the handshake");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
                            hs->have, hs->want);
@@ -109,7 +110,8 @@ static int client_challenge(struct hw_hs *hs, int fd)
     uint8_t proof[HW_PROOF_SIZE];
     hw_boot_prove_server(proof, hs->key, hs->hello_raw, hs->challenge_raw);
     if (!hw_boot_same(proof, hs->challenge.proof))
-        return hw_fail(-EACCES, "the peer does not have the same job key");
+        return hw_fail(-EACCES, hs->hello.kind == HW_BOOT_CONTROL ? "the peer does not have the same job key"
+                                                                  : "the peer does not have the session's key");
     hw_boot_prove_client(proof, hs->key, hs->hello_raw, hs->challenge_raw);
     rc = send_bytes(fd, proof, sizeof(proof));
     return rc == 0 && hs->after ? send_bytes(fd, hs->after, hs->after_len) : rc;
@@ -189,7 +191,9 @@ int hw_hs_step(struct hw_hs *hs, int fd)
             hw_boot_prove_client(proof, hs->key, hs->hello_raw, hs->challenge_raw);
             if (!hw_boot_same(proof, hs->in)) {
                 (void)hw_hs_welcome(fd, HW_REFUSE_PROOF, 0);
-                return hw_fail(-EACCES, "the client does not have the job key");
+                return hw_fail(-EACCES, hs->hello.kind == HW_BOOT_CONTROL
+                                            ? "the client does not have the job key"
+                                            : "the client does not have the session's key");
             }
             hs->stage = DONE;
             return 0;

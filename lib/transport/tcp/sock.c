@@ -201,7 +201,8 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
         return hw_fail(-ETIMEDOUT, "%u probes of a closed window were not acknowledged for %llu ms", ti.tcpi_probes,
                        (unsigned long long)quiet);
     if (in_vain && dead)
-        return hw_fail(-ETIMEDOUT, "no data was acknowledged for %llu ms (%u segments outstanding, %u retransmissions)",
+        return hw_fail(-ETIMEDOUT,
+                       "no data was acknowledged for %llu ms (segments outstanding: %u, retransmissions: %u)",
                        (unsigned long long)quiet, ti.tcpi_unacked, ti.tcpi_retransmits);
     return alone > usual;
 }

@@ -85,7 +85,7 @@ static void test_entries(void)
     start(&f, false);
     f.p.recv->ring->entry[0].frags = NP_FRAGS + 1;
     atomic_store(&f.p.recv->ring->done, 1);
-    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "2049 fragments");
+    check_dead(&f, np_test(f.p.recv, &r), -EPROTO, "fragments: 2049");
 
     start(&f, true);
     static struct hw_frag frags[NP_FRAGS];

@@ -34,7 +34,7 @@ def crowd(plugin, ranks, comms, *args, limit=None, cpus=None, size="4KiB"):
 
 def shares(r):
     """Returns the numbers in the lines in which the ranks report how many CPUs they share with how many processes."""
-    return re.findall(r"(\d+) CPUs for (\d+) process", r.stderr)
+    return re.findall(r"(\d+) CPUs? for (\d+) process", r.stderr)
 
 
 r, c = crowd(plain, 4, 2)

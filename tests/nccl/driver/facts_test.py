@@ -61,6 +61,15 @@ for n in (1, 3, 8):
     ok(len(speeds) == 5 and all(v == n * 10000 // 5 for v in speeds),  # the kernel reports 10 Gb/s for a veth
        "to NCCL with table v12 they have what the NICs have", speeds, err)
 
+# Only the loopback has an IPv4 address, and it must not be chosen for that.
+if can:
+    script = """ip link set lo up && ip link add n1 type veth peer name p1 && ip addr add fd00::1/64 dev n1 nodad
+ip link set n1 up && ip link set p1 up && exec "$0" bench --verbose --seconds 1 "$1" """
+    r = subprocess.run(["unshare", "--net", "sh", "-ec", script, driver, hawser], capture_output=True, text=True, timeout=60)
+    ok(r.returncode == 0 and "using n1" in r.stderr and "verified" in r.stdout, "a NIC with only an IPv6 address", r.stdout, r.stderr[-2000:])
+else:
+    ok(True, "a NIC with only an IPv6 address # SKIP no network namespaces here")
+
 different, err = facts(HAWSER_NCCL_TUNE="0")
 ok(different and different != first, "and this test sees a difference where there is one", err)
 done()

@@ -153,7 +153,8 @@ static int load_plugin_library(struct kid *k, struct np_hello *out)
     if (!k->library)
         return hw_fail(-ENOENT, "dlopen() failed: %s", dlerror());
     if (!np_table_find(k->library, k->c->newest, &k->t))
-        return hw_fail(-ENOEXEC, "it exports none of ncclNetPlugin_v%d to v%u: not a net plugin of NCCL 2.19 or later",
+        return hw_fail(-ENOEXEC,
+                       "it exports none of ncclNetPlugin_v%d to v%u, the versions of net plugins that hawser supports",
                        NP_OLDEST, k->c->newest);
     const char *lacks = np_table_lacks(&k->t), *table = np_table_name(&k->t);
     if (lacks)

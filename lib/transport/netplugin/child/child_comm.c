@@ -24,7 +24,7 @@ static unsigned window_of(const struct kid *k)
 static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
-        return hw_fail(-EINVAL, "slot %u of connections is in use", slot);
+        return hw_fail(-EINVAL, "slot %u of connections does not exist or is in use", slot);
     struct kid_comm *c = calloc(1, sizeof(*c));
     if (!c)
         return hw_no_memory("a connection");
@@ -201,7 +201,7 @@ void kid_watch(struct kid *k)
 
 static int start_setup(struct kid_comm *c)
 {
-    int rc = start_thread(setup_thread, c, "connect", &c->thread);
+    int rc = start_thread(setup_thread, c, np_call_names[get_setup_call(c)], &c->thread);
     if (rc < 0)
         return rc;
     c->threaded = true;
@@ -288,7 +288,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
     if (rc == 0 && !c->comm) {
         if (hw_now() < c->deadline)
             return KID_PENDING;
-        rc = hw_fail(-ETIMEDOUT, "%s: not done before the deadline, after %llu calls: %s", np_call_names[call],
+        rc = hw_fail(-ETIMEDOUT, "%s: not done before the deadline (calls: %llu): %s", np_call_names[call],
                      (unsigned long long)c->tries,
                      call == NP_CONNECT ? "check that the other side runs and is reachable" : "no peer connected");
     }
@@ -411,7 +411,8 @@ bool kid_close_all(struct kid *k)
 int kid_map(struct kid *k, const struct np_message *m, int fd)
 {
     if (m->number >= NP_MEMS || k->mem[m->number].at || fd < 0)
-        return hw_fail(-EINVAL, "memory %u is in use", m->number);
+        return hw_fail(-EINVAL, "memory %u %s", m->number,
+                       fd < 0 ? "has no descriptor" : "does not exist or is in use");
     /* Guard areas before and after the memory stop a plugin that writes out of bounds. */
     uint8_t *room = mmap(NULL, m->len + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED ||
@@ -462,10 +463,10 @@ int kid_reg(struct kid *k, const struct np_message *m)
     if (!c || !c->comm || c->kind == KID_LISTENER)
         return hw_fail(-EINVAL, "slot %u has no connection", m->slot);
     if (m->number >= NP_MRS || k->mr[m->number].comm)
-        return hw_fail(-EINVAL, "registration %u is in use", m->number);
+        return hw_fail(-EINVAL, "registration %u does not exist or is in use", m->number);
     if (m->memory >= NP_MEMS || !k->mem[m->memory].at || m->offset > k->mem[m->memory].len ||
         m->len > k->mem[m->memory].len - m->offset)
-        return hw_fail(-EINVAL, "a registration exceeds memory %u", m->memory);
+        return hw_fail(-EINVAL, "a registration exceeds memory %u, or this memory does not exist", m->memory);
     const struct hw_space *gpu = k->mem[m->memory].gpu;
     struct kid_mr mr = {.comm = c, .at = k->mem[m->memory].at + m->offset, .len = m->len, .cuda = gpu != NULL};
     if (gpu) {

@@ -58,7 +58,8 @@ static int record_test_result(struct kid *k, struct kid_comm *c, struct np_entry
     e->size = e->known ? (uint64_t)size : 0;
     c->flush[c->come % NP_RING] = NULL;
     if (e->known && (size < 0 || e->size > e->len))
-        return hw_fail(-EMSGSIZE, "test: %d bytes arrived for a receive of %llu", size, (unsigned long long)e->len);
+        return hw_fail(-EMSGSIZE, "test: the plugin reports %d bytes for a receive of %llu", size,
+                       (unsigned long long)e->len);
     int rc = c->meta ? kid_unpack(k, c, e) : 0;
     return rc == 0 && c->kind == KID_RECV ? start_child_flush(k, c, e) : rc;
 }

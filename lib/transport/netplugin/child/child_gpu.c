@@ -80,7 +80,7 @@ int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out)
     const struct hw_space *s;
     void *at = NULL;
     if (m->number >= NP_MEMS || k->mem[m->number].at)
-        return hw_fail(-EINVAL, "memory %u is in use", m->number);
+        return hw_fail(-EINVAL, "memory %u does not exist or is in use", m->number);
     int rc = hw_space_device(HAWSER_MEM_CUDA, (int)m->memory, &s);
     if (rc == 0)
         rc = s->ops->alloc(s, m->len, &at);

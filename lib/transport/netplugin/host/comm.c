@@ -118,6 +118,8 @@ int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE
                        h->info.devices);
     struct np_listener *l = calloc(1, sizeof(*l));
     const int slot = l ? np_number(h, h->slot, NP_COMMS) : -1;
+    if (!l)
+        return hw_no_memory("a listener of plugin %s", h->name);
     if (slot < 0) {
         free(l);
         return hw_fail(-ENOMEM, "plugin %s: too many listeners and connections: at most %d", h->name, NP_COMMS);
@@ -383,7 +385,7 @@ static int too_late(struct np_comm *c)
     if (atomic_load_explicit(&c->ring->started, memory_order_relaxed) <= n)
         return kill_comm(c, hw_fail(-ETIMEDOUT,
                                     "plugin %s: %s %llu of %zu bytes: the plugin did not accept the request before the "
-                                    "deadline, in %llu calls",
+                                    "deadline (calls: %llu)",
                                     c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
                                     (unsigned long long)c->ring->entry[n % NP_RING].nulls));
     return kill_comm(c, hw_fail(-ETIMEDOUT,
@@ -404,8 +406,8 @@ static int read_comm_result(struct np_comm *c, struct np_result *out)
         out->size = size;
     out->frags = c->sends ? 0 : frags;
     if (out->size > len || out->frags > NP_FRAGS) {
-        hw_fail(-EPROTO, "the plugin reports %llu bytes in %u fragments for a receive of %zu", (unsigned long long)size,
-                frags, len);
+        hw_fail(-EPROTO, "the plugin reports an invalid result for a receive of %zu bytes: %zu bytes, fragments: %u",
+                len, out->size, frags);
         return kill_comm(c, np_distrust(c->h));
     }
     c->req[c->tested % NP_RING].frags = out->frags;

@@ -78,8 +78,8 @@ static int guess_plugin_device(struct np_host *h, const char *nic, const struct 
     if (!same)
         return hw_fail(-ENODEV,
                        "none of the devices of plugin %s (%s) matches NIC %s; its first device is already assigned to "
-                       "%s: assign the devices with knob plugin_devices (plugin_devices=%s=0,%s=1)",
-                       h->info.table, l->names, nic, h->guessed, h->guessed, nic);
+                       "%s: assign the devices with knob plugin_devices (plugin_devices=%s=0,%s=%d)",
+                       h->info.table, l->names, nic, h->guessed, h->guessed, nic, h->info.devices > 1);
     if (first && log)
         hw_log(log, h->info.devices > 1 ? HAWSER_LOG_WARN : HAWSER_LOG_INFO,
                "none of the devices of plugin %s (%s) matches NIC %s: using the first device; knob plugin_devices "

@@ -95,7 +95,7 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     h->pid = 0;
     if (got < 0)
-        snprintf(how, cap, "ended; another wait() in this process collected its exit status");
+        snprintf(how, cap, "ended (another wait() in this process collected its exit status)");
     else if (WIFSIGNALED(status))
         snprintf(how, cap, "was killed by SIG%s",
                  sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
@@ -115,7 +115,7 @@ int np_blame(struct np_host *h, int rc, const char *what)
 {
     char said[100];
     return hw_fail(rc, "plugin %s: %s%s%s", h->name, what,
-                   *get_last_plugin_output(h, said, sizeof(said)) ? "; its last line: " : "", said);
+                   *get_last_plugin_output(h, said, sizeof(said)) ? "; its last output: " : "", said);
 }
 
 static void pass_warnings(struct np_host *h, uint64_t now);
@@ -178,7 +178,8 @@ int np_distrust(struct np_host *h)
 static void tell_again(struct np_host *h)
 {
     if (h->warning.again)
-        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more warnings were suppressed", h->name, h->warning.again);
+        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more warning%s suppressed", h->name, h->warning.again,
+               h->warning.again == 1 ? " was" : "s were");
     h->warning.again = 0;
 }
 

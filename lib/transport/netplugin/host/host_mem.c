@@ -21,6 +21,8 @@ static int new_mem(struct np_host *h, size_t len, struct np_mem **out)
 {
     struct np_mem *m = calloc(1, sizeof(*m));
     const int id = m ? np_number(h, h->mem, NP_MEMS) : -1;
+    if (!m)
+        return hw_no_memory("a block of memory of plugin %s", h->name);
     if (id < 0) {
         free(m);
         return hw_fail(-ENOMEM, "plugin %s: too many blocks of memory: at most %d", h->name, NP_MEMS);
@@ -102,8 +104,8 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
                        h->name, len, ptr);
     if (len == 0 || offset % page || (uintptr_t)ptr % page)
         return hw_fail(-EINVAL,
-                       "plugin %s: cannot share %zu bytes at %p, offset %llu: address and offset must be multiples of "
-                       "the page size",
+                       "plugin %s: cannot share %zu bytes at %p, offset %llu: the size must not be 0, and address and "
+                       "offset must be multiples of the page size",
                        h->name, len, ptr, (unsigned long long)offset);
     if (fstat(fd, &st) < 0 || offset > (uint64_t)st.st_size || len > (uint64_t)st.st_size - offset)
         return hw_fail(-EINVAL, "plugin %s: the file is too short for %zu bytes at offset %llu", h->name, len,
@@ -183,7 +185,7 @@ int np_mem_free(struct np_mem *m)
 {
     struct np_message q = {.op = NP_OP_UNMAP, .number = m->id};
     if (m->regs > 0)
-        return hw_fail(-EBUSY, "plugin %s: the memory still has %u registrations", m->h->name, m->regs);
+        return hw_fail(-EBUSY, "plugin %s: the memory is still registered (registrations: %u)", m->h->name, m->regs);
     if (m->gpu) /* the parent unmaps the memory before the child frees it */
         unmap_plugin_mem(m);
     (void)np_ask(m->h, &q, NULL, 0,
@@ -220,6 +222,8 @@ int np_reg(struct np_comm *c, struct np_mem *m, size_t offset, size_t len, struc
                        offset, align);
     struct np_mr *mr = calloc(1, sizeof(*mr));
     const int id = mr ? np_number(h, h->mr, NP_MRS) : -1;
+    if (!mr)
+        return hw_no_memory("a registration with plugin %s", h->name);
     if (id < 0) {
         free(mr);
         return hw_fail(-ENOMEM, "plugin %s: too many registrations: at most %d", h->name, NP_MRS);
