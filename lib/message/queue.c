@@ -216,7 +216,7 @@ int hw_queue_post(struct hw_op *op)
     bool there = hw_stream_is_closed(&p->queues, op->queue, false);
     if (hw_stream_is_closed(&p->queues, op->queue, true) || (there && op->kind == HW_OP_SEND))
         return hw_fail(-ESHUTDOWN, "stream %llu is closed", (unsigned long long)(op->queue >> 32));
-    int rc = hw_queue_get(&p->queues, op->queue, &q);
+    int rc = hw_queue_get(&p->queues, op->queue, HW_QUEUES, &q);
     if (rc < 0)
         return rc;
     if (op->kind == HW_OP_SEND) {
@@ -337,10 +337,10 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
     }
     if (t->n_grants == HW_OPS)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
-    int rc = hw_queue_get(t, h->c, &q);
+    int rc = hw_queue_get(t, h->c, HW_QUEUES_BOTH, &q);
     if (rc == -EAGAIN)
         return hw_fail(-EPROTO, "no queue is left for a receive of the peer: all %d (streams and tags) are in use",
-                       HW_QUEUES);
+                       HW_QUEUES_BOTH);
     if (rc < 0)
         return rc;
     struct hw_grant *g = malloc(sizeof *g);
@@ -402,10 +402,10 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
             hw_eager_give(p, (*note)->len); /* the caller frees it */
         return sent;
     }
-    int rc = hw_queue_get(&p->queues, h->c, &q);
+    int rc = hw_queue_get(&p->queues, h->c, HW_QUEUES_BOTH, &q);
     if (rc == -EAGAIN)
         return hw_fail(-EPROTO, "no queue is left for a message of the peer: all %d (streams and tags) are in use",
-                       HW_QUEUES);
+                       HW_QUEUES_BOTH);
     if (rc < 0)
         return rc;
     while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
