@@ -146,9 +146,9 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
         struct hw_span *s = &o->span[i];
         if (v->length && (!region || v->region != region) && (o->kind == HW_OP_WRITE || o->kind == HW_OP_READ)) {
             struct hw_import *was = import;
-            import = hw_import_get(o->peer, v->region->id, v->region->secret);
-            if (!import)
-                return o->peer->dead ? o->peer->dead : -ENOMEM;
+            int rc = hw_import_get(o->peer, v->region->id, v->region->secret, &import);
+            if (rc < 0)
+                return rc;
             if (import == was) /* another copy of the region; put_imports() puts one reference */
                 hw_import_put(o->peer, import);
             region = v->region;
