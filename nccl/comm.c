@@ -129,13 +129,7 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
         if (rc)
             return rc;
     }
-    int rc = hawser_test(c->hello);
-    if (rc == -ENOBUFS) { /* the peer's queue is full of hellos: send it again */
-        hawser_op_free(c->hello);
-        c->hello = NULL;
-        rc = -EAGAIN;
-    }
-    return rc;
+    return hawser_test(c->hello);
 }
 
 /* Waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is sent, because NCCL may close the

@@ -263,7 +263,12 @@ static int set_up(struct hw_connect *c)
     }
     if (rc > 0)
         rc = write_bytes(c, choice, (size_t)rc);
-    return rc == 0 ? read_bytes(c, ready, sizeof ready) : rc;
+    if (rc == 0)
+        rc = read_bytes(c, ready, sizeof ready);
+    if (rc == 0 && hw_get32(ready) != HW_READY)
+        rc = hw_fail(-EPROTO, "%s: the peer's answer to SETUP is %#x instead of %#x", c->p->name, hw_get32(ready),
+                     HW_READY);
+    return rc;
 }
 
 struct waiting {

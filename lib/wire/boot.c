@@ -188,6 +188,7 @@ const char *hw_refusal_text(unsigned refusal)
         [HW_REFUSE_SESSION] = "the server does not know the session, or no longer does",
         [HW_REFUSE_PROOF] = "the client's proof of its key is wrong",
         [HW_REFUSE_STALE] = "the connection is out of date, or an older one is still in use there",
+        [HW_REFUSE_FAILED] = "the server cannot set up the session; its log has the reason",
     };
     return refusal < HW_REFUSE_COUNT ? text[refusal] : "unknown reason";
 }

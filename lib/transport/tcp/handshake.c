@@ -94,7 +94,7 @@ static int report_refusal(unsigned refusal)
     static const int code[HW_REFUSE_COUNT] = {
         [HW_REFUSE_VERSION] = -EPROTO, [HW_REFUSE_KEY_NEEDED] = -EACCES, [HW_REFUSE_KEY_UNWANTED] = -EACCES,
         [HW_REFUSE_ADDRESS] = -EPERM,  [HW_REFUSE_FULL] = -ECONNREFUSED, [HW_REFUSE_SESSION] = -ECONNRESET,
-        [HW_REFUSE_PROOF] = -EACCES,   [HW_REFUSE_STALE] = -EBUSY,
+        [HW_REFUSE_PROOF] = -EACCES,   [HW_REFUSE_STALE] = -EBUSY,       [HW_REFUSE_FAILED] = -ECONNREFUSED,
     };
     return hw_fail(code[refusal], "the peer refused the connection: %s", hw_refusal_text(refusal));
 }
