@@ -479,7 +479,7 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
     rc = sb_dir_lock(dir);
     if (rc == 0)
         rc = sb_journal_load(&j, dir, o->id, true);
-    if (rc == -ENOENT || (rc == -EBADMSG && o->forget))
+    if (rc == -ENOENT || ((rc == -EBADMSG || rc == -EPROTONOSUPPORT) && o->forget))
         /* also removes files that a crash has left behind */
         return remove_pin_and_journal(dir, o->id);
     if (rc < 0)

@@ -278,8 +278,11 @@ static void nics(void)
 
     n->queues = n->queues_max = 1;
     check("nic.queues", DR_WARN, "only one");
-    n->queues_max = 16;
+    n->queues_max = n->combined_max = 16;
     check("nic.queues", DR_WARN, "1 of at most 16");
+    remedy("nic.queues", "ethtool -L eth1 combined 16", "/sbin/ethtool -L eth1 combined 16");
+    n->combined_max = 0;
+    remedy("nic.queues", "ethtool -L eth1 rx 16", "/sbin/ethtool -L eth1 rx 16");
     n->queues = 16;
     check("nic.queues", DR_PASS, "16 of at most 16");
     check("nic.rss", DR_SKIP, "no indirection table");

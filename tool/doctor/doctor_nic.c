@@ -254,7 +254,10 @@ static void queues_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_PASS, n->name, "%d of at most %d", n->queues, n->queues_max);
     else if (n->queues_max > 1) {
         dr_say(d, DR_WARN, n->name, "1 of at most %d", n->queues_max);
-        dr_mend(d, "ethtool -L %s combined %d", n->name, n->queues_max);
+        if (n->combined_max > 1)
+            dr_mend(d, "ethtool -L %s combined %d", n->name, n->combined_max);
+        else
+            dr_mend(d, "ethtool -L %s rx %d", n->name, n->queues_max);
     } else if (n->physical && dr_has_devmem(n)) {
         dr_say(d, DR_WARN, n->name, "the NIC has only one queue");
         dr_mend(d, "ethtool -l %s   # the machine type or the hypervisor may limit the number of queues", n->name);

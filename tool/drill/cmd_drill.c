@@ -39,6 +39,7 @@ struct drill {
     size_t n_victims;
     uint64_t taken, next; /* number of faults that have ended, and time of the next action */
     bool away;
+    bool unchecked; /* a signal ended the drill before the server had checked the bytes */
     uint64_t bad, checked;
     double seconds;
 };
@@ -430,10 +431,13 @@ static int run_load(struct drill *d)
     if (rc < 0)
         return rc;
     d->m.broken = false;
-    if (session_stopped(&d->s)) /* after a signal, the results so far are reported, and the bytes are not checked */
-        return 0;
     q = (struct tp_request){.type = TP_END, .first = 0, .count = (uint32_t)d->depth};
     rc = session_call(&d->s, &q, r, patience);
+    if (rc == -EINTR && session_stopped(&d->s)) {
+        d->unchecked = true; /* the results so far are still reported */
+        d->m.broken = true;
+        return 0;
+    }
     d->bad = r->bad;
     d->checked = r->checked;
     return rc;
@@ -504,6 +508,8 @@ static int run_drill(struct drill *d)
         code = tool_fail("drill", "%s", hw_error());
     else if (d->take && d->taken < d->faults)
         code = tool_interrupted("drill", "after %" PRIu64 " of %" PRIu64 " faults", d->taken, d->faults);
+    else if (d->unchecked)
+        code = tool_interrupted("drill", "the bytes were not checked");
     else if (d->bad)
         code = tool_fail("drill", "%" PRIu64 " byte%s arrived with wrong contents", d->bad, d->bad == 1 ? "" : "s");
     else if (!came_back(&d->load))
