@@ -328,7 +328,7 @@ static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
     if (ipv6)
         return sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
     sb_log(m->o->log, HAWSER_LOG_INFO,
-           "%s: the container has no IPv6, so IPv6 addresses, routes and rules are left out", k->link.name);
+           "%s: the NIC has no IPv6 in the container, so IPv6 addresses, routes and rules are left out", k->link.name);
     m->map.skip6 = true;
     return 0;
 }

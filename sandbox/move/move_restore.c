@@ -494,7 +494,8 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
     if (rc < 0)
         return rc;
     if (o->ended && j.ready && !j.returning && !sb_ended(&j))
-        return hw_fail(-EBUSY, "%s is still running and keeps its NICs; `hawser sandbox restore %s` takes them back",
-                       o->id, o->id);
+        return hw_fail(
+            -EBUSY, "the container %s is still running and keeps its NICs; `hawser sandbox restore %s` takes them back",
+            o->id, o->id);
     return sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
 }

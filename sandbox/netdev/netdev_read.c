@@ -224,7 +224,7 @@ static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum
         while (j->n > before)
             free(j->rec[--j->n].data);
     }
-    return hw_fail(-EAGAIN, "%s: they changed during each of %d reads", what, TRIES);
+    return hw_fail(-EAGAIN, "%s: the list changed during each of %d reads", what, TRIES);
 }
 
 int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *const *name, size_t n)

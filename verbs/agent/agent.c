@@ -73,8 +73,8 @@ static int fill_agent_address(struct sockaddr_un *a, const char *path)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof(a->sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket (1 to %zu bytes)", path,
-                       sizeof(a->sun_path) - 1);
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket: the path must have 1 to %zu bytes",
+                       path, sizeof(a->sun_path) - 1);
     memcpy(a->sun_path, path, strlen(path) + 1);
     return 0;
 }

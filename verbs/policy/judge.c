@@ -220,7 +220,7 @@ static bool modern_mr(struct judge *j)
 
 static bool advise_mr(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_ODP, "odp", "advice is for on-demand paging only, which is not allowed");
+    return has_permission(j, VB_ALLOW_ODP, "odp", "memory advice is only for on-demand paging, which is not allowed");
 }
 
 static bool create_cq(struct judge *j)
