@@ -201,7 +201,7 @@ static void tell_lost(struct back *b, int i)
                *w->kind ? ", which deletes devices of kind " : "", w->kind);
     else if (sb_netdev_find(&b->there.rt, k->there, NULL, &l) == 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s is lost: another device, which stays in the container, now has its index", w->name);
+               "%s is lost: another device, which stays in the container, has replaced it and has its index", w->name);
     else
         sb_log(b->f.log, HAWSER_LOG_ERROR,
                "%s is lost: it is neither in this network namespace, nor in the container, nor in the namespace of "
