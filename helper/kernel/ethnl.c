@@ -64,7 +64,7 @@ int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex)
     if (rc || f.ifindex <= 0)
         return hw_fail(-ENODEV, "there is no NIC %.16s in this network namespace", name);
     if (strcmp(f.name, name) != 0)
-        return hw_fail(-ENODEV, "%.16s is an alternative name of NIC %s: use the name of the NIC", name, f.name);
+        return hw_fail(-ENODEV, "%.16s is an alternative name of NIC %s: use the NIC's own name", name, f.name);
     *ifindex = f.ifindex;
     return 0;
 }

@@ -302,7 +302,7 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
         return rc;
     return rc == 1 ? 0
                    : hw_fail(-ENOTCONN,
-                             "sock_diag shows no such connection over %s: the connection has ended or is bound to "
+                             "sock_diag does not show the connection over %s: the connection has ended or is bound to "
                              "another device, or the kernel module tcp_diag is missing",
                              h->nic->name);
 }

@@ -232,7 +232,8 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         memcpy(own, data, len);
     own[len] = 0;
     if (kind == SB_HEAD && strcmp(own, VERSION) != 0) {
-        int rc = hw_fail(-EPROTONOSUPPORT, "the journal has version %.20s, but this program supports " VERSION, own);
+        int rc =
+            hw_fail(-EPROTONOSUPPORT, "the journal has version %.20s, but this hawser supports version " VERSION, own);
         free(own);
         return rc;
     }

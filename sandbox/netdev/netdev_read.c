@@ -38,9 +38,9 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     if (h->nlmsg_type != RTM_NEWLINK)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
-        return s->many ? 0 /* not a requested link */
-                       : hw_fail(-EBADMSG,
-                                 "the kernel describes a network device in a format that this program does not know");
+        return s->many
+                   ? 0 /* not a requested link */
+                   : hw_fail(-EBADMSG, "the kernel describes a network device in a format that hawser does not know");
     if (s->j) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
         int n = sb_msg_rewrite(SB_LINK, h, &as_is, buf, sizeof(buf));

@@ -419,7 +419,7 @@ static int read_snapshot_json(json_t *o, struct sbx_snapshot *s)
         return hw_fail(-EINVAL, "the snapshot's schema is not " SCHEMA);
     unsigned version = read_snapshot_number(o, "version", UINT_MAX, &rc);
     if (rc == 0 && version != SBX_SNAPSHOT_VERSION)
-        return hw_fail(-EINVAL, "the snapshot has version %u, but this program supports version %d", version,
+        return hw_fail(-EINVAL, "the snapshot has version %u, but this hawser supports version %d", version,
                        SBX_SNAPSHOT_VERSION);
     s->addresses = read_snapshot_flag(o, "addresses", &rc);
     s->gids = read_snapshot_flag(o, "gids", &rc);
