@@ -137,7 +137,7 @@ static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct 
         bool clsact = tc_of(h)->tcm_parent == TC_H_CLSACT;
         uint32_t at = clsact ? TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS) : tc_of(h)->tcm_handle;
         if (++n > PARENTS_MAX)
-            return hw_fail(-E2BIG, "%s: more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
+            return hw_fail(-E2BIG, "%s has more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
         rc = dump_tc_objects(a, d, RTM_NEWTFILTER, at, out);
         if (rc == 0 && clsact)
             rc = dump_tc_objects(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), out);
