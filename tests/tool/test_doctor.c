@@ -287,7 +287,7 @@ static void nics(void)
     n->rss_last = 15;
     check("nic.rss", DR_PASS, "16 of 16");
     n->split = DR_SPLIT_ON;
-    check("nic.rss", DR_WARN, "queue 15, the last one, which must leave RSS");
+    check("nic.rss", DR_WARN, "queue 15, the last one, which must be removed from RSS");
     n->rss_queues = 15;
     n->rss_last = 14;
     check("nic.rss", DR_PASS, "15 of 16");

@@ -95,13 +95,14 @@ void dr_kernel_devmem(struct dr_report *d)
     else if (read)
         dr_say(d, DR_WARN, NULL, "not set in %s", from);
     else if (m->netdev_rc == 0 && !rx)
-        dr_say(d, DR_WARN, NULL, "netlink family netdev has %s", knows);
+        dr_say(d, DR_WARN, NULL, "the netlink family netdev has %s", knows);
     else if (m->netdev_rc == 0)
         /* The commands exist without the option too, but return EOPNOTSUPP (net/core/devmem.h). */
         dr_say(d, DR_SKIP, NULL, "the kernel has %s, but its build configuration cannot be read: %s", knows,
                hw_error());
     else
-        dr_say(d, DR_SKIP, NULL, "%s, and netlink family netdev: %s", hw_error(), hw_errno_text(-m->netdev_rc));
+        dr_say(d, DR_SKIP, NULL, "%s, and the netlink family netdev cannot be queried: %s", hw_error(),
+               hw_errno_text(-m->netdev_rc));
     if (d->r && d->r[d->n - 1].outcome == DR_WARN)
         dr_mend(d, "boot Linux 6.16 or later, built with CONFIG_NET_DEVMEM=y (Debian's kernels are)");
 }
@@ -124,11 +125,12 @@ void dr_kernel_tcp_mem(struct dr_report *d)
          * is long within a data centre. */
         double gbit = (double)top / 2 * 8 / 1e-4 / 1e9;
         if (top >= 4u << 20)
-            dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms round trip up to %.0f Gbit/s per connection",
+            dr_say(d, DR_PASS, name[i],
+                   "up to %.1f MiB: enough for up to %.0f Gbit/s per connection if a round trip takes 0.1 ms",
                    (double)top / (1 << 20), gbit);
         else {
             dr_say(d, top < 256u << 10 ? DR_FAIL : DR_WARN, name[i],
-                   "only up to %.2f MiB: at 0.1 ms round trip at most %.1f Gbit/s per connection",
+                   "only up to %.2f MiB: enough for at most %.1f Gbit/s per connection if a round trip takes 0.1 ms",
                    (double)top / (1 << 20), gbit);
             dr_mend(d, "sysctl -w net.ipv4.%s='4096 131072 33554432'", name[i]);
         }

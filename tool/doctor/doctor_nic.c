@@ -94,7 +94,8 @@ static void pcie_of(struct dr_report *d, const struct dr_nic *n)
     }
     double a = giga_transfers(now), b = giga_transfers(most);
     if (a <= 0 || b <= 0 || w_now == 0)
-        dr_say(d, DR_SKIP, n->name, "the speed or the width of the PCIe link is unknown ('%s' of '%s')", now, most);
+        dr_say(d, DR_SKIP, n->name,
+               "the speed or the width of the PCIe link is unknown (current speed '%s', maximum '%s')", now, most);
     else if (a < b || w_now < w_most) {
         dr_say(d, DR_WARN, n->name, "%.1f GT/s x%llu, but the NIC supports %.1f GT/s x%llu", a,
                (unsigned long long)w_now, b, (unsigned long long)w_most);
@@ -276,7 +277,7 @@ static void rss_of(struct dr_report *d, const struct dr_nic *n)
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
         dr_say(d, DR_WARN, n->name,
-               "ordinary traffic uses queue %d, the last one, which must leave RSS before it can be bound",
+               "ordinary traffic uses queue %d, the last one, which must be removed from RSS before it can be bound",
                n->queues - 1);
         dr_mend(d, "ethtool -X %s equal %d   # hawserd does this itself while a queue is bound", n->name,
                 HW_MAX(n->queues - 1, 1));

@@ -179,7 +179,7 @@ static void run_iperf(struct field *f)
     if (row)
         note_rival(f, IPERF, "measured", NULL, json_pack("[o]", row));
     else if (!f->ssh && strstr(why, "refused"))
-        note_rival(f, IPERF, "skipped", "no `iperf3 -s` runs on the other node, and there is no --ssh to start it",
+        note_rival(f, IPERF, "skipped", "no `iperf3 -s` runs on the other node, and without --ssh none can be started",
                    NULL);
     else
         note_rival(f, IPERF, tool_stop ? "skipped" : "failed", tool_stop ? "interrupted" : why, NULL);
