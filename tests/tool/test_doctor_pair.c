@@ -37,7 +37,7 @@ static void tcpx(void)
     check("tcpx.plugin", DR_SKIP, "no variable selects one");
     check("tcpx.path", DR_SKIP, "no plugin");
     check("tcpx.manager", DR_SKIP, "TCPX is not set up");
-    check("tcpx.prefix", DR_SKIP, "no sockets");
+    check("tcpx.prefix", DR_SKIP, "no socket of RxDM");
     check("tcpx.chunk-size", DR_SKIP, "TCPX is not set up");
     check("tcpx.nics", DR_SKIP, "none of TCPX's NIC variables");
     check("tcpx.recv-sync", DR_SKIP, "not set");
@@ -85,7 +85,7 @@ static void tcpx(void)
     check("tcpx.prefix", DR_FAIL,
           "looks for RxDM's sockets in /tmp (NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX is not set)");
     env[0] = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=/run/other";
-    check("tcpx.prefix", DR_FAIL, "looks in /run/other, but");
+    check("tcpx.prefix", DR_FAIL, "in /run/other, but");
     put_socket("run/other/rx_rule_manager");
     check("tcpx.manager", DR_FAIL, "/run/other/rx_rule_manager exists, but there is no get_gpu_fd_*");
     check("tcpx.prefix", DR_PASS, "/run/other/rx_rule_manager");
@@ -207,7 +207,7 @@ static void pairs(void)
     snprintf(pair.why, sizeof pair.why, "the peer left");
     check("pair.version", DR_FAIL, "the peer left");
     for (size_t i = 0; i < HW_ARRAY_LEN(asked); i++)
-        check(asked[i], DR_SKIP, "are missing");
+        check(asked[i], DR_SKIP, "no information about the peer");
 
     pair.asked = 0;
     pair.here = (struct tp_facts){.hawser = "0.1.0", .kernel = "6.12.1", .boot = {1}};

@@ -176,7 +176,7 @@ void dr_nccl_init(struct dr_report *d)
                    p->n_devices == 1 ? "" : "s");
             continue;
         }
-        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these variables your program prints the "
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these variables, your program prints the "
                    "plugin's messages");
     }
 }
@@ -288,7 +288,7 @@ void dr_nccl_env_plugin(struct dr_report *d)
     else {
         dr_say(d, DR_WARN, NULL, "NCCL %s %s, which may replace the environment",
                l->lib->version ? "loads" : "may load", l->env->path);
-        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables your program prints the "
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables, your program prints the "
                    "parameters that NCCL uses");
     }
 }

@@ -215,7 +215,8 @@ void dr_nic_hawserd(struct dr_report *d)
         dr_say(d, DR_SKIP, NULL, "not needed: no NIC has a driver that is known to support devmem");
     } else {
         dr_say(d, DR_WARN, NULL, "%s", m->hawserd_why);
-        dr_mend(d, m->hawserd == -EACCES ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # hawserd(8)"
+        dr_mend(d, m->hawserd == -EACCES
+                       ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # see hawserd(8)"
                    : m->hawserd == -ENOENT || m->hawserd == -ECONNREFUSED
                        ? "systemctl enable --now hawserd"
                        : "journalctl -u hawserd; systemctl restart hawserd");
@@ -273,7 +274,7 @@ static void rss_of(struct dr_report *d, const struct dr_nic *n)
     if (n->rss_queues <= 0 || n->queues <= 0)
         dr_say(d, DR_SKIP, n->name, "the driver reports no queues or no indirection table");
     else if (n->queues > 1 && n->rss_queues == 1 && n->queues > 2) {
-        dr_say(d, DR_WARN, n->name, "all ordinary traffic uses one of %d queues", n->queues);
+        dr_say(d, DR_WARN, n->name, "all ordinary traffic uses only one of the %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
         dr_say(d, DR_WARN, n->name,

@@ -227,7 +227,7 @@ static void print_fault(FILE *out, const struct drill_load *l, const struct dril
     if (f->judged)
         fprintf(out, " %9s %13.1f %11s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
     else
-        fprintf(out, " not measured: too close to the start or the end\n");
+        fprintf(out, " not measured: too close to the start or the end of the drill\n");
 }
 
 /* Median and 99th percentile over the n judged faults. A fault without recovery counts as INFINITY. */
