@@ -157,7 +157,7 @@ def part_check(tmp):
     ok("nccl.network" in r.stdout and "hawser, with table v1" in r.stdout, "doctor --only nccl says it too", r)
 
     r, f = check(tmp, **{**good, "NCCL_NET_PLUGIN": None})
-    ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so: hawser's"), "unset: libnccl-net.so is ours", r)
+    ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so, which is hawser's"), "unset: libnccl-net.so is ours", r)
     r, f = check(tmp, tool=tool)
     ok(r.returncode == 1 and has(f, "nccl.plugins", "FAIL", "not found") and has(f, "nccl.network", "FAIL", "IB or Socket") and
        has(f, "nccl.init", "PASS", "2 devices", "libnccl-net-hawser.so") and "hawser nccl env" in f["nccl.plugins"][0]["mend"],
