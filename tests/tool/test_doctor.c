@@ -104,7 +104,7 @@ static void devmem_settings(struct dr_nic *n)
     n->thresh = 0;
     check("nic.header-split", DR_PASS, "on");
     n->thresh = 640;
-    check("nic.header-split", DR_WARN, "packets up to 640 bytes");
+    check("nic.header-split", DR_WARN, "packets of up to 640 bytes");
     remedy("nic.header-split", "ethtool -G eth1 tcp-data-split on hds-thresh 0",
            "ENV{INTERFACE}==\"eth1\", RUN+=\"/sbin/ethtool -G eth1 tcp-data-split on hds-thresh 0\"' >> /etc/udev");
     n->thresh = -ENODATA;

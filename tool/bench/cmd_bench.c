@@ -75,7 +75,7 @@ static int parse_blocks(void *args, const char *text)
         snprintf(word, sizeof word, "%.*s", (int)len, p);
         char *x = strchr(word, 'x');
         if (!x)
-            return hw_fail(-EINVAL, "must be NxSIZE, for N blocks of SIZE bytes as in 1024x64KiB, not '%s'", word);
+            return hw_fail(-EINVAL, "must be NxSIZE, N blocks of SIZE bytes, as in 1024x64KiB, not '%s'", word);
         *x = 0;
         int rc = hw_parse_u64(word, 1, HAWSER_MAX_VECS, &n);
         if (rc < 0 || (rc = hw_parse_size(x + 1, &size)) < 0)
@@ -205,9 +205,9 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     static const struct opts o = {
         .cmd = "bench",
         .args = "HOST[:PORT] [OPTION...]",
-        .about =
-            "Measures transfers between this node and a node that runs `hawser serve`. By default, every byte is "
-            "checked, outside the measured time.\nExit status: 0 success, 1 a failure or wrong bytes, 2 usage error.",
+        .about = "Measures transfers between this node and a node that runs `hawser serve`. By default, every byte is "
+                 "checked, outside the measured time.\nExit status: 0 success, 1 a failure or wrong bytes, 2 usage "
+                 "error, 128 plus the signal's number if interrupted.",
         .rows = rows,
         .least = 1,
         .most = 1,

@@ -65,7 +65,7 @@ int demo_await(pid_t *pid, uint64_t deadline)
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (hw_now() > deadline)
-            return hw_fail(-ETIMEDOUT, "a process did not end in time");
+            return hw_fail(-ETIMEDOUT, "a process that the demo started did not end in time");
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
 }
@@ -105,12 +105,12 @@ static int start_serve(struct demo *d)
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (now > deadline || len == sizeof text - 1)
-            return hw_fail(-ETIMEDOUT, "`hawser serve` in node a did not print that it listens");
+            return hw_fail(-ETIMEDOUT, "`hawser serve` in node a did not print that it is listening");
         if (poll(&p, 1, 100) <= 0)
             continue;
         ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);
         if (n == 0)
-            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it listened%s%.*s", len ? ": " : "",
+            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it was listening%s%.*s", len ? ": " : "",
                            (int)len, text);
         if (n > 0)
             len += (size_t)n;

@@ -110,8 +110,8 @@ static int parse_and_run(struct field *f, int argc, char **argv)
             "NIC\n"
             "and of all NICs, and plain sockets, iperf3, NCCL and NIXL for comparison. The files contain no keys. "
             "Without\n"
-            "--names, host names and addresses are replaced. Exit status: 0 success, 1 a problem was found or a part\n"
-            "failed, 2 usage error.",
+            "--names, host names and addresses are replaced. Exit status: 0 success, 1 a problem was found or a "
+            "part\nfailed, 2 usage error, 128 plus the signal's number if interrupted.",
         .rows = rows,
         .least = 1,
         .most = 1,

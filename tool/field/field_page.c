@@ -151,10 +151,10 @@ static void write_bench(struct page *p, const struct field *f)
           true},
          "test",
          NULL},
-        {{"Operation", "the test both has one row for each direction, and one for their sum", true}, "op", NULL},
+        {{"Operation", "the test `both` has one row for each direction, and one for their sum", true}, "op", NULL},
         {{"Bytes", "size of one operation", false}, "size", rep_text_size},
         {{"Blocks", "number of scattered blocks of one operation", false}, "blocks", rep_text_count},
-        {{"GB/s", "payload that was confirmed and checked", false}, "GBps", rep_text_num},
+        {{"GB/s", "payload per second, confirmed and checked", false}, "GBps", rep_text_num},
         {{"Plain GB/s", "plain sockets over the same paths and memory, alternating with hawser", false},
          "raw_GBps",
          rep_text_num},
@@ -201,7 +201,7 @@ static void write_others(struct page *p, const struct field *f)
         {{"Bytes", "size of a write", false}, "size", rep_text_size},
         {{"GB/s", "goodput over TCP; UCX uses at most four of the NICs", false}, "GBps", rep_text_num},
         {{"NIXL", "version of NIXL", true}, "version", NULL},
-        {{"hawser", "hawser&#39;s rate at the same size over all NICs, divided by this rate", false},
+        {{"hawser", "hawser&#39;s rate at the same size over all NICs, divided by NIXL&#39;s rate", false},
          "hawser_ratio",
          rep_text_num}};
     static const struct column drill[] = {

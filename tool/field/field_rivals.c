@@ -173,7 +173,7 @@ static void run_iperf(struct field *f)
         struct field_result r;
         field_finish(&there, row ? PATIENCE_MS : 0, &r);
         if (!row && r.status == 127)
-            snprintf(why, sizeof why, "the server's command was not found on the other node, or --ssh is wrong");
+            snprintf(why, sizeof why, "`timeout` or `iperf3` was not found on the other node, or --ssh is wrong");
         json_decref(r.rows);
     }
     if (row)
