@@ -173,13 +173,13 @@ static void run_iperf(struct field *f)
         struct field_result r;
         field_finish(&there, row ? PATIENCE_MS : 0, &r);
         if (!row && r.status == 127)
-            snprintf(why, sizeof why, "the server's command was not found on the other node, or --ssh is wrong");
+            snprintf(why, sizeof why, "`timeout` or `iperf3` was not found on the other node, or --ssh is wrong");
         json_decref(r.rows);
     }
     if (row)
         note_rival(f, IPERF, "measured", NULL, json_pack("[o]", row));
     else if (!f->ssh && strstr(why, "refused"))
-        note_rival(f, IPERF, "skipped", "no `iperf3 -s` runs on the other node, and there is no --ssh to start it",
+        note_rival(f, IPERF, "skipped", "no `iperf3 -s` runs on the other node, and without --ssh none can be started",
                    NULL);
     else
         note_rival(f, IPERF, tool_stop ? "skipped" : "failed", tool_stop ? "interrupted" : why, NULL);
