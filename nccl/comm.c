@@ -215,7 +215,7 @@ bool hn_arrived(struct hn_link *l, const struct hn_hello *h)
     }
     if (!a) {
         hn_say(NCCL_LOG_WARN, "connection from %s dropped: %s", hawser_peer_name(l->peer),
-               to ? "out of memory" : "no listener has this ID and secret");
+               to ? "out of memory" : "no listener has the connection's ID and secret");
         (void)hawser_stream_close(l->peer, h->stream);
         return false;
     }
@@ -295,7 +295,7 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
     *mh = NULL;
     if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && hn_g.gpu))
         return hn_error(hw_fail(-EINVAL, "memory of type %d is not supported; this plugin supports only host memory %s",
-                                type, hn_g.gpu ? "and GPU memory" : "(GPU memory with HAWSER_TRANSPORT=devmem)"),
+                                type, hn_g.gpu ? "and GPU memory" : "(and GPU memory with HAWSER_TRANSPORT=devmem)"),
                         "regMr");
     enum hawser_mem_kind kind = type == NCCL_PTR_CUDA ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
     struct mem *m = calloc(1, sizeof(*m));

@@ -107,8 +107,8 @@ struct hn_threads hn_threads_wanted(void)
         hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: HAWSER_THREADS=%s", hn_g.cpus.n,
                hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, fixed);
     else
-        hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: %u threads%s", hn_g.cpus.n,
+        hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: %u progress thread%s%s", hn_g.cpus.n,
                hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, t.loops,
-               t.poll && !getenv("HAWSER_BUSY_US") ? ", polling" : "");
+               t.loops == 1 ? "" : "s", t.poll && !getenv("HAWSER_BUSY_US") ? ", polling" : "");
     return t;
 }

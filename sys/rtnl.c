@@ -73,7 +73,7 @@ int hw_rtnl_link_get(struct hw_netlink *r, const char *name, struct hw_rtnl_link
 {
     char buf[HW_NETLINK_REQUEST], what[64];
     if (strlen(name) >= IFNAMSIZ)
-        return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
+        return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d bytes)", name, IFNAMSIZ - 1);
     struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_GETLINK, 0, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "looking for the network device %s", name);

@@ -572,9 +572,9 @@ int hw_link_settle(struct hw_link *l, uint64_t count)
 {
     assert(l->ended);
     if (!hw_link_can_settle(l, count))
-        return hw_fail(-EPROTO,
-                       "the peer's final confirmation is %llu frames; %llu were sent, and %llu were confirmed before",
-                       (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
+        return hw_fail(
+            -EPROTO, "the peer's final confirmation is for %llu frames; %llu were sent, and %llu were confirmed before",
+            (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
     confirm_upto(l, count);
     for (uint64_t n = count; n < l->started; n++)
         l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token, l->tx.flight[n % l->tx.ring].pay);

@@ -467,7 +467,9 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     bool closed = hw_stream_is_closed(t, h->c, true); /* the peer's receives are no longer known */
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
-        return hw_fail(-EPROTO, "the peer confirms a message that was not sent, or names another receive");
+        return hw_fail(
+            -EPROTO,
+            "the peer confirms a message that was not sent, or names a receive that does not match the message");
     int error = (int)(uint32_t)h->b;
     struct hw_op *op = hw_op_find(p, h->a);
     if (op && (op->kind != HW_OP_SEND || op->match != HW_MATCH_EAGER || op->queue != h->c))

@@ -122,7 +122,7 @@ int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     if (c->gather && !mr->cuda) /* with a bounce buffer on the GPU, only receives into GPU memory arrive scattered */
         return 0;
     if (n > NP_FRAGS)
-        return hw_fail(-EPROTO, "receive %llu has %llu fragments, but its slot of the queue holds %d",
+        return hw_fail(-EPROTO, "receive %llu has %llu fragments, but a slot of the metadata queue holds at most %d",
                        (unsigned long long)c->come, (unsigned long long)n, NP_FRAGS);
     int rc = np_check_frags(c->meta->mem[slot], (uint32_t)n, e->len, mine, &e->size);
     if (rc < 0)
