@@ -315,12 +315,12 @@ int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool ch
             run_relay(l, spec, p[1], child ? parent : 0);
         _exit(again < 0 ? 1 : 0);
     }
-    int rc = pid < 0 ? hw_fail(-errno, "starting the process for delay and loss: %s", strerror(errno)) : 0;
+    int rc = pid < 0 ? hw_fail(-errno, "starting the process that adds delay and loss: %s", strerror(errno)) : 0;
     hw_close(&p[1]);
     while (pid > 0 && !child && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     if (pid > 0)
-        rc = holder_verdict_read(p[0], "the process for delay and loss");
+        rc = holder_verdict_read(p[0], "the process that adds delay and loss");
     hw_close(&p[0]);
     return rc;
 }

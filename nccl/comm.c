@@ -335,8 +335,9 @@ static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
         if (c->req[i].op && c->req[i].mem == m)
             rc = hawser_wait(c->req[i].op, HN_CANCEL_MS);
     pthread_mutex_unlock(&c->mu);
-    return rc == -EAGAIN ? hw_fail(-ETIMEDOUT, "a request on the memory has not ended within %d s", HN_CANCEL_MS / 1000)
-                         : 0;
+    return rc == -EAGAIN
+               ? hw_fail(-ETIMEDOUT, "a request that uses the memory has not ended within %d s", HN_CANCEL_MS / 1000)
+               : 0;
 }
 
 ncclResult_t hn_dereg(void *comm, void *mh)

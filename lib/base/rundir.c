@@ -45,7 +45,8 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
     if (st.st_uid != 0 && st.st_uid != geteuid() && st.st_uid != also)
         return hw_fail(-EPERM, "%s belongs to user %u, and not to root or this process's user", path, st.st_uid);
     if (st.st_mode & (S_IWGRP | S_IWOTH) && !(st.st_mode & S_ISVTX))
-        return hw_fail(-EPERM, "others can replace files in %s, because its mode is 0%o", path, st.st_mode & 07777);
+        return hw_fail(-EPERM, "other users can replace files in %s, because its mode is 0%o", path,
+                       st.st_mode & 07777);
     return hw_take_fd(&fd);
 }
 

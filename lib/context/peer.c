@@ -377,7 +377,7 @@ int hawser_peer_state(hawser_peer *p)
 {
     int rc = atomic_load(&p->state);
     if (rc == HW_PEER_NEW)
-        return hw_fail(-EAGAIN, "the peer is still being connected");
+        return hw_fail(-EAGAIN, "the connection to the peer is still being established");
     return rc < 0 ? hw_fail_copy(rc, p->why) : 0;
 }
 

@@ -324,7 +324,8 @@ static int parse_head(struct hw_link *l)
         return hw_fail(-EPROTO, "frame %u arrived where frame %u was expected", l->rx.head.number,
                        (uint32_t)l->received);
     if (l->rx.head.flags & HW_LINK_APART && !l->apart.rx)
-        return hw_fail(-EPROTO, "frame type %u has its payload on another stream, but the connection has only one",
+        return hw_fail(-EPROTO,
+                       "a frame of type %u has its payload on a separate stream, which this connection does not have",
                        l->rx.head.type);
     l->rx.at += HW_LINK_HEAD;
     l->rx.state = HW_LINK_AT_EXT;

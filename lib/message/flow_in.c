@@ -173,7 +173,8 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     if ((uint32_t)id >= HW_OPS)
         return hw_fail(-EPROTO, "the peer sent data for invalid write %llx", (unsigned long long)id);
     if (sum != in->pay)
-        return hw_fail(-EPROTO, "a write of %u bytes claims a total of %llu", in->pay, (unsigned long long)sum);
+        return hw_fail(-EPROTO, "a write carries %u bytes, but its descriptors describe %llu bytes", in->pay,
+                       (unsigned long long)sum);
     in->number = id;
     if (refused)
         return hw_control_refuse(p, HW_CONTROL_FAIL, id, refused);

@@ -386,7 +386,7 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
         any_allowed |= is_allowed(in, ours ? i : k, ours ? k : i);
     }
     if (!any_allowed)
-        return in->only_dialled && !ours ? "only the given address may be dialled"
+        return in->only_dialled && !ours ? "connections are limited to the given address"
                                          : "on no rail with an allowed NIC of the other side";
     if (in->only_dialled && ours)
         return "no route from it to the given address";

@@ -49,7 +49,7 @@ int kid_unpack_open(struct kid *k, struct kid_comm *c)
         return hw_fail(-EPROTO, "the connection uses unpacking version %d, but only version %d is supported",
                        dh->netDeviceVersion, NCCL_NET_DEVICE_UNPACK_VERSION);
     if (!np_table_has_consumed(&k->t))
-        return hw_fail(-EPROTO, "the connection needs unpacking, but the table has no irecvConsumed");
+        return hw_fail(-EPROTO, "the connection needs unpacking, but the plugin's table has no irecvConsumed");
     c->unpacks = true;
     struct unpackNetDeviceHandle u = {0};
     int rc = dh->handle ? read_handle(c, dh->handle, &u) : 1;
