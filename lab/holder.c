@@ -112,8 +112,8 @@ static int enter_user_namespace(void)
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
         return hw_fail(
             errno == ENOSPC ? -EPERM : -errno,
-            "creating a lab needs root or a user namespace, and creating a user namespace failed (%s): create the lab "
-            "as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
+            "a lab needs root or a user namespace, and no user namespace could be created (%s): create the lab as "
+            "root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
             strerror(errno));
     snprintf(map, sizeof(map), "0 %u 1", uid);
     int rc = write_userns_file("/proc/self/uid_map", map);

@@ -350,9 +350,10 @@ static int lab_open(const char *name, struct lab *l)
     }
     if (n == 0 || l->nodes == 0) {
         lab_close(l);
-        return hw_fail(-ENOENT,
-                       "only parts of lab '%s' are left, from a crash; `hawser lab down --name %s` removes them", name,
-                       name);
+        return hw_fail(
+            -ENOENT,
+            "only parts of lab '%s' exist, for example after a crash; `hawser lab down --name %s` removes them", name,
+            name);
     }
     return 0;
 }
