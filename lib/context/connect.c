@@ -170,7 +170,7 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
     ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
     if (n < 0 || (size_t)n != len)
         return hw_fail(n < 0 ? -errno : -EIO, "%s: connection setup: %s", c->p->name,
-                       n < 0 ? strerror(errno) : "the socket accepted only a part");
+                       n < 0 ? strerror(errno) : "the socket accepted only a part of the message");
     return 0;
 }
 

@@ -191,7 +191,7 @@ static int send_all(int fd, const void *data, size_t len)
     ssize_t n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 || (size_t)n != len)
         return hw_fail(n < 0 && errno != EAGAIN ? -errno : -EIO, "sending %zu bytes to a client: %s", len,
-                       n < 0 ? strerror(errno) : "the socket accepted only a part");
+                       n < 0 ? strerror(errno) : "the socket accepted only a part of the message");
     return 0;
 }
 
@@ -467,8 +467,8 @@ static void accept_connections(struct hw_task *t)
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
             refuse_slot(s, hw_fail(-ETIMEDOUT,
-                                   "closed for a newer connection, because all %d places for connections in their "
-                                   "handshake or set-up are taken, %u of them by its address",
+                                   "it was closed to make room for a newer connection: all %d slots for connections "
+                                   "during handshake or setup are taken, %u of them by this address",
                                    SLOTS, s->same));
         }
         take_connection(l, s, fd, &from);

@@ -35,10 +35,10 @@ int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD])
     /* Version 1 has the size of its longest message at this offset. The size is a multiple of V1_UNIT, so its low 16
      * bits, which are read as the version here, are 0 or at least V1_UNIT. */
     if (version < HW_PLUGIN_VERSION || version >= V1_UNIT)
-        return hw_fail(
-            -EPROTO,
-            "the peer's hawser is older: its plugin greeting has version 1, this side's version %d: upgrade it",
-            HW_PLUGIN_VERSION);
+        return hw_fail(-EPROTO,
+                       "the peer's hawser is older: its plugin greeting has version 1, but this side's has version %d: "
+                       "upgrade the peer's hawser",
+                       HW_PLUGIN_VERSION);
     if (size < HW_PLUGIN_GREET || size > HW_PLUGIN_GREET_MOST)
         return hw_fail(-EPROTO, "a plugin greeting of %u bytes: invalid length", size);
     return (int)size;

@@ -65,7 +65,7 @@ static int receive_bytes(struct hw_hs *hs, int fd)
             return hw_fail(-EACCES, hs->hello.kind == HW_BOOT_CONTROL && hs->hello.keyed
                                         ? "the client closed the connection without proving the job key: it probably "
                                           "has a different key"
-                                        : "the client closed the connection in the handshake");
+                                        : "the client closed the connection during the handshake");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
                            hs->have, hs->want);
