@@ -323,7 +323,7 @@ const struct opt common_opts[] = {
     OPT_TEXT("key-file", 'k', "FILE", struct common, key_file,
              "read the job key, the same on both sides, from FILE: 16 to 4096 bytes"),
     OPT_CALL("transport", 0, "NAME", parse_transport,
-             "tcp, devmem, or netplugin:PLUGIN; the same on both sides (default: tcp)"),
+             "transfer data with tcp, devmem, or netplugin:PLUGIN; must be the same on both sides (default: tcp)"),
     OPT_CALL("require-devmem", 0, NULL, parse_require_devmem, "same as --transport devmem --require-direct"),
     OPT_CALL("require-direct", 0, NULL, parse_require_direct,
              "fail if the NIC does not place data received for a GPU directly in GPU memory"),
