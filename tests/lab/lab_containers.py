@@ -58,7 +58,7 @@ def plans():
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth4", "--peer", "198.18.0.2")
     ok(r.returncode == 1 and "no NIC is left" in r.stderr, "nothing in common is an error", r)
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1", "--peer", "198.18.0.2:9")
-    ok(r.returncode == 1 and "asking 198.18.0.2:9 for its NICs" in r.stderr, "so is nobody who answers", r)
+    ok(r.returncode == 1 and "asking 198.18.0.2:9 for the list of its NICs" in r.stderr, "so is nobody who answers", r)
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1", "--peer", "198.18.0.2", "--peer-nics", "eth1")
     ok(r.returncode == 2 and "--peer-nics" in r.stderr, "a list and a peer are one too many", r)
 

@@ -31,7 +31,7 @@ static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_
         return 0;
     size_t len = (size_t)(slash - text);
     if (len == 0 || len > HW_LAB_NAME_MAX || **node == 0)
-        return hw_fail(-EINVAL, "'%s' is not a node: use a form such as a or LAB/a", text);
+        return hw_fail(-EINVAL, "'%s' is not a node: use NODE or LAB/NODE, as in a or lab/a", text);
     memcpy(lab, text, len);
     lab[len] = 0;
     if (*name && strcmp(*name, lab) != 0)

@@ -51,9 +51,10 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
     else if (w.rx)
         snprintf(text + n, cap - (size_t)n, "the rest arrived on another NIC; run %s: " ARP_REMEDY, side);
     else
-        snprintf(text + n, cap - (size_t)n,
-                 "the rest left through another NIC; %s, add a routing table for its address: ip route add default "
-                 "dev %s table 100; ip rule add from ADDRESS table 100",
-                 side, name);
+        snprintf(
+            text + n, cap - (size_t)n,
+            "the rest left through another NIC; %s, add a routing table for the address of %s: ip route add default "
+            "dev %s table 100; ip rule add from ADDRESS table 100",
+            side, name, name);
     return true;
 }

@@ -339,7 +339,7 @@ static int parse_args(struct mesh_args *a, int argc, char **argv)
             "Measures every pair of nodes of a cluster, and reports the node, NIC, rail or path that stands out. "
             "Start it on every node with mpirun, srun or torchrun --no_python, or use --hosts. Without "
             "--hosts, the key is read from --key-file or HAWSER_MESH_KEY. Exit status: 0 if there are no findings, "
-            "1 if there are findings, 2 if mesh could not run or a file could not be written.",
+            "1 if there are findings, 2 if mesh could not run, or could not read or write a file.",
         .rows = rows};
     a->o.gpu = UINT32_MAX;
     int rc = opts_parse(&o, a, argc, argv);

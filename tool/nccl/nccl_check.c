@@ -16,7 +16,7 @@ struct check_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("nccl", 0, "FILE", struct check_args, nccl,
-             "NCCL's library, as your program loads it (default: libnccl.so.2)"),
+             "load NCCL's library from FILE, as your program does (default: libnccl.so.2)"),
     OPT_GROUP(dr_finish_opts, struct check_args, how),
     {0},
 };

@@ -103,7 +103,7 @@ static void add_path_export(struct env *v, const char *dir)
     struct nccl_extra *x = nccl_find(name);
     if (!x || !*x->path || !realpath(x->path, found) || !realpath(file, want) || strcmp(found, want) != 0) {
         struct export *e = add_env_export(v, "LD_LIBRARY_PATH", dir);
-        WHY(e, "without this folder, the loader would find no %s, or another one", name);
+        WHY(e, "without this folder, the loader would find no %s, or a different one", name);
         e->front = true;
     }
     nccl_unshare(x, sizeof *x);

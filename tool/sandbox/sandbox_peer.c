@@ -101,7 +101,7 @@ static int ask_peer_facts(struct sandbox_args *a, struct tp_facts *out)
     hawser *h = NULL;
     int rc = call_for_facts(a, &session, &h, out);
     if (rc < 0)
-        (void)hw_wrap(rc, "asking %s for its NICs", a->peer);
+        (void)hw_wrap(rc, "asking %s for the list of its NICs", a->peer);
     HW_KEEP_ERROR();
     session_close(&session);
     if (h)

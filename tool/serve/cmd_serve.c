@@ -99,7 +99,7 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
                        : "  (this node has no address that can be used without a key)\n");
     }
     if (!any)
-        printf("Without a key only loopback and 198.18.0.0/15 are accepted; for other addresses both nodes "
+        printf("Without a key, only loopback and 198.18.0.0/15 are accepted; for other addresses, both nodes "
                "need\n--key-file F or --insecure.\n");
     fflush(stdout);
 }
@@ -120,7 +120,7 @@ static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t po
         rc = tool_hint(rc, "another process listens on this port: choose a different one with --port");
     if (rc < 0)
         return rc;
-    printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),
+    printf("hawser %s serves on %s port %u, with up to %s of memory%s\n", hawser_version(),
            bind_addr ? bind_addr : "all addresses,", port, hw_format_size(so->max_memory, limit, sizeof limit),
            so->once ? ", until all clients have disconnected" : "");
     print_commands(bind_addr, port, c);

@@ -396,7 +396,7 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
     if (rc < 0)
         return tool_fail("validate", "%s", hw_error());
     if (wrapped)
-        fprintf(v->text, "# the serving node has %d GPU%s: higher numbers wrap around, beginning with GPU 0\n", there,
+        fprintf(v->text, "# the serving node has %d GPU%s: higher GPU numbers wrap around to GPU 0\n", there,
                 there == 1 ? "" : "s");
     v->many = !v->nic[0];
     for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
@@ -483,7 +483,7 @@ static const struct opt rows[] = {
     OPT_TIME("timeout", 0, "TIME", struct validate, timeout_ms, 100, 3600000,
              "time limit for each NIC and pair of GPUs (default: 30s)"),
     OPT_CALL("gpus", 'g', "LIST", parse_validate_gpus,
-             "use GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; tests each pair over each of its NICs"),
+             "use GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; test each pair over each of its NICs"),
     OPT_TEXT("map", 'm', "MAP", struct validate, map,
              "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("json", 0, "FILE", struct validate, json,

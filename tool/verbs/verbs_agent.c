@@ -74,7 +74,7 @@ static int parse_agent_socket(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_TEXT("policy", 'P', "FILE", struct agent_args, o.policy_file,
-             "read the policy for containers from FILE (see hawser-verbs-policy(5))"),
+             "read the policy from FILE (see hawser-verbs-policy(5))"),
     OPT_CALL("socket", 0, "PATH", parse_agent_socket,
              "socket to which the container runtimes connect (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("state-dir", 0, "DIR", struct agent_args, o.state_dir,

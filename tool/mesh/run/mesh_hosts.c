@@ -230,7 +230,7 @@ static uint32_t hear_greetings(struct starter *s)
     output_progress(NULL);
     for (uint32_t i = 0; i < s->n; i++)
         if (!s->host[i].greeted)
-            tool_fail("mesh", "%s was not started: `%s` %s", s->host[i].name, s->o->ssh ? s->o->ssh : SSH,
+            tool_fail("mesh", "hawser was not started on %s: `%s` %s", s->host[i].name, s->o->ssh ? s->o->ssh : SSH,
                       s->host[i].out < 0 ? "ended before hawser answered"
                       : tool_stop        ? "was interrupted before hawser answered"
                                          : "did not start hawser in time");

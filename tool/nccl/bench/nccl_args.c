@@ -158,14 +158,13 @@ static const struct opt rows[] = {
              "path of the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
     OPT_TEXT(
         "key-file", 0, "FILE", struct nb_args, common.key_file,
-        "read the job key of the processes that a launcher started from FILE (default: the key in HAWSER_MESH_KEY)"),
+        "read from FILE the job key of the processes that a launcher started (default: the key in HAWSER_MESH_KEY)"),
     OPT_TEXT("meet", 0, "HOST[:PORT]", struct nb_args, meet, "address of rank 0, if the launcher does not provide it"),
     OPT_TIME("wait", 0, "TIME", struct nb_args, wait_ms, 1000, 3600000,
              "how long to wait for all processes (default: 60s)"),
     OPT_FLAG("local", 0, struct nb_args, local, "use only this host's GPUs, even if a launcher started this process"),
-    OPT_CALL(
-        "rails", 0, "MAP", parse_rails,
-        "NICs that may be connected to each other, as in HAWSER_RAILS: 'eth1;eth2', or @FILE with one rail per line"),
+    OPT_CALL("rails", 0, "MAP", parse_rails,
+             "connect only NICs of the same rail, as with HAWSER_RAILS: 'eth1;eth2', or @FILE with one rail per line"),
     OPT_FLAG(
         "vs-socket", 0, struct nb_args, vs,
         "also measure NCCL's own sockets, with the default settings and with two tuned ones, alternating with hawser"),

@@ -155,7 +155,7 @@ static struct met *find_met(struct hub *b, const hawser_peer *p)
 
 static void meet_seat(struct hub *b, hawser_peer *p, const struct nb_hello *h)
 {
-    const char *why = b->begun                                    ? "the measurement has begun"
+    const char *why = b->begun                                    ? "the measurement has already begun"
                       : h->size != b->size                        ? "it belongs to a job of a different size"
                       : b->met[h->rank].peer                      ? "its rank is already connected"
                       : strcmp(h->version, hawser_version()) != 0 ? "it runs a different version of hawser"
