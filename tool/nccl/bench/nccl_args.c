@@ -145,10 +145,10 @@ static const struct opt rows[] = {
     OPT_NUMBER("gpus", 0, "N", struct nb_args, gpus, 1, NB_RANKS,
                "number of ranks, one for each GPU, beginning with GPU 0; with --hosts, the number on each host "
                "(default: all GPUs)"),
-    OPT_TEXT(
-        "hosts", 0, "A,B[,..]", struct nb_args, hosts,
-        "run ranks on these hosts, and measure NCCL over hawser, sockets and (if installed) TCPX, and hawser's own "
-        "transfer from B to A"),
+    OPT_TEXT("hosts", 0, "A,B[,..]", struct nb_args, hosts,
+             "run ranks on these hosts, and measure NCCL over hawser, over its own sockets and (if installed) over "
+             "TCPX, and hawser's own "
+             "transfer from B to A"),
     OPT_TEXT("ssh", 0, "COMMAND", struct nb_args, ssh,
              "command that runs a program on a host; the host's name replaces {}, or is appended to a command without "
              "{} (default: ssh -oBatchMode=yes)"),
