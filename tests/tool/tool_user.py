@@ -105,7 +105,7 @@ def errors(tmp):
         ok(r.returncode == 2 and said in r.stderr, f"`{argv}`: {said}", r)
     s = Serve()
     port = s.host.split(":")[1]
-    for argv, said in {f"serve --bind 127.0.0.1 --port {port}": "choose another port with --port", "trace -o /dev/null /no/such/program": "No such file",
+    for argv, said in {f"serve --bind 127.0.0.1 --port {port}": "choose a different one with --port", "trace -o /dev/null /no/such/program": "No such file",
                        "lab link a eth0 down --name nosuchlab": "no lab 'nosuchlab'"}.items():
         r = run(*argv.split())
         ok(r.returncode == 1 and said in r.stderr and r.stderr.count("\n") == 1, f"`{argv}`: {said}", r)

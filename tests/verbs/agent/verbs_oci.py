@@ -498,7 +498,7 @@ def run(host):
     ok(r.returncode == 1 and "nosuch" in r.stderr and not r.stdout, "status of a folder that is not there", r)
     host.state.mkdir()
     r = verbs("status", "--state-dir", host.state)
-    ok(r.returncode == 0 and "No container" in r.stdout, "status: nobody", r)
+    ok(r.returncode == 0 and "No broker of a container" in r.stdout, "status: nobody", r)
     ok(verbs("status", "--json", "--state-dir", host.state).stdout.strip() == "[]", "status --json: nobody")
 
     private_dev(host)
