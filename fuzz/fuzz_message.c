@@ -170,8 +170,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     export_memory(n, &n->readable, memory, HAWSER_REMOTE_READ);
     export_memory(n, &n->writable, memory + REGION, HAWSER_REMOTE_WRITE);
-    struct hw_import *import = hw_import_get(&n->peer, 1, 2);
-    if (!import)
+    struct hw_import *import;
+    if (hw_import_get(&n->peer, 1, 2, &import) < 0)
         abort();
     import->state = HW_IMPORT_READY;
     import->len = REGION;

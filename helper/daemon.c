@@ -19,8 +19,8 @@ int hd_listen(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct stat st;
     if (!*path || strlen(path) >= sizeof(a.sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket (1 to %zu bytes)", path,
-                       sizeof(a.sun_path) - 1);
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket: the path must have 1 to %zu bytes",
+                       path, sizeof(a.sun_path) - 1);
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

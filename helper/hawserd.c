@@ -48,13 +48,13 @@ static void print_daemon_usage(FILE *f)
             "Binds NIC queues to dma-bufs and steers TCP connections to these queues, for\n"
             "unprivileged programs.\n\n"
             "  -s, --socket PATH  listen on this socket (default: %s)\n"
-            "  -t, --state FILE   journal of the changes to undo\n"
+            "  -t, --state FILE   record the changes to undo in this file\n"
             "                     (default: %s)\n"
-            "  -p, --policy FILE  policy, which says what each user may have\n"
-            "                     (default: %s; without a file,\n"
-            "                     root and the user that runs hawserd may have all NICs)\n"
+            "  -p, --policy FILE  read from this file what each user may use\n"
+            "                     (default: %s; if it does not exist,\n"
+            "                     root and the user that hawserd runs as may use all NICs)\n"
             "  -u, --user NAME    run as this user, with only CAP_NET_ADMIN\n"
-            "  -v, --verbose      also log refused requests and the reasons\n"
+            "  -v, --verbose      also log flow rules, refused requests and retries\n"
             "  -h, --help         show this help\n"
             "  -V, --version      print the version\n",
             HW_HELPER_SOCKET, HD_STATE_FILE, HD_POLICY_FILE);

@@ -320,7 +320,7 @@ static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
     HW_AUTO_FREE struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
     uint64_t give_up = hw_deadline(5000);
     if (!links)
-        return hw_no_memory("%zu links", cap);
+        return hw_no_memory("a list of %zu network devices", cap);
     for (unsigned k = 0; k <= l->nodes;) {
         struct lab_ns *in = k == l->nodes ? &l->sw : &l->node[k];
         int n = in->ns < 0 ? 0 : hw_rtnl_link_list(&in->rt, links, cap);
@@ -334,7 +334,7 @@ static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
         if (bad < 0)
             k++;
         else if (hw_now() > give_up)
-            return hw_fail(-ETIMEDOUT, "%s got no carrier", links[bad].name);
+            return hw_fail(-ETIMEDOUT, "network device %s had no carrier within 5 s", links[bad].name);
         else
             (void)poll(NULL, 0, 1);
     }

@@ -82,7 +82,7 @@ static int connect_lab_holder(const char *name, pid_t *pid)
                  : hw_fail(-errno, "connecting to the process of lab '%s': %s", name, strerror(errno));
     else if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &clen) < 0 || c.uid != geteuid() || c.pid <= 0)
         rc = c.uid != geteuid()
-                 ? hw_fail(-EACCES, "the name @%s belongs to another user (%u): choose another lab name",
+                 ? hw_fail(-EACCES, "the abstract socket @%s belongs to user %u: choose another lab name",
                            a.sun_path + 1, c.uid)
                  : hw_fail(-EACCES, "the process of lab '%s' is not visible in this PID namespace", name);
     if (rc < 0) {
@@ -110,10 +110,11 @@ static int enter_user_namespace(void)
     /* The new network namespace is the one that threads return to, since this process can never enter its original
      * namespace again. */
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-        return hw_fail(errno == ENOSPC ? -EPERM : -errno,
-                       "a lab needs root or a user namespace, but creating one failed (%s); run it as root, or allow "
-                       "user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
-                       strerror(errno));
+        return hw_fail(
+            errno == ENOSPC ? -EPERM : -errno,
+            "a lab needs root or a user namespace, and no user namespace could be created (%s): create the lab as "
+            "root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
+            strerror(errno));
     snprintf(map, sizeof(map), "0 %u 1", uid);
     int rc = write_userns_file("/proc/self/uid_map", map);
     if (rc < 0)
@@ -149,8 +150,8 @@ static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
         return hw_fail(-errno, "opening /proc/self/ns/user: %s", strerror(errno));
     rc = make_held_lab(spec, l);
     if (rc == -EPERM || rc == -EACCES)
-        return hw_wrap(
-            rc, "this system gives user namespaces no privileges (for example because of AppArmor); run it as root");
+        return hw_wrap(rc, "this system gives user namespaces no privileges (for example because of AppArmor): create "
+                           "the lab as root");
     return rc;
 }
 
@@ -237,7 +238,7 @@ static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int 
     report = fd[1];
 
     /* Listen before anything is built, so that `down` can end this process from now on. */
-    v.rc = listen(lock, 16) < 0 ? hw_fail(-errno, "listening for the lab's users: %s", strerror(errno))
+    v.rc = listen(lock, 16) < 0 ? hw_fail(-errno, "listening on the lab's socket: %s", strerror(errno))
                                 : holder_build(spec, &l);
     if (v.rc < 0)
         snprintf(v.text, sizeof(v.text), "%s", hw_error());
@@ -306,7 +307,7 @@ static int receive_lab_namespaces(int s, struct lab *l)
             return hw_fail(-EPROTO,
                            "this process cannot open all file descriptors of the lab: raise the limit (ulimit -n)");
         return hw_fail(-EPROTO, "the lab's process speaks another version of hawser's protocol, or has just ended; "
-                                "`hawser lab down` ends it");
+                                "`hawser lab down` removes the lab");
     }
     l->user = fds[0];
     l->nodes = m.nodes;
@@ -350,7 +351,9 @@ int holder_end(const char *name)
     if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
         return hw_fail(-errno, "ending the lab's process %d: %s", (int)pid, strerror(errno));
     struct pollfd gone = {.fd = fd, .events = POLLIN};
-    return poll(&gone, 1, ANSWER_MS) == 0 ? hw_fail(-EBUSY, "the lab's process %d has not exited", (int)pid) : 0;
+    return poll(&gone, 1, ANSWER_MS) == 0
+               ? hw_fail(-EBUSY, "the lab's process %d has not exited after SIGKILL", (int)pid)
+               : 0;
 }
 
 int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)

@@ -144,8 +144,8 @@ static int check_spec(struct hw_lab_spec *s)
         return hw_fail(-EINVAL, "a node must have 1 to %d NICs, not %u", HW_LAB_MAX_NICS, s->nics);
     for (unsigned k = 0; k < s->nodes; k++)
         if (s->node_nics[k] > s->nics)
-            return hw_fail(-EINVAL, "node %s has %u NICs, but the maximum of this lab is %u", lab_node_name(k, node),
-                           s->node_nics[k], s->nics);
+            return hw_fail(-EINVAL, "node %s cannot have %u NICs: a node of this lab has at most %u",
+                           lab_node_name(k, node), s->node_nics[k], s->nics);
     if (s->mtu == 0)
         s->mtu = 1500;
     if (s->mtu < 576 || s->mtu > 65535) /* 65535 is veth's maximum (ETH_MAX_MTU) */
@@ -350,9 +350,10 @@ static int lab_open(const char *name, struct lab *l)
     }
     if (n == 0 || l->nodes == 0) {
         lab_close(l);
-        return hw_fail(-ENOENT,
-                       "only parts of lab '%s' are left, from a crash; `hawser lab down --name %s` removes them", name,
-                       name);
+        return hw_fail(
+            -ENOENT,
+            "only parts of lab '%s' exist, for example after a crash; `hawser lab down --name %s` removes them", name,
+            name);
     }
     return 0;
 }

@@ -222,7 +222,7 @@ static int parse_prefix(const char *text, size_t len, uint64_t *out)
     return good ? 0
                 : hw_fail(-EINVAL,
                           "'%.*s' is not a prefix for NIC names: expected 1 to %d lower-case letters, as in eth or "
-                          "enp, which the number follows",
+                          "enp, to which the NIC's number is appended",
                           (int)HW_MIN(len, (size_t)40), text, HW_LAB_PREFIX - 1);
 }
 

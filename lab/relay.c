@@ -105,7 +105,7 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
     r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     struct epoll_event ev = {.events = EPOLLIN};
     if (!r->end)
-        return hw_no_memory("delay and loss");
+        return hw_no_memory("the relay that adds delay and loss");
     if (r->poll < 0 || r->timer < 0 || epoll_ctl(r->poll, EPOLL_CTL_ADD, r->timer, &ev) < 0)
         return hw_fail(-errno, "creating a timer for delay and loss: %s", strerror(errno));
     if (setns(l->sw.ns, CLONE_NEWNET) < 0)
@@ -281,7 +281,7 @@ static _Noreturn void run_relay(const struct lab *l, const struct hw_lab_spec *s
         if (getppid() != parent)
             _exit(1);
     }
-    v.rc = r ? open_relay(r, &own, spec) : hw_no_memory("delay and loss");
+    v.rc = r ? open_relay(r, &own, spec) : hw_no_memory("the relay that adds delay and loss");
     if (v.rc < 0)
         snprintf(v.text, sizeof(v.text), "%s", hw_error());
     hw_close(&own.sw.ns);
@@ -315,12 +315,12 @@ int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool ch
             run_relay(l, spec, p[1], child ? parent : 0);
         _exit(again < 0 ? 1 : 0);
     }
-    int rc = pid < 0 ? hw_fail(-errno, "starting the process for delay and loss: %s", strerror(errno)) : 0;
+    int rc = pid < 0 ? hw_fail(-errno, "starting the process that adds delay and loss: %s", strerror(errno)) : 0;
     hw_close(&p[1]);
     while (pid > 0 && !child && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     if (pid > 0)
-        rc = holder_verdict_read(p[0], "the process for delay and loss");
+        rc = holder_verdict_read(p[0], "the process that adds delay and loss");
     hw_close(&p[0]);
     return rc;
 }

@@ -44,7 +44,8 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     if (sysfs < 0 && warn) {
         char line[HW_ERR_TEXT];
         snprintf(line, sizeof(line),
-                 "the node does not have its own /sys (mounting it: %s), so /sys/class/net shows another namespace",
+                 "the node has no /sys of its own (mounting it failed: %s), so /sys/class/net shows the NICs of "
+                 "another network namespace",
                  strerror(-sysfs));
         warn(line);
     }

@@ -129,13 +129,7 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
         if (rc)
             return rc;
     }
-    int rc = hawser_test(c->hello);
-    if (rc == -ENOBUFS) { /* the peer's queue is full of hellos: send it again */
-        hawser_op_free(c->hello);
-        c->hello = NULL;
-        rc = -EAGAIN;
-    }
-    return rc;
+    return hawser_test(c->hello);
 }
 
 /* Waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is sent, because NCCL may close the
@@ -215,7 +209,7 @@ bool hn_arrived(struct hn_link *l, const struct hn_hello *h)
     }
     if (!a) {
         hn_say(NCCL_LOG_WARN, "connection from %s dropped: %s", hawser_peer_name(l->peer),
-               to ? "out of memory" : "no listener has this ID and secret");
+               to ? "out of memory" : "no listener has the connection's ID and secret");
         (void)hawser_stream_close(l->peer, h->stream);
         return false;
     }
@@ -295,7 +289,7 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
     *mh = NULL;
     if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && hn_g.gpu))
         return hn_error(hw_fail(-EINVAL, "memory of type %d is not supported; this plugin supports only host memory %s",
-                                type, hn_g.gpu ? "and GPU memory" : "(GPU memory with HAWSER_TRANSPORT=devmem)"),
+                                type, hn_g.gpu ? "and GPU memory" : "(and GPU memory with HAWSER_TRANSPORT=devmem)"),
                         "regMr");
     enum hawser_mem_kind kind = type == NCCL_PTR_CUDA ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
     struct mem *m = calloc(1, sizeof(*m));
@@ -335,8 +329,9 @@ static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
         if (c->req[i].op && c->req[i].mem == m)
             rc = hawser_wait(c->req[i].op, HN_CANCEL_MS);
     pthread_mutex_unlock(&c->mu);
-    return rc == -EAGAIN ? hw_fail(-ETIMEDOUT, "a request on the memory has not ended within %d s", HN_CANCEL_MS / 1000)
-                         : 0;
+    return rc == -EAGAIN
+               ? hw_fail(-ETIMEDOUT, "a request that uses the memory has not ended within %d s", HN_CANCEL_MS / 1000)
+               : 0;
 }
 
 ncclResult_t hn_dereg(void *comm, void *mh)

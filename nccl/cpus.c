@@ -102,13 +102,13 @@ struct hn_threads hn_threads_wanted(void)
     const char *fixed = getenv("HAWSER_THREADS"); /* overrides t.loops, as HAWSER_BUSY_US does t.poll */
     char speed[48] = "";
     if (mbps)
-        snprintf(speed, sizeof(speed), ", NICs of %llu Mb/s", (unsigned long long)mbps);
+        snprintf(speed, sizeof(speed), ", NICs of %llu Mb/s in total", (unsigned long long)mbps);
     if (fixed)
         hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: HAWSER_THREADS=%s", hn_g.cpus.n,
                hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, fixed);
     else
-        hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: %u threads%s", hn_g.cpus.n,
+        hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: %u progress thread%s%s", hn_g.cpus.n,
                hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, t.loops,
-               t.poll && !getenv("HAWSER_BUSY_US") ? ", polling" : "");
+               t.loops == 1 ? "" : "s", t.poll && !getenv("HAWSER_BUSY_US") ? ", polling" : "");
     return t;
 }

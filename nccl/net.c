@@ -168,8 +168,8 @@ static void survey_usable_nics(void)
     if (hn_g.nnics)
         hn_say(NCCL_LOG_INFO, "using %s%s", hn_g.nics, hn_g.gpu ? ", with GPU memory" : "");
     else
-        hn_say(NCCL_LOG_WARN, "no usable NIC: no NIC is up with an address%s; see `hawser nccl check`",
-               chosen ? " and selected by HAWSER_NICS or NCCL_SOCKET_IFNAME" : "");
+        hn_say(NCCL_LOG_WARN, "no usable NIC: no NIC%s is up with an address; see `hawser nccl check`",
+               chosen ? " selected by HAWSER_NICS or NCCL_SOCKET_IFNAME" : "");
 }
 
 /* NCCL's ranks wait for each other between init and the first connection, so all processes of the node exist by now. */

@@ -24,15 +24,15 @@ const struct hn_param hn_params[] = {
      * an int (transport/net.cc). NCCL limits this value to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so a
      * smaller buffer size of the user's remains effective. */
     {SET("NCCL_P2P_NET_CHUNKSIZE", "524288"),
-     "larger messages for send/recv and alltoall; the default is 128 KiB, and each costs a pass through NCCL's proxy "
-     "thread",
+     "larger messages for send/recv and alltoall; the default is 128 KiB, and each message costs a pass through NCCL's "
+     "proxy thread",
      {NULL}},
     {SET("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1"),
      "lets small send/recv use the low-latency protocol over a network",
      {NULL}},
     {SET("NCCL_P2P_PER_CHANNEL_NET_BW", "3"),
-     "since NCCL 2.29.2, the number of channels per peer of send/recv is the NIC's GB/s divided by this value, 14 by "
-     "default",
+     "since NCCL 2.29.2, the number of channels per peer of send/recv is the NIC's GB/s divided by this value "
+     "(default: 14)",
      {"NCCL_NCHANNELS_PER_NET_PEER"}},
     {NULL, NULL, NULL, NULL, {NULL}},
 };

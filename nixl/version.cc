@@ -83,7 +83,7 @@ std::string check_nixl_version(const void *caller)
     std::string folder = parent_folder(real), name = wheel_name(folder);
     std::string version = name.empty() ? "" : read_dist_info(parent_folder(folder), name);
     if (version.empty())
-        return refuse(std::string("no metadata of a wheel of NIXL belongs to ") + real + ", so its version is unknown");
+        return refuse(std::string("no metadata of a NIXL wheel was found for ") + real + ", so its version is unknown");
     for (const char *v : tried)
         if (version == v)
             return "";

@@ -414,9 +414,11 @@ static int read_numa_distances(struct hw_node *n, int root, struct hw_numa *m)
     }
     if (!good || k != n->n_numa) {
         note_if_malformed(
-            n, hw_fail(-EINVAL,
-                       "sys/devices/system/node/node%d/distance: must have a number up to 255 for each NUMA node (%zu)",
-                       m->id, n->n_numa));
+            n,
+            hw_fail(
+                -EINVAL,
+                "sys/devices/system/node/node%d/distance: must have a number up to 255 for each of the %zu NUMA nodes",
+                m->id, n->n_numa));
         free(m->distance);
         m->distance = NULL;
     }
@@ -471,7 +473,8 @@ int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt)
 {
     *out = (struct hw_node){0};
     if (!hw_root_has(root, "sys/."))
-        return hw_fail(-ENOENT, "no sys folder below the root: the folder is neither a machine's root nor a snapshot");
+        return hw_fail(-ENOENT,
+                       "the root folder contains no sys folder, so it is neither a machine's root nor a snapshot");
     char vendor[60], product[60];
     read_node_text(root, vendor, sizeof(vendor), "sys/class/dmi", "id", "sys_vendor");
     read_node_text(root, product, sizeof(product), "sys/class/dmi", "id", "product_name");

@@ -109,7 +109,8 @@ static int apply_map(struct work *w, const char *map)
         if ((rc = parse_plan_gpus(&p, "=", gpus, n_gpus, map)) < 0)
             return rc;
         if (*p != '=') /* strchr() also matches the terminating NUL as a stop character */
-            return hw_fail(-EINVAL, "'%.80s': a map is GPUs=NICs;GPUs=NICs, as in 0,1=eth1;2,3=eth2", map);
+            return hw_fail(-EINVAL, "'%.80s': expected a map of the form GPUs=NICs;GPUs=NICs, as in 0,1=eth1;2,3=eth2",
+                           map);
         p++;
         if ((rc = parse_plan_nics(&p, ";", nics, w->n, map)) < 0)
             return rc;
@@ -154,7 +155,7 @@ static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, con
     if (d->pci < 0 || n->pci[d->pci].class >> 16 != CLASS_NETWORK)
         return RANK_OTHER;
     if (lower && strcmp(lower->master, d->name) != 0 && rank_of(n, lower, why) < RANK_OTHER) {
-        *why = "same wire as the NIC below it";
+        *why = "on the same wire as the NIC below it";
         return RANK_NEVER;
     }
     *why = NULL;

@@ -49,7 +49,7 @@ int sbx_setting(struct sbx_settings *s, const char *name, const char *value, boo
     if (annotation && !keys[k].annotation)
         return hw_fail(-EPERM,
                        "the annotation " PREFIX
-                       "%s is refused: a tenant may write annotations, so only the arguments of the hook may set %s=",
+                       "%s is refused: annotations can come from a tenant, so only the hook's arguments can set %s=",
                        name, name);
     if ((keys[k].form == YES_NO && !yes_no(value)) ||
         (keys[k].form == RDMA && !yes_no(value) && strcmp(value, "auto") != 0) ||

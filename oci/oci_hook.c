@@ -182,7 +182,7 @@ int sbx_hook_create(struct sbx_oci *o, int fd)
     if (rc < 0 || (rc = read_bundle_config(o)) < 0 || (rc = sbx_settings_ask(&o->set)) <= 0)
         return rc;
     if (!o->pid)
-        return hw_fail(-EINVAL, "the state of the container has no process");
+        return hw_fail(-EINVAL, "the state of the container has no pid");
     o->start = sb_process_start(o->pid);
     if (!o->start)
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)o->pid);

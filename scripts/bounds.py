@@ -41,7 +41,7 @@ TABLE = [
         ("HW_NOTE_COST", PEER, "bytes", "bytes added for each notification or eager message when these are counted", ""),
         ("HW_EAGER_ROOM", PEER, "bytes", "eager messages that no receive has matched", "the rail ends"),
         ("HW_MSG_EAGER_MAX", "lib/wire/message.h", "bytes", "one eager message", "the rail ends"),
-        ("HW_QUEUES", PEER, "", "queues with operations in flight", "the peer is dropped"),
+        ("HW_QUEUES_BOTH", PEER, "", "queues with operations in flight, including those of this side", "the peer is dropped"),
         ("HW_QUEUES", PEER, "", "streams that one side has closed and the other has not", "the peer is dropped"),
         ("HW_OPS", PEER, "", "receives of the peer that no send has matched", "the peer is dropped"),
         ("HW_OPS", PEER, "", "counters for the peer's writes with a notification", "the rail ends"),

@@ -112,7 +112,7 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
         if (n < 0)
             return hw_fail(-errno, "%s: receiving the kernel's answer: %s", what, strerror(errno));
         if ((size_t)n > REPLY_MAX)
-            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes exceeds %u", what, n, REPLY_MAX);
+            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes exceeds %u bytes", what, n, REPLY_MAX);
         int left = (int)n;
         const struct nlmsghdr *m = (const struct nlmsghdr *)(void *)buf;
         for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {

@@ -275,7 +275,8 @@ static int kill_all(const struct those *t, int grace_ms)
         if (left == 0)
             return first;
         if (hw_now() >= give_up)
-            return hw_fail(-EBUSY, "number of the lab's processes that did not exit, even after SIGKILL: %d", left);
+            return hw_fail(-EBUSY, "%d process%s of the lab did not exit, even after SIGKILL", left,
+                           left == 1 ? "" : "es");
         (void)poll(NULL, 0, 10);
     }
 }

@@ -71,9 +71,9 @@ static int link_one(const struct nlmsghdr *h, void *arg)
 
 int hw_rtnl_link_get(struct hw_netlink *r, const char *name, struct hw_rtnl_link *out)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     if (strlen(name) >= IFNAMSIZ)
-        return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
+        return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d bytes)", name, IFNAMSIZ - 1);
     struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_GETLINK, 0, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "looking for the network device %s", name);
@@ -140,7 +140,7 @@ int hw_rtnl_veth_add(struct hw_netlink *r, const struct hw_rtnl_end *here, const
 
 int hw_rtnl_bridge_add(struct hw_netlink *r, const char *name, uint32_t mtu)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     if (mtu)
@@ -157,28 +157,29 @@ int hw_rtnl_bridge_add(struct hw_netlink *r, const char *name, uint32_t mtu)
 
 int hw_rtnl_link_del(struct hw_netlink *r, int index)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
-    snprintf(what, sizeof(what), "deleting network device %d", index);
+    char buf[HW_NETLINK_REQUEST], what[96];
+    snprintf(what, sizeof(what), "deleting the network device with index %d", index);
     return hw_netlink_talk(r, make_rtnl_link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
 }
 
 int hw_rtnl_link_up(struct hw_netlink *r, int index, bool up)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = up ? IFF_UP : 0;
     i->ifi_change = IFF_UP;
-    snprintf(what, sizeof(what), "setting network device %d %s", index, up ? "up" : "down");
+    snprintf(what, sizeof(what), "setting the network device with index %d %s", index, up ? "up" : "down");
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
 int hw_rtnl_link_master(struct hw_netlink *r, int index, int master)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MASTER, (uint32_t)master);
-    snprintf(what, sizeof(what), "attaching network device %d to bridge %d", index, master);
+    snprintf(what, sizeof(what), "attaching the network device with index %d to the bridge with index %d", index,
+             master);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
@@ -187,7 +188,7 @@ int hw_rtnl_link_rename(struct hw_netlink *r, int index, const char *name)
     char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
-    snprintf(what, sizeof(what), "renaming network device %d to %s", index, name);
+    snprintf(what, sizeof(what), "renaming the network device with index %d to %s", index, name);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
@@ -198,7 +199,7 @@ int hw_rtnl_link_move(struct hw_netlink *r, int index, int ns, const char *name)
     mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
     if (name)
         mnl_attr_put_strz(h, IFLA_IFNAME, name);
-    snprintf(what, sizeof(what), "moving network device %d to another namespace", index);
+    snprintf(what, sizeof(what), "moving the network device with index %d to another namespace", index);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
@@ -206,7 +207,7 @@ int hw_rtnl_link_move(struct hw_netlink *r, int index, int ns, const char *name)
 
 int hw_rtnl_addr_add(struct hw_netlink *r, int index, struct in_addr addr, unsigned prefix)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
     struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
     a->ifa_family = AF_INET;
@@ -214,7 +215,7 @@ int hw_rtnl_addr_add(struct hw_netlink *r, int index, struct in_addr addr, unsig
     a->ifa_index = (uint32_t)index;
     mnl_attr_put_u32(h, IFA_LOCAL, addr.s_addr);
     mnl_attr_put_u32(h, IFA_ADDRESS, addr.s_addr);
-    snprintf(what, sizeof(what), "adding an address to network device %d", index);
+    snprintf(what, sizeof(what), "adding an address to the network device with index %d", index);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
@@ -254,7 +255,7 @@ int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsi
     if (rc < 0)
         return rc;
     if (!f.found)
-        return hw_fail(-EADDRNOTAVAIL, "network device %d has no IPv4 address", index);
+        return hw_fail(-EADDRNOTAVAIL, "the network device with index %d has no IPv4 address", index);
     *addr = f.addr;
     if (prefix)
         *prefix = f.prefix;
@@ -329,8 +330,8 @@ int hw_rtnl_tbf_get(struct hw_netlink *r, int index, uint64_t *rate)
 
 int hw_rtnl_tbf_set(struct hw_netlink *r, int index, uint64_t rate, uint32_t burst, uint32_t limit)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
-    snprintf(what, sizeof(what), "setting the rate of network device %d", index);
+    char buf[HW_NETLINK_REQUEST], what[96];
+    snprintf(what, sizeof(what), "setting the rate of the network device with index %d", index);
     if (rate == 0) {
         struct tbf_find f;
         int rc = tbf_find(r, index, &f);

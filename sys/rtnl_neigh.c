@@ -59,7 +59,7 @@ int hw_rtnl_neigh_list(struct hw_netlink *r, int index, struct hw_rtnl_neigh *ou
 
 int hw_rtnl_neigh_set(struct hw_netlink *r, const struct hw_rtnl_neigh *n)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = hw_netlink_request(buf, sizeof(buf), RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE);
     struct ndmsg *m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
     m->ndm_family = n->family;
@@ -67,6 +67,6 @@ int hw_rtnl_neigh_set(struct hw_netlink *r, const struct hw_rtnl_neigh *n)
     m->ndm_state = n->state;
     mnl_attr_put(h, NDA_DST, get_ip_size(n->family), n->ip);
     mnl_attr_put(h, NDA_LLADDR, sizeof(n->mac), n->mac);
-    snprintf(what, sizeof(what), "setting a neighbour of network device %d", n->index);
+    snprintf(what, sizeof(what), "setting a neighbour of the network device with index %d", n->index);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }

@@ -64,7 +64,7 @@ static struct nlmsghdr *start_link(void *buf, int index)
 
 int hw_rtnl_link_forward(struct hw_netlink *r, int index)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = start_link(buf, index);
     struct nlattr *spec = mnl_attr_nest_start(h, IFLA_AF_SPEC);
     struct nlattr *inet = mnl_attr_nest_start(h, AF_INET);
@@ -73,16 +73,16 @@ int hw_rtnl_link_forward(struct hw_netlink *r, int index)
     mnl_attr_nest_end(h, conf);
     mnl_attr_nest_end(h, inet);
     mnl_attr_nest_end(h, spec);
-    snprintf(what, sizeof(what), "enabling forwarding on network device %d", index);
+    snprintf(what, sizeof(what), "enabling forwarding on the network device with index %d", index);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
 int hw_rtnl_link_no_arp(struct hw_netlink *r, int index)
 {
-    char buf[HW_NETLINK_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = start_link(buf, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = i->ifi_change = IFF_NOARP;
-    snprintf(what, sizeof(what), "disabling ARP on network device %d", index);
+    snprintf(what, sizeof(what), "disabling ARP on the network device with index %d", index);
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }

@@ -71,7 +71,8 @@ int opts_host(const char *text, char *host, size_t cap, uint16_t *port)
         start = text + 1;
         end = strchr(text, ']');
         if (!end || (end[1] != 0 && end[1] != ':'))
-            return hw_fail(-EINVAL, "'%s' is not HOST[:PORT]; an IPv6 address with a port is [ADDRESS]:PORT", text);
+            return hw_fail(-EINVAL, "'%s' is not HOST[:PORT]; write an IPv6 address with a port as [ADDRESS]:PORT",
+                           text);
         p = end[1] ? end + 2 : NULL;
     } else if (colon && strchr(colon + 1, ':')) {
         end = text + strlen(text); /* a bare IPv6 address */

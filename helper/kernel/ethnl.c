@@ -64,7 +64,7 @@ int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex)
     if (rc || f.ifindex <= 0)
         return hw_fail(-ENODEV, "there is no NIC %.16s in this network namespace", name);
     if (strcmp(f.name, name) != 0)
-        return hw_fail(-ENODEV, "%.16s is an alternative name of NIC %s: use the name of the NIC", name, f.name);
+        return hw_fail(-ENODEV, "%.16s is an alternative name of NIC %s: use the NIC's own name", name, f.name);
     *ifindex = f.ifindex;
     return 0;
 }
@@ -140,7 +140,7 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
     snprintf(why, sizeof(why), "%s", rc ? hw_error() : "");
     hw_genl_close(&g);
     if (rc == -EOPNOTSUPP)
-        return hw_fail(rc, "the driver does not support header split, or the requested settings of it: %s", why);
+        return hw_fail(rc, "the driver does not support header split, or not with the requested settings: %s", why);
     return rc ? hw_fail_copy(rc, why) : 0;
 }
 

@@ -81,7 +81,7 @@ int hd_fd_connection(int fd, uint64_t netns, struct hd_conn *c)
         return rc;
     socklen_t l = sizeof(c->local), r = sizeof(c->remote), k = sizeof(c->cookie);
     if (getsockname(fd, &c->local.sa, &l) < 0 || getpeername(fd, &c->remote.sa, &r) < 0)
-        return hw_fail(errno == ENOTCONN ? -ENOTCONN : -errno, "only a connected socket can be steered");
+        return hw_fail(errno == ENOTCONN ? -ENOTCONN : -errno, "only the flow of a connected socket can be steered");
     if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &c->cookie, &k) < 0)
         return hw_fail(-errno, "cannot read the kernel's cookie of a socket: %s", hw_errno_text(errno));
     hw_addr_unmap(&c->local);

@@ -7,7 +7,7 @@
 
 static int fail_without_netdev(void)
 {
-    return hw_fail(-EOPNOTSUPP, "this kernel has no netlink family 'netdev': devmem TCP needs Linux 6.12");
+    return hw_fail(-EOPNOTSUPP, "this kernel has no netlink family 'netdev': devmem TCP needs Linux 6.12 or later");
 }
 
 /* ---- queues ------------------------------------------------------------------------------------- */
@@ -143,11 +143,11 @@ static const char *explain_bind_error(int rc, bool rx)
     case ENODATA: /* returned by Linux 6.12 */
         return "header split is off";
     case EINVAL:
-        return rx ? "there is no such queue, header split is off, the NIC has an XDP program, or the NIC cannot map "
+        return rx ? "the queue does not exist, header split is off, the NIC has an XDP program, or the NIC cannot map "
                     "the dma-buf"
                   : "the descriptor is not a dma-buf, or the NIC cannot map it";
     case ERANGE:
-        return "the NIC has fewer queues";
+        return "a queue number is too high for this NIC";
     case EEXIST: /* __netif_mp_open_rxq() in net/core/netdev_rx_queue.c:207 and 217 of Linux 7.3 */
         return "the queue has another binding, or the NIC has an XDP program: `ip link show` shows the program, and "
                "`ip link set NIC xdp off` removes it";
@@ -158,7 +158,7 @@ static const char *explain_bind_error(int rc, bool rx)
     case ENODEV:
         return "the NIC no longer exists";
     case ENOMEM:
-        return "the kernel is out of memory, or the buffer is too large to be mapped at once";
+        return "the kernel is out of memory, or the buffer is too large to be mapped as a whole";
     default:
         return NULL;
     }
@@ -191,13 +191,14 @@ int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_
     if (b->n == 1)
         snprintf(what, sizeof(what), "binding a dma-buf to queue %u of %s", b->queue[0], nic);
     else if (b->n)
-        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, among them %u", b->n, nic, b->queue[0]);
+        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, among them queue %u", b->n, nic,
+                 b->queue[0]);
     else
         snprintf(what, sizeof(what), "binding a dma-buf for sending through %s", nic);
     rc = hw_netlink_talk(&own.nl, h, on_bound, id, what);
     if (rc < 0) {
         bool size = b->page && (rc == -EOPNOTSUPP || rc == -ERANGE || rc == -EINVAL);
-        const char *m = size ? "the kernel, the driver or the memory may not support buffers of this size"
+        const char *m = size ? "perhaps the kernel, the driver or the memory does not support the requested buffer size"
                              : explain_bind_error(rc, b->n != 0);
         snprintf(why, sizeof(why), "%s", hw_error());
         hw_genl_close(&own);

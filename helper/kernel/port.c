@@ -34,8 +34,8 @@ int hd_port_hold(const union hw_addr *local, int *sock)
     if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)) < 0 ||
         bind(fd, &local->sa, hw_addr_len(local)) < 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)) < 0) {
-        rc = hw_fail(-errno, "cannot reserve the local port of %s: %s", hw_addr_text(local, text, sizeof(text)),
-                     hw_errno_text(errno));
+        rc = hw_fail(-errno, "cannot reserve the port of the local address %s: %s",
+                     hw_addr_text(local, text, sizeof(text)), hw_errno_text(errno));
         hw_close(&fd);
         return rc;
     }

@@ -185,7 +185,7 @@ static int take_nic(struct reader *r, char **save)
     bool good = parse_journal_number(save, INT32_MAX, &index) && index > 0;
     const char *name = strtok_r(NULL, " ", save);
     if (!good || !name || strlen(name) >= HAWSER_NIC_NAME || hd_nic_find(r->s, (int)index))
-        return reject_journal_line(r, "expected nic INDEX NAME");
+        return reject_journal_line(r, "expected 'nic INDEX NAME' with a new INDEX");
     r->nic = hd_nic_add(r->s, (int)index, name);
     return r->nic ? 0 : -ENOMEM;
 }
@@ -196,7 +196,7 @@ static int take_split(struct reader *r, char **save)
     if (!r->nic || r->nic->split_set || !parse_journal_number(save, 2, &split) ||
         !parse_journal_number(save, 1, &has) || !parse_journal_number(save, UINT32_MAX, &thresh) ||
         (*save && **save && (!parse_journal_number(save, UINT32_MAX, &buf) || buf == 0)))
-        return reject_journal_line(r, "expected split WAS HAS THRESH [BUFLEN]");
+        return reject_journal_line(r, "expected 'split WAS HAS THRESH [BUFLEN]', once after a line 'nic'");
     r->nic->split_set = true;
     r->nic->split_was = (struct hd_split){
         .split = (uint8_t)split, .has_thresh = has, .thresh = (uint32_t)thresh, .buf_len = (uint32_t)buf};
@@ -219,10 +219,10 @@ static int take_rss(struct reader *r, char **save)
 {
     uint64_t q;
     if (!r->nic || r->nic->was || !(r->nic->was = calloc(HD_TABLE_MAX, sizeof(uint32_t))))
-        return reject_journal_line(r, "unexpected RSS table");
+        return reject_journal_line(r, "unexpected RSS table, or out of memory");
     while (**save) {
         if (r->nic->n_was == HD_TABLE_MAX || !parse_journal_number(save, UINT32_MAX, &q))
-            return reject_journal_line(r, "expected rss QUEUE ...");
+            return reject_journal_line(r, "expected 'rss QUEUE ...'");
         r->nic->was[r->nic->n_was++] = (uint32_t)q;
     }
     return r->nic->n_was ? 0 : reject_journal_line(r, "the RSS table is empty");
@@ -235,7 +235,7 @@ static int take_taken(struct reader *r, char **save)
         return reject_journal_line(r, "queues were taken, but there is no RSS table");
     while (**save) {
         if (!parse_journal_number(save, HD_QUEUES_MAX - 1, &q))
-            return reject_journal_line(r, "expected taken QUEUE ...");
+            return reject_journal_line(r, "expected 'taken QUEUE ...'");
         hd_put(&r->nic->taken, (uint32_t)q);
     }
     return 0;
@@ -258,7 +258,8 @@ static int take_rule(struct reader *r, char **save)
 {
     uint64_t index, queue, loc = 0;
     if (!parse_journal_number(save, INT32_MAX, &index) || !parse_journal_number(save, HD_QUEUES_MAX - 1, &queue))
-        return reject_journal_line(r, "expected rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+        return reject_journal_line(
+            r, "expected 'rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT', after the line 'nic' with this INDEX");
     char *dash = *save; /* "-" stands for a location that was not known yet */
     bool placed = !(dash && strncmp(dash, "- ", 2) == 0);
     if (!placed)
@@ -277,7 +278,8 @@ static int take_rule(struct reader *r, char **save)
     h->rule.loc = (uint32_t)loc;
     if (!good) {
         free(h);
-        return reject_journal_line(r, "expected rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+        return reject_journal_line(
+            r, "expected 'rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT', after the line 'nic' with this INDEX");
     }
     hw_list_append(&r->s->rules, &h->node);
     return 0;
@@ -288,7 +290,7 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     char *save = NULL, *w = strtok_r(line, " ", &save);
     int rc;
     if (!w || *end)
-        return reject_journal_line(r, w ? "unexpected text after the end" : "the line is empty");
+        return reject_journal_line(r, w ? "unexpected text after the line 'end'" : "the line is empty");
     if (strcmp(w, "nic") == 0)
         rc = take_nic(r, &save);
     else if (strcmp(w, "split") == 0)
@@ -304,7 +306,7 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     else if (take_flag(r, w))
         rc = 0;
     else
-        rc = reject_journal_line(r, "unknown line");
+        rc = reject_journal_line(r, "unknown or misplaced line");
     if (rc == 0 && save && *save)
         rc = reject_journal_line(r, "the line has too many words");
     return rc;
@@ -319,12 +321,12 @@ static int parse_journal_head(struct reader *r, char *line, bool *other_boot, bo
         return reject_journal_line(r, "this is not a journal of this version of hawserd");
     if (r->line == 2) {
         if (strncmp(line, "boot ", 5) != 0 || strlen(line + 5) >= sizeof(r->s->boot))
-            return reject_journal_line(r, "expected boot ID");
+            return reject_journal_line(r, "expected 'boot ID'");
         *other_boot = strcmp(line + 5, r->s->boot) != 0;
     }
     if (r->line == 3) {
         if (strncmp(line, "netns ", 6) != 0)
-            return reject_journal_line(r, "expected netns INODE");
+            return reject_journal_line(r, "expected 'netns INODE'");
         *other_net = strcmp(line, netns) != 0;
     }
     return 0;
@@ -341,7 +343,7 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
         nl = strchr(at, '\n');
         r.line++;
         if (!nl)
-            return reject_journal_line(&r, "the journal ends in the middle of the line");
+            return reject_journal_line(&r, "the journal ends in the middle of this line");
         *nl = 0;
         int rc = r.line <= 3 ? parse_journal_head(&r, at, &other_boot, &other_net) : parse_journal_line(&r, at, &end);
         if (rc)

@@ -19,7 +19,8 @@ struct hd_nic *hd_nic_add(struct hd_state *s, int ifindex, const char *name)
 {
     struct hd_nic *n = s->n_nics < HD_NICS_MAX ? calloc(1, sizeof(*n)) : NULL;
     if (!n) {
-        hw_fail(-ENOMEM, s->n_nics < HD_NICS_MAX ? "out of memory for NIC %.16s" : "NIC %.16s: too many NICs", name);
+        hw_fail(-ENOMEM,
+                s->n_nics < HD_NICS_MAX ? "out of memory for NIC %.16s" : "cannot add NIC %.16s: too many NICs", name);
         return NULL;
     }
     n->ifindex = ifindex;

@@ -190,7 +190,7 @@ int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
     if (rc == 0)
         hw_log(s->log, HAWSER_LOG_INFO,
                ours || nic->split_auto ? "%s: header split restored"
-                                       : "%s: header split is not restored, because another program has set it",
+                                       : "%s: header split is not restored, because another program has changed it",
                nic->name);
     nic->split_set = nic->split_auto = false;
     return 0;

@@ -67,10 +67,10 @@ static int within_limits(const struct hd_state *s, uid_t uid, const struct hd_ri
         bytes = bytes > UINT64_MAX - b->bytes ? UINT64_MAX : bytes + b->bytes;
     }
     if (bindings > r->max_bindings)
-        return hw_fail(-EDQUOT, "max-bindings of [%s] is %u, but user %u would have %u", r->who, r->max_bindings,
-                       (unsigned)uid, bindings);
+        return hw_fail(-EDQUOT, "max-bindings of [%s] is %u, but user %u would have %u bindings", r->who,
+                       r->max_bindings, (unsigned)uid, bindings);
     if (queues > r->max_queues)
-        return hw_fail(-EDQUOT, "max-queues of [%s] is %u, but user %u would have %u", r->who, r->max_queues,
+        return hw_fail(-EDQUOT, "max-queues of [%s] is %u, but user %u would have %u queues", r->who, r->max_queues,
                        (unsigned)uid, queues);
     if (bytes > r->max_bytes)
         return hw_fail(-EDQUOT, "max-bytes of [%s] is %llu, but user %u would have %llu bytes", r->who,
@@ -186,7 +186,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
     if (rc)
         return rc;
     if (!link.up)
-        return hw_fail(-ENETDOWN, "%s is down: run ip link set %s up", q->nic, q->nic);
+        return hw_fail(-ENETDOWN, "%s is down: run `ip link set %s up`", q->nic, q->nic);
     struct hd_nic *nic = hd_nic_find(s, link.ifindex);
     if (!nic)
         nic = hd_nic_add(s, link.ifindex, q->nic);
@@ -302,7 +302,7 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
         return rc;
     return rc == 1 ? 0
                    : hw_fail(-ENOTCONN,
-                             "sock_diag shows no such connection over %s: the connection has ended or is bound to "
+                             "sock_diag does not show the connection over %s: the connection has ended or is bound to "
                              "another device, or the kernel module tcp_diag is missing",
                              h->nic->name);
 }

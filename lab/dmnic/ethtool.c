@@ -121,7 +121,7 @@ static int set_ringparam(struct net_device *ndev, struct ethtool_ringparam *ring
     int rc;
 
     if (ring->rx_pending < DMNIC_RING_MIN) {
-        NL_SET_ERR_MSG(extack, "the ring is too small");
+        NL_SET_ERR_MSG(extack, "the RX ring is too small");
         return -EINVAL;
     }
     if (kring->rx_buf_len != nic->buf_len && kring->rx_buf_len != 2048 && kring->rx_buf_len != 4096) {

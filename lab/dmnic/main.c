@@ -15,11 +15,11 @@
 static unsigned int queues = 4, pairs = 1;
 static bool netmem_tx = true;
 module_param(queues, uint, 0444);
-MODULE_PARM_DESC(queues, "queues of each card (1 to 64)");
+MODULE_PARM_DESC(queues, "number of queues of each card (1 to 64)");
 module_param(pairs, uint, 0444);
-MODULE_PARM_DESC(pairs, "pairs of linked cards (1 to 8): dm0 and dm1, dm2 and dm3 ...");
+MODULE_PARM_DESC(pairs, "number of pairs of linked cards (1 to 8): dm0 and dm1, dm2 and dm3 ...");
 module_param(netmem_tx, bool, 0444);
-MODULE_PARM_DESC(netmem_tx, "the cards can send device memory (Linux 6.16 and later)");
+MODULE_PARM_DESC(netmem_tx, "let the cards send device memory (Linux 6.16 and later)");
 
 static char *like[PAIR_MAX];
 static int likes;
@@ -35,9 +35,9 @@ MODULE_PARM_DESC(reorder, "let three packets overtake one in this many packets")
 module_param_named(corrupt, dmnic_faults.corrupt, uint, 0644);
 MODULE_PARM_DESC(corrupt, "deliver one in this many packets without having copied its payload");
 module_param_named(linear, dmnic_faults.linear, uint, 0644);
-MODULE_PARM_DESC(linear, "payload bytes of each packet that stay in header memory");
+MODULE_PARM_DESC(linear, "number of payload bytes of each packet that stay in header memory");
 module_param_named(refill, dmnic_faults.refill, uint, 0644);
-MODULE_PARM_DESC(refill, "pages that a queue gets per millisecond; 0: no limit");
+MODULE_PARM_DESC(refill, "maximum number of pages that a queue gets per millisecond; 0: no limit");
 module_param_named(recycle_all, dmnic_faults.recycle_all, bool, 0644);
 MODULE_PARM_DESC(recycle_all, "mark packets without pages as if they had pages, which wedges receivers");
 module_param_named(large, dmnic_faults.large, bool, 0644);

@@ -103,7 +103,7 @@ class Archive:
     def program(self, name, dst=None):
         path = name if "/" in name else shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         if path is None:
-            raise VmError(f"there is no program '{name}' in PATH")
+            raise VmError(f"there is no program '{name}' in PATH, /usr/sbin or /sbin")
         self.file(path, dst or f"usr/bin/{os.path.basename(name)}")
 
     def text(self, path, text, mode=0o644):
@@ -168,7 +168,7 @@ class Modules:
         if name not in self.path:
             if optional:
                 return
-            raise VmError(f"linux {self.release} has no module '{name}'")
+            raise VmError(f"Linux {self.release} has no module '{name}'")
         for n in self.needs[name]:
             self.order(n, out)
         for n in self.before.get(name, []):

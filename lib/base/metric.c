@@ -6,11 +6,12 @@
 const struct hw_metric_info hw_metrics[HW_METRICS] = {
     [HW_METRIC_INFO] = {"hawser_info", false, "version,transport,process,kind",
                         "Always 1; the labels describe the context."},
-    [HW_METRIC_START] = {"hawser_start_time_seconds", false, "", "When the context was opened, seconds since 1970."},
+    [HW_METRIC_START] = {"hawser_start_time_seconds", false, "",
+                         "Time at which the context was opened, in seconds since 1970."},
     [HW_METRIC_CPU] = {"hawser_cpu_seconds_total", true, "", "CPU time of the context's progress threads, in seconds."},
     [HW_METRIC_PROCESS_CPU] = {"hawser_process_cpu_seconds_total", true, "",
-                               "CPU time of the whole process, in seconds: callers that wait do the work of the "
-                               "progress threads themselves."},
+                               "CPU time of the whole process, in seconds. Includes the work of progress threads that "
+                               "callers do while they wait."},
     [HW_METRIC_THREADS] = {"hawser_threads", false, "", "Progress threads."},
     [HW_METRIC_PEERS] = {"hawser_peers", false, "", "Connected peers."},
     [HW_METRIC_PEERS_LOST] = {"hawser_peers_lost_total", true, "",
@@ -18,25 +19,27 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
     [HW_METRIC_REGISTERED] = {"hawser_registered_bytes", false, "memory",
                               "Bytes of memory that the application has registered."},
     [HW_METRIC_OPS] = {"hawser_operations_total", true, "op",
-                       "Operations of this side that have ended, successfully or not."},
-    [HW_METRIC_OPS_FAILED] = {"hawser_operation_failures_total", true, "op", "Operations of this side that failed."},
+                       "Operations that this side started and that have ended, successfully or not."},
+    [HW_METRIC_OPS_FAILED] = {"hawser_operation_failures_total", true, "op",
+                              "Operations that this side started and that failed."},
     [HW_METRIC_OPS_BYTES] = {"hawser_operation_bytes_total", true, "op",
-                             "Bytes of the operations of this side that succeeded."},
+                             "Bytes of the operations that this side started and that succeeded."},
     [HW_METRIC_OPS_IN_FLIGHT] = {"hawser_operations_in_flight", false, "",
-                                 "Operations in flight that this side started."},
-    [HW_METRIC_PATH_BYTES] = {"hawser_path_bytes_total", true, "direction,path",
-                              "Payload by the way it took between the network and memory. device: moved by the NIC or "
-                              "a net plugin. copied: by a CPU, where the transport might have placed it. staged: GPU "
-                              "memory through pinned host memory. reference: sent without a copy."},
+                                 "Operations that this side started and that are in flight."},
+    [HW_METRIC_PATH_BYTES] =
+        {"hawser_path_bytes_total", true, "direction,path",
+         "Payload, by how it moved between the network and memory. device: moved by the NIC or a net plugin. copied: "
+         "copied to its destination, although the transport can place payload directly. staged: GPU memory, copied "
+         "through pinned host memory. reference: sent without a copy."},
     [HW_METRIC_SENT] = {"hawser_sent_bytes_total", true, RAIL,
-                        "Payload of operations above 8 KiB that the peer has confirmed."},
+                        "Payload that the peer has confirmed; counts only operations of more than 8 KiB."},
     [HW_METRIC_RECEIVED] = {"hawser_received_bytes_total", true, RAIL,
-                            "Payload of operations above 8 KiB that arrived completely."},
+                            "Payload that arrived completely; counts only operations of more than 8 KiB."},
     [HW_METRIC_RESENT] = {"hawser_resent_bytes_total", true, RAIL,
                           "Payload that was sent again because a rail over this pair of NICs was lost."},
     [HW_METRIC_FAILOVERS] = {"hawser_failovers_total", true, RAIL,
                              "Times that a rail over this pair of NICs was lost while neither side was closing."},
-    [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, idle spare ones not counted."},
+    [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, not counting idle spare rails."},
     [HW_METRIC_RAILS_UP] = {"hawser_rails_up", false, RAIL, "Rails that are connected."},
     [HW_METRIC_RAILS_SUSPECT] =
         {"hawser_rails_suspect", false, RAIL,
@@ -44,5 +47,5 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
     [HW_METRIC_RETRANSMITS] = {"hawser_tcp_retransmits_total", true, RAIL,
                                "TCP segments that the kernel retransmitted."},
     [HW_METRIC_RTT] = {"hawser_tcp_rtt_seconds", false, RAIL,
-                       "Round-trip time measured by TCP, of the slowest rail, in seconds."},
+                       "Round-trip time of the slowest rail, as measured by TCP, in seconds."},
 };

@@ -45,7 +45,8 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
     if (st.st_uid != 0 && st.st_uid != geteuid() && st.st_uid != also)
         return hw_fail(-EPERM, "%s belongs to user %u, and not to root or this process's user", path, st.st_uid);
     if (st.st_mode & (S_IWGRP | S_IWOTH) && !(st.st_mode & S_ISVTX))
-        return hw_fail(-EPERM, "others may replace files in %s: its mode is 0%o", path, st.st_mode & 07777);
+        return hw_fail(-EPERM, "other users can replace files in %s, because its mode is 0%o", path,
+                       st.st_mode & 07777);
     return hw_take_fd(&fd);
 }
 
@@ -102,8 +103,9 @@ int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
         return hw_fail(-errno, "reading the credentials of the process behind %s: %s", name, strerror(errno));
     if (who.uid != st.st_uid)
-        return hw_fail(-EPERM, "refused to connect to %s: it belongs to user %u and was opened by user %u", name,
-                       st.st_uid, who.uid);
+        return hw_fail(-EPERM,
+                       "refused to connect to %s: the socket belongs to user %u, but a process of user %u opened it",
+                       name, st.st_uid, who.uid);
     if (geteuid() != 0 && who.uid != geteuid())
         return hw_fail(-EPERM, "refused to connect to %s: it belongs to user %u, not to this process's user", name,
                        who.uid);

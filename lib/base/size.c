@@ -52,7 +52,8 @@ int hw_parse_size(const char *text, uint64_t *out)
 
     if (!parse_decimal_digits(&p, &v))
         return hw_fail(-EINVAL,
-                       "'" ECHO "' is not a size: give bytes or a unit, as in 4096, 64KiB, 1MB, 2G, below 16 EiB",
+                       "'" ECHO "' is not a size: expected a number of bytes, or a number with a unit, below 16 EiB, "
+                       "as in 4096, 64KiB, 1MB or 2G",
                        text ? text : "");
     for (size_t i = 0; i < HW_ARRAY_LEN(size_units); i++) {
         if (strcasecmp(p, size_units[i].name) != 0)
@@ -127,8 +128,11 @@ int hw_parse_duration_ms(const char *text, uint64_t *out)
     *out = v;
     return 0;
 bad:
-    return hw_fail(-EINVAL, "'" ECHO "' is not a duration: give seconds or a unit, as in 10, 10s, 500ms, 2m or 0.5s",
-                   text ? text : "");
+    return hw_fail(
+        -EINVAL,
+        "'" ECHO
+        "' is not a duration: expected a number of seconds, or a number with a unit, as in 10, 10s, 500ms, 2m or 0.5s",
+        text ? text : "");
 }
 
 char *hw_format_size(uint64_t bytes, char *buf, size_t cap)

@@ -170,7 +170,7 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
     ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
     if (n < 0 || (size_t)n != len)
         return hw_fail(n < 0 ? -errno : -EIO, "%s: connection setup: %s", c->p->name,
-                       n < 0 ? strerror(errno) : "the socket accepted only a part");
+                       n < 0 ? strerror(errno) : "the socket accepted only a part of the message");
     return 0;
 }
 
@@ -263,7 +263,12 @@ static int set_up(struct hw_connect *c)
     }
     if (rc > 0)
         rc = write_bytes(c, choice, (size_t)rc);
-    return rc == 0 ? read_bytes(c, ready, sizeof ready) : rc;
+    if (rc == 0)
+        rc = read_bytes(c, ready, sizeof ready);
+    if (rc == 0 && hw_get32(ready) != HW_READY)
+        rc = hw_fail(-EPROTO, "%s: the peer's answer to SETUP is %#x instead of %#x", c->p->name, hw_get32(ready),
+                     HW_READY);
+    return rc;
 }
 
 struct waiting {

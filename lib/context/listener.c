@@ -23,7 +23,6 @@
 #define LOGS_PER_SECOND 20
 #define DEFER_SECONDS   5
 #define RETRY           (50 * HW_MS) /* interval between attempts while descriptors, memory or slots are exhausted */
-#define READY           0x59444152u  /* the bytes "RADY": the client may now connect the session's rails */
 
 struct slot {
     struct hw_source source;
@@ -192,7 +191,7 @@ static int send_all(int fd, const void *data, size_t len)
     ssize_t n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 || (size_t)n != len)
         return hw_fail(n < 0 && errno != EAGAIN ? -errno : -EIO, "sending %zu bytes to a client: %s", len,
-                       n < 0 ? strerror(errno) : "the socket accepted only a part");
+                       n < 0 ? strerror(errno) : "the socket accepted only a part of the message");
     return 0;
 }
 
@@ -226,7 +225,7 @@ static int begin_session(struct slot *s)
     }
     pthread_mutex_unlock(&h->lock);
     if (rc < 0 || full) {
-        (void)hw_hs_welcome(s->fd, HW_REFUSE_FULL, 0);
+        (void)hw_hs_welcome(s->fd, rc < 0 ? HW_REFUSE_FAILED : HW_REFUSE_FULL, 0);
         hw_peer_unref(p);
         return rc < 0 ? rc : hw_fail(-ENOBUFS, "the limit of connected peers is reached (knob max_peers)");
     }
@@ -251,7 +250,7 @@ static int finish_session(struct slot *s)
     int rc = hw_setup_take_choice(p, s->choice + 4, s->want - 4);
     if (rc < 0)
         return rc;
-    hw_put32(ready, READY);
+    hw_put32(ready, HW_READY);
     pthread_mutex_lock(&h->lock);
     p->known = true;
     atomic_store(&p->state, HW_PEER_LIVES);
@@ -468,8 +467,8 @@ static void accept_connections(struct hw_task *t)
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
             refuse_slot(s, hw_fail(-ETIMEDOUT,
-                                   "closed for a newer connection, because all %d places for connections in their "
-                                   "handshake or set-up are taken, %u of them by its address",
+                                   "it was closed to make room for a newer connection: all %d slots for connections "
+                                   "during handshake or setup are taken, %u of them by this address",
                                    SLOTS, s->same));
         }
         take_connection(l, s, fd, &from);

@@ -106,7 +106,7 @@ static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, si
     if (!v->region)
         return hw_fail(-EINVAL, "descriptor %zu has no region of the peer", i);
     if (!(v->region->rights & right))
-        return hw_fail(-EACCES, "descriptor %zu: the peer's region does not allow it to be %s", i,
+        return hw_fail(-EACCES, "descriptor %zu: the peer does not allow its region to be %s", i,
                        kind == HW_OP_WRITE ? "written" : "read");
     if (v->remote_offset > v->region->length || v->length > v->region->length - v->remote_offset)
         return hw_fail(-EFAULT, "descriptor %zu: %llu bytes at offset %llu exceed the peer's region of %llu bytes", i,
@@ -146,9 +146,9 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
         struct hw_span *s = &o->span[i];
         if (v->length && (!region || v->region != region) && (o->kind == HW_OP_WRITE || o->kind == HW_OP_READ)) {
             struct hw_import *was = import;
-            import = hw_import_get(o->peer, v->region->id, v->region->secret);
-            if (!import)
-                return o->peer->dead ? o->peer->dead : -ENOMEM;
+            int rc = hw_import_get(o->peer, v->region->id, v->region->secret, &import);
+            if (rc < 0)
+                return rc;
             if (import == was) /* another copy of the region; put_imports() puts one reference */
                 hw_import_put(o->peer, import);
             region = v->region;

@@ -216,8 +216,9 @@ void hw_peer_kill(struct hawser_peer *p, int why)
 static void fire_dead(struct hw_timer *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, dead);
-    hw_peer_lose(p, hw_fail(-ECONNRESET, atomic_load(&p->pairs_up) ? "every path to the peer is dead"
-                                                                   : "no path to the peer could be connected"));
+    hw_peer_lose(p, hw_fail(-ECONNRESET, atomic_load(&p->pairs_up)
+                                             ? "every path to the peer is dead"
+                                             : "no connection to the peer could be established on any path"));
 }
 
 void hw_peer_lose(struct hawser_peer *p, int why)
@@ -376,7 +377,7 @@ int hawser_peer_state(hawser_peer *p)
 {
     int rc = atomic_load(&p->state);
     if (rc == HW_PEER_NEW)
-        return hw_fail(-EAGAIN, "the peer is still being connected");
+        return hw_fail(-EAGAIN, "the connection to the peer is still being established");
     return rc < 0 ? hw_fail_copy(rc, p->why) : 0;
 }
 

@@ -324,7 +324,8 @@ static int parse_head(struct hw_link *l)
         return hw_fail(-EPROTO, "frame %u arrived where frame %u was expected", l->rx.head.number,
                        (uint32_t)l->received);
     if (l->rx.head.flags & HW_LINK_APART && !l->apart.rx)
-        return hw_fail(-EPROTO, "frame type %u has its payload on another stream, but the connection has only one",
+        return hw_fail(-EPROTO,
+                       "a frame of type %u has its payload on a separate stream, which this connection does not have",
                        l->rx.head.type);
     l->rx.at += HW_LINK_HEAD;
     l->rx.state = HW_LINK_AT_EXT;
@@ -572,9 +573,9 @@ int hw_link_settle(struct hw_link *l, uint64_t count)
 {
     assert(l->ended);
     if (!hw_link_can_settle(l, count))
-        return hw_fail(-EPROTO,
-                       "the peer's final confirmation is %llu frames; %llu were sent, and %llu were confirmed before",
-                       (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
+        return hw_fail(
+            -EPROTO, "the peer's final confirmation is for %llu frames; %llu were sent, and %llu were confirmed before",
+            (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
     confirm_upto(l, count);
     for (uint64_t n = count; n < l->started; n++)
         l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token, l->tx.flight[n % l->tx.ring].pay);

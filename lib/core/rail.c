@@ -654,9 +654,10 @@ static int check_peer_counts(const struct hw_rail *r, const uint64_t *count, uns
 {
     for (unsigned i = 0; i < n; i++)
         if (i >= r->links ? count[i] != 0 : !hw_link_can_settle(&r->link[i].link, count[i]))
-            return hw_fail(-EPROTO,
-                           "the peer's final confirmation on link %u of a rail is %llu frames, which is impossible", i,
-                           (unsigned long long)count[i]);
+            return hw_fail(
+                -EPROTO,
+                "the peer's final confirmation on link %u of a rail is for an impossible number of frames: %llu", i,
+                (unsigned long long)count[i]);
     return 0;
 }
 

@@ -413,7 +413,7 @@ static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct p
     if (!e)
         e = cu->PointerGetAttribute(&p->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
     if (e)
-        return hw_cuda_fail(e, "querying the owner of memory 0x%llx from CUDA", at);
+        return hw_cuda_fail(e, "querying CUDA about the memory at 0x%llx", at);
     if (cu->PointerGetAttribute(&p->ctx, CU_POINTER_ATTRIBUTE_CONTEXT, at) != CUDA_SUCCESS)
         p->ctx = NULL;
     /* For memory of cuMemMap the range is the whole reservation, including holes, and the mapping is the part that has
@@ -461,12 +461,12 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
     for (b = a; b.end <= last;) {
         rc = query_cuda_pointer(cu, b.end, &b);
         if (rc < 0)
-            return hw_wrap(rc, "%zu bytes from %p are not all CUDA memory: register each piece", len, ptr);
+            return hw_wrap(rc, "%zu bytes from %p are not all CUDA memory: register each part separately", len, ptr);
         if (b.type != a.type || b.managed || b.ctx != a.ctx || b.device != a.device)
-            return hw_fail(
-                -EINVAL,
-                "%zu bytes from %p are in memory of several devices, CUDA contexts or kinds: register each piece", len,
-                ptr);
+            return hw_fail(-EINVAL,
+                           "%zu bytes from %p are in memory of several devices, CUDA contexts or kinds: register each "
+                           "part separately",
+                           len, ptr);
     }
     if (a.type == CU_MEMORYTYPE_HOST) {
         *out = &hw_host;

@@ -100,7 +100,7 @@ int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, si
     if (!e)
         e = cu->PointerGetAttribute(&len, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (CUdeviceptr)(uintptr_t)ptr);
     if (e)
-        return hw_cuda_fail(e, "querying the allocation around %p of %s from CUDA", ptr, s->name);
+        return hw_cuda_fail(e, "querying CUDA about the allocation around %p of %s", ptr, s->name);
     CUdeviceptr from = (start + page - 1) / page * page, to = (start + len) / page * page;
     CUdeviceptr low = (uintptr_t)ptr & ~(CUdeviceptr)(window - 1);
     CUdeviceptr high = ((uintptr_t)ptr + near + window - 1) & ~(CUdeviceptr)(window - 1);

@@ -18,7 +18,7 @@ int hw_cuda_rest(const struct hw_space *s, const void *ptr, size_t *len)
     if (!e)
         e = cu->PointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at);
     if (e)
-        return hw_cuda_fail(e, "querying the memory at %p of %s from CUDA", ptr, s->name);
+        return hw_cuda_fail(e, "querying CUDA about the memory at %p of %s", ptr, s->name);
     if (device != s->device || at < start || at - start >= size)
         return hw_fail(-EINVAL, "%p is not memory of %s", ptr, s->name);
     *len = (size_t)(start + size - at);

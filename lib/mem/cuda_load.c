@@ -112,8 +112,8 @@ int hw_cuda(const struct hw_cuda **out)
         first = me;
     if (s >= 0 && first != me)
         return hw_fail(-EOPNOTSUPP,
-                       "CUDA does not work after fork: process %d loaded it, and process %d was forked from it; fork "
-                       "before the first use of GPU memory, or exec",
+                       "CUDA does not work after fork: process %d loaded CUDA, and process %d was forked from that "
+                       "process; fork before the first use of GPU memory, or exec",
                        (int)first, (int)me);
     if (s == 0) {
         pthread_mutex_lock(&loading);

@@ -336,10 +336,11 @@ static int check_frags(const struct hw_gather_bufs *b, const struct hw_frag *fra
     for (size_t i = 0; i < n; i++) {
         const struct hw_frag *f = &frags[i];
         if (f->src_off > b->src_size || f->len > b->src_size - f->src_off)
-            return hw_fail(-EFAULT, "gather: fragment %zu, %llu bytes at %llu, exceeds a source of %zu bytes", i,
-                           (unsigned long long)f->len, (unsigned long long)f->src_off, b->src_size);
+            return hw_fail(-EFAULT, "gather: fragment %zu (%llu bytes at offset %llu) exceeds the source of %zu bytes",
+                           i, (unsigned long long)f->len, (unsigned long long)f->src_off, b->src_size);
         if (f->dst_off > b->dst_size || f->len > b->dst_size - f->dst_off)
-            return hw_fail(-EFAULT, "gather: fragment %zu, %llu bytes to %llu, exceeds a destination of %zu bytes", i,
+            return hw_fail(-EFAULT,
+                           "gather: fragment %zu (%llu bytes at offset %llu) exceeds the destination of %zu bytes", i,
                            (unsigned long long)f->len, (unsigned long long)f->dst_off, b->dst_size);
         *bytes = *bytes + f->len < *bytes ? UINT64_MAX : *bytes + f->len;
     }

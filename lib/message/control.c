@@ -209,8 +209,10 @@ static int sort_control(struct hw_peer *p, struct hw_control_in *c)
         *at = c;
         return 0;
     }
-    int rc = hw_fail(-EPROTO, "control message %u is a duplicate or outside the window of %d messages from %u",
-                     c->head.sequence, HW_CONTROL_WINDOW, get_next(p));
+    int rc = hw_fail(
+        -EPROTO,
+        "control message %u is a duplicate, or is outside the window of %d messages that begins with message %u",
+        c->head.sequence, HW_CONTROL_WINDOW, get_next(p));
     free_control_in(c);
     return rc;
 }

@@ -173,7 +173,8 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     if ((uint32_t)id >= HW_OPS)
         return hw_fail(-EPROTO, "the peer sent data for invalid write %llx", (unsigned long long)id);
     if (sum != in->pay)
-        return hw_fail(-EPROTO, "a write of %u bytes claims a total of %llu", in->pay, (unsigned long long)sum);
+        return hw_fail(-EPROTO, "a write carries %u bytes, but its descriptors describe %llu bytes", in->pay,
+                       (unsigned long long)sum);
     in->number = id;
     if (refused)
         return hw_control_refuse(p, HW_CONTROL_FAIL, id, refused);
@@ -332,14 +333,16 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     int rc = hw_control_decode(in->ext, in->ext_len, &c->head);
     uint32_t due = (uint32_t)atomic_load(&p->in.next);
     if (rc == 0 && c->head.sequence - due >= HW_CONTROL_WINDOW)
-        rc = hw_fail(-EPROTO, "control message %u is a duplicate or outside the window of %d messages from %u",
-                     c->head.sequence, HW_CONTROL_WINDOW, due);
+        rc = hw_fail(
+            -EPROTO,
+            "control message %u is a duplicate, or is outside the window of %d messages that begins with message %u",
+            c->head.sequence, HW_CONTROL_WINDOW, due);
     if (rc == 0 && c->head.kind == HW_CONTROL_NOTE)
         c->note = take_note_room(p, in->pay, &rc);
     else if (rc == 0 && c->head.kind == HW_CONTROL_EAGER)
         c->note = take_message_room(p, in->pay, &rc);
     else if (rc == 0 && in->pay)
-        rc = hw_fail(-EPROTO, "control message of kind %u with %u unexpected bytes", c->head.kind, in->pay);
+        rc = hw_fail(-EPROTO, "a control message of kind %u has %u unexpected bytes", c->head.kind, in->pay);
     if (rc < 0) {
         free(c);
         return rc;
@@ -467,7 +470,8 @@ int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piec
     case HW_MSG_NOTED:
         return place_noted(p, in, piece, n);
     case HW_MSG_TAKEN: {
-        int rc = in->pay ? hw_fail(-EPROTO, "a confirmation of messages with a payload of %u bytes", in->pay)
+        int rc = in->pay ? hw_fail(-EPROTO, "a confirmation of messages has a payload of %u bytes, but must have none",
+                                   in->pay)
                          : hw_taken_decode(in->ext, in->ext_len, &sequence, &notes);
         return rc < 0 ? rc : hw_taken_arrived(p, sequence, notes);
     }

@@ -261,11 +261,11 @@ static int check_span(const struct hw_op *op, const struct hw_span *s)
                                            : "the peer refused access to its region %llu",
                        (unsigned long long)i->id);
     if (!(i->rights & right))
-        return hw_fail(-EACCES, "the peer's region does not allow it to be %s",
+        return hw_fail(-EACCES, "the peer does not allow its region to be %s",
                        op->kind == HW_OP_READ ? "read" : "written");
     if (s->remote > i->len || s->len > i->len - s->remote)
-        return hw_fail(-EFAULT, "%llu bytes at %llu exceed a region of %llu bytes", (unsigned long long)s->len,
-                       (unsigned long long)s->remote, (unsigned long long)i->len);
+        return hw_fail(-EFAULT, "%llu bytes at offset %llu exceed the peer's region of %llu bytes",
+                       (unsigned long long)s->len, (unsigned long long)s->remote, (unsigned long long)i->len);
     return 0;
 }
 

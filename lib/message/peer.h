@@ -30,12 +30,15 @@
 #define HW_READS          256   /* maximum number of read requests that the peer has not answered completely */
 #define HW_OPS            65536 /* maximum number of operations in flight */
 /* Limit of control messages that wait to be sent; a correct peer cannot cause as many. */
-#define HW_CONTROLS     (4 * HW_OPS)
-#define HW_NOTES        (1u << 20)     /* limit of bytes of notifications that the application has not taken */
-#define HW_NOTE_COST    128            /* overhead of one notification, counted in addition to its bytes */
-#define HW_NOTE_MAX     (HW_NOTES / 4) /* maximum length of a notification in bytes */
-#define HW_NOTED_BYTES  (1ull << 38)   /* maximum length of a write with a notification in bytes */
-#define HW_QUEUES       65536          /* maximum number of queues in use, including both directions */
+#define HW_CONTROLS    (4 * HW_OPS)
+#define HW_NOTES       (1u << 20)     /* limit of bytes of notifications that the application has not taken */
+#define HW_NOTE_COST   128            /* overhead of one notification, counted in addition to its bytes */
+#define HW_NOTE_MAX    (HW_NOTES / 4) /* maximum length of a notification in bytes */
+#define HW_NOTED_BYTES (1ull << 38)   /* maximum length of a write with a notification in bytes */
+#define HW_QUEUES      65536          /* maximum number of queues in use for a new operation of this side */
+/* Maximum number of queues in use for a message of the peer. It has the limit HW_QUEUES itself, but does not know yet
+ * which queues the newest operations of this side use. */
+#define HW_QUEUES_BOTH  (2 * HW_QUEUES)
 #define HW_QUEUE_CHAINS 128
 /* Limit of bytes of eager messages without a receive, including HW_NOTE_COST for each. */
 #define HW_EAGER_ROOM   (1u << 20)

@@ -40,7 +40,7 @@ static void send_direct(struct hw_op *op, const struct hw_grant *g)
     op->serves = g->landing;
     op->rest = g->room + 1 - op->total;
     if (op->total > g->room) {
-        hw_op_cancel_locked(op, hw_fail(-EMSGSIZE, "the message has %llu bytes, but the receive has only %llu",
+        hw_op_cancel_locked(op, hw_fail(-EMSGSIZE, "the message has %llu bytes, but the receive has room for only %llu",
                                         (unsigned long long)op->total, (unsigned long long)g->room));
         return;
     }
@@ -107,8 +107,8 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
     struct hw_peer *p = op->peer;
     uint64_t error = note->len > op->total ? EMSGSIZE : 0;
     if (error)
-        hw_op_set_result(op, hw_fail(-EMSGSIZE, "the message has %u bytes, but the receive has only %llu", note->len,
-                                     (unsigned long long)op->total));
+        hw_op_set_result(op, hw_fail(-EMSGSIZE, "the message has %u bytes, but the receive has room for only %llu",
+                                     note->len, (unsigned long long)op->total));
     op->match = HW_MATCH_EAGER;
     op->message = note;
     hw_eager_give(p, note->len);
@@ -216,7 +216,7 @@ int hw_queue_post(struct hw_op *op)
     bool there = hw_stream_is_closed(&p->queues, op->queue, false);
     if (hw_stream_is_closed(&p->queues, op->queue, true) || (there && op->kind == HW_OP_SEND))
         return hw_fail(-ESHUTDOWN, "stream %llu is closed", (unsigned long long)(op->queue >> 32));
-    int rc = hw_queue_get(&p->queues, op->queue, &q);
+    int rc = hw_queue_get(&p->queues, op->queue, HW_QUEUES, &q);
     if (rc < 0)
         return rc;
     if (op->kind == HW_OP_SEND) {
@@ -337,10 +337,10 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
     }
     if (t->n_grants == HW_OPS)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
-    int rc = hw_queue_get(t, h->c, &q);
+    int rc = hw_queue_get(t, h->c, HW_QUEUES_BOTH, &q);
     if (rc == -EAGAIN)
         return hw_fail(-EPROTO, "no queue is left for a receive of the peer: all %d (streams and tags) are in use",
-                       HW_QUEUES);
+                       HW_QUEUES_BOTH);
     if (rc < 0)
         return rc;
     struct hw_grant *g = malloc(sizeof *g);
@@ -402,10 +402,10 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
             hw_eager_give(p, (*note)->len); /* the caller frees it */
         return sent;
     }
-    int rc = hw_queue_get(&p->queues, h->c, &q);
+    int rc = hw_queue_get(&p->queues, h->c, HW_QUEUES_BOTH, &q);
     if (rc == -EAGAIN)
         return hw_fail(-EPROTO, "no queue is left for a message of the peer: all %d (streams and tags) are in use",
-                       HW_QUEUES);
+                       HW_QUEUES_BOTH);
     if (rc < 0)
         return rc;
     while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
@@ -467,7 +467,9 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     bool closed = hw_stream_is_closed(t, h->c, true); /* the peer's receives are no longer known */
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
-        return hw_fail(-EPROTO, "the peer confirms a message that was not sent, or names another receive");
+        return hw_fail(
+            -EPROTO,
+            "the peer confirms a message that was not sent, or names a receive that does not match the message");
     int error = (int)(uint32_t)h->b;
     struct hw_op *op = hw_op_find(p, h->a);
     if (op && (op->kind != HW_OP_SEND || op->match != HW_MATCH_EAGER || op->queue != h->c))

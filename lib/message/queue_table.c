@@ -42,14 +42,14 @@ struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name)
     return find_queue_in(t, name, &chain);
 }
 
-int hw_queue_get(struct hw_queues *t, uint64_t name, struct hw_queue **out)
+int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_queue **out)
 {
     struct hw_list *chain;
     struct hw_queue *q = *out = find_queue_in(t, name, &chain);
     if (q)
         return 0;
-    if (t->n == HW_QUEUES)
-        return hw_fail(-EAGAIN, "all %d queues (streams and tags) of the peer are in use", HW_QUEUES);
+    if (t->n >= most)
+        return hw_fail(-EAGAIN, "all %u queues (streams and tags) of the peer are in use", most);
     q = t->spare ? t->spare : malloc(sizeof *q);
     if (!q)
         return hw_no_memory("a queue");

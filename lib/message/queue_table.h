@@ -40,8 +40,8 @@ struct hw_queue {
 struct hw_list *hw_queues_find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number);
 /* Returns the queue with this name, or NULL. */
 struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name);
-/* Finds or creates the queue with this name. Fails with -EAGAIN if HW_QUEUES queues are in use, or with -ENOMEM. */
-int hw_queue_get(struct hw_queues *t, uint64_t name, struct hw_queue **out);
+/* Finds or creates the queue with this name. Fails with -EAGAIN if `most` queues are in use, or with -ENOMEM. */
+int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_queue **out);
 /* Frees a queue if it is empty. q may be NULL. */
 void hw_queue_put(struct hw_queues *t, struct hw_queue *q);
 /* Remove a grant from its queue and its chain. hw_grant_drop() also frees the grant. */

@@ -273,38 +273,37 @@ static int ask_for_region(struct hw_peer *p, const struct hw_import *i)
     return hw_control_send_locked(p, &ask);
 }
 
-static struct hw_import *add_import(struct hw_peer *p, struct hw_import **at, uint64_t id, uint64_t secret)
+static int add_import(struct hw_peer *p, struct hw_import **at, uint64_t id, uint64_t secret)
 {
-    if (p->imports.n == HW_HANDLES) {
-        (void)hw_fail(-ENOSPC, "%d regions of the peer are imported, which is the limit per peer", HW_HANDLES);
-        return NULL;
-    }
+    if (p->imports.n == HW_HANDLES)
+        return hw_fail(-ENOSPC, "%d regions of the peer are imported, which is the limit per peer", HW_HANDLES);
     struct hw_import *i = calloc(1, sizeof *i);
-    if (!i) {
-        (void)hw_no_memory("a region of the peer");
-        return NULL;
-    }
+    if (!i)
+        return hw_no_memory("a region of the peer");
     i->id = id;
     i->secret = secret;
     hw_list_init(&i->ops);
-    if (ask_for_region(p, i) < 0) {
+    int rc = ask_for_region(p, i);
+    if (rc < 0) {
         free(i);
-        return NULL;
+        return rc;
     }
     p->imports.n++;
     *at = i;
-    return i;
+    return 0;
 }
 
-struct hw_import *hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret)
+int hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret, struct hw_import **out)
 {
     pthread_mutex_lock(&p->lock);
     struct hw_import **at = find_import(&p->imports, id, secret);
-    struct hw_import *i = *at ? *at : add_import(p, at, id, secret);
-    if (i)
-        i->refs++;
+    int rc = *at ? 0 : add_import(p, at, id, secret);
+    if (rc == 0) {
+        *out = *at;
+        (*at)->refs++;
+    }
     pthread_mutex_unlock(&p->lock);
-    return i;
+    return rc;
 }
 
 /* Frees an import that the peer refused or revoked, once it has no users. The next user asks the peer again. */

@@ -380,17 +380,17 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
         if (strcmp(ours ? in->mine[p->list[k].mine].name : in->theirs[p->list[k].theirs].name, e->name) == 0)
             return NULL;
     if (!in_list(ours ? in->nics : in->peer_nics, e))
-        return "not named";
+        return "not in the given list of NICs";
     for (unsigned k = 0; k < (ours ? in->n_theirs : in->n_mine); k++) {
         any_way |= leads_there(in, ours ? i : k, ours ? k : i);
         any_allowed |= is_allowed(in, ours ? i : k, ours ? k : i);
     }
     if (!any_allowed)
-        return in->only_dialled && !ours ? "only the given address may be dialled"
+        return in->only_dialled && !ours ? "connections are limited to the given address"
                                          : "on no rail with an allowed NIC of the other side";
     if (in->only_dialled && ours)
         return "no route from it to the given address";
-    return any_way ? "the NICs that reach it were not named, or are on other rails"
+    return any_way ? "the NICs that reach it are not in the given list of NICs, or are on other rails"
            : ours  ? "no route from it to a NIC of the peer"
                    : "no NIC of this machine has a route to it";
 }

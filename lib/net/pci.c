@@ -80,7 +80,7 @@ int hw_pci_path_parse(const char *link, struct hw_pci_path *out)
         if (!end || (*end && *end != '/'))
             break; /* a part that is not a PCI device is attached to the last device */
         if (way.depth == HW_PCI_DEPTH)
-            return hw_fail(-E2BIG, "'%.80s': more than %d PCI devices in a row", link, HW_PCI_DEPTH);
+            return hw_fail(-E2BIG, "'%.80s' contains more than %d PCI devices", link, HW_PCI_DEPTH);
         way.at[way.depth++] = b;
     }
     if (way.depth == 0)

@@ -149,7 +149,7 @@ static int refuse_self(const struct hw_pairing *g)
         -EHOSTUNREACH,
         "the peer is on this same machine: traffic that passes through no NIC never reaches GPU memory, and %s %s; "
         "run the other side on another machine (or set knob same_machine to yes)",
-        d->env->ident, d->env->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
+        d->env->ident, d->env->caps.self == HW_SELF_NEVER ? "would deliver nothing" : "would fall back to tcp");
 }
 
 static int list_candidates(struct hw_pairing *g)

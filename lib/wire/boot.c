@@ -109,7 +109,7 @@ int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge
                        "the peer uses protocol version %u, but this side uses version %u: upgrade the older hawser",
                        hw_get16(in + 4), HW_WIRE_VERSION);
     if (c->refusal >= HW_REFUSE_COUNT)
-        return hw_fail(-EPROTO, "the peer refused for unknown reason %u", c->refusal);
+        return hw_fail(-EPROTO, "the peer refused the connection for unknown reason %u", c->refusal);
     return 0;
 }
 
@@ -127,7 +127,7 @@ int hw_welcome_decode(const uint8_t in[HW_WELCOME_SIZE], struct hw_welcome *w)
     w->refusal = in[6];
     w->via = hw_get16(in + 8);
     if (w->refusal >= HW_REFUSE_COUNT)
-        return hw_fail(-EPROTO, "the peer refused for unknown reason %u", w->refusal);
+        return hw_fail(-EPROTO, "the peer refused the connection for unknown reason %u", w->refusal);
     return 0;
 }
 
@@ -187,7 +187,8 @@ const char *hw_refusal_text(unsigned refusal)
         [HW_REFUSE_FULL] = "the server has as many peers as it allows (knob max_peers)",
         [HW_REFUSE_SESSION] = "the server does not know the session, or no longer does",
         [HW_REFUSE_PROOF] = "the client's proof of its key is wrong",
-        [HW_REFUSE_STALE] = "the connection is out of date, or an older one is still in use there",
+        [HW_REFUSE_STALE] = "the connection is out of date, or an older one is still in use on the server",
+        [HW_REFUSE_FAILED] = "the server cannot set up the session; its log has the reason",
     };
     return refusal < HW_REFUSE_COUNT ? text[refusal] : "unknown reason";
 }

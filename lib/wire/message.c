@@ -54,7 +54,7 @@ void hw_msg_vec_encode(uint8_t *out, uint32_t k, const struct hw_msg_vec *v)
 int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t *flags, uint32_t *n)
 {
     if (size < HW_MSG_VECS_HEAD)
-        return hw_fail(-EPROTO, "a list of descriptors of %u bytes: invalid length", size);
+        return hw_fail(-EPROTO, "a list of descriptors has an invalid length: %u bytes", size);
     *id = hw_get64(in);
     *flags = hw_get32(in + 8);
     *n = hw_get32(in + 12);
@@ -99,12 +99,13 @@ void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total
 int hw_noted_decode(const uint8_t *in, uint32_t size, uint64_t *op, uint64_t *total)
 {
     if (size != HW_MSG_NOTED_SIZE)
-        return hw_fail(-EPROTO, "the notification of a write with a header of %u bytes: invalid length", size);
+        return hw_fail(-EPROTO, "the header of a write's notification has an invalid length: %u bytes", size);
     *op = hw_get64(in);
     *total = hw_get64(in + 8);
-    return *total > HW_MSG_LANDING_MAX ? hw_fail(-EPROTO, "the notification of a write of %llu bytes: invalid length",
-                                                 (unsigned long long)*total)
-                                       : 0;
+    return *total > HW_MSG_LANDING_MAX
+               ? hw_fail(-EPROTO, "a notification is of a write of %llu bytes, which is too long",
+                         (unsigned long long)*total)
+               : 0;
 }
 
 void hw_taken_encode(uint8_t out[HW_MSG_TAKEN_SIZE], uint32_t sequence, uint64_t notes)
@@ -117,7 +118,7 @@ void hw_taken_encode(uint8_t out[HW_MSG_TAKEN_SIZE], uint32_t sequence, uint64_t
 int hw_taken_decode(const uint8_t *in, uint32_t size, uint32_t *sequence, uint64_t *notes)
 {
     if (size != HW_MSG_TAKEN_SIZE)
-        return hw_fail(-EPROTO, "a confirmation of messages of %u bytes: invalid length", size);
+        return hw_fail(-EPROTO, "a confirmation of messages has an invalid length: %u bytes", size);
     *sequence = hw_get32(in);
     *notes = hw_get64(in + 8);
     return 0;

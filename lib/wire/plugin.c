@@ -3,6 +3,7 @@
 
 #define NO_GPU   0xffffu
 #define WAIT_MAX 600000u
+#define V1_UNIT  4096
 
 static uint16_t encode_gpu(int gpu)
 {
@@ -31,13 +32,13 @@ int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD])
     const unsigned version = hw_get16(head + 4), size = hw_get16(head + 6);
     if (hw_get32(head) != HW_PLUGIN_MAGIC)
         return hw_fail(-EPROTO, "the peer uses another transport: set knob transport to the same value on both sides");
-    /* Version 1 has the size of its longest message at this offset. The size is usually a multiple of 64 KiB, so its
-     * low 16 bits, which are read as the version here, are 0. */
-    if (version < HW_PLUGIN_VERSION)
-        return hw_fail(
-            -EPROTO,
-            "the peer's hawser is older: its plugin greeting has version 1, this side's version %d: upgrade it",
-            HW_PLUGIN_VERSION);
+    /* Version 1 has the size of its longest message at this offset. The size is a multiple of V1_UNIT, so its low 16
+     * bits, which are read as the version here, are 0 or at least V1_UNIT. */
+    if (version < HW_PLUGIN_VERSION || version >= V1_UNIT)
+        return hw_fail(-EPROTO,
+                       "the peer's hawser is older: its plugin greeting has version 1, but this side's has version %d: "
+                       "upgrade the peer's hawser",
+                       HW_PLUGIN_VERSION);
     if (size < HW_PLUGIN_GREET || size > HW_PLUGIN_GREET_MOST)
         return hw_fail(-EPROTO, "a plugin greeting of %u bytes: invalid length", size);
     return (int)size;

@@ -82,6 +82,7 @@ enum hw_refusal {
     HW_REFUSE_SESSION,      /* the server does not know the session */
     HW_REFUSE_PROOF,        /* the key is wrong */
     HW_REFUSE_STALE,        /* the generation of a rail is out of date or still in use */
+    HW_REFUSE_FAILED,       /* the server cannot set up the session; its log has the reason */
     HW_REFUSE_COUNT
 };
 
@@ -143,6 +144,7 @@ const char *hw_refusal_text(unsigned refusal);
 #define HW_HANDLE_MAX 128
 #define HW_SETUP_MAX  256 /* maximum number of entries */
 #define HW_SETUP_HEAD 4
+#define HW_READY      0x59444152u /* the bytes "RADY": the client may now connect the session's rails */
 
 struct hw_setup_entry {
     char nic[HAWSER_NIC_NAME]; /* the sender's NIC, NUL-padded */

@@ -40,16 +40,18 @@ def change_nixl(folder: str | None, remove: bool) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Runs a command line and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hawser",
-                                     description="Shows and installs the parts of hawser in this Python installation.")
+                                     description="Shows the paths of hawser's parts in this Python installation, and "
+                                                 "installs the NIXL backend.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("paths", help="print the paths of the library, the program, the NCCL plugin and the NIXL backend")
     nixl = commands.add_parser(
-        "nixl-install", help="copy the NIXL backend next to those of the installed NIXL, or remove it",
+        "nixl-install", help="copy hawser's backend into the installed NIXL, or remove it",
         description="Copies libplugin_HAWSER.so into the plugin folder of the installed NIXL, where agents find it next to "
-                    "NIXL's own backends. Remove it before you uninstall NIXL; otherwise pip leaves the folder behind.")
+                    "NIXL's own backends. Remove the backend before you uninstall NIXL; otherwise pip leaves the "
+                    "plugin folder behind.")
     nixl.add_argument("--remove", action="store_true", help="remove the backend")
     nixl.add_argument("--dir", metavar="DIR",
-                      help="folder in which NIXL is installed (as by `pip install --target DIR`), if not in this Python")
+                      help="use the NIXL in this folder (from `pip install --target DIR`) instead of this Python's")
     args = parser.parse_args(argv)
     return show_paths() if args.command == "paths" else change_nixl(args.dir, args.remove)
 

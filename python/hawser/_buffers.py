@@ -101,7 +101,7 @@ def find_dlpack(obj: Any) -> Span:
     if device not in DLPACK_KINDS:
         name = DLPACK_NAMES.get(device, "unknown")
         raise UnsupportedError(errno.EOPNOTSUPP, f"{type(obj).__name__}: memory of DLPack device {device} ({name}), "
-                               f"number {index}: hawser supports host and CUDA memory")
+                               f"number {index}: hawser supports only host and CUDA memory")
     capsule = export_dlpack(obj, device, index)
     t = open_capsule(capsule)
     shape = tuple(t.shape[i] for i in range(t.ndim))

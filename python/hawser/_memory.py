@@ -99,7 +99,7 @@ class Memory:
         Returns the 64-byte remote key for the other side's Region(). Raises BoundsError or ArgumentError if the range is
         outside the memory, and ArgumentError if neither read nor write is set, or for write to read-only memory."""
         if write and self._readonly:
-            raise invalid("a peer may not write to a read-only object")
+            raise invalid("a read-only object cannot be exported for writing")
         length = self.length - offset if length is None else length
         if offset < 0 or length < 0:
             raise invalid(f"cannot export {length} bytes at offset {offset} of memory of {self.length} bytes")

@@ -316,7 +316,7 @@ void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int ni
             if (rc == 0 && a)
                 rc = restore_attr(a, &d, &was);
             else if (rc == 0)
-                rc = hw_fail(-EPROTONOSUPPORT, "this program does not know the attribute");
+                rc = hw_fail(-EPROTONOSUPPORT, "this version of hawser does not know the attribute");
             sb_blob_free(&was);
             again |= rc <= 0;
             if (rc < 0 && last && round == ROUNDS)

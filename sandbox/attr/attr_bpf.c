@@ -168,14 +168,12 @@ int sb_write_xdp(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
         if (has_program(now, &p))
             continue;
         int fd = open_by_id(BPF_PROG_GET_FD_BY_ID, p.id);
-        int err =
-            fd == -ENOENT
-                ? hw_fail(
-                      fd,
-                      "%s: program %u of the host was removed, and nothing else refers to it, so it cannot be restored",
-                      d->name, p.id)
-            : fd < 0 ? hw_fail(fd, "%s: opening program %u of the host: %s", d->name, p.id, strerror(-fd))
-                     : set_xdp(a, d, fd, p.flags);
+        int err = fd == -ENOENT ? hw_fail(fd,
+                                          "%s: BPF program %u of the host was removed, and nothing else refers to it, "
+                                          "so it cannot be restored",
+                                          d->name, p.id)
+                  : fd < 0 ? hw_fail(fd, "%s: opening BPF program %u of the host: %s", d->name, p.id, strerror(-fd))
+                           : set_xdp(a, d, fd, p.flags);
         hw_close(&fd);
         rc = rc < 0 ? rc : err;
     }
@@ -223,7 +221,7 @@ static int change_tcx(const struct sb_attr *a, const struct sb_dev *d, int cmd, 
     struct attach x = {.ifindex = (uint32_t)d->index, .prog = (uint32_t)fd, .attach_type = a->type};
     int rc = fd < 0 ? fd : call_bpf(cmd, &x, sizeof(x));
     hw_close(&fd);
-    return rc < 0 ? hw_fail(rc, "%s: changing program %u of its %s: %s", d->name, id, a->what, strerror(-rc)) : 0;
+    return rc < 0 ? hw_fail(rc, "%s: changing BPF program %u, its %s: %s", d->name, id, a->what, strerror(-rc)) : 0;
 }
 
 int sb_write_tcx(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)

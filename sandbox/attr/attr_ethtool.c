@@ -153,12 +153,27 @@ int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *
     return sb_blob_attr(out, ETHTOOL_A_FEATURES_ACTIVE, f.active, 4 * f.words);
 }
 
-/* Restores the wanted features, from which the kernel computes the active ones. The kernel does nothing if only the
- * active features differ (ethnl_set_features() in net/ethtool/features.c). */
-int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
+static int set_wanted_features(const struct sb_attr *a, struct sb_dev *d, const void *value, const void *mask,
+                               size_t len)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8)));
-    uint32_t mask[WORDS_MAX] = {0};
+    struct nlmsghdr *h = put_about(buf, a, d, a->set, 0);
+    struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_FEATURES_WANTED | NLA_F_NESTED);
+    mnl_attr_put_u32(h, ETHTOOL_A_BITSET_SIZE, (uint32_t)(8 * len));
+    mnl_attr_put(h, ETHTOOL_A_BITSET_VALUE, len, value);
+    mnl_attr_put(h, ETHTOOL_A_BITSET_MASK, len, mask);
+    mnl_attr_nest_end(h, nest);
+    return talk_about(a, d, h, NULL, NULL);
+}
+
+/* Restores the wanted features, from which the kernel computes the active ones. The kernel computes nothing if the
+ * wanted features do not change (ethnl_set_features() in net/ethtool/features.c). If only active features differ, a
+ * first request therefore inverts the wanted state of these features. */
+int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
+{
+    uint8_t mask[4 * WORDS_MAX] = {0}, inverse[4 * WORDS_MAX];
+    bool same_wanted = true;
+    int rc = 0;
     const struct nlattr *w = sb_blob_find(was, ETHTOOL_A_FEATURES_WANTED),
                         *n = sb_blob_find(now, ETHTOOL_A_FEATURES_WANTED),
                         *x = sb_blob_find(was, ETHTOOL_A_FEATURES_ACTIVE),
@@ -171,15 +186,13 @@ int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb
     for (size_t i = 0; i < len; i++) {
         const uint8_t *pw = mnl_attr_get_payload(w), *pn = mnl_attr_get_payload(n), *px = mnl_attr_get_payload(x),
                       *py = mnl_attr_get_payload(y);
-        ((uint8_t *)mask)[i] = (uint8_t)((pw[i] ^ pn[i]) | (px[i] ^ py[i]));
+        mask[i] = (uint8_t)((pw[i] ^ pn[i]) | (px[i] ^ py[i]));
+        inverse[i] = (uint8_t)~pw[i];
+        same_wanted &= pw[i] == pn[i];
     }
-    struct nlmsghdr *h = put_about(buf, a, d, a->set, 0);
-    struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_FEATURES_WANTED | NLA_F_NESTED);
-    mnl_attr_put_u32(h, ETHTOOL_A_BITSET_SIZE, (uint32_t)(8 * len));
-    mnl_attr_put(h, ETHTOOL_A_BITSET_VALUE, len, mnl_attr_get_payload(w));
-    mnl_attr_put(h, ETHTOOL_A_BITSET_MASK, len, mask);
-    mnl_attr_nest_end(h, nest);
-    return talk_about(a, d, h, NULL, NULL);
+    if (same_wanted)
+        rc = set_wanted_features(a, d, inverse, mask, len);
+    return rc < 0 ? rc : set_wanted_features(a, d, mnl_attr_get_payload(w), mask, len);
 }
 
 /* ---- speed ------------------------------------------------------------------------------------------ */

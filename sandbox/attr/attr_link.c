@@ -143,7 +143,7 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
                         *other = sb_blob_find(now, IFLA_PROTO_DOWN_REASON);
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
     if (!down)
-        return hw_fail(-EBADMSG, "%s: the recorded value has no protocol state", d->name);
+        return hw_fail(-EBADMSG, "%s: its recorded protocol state is empty", d->name);
     if (reason || other) { /* proto_down cannot be cleared while there is a reason for it */
         struct nlattr *nest = mnl_attr_nest_start(h, IFLA_PROTO_DOWN_REASON | NLA_F_NESTED);
         mnl_attr_put_u32(h, IFLA_PROTO_DOWN_REASON_MASK, UINT32_MAX);

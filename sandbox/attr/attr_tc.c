@@ -43,11 +43,17 @@ static bool is_figure(int type)
     return type == TCA_STATS || type == TCA_XSTATS || type == TCA_STATS2 || type == TCA_HW_OFFLOAD;
 }
 
-/* Returns true for the root table of u32, which the kernel creates with a filter's first rule. */
+#define U32_OWN 0x80000000u /* the kernel numbers tables from 0x800 on (gen_new_htid() in net/sched/cls_u32.c) */
+
+/* Returns true for the root table of u32, which the kernel creates with a filter's first rule. A table of the user is
+ * distinguished by its number, and therefore only if the user has chosen a number below 0x800. */
 static bool is_root_table(const struct nlmsghdr *h)
 {
+    const struct tcmsg *t = mnl_nlmsg_get_payload(h);
     const struct nlattr *a, *b;
     bool root = false;
+    if (!(t->tcm_handle & U32_OWN))
+        return false;
     mnl_attr_for_each(a, h, sizeof(struct tcmsg))
     {
         if (mnl_attr_get_type(a) == TCA_KIND &&
@@ -131,7 +137,7 @@ static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct 
         bool clsact = tc_of(h)->tcm_parent == TC_H_CLSACT;
         uint32_t at = clsact ? TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS) : tc_of(h)->tcm_handle;
         if (++n > PARENTS_MAX)
-            return hw_fail(-E2BIG, "%s: more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
+            return hw_fail(-E2BIG, "%s has more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
         rc = dump_tc_objects(a, d, RTM_NEWTFILTER, at, out);
         if (rc == 0 && clsact)
             rc = dump_tc_objects(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), out);

@@ -28,11 +28,10 @@ static void warn_unusable_rdma(const struct sbx_plan *p, const bool *before, con
 {
     for (size_t i = 0; i < p->n_rdma; i++)
         if (before[i] && p->rdma[i].why[0])
-            sb_log(
-                log, HAWSER_LOG_WARN,
-                "%s is left out, because after the move it has no GID of a NIC in the container; see `rdma link` and "
-                "`ip addr` there",
-                p->rdma[i].name);
+            sb_log(log, HAWSER_LOG_WARN,
+                   "the RDMA device %s is left out, because after the move it has no GID of a NIC in the container; "
+                   "see `rdma link` and `ip addr` in the container",
+                   p->rdma[i].name);
 }
 
 int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want, int sysfs,

@@ -328,7 +328,7 @@ static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
     if (ipv6)
         return sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
     sb_log(m->o->log, HAWSER_LOG_INFO,
-           "%s: the container has no IPv6, so IPv6 addresses, routes and rules are left out", k->link.name);
+           "%s: the NIC has no IPv6 in the container, so IPv6 addresses, routes and rules are left out", k->link.name);
     m->map.skip6 = true;
     return 0;
 }
@@ -377,7 +377,8 @@ static int copy_rules(struct mover *m)
             continue;
         int rc = sb_msg_rewrite(SB_RULE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
         if (rc == -ENODEV) {
-            sb_log(m->o->log, HAWSER_LOG_WARN, "left out a rule, because it names a network device that stays here");
+            sb_log(m->o->log, HAWSER_LOG_WARN,
+                   "left out a routing rule, because it names a network device that is not moved");
             continue;
         }
         if (rc > 0 && m->map.skip6 && family_of_message(buf) == AF_INET6)
@@ -531,7 +532,7 @@ static int prepare_move(struct mover *m)
     if (rc < 0)
         return rc;
     if (o->start && start != o->start)
-        return hw_fail(-ESRCH, "the container's process has ended, and %s now belongs to another process", o->netns);
+        return hw_fail(-ESRCH, "the container's process has ended, and %s now refers to another process", o->netns);
     if (sb_ns_same(&m->host.id, &m->there.id))
         return hw_fail(-EINVAL, "the NICs are already in the network namespace %s", o->netns);
     rc = check_claims(m);
@@ -567,7 +568,7 @@ static int move_or_put_back(struct mover *m)
     snprintf(why, sizeof(why), "%s", hw_error());
     sb_log(o->log, HAWSER_LOG_INFO, "moving the NICs back, because the move failed: %s", why);
     if (sb_give_back(&m->j, m->dir, o->id, false, o->log, NULL) < 0)
-        return hw_wrap(rc, "%.160s; moving them back failed too: run `hawser sandbox restore %s`", why, o->id);
+        return hw_wrap(rc, "%.160s; moving the NICs back failed too: run `hawser sandbox restore %s`", why, o->id);
     return hw_fail_copy(rc, why);
 }
 

@@ -41,7 +41,7 @@ static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_l
         rc = sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
     if (rc != -EEXIST)
         return rc;
-    (void)sb_fault(&b->f, hw_fail(rc, "%s: another device now has that name", k->link.name));
+    (void)sb_fault(&b->f, hw_fail(rc, "%s: another device now has the NIC's name", k->link.name));
     (void)snprintf(as, IFNAMSIZ, "hwback%d", k->link.index % 100000000);
     return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
@@ -61,7 +61,7 @@ static int send_back(struct back *b, const struct sb_ns *to, int i, const struct
     else
         (void)sb_fault(&b->f, hw_wrap(-EIO,
                                       "%s was replaced by another device while it was being moved back; the other "
-                                      "device is here, down and without addresses, as %s",
+                                      "device is now in this network namespace as %s, down and without addresses",
                                       name, l->name));
     return -ENODEV;
 }
@@ -92,7 +92,8 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     int index = k->link.index;
     int rc = sb_netdev_find(&b->host.rt, index, NULL, &other);
     if (rc == 0)
-        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its index %d now belongs to %s", k->link.name, index, other.name);
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its former index %d now belongs to the network device %s", k->link.name,
+               index, other.name);
     else if (rc != -ENODEV)
         return rc;
     if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
@@ -171,39 +172,40 @@ static void tell_lost(struct back *b, int i)
     const struct sb_link *w = &k->link;
     struct sb_link l;
     if (!k->ident && !sb_link_hardware(w)) {
-        (void)sb_fault(&b->f, hw_fail(-ENODEV,
-                                      "%s: an older hawser wrote the journal, so the NIC cannot be distinguished from "
-                                      "a copy; `restore --forget` removes the journal",
-                                      w->name));
+        (void)sb_fault(
+            &b->f, hw_fail(-ENODEV,
+                           "%s: an older hawser wrote the journal, so the NIC cannot be distinguished from a copy that "
+                           "the container may have made; `hawser sandbox restore --forget` removes the journal",
+                           w->name));
         return;
     }
     if (sb_link_hardware(w)) {
-        (void)sb_fault(&b->f,
-                       hw_fail(-ENODEV,
-                               "%s (%s) is in no process's network namespace: it may reappear when a namespace ends; "
-                               "if it was removed from the machine, `restore --forget` removes the journal",
-                               w->name, w->parent));
+        (void)sb_fault(
+            &b->f, hw_fail(-ENODEV,
+                           "%s (%s) is in no process's network namespace: it may reappear when a namespace ends; "
+                           "if it was removed from the machine, `hawser sandbox restore --forget` removes the journal",
+                           w->name, w->parent));
         return;
     }
     if (may_appear(b, i)) {
         (void)sb_fault(&b->f, hw_fail(-ENODEV,
-                                      "%s was not found, and the container is running: it may have deleted %s, or may "
-                                      "keep moving it between network namespaces; end the container first",
+                                      "%s was not found, and the container is running: the container may have deleted "
+                                      "%s, or may keep moving it between network namespaces; end the container first",
                                       w->name, w->name));
         return;
     }
     b->lost++;
     if (b->there.fd < 0)
-        sb_log(b->f.log, HAWSER_LOG_ERROR, "%s is lost: it is not here, and the container's namespace has ended%s%s",
-               w->name, *w->kind ? ", which deletes devices of kind " : "", w->kind);
+        sb_log(b->f.log, HAWSER_LOG_ERROR,
+               "%s is lost: it is not in this network namespace, and the container's has ended%s%s", w->name,
+               *w->kind ? ", which deletes devices of kind " : "", w->kind);
     else if (sb_netdev_find(&b->there.rt, k->there, NULL, &l) == 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s is lost: it was replaced in the container by another device with its index, which stays there",
-               w->name);
+               "%s is lost: another device, which stays in the container, has replaced it and has its index", w->name);
     else
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s is lost: it is neither here, nor in the container, nor in another process's namespace, so it was "
-               "deleted",
+               "%s is lost: it is neither in this network namespace, nor in the container, nor in the namespace of "
+               "another process, so it was deleted",
                w->name);
 }
 
@@ -327,9 +329,16 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
         return; /* its lifetime has ended, or one of its NICs is lost */
     if (has_matching_record(b, now, r, map))
         return;
-    const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
-    (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is missing or has changed",
-                                  of_nic ? b->j->nic[r->nic].link.name : "", of_nic ? ": " : "", what));
+    const char *nic = of_nic ? b->j->nic[r->nic].link.name : "";
+    if (r->kind == SB_SYSCTL) { /* "FOLDER NAME VALUE" */
+        const char *key = strchr(r->data, ' ') + 1, *value = strchr(key, ' ') + 1;
+        (void)sb_fault(&b->f, hw_fail(-EIO, "the sysctl net/%.*s/%s/%.*s is missing or is no longer '%s'",
+                                      (int)(key - 1 - (const char *)r->data), (const char *)r->data, nic,
+                                      (int)(value - 1 - key), key, value));
+        return;
+    }
+    (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is missing or has changed", nic, of_nic ? ": " : "",
+                                  sb_msg_text(r->kind, r->data, text)));
 }
 
 /* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports what is different or missing. */
@@ -427,14 +436,14 @@ static int bring_if_taken(struct back *b)
         return rc;
     if (!j->begun || strcmp(boot, j->boot) != 0) {
         sb_log(b->f.log, HAWSER_LOG_INFO, "%s: nothing to restore: %s", b->id,
-               j->begun ? "the machine has been rebooted since" : "nothing had been changed");
+               j->begun ? "the machine has been rebooted since the move" : "nothing had been changed");
         return 0;
     }
     rc = sb_ns_own(&b->host);
     if (rc < 0)
         return rc;
     if (!sb_ns_same(&b->host.id, &j->host))
-        return hw_fail(-EXDEV, "the NICs of %s come from a different network namespace from this one", b->id);
+        return hw_fail(-EXDEV, "the NICs of %s come from a network namespace other than this one", b->id);
     rc = sb_ns_find(j, b->dir, b->id, &b->there);
     if (rc < 0 && rc != -ENOENT)
         return rc;
@@ -479,13 +488,14 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
     rc = sb_dir_lock(dir);
     if (rc == 0)
         rc = sb_journal_load(&j, dir, o->id, true);
-    if (rc == -ENOENT || (rc == -EBADMSG && o->forget))
+    if (rc == -ENOENT || ((rc == -EBADMSG || rc == -EPROTONOSUPPORT) && o->forget))
         /* also removes files that a crash has left behind */
         return remove_pin_and_journal(dir, o->id);
     if (rc < 0)
         return rc;
     if (o->ended && j.ready && !j.returning && !sb_ended(&j))
-        return hw_fail(-EBUSY, "%s is still running and keeps its NICs; `hawser sandbox restore %s` takes them back",
-                       o->id, o->id);
+        return hw_fail(
+            -EBUSY, "the container %s is still running and keeps its NICs; `hawser sandbox restore %s` takes them back",
+            o->id, o->id);
     return sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
 }

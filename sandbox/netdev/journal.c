@@ -211,12 +211,12 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
     const char *text = data;
     if ((kind == SB_HEAD) != (j->n == 0) || kinds[kind].of_nic != of_nic || nic >= HW_MIN(below, SB_NICS_MAX) ||
         kinds[kind].step != j->begun)
-        return hw_fail(-EBADMSG, "'%s' is out of place", kinds[kind].name);
+        return hw_fail(-EBADMSG, "the record '%s' is out of place", kinds[kind].name);
     if ((kinds[kind].payload == NOTHING) != (len == 0))
-        return hw_fail(-EBADMSG, "'%s' %s", kinds[kind].name, len ? "has unexpected data" : "has no data");
+        return hw_fail(-EBADMSG, "the record '%s' %s", kinds[kind].name, len ? "has unexpected data" : "has no data");
     for (size_t i = 0; kinds[kind].payload == TEXT && i < len; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-            return hw_fail(-EBADMSG, "'%s' contains a control character", kinds[kind].name);
+            return hw_fail(-EBADMSG, "the record '%s' contains a control character", kinds[kind].name);
     if (j->n == j->cap) {
         size_t cap = j->cap ? 2 * j->cap : 256;
         struct sb_record *more = reallocarray(j->rec, cap, sizeof(*more));
@@ -232,13 +232,14 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         memcpy(own, data, len);
     own[len] = 0;
     if (kind == SB_HEAD && strcmp(own, VERSION) != 0) {
-        int rc = hw_fail(-EPROTONOSUPPORT, "it has version %.20s, but this program supports " VERSION, own);
+        int rc =
+            hw_fail(-EPROTONOSUPPORT, "the journal has version %.20s, but this hawser supports version " VERSION, own);
         free(own);
         return rc;
     }
     if (!apply_journal_record(j, kind, nic, own, len)) {
         free(own);
-        return hw_fail(-EBADMSG, "'%s' has invalid contents", kinds[kind].name);
+        return hw_fail(-EBADMSG, "the record '%s' has invalid contents", kinds[kind].name);
     }
     j->rec[j->n++] = (struct sb_record){kind, nic, len, own};
     return 0;
@@ -362,35 +363,35 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
     for (size_t i = 0; i < 8; i++) {
         int d = i < len ? decode_hex_digit(line[i]) : -1;
         if (d < 0)
-            return hw_fail(-EBADMSG, "it does not begin with a checksum");
+            return hw_fail(-EBADMSG, "the line does not begin with a checksum");
         sum = sum << 4 | (uint32_t)d;
     }
     if (len < 9 || line[8] != ' ' || memchr(line, 0, len) || (crc = crc32_of(j->crc, line + 9, len - 9)) != sum)
-        return hw_fail(-EBADMSG, "its checksum does not match the line and the lines before it");
+        return hw_fail(-EBADMSG, "the checksum does not match this line and the lines before it");
     char *kind = line + 9, *nic = memchr(kind, ' ', len - 9), *data;
     if (nic)
         *nic++ = 0;
     data = nic ? memchr(nic, ' ', len - (size_t)(nic - line)) : NULL;
     if (!data)
-        return hw_fail(-EBADMSG, "it has fewer than four fields");
+        return hw_fail(-EBADMSG, "the line has fewer than four fields");
     *data++ = 0;
     size_t n = len - (size_t)(data - line);
     int k = 0, number = -1;
     while (k < SB_KINDS && strcmp(kind, kinds[k].name) != 0)
         k++;
     if (k == SB_KINDS)
-        return hw_fail(-EBADMSG, "its kind is unknown");
+        return hw_fail(-EBADMSG, "the kind of the record is unknown");
     uint64_t v;
     if (strcmp(nic, "-") != 0) {
         const char *end = nic;
         if (!parse_record_numbers(&end, &v, 1) || *end || v >= SB_NICS_MAX ||
             (*nic == '0' && nic[1])) /* only one spelling of each number is valid */
-            return hw_fail(-EBADMSG, "its NIC is not a valid number");
+            return hw_fail(-EBADMSG, "the number of the NIC is invalid");
         number = (int)v;
     }
     if (kinds[k].payload == MESSAGE) {
         if (!decode_record_hex(data, n))
-            return hw_fail(-EBADMSG, "its message is not in hexadecimal");
+            return hw_fail(-EBADMSG, "the record's message is not in hexadecimal");
         n /= 2;
     }
     int rc = sb_journal_add(j, (enum sb_kind)k, number, data, n);

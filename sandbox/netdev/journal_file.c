@@ -61,7 +61,7 @@ int sb_dir_lock(int fd)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return hw_fail(-errno, "locking the journal folder: %s", strerror(errno));
         if (hw_now() >= deadline)
-            return hw_fail(-EBUSY, "the journal folder is locked by another process, and was not released within %d s",
+            return hw_fail(-EBUSY, "another process has locked the journal folder, and did not release it within %d s",
                            LOCK_WAIT_MS / 1000);
         (void)poll(NULL, 0, 20);
     }

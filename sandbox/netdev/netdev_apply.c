@@ -187,7 +187,7 @@ static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r,
     if (n == -ESTALE)
         return 0;
     if (n == -ENODEV)
-        return hw_fail(-EXDEV, "the %s cannot be created: one of its network devices stays or no longer exists",
+        return hw_fail(-EXDEV, "the %s cannot be created: one of its network devices was not moved or no longer exists",
                        sb_msg_text(r->kind, r->data, text));
     if (n < 0)
         return hw_fail(n, "a message from the kernel exceeds %zu bytes", sizeof(buf));

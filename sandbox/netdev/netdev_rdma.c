@@ -135,7 +135,9 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
     int rc = open_rdma(&r);
     if (rc == -EPROTONOSUPPORT) {
         /* If the kernel has no RDMA or its modules are not loaded, there are no devices. */
-        return how == SB_RDMA_AUTO ? 0 : hw_fail(-EOPNOTSUPP, "the kernel has no RDMA (module ib_core is not loaded)");
+        return how == SB_RDMA_AUTO
+                   ? 0
+                   : hw_fail(-EOPNOTSUPP, "the kernel does not support RDMA, or its module ib_core is not loaded");
     }
     if (rc < 0)
         return rc;
@@ -146,7 +148,8 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
             rc = hw_fail(
                 -EOPNOTSUPP,
                 "the RDMA system is in shared mode: every network namespace sees every device, and none can be moved; "
-                "`rdma system set netns exclusive` changes the mode while there are no other namespaces");
+                "`rdma system set netns exclusive` can change the mode only while there are no other network "
+                "namespaces");
         else
             sb_log(log, HAWSER_LOG_DEBUG, "the RDMA system is in shared mode, so RDMA devices stay where they are");
         goto out;

@@ -38,13 +38,13 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     if (h->nlmsg_type != RTM_NEWLINK)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
-        return s->many ? 0 /* not a requested link */
-                       : hw_fail(-EBADMSG,
-                                 "the kernel describes a network device in a format that this program does not know");
+        return s->many
+                   ? 0 /* not a requested link */
+                   : hw_fail(-EBADMSG, "the kernel describes a network device in a format that hawser does not know");
     if (s->j) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
         int n = sb_msg_rewrite(SB_LINK, h, &as_is, buf, sizeof(buf));
-        return n < 0 ? hw_fail(n, "a network device is described in more than %zu bytes", sizeof(buf))
+        return n < 0 ? hw_fail(n, "the kernel's description of a network device has more than %zu bytes", sizeof(buf))
                      : sb_journal_add(s->j, SB_LINK, (int)s->j->nics, buf, (size_t)n);
     }
     sb_link_parse(h, &l);
@@ -61,7 +61,8 @@ static int get_link(struct hw_netlink *rt, int index, const char *name, struct l
     ((struct ifinfomsg *)extra)->ifi_index = index;
     if (index == 0) {
         if (strlen(name) >= IFNAMSIZ)
-            return hw_fail(-ENODEV, "'%.64s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
+            return hw_fail(-ENODEV, "'%.64s' is too long for the name of a network device (at most %d bytes)", name,
+                           IFNAMSIZ - 1);
         mnl_attr_put_strz(h, IFLA_IFNAME, name);
     }
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
@@ -223,7 +224,7 @@ static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum
         while (j->n > before)
             free(j->rec[--j->n].data);
     }
-    return hw_fail(-EAGAIN, "%s: they changed during each of %d reads", what, TRIES);
+    return hw_fail(-EAGAIN, "%s: the list changed during each of %d reads", what, TRIES);
 }
 
 int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *const *name, size_t n)
@@ -237,8 +238,8 @@ int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *cons
         if (rc == 0 && j->nics == before)
             rc = hw_fail(-EIO, "the kernel did not describe the network device %s", name[i]);
         if (rc == 0 && strcmp(j->nic[before].link.name, name[i]) != 0)
-            rc = hw_fail(-ENODEV, "no network device %.32s: this is an alternative name of %s; use that name", name[i],
-                         j->nic[before].link.name);
+            rc = hw_fail(-ENODEV, "%.32s is an alternative name of the network device %s: use the device's own name",
+                         name[i], j->nic[before].link.name);
         if (rc == 0)
             rc = sb_sysctl_read(j, (int)before, name[i]);
     }

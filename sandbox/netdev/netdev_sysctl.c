@@ -149,8 +149,9 @@ int sb_sysctl_arp(const char *name, const struct hw_logger *log)
         if (rc < 0)
             rc = hw_fail(rc, "setting " ROOT "ipv4/conf/%s/%s to %s: %s", name, t[i].key, value, strerror(-rc));
         else if (all >= 0 && read_value(all, t[i].key, value) == 0 && strtol(value, NULL, 10) > t[i].value)
-            sb_log(log, HAWSER_LOG_WARN, "%s: the container's net.ipv4.conf.all.%s is %s, which overrides its %ld",
-                   name, t[i].key, value, t[i].value);
+            sb_log(log, HAWSER_LOG_WARN,
+                   "%s: the container's net.ipv4.conf.all.%s is %s, which overrides the NIC's value %ld", name,
+                   t[i].key, value, t[i].value);
     }
     if (dir >= 0)
         hw_close(&dir);

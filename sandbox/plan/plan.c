@@ -175,7 +175,7 @@ static const char *find_unfit_reason(const struct work *w, size_t net)
         return NULL;
     if (d->pci < 0 || w->s->pci[d->pci].class >> 16 != CLASS_NETWORK)
         return "not a PCI network controller";
-    return w->s->n_rdma ? "no RDMA device on it, but others have one" : NULL;
+    return w->s->n_rdma ? "the node has RDMA devices, but this NIC has none" : NULL;
 }
 
 static bool is_snapshot_gpu(const struct sbx_pci *d);
@@ -227,7 +227,7 @@ static int choose_sandbox_nic(struct work *w, size_t i)
     if (!asked && is_excluded_nic(w, d))
         return WHY(n, "--exclude %.100s", want->exclude ? want->exclude : SBX_EXCLUDE_DEFAULT);
     if (want->peer_nics && !is_in_plan_list(want->peer_nics, d->name) && want->peer)
-        return WHY(n, "%.100s has no NIC for it (--peer)", want->peer);
+        return WHY(n, "the peer %.100s has no corresponding NIC (--peer)", want->peer);
     if (want->peer_nics && !is_in_plan_list(want->peer_nics, d->name))
         return WHY(n, "the peer has no NIC with this name (--peer-nics)");
     if (w->s->addresses && !has_v4(d)) {
@@ -250,7 +250,7 @@ static int apply_nic_annotation(struct work *w, size_t i)
     if (asked && n->why[0])
         return hw_fail(-EPERM,
                        "the annotation hawser.nics requests %s, which the operator's settings leave out: %.120s; an "
-                       "annotation can only choose among the NICs that they include",
+                       "annotation can only choose among the NICs that the settings include",
                        n->name, n->why);
     return asked || n->why[0] ? 0 : WHY(n, "not named by the annotation hawser.nics");
 }
@@ -301,7 +301,7 @@ static int why_no_rdma(const struct work *w, size_t r)
         in = true;
     }
     return WHY(out, !in && (w->want->nics || !is_all(w->want->only))
-                        ? "neither the device nor a NIC of it was requested"
+                        ? "neither the device nor one of its NICs was requested"
                         : "no GID of a NIC in the sandbox");
 }
 
@@ -437,16 +437,17 @@ static int collect_plan_warnings(struct work *w)
         in++;
         for (size_t r = 0; r < s->n_rdma; r++)
             if (w->p->rdma[r].why[0] && sbx_rdma_on(s, r, i))
-                add_plan_warning(w, "%s moves without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
+                add_plan_warning(w, "%s moves without its RDMA device %s: %s", s->net[i].name, s->rdma[r].name,
+                                 w->p->rdma[r].why);
         if (state && strcmp(state, "down") == 0)
             add_plan_warning(w, "%s is down", s->net[i].name);
         if (s->net[i].default_route)
             add_plan_warning(w, "%s has a default route, which this machine will lose (--force)", s->net[i].name);
     }
     if (in && !s->addresses)
-        add_plan_warning(w, "IP addresses are unknown, so no NIC is left out for lack of one");
+        add_plan_warning(w, "IP addresses are unknown, so NICs without an IPv4 address are not left out");
     if (in && w->want->nics && s->n_rdma == 0)
-        add_plan_warning(w, "no RDMA device was found: if the listed NICs have some, set NCCL_IB_HCA manually");
+        add_plan_warning(w, "no RDMA device was found: if the listed NICs have RDMA devices, set NCCL_IB_HCA manually");
     if (w->bootstrap.family && !s->addresses)
         add_plan_warning(w, "IP addresses are unknown, so the NIC with the bootstrap address %s is not left out",
                          w->want->bootstrap);
@@ -467,7 +468,7 @@ static int check_peer(struct work *w)
             return hw_fail(-EINVAL, "'%.80s': expected the peer's NICs as in rdma0,rdma1", w->want->peer_nics);
         int at = sbx_find_net(w->s, name);
         if (at < 0 || !sbx_nic_in(w->p, (size_t)at))
-            add_plan_warning(w, "the peer's %s is %s: repeat the plan there with --peer-nics as below", name,
+            add_plan_warning(w, "the peer's NIC %s is %s: repeat the plan on the peer with --peer-nics as below", name,
                              at < 0 ? "not on this node" : "left out here");
         p += len;
         p += *p == ',';

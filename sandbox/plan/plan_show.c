@@ -120,7 +120,8 @@ int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *
         fprintf(out, "warning: %s\n", p->warning[i]);
     fprintf(out, "netdevs: %s\nibdevs:  %s\nGPUs:    %zu\n", *netdevs ? netdevs : "none", *ibdevs ? ibdevs : "none", n);
     if (*netdevs)
-        fprintf(out, "on the peer, for the same NICs there:\n  hawser sandbox plan --peer-nics %s\n", netdevs);
+        fprintf(out, "run on the peer, for a plan with the same NICs:\n  hawser sandbox plan --peer-nics %s\n",
+                netdevs);
     return 0;
 }
 

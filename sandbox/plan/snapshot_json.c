@@ -193,7 +193,7 @@ static unsigned read_snapshot_number(json_t *o, const char *key, unsigned max, i
         return 0;
     json_int_t n = json_integer_value(v);
     if (n < 0 || n > max) {
-        *rc = hw_fail(-EINVAL, "'%s' is %lld; must be 0 to %u", key, (long long)n, max);
+        *rc = hw_fail(-EINVAL, "'%s' is %lld, but must be from 0 to %u", key, (long long)n, max);
         return 0;
     }
     return (unsigned)n;
@@ -244,7 +244,7 @@ static void read_snapshot_attrs(json_t *o, struct sbx_attrs *a, int *rc)
         if (!sbx_path_ok(key))
             *rc = hw_fail(-EINVAL, "'%.120s' is not a file name", key);
         else if (!json_is_string(value) || json_string_length(value) > MAX_VALUE)
-            *rc = hw_fail(-EINVAL, "file '%s' is not a string, or is longer than a page", key);
+            *rc = hw_fail(-EINVAL, "the text of file '%s' is not a string, or is longer than a page", key);
         else
             *rc = sbx_attr_add(a, key, json_string_value(value));
         if (*rc < 0)
@@ -416,10 +416,10 @@ static int read_snapshot_json(json_t *o, struct sbx_snapshot *s)
     int rc = 0;
     json_t *schema = get_snapshot_member(o, "schema", JSON_STRING, true, &rc);
     if (!schema || strcmp(json_string_value(schema), SCHEMA) != 0)
-        return hw_fail(-EINVAL, "its schema is not " SCHEMA);
+        return hw_fail(-EINVAL, "the snapshot's schema is not " SCHEMA);
     unsigned version = read_snapshot_number(o, "version", UINT_MAX, &rc);
     if (rc == 0 && version != SBX_SNAPSHOT_VERSION)
-        return hw_fail(-EINVAL, "it has version %u, but this program supports version %d", version,
+        return hw_fail(-EINVAL, "the snapshot has version %u, but this hawser supports version %d", version,
                        SBX_SNAPSHOT_VERSION);
     s->addresses = read_snapshot_flag(o, "addresses", &rc);
     s->gids = read_snapshot_flag(o, "gids", &rc);

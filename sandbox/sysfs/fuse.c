@@ -176,8 +176,8 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
         return hw_fail(-EIO, "starting libfuse failed");
     if (fuse_mount(fuse, f->at) != 0) {
         fuse_destroy(fuse);
-        return hw_fail(
-            -EIO, "%s: mounting a FUSE file system there failed: check /dev/fuse and the permission to mount", f->at);
+        return hw_fail(-EIO, "cannot mount a FUSE file system at %s: check /dev/fuse and the permission to mount",
+                       f->at);
     }
     int rc =
         fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "setting up signal handlers failed") : 0;

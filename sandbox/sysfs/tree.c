@@ -83,7 +83,7 @@ static struct sbx_node *get_or_add_child(struct sbx_tree *t, struct sbx_node *up
     if (n && n->kind == kind)
         return n;
     if (n) {
-        t->rc = hw_fail(-EEXIST, "%.*s already exists and is of another kind", (int)HW_MIN(len, 80u), name);
+        t->rc = hw_fail(-EEXIST, "%.*s already exists and is another kind of file", (int)HW_MIN(len, 80u), name);
         return NULL;
     }
     if (t->n_nodes == MAX_NODES) {

@@ -203,7 +203,7 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     hw_close(&root);
     /* replaces nothing or an empty folder; otherwise exchanges both folders, and the old one is removed below */
     if (rc == 0 && renameat2(AT_FDCWD, part, AT_FDCWD, place, ours ? RENAME_EXCHANGE : 0) < 0)
-        rc = hw_fail(-errno, "moving %s to its place: %s", dir, strerror(errno));
+        rc = hw_fail(-errno, "moving the new sysfs to %s: %s", dir, strerror(errno));
     if (rc < 0 || ours) {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "%s", hw_error());

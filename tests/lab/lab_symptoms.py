@@ -78,7 +78,7 @@ def no_cmsg(tcpx):
         answers(r, "FAIL pair.machine both sides run on one machine, under the same kernel: host memory works, but devmem and TCPX do not",
                 "rx no cmsg, doctor")
         r = lab("doctor", "--only", "tcpx", **tcpx)
-        answers(r, "tcpx.packets no NIC of this machine has this statistic", "rx_devmem_pkts on a NIC without it, doctor", r.returncode)
+        answers(r, "tcpx.packets no NIC of this machine has the statistic rx_devmem_pkts", "rx_devmem_pkts on a NIC without it, doctor", r.returncode)
     gone = {**tcpx, **gpu, "TCPXLIKE_LOOPBACK": "exit"}
     with Lab("--nics", "2", serve=BY, node="a", **gone) as lab:  # node a, where the server runs
         r = lab("validate", "198.18.0.1", *BY, "--gpus", "0:0", **{**gone, "HAWSER_SAME_MACHINE": "auto"})

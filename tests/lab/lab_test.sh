@@ -139,7 +139,7 @@ says "PASS  pair.path-mtu     eth0 -> eth0, eth1 -> eth1: 1500, and 128 KiB arri
 # large packets are lost only on the way back: tbf drops packets larger than its burst
 "$hawser" lab exec "$lab/b" -- tc qdisc replace dev eth1 root tbf rate 1gbit burst 600 latency 50ms
 exits 1 "doctor where one direction loses large packets" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
-says "FAIL  pair.path-mtu     eth1 -> eth1: the connection was established, but 128 KiB did not arrive within 3 s"
+says "FAIL  pair.path-mtu     eth1 -> eth1: a connection from the peer was established, but 128 KiB did not arrive within 3 s"
 "$hawser" lab exec "$lab/b" -- tc qdisc del dev eth1 root
 "$hawser" lab link "$lab/b" eth1 down
 exits 0 "doctor with a NIC down there" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2

@@ -47,9 +47,9 @@ def test_offsets_outside_are_refused_at_once(pair, vec, kind):
 
 def test_rights_of_a_region_hold(pair):
     mine, theirs = pair.b.alloc(64), pair.a.alloc(64)
-    with pytest.raises(hawser.AccessError, match="does not allow it to be written"):
+    with pytest.raises(hawser.AccessError, match="does not allow its region to be written"):
         pair.to_a.write([Vec(mine, region=Region(theirs.export(read=True)))])
-    with pytest.raises(hawser.AccessError, match="does not allow it to be read"):
+    with pytest.raises(hawser.AccessError, match="does not allow its region to be read"):
         pair.to_a.read([Vec(mine, region=Region(theirs.export(write=True)))])
     with pytest.raises(hawser.ArgumentError):
         theirs.export()

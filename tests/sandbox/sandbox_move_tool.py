@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -94,6 +95,12 @@ def inside(d):
     r = run("restore", "bad", *at)
     ok(r.returncode == 1 and "line 1" in r.stderr and (pathlib.Path(d) / "bad.journal").exists(), "is left alone,")
     ok(run("restore", "bad", "--forget", *at).returncode == 0 and not os.listdir(d), "unless it is to be forgotten")
+    line = "hawser-sandbox - 2"
+    (pathlib.Path(d) / "new.journal").write_text(f"{zlib.crc32(line.encode()):08x} {line}\n")
+    r = run("restore", "new", *at)
+    ok(r.returncode == 1 and "version 2" in r.stderr, f"a journal of another version is left alone: {r.stderr.strip()}")
+    r = run("restore", "new", "--forget", *at)
+    ok(r.returncode == 0 and not os.listdir(d), f"and can be forgotten: {r.stderr.strip()}")
     return done()
 
 

@@ -145,7 +145,7 @@ def refused(t, good):
         "a GID that is none": (bend(gid(gid="fe80::1")), "not a valid GID"),
         "a GID beyond the table": (bend(gid(index=9)), "beyond the end of its table"),
         "a GID twice": (bend(gid(index=1)), "more than once"),
-        "a GID of a negative index": (bend(gid(index=-1)), "must be 0"),
+        "a GID of a negative index": (bend(gid(index=-1)), "must be from 0"),
         "a GID's type that is too long": (bend(gid(type="x" * 24)), "not a valid GID type"),
         "a GID's interface that climbs": (bend(gid(ndev="..")), "not a device name"),
         "a table that is too long": (bend(port(gid_table=1 << 20)), "4096"),
@@ -154,7 +154,7 @@ def refused(t, good):
         "an RDMA device twice": (bend(lambda s: s["rdma"].append(copy.deepcopy(s["rdma"][0]))), "two RDMA devices"),
         "one uverbs of two": (bend(lambda s: rdma(s, "mlx5_0").update(uverbs=copy.deepcopy(rdma(s, "mlx5_1")["uverbs"]))), "two RDMA"),
         "a NUMA node twice": (bend(lambda s: s["numa"].append(copy.deepcopy(s["numa"][0]))), "twice"),
-        "a CPU beyond all": (bend(lambda s: s["cpus"][0].update(cpu=65536)), "must be 0"),
+        "a CPU beyond all": (bend(lambda s: s["cpus"][0].update(cpu=65536)), "must be from 0"),
         "an element that is no object": (bend(lambda s: s["cpus"].append(7)), "missing"),
         "a file among others that climbs": (bend(lambda s: s["files"].update({"a/../../etc": "x"})), "not a file name"),
     }
@@ -175,7 +175,7 @@ def refused(t, good):
             lambda s: s["files"].update({"bus/pci/devices": "x"}):
         out = t.tmp / "tree"
         r = t("sysfs", "--from", t.file(bend(change)), "--out", out)
-        ok(r.returncode == 1 and "already exists and is of another kind" in r.stderr and not out.exists() and not list(t.tmp.glob("tree.*")),
+        ok(r.returncode == 1 and "already exists and is another kind of file" in r.stderr and not out.exists() and not list(t.tmp.glob("tree.*")),
            "a file in the place of a folder or link: refused, nothing left", r)
 
 

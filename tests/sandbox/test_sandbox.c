@@ -92,7 +92,7 @@ static void tree(void)
     sbx_tree_dir(&t, "x");
     sbx_tree_file(&t, "x", "x", 1, false);
     is_int(t.rc, -EEXIST, "a file in the place of a folder");
-    ok(sbx_tree_write(&t, tmp) < 0 && strstr(hw_error(), "already exists and is of another kind"),
+    ok(sbx_tree_write(&t, tmp) < 0 && strstr(hw_error(), "already exists and is another kind of file"),
        "a tree that is not whole is not written: %s", hw_error());
     sbx_tree_free(&t);
 }

@@ -162,7 +162,7 @@ static void test_name_taken(char *was)
     snprintf(journal, sizeof(journal), "%s/box.journal", sm_dir);
     ok(sm_move(&box, "n1", false) == 0, "moved");
     sm_macvlan("n1", "low"); /* an unrelated device */
-    ok(sm_restore(NULL) == -EIO && strstr(hw_error(), "now has that name"), "a name that is taken is an error: %s",
+    ok(sm_restore(NULL) == -EIO && strstr(hw_error(), "now has the NIC's name"), "a name that is taken is an error: %s",
        hw_error());
     ok(sm_index(&sm_host, "n1") > 0 && access(journal, F_OK) == 0,
        "the NIC is back under another name, the journal stays");

@@ -279,6 +279,8 @@ static void test_one(const char *of, const char *what, void (*fn)(void *arg), co
         (void)sm_restore(&lost);
 }
 
+#define TABLE 0x00100000u /* number 1 */
+
 static void add_tc(void *arg)
 {
     char buf[1024];
@@ -305,6 +307,37 @@ static void add_tc(void *arg)
     mnl_attr_put(h, TCA_U32_SEL, sizeof(sel), sel);
     mnl_attr_nest_end(h, opt);
     MUST(hw_netlink_talk(&rt, h, NULL, NULL, "a filter"));
+    /* a table of one bucket, as the kernel's own */
+    h = sm_request(buf, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, sizeof(*t), &t);
+    *t = (struct tcmsg){.tcm_ifindex = (int)if_nametoindex(dev),
+                        .tcm_handle = TABLE,
+                        .tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS),
+                        .tcm_info = TC_H_MAKE(10u << 16, htons(0x0800))};
+    mnl_attr_put_strz(h, TCA_KIND, "u32");
+    opt = mnl_attr_nest_start(h, TCA_OPTIONS);
+    mnl_attr_put_u32(h, TCA_U32_DIVISOR, 1);
+    mnl_attr_nest_end(h, opt);
+    MUST(hw_netlink_talk(&rt, h, NULL, NULL, "a table"));
+    hw_netlink_close(&rt);
+}
+
+static int count_table(const struct nlmsghdr *h, void *arg)
+{
+    const struct tcmsg *t = mnl_nlmsg_get_payload(h);
+    *(int *)arg += h->nlmsg_type == RTM_NEWTFILTER && t->tcm_handle == TABLE;
+    return 0;
+}
+
+static void find_table(void *arg)
+{
+    char buf[1024];
+    struct tcmsg *t;
+    struct hw_netlink rt;
+    MUST(hw_netlink_open(&rt, NETLINK_ROUTE));
+    struct nlmsghdr *h = sm_request(buf, RTM_GETTFILTER, NLM_F_DUMP, sizeof(*t), &t);
+    *t =
+        (struct tcmsg){.tcm_ifindex = (int)if_nametoindex(dev), .tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)};
+    MUST(hw_netlink_talk(&rt, h, count_table, arg, "a dump"));
     hw_netlink_close(&rt);
 }
 
@@ -316,6 +349,7 @@ static void nothing(void *arg)
 static void test_tc(void)
 {
     unsigned lost = 9;
+    int tables = 0;
     change(&sm_host, "n1", add_tc, NULL);
     char *was = sm_settled();
     MUST(sm_move(&box, "n1", false));
@@ -325,6 +359,8 @@ static void test_tc(void)
     ok((rc == 0 && sm_same(&sm_host, was)) || (rc < 0 && strstr(sm_logged, "tc")),
        "queueing disciplines and filters are as they were, or are named: %s", rc < 0 ? hw_error() : "as they were");
     ok(strstr(was, "qdisc ") != NULL, "there were some");
+    change(&sm_host, "n1", find_table, &tables);
+    ok(tables == 1 || rc < 0, "a table of u32 with one bucket is there again");
     if (rc < 0) {
         struct sb_restore_options o = {.id = "box", .journal_dir = sm_dir, .forget = true, .log = &sm_log};
         (void)sb_restore(&o, &lost);

@@ -116,6 +116,9 @@ static struct vf {
 static uint8_t pfc_en, pfc_was;
 static uint32_t contexts[4], contexts_was[4]; /* 0: none */
 
+enum { FEATURES_HW = 0xff, FEATURES = 0x3c };
+static uint32_t wanted = FEATURES, active = FEATURES;
+
 static int n0;            /* its index in the host */
 static bool frozen, liar; /* frozen: the driver refuses changes. liar: it accepts them and does nothing */
 static int strange;       /* requests that a driver would not understand */
@@ -242,6 +245,43 @@ static int serve_contexts(const struct nlmsghdr *h)
     return 0;
 }
 
+/* Computes the active features only if the wanted ones change, as the kernel does. */
+static int set_features(const struct nlmsghdr *h)
+{
+    const struct nlattr *a;
+    if (frozen)
+        return -EBUSY;
+    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
+    {
+        const struct nlattr *value = find(a, ETHTOOL_A_BITSET_VALUE), *mask = find(a, ETHTOOL_A_BITSET_MASK);
+        if (mnl_attr_get_type(a) != ETHTOOL_A_FEATURES_WANTED || !value || !mask)
+            continue;
+        uint32_t now = (wanted & ~number(mask)) | (number(value) & number(mask) & FEATURES_HW);
+        if (now != wanted && !liar)
+            wanted = active = now;
+    }
+    return 0;
+}
+
+static bool serve_features(const struct nlmsghdr *h, uint8_t cmd)
+{
+    struct genlmsghdr *e;
+    if ((cmd != ETHTOOL_MSG_FEATURES_GET && cmd != ETHTOOL_MSG_FEATURES_SET) ||
+        asked_of(h, ETHTOOL_A_FEATURES_HEADER) != n0)
+        return false;
+    if (cmd == ETHTOOL_MSG_FEATURES_SET) {
+        put_end(h, set_features(h));
+        return true;
+    }
+    struct nlmsghdr *out = start(h, family, sizeof(*e), (void **)&e);
+    put_bitset(out, ETHTOOL_A_FEATURES_HW, FEATURES_HW);
+    put_bitset(out, ETHTOOL_A_FEATURES_WANTED, wanted);
+    put_bitset(out, ETHTOOL_A_FEATURES_ACTIVE, active);
+    pending.len += MNL_ALIGN(out->nlmsg_len);
+    put_end(h, 0);
+    return true;
+}
+
 /* Returns true if the request was for the NIC, and is answered. */
 static bool serve_ethtool(const struct nlmsghdr *h)
 {
@@ -250,6 +290,8 @@ static bool serve_ethtool(const struct nlmsghdr *h)
         put_end(h, serve_contexts(h));
         return true;
     }
+    if (serve_features(h, g->cmd))
+        return true;
     for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++) {
         struct genlmsghdr *e;
         struct group *x = &groups[i];
@@ -579,6 +621,7 @@ static void change_all(void)
     vf[0].trust = 1;
     pfc_en = 0;
     contexts[2] = 3;
+    wanted = active = FEATURES ^ 0x11;
 }
 
 static void reset_all(void)
@@ -616,14 +659,15 @@ static int differences(bool told)
     SEE(memcmp(vf, vf_was, sizeof(vf)) != 0, "virtual functions");
     SEE(memcmp(contexts, contexts_was, sizeof(contexts)) != 0, "RSS contexts");
     SEE(pfc_en != pfc_was, "priority flow control");
+    SEE(wanted != FEATURES || active != FEATURES, "features: wanted %x, active %x", wanted, active);
     return n;
 }
 
 static const char *const names[] = {
-    "rings",       "channels",    "coalescing",    "pause",          "private flags", "error correction",
-    "energy",      "wake-on",     "message level", "speed",          "module power",  "RSS table",
-    "hash fields", "flow rules",  "rx-copybreak",  "pfc-prevention", "time stamps",   "virtual functions",
-    "data center", "RSS contexts"};
+    "rings",       "channels",     "coalescing",     "pause",          "private flags", "error correction",
+    "energy",      "wake-on",      "message level",  "speed",          "module power",  "RSS table",
+    "hash fields", "flow rules",   "rx-copybreak",   "pfc-prevention", "time stamps",   "virtual functions",
+    "data center", "RSS contexts", "set of features"};
 
 static void test_refused(bool lies)
 {
@@ -682,6 +726,13 @@ int main(void)
        "an RSS context of the host's that a tenant deleted is named");
     reset_all();
     ok(sm_restore(&lost) == 0 && sm_clean(), "made by hand, all is well");
+
+    MUST(sm_move(&box, "n0", false));
+    active = FEATURES & ~0x0cu;
+    sm_logged[0] = 0;
+    rc = sm_restore(&lost);
+    ok(rc == 0 && differences(true) == 0 && sm_clean(), "features that are wanted but not active become active: %s",
+       rc < 0 ? sm_logged : "yes");
 
     /* Values that change by themselves are not compared: a link that is down has no speed. */
     MUST(sm_move(&box, "n0", false));

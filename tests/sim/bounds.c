@@ -39,7 +39,8 @@ static uint32_t count_list(const struct hw_list *list)
 static void check_queue_bounds(struct sim *s, int side, struct hw_peer *p)
 {
     struct hw_queues *t = &p->queues;
-    if (t->n > HW_QUEUES || t->n_grants > HW_OPS || t->sent > HW_EAGER_ROOM || atomic_load(&t->held) > HW_EAGER_ROOM)
+    if (t->n > HW_QUEUES_BOTH || t->n_grants > HW_OPS || t->sent > HW_EAGER_ROOM ||
+        atomic_load(&t->held) > HW_EAGER_ROOM)
         sim_fail(s, "node %d passes a bound: %u queues, %u grants, room of eager messages %llu and %llu", side, t->n,
                  t->n_grants, (unsigned long long)t->sent, (unsigned long long)atomic_load(&t->held));
     if (t->n_closed_first > HW_QUEUES || t->n_closed - t->n_closed_first > HW_QUEUES)

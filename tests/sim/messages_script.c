@@ -167,8 +167,7 @@ static bool import_parts(struct sim *s, struct action *a)
         a->wrong = a->wrong ? a->wrong : wrong;
         t->at = t->region->used;
         t->region->used += a->len;
-        t->import = hw_import_get(&a->node->peer, id, secret);
-        here &= t->import != NULL;
+        here &= hw_import_get(&a->node->peer, id, secret, &t->import) == 0;
     }
     return here;
 }

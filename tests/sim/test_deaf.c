@@ -223,8 +223,8 @@ static void lose_notes(void)
     struct hw_control_in *c = calloc(1, sizeof *c);
     unsigned right = 0;
     make_peer(&loop);
-    struct hw_import *import = hw_import_get(&peer, 7, 9);
-    if (!c || !import)
+    struct hw_import *import;
+    if (!c || hw_import_get(&peer, 7, 9, &import) < 0)
         exit(1);
     c->head = (struct hw_control_head){.kind = HW_CONTROL_HANDLE, .a = 7, .b = 1, .d = 4096 << 3 | HAWSER_REMOTE_WRITE};
     hw_control_arrived(&peer, 0, c);

@@ -194,9 +194,9 @@ static void *run_app(void *arg)
 {
     struct app *a = arg;
     struct app *o = a->other;
-    struct hw_import *readable = hw_import_get(&a->peer, o->readable.id, o->readable.secret);
-    struct hw_import *writable = hw_import_get(&a->peer, o->writable.id, o->writable.secret);
-    if (!readable || !writable)
+    struct hw_import *readable, *writable;
+    if (hw_import_get(&a->peer, o->readable.id, o->readable.secret, &readable) < 0 ||
+        hw_import_get(&a->peer, o->writable.id, o->writable.secret, &writable) < 0)
         abort();
     uint64_t limit = hw_now() + 120000 * HW_MS;
     for (uint32_t posted = 0, over = 0; over < OPS && hw_now() < limit;)

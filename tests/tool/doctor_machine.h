@@ -107,6 +107,7 @@ __attribute__((unused)) static struct dr_nic *nic(const char *name, const char *
                          .rules = -EOPNOTSUPP,
                          .queues = -EOPNOTSUPP,
                          .queues_max = -EOPNOTSUPP,
+                         .combined_max = -EOPNOTSUPP,
                          .rss_queues = -EOPNOTSUPP,
                          .rss_last = -EOPNOTSUPP,
                          .devmem_rc = -ENODATA};

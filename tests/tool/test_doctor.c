@@ -21,7 +21,7 @@ static void kernel(void)
     m.netdev_rc = 0;
     check("kernel.devmem", DR_WARN, "neither bind-rx nor bind-tx");
     m.netdev_ops = 1u << 13;
-    check("kernel.devmem", DR_SKIP, "has bind-rx, but its build configuration");
+    check("kernel.devmem", DR_SKIP, "has bind-rx, but the kernel's build configuration");
     put("boot/config-6.12.95-test", "CONFIG_NET=y\n# CONFIG_NET_DEVMEM is not set\n");
     check("kernel.devmem", DR_WARN, "not set in /boot/config-6.12.95-test");
     put("boot/config-6.12.95-test", "CONFIG_NET_DEVMEM_OTHER=y\nX_CONFIG_NET_DEVMEM=y\n");
@@ -37,7 +37,7 @@ static void kernel(void)
     gzclose(gz);
     check("kernel.devmem", DR_WARN, "/proc/config.gz");
     put_bytes("proc/config.gz", "\x1f\x8b\x08garbage", 10);
-    check("kernel.devmem", DR_SKIP, "its build configuration cannot be read");
+    check("kernel.devmem", DR_SKIP, "build configuration cannot be read");
 
     fresh();
     check("kernel.tcp-mem", DR_SKIP, "proc/sys/net/ipv4/tcp_rmem");
@@ -70,11 +70,11 @@ static void limits(void)
     m.memlock = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
     check("limits.memlock", DR_PASS, "unlimited");
     m.memlock = (struct rlimit){8u << 20, RLIM_INFINITY};
-    check("limits.memlock", DR_WARN, "8.0 MiB (at most unlimited)");
+    check("limits.memlock", DR_WARN, "8.0 MiB (hard limit unlimited)");
     put("sys/class/infiniband_verbs/uverbs0/dev", "231:192\n");
     check("limits.memlock", DR_FAIL, "RDMA");
     m.nofile = (struct rlimit){1024, 524288};
-    check("limits.nofile", DR_WARN, "1024 (at most 524288)");
+    check("limits.nofile", DR_WARN, "1024 (hard limit 524288)");
     m.nofile = (struct rlimit){256, 256};
     check("limits.nofile", DR_FAIL, "too few");
     m.nofile = (struct rlimit){524288, 524288};
@@ -104,7 +104,7 @@ static void devmem_settings(struct dr_nic *n)
     n->thresh = 0;
     check("nic.header-split", DR_PASS, "on");
     n->thresh = 640;
-    check("nic.header-split", DR_WARN, "packets up to 640 bytes");
+    check("nic.header-split", DR_WARN, "packets of up to 640 bytes");
     remedy("nic.header-split", "ethtool -G eth1 tcp-data-split on hds-thresh 0",
            "ENV{INTERFACE}==\"eth1\", RUN+=\"/sbin/ethtool -G eth1 tcp-data-split on hds-thresh 0\"' >> /etc/udev");
     n->thresh = -ENODATA;
@@ -278,8 +278,11 @@ static void nics(void)
 
     n->queues = n->queues_max = 1;
     check("nic.queues", DR_WARN, "only one");
-    n->queues_max = 16;
+    n->queues_max = n->combined_max = 16;
     check("nic.queues", DR_WARN, "1 of at most 16");
+    remedy("nic.queues", "ethtool -L eth1 combined 16", "/sbin/ethtool -L eth1 combined 16");
+    n->combined_max = 0;
+    remedy("nic.queues", "ethtool -L eth1 rx 16", "/sbin/ethtool -L eth1 rx 16");
     n->queues = 16;
     check("nic.queues", DR_PASS, "16 of at most 16");
     check("nic.rss", DR_SKIP, "no indirection table");
@@ -287,13 +290,13 @@ static void nics(void)
     n->rss_last = 15;
     check("nic.rss", DR_PASS, "16 of 16");
     n->split = DR_SPLIT_ON;
-    check("nic.rss", DR_WARN, "queue 15, the last one, which must leave RSS");
+    check("nic.rss", DR_WARN, "queue 15, the last one, which must be removed from RSS");
     n->rss_queues = 15;
     n->rss_last = 14;
     check("nic.rss", DR_PASS, "15 of 16");
     n->rss_queues = 1;
     n->rss_last = 0;
-    check("nic.rss", DR_WARN, "one of 16");
+    check("nic.rss", DR_WARN, "only one of the 16");
 
     struct dr_nic *veth = nic("veth0", "veth");
     veth->physical = false;
@@ -373,7 +376,7 @@ static void gpus(void)
     m.gpu[0] = (struct hw_gpu_info){.name = "H100", .pci = "0000:05:00.0", .memory = 80ull << 30};
     check("gpu.bar1", DR_PASS, "131072 MiB");
     m.gpu[0].memory = 192ull << 30;
-    check("gpu.bar1", DR_WARN, "less than its memory");
+    check("gpu.bar1", DR_WARN, "less than the GPU's memory");
     put("sys/bus/pci/devices/0000:05:00.0/resource", "0x12000000 0x12ffffff 0x40200\n0xd0000000 0xdfffffff 0x14220c\n");
     check("gpu.bar1", DR_WARN, "256 MiB");
     put("sys/bus/pci/devices/0000:05:00.0/resource", "0x12000000 0x12ffffff 0x40200\n0x0 0x0 0x0\n");

@@ -37,7 +37,7 @@ static void tcpx(void)
     check("tcpx.plugin", DR_SKIP, "no variable selects one");
     check("tcpx.path", DR_SKIP, "no plugin");
     check("tcpx.manager", DR_SKIP, "TCPX is not set up");
-    check("tcpx.prefix", DR_SKIP, "no sockets");
+    check("tcpx.prefix", DR_SKIP, "no socket of RxDM");
     check("tcpx.chunk-size", DR_SKIP, "TCPX is not set up");
     check("tcpx.nics", DR_SKIP, "none of TCPX's NIC variables");
     check("tcpx.recv-sync", DR_SKIP, "not set");
@@ -82,9 +82,10 @@ static void tcpx(void)
     check("tcpx.manager", DR_FAIL, "no get_gpu_fd_*");
     put_socket("run/tcpx/get_gpu_fd_0000:04:00.0");
     check("tcpx.manager", DR_PASS, "1 GPU");
-    check("tcpx.prefix", DR_FAIL, "looks in /tmp (NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX is not set)");
+    check("tcpx.prefix", DR_FAIL,
+          "looks for RxDM's sockets in /tmp (NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX is not set)");
     env[0] = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=/run/other";
-    check("tcpx.prefix", DR_FAIL, "looks in /run/other, but");
+    check("tcpx.prefix", DR_FAIL, "in /run/other, but");
     put_socket("run/other/rx_rule_manager");
     check("tcpx.manager", DR_FAIL, "/run/other/rx_rule_manager exists, but there is no get_gpu_fd_*");
     check("tcpx.prefix", DR_PASS, "/run/other/rx_rule_manager");
@@ -118,12 +119,12 @@ static void tcpx(void)
     g->devmem_rc = 0;
     check("tcpx.packets", DR_WARN, "has placed no packet");
     g->devmem_pkts[0] = g->devmem_pkts[1] = 83018;
-    check("tcpx.packets", DR_WARN, "83018 so far, but none within 300 ms: if a transfer runs now");
+    check("tcpx.packets", DR_WARN, "rx_devmem_pkts is 83018 and did not rise within 300 ms: if a transfer runs now");
     g->rx_pkts[1] = 999;
     check("tcpx.packets", DR_WARN, "if a transfer runs now");
     g->rx_pkts[0] = 5000000;
     g->rx_pkts[1] = 5070000;
-    check("tcpx.packets", DR_WARN, "the counter stayed at 83018 while 70000 packets arrived within 300 ms");
+    check("tcpx.packets", DR_WARN, "rx_devmem_pkts stayed at 83018 while 70000 packets arrived within 300 ms");
     g->devmem_pkts[1]++;
     check("tcpx.packets", DR_PASS, "rose by 1 within 300 ms");
 }
@@ -206,7 +207,7 @@ static void pairs(void)
     snprintf(pair.why, sizeof pair.why, "the peer left");
     check("pair.version", DR_FAIL, "the peer left");
     for (size_t i = 0; i < HW_ARRAY_LEN(asked); i++)
-        check(asked[i], DR_SKIP, "are missing");
+        check(asked[i], DR_SKIP, "no information about the peer");
 
     pair.asked = 0;
     pair.here = (struct tp_facts){.hawser = "0.1.0", .kernel = "6.12.1", .boot = {1}};

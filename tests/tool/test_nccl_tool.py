@@ -157,7 +157,7 @@ def part_check(tmp):
     ok("nccl.network" in r.stdout and "hawser, with table v1" in r.stdout, "doctor --only nccl says it too", r)
 
     r, f = check(tmp, **{**good, "NCCL_NET_PLUGIN": None})
-    ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so: hawser's"), "unset: libnccl-net.so is ours", r)
+    ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so, which is hawser's"), "unset: libnccl-net.so is ours", r)
     r, f = check(tmp, tool=tool)
     ok(r.returncode == 1 and has(f, "nccl.plugins", "FAIL", "not found") and has(f, "nccl.network", "FAIL", "IB or Socket") and
        has(f, "nccl.init", "PASS", "2 devices", "libnccl-net-hawser.so") and "hawser nccl env" in f["nccl.plugins"][0]["mend"],
@@ -169,7 +169,7 @@ def part_check(tmp):
     ok(r.returncode == 1 and has(f, "nccl.plugins", "FAIL", "loads no plugin") and has(f, "nccl.environment", "FAIL", subject="NCCL_NET_PLUGIN"),
        "none", f)
     r, f = check(tmp, **{**good, "NCCL_NET": "Socket"})
-    ok(r.returncode == 1 and has(f, "nccl.network", "FAIL", "its own Socket") and has(f, "nccl.environment", "FAIL", subject="NCCL_NET"),
+    ok(r.returncode == 1 and has(f, "nccl.network", "FAIL", "its own network Socket") and has(f, "nccl.environment", "FAIL", subject="NCCL_NET"),
        "NCCL_NET=Socket", f)
     r, f = check(tmp, **{**good, "NCCL_NET": "HAWSER"})
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS"), "NCCL_NET in capitals is the same name", f)
@@ -190,13 +190,13 @@ def part_check(tmp):
 
     # faults in the plugin, each with its own check
     for fault, what, text in (
-            ("init-exit", "nccl.init", "its init() called exit(1); its last output: 'mini: starting, as it should mini: no luck today'"),
-            ("init-crash", "nccl.init", "its init() was killed by signal 6"),
+            ("init-exit", "nccl.init", "called exit(1) during its init(); its last output: 'mini: starting, as it should mini: no luck today'"),
+            ("init-crash", "nccl.init", "was killed by signal 6 (Aborted) during its init()"),
             ("init-fail", "nccl.init", "its init() failed with ncclResult_t 3"),
             ("devices-fail", "nccl.init", "its devices() failed with ncclResult_t 2"),
-            ("properties-crash", "nccl.init", "its getProperties() was killed by signal 6"),
-            ("finalize-exit", "nccl.init", "its finalize() called exit(0)"),
-            ("load-crash", "nccl.load", "loading was killed by signal 6")):
+            ("properties-crash", "nccl.init", "was killed by signal 6 (Aborted) during its getProperties()"),
+            ("finalize-exit", "nccl.init", "called exit(0) during its finalize()"),
+            ("load-crash", "nccl.load", "was killed by signal 6 (Aborted) during loading")):
         r, f = check(tmp, **good, MINI_FAULT=fault)
         ok(r.returncode == 1 and has(f, what, "FAIL", text, "hawser") and has(f, "nccl.network", "FAIL"), f"{fault}: {what} says so", f)
     r, f = check(tmp, **good, MINI_DEVICES="0")
@@ -205,7 +205,7 @@ def part_check(tmp):
     ok(r.returncode == 0 and has(f, "nccl.init", "PASS", "100 devices"), "more devices than are told", f)
     start = time.monotonic()
     r, f = check(tmp, **good, MINI_FAULT="init-hang")
-    ok(r.returncode == 1 and has(f, "nccl.init", "FAIL", "its init() did not end within 10 s") and time.monotonic() - start < 60,
+    ok(r.returncode == 1 and has(f, "nccl.init", "FAIL", "did not end within 10 s during its init()") and time.monotonic() - start < 60,
        "one that hangs is given up", f)
     (lib / "libnccl-net-hawser.so").write_text("no library")
     r, f = check(tmp, **good)

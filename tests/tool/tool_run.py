@@ -78,7 +78,7 @@ def measurements(tmp):
         row = json.loads(r.stdout) if r.returncode == 0 else {}
         ok(0.25 < row.get("seconds", 0) < 5 and row["bad_bytes"] == 0, f"{op} for a duration", r)
     r = run("bench", s.host, "--size", "1GiB")
-    ok(r.returncode == 1 and "--max-memory" in r.stderr, "more memory than serve gives: exit 1 and why", r)
+    ok(r.returncode == 1 and "but --max-memory there leaves" in r.stderr, "more memory than serve gives: exit 1 and why", r)
     r = run("bench", s.host, "--nics", "nosuch0")
     ok(r.returncode == 1 and "nosuch0" in r.stderr, "an unknown NIC: exit 1 and its name", r)
     r = run("validate", s.host, "--size", "1MiB")

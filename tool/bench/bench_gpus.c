@@ -296,8 +296,8 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
     struct bench *b = t->b;
     FILE *out = bench_table(b);
     if (last)
-        fprintf(out, "\nHow received bytes reached GPU memory: by the NIC (device path), through host\nmemory "
-                     "(staged), by a CPU (copied)\n");
+        fprintf(out, "\nHow received bytes reached GPU memory: by the NIC or a net plugin (device path),\nthrough host "
+                     "memory (staged), or by a CPU (copied)\n");
     for (size_t i = 0; i < t->c->n; i++) {
         const struct crew_result *r = t->c->m[i].result[size];
         if (r && last)
@@ -379,8 +379,9 @@ static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
         fputc('\n', out);
     }
     if (wrapped)
-        fprintf(out, "# the serving node has %d GPU%s; higher GPU numbers start again at GPU 0\n", there,
-                there == 1 ? "" : "s");
+        fprintf(out,
+                "# the serving node has %d GPU%s; for higher local GPU numbers, the remote GPU wraps around to GPU 0\n",
+                there, there == 1 ? "" : "s");
     bench_print_knobs(b, out);
     if (b->compare_raw && b->gpus_text)
         fprintf(out, "# plain sockets use host memory\n");

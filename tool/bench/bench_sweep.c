@@ -101,8 +101,8 @@ static int start_one(const struct bench *b, int json, const char *one, pid_t *pi
 static void print_sweep_head(struct sweep *s)
 {
     const bool who = s->b->gpus_text || s->b->both;
-    fprintf(s->table, "# hawser %s, peer %s port %u, %s, one run for each combination\n", hawser_version(), s->b->host,
-            s->b->port, s->b->both ? "write and read at once" : output_op_name(s->b->op));
+    fprintf(s->table, "# hawser %s, peer %s port %u, %s, one run for each combination of channels and window\n",
+            hawser_version(), s->b->host, s->b->port, s->b->both ? "write and read at once" : output_op_name(s->b->op));
     fprintf(s->table, "chan. %8s %10s%s %7s %7s %9s %8s %8s %5s %4s\n", "window", "size", who ? "    GPU/op" : "",
             "GB/s", "Gbit/s", "p50 us", "CPU s/GB", "there", "bad B", "lost");
 }

@@ -70,11 +70,12 @@ static int parse_blocks(void *args, const char *text)
         uint64_t n, size;
         const size_t len = strcspn(p, ",");
         if (len >= sizeof word || b->n_sizes == BENCH_SIZES)
-            return hw_fail(-E2BIG, "'%s' has more than %d lists, or a list that is too long", text, BENCH_SIZES);
+            return hw_fail(-E2BIG, "'%s' has more than %d lists NxSIZE, or one with more than 63 characters", text,
+                           BENCH_SIZES);
         snprintf(word, sizeof word, "%.*s", (int)len, p);
         char *x = strchr(word, 'x');
         if (!x)
-            return hw_fail(-EINVAL, "must be NxSIZE, for N blocks of SIZE bytes as in 1024x64KiB, not '%s'", word);
+            return hw_fail(-EINVAL, "must be NxSIZE, N blocks of SIZE bytes, as in 1024x64KiB, not '%s'", word);
         *x = 0;
         int rc = hw_parse_u64(word, 1, HAWSER_MAX_VECS, &n);
         if (rc < 0 || (rc = hw_parse_size(x + 1, &size)) < 0)
@@ -145,23 +146,22 @@ static int parse_gpu(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_CALL("op", 0, "OP", parse_op, "write, read, send or pingpong (default: write)"),
     OPT_CALL("size", 's', "SIZE[,..]", parse_bench_sizes,
-             "sizes, or a doubling range 1KiB:64MiB (default: 64MiB; pingpong: 8)"),
+             "sizes of an operation; 1KiB:64MiB is a range of doubling sizes (default: 64MiB; 8 bytes for pingpong)"),
     OPT_CALL("blocks", 0, "NxSIZE[,..]", parse_blocks,
-             "instead of --size: each operation is a list of N scattered blocks, as in 1024x64KiB"),
-    OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: write, and read over separate connections"),
-    OPT_NUMBER(
-        "iters", 0, "N", struct bench, iters, 1, 1000000000,
-        "measured operations per round (default: 20 from 1MiB up, 200 below; with --compare-raw, more up to 12MiB; "
-        "2000 for pingpong)"),
+             "instead of --size: each operation is a list of N scattered blocks of SIZE bytes, as in 1024x64KiB"),
+    OPT_FLAG("bidir", 0, struct bench, both, "write and read at once, over separate connections"),
+    OPT_NUMBER("iters", 0, "N", struct bench, iters, 1, 1000000000,
+               "measured operations per round (default: 2000 for pingpong; otherwise 20 for sizes from 1MiB up and 200 "
+               "below, or more with --compare-raw and sizes up to 12MiB)"),
     OPT_CALL("warmup", 0, "N", parse_warmup,
-             "unmeasured operations before the measured ones (default: a tenth, at least 2)"),
+             "unmeasured operations before the first round (default: a tenth of --iters, but at least 2)"),
     OPT_TIME("duration", 't', "TIME", struct bench, duration_ms, 10, TP_RAW_MS / 2,
-             "instead of --iters: measure for this time, as in 10s or 500ms"),
+             "instead of --iters: measure each round for this time, such as 10s or 500ms"),
     OPT_TIME("interval", 'i', "TIME", struct bench, interval_ms, 100, TP_RAW_MS / 2,
-             "print the rates at this interval, as in 1s"),
-    OPT_NUMBER(
-        "depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
-        "operations in flight (default: 16MiB in total, but 2 to 32 operations; 1 for pingpong and above 128MiB)"),
+             "print the rates at this interval, such as 1s"),
+    OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
+               "operations in flight (default: as many as fit into 16MiB, but at least 2 and at most 32; 1 for "
+               "pingpong and for sizes above 128MiB)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
              "connections per pair of NICs (default: knob channels); a list gives one run for each value"),
     OPT_CALL("nics", 'n', "A,B", parse_bench_nics, "NICs of this node (default: all with a route to the peer)"),
@@ -170,26 +170,29 @@ static const struct opt rows[] = {
              "bytes in flight per connection (default: knob window); a list gives one run for each value"),
     OPT_FLAG("no-verify", 0, struct bench, no_verify, "do not check the received data"),
     OPT_FLAG("hot", 0, struct bench, hot,
-             "use one buffer, in cache, for all operations; only the last operation of a batch is checked"),
+             "use the same buffer, which may stay in the CPU's cache, for all operations; only the last operation of a "
+             "batch is checked"),
     OPT_FLAG("compare-raw", 0, struct bench, compare_raw,
              "also measure plain sockets, alternating with hawser, over the same paths and memory (host memory with "
              "--gpus)"),
-    OPT_CALL("raw-streams", 0, "N|best", parse_streams,
-             "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
+    OPT_CALL(
+        "raw-streams", 0, "N|best", parse_streams,
+        "plain sockets per path, 1 to 16 (default: as many as hawser has channels per path); best tries 1, 2, 4 and 8"),
     OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
                "measure this many rounds, and report their median (default: 1; 3 with --compare-raw)"),
     OPT_TEXT("json", 0, "FILE", struct bench, json,
              "write one JSON line per measurement to FILE; - is standard output"),
     OPT_TEXT("report", 0, "FILE", struct bench, report, "write one HTML file with plots"),
     OPT_TEXT("faults", 0, "FILE", struct bench, faults,
-             "mark events in the timeline; each line of FILE is SECONDS TEXT (CLOCK_MONOTONIC)"),
+             "mark the events in FILE in the timeline; each line is SECONDS TEXT, with the time of CLOCK_MONOTONIC"),
     OPT_CALL("gpus", 'g', "LIST", parse_bench_gpus,
-             "use memory of these GPUs, at once, each on its NICs: all, 0-3, 0,2, or local:remote as in 0:5,1:4"),
+             "use memory of these GPUs at once, each with its own NICs; LIST is all, a range such as 0-3, a list such "
+             "as 0,2, or pairs of a local and a remote GPU such as 0:5,1:4"),
     OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "use memory of one GPU: local GPU N with remote GPU M (default: M = N)"),
     OPT_FLAG("per-process", 0, struct bench, per_process,
-             "with --gpus: one process for each worker, on the NUMA node of its GPU"),
+             "with --gpus or --gpu: use one process for each worker, on the NUMA node of its GPU"),
     OPT_TEXT("map", 'm', "MAP", struct bench, map,
-             "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
+             "with --gpus or --gpu: use these NICs for these GPUs, as in \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("worker", 0, "", struct bench, worker, NULL),
     OPT_TEXT("one", 0, "", struct bench, one, NULL),
     OPT_GROUP(common_opts, struct bench, common),
@@ -202,9 +205,9 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     static const struct opts o = {
         .cmd = "bench",
         .args = "HOST[:PORT] [OPTION...]",
-        .about =
-            "Measures transfers to a node that runs `hawser serve`. By default, every byte is checked, outside the "
-            "measured time.\nExit status: 0 success, 1 a failure or wrong bytes, 2 usage error.",
+        .about = "Measures transfers between this node and a node that runs `hawser serve`. By default, every byte is "
+                 "checked, outside the measured time.\nExit status: 0 success, 1 a failure or wrong bytes, 2 usage "
+                 "error, 128 plus the signal's number if interrupted.",
         .rows = rows,
         .least = 1,
         .most = 1,
@@ -224,7 +227,7 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
     if ((b->gpus_text || b->both) && b->peer_nics)
         return tool_usage("bench", "--peer-nics cannot be combined with --gpus, --gpu or --bidir");
     if (b->both && b->op_name)
-        return tool_usage("bench", "--bidir cannot be combined with --op, because it both writes and reads");
+        return tool_usage("bench", "--bidir cannot be combined with --op, because --bidir both writes and reads");
     if (b->blocks_text && b->sizes_text)
         return tool_usage("bench", "--size and --blocks cannot be combined");
     if (b->blocks_text && b->op == TP_PINGPONG)

@@ -127,8 +127,9 @@ static int write_bugreport(FILE *out, const struct run *r)
     int root = hw_root_open("/");
     if (root < 0)
         return root;
-    fprintf(out, "# hawser bugreport\n# This text has no keys and no contents of your files. Of variables that are not "
-                 "knobs it has only the names. Read the text before you send it.\n\n## Program\n");
+    fprintf(out, "# hawser bugreport\n# This text contains no keys and no contents of your files. It contains the "
+                 "names, but not the values, of HAWSER_, NCCL_, CUDA_ and NIXL_ variables that are not knobs. Read the "
+                 "text before you send it.\n\n## Program\n");
     build_print(out);
     fputc('\n', out);
     print_system(out, root, r);
@@ -170,16 +171,16 @@ int cmd_bugreport(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_TEXT("out", 'o', "FILE", struct bugreport, out, "write the text to FILE (default: standard output)"),
         OPT_FLAG("mask-addresses", 0, struct bugreport, mask,
-                 "replace IP and MAC addresses, except loopback addresses, with <address-1>, <address-2>, ..., and "
-                 "this host's "
-                 "name with <host>"),
+                 "replace IP and MAC addresses, except loopback and unspecified addresses, with <address-1>, "
+                 "<address-2>, ..., and this host's name with <host>"),
         {0}};
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
         .about = "Prints what a bug report needs: versions, kernel, NICs with drivers and rates, the knobs that are "
-                 "set,\nand the findings of `hawser doctor`. Reads no keys and no files of users, and prints only the "
-                 "names of\nvariables that are not knobs. Changes nothing, sends nothing.",
+                 "set,\nand the findings of `hawser doctor`. Reads no keys and no files of users. Prints the\nnames, "
+                 "but not the values, of HAWSER_, NCCL_, CUDA_ and NIXL_ variables that are not knobs. Changes "
+                 "nothing, sends nothing.",
         .rows = rows};
     struct bugreport b = {0};
     int rc = opts_parse(&o, &b, argc, argv);

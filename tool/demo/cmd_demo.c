@@ -65,7 +65,7 @@ int demo_await(pid_t *pid, uint64_t deadline)
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (hw_now() > deadline)
-            return hw_fail(-ETIMEDOUT, "a process did not end in time");
+            return hw_fail(-ETIMEDOUT, "a process that the demo started did not end in time");
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
 }
@@ -105,12 +105,12 @@ static int start_serve(struct demo *d)
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (now > deadline || len == sizeof text - 1)
-            return hw_fail(-ETIMEDOUT, "`hawser serve` in node a did not print that it listens");
+            return hw_fail(-ETIMEDOUT, "`hawser serve` in node a did not print that it is listening");
         if (poll(&p, 1, 100) <= 0)
             continue;
         ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);
         if (n == 0)
-            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it listened%s%.*s", len ? ": " : "",
+            return hw_fail(-ECHILD, "`hawser serve` in node a exited before it was listening%s%.*s", len ? ": " : "",
                            (int)len, text);
         if (n > 0)
             len += (size_t)n;
@@ -328,8 +328,8 @@ static int run_demo(const struct demo_args *a)
     if (rc == 0 && ((rc = check_all(d)) < 0 || (rc = write_demo_report(d)) < 0))
         exit = tool_fail("demo", "%s", hw_error());
     if (rc == 0)
-        printf("  Results: %s, %s\n  Reports: %s, %s\n  (%.0f s; the labs are gone)\n", d->result, d->mesh, d->report,
-               d->mesh_page, (double)(hw_now() - start) / 1e9);
+        printf("  Results: %s, %s\n  Reports: %s, %s\n  (The demo took %.0f s and removed its labs.)\n", d->result,
+               d->mesh, d->report, d->mesh_page, (double)(hw_now() - start) / 1e9);
     free(d);
     return exit;
 }
@@ -339,7 +339,7 @@ static int parse_out(void *args, const char *text)
     ((struct demo_args *)args)->dir = text;
     return *text && strlen(text) <= 4000
                ? 0
-               : hw_fail(-EINVAL, "must be a folder's path of 1 to 4000 characters, not '%s'", text);
+               : hw_fail(-EINVAL, "must be the path of a folder, with 1 to 4000 characters, not '%s'", text);
 }
 
 int cmd_demo(int argc, char **argv)
@@ -347,16 +347,15 @@ int cmd_demo(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_CALL("out", 'o', "DIR", parse_out, "folder for the results and the reports (default: hawser-demo)"),
         OPT_TEXT("kv-push", 0, "FILE", struct demo_args, kv_push,
-                 "program that transfers a KV cache through NIXL, such as examples/nixl/kv_push.py with NIXL's Python"),
+                 "also run FILE, a program that transfers a KV cache through NIXL, such as examples/nixl/kv_push.py"),
         {0}};
-    static const struct opts o = {.cmd = "demo",
-                                  .args = "[--out DIR]",
-                                  .about =
-                                      "Creates a lab of two nodes on this machine, measures verified transfers between "
-                                      "the nodes and,\nalternating with them, plain sockets, and takes a NIC down in "
-                                      "the middle of a drill. Then mesh finds\none bad NIC in a lab of eight nodes. "
-                                      "Takes about 90 seconds.",
-                                  .rows = rows};
+    static const struct opts o = {
+        .cmd = "demo",
+        .args = "[OPTION...]",
+        .about = "Creates a lab of two nodes on this machine. Measures verified transfers between the nodes, "
+                 "alternating with\nplain sockets, and runs a drill in which a NIC goes down and comes back up. Then "
+                 "mesh finds the one bad NIC\nin a lab of eight nodes. Takes about 90 seconds.",
+        .rows = rows};
     struct demo_args a = {.dir = "hawser-demo"};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : run_demo(&a);

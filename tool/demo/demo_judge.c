@@ -143,7 +143,7 @@ int demo_check(struct demo *d)
                "Four NICs act as one: transfers of 64 MiB reached %.3f GB/s, which is %.0f %% of the NICs' total of "
                "%.3f GB/s.",
                best, 100 * best / total, total);
-    demo_prove(d, "Plain sockets over the same NICs and memory reached %.3f GB/s: hawser has %.2f times their rate.",
+    demo_prove(d, "Plain sockets over the same NICs and memory reached %.3f GB/s: hawser reached %.2f times that rate.",
                demo_get_number(row, "raw_GBps"), demo_get_number(row, "ratio_raw"));
     demo_prove(d,
                "A list of 1,024 scattered blocks of 64 KiB moved at %.3f GB/s, and one block of 64 MiB at %.3f GB/s: a "

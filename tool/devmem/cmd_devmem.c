@@ -38,12 +38,13 @@ static int devmem_status(int argc, char **argv)
         OPT_ROWS(state_opts),
         {0},
     };
-    static const struct opts o = {.cmd = "devmem status",
-                                  .args = "[OPTION...] [NIC...]",
-                                  .about = "For each NIC: shows its queues and their bindings, flow rules, header "
-                                           "split, and\nwhether kernel and driver support devmem receive and send.",
-                                  .rows = rows,
-                                  .most = OPTS_ANY};
+    static const struct opts o = {
+        .cmd = "devmem status",
+        .args = "[OPTION...] [NIC...]",
+        .about = "For each NIC: shows its queues and their bindings, its flow rules, whether header split is on, "
+                 "and\nwhether the kernel and the driver support devmem receive and send.",
+        .rows = rows,
+        .most = OPTS_ANY};
     struct devmem_args a = {.state = HD_STATE_FILE};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)
@@ -129,15 +130,17 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
         return;
     }
     if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
-        printf("  header split: reported on; set again, which changes nothing if the NIC is configured that way\n");
+        printf("  header split: on according to the driver; hawserd sets it anyway, which changes nothing if it was "
+               "set before\n");
     else if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
-        printf("  header split: set with hds-thresh 0 (now %d), which resets the link for a moment with some drivers\n",
+        printf("  header split: hawserd sets it with hds-thresh 0 (now %d); some drivers then reset the link for a "
+               "moment\n",
                n->thresh);
     else
-        printf("  header split: turned on (now %s), which resets the link for a moment with some drivers\n",
+        printf("  header split: hawserd turns it on (now %s); some drivers then reset the link for a moment\n",
                n->split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off" : "automatic");
     if (mlx5 && n->gro_hw == HD_GRO_OFF)
-        printf("  rx-gro-hw: turned on (now off), because this driver needs rx-gro-hw for header split\n");
+        printf("  rx-gro-hw: hawserd turns it on (now off), because this driver needs it for header split\n");
     if (mlx5 && n->gro_hw == HD_GRO_NONE)
         print_bind_obstacle(
             bad, "rx-gro-hw cannot be turned on, but this driver needs rx-gro-hw for header split: see ethtool -k %s",
@@ -145,7 +148,7 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
     struct hd_split now = {.buf_len = n->buf_len > 0 ? (uint32_t)n->buf_len : 0};
     uint32_t len = n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED ? 0 : hd_buf_len(&now, n->link.mtu);
     if (len)
-        printf("  rx-buf-len: %u (now %d), for fragments of a full page\n", len, n->buf_len);
+        printf("  rx-buf-len: hawserd sets it to %u (now %d), so that a fragment can fill a page\n", len, n->buf_len);
 }
 
 static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struct devmem_view *v,
@@ -154,13 +157,15 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
     printf("%s (%s), %u receive queue%s:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want,
            want == 1 ? "" : "s");
     if (!v->rx)
-        print_bind_obstacle(bad, "Linux %s cannot bind device memory, which needs 6.12 or later with CONFIG_NET_DEVMEM",
+        print_bind_obstacle(bad,
+                            "Linux %s cannot bind device memory: this needs Linux 6.12 or later with CONFIG_NET_DEVMEM",
                             v->release);
     if (v->rx && n->rx == DR_CANNOT)
         print_bind_obstacle(bad, "%s%s of Linux %s is not known to receive into device memory",
                             *n->driver ? "the driver " : "this NIC's driver", n->driver, v->release);
     if (v->rx && n->rx == DR_MAY)
-        printf("  unknown: the driver supports devmem in Linux 7.3, but only a bind shows whether it does in %s\n",
+        printf("  receiving into device memory: unknown; the driver supports it in Linux 7.3, but only a bind shows "
+               "whether it does in %s\n",
                v->release);
     if (!n->link.up)
         print_bind_obstacle(bad, "%s is down; run: ip link set %s up", n->link.name, n->link.name);
@@ -176,11 +181,11 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
     if (n->rules < 0)
         print_bind_obstacle(bad, "the flow rules of %s cannot be read: %s", n->link.name, hw_errno_text(n->rules));
     else
-        printf("  flow rules: %s, present: %d\n", n->ntuple == 1 ? "already on" : "turned on with the first rule",
+        printf("  flow rules: %s; rules present: %d\n", n->ntuple == 1 ? "already on" : "turned on with the first rule",
                n->rules);
     printf("  sending from device memory: %s\n", !v->tx               ? "not with this kernel (needs Linux 6.16)"
                                                  : n->tx == DR_CANNOT ? "not with this driver"
-                                                 : n->tx == DR_MAY    ? "unknown; only a bind shows"
+                                                 : n->tx == DR_MAY    ? "unknown; only a bind shows whether it works"
                                                                       : "yes");
 }
 
@@ -238,8 +243,9 @@ static int devmem_plan(int argc, char **argv)
     static const struct opts o = {
         .cmd = "devmem plan",
         .args = "[OPTION...] NIC...",
-        .about = "Shows what binding device memory to queues of a NIC would change, and what prevents the "
-                 "binding.\nChanges nothing. Exit status: 1 if the binding is not possible.",
+        .about =
+            "Shows what binding device memory to queues of a NIC would change, and what prevents the binding.\nChanges "
+            "nothing. Exit status: 1 if something prevents the binding, or the plan cannot be made.",
         .rows = rows,
         .least = 1,
         .most = OPTS_ANY,
@@ -277,9 +283,9 @@ static int run_undo(const char *cmd, const char *path)
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
     if (rc > 0)
-        return tool_fail(cmd, "%d change%s could not be undone; the journal %s keeps %s", rc, rc == 1 ? "" : "s", path,
-                         rc == 1 ? "it" : "them");
-    printf("no changes of hawserd remain\n");
+        return tool_fail(cmd, "%d change%s could not be undone; the journal %s still lists %s", rc, rc == 1 ? "" : "s",
+                         path, rc == 1 ? "it" : "them");
+    printf("none of hawserd's changes remain\n");
     return TOOL_OK;
 }
 
@@ -307,7 +313,7 @@ int cmd_devmem(int argc, char **argv)
 {
     static const struct tool_actions t = {
         .cmd = "devmem",
-        .about = "NIC queues that receive into device memory, and hawserd, which binds them.",
+        .about = "Shows NIC queues that receive into device memory, and plans or undoes hawserd's changes to NICs.",
         .action = actions};
     return tool_act(&t, argc, argv);
 }

@@ -106,12 +106,12 @@ static int run_doctor(struct doctor *d)
 
 static const struct opt rows[] = {
     OPT_CALL("only", 0, "GROUP[,..]", parse_groups,
-             "run these groups only: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl (default: pair with HOST, "
-             "else all but pair, nccl and nixl)"),
+             "run only the checks of these groups: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl (default: "
+             "pair if HOST is given, otherwise all except pair, nccl and nixl)"),
     OPT_GROUP(dr_finish_opts, struct doctor, how),
     OPT_FLAG("list", 0, struct doctor, list, "list the checks and run none"),
     OPT_NUMBER("reverse-port", 0, "PORT", struct doctor, reverse_port, 1024, 65535,
-               "port on which this node accepts the peer's connections (default: any free port)"),
+               "port on which this node accepts the connections back from the peer (default: any free port)"),
     OPT_GROUP(common_opts, struct doctor, common),
     {0},
 };
@@ -121,10 +121,10 @@ static int parse_and_examine(struct doctor *d, int argc, char **argv)
     static const struct opts o = {
         .cmd = "doctor",
         .args = "[HOST[:PORT]] [OPTION...]",
-        .about = "Checks this machine, or the paths between this machine and a node that runs `hawser serve`. Each "
-                 "line is\nthe result of a check: PASS (good), WARN (could be better), FAIL (broken) or SKIP (does not "
-                 "apply, or cannot be determined).\nA reason, and a command that fixes or examines the problem, follow "
-                 "each WARN and FAIL. Changes nothing.",
+        .about = "Checks this machine, or the paths between this machine and a node that runs `hawser serve`. "
+                 "Prints\nthe results of each check: PASS (good), WARN (could be better), FAIL (broken) or SKIP (does "
+                 "not apply, or cannot be determined).\nAfter a WARN or FAIL, prints why the check matters and how to "
+                 "fix or examine the problem, usually with a command. Changes nothing.",
         .rows = rows,
         .most = 1};
     int rc = opts_parse(&o, d, argc, argv);

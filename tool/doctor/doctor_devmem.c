@@ -24,14 +24,14 @@ static void split_of(struct dr_report *d, const struct dr_nic *n)
     else if (n->split == DR_SPLIT_ON && n->thresh > 0) {
         /* bnxt (bnxt.c:4889) and fbnic (fbnic_netdev.c:781) start in this state, whatever split setting they report */
         dr_say(d, DR_WARN, n->name,
-               "on, but not for packets up to %d bytes (hds-thresh): in this state the kernel binds no queue",
+               "on, but not for packets of up to %d bytes (hds-thresh): in this state the kernel binds no queue",
                n->thresh);
         dr_mend(d, "ethtool -G %s tcp-data-split on hds-thresh 0   # hawserd does this itself while a queue is bound",
                 n->name);
     } else if (n->split == DR_SPLIT_ON)
         dr_say(d, DR_PASS, n->name, "on");
     else {
-        dr_say(d, DR_WARN, n->name, "off: no queue of this NIC can be bound to GPU memory");
+        dr_say(d, DR_WARN, n->name, "off: in this state, no queue of this NIC can be bound to GPU memory");
         if (is_mlx5(n) && n->gro_hw == 0) /* mellanox/mlx5/core/en_ethtool.c:399 */
             dr_mend(d,
                     "ethtool -K %s rx-gro-hw on; ethtool -G %s tcp-data-split on   # hawserd does this itself while a "

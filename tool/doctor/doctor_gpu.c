@@ -157,7 +157,7 @@ static void bar1_of(struct dr_report *d, const char *bdf)
                 "lspci -vv -s %s   # then set 'Above 4G decoding' in the firmware, or boot the kernel with pci=realloc",
                 bdf);
     } else if (end - start + 1 <= SMALL_WINDOW || (memory && end - start + 1 < memory)) {
-        dr_say(d, DR_WARN, bdf, "%.0f MiB%s", mib, memory ? ", less than its memory" : "");
+        dr_say(d, DR_WARN, bdf, "%.0f MiB%s", mib, memory ? ", less than the GPU's memory" : "");
         dr_mend(d, "nvidia-smi -q -d MEMORY   # shows BAR1; 'Resizable BAR' in the firmware makes it larger");
     } else
         dr_say(d, DR_PASS, bdf, "%.0f MiB", mib);

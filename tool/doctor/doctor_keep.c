@@ -51,9 +51,10 @@ static bool has_command_prefix(const char *cmd, const char *with)
     return strncmp(cmd, with, strlen(with)) == 0;
 }
 
-#define LIMITS(what, value, unit, docker)                     \
-    "printf 'root - " what " " value "\\n* - " what " " value \
-    "\\n' > /etc/security/limits.d/hawser.conf (logins), " unit " (a unit), --ulimit " docker " (docker run)"
+#define LIMITS(what, value, unit, docker)                                                                    \
+    "printf 'root - " what " " value "\\n* - " what " " value                                                \
+    "\\n' > /etc/security/limits.d/hawser.conf (for logins), " unit " (in a systemd unit), --ulimit " docker \
+    " (for docker run)"
 static const struct {
     const char *begins, *has; /* text at the start of the command, and text anywhere in the command */
     const char *keep;         /* permanent form; NULL: udev rule for the NIC whose name follows begins */
@@ -63,14 +64,14 @@ static const struct {
     {"ethtool -K ", "", NULL},
     {"ethtool -L ", "", NULL},
     {"ethtool -X ", "", NULL},
-    {"ip route add ", "", "the same in the network configuration (netplan, systemd-networkd, NetworkManager)"},
-    {"ip addr add ", "", "the same in the network configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ip route add ", "", "add the route to the network configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ip addr add ", "", "add the address to the network configuration (netplan, systemd-networkd, NetworkManager)"},
     {"ulimit -n", "", LIMITS("nofile", "1048576", "LimitNOFILE=1048576", "nofile=1048576")},
     {"ulimit -l", "", LIMITS("memlock", "unlimited", "LimitMEMLOCK=infinity", "memlock=-1")},
-    {"echo ", "> /proc/", "the same command in a unit that runs at boot"},
-    {"echo ", "> /sys/", "the same command in a unit that runs at boot"},
-    {"export ", "", "the same line in the job's script: it applies to this shell only"},
-    {"unset ", "", "the same line in the job's script: it applies to this shell only"},
+    {"echo ", "> /proc/", "run the same command in a systemd unit at boot"},
+    {"echo ", "> /sys/", "run the same command in a systemd unit at boot"},
+    {"export ", "", "add the same line to the job's script, because the command affects only the current shell"},
+    {"unset ", "", "add the same line to the job's script, because the command affects only the current shell"},
 };
 
 void dr_keep_of(const char *mend, char *out, size_t cap)

@@ -90,20 +90,22 @@ void dr_kernel_devmem(struct dr_report *d)
     bool read = config != NULL, set = read && config_set(config, "CONFIG_NET_DEVMEM");
     free(config);
     if (set)
-        dr_say(d, DR_PASS, NULL, "set in %s%s%s", from, m->netdev_rc == 0 ? "; the netlink family netdev has " : "",
-               m->netdev_rc == 0 ? knows : "");
+        dr_say(d, DR_PASS, NULL, "CONFIG_NET_DEVMEM is set in %s%s%s", from,
+               m->netdev_rc == 0 ? "; the netlink family netdev has " : "", m->netdev_rc == 0 ? knows : "");
     else if (read)
-        dr_say(d, DR_WARN, NULL, "not set in %s", from);
+        dr_say(d, DR_WARN, NULL, "CONFIG_NET_DEVMEM is not set in %s", from);
     else if (m->netdev_rc == 0 && !rx)
-        dr_say(d, DR_WARN, NULL, "netlink family netdev has %s", knows);
+        dr_say(d, DR_WARN, NULL, "the netlink family netdev has %s", knows);
     else if (m->netdev_rc == 0)
         /* The commands exist without the option too, but return EOPNOTSUPP (net/core/devmem.h). */
-        dr_say(d, DR_SKIP, NULL, "the kernel has %s, but its build configuration cannot be read: %s", knows,
+        dr_say(d, DR_SKIP, NULL,
+               "the netlink family netdev has %s, but the kernel's build configuration cannot be read: %s", knows,
                hw_error());
     else
-        dr_say(d, DR_SKIP, NULL, "%s, and netlink family netdev: %s", hw_error(), hw_errno_text(-m->netdev_rc));
+        dr_say(d, DR_SKIP, NULL, "%s, and the netlink family netdev cannot be queried: %s", hw_error(),
+               hw_errno_text(-m->netdev_rc));
     if (d->r && d->r[d->n - 1].outcome == DR_WARN)
-        dr_mend(d, "boot Linux 6.16 or later, built with CONFIG_NET_DEVMEM=y (Debian's kernels are)");
+        dr_mend(d, "boot Linux 6.16 or later, built with CONFIG_NET_DEVMEM=y (as Debian's kernels are)");
 }
 
 /* Checks the third value, the maximum, of net.ipv4.tcp_rmem and tcp_wmem. */
@@ -124,11 +126,12 @@ void dr_kernel_tcp_mem(struct dr_report *d)
          * is long within a data centre. */
         double gbit = (double)top / 2 * 8 / 1e-4 / 1e9;
         if (top >= 4u << 20)
-            dr_say(d, DR_PASS, name[i], "up to %.1f MiB: at 0.1 ms round trip up to %.0f Gbit/s per connection",
+            dr_say(d, DR_PASS, name[i],
+                   "up to %.1f MiB: enough for up to %.0f Gbit/s per connection if a round trip takes 0.1 ms",
                    (double)top / (1 << 20), gbit);
         else {
             dr_say(d, top < 256u << 10 ? DR_FAIL : DR_WARN, name[i],
-                   "only up to %.2f MiB: at 0.1 ms round trip at most %.1f Gbit/s per connection",
+                   "only up to %.2f MiB: enough for at most %.1f Gbit/s per connection if a round trip takes 0.1 ms",
                    (double)top / (1 << 20), gbit);
             dr_mend(d, "sysctl -w net.ipv4.%s='4096 131072 33554432'", name[i]);
         }
@@ -195,7 +198,7 @@ void dr_limits_memlock(struct dr_report *d)
     if (v == RLIM_INFINITY || v >= 4ull << 30)
         dr_say(d, DR_PASS, NULL, "%s", now);
     else
-        dr_say(d, rdma && v < 64u << 20 ? DR_FAIL : DR_WARN, NULL, "%s (at most %s)%s", now, top,
+        dr_say(d, rdma && v < 64u << 20 ? DR_FAIL : DR_WARN, NULL, "%s (hard limit %s)%s", now, top,
                rdma ? ", and this machine has RDMA devices, for which programs register memory" : "");
     if (d->r && d->r[d->n - 1].outcome != DR_PASS)
         dr_mend(
@@ -215,15 +218,17 @@ void dr_limits_nofile(struct dr_report *d)
     if (v == RLIM_INFINITY || v >= 4096)
         dr_say(d, DR_PASS, NULL, "%s", now);
     else if (v >= 512)
-        dr_say(d, DR_WARN, NULL, "%s (at most %s): enough for one peer, but not for many", now, top);
+        dr_say(d, DR_WARN, NULL, "%s (hard limit %s): enough for one peer, but not for many", now, top);
     else
-        dr_say(d, DR_FAIL, NULL, "%s (at most %s): probably too few, because a peer may use 256 connections", now, top);
+        dr_say(d, DR_FAIL, NULL, "%s (hard limit %s): probably too few, because one peer may use 256 connections", now,
+               top);
     if (d->r && d->r[d->n - 1].outcome != DR_PASS) {
         if (most == RLIM_INFINITY || most >= 4096)
             dr_mend(d, "ulimit -n %s", most == RLIM_INFINITY ? "1048576" : top);
         else
             dr_mend(d,
                     "printf 'root - nofile 1048576\\n* - nofile 1048576\\n' > /etc/security/limits.d/hawser.conf; then "
-                    "log in again   # '*' does not include root: limits.conf(5); docker run --ulimit nofile=1048576");
+                    "log in again   # '*' does not include root: limits.conf(5); for a container: docker run --ulimit "
+                    "nofile=1048576");
     }
 }

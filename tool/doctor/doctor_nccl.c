@@ -60,7 +60,8 @@ void dr_nccl_library(struct dr_report *d)
     const struct nccl_lib *l = d->m->nccl->lib;
     char words[160];
     if (l->child.rc < 0) {
-        dr_say(d, DR_FAIL, NULL, "%s %s%s", l->asked, l->child.how, format_last_lines(&l->child, words, sizeof words));
+        dr_say(d, DR_FAIL, NULL, "the process that loads %s %s%s", l->asked, l->child.how,
+               format_last_lines(&l->child, words, sizeof words));
         dr_mend(d, "hawser nccl check --nccl FILE   # FILE is the NCCL library that your program loads");
     } else if (l->version)
         dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which supports plugin tables up to v%d: %s", l->version / 10000,
@@ -86,8 +87,8 @@ void dr_nccl_list(struct dr_report *d)
         dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.120s (%.120s)%s", list,
                nccl_conf_where("NCCL_NET_PLUGIN"), ours ? "" : ": hawser is not in this list");
     else
-        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN is %s, so NCCL looks for libnccl-net.so: %s",
-               list ? "empty" : "not set",
+        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL,
+               "NCCL_NET_PLUGIN is %s, so NCCL looks for libnccl-net.so, which is %s", list ? "empty" : "not set",
                ours                  ? "hawser's"
                : *l->plugin[0]->path ? l->plugin[0]->path
                                      : "not found, or cannot be loaded");
@@ -102,8 +103,8 @@ void dr_nccl_load(struct dr_report *d)
     for (size_t i = 0; i < l->n; i++) {
         const struct nccl_plugin *p = l->plugin[i];
         if (p->child.rc < 0 && p->step <= NCCL_TABLES) {
-            dr_say(d, get_fault_outcome(p), short_name(p), "%s %s%s", steps[p->step], p->child.how,
-                   format_last_lines(&p->child, words, sizeof words));
+            dr_say(d, get_fault_outcome(p), short_name(p), "the process that tests the plugin %s during %s%s",
+                   p->child.how, steps[p->step], format_last_lines(&p->child, words, sizeof words));
             dr_mend(d, "ldd -r %.200s", *p->path ? p->path : p->asked);
         } else if (*p->path)
             dr_say(d, DR_PASS, short_name(p), "%s", p->path);
@@ -159,10 +160,11 @@ void dr_nccl_init(struct dr_report *d)
             continue;
         format_last_lines(&p->child, words, sizeof words);
         if (p->child.rc < 0 && p->step == NCCL_DONE)
-            dr_say(d, get_fault_outcome(p), short_name(p), "after all steps succeeded, the plugin %s%s", p->child.how,
-                   words);
+            dr_say(d, get_fault_outcome(p), short_name(p),
+                   "after all steps succeeded, the process that tests the plugin %s%s", p->child.how, words);
         else if (p->child.rc < 0)
-            dr_say(d, get_fault_outcome(p), short_name(p), "%s %s%s", steps[p->step], p->child.how, words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "the process that tests the plugin %s during %s%s",
+                   p->child.how, steps[p->step], words);
         else if (p->rc)
             dr_say(d, get_fault_outcome(p), short_name(p), "%s failed with ncclResult_t %d%s", steps[p->step], p->rc,
                    words);
@@ -174,7 +176,7 @@ void dr_nccl_init(struct dr_report *d)
                    p->n_devices == 1 ? "" : "s");
             continue;
         }
-        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these variables your program prints the "
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these variables, your program prints the "
                    "plugin's messages");
     }
 }
@@ -203,9 +205,9 @@ void dr_nccl_network(struct dr_report *d)
     const char *net = getenv("NCCL_NET");
     if (l->chosen < 0) {
         if (!net || !*net)
-            dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL silently uses its own IB or Socket");
+            dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL silently uses its own network, IB or Socket");
         else if (strcasecmp(net, "IB") == 0 || strcasecmp(net, "Socket") == 0)
-            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s: NCCL uses its own %s, and no plugin", net, net);
+            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s: NCCL uses its own network %s, and no plugin", net, net);
         else
             dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s, but no usable plugin has this name: NCCL will fail", net);
     } else if (l->plugin[l->chosen]->ours)
@@ -237,8 +239,8 @@ void dr_nccl_link(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "%s is hawser's", l->link->path);
     else {
         dr_say(d, DR_WARN, NULL,
-               "libnccl-net.so is %s: after the last communicator is destroyed, the next may silently use another "
-               "network than hawser",
+               "libnccl-net.so is %s: after the last communicator is destroyed, the next one may silently use a "
+               "network other than hawser",
                *l->link->path ? l->link->path : "missing, or cannot be loaded");
         snprintf(real, sizeof real, "%.250s/" NCCL_ANY_FILE, l->dir);
         if (*l->dir && access(real, R_OK) == 0)
@@ -271,7 +273,7 @@ void dr_nccl_tuner(struct dr_report *d)
         dr_say(d, DR_WARN, NULL, "NCCL_TUNER_PLUGIN=%.120s, which is not found, or cannot be loaded", asked);
         dr_mend(d, "unset NCCL_TUNER_PLUGIN");
     } else if (l->chosen >= 0 && l->plugin[l->chosen]->tuners)
-        dr_say(d, DR_PASS, NULL, "the network plugin's own");
+        dr_say(d, DR_PASS, NULL, "NCCL uses the network plugin's own tuner");
     else
         dr_say(d, DR_SKIP, NULL, "no tuner: NCCL uses its own cost model");
 }
@@ -286,7 +288,7 @@ void dr_nccl_env_plugin(struct dr_report *d)
     else {
         dr_say(d, DR_WARN, NULL, "NCCL %s %s, which may replace the environment",
                l->lib->version ? "loads" : "may load", l->env->path);
-        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables your program prints the "
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables, your program prints the "
                    "parameters that NCCL uses");
     }
 }
@@ -302,5 +304,5 @@ void dr_nccl_environment(struct dr_report *d)
         dr_mend(d, "%s", c[i].mend);
     }
     if (n == 0)
-        dr_say(d, DR_PASS, NULL, "nothing conflicts with the plugin or with its settings");
+        dr_say(d, DR_PASS, NULL, "no variable conflicts with the plugin or with its settings");
 }

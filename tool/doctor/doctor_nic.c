@@ -94,7 +94,8 @@ static void pcie_of(struct dr_report *d, const struct dr_nic *n)
     }
     double a = giga_transfers(now), b = giga_transfers(most);
     if (a <= 0 || b <= 0 || w_now == 0)
-        dr_say(d, DR_SKIP, n->name, "the speed or the width of the PCIe link is unknown ('%s' of '%s')", now, most);
+        dr_say(d, DR_SKIP, n->name,
+               "the speed or the width of the PCIe link is unknown (current speed '%s', maximum '%s')", now, most);
     else if (a < b || w_now < w_most) {
         dr_say(d, DR_WARN, n->name, "%.1f GT/s x%llu, but the NIC supports %.1f GT/s x%llu", a,
                (unsigned long long)w_now, b, (unsigned long long)w_most);
@@ -214,7 +215,8 @@ void dr_nic_hawserd(struct dr_report *d)
         dr_say(d, DR_SKIP, NULL, "not needed: no NIC has a driver that is known to support devmem");
     } else {
         dr_say(d, DR_WARN, NULL, "%s", m->hawserd_why);
-        dr_mend(d, m->hawserd == -EACCES ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # hawserd(8)"
+        dr_mend(d, m->hawserd == -EACCES
+                       ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # see hawserd(8)"
                    : m->hawserd == -ENOENT || m->hawserd == -ECONNREFUSED
                        ? "systemctl enable --now hawserd"
                        : "journalctl -u hawserd; systemctl restart hawserd");
@@ -254,7 +256,10 @@ static void queues_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_PASS, n->name, "%d of at most %d", n->queues, n->queues_max);
     else if (n->queues_max > 1) {
         dr_say(d, DR_WARN, n->name, "1 of at most %d", n->queues_max);
-        dr_mend(d, "ethtool -L %s combined %d", n->name, n->queues_max);
+        if (n->combined_max > 1)
+            dr_mend(d, "ethtool -L %s combined %d", n->name, n->combined_max);
+        else
+            dr_mend(d, "ethtool -L %s rx %d", n->name, n->queues_max);
     } else if (n->physical && dr_has_devmem(n)) {
         dr_say(d, DR_WARN, n->name, "the NIC has only one queue");
         dr_mend(d, "ethtool -l %s   # the machine type or the hypervisor may limit the number of queues", n->name);
@@ -272,11 +277,11 @@ static void rss_of(struct dr_report *d, const struct dr_nic *n)
     if (n->rss_queues <= 0 || n->queues <= 0)
         dr_say(d, DR_SKIP, n->name, "the driver reports no queues or no indirection table");
     else if (n->queues > 1 && n->rss_queues == 1 && n->queues > 2) {
-        dr_say(d, DR_WARN, n->name, "all ordinary traffic uses one of %d queues", n->queues);
+        dr_say(d, DR_WARN, n->name, "all ordinary traffic uses only one of the %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
     } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
         dr_say(d, DR_WARN, n->name,
-               "ordinary traffic uses queue %d, the last one, which must leave RSS before it can be bound",
+               "ordinary traffic uses queue %d, the last one, which must be removed from RSS before it can be bound",
                n->queues - 1);
         dr_mend(d, "ethtool -X %s equal %d   # hawserd does this itself while a queue is bound", n->name,
                 HW_MAX(n->queues - 1, 1));

@@ -17,7 +17,7 @@ static void mend_by_install(struct dr_report *d, const struct nixl_wheel *w)
     else if (*l->own)
         dr_mend(d, "cp %.180s %.200s", l->own, w->backend->path);
     else
-        dr_mend(d, "make deb && apt install ./dist/hawser-nixl_*.deb   # or the Python wheel, because this "
+        dr_mend(d, "make deb && apt install ./dist/hawser-nixl_*.deb   # or install the Python wheel; this "
                    "installation of hawser has no backend");
 }
 
@@ -88,7 +88,7 @@ void dr_nixl_load(struct dr_report *d)
         if (!b->there)
             continue;
         if (b->child.rc < 0)
-            dr_say(d, DR_FAIL, l->wheel[i].name, "loading the backend %s", b->child.how);
+            dr_say(d, DR_FAIL, l->wheel[i].name, "the process that loads the backend %s", b->child.how);
         else if (!b->loads)
             dr_say(d, DR_FAIL, l->wheel[i].name, "%s", b->why);
         else if (!b->entry)

@@ -129,7 +129,7 @@ void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, 
 static bool skip_without_facts(struct dr_report *d)
 {
     if (d->pair->asked < 0)
-        dr_say(d, DR_SKIP, NULL, "the peer's facts are missing");
+        dr_say(d, DR_SKIP, NULL, "no information about the peer is available");
     return d->pair->asked < 0;
 }
 
@@ -332,7 +332,8 @@ void dr_pair_forward(struct dr_report *d)
             dr_say(d, DR_PASS, s, "connected");
         else if (l->forward == -ECONNREFUSED) {
             dr_say(d, DR_WARN, s, "refused: no program listens at %s, or a firewall refuses the connection", to);
-            dr_mend(d, "hawser serve   # run there, without --bind; or open its port in the firewall");
+            dr_mend(
+                d, "hawser serve   # run on the other node, without --bind; or open the port of serve in the firewall");
         } else {
             dr_say(d, DR_FAIL, s, "%s", strerror(-l->forward));
             dr_mend(d, "ping -I %s %s; ip neigh show dev %s   # check ARP, VLAN, switch and firewall",
@@ -363,9 +364,8 @@ void dr_pair_reverse(struct dr_report *d)
         }
         dr_say(d, DR_FAIL, s, "no connection from the peer arrived within %d s", REACH_MS / 1000);
         dr_mend(d,
-                "ping -I %s %s   # there; if it answers, a firewall here probably blocks new connections: open a port, "
-                "and pass "
-                "it with --reverse-port",
+                "ping -I %s %s   # on the other node; if an answer comes, a firewall on this node probably blocks new "
+                "connections: open a port, and give it to --reverse-port",
                 p->there.nic[l->there].nic, to);
     }
 }
@@ -382,7 +382,8 @@ void dr_pair_path_mtu(struct dr_report *d)
         format_link_ends(p, l, false, s);
         if (l->reverse == -EBADMSG) {
             dr_say(d, DR_FAIL, s,
-                   "the connection was established, but 128 KiB did not arrive within %d s: large packets are probably "
+                   "a connection from the peer was established, but 128 KiB did not arrive within %d s: large packets "
+                   "are probably "
                    "lost",
                    REACH_MS / 1000);
             dr_mend(d, "ip link set %s mtu 1500   # on both nodes; then find the hop with the smaller MTU",

@@ -49,6 +49,7 @@ static void probe_queues(int fd, struct dr_nic *n)
     n->queues = rc < 0 ? rc : (int)HW_MIN(c.rx_count + c.combined_count, 1u << 20);
     /* a driver may count both kinds, of which each has its own maximum */
     n->queues_max = rc < 0 ? rc : HW_MAX((int)HW_MIN(HW_MAX(c.max_rx, c.max_combined), 1u << 20), n->queues);
+    n->combined_max = rc < 0 ? rc : (int)HW_MIN(c.max_combined, 1u << 20);
 }
 
 static void probe_rss(int fd, struct dr_nic *n)

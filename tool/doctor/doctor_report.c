@@ -180,7 +180,7 @@ static void write_dr_page(struct page *p, const void *arg)
         {"On", "what was checked, such as a NIC, a GPU, a pair of NICs or a sysctl", true},
         {"Found", NULL, true},
         {"Why it matters", NULL, true},
-        {"Fix", "a command that examines the problem, or fixes it, often only until the next boot", true}};
+        {"Fix", "usually a command that examines the problem, or fixes it, often only until the next boot", true}};
     static const char *const class[DR_OUTCOMES] = {"good", "warn", "bad", ""};
     static const char *const what[DR_OUTCOMES] = {"Passed", "Warnings", "Failed", "Skipped"};
     static const char *const note[DR_OUTCOMES] = {"good", "could be better", "broken",
@@ -212,8 +212,9 @@ static void write_dr_page(struct page *p, const void *arg)
 
 const struct opt dr_finish_opts[] = {
     OPT_FLAG("json", 'j', struct dr_finish, json, "print one JSON object instead of lines"),
-    OPT_FLAG("why", 'w', struct dr_finish, why, "print why each check matters, also for checks that pass"),
-    OPT_TEXT("report", 0, "FILE", struct dr_finish, report, "write one HTML file with all checks"),
+    OPT_FLAG("why", 'w', struct dr_finish, why,
+             "print for every result, not only for WARN and FAIL, why the check matters"),
+    OPT_TEXT("report", 0, "FILE", struct dr_finish, report, "write one HTML file with the results of all checks"),
     {0},
 };
 

@@ -265,11 +265,11 @@ void dr_tcpx_prefix(struct dr_report *d)
     if (is_socket(d->m, prefix, "rx_rule_manager"))
         dr_say(d, DR_PASS, NULL, "the plugin will find %.200s/rx_rule_manager", prefix);
     else if (real) {
-        dr_say(d, DR_FAIL, NULL, "the plugin looks in %.200s%s, but the sockets are in %s", prefix,
+        dr_say(d, DR_FAIL, NULL, "the plugin looks for RxDM's sockets in %.200s%s, but they are in %s", prefix,
                set ? "" : " (" PREFIX_VAR " is not set)", real);
         dr_mend(d, "export " PREFIX_VAR "=%s", real);
     } else
-        dr_say(d, DR_SKIP, NULL, "no sockets were found");
+        dr_say(d, DR_SKIP, NULL, "no socket of RxDM was found");
 }
 
 void dr_tcpx_chunk(struct dr_report *d)
@@ -358,21 +358,23 @@ void dr_tcpx_packets(struct dr_report *d)
             continue;
         unsigned long long was = n->devmem_pkts[0], is = n->devmem_pkts[1];
         if (is > was)
-            dr_say(d, DR_PASS, n->name, "the counter rose by %llu within %u ms", is - was, m->moment_ms);
+            dr_say(d, DR_PASS, n->name, "rx_devmem_pkts rose by %llu within %u ms", is - was, m->moment_ms);
         else if (is > 0) {
             unsigned long long all = n->rx_pkts[1] - n->rx_pkts[0];
             if (n->rx_pkts[1] > n->rx_pkts[0] && all >= BUSY)
-                dr_say(d, DR_WARN, n->name,
-                       "the counter stayed at %llu while %llu packets arrived within %u ms: the packets are ordinary "
-                       "data (rx no cmsg), or belong to other programs",
-                       is, all, m->moment_ms);
+                dr_say(
+                    d, DR_WARN, n->name,
+                    "rx_devmem_pkts stayed at %llu while %llu packets arrived within %u ms: these packets are ordinary "
+                    "data (rx no cmsg), or belong to other programs",
+                    is, all, m->moment_ms);
             else
                 dr_say(d, DR_WARN, n->name,
-                       "%llu so far, but none within %u ms: if a transfer runs now, this NIC does not place its data "
+                       "rx_devmem_pkts is %llu and did not rise within %u ms: if a transfer runs now, this NIC does "
+                       "not place its data "
                        "in GPU memory",
                        is, m->moment_ms);
             dr_mend(d,
-                    "hawser doctor --only tcpx   # the counter must rise during a transfer from another machine; if "
+                    "hawser doctor --only tcpx   # rx_devmem_pkts must rise during a transfer from another machine; if "
                     "not, check the flow rules: ethtool -n %s",
                     n->name);
         } else {
@@ -382,5 +384,5 @@ void dr_tcpx_packets(struct dr_report *d)
         }
     }
     if (d->n == before)
-        dr_say(d, DR_SKIP, NULL, "no NIC of this machine has this statistic");
+        dr_say(d, DR_SKIP, NULL, "no NIC of this machine has the statistic rx_devmem_pkts");
 }

@@ -39,6 +39,7 @@ struct drill {
     size_t n_victims;
     uint64_t taken, next; /* number of faults that have ended, and time of the next action */
     bool away;
+    bool unchecked; /* a signal ended the drill before the server had checked the bytes */
     uint64_t bad, checked;
     double seconds;
 };
@@ -62,7 +63,7 @@ static int parse_take(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_CALL("take", 0, "A,B", parse_take,
-             "disable these NICs of this node, one after another; all: every NIC in use (needs root)"),
+             "disable these NICs of this node, one after another; all means every NIC in use (needs root)"),
     OPT_ENUM("how", 0, "HOW", struct drill, how, how_names, DRILL_HOLE,
              "hole: sent packets are silently lost; down: the link goes down (default: hole)"),
     OPT_NUMBER("faults", 0, "N", struct drill, faults, 1, DRILL_FAULTS, "with --take: number of faults (default: 5)"),
@@ -70,7 +71,8 @@ static const struct opt rows[] = {
     OPT_TIME("duration", 't', "TIME", struct drill, duration_ms, 4000, 86400000,
              "without --take: how long to watch (default: 30s)"),
     OPT_TEXT("marks", 0, "FILE", struct drill, faults_file,
-             "without --take: file of externally caused faults, lines SECONDS NIC TEXT (CLOCK_MONOTONIC)"),
+             "without --take: read externally caused faults from FILE; each line is SECONDS NIC TEXT, with the time of "
+             "CLOCK_MONOTONIC"),
     OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "size of a write (default: 128KiB)"),
     OPT_NUMBER("depth", 'd', "N", struct drill, depth, 1, TP_MAX_DEPTH, "writes in flight (default: 64)"),
     OPT_CALL("nics", 'n', "A,B", parse_drill_nics, "NICs of this node (default: all with a route to the peer)"),
@@ -87,16 +89,16 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
     static const struct opts o = {
         .cmd = "drill",
         .args = "HOST[:PORT] [OPTION...]",
-        .about = "Keeps writes in flight to a node that runs `hawser serve` and reports what each lost NIC costs:\nhow "
-                 "long until goodput is at 90 % of what the other NICs carried, how long the longest write took,\nand "
-                 "how many bytes were sent again. drill disables NICs itself (--take), or watches while you disable "
-                 "NICs.\nExit "
-                 "status: 0 success, 1 failure (such as a failed write, goodput that did not recover, or wrong bytes), "
-                 "2 usage error.",
+        .about =
+            "Keeps writes in flight to a node that runs `hawser serve` and reports what each lost NIC costs:\nhow long "
+            "goodput takes to reach 90 % of what the other NICs carried, how long the longest write took,\nand "
+            "how many bytes were sent again. drill disables NICs itself (--take), or watches while you disable "
+            "NICs.\nExit status: 0 success, 1 failure (such as a failed write, goodput that did not recover, or wrong "
+            "bytes), 2 usage error, 128 plus the signal's number if --take was interrupted.",
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "HOST is missing; `hawser serve` on the other node prints it"};
+        .too_few = "HOST is missing; `hawser serve` on the other node prints its addresses"};
     int rc = opts_parse(&o, d, argc, argv);
     if (rc != OPTS_GO)
         return rc;
@@ -225,7 +227,7 @@ static void print_fault(FILE *out, const struct drill_load *l, const struct dril
     if (f->judged)
         fprintf(out, " %9s %13.1f %11s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
     else
-        fprintf(out, " not measured: too close to the start or the end\n");
+        fprintf(out, " not measured: too close to the start or the end of the drill\n");
 }
 
 /* Median and 99th percentile over the n judged faults. A fault without recovery counts as INFINITY. */
@@ -264,7 +266,7 @@ static void note_figure(struct drill *d, const char *what, double ms, double p99
     snprintf(g->value, sizeof g->value, isinf(ms) ? "never" : "%.0f", ms);
     snprintf(g->unit, sizeof g->unit, "%s", isinf(ms) ? "" : "ms");
     snprintf(g->class, sizeof g->class, "%s", good ? "good" : "bad");
-    snprintf(g->note, sizeof g->note, isinf(p99) ? "median; for some faults never within 1 s" : "median; p99 %.0f ms",
+    snprintf(g->note, sizeof g->note, isinf(p99) ? "median; for some faults, not within 1 s" : "median; p99 %.0f ms",
              p99);
 }
 
@@ -430,10 +432,13 @@ static int run_load(struct drill *d)
     if (rc < 0)
         return rc;
     d->m.broken = false;
-    if (session_stopped(&d->s)) /* after a signal, the results so far are reported, and the bytes are not checked */
-        return 0;
     q = (struct tp_request){.type = TP_END, .first = 0, .count = (uint32_t)d->depth};
     rc = session_call(&d->s, &q, r, patience);
+    if (rc == -EINTR && session_stopped(&d->s)) {
+        d->unchecked = true; /* the results so far are still reported */
+        d->m.broken = true;
+        return 0;
+    }
     d->bad = r->bad;
     d->checked = r->checked;
     return rc;
@@ -504,6 +509,8 @@ static int run_drill(struct drill *d)
         code = tool_fail("drill", "%s", hw_error());
     else if (d->take && d->taken < d->faults)
         code = tool_interrupted("drill", "after %" PRIu64 " of %" PRIu64 " faults", d->taken, d->faults);
+    else if (d->unchecked)
+        code = tool_interrupted("drill", "the bytes were not checked");
     else if (d->bad)
         code = tool_fail("drill", "%" PRIu64 " byte%s arrived with wrong contents", d->bad, d->bad == 1 ? "" : "s");
     else if (!came_back(&d->load))

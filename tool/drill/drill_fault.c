@@ -164,7 +164,7 @@ int drill_child_do(struct drill_child *c, const char *nic, enum drill_how how, b
         read(c->from, &a, sizeof a) != (ssize_t)sizeof a)
         return hw_fail(-ECHILD, "the process that disables NICs does not answer");
     *at = a.at;
-    return a.rc < 0 ? hw_fail(a.rc, "%s of %s: %s", away ? "disabling" : "re-enabling", nic, a.text) : 0;
+    return a.rc < 0 ? hw_fail(a.rc, "%s %s: %s", away ? "disabling" : "re-enabling", nic, a.text) : 0;
 }
 
 void drill_child_end(struct drill_child *c)

@@ -72,7 +72,7 @@ static int run_fieldtest(struct field *f)
         return tool_failed(FIELD_CMD, rc);
     json_array_foreach(json_object_get(f->doc, "findings"), i, finding) printf("! %s\n", json_string_value(finding));
     const bool complete = json_is_true(json_object_get(f->doc, "complete"));
-    printf("wrote %s and %s%s%s; read both files before you send them, see hawser(1)\n", json, page,
+    printf("wrote %s and %s%s%s; read both files before you send them (see hawser(1))\n", json, page,
            complete ? "" : " (incomplete)", f->names ? " (with names and addresses)" : "");
     if (tool_stop)
         return tool_interrupted(FIELD_CMD, "%s has the results measured before the interruption", json);
@@ -87,11 +87,13 @@ static const struct opt rows[] = {
     OPT_TIME("each", 0, "TIME", struct field, each_ms, 50, 3600000,
              "duration of one measurement (default: what the time limit allows, at most 10s)"),
     OPT_FLAG("drill", 0, struct field, drill,
-             "at the end, disable each used NIC of this node for one second under load (needs root and two NICs)"),
+             "at the end, disable each NIC of this node that is in use, one after another, for one second under load "
+             "(needs root and two NICs)"),
     OPT_FLAG("names", 0, struct field, names, "keep host names and addresses in the files (default: replace them)"),
     OPT_TEXT("ssh", 0, "COMMAND", struct field, ssh,
-             "command that runs iperf3, NCCL and NIXL on the peer; {} is the host: \"ssh -oBatchMode=yes {}\""),
-    OPT_TEXT("python", 0, "FILE", struct field, python, "the Python with NIXL, on both nodes (default: python3)"),
+             "run iperf3, NCCL and NIXL on the peer with COMMAND, such as \"ssh -oBatchMode=yes {}\", in which {} "
+             "stands for the host"),
+    OPT_TEXT("python", 0, "FILE", struct field, python, "run NIXL with this Python on both nodes (default: python3)"),
     OPT_GROUP(common_opts, struct field, common),
     {0},
 };
@@ -102,14 +104,14 @@ static int parse_and_run(struct field *f, int argc, char **argv)
         .cmd = FIELD_CMD,
         .args = "HOST[:PORT] [OPTION...]",
         .about =
-            "Tests this node and a node that runs `hawser serve`, by default in at most ten minutes, and writes a "
+            "Tests this node and a node that runs `hawser serve`, by default within about ten minutes, and writes a "
             "JSON\n"
             "file and an HTML file to send to the authors of hawser: inventory, doctor, validate and bench of each "
             "NIC\n"
-            "and of all NICs, and plain sockets, iperf3, NCCL and NIXL for comparison. The files have no keys. "
+            "and of all NICs, and plain sockets, iperf3, NCCL and NIXL for comparison. The files contain no keys. "
             "Without\n"
-            "--names, host names and addresses are replaced. Exit status: 0 success, 1 a problem was found or a part\n"
-            "failed, 2 usage error.",
+            "--names, host names and addresses are replaced. Exit status: 0 success, 1 a problem was found or a "
+            "part\nfailed, 2 usage error, 128 plus the signal's number if interrupted.",
         .rows = rows,
         .least = 1,
         .most = 1,

@@ -95,9 +95,10 @@ void field_judge(struct field *f)
         const size_t n = collect_marks(f, ops[k][0], m);
         for (size_t i = 0; i < n; i++)
             if (is_slow(m, n, i, &percent))
-                field_wrong(f, FIELD_BENCH,
-                            "%s %s at %.0f %% of the median of this node's other NICs of %s link rate: check the NIC, "
-                            "the cable and the switch port, also on the peer",
-                            m[i].nic, ops[k][1], percent, m[i].rate > 0 ? "the same" : "unknown");
+                field_wrong(
+                    f, FIELD_BENCH,
+                    "%s %s at %.0f %% of the median rate of this node's other NICs with %s link rate: check the NIC, "
+                    "the cable and the switch port, also on the peer",
+                    m[i].nic, ops[k][1], percent, m[i].rate > 0 ? "the same" : "unknown");
     }
 }

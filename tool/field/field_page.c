@@ -64,7 +64,7 @@ static void write_cards(struct page *p, const struct field *f)
     write_card(p, "Ratio to plain sockets", get_number(write, "ratio_raw"), rep_text_num, "times",
                "same paths, memory and congestion control");
     write_card(p, "8 bytes, one way", get_number(ping, "p50_us"), rep_text_us, "",
-               "half of the round trip time, median");
+               "half of the round-trip time, median");
     page_cards_end(p);
 }
 
@@ -128,15 +128,16 @@ static void write_rows(struct page *p, const char *heading, const struct column 
 
 static void write_parts(struct page *p, const struct field *f)
 {
-    static const struct column c[] = {{{"Part", NULL, true}, "part", NULL},
-                                      {{"State",
-                                        "ok; wrong: the part found a problem; failed: a step could not be measured; "
-                                        "skipped; partly: some steps were skipped",
-                                        true},
-                                       "state",
-                                       NULL},
-                                      {{"Seconds", NULL, false}, "seconds", format_seconds},
-                                      {{"Why", "the reason of the first step that was not ok", true}, "why", NULL}};
+    static const struct column c[] = {
+        {{"Part", NULL, true}, "part", NULL},
+        {{"State",
+          "ok; wrong: the part found a problem; failed: a step could not be measured; "
+          "skipped; partly: some steps were skipped",
+          true},
+         "state",
+         NULL},
+        {{"Seconds", NULL, false}, "seconds", format_seconds},
+        {{"Why", "why the first step that was not ok failed, was skipped, or found a problem", true}, "why", NULL}};
     write_rows(p, "Parts", c, HW_ARRAY_LEN(c), get(f->doc, "parts"));
 }
 
@@ -150,18 +151,17 @@ static void write_bench(struct page *p, const struct field *f)
           true},
          "test",
          NULL},
-        {{"Operation", "test both: one row for each direction, and one for their sum", true}, "op", NULL},
+        {{"Operation", "the test `both` has one row for each direction, and one for their sum", true}, "op", NULL},
         {{"Bytes", "size of one operation", false}, "size", rep_text_size},
-        {{"Blocks", "scattered blocks of one operation", false}, "blocks", rep_text_count},
-        {{"GB/s", "payload that was confirmed and checked", false}, "GBps", rep_text_num},
+        {{"Blocks", "number of scattered blocks of one operation", false}, "blocks", rep_text_count},
+        {{"GB/s", "payload per second, confirmed and checked", false}, "GBps", rep_text_num},
         {{"Plain GB/s", "plain sockets over the same paths and memory, alternating with hawser", false},
          "raw_GBps",
          rep_text_num},
         {{"Ratio", "hawser&#39;s rate divided by that of plain sockets", false}, "ratio_raw", rep_text_num},
         {{"Median",
-          "duration of an operation, most of it waiting for other operations in flight; latency: half of the round "
-          "trip "
-          "time",
+          "duration of an operation, most of it waiting for other operations in flight; latency: half of the "
+          "round-trip time",
           false},
          "p50_us",
          rep_text_us},
@@ -199,9 +199,9 @@ static void write_others(struct page *p, const struct field *f)
         {{"Times default", "speed relative to NCCL&#39;s own sockets", false}, "ratio_default", rep_text_num}};
     static const struct column nixl[] = {
         {{"Bytes", "size of a write", false}, "size", rep_text_size},
-        {{"GB/s", "rate over all NICs, over TCP", false}, "GBps", rep_text_num},
+        {{"GB/s", "goodput over TCP; UCX uses at most four of the NICs", false}, "GBps", rep_text_num},
         {{"NIXL", "version of NIXL", true}, "version", NULL},
-        {{"hawser", "hawser&#39;s rate at the same size over all NICs, divided by this rate", false},
+        {{"hawser", "hawser&#39;s rate at the same size over all NICs, divided by NIXL&#39;s rate", false},
          "hawser_ratio",
          rep_text_num}};
     static const struct column drill[] = {

@@ -173,13 +173,13 @@ static void run_iperf(struct field *f)
         struct field_result r;
         field_finish(&there, row ? PATIENCE_MS : 0, &r);
         if (!row && r.status == 127)
-            snprintf(why, sizeof why, "the server's command was not found on the other node, or --ssh is wrong");
+            snprintf(why, sizeof why, "`timeout` or `iperf3` was not found on the other node, or --ssh is wrong");
         json_decref(r.rows);
     }
     if (row)
         note_rival(f, IPERF, "measured", NULL, json_pack("[o]", row));
     else if (!f->ssh && strstr(why, "refused"))
-        note_rival(f, IPERF, "skipped", "no `iperf3 -s` runs on the other node, and there is no --ssh to start it",
+        note_rival(f, IPERF, "skipped", "no `iperf3 -s` runs on the other node, and without --ssh none can be started",
                    NULL);
     else
         note_rival(f, IPERF, tool_stop ? "skipped" : "failed", tool_stop ? "interrupted" : why, NULL);
@@ -187,9 +187,20 @@ static void run_iperf(struct field *f)
 
 /* ---- NCCL ----------------------------------------------------------------------------------------- */
 
-static size_t count_gpus(const struct field *f, const char *side)
+/* Returns why NCCL cannot be measured, or NULL. A node is null in doc if its inventory failed. */
+static const char *find_nccl_obstacle(const struct field *f)
 {
-    return json_array_size(json_object_get(json_object_get(json_object_get(f->doc, "nodes"), side), "gpus"));
+    const json_t *nodes = json_object_get(f->doc, "nodes"), *here = json_object_get(nodes, "here"),
+                 *there = json_object_get(nodes, "there");
+    if (!json_is_object(here))
+        return "the GPUs of this node are unknown, because its inventory failed";
+    if (!json_is_object(there))
+        return "the GPUs of the other node are unknown, because its inventory failed";
+    if (json_array_size(json_object_get(here, "gpus")) == 0)
+        return "no GPU on this node";
+    if (json_array_size(json_object_get(there, "gpus")) == 0)
+        return "no GPU on the other node";
+    return f->ssh ? NULL : "the comparison needs --ssh";
 }
 
 static void run_nccl(struct field *f)
@@ -200,12 +211,9 @@ static void run_nccl(struct field *f)
     struct field_args a = {0};
     struct field_result r;
     char own[256] = "", hosts[520];
-    if (!count_gpus(f, "here") || !count_gpus(f, "there") || !f->ssh) {
-        note_rival(f, NCCL, "skipped",
-                   !count_gpus(f, "here")    ? "no GPU on this node"
-                   : !count_gpus(f, "there") ? "no GPU on the other node"
-                                             : "the comparison needs --ssh",
-                   NULL);
+    const char *obstacle = find_nccl_obstacle(f);
+    if (obstacle) {
+        note_rival(f, NCCL, "skipped", obstacle, NULL);
         return;
     }
     const uint64_t ms = field_begin(f, FIELD_RIVALS, 6, "NCCL", NULL);

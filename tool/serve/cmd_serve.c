@@ -189,6 +189,7 @@ static int parse_and_serve(struct serve_args *a, int argc, char **argv)
         .rows = rows,
         .too_many = "use --bind to give an address to listen on"};
     a->options.max_memory = 8ull << 30;
+    a->options.limit_name = "--max-memory";
     a->port = HAWSER_DEFAULT_PORT;
     int rc = common_knob(&a->common, "metrics_kind", "serve"); /* set first, because --knob may override this value */
     if (rc < 0)

@@ -146,7 +146,7 @@ static uint32_t count_receives_ahead(const struct client *c)
     return HW_MIN(want, c->buf.slots);
 }
 
-/* Charges memory to the client. Returns -ENOMEM if the limit of --max-memory does not allow it. */
+/* Charges memory to the client. Returns -ENOMEM if max_memory does not allow it. */
 static int charge_client_memory(struct client *c, uint64_t need)
 {
     char want[32], left[32];
@@ -161,8 +161,9 @@ static int charge_client_memory(struct client *c, uint64_t need)
     if (need == 0)
         return hw_fail(-ENOMEM, "the requested memory exceeds the address space of the serving node");
     return fits ? 0
-                : hw_fail(-ENOMEM, "%s of memory is needed on the serving node, but its --max-memory leaves only %s",
-                          hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
+                : hw_fail(-ENOMEM, "%s of memory is needed on the serving node, but its %s leaves only %s",
+                          hw_format_size(need, want, sizeof want), c->s->o.limit_name,
+                          hw_format_size(room, left, sizeof left));
 }
 
 static int make_client_buffer(struct client *c, const struct tp_request *q, struct tp_reply *r)

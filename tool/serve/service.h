@@ -12,6 +12,7 @@
 
 struct service_options {
     uint64_t max_memory;          /* maximum bytes for all clients together */
+    const char *limit_name;       /* what sets max_memory, for messages: an option, if there is one */
     bool once;                    /* end when all clients have disconnected */
     bool quiet;                   /* do not print a line for each client */
     bool devmem;                  /* report the NICs' counter rx_devmem_pkts to clients */

@@ -73,8 +73,8 @@ static int fill_agent_address(struct sockaddr_un *a, const char *path)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof(a->sun_path))
-        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket (1 to %zu bytes)", path,
-                       sizeof(a->sun_path) - 1);
+        return hw_fail(-ENAMETOOLONG, "'%s' is not a valid path of a UNIX socket: the path must have 1 to %zu bytes",
+                       path, sizeof(a->sun_path) - 1);
     memcpy(a->sun_path, path, strlen(path) + 1);
     return 0;
 }
@@ -172,7 +172,7 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     if (rc < 0)
         return rc;
     if (a->n_children >= a->o.containers_max)
-        return hw_fail(-EUSERS, "the limit of containers, %u, is reached (--containers)", a->n_children);
+        return hw_fail(-EUSERS, "the limit of %u containers is reached (--containers)", a->n_children);
     return 0;
 }
 
@@ -204,8 +204,9 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
     if (k->pidfd < 0) { /* the agent could not notice the end of the broker */
         SAY(a, HAWSER_LOG_ERROR,
-            "%s: the broker was ended, so RDMA calls of its programs fail with ENOSYS: pidfd_open: %s", id,
-            hw_errno_text(errno));
+            "%s: killed the broker, because the agent could not notice its end (pidfd_open: %s); RDMA calls of its "
+            "programs fail with ENOSYS",
+            id, hw_errno_text(errno));
         kill(k->pid, SIGKILL);
         (void)waitpid(k->pid, NULL, 0);
         return;

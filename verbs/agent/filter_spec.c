@@ -18,7 +18,7 @@
 #elif defined(__aarch64__)
 #define NATIVE "SCMP_ARCH_AARCH64"
 #else
-#error "the OCI's name of this architecture is unknown"
+#error "the OCI's name for this architecture is unknown"
 #endif
 
 #define NOTIFY   "SCMP_ACT_NOTIFY"

@@ -235,7 +235,7 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
 
 const char *vb_broker_signal(int sig)
 {
-    return sig == SIGSYS
-               ? " for a system call that the broker's seccomp filter forbids (the kernel's audit log has its number)"
-               : "";
+    return sig == SIGSYS ? " for a system call that the broker's seccomp filter forbids (the kernel's audit log has "
+                           "the number of the call)"
+                         : "";
 }

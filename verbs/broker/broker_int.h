@@ -178,6 +178,8 @@ void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_contex
 /* Reports a refusal to the operator. rule and text are the reason. */
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc);
+/* As vb_refused(), but does not ask the tracer for the program's name, because the tracer does not answer. */
+void vb_refused_unnamed(struct vb_broker *b, pid_t tid, const char *command, const char *text, int rc);
 void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */

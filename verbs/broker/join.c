@@ -146,8 +146,8 @@ static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c,
     if (recv(reply, &answer, sizeof answer, MSG_DONTWAIT) <= 0)
         return 0; /* the broker has ended */
     if (answer == -EPERM)
-        return hw_fail(answer, "a container of the same name is served with another section or other annotations");
-    return answer ? hw_fail(answer, "the container's broker accepts no more programs: %s", strerror(-answer)) : 1;
+        return hw_fail(answer, "a running container of the same name has another policy section or other annotations");
+    return answer ? hw_fail(answer, "the container's broker did not accept the program: %s", strerror(-answer)) : 1;
 }
 
 static int open_join_socket(const struct sockaddr_un *a)

@@ -146,8 +146,10 @@ void vb_open(struct vb_broker *b, const struct vb_call *call)
         hw_close(&fd);
         return;
     }
-    if (rc)
-        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: cannot open a device: %s", b->container->id, hw_error());
+    if (rc && f.rc)
+        vb_refused(b, q.tid, NULL, "open", "", hw_error(), rc);
+    else if (rc)
+        vb_refused_unnamed(b, q.tid, "open", hw_error(), rc);
     else
         rc = open_ours(b, call, &f, fd, flags);
     if (rc) {

@@ -23,6 +23,20 @@ static void count_refused(struct vb_broker *b, struct vb_slot *slot)
         slot->refused++;
 }
 
+static void report_refusal(struct vb_broker *b, pid_t tid, const char *program, struct vb_slot *slot,
+                           const char *command, const char *rule, const char *text, int rc)
+{
+    count_refused(b, slot);
+    vb_audit_refusal(b->o->audit, &(struct vb_refusal){.container = b->container->id,
+                                                       .program = program,
+                                                       .device = slot ? slot->device.ibdev : NULL,
+                                                       .pid = tid,
+                                                       .command = command,
+                                                       .rule = rule,
+                                                       .text = text,
+                                                       .rc = rc});
+}
+
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc)
 {
@@ -32,15 +46,12 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", text); /* copied because text may be hw_error(), which the query overwrites */
     (void)vb_tracer_ask(&b->tracer, &q, -1, &f, &none);
-    count_refused(b, slot);
-    vb_audit_refusal(b->o->audit, &(struct vb_refusal){.container = b->container->id,
-                                                       .program = f.text,
-                                                       .device = slot ? slot->device.ibdev : NULL,
-                                                       .pid = tid,
-                                                       .command = command,
-                                                       .rule = rule,
-                                                       .text = why,
-                                                       .rc = rc});
+    report_refusal(b, tid, f.text, slot, command, rule, why, rc);
+}
+
+void vb_refused_unnamed(struct vb_broker *b, pid_t tid, const char *command, const char *text, int rc)
+{
+    report_refusal(b, tid, NULL, NULL, command, "", text, rc);
 }
 
 /* Returns true if the refusal of a command by the schema was reported before, or if the list is full. Otherwise records

@@ -454,8 +454,8 @@ static int provide_worker(struct vb_broker *b, const struct vb_call *call, struc
     if (*out)
         return 0;
     if (is_barren(b, (pid_t)call->n.pid))
-        return hw_fail(-EIO,
-                       "the stub of the program ended before its first call: check for a seccomp filter that stops it");
+        return hw_fail(
+            -EIO, "the program's stub ended before its first call: check for a seccomp filter that kills the stub");
     int rc = vb_inject_possible();
     if (rc)
         return rc;

@@ -71,8 +71,8 @@ static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uin
         return true;
     if (size) {
         snprintf(rule, sizeof(rule), "%s = %s", key, hw_format_size(max, a, sizeof(a)));
-        return no(j, -ENOMEM, rule, "%s are registered and %s more were requested", hw_format_size(have, a, sizeof(a)),
-                  hw_format_size(more, b, sizeof(b)));
+        return no(j, -ENOMEM, rule, "%s of memory are registered, and %s more were requested",
+                  hw_format_size(have, a, sizeof(a)), hw_format_size(more, b, sizeof(b)));
     }
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);
     return no(j, -ENOMEM, rule, "the limit of %" PRIu64 " is reached", max);
@@ -220,7 +220,7 @@ static bool modern_mr(struct judge *j)
 
 static bool advise_mr(struct judge *j)
 {
-    return has_permission(j, VB_ALLOW_ODP, "odp", "advice is for on-demand paging only, which is not allowed");
+    return has_permission(j, VB_ALLOW_ODP, "odp", "memory advice is only for on-demand paging, which is not allowed");
 }
 
 static bool create_cq(struct judge *j)
@@ -282,8 +282,9 @@ static bool qp_flags(struct judge *j, uint64_t flags)
     if (flags & ~(harmless | raw))
         return no(j, -EOPNOTSUPP, "QP create flags", "flags 0x%" PRIx64 " are never allowed",
                   flags & ~(harmless | raw));
-    return flags & raw ? has_permission(j, VB_ALLOW_RAW, "raw",
-                                        "QP create flags for raw packets and source QPNs of other QPs are not allowed")
+    return flags & raw ? has_permission(
+                             j, VB_ALLOW_RAW, "raw",
+                             "QP create flags that concern raw packets or the source QPN of another QP are not allowed")
                        : true;
 }
 
@@ -464,14 +465,15 @@ static bool gid_entry(struct judge *j)
     return vb_gid_shows(j->rules, vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_ENTRY_PORT),
                         vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX))
                ? true
-               : no(j, -ENODATA, "", "the application may not see this GID");
+               : no(j, -ENODATA, "", "the application is not allowed to see this GID");
 }
 
 /* Refuses truncated entries, because they may lack the port and the index of the GID. */
 static bool gid_table(struct judge *j)
 {
     return vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE) < sizeof(struct ib_uverbs_gid_entry)
-               ? no(j, -EINVAL, "", "entries must have at least %zu bytes", sizeof(struct ib_uverbs_gid_entry))
+               ? no(j, -EINVAL, "", "entries of the GID table must have at least %zu bytes",
+                    sizeof(struct ib_uverbs_gid_entry))
                : true;
 }
 

@@ -104,6 +104,11 @@ static int on_verbs_policy_key(void *arg, const char *section, const char *name,
 
 static int fill_policy(struct vb_policy *p, const char *text, size_t len, const char *name)
 {
+    static const char mark[] = {'\xef', '\xbb', '\xbf'}; /* a byte order mark in UTF-8, which inih ignores too */
+    if (len >= sizeof(mark) && memcmp(text, mark, sizeof(mark)) == 0) {
+        text += sizeof(mark);
+        len -= sizeof(mark);
+    }
     HW_AUTO_FREE char *copy = malloc(len + 1);
     unsigned sections = 0, line = 1;
     for (size_t i = 0; i < len; i++)

@@ -132,10 +132,10 @@ static int one_pkey(struct vb_rules *r, const char *word)
     if (word[0] == '0' && (word[1] == 'x' || word[1] == 'X')) {
         size_t n = strspn(word + 2, "0123456789abcdefABCDEF");
         if (n == 0 || n > 4 || word[2 + n])
-            return hw_fail(-EINVAL, "'%.80s' is not a P_Key: write it as 0x8001 or 32769", word);
+            return hw_fail(-EINVAL, "'%.80s' is not a P_Key: expected a number such as 0x8001 or 32769", word);
         v = strtoul(word, NULL, 16);
     } else if (hw_parse_u64(word, 0, UINT16_MAX, &v) < 0) {
-        return hw_fail(-EINVAL, "'%.80s' is not a P_Key: write it as 0x8001 or 32769", word);
+        return hw_fail(-EINVAL, "'%.80s' is not a P_Key: expected a number such as 0x8001 or 32769", word);
     }
     if ((v & 0x7fff) == 0)
         return hw_fail(-EINVAL, "'%.80s' is not a valid P_Key, because its low 15 bits are 0", word);

@@ -55,10 +55,9 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
         /* If CORE_OUT and UHW_OUT are present, the three other attributes must be present too. A missing UHW_IN is
          * added here; the schema requires the others. */
         if (!is_write(r))
-            return hw_fail(
-                -EOPNOTSUPP,
-                "%s: the request has several optional outputs, which is not supported in the application's memory",
-                r->command->name);
+            return hw_fail(-EOPNOTSUPP,
+                           "%s: several optional outputs are not supported if they are in the application's memory",
+                           r->command->name);
         if (!r->uhw_in)
             o->at[o->n++] = PADDING;
     }
@@ -93,7 +92,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
 
     memset(l, 0, sizeof(*l));
     if (split > cap)
-        return hw_fail(-E2BIG, "verbs request: no space after the first %u bytes of the rebuilt request", split);
+        return hw_fail(-E2BIG, "verbs request: no space for the first %u bytes of the rebuilt request", split);
     if ((rc = put_in_order(r, split > 0, &o)) < 0)
         return rc;
     if (split > 0) {

@@ -319,7 +319,7 @@ static const char steering[] = "the broker does not check mlx5's own flow steeri
 static const char page[] = "no limit covers additional doorbell pages, and the library works without them";
 static const char memic[] = "no limit covers the additional pages for operations on device memory";
 static const char tph[] = "only the host may choose which CPU's cache the NIC writes to";
-static const char export[] = "a program may not export the NIC's registers as a dma-buf";
+static const char export[] = "a program must not export the NIC's registers as a dma-buf";
 static const char counter[] = "no limit covers counters of completions";
 
 static const struct vb_command commands[] = {
@@ -386,7 +386,7 @@ static const struct vb_command commands[] = {
     {METHOD(DM, DM_FREE), BROKER(dm_free), ENDS(VB_DM, FREE_DM_HANDLE)},
     REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_MAP_OP_ADDR, "MLX5_DM_MAP_OP_ADDR", memic),
     REFUSED(UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_QUERY, "MLX5_DM_QUERY",
-            "it is for memory that another process allocated"),
+            "the method is for memory that another process allocated"),
     {METHOD(COUNTERS, COUNTERS_CREATE), BROKER(counters_create), MAKES(VB_COUNTERS, CREATE_COUNTERS_HANDLE)},
     {METHOD(COUNTERS, COUNTERS_DESTROY), BROKER(counters_destroy), ENDS(VB_COUNTERS, DESTROY_COUNTERS_HANDLE)},
     {METHOD(COUNTERS, COUNTERS_READ), BROKER(counters_read)},

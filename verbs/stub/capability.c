@@ -15,10 +15,10 @@
 
 static const struct vb_capability table[] = {
     LEAVES(CAP_CHOWN, "it can take ownership of device nodes of other users"),
-    LEAVES(CAP_DAC_OVERRIDE, "it can open device nodes of other users, and files without permission"),
+    LEAVES(CAP_DAC_OVERRIDE, "it can open other users' device nodes, and files for which it has no permission"),
     LEAVES_ALL(CAP_DAC_READ_SEARCH, "it can open files by handle (open_by_handle_at) on mounts without nodev"),
     LEAVES(CAP_FOWNER, "it can give itself access to device nodes of other users with chmod()"),
-    LEAVES(CAP_FSETID, "it can create set-group-ID programs for groups that it is not in, which another process may run"),
+    LEAVES(CAP_FSETID, "it can create set-group-ID programs of groups that it is not in, and another process may run them"),
     LEAVES(CAP_KILL, "it can end or stop brokers and tracers, although they run as other users"),
     LEAVES(CAP_SETGID, "it can join groups that may open device nodes"),
     LEAVES(CAP_SETUID, "it can change to a user that may open device nodes, or to the user of a broker, which it can then end"),
@@ -26,19 +26,19 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_LINUX_IMMUTABLE, "it can remove the append-only flag from the audit file, or make files of the broker immutable"),
     STAYS(CAP_NET_BIND_SERVICE), /* ports below 1024, which broker and agent do not use */
     STAYS(CAP_NET_BROADCAST), /* the kernel never checks it */
-    LEAVES(CAP_NET_ADMIN, "it can change NICs, addresses and routes of the host, from which GIDs are made"),
+    LEAVES(CAP_NET_ADMIN, "it can change the host's NICs, routes and addresses, and thereby the GIDs that are made from the addresses"),
     LEAVES(CAP_NET_RAW, "it can send raw packets to destinations that the policy forbids"),
     STAYS(CAP_IPC_LOCK), /* allows memory beyond RLIMIT_MEMLOCK, which mr_bytes of the policy limits */
-    LEAVES(CAP_IPC_OWNER, "it can write System V memory of other users' programs, which no filter prevents"),
+    LEAVES(CAP_IPC_OWNER, "it can write to the System V shared memory of other users' programs, which no filter prevents"),
     LEAVES_ALL(CAP_SYS_MODULE, "it can load code into the kernel"),
     LEAVES_ALL(CAP_SYS_RAWIO, "it can access the memory of the kernel and the registers of the NIC (/dev/mem, iopl)"),
-    LEAVES(CAP_SYS_CHROOT, "it can leave the root folder in which hawser was started, and find device nodes outside that are not hidden"),
+    LEAVES(CAP_SYS_CHROOT, "it can escape from the chroot in which hawser was started, and reach device nodes outside it, which are not hidden"),
     LEAVES_ALL(CAP_SYS_PTRACE, "it can access the memory, root folders and descriptors of other processes through /proc"),
     LEAVES(CAP_SYS_PACCT, "it can make the kernel record the end of each process in a file of its choice, and delay these writes"),
     LEAVES_ALL(CAP_SYS_ADMIN, "it can mount file systems without nodev, and enter namespaces"),
     LEAVES_ALL(CAP_SYS_BOOT, "it can load another kernel (kexec), or reboot the machine"),
     LEAVES(CAP_SYS_NICE, "it can take CPU time from brokers by changing priorities"),
-    LEAVES(CAP_SYS_RESOURCE, "it can take descriptors and memory from brokers with prlimit()"),
+    LEAVES(CAP_SYS_RESOURCE, "it can lower the brokers' limits of descriptors and memory with prlimit()"),
     LEAVES(CAP_SYS_TIME, "it can change the clock, and thereby the times in the audit file"),
     LEAVES(CAP_SYS_TTY_CONFIG, "it can assign commands to keys of the console, which an operator may then press"),
     LEAVES(CAP_MKNOD, "it can create device nodes"),

@@ -35,7 +35,7 @@ static enum vb_hold detect_window_hold(char why[64])
         return VB_HOLD_WALL;
     text[strcspn(text, "\n")] = 0;
     if (n > 0)
-        snprintf(why, 64, "vm.mmap_min_addr is %s, not at most %llu", text, VB_WALL_AT);
+        snprintf(why, 64, "vm.mmap_min_addr is %s, more than %llu", text, VB_WALL_AT);
     else
         snprintf(why, 64, "vm.mmap_min_addr cannot be read");
     return VB_HOLD_NOT;

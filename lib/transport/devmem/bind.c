@@ -29,7 +29,8 @@ static void helper_lost(struct dm_ctx *x, const char *why)
 {
     dm_helper_close(x->helper);
     x->helper = NULL;
-    hw_log(x->env->log, HAWSER_LOG_WARN, "lost hawserd (%s): re-establishing connections over devmem", why);
+    hw_log(x->env->log, HAWSER_LOG_WARN, "lost the connection to hawserd (%s): re-establishing the devmem connections",
+           why);
     pthread_mutex_lock(&x->mu);
     atomic_fetch_add(&x->epoch, 1);
     for (unsigned i = 0; i < x->nlandings; i++) {
@@ -173,10 +174,10 @@ static int bind_queues(struct dm_ctx *x, struct dm_landing *l)
     l->bound = rc == 0;
     if (rc == 0)
         hw_log(x->env->log, HAWSER_LOG_INFO,
-               "%s: %zu bytes of %s memory are bound to %u of its queues, in pieces of %s", name, l->pool.buf.size,
+               "%s: %zu bytes of %s memory are bound to %u queues of this NIC, in pieces of %s", name, l->pool.buf.size,
                l->pool.space->name, l->binding.nqueues,
-               l->binding.page   ? "devmem_piece bytes"
-               : k->devmem_piece ? "a page (the kernel, the driver or the memory does not support devmem_piece)"
+               l->binding.page   ? "the size that knob devmem_piece sets"
+               : k->devmem_piece ? "a page (the kernel, the driver or the memory does not support knob devmem_piece)"
                                  : "a page");
     return rc;
 }

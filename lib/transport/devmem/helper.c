@@ -68,7 +68,7 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
         if (n < 0 && errno == EBADF) /* the caller's descriptor is bad, and nothing was sent */
-            return hw_fail(-EBADF, "descriptor %d to send to hawserd is not open", fd);
+            return hw_fail(-EBADF, "file descriptor %d, which was to be sent to hawserd, is not open", fd);
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
             return 0; /* hawserd's last reply, with the reason, may still be readable */
         return fail_helper_conn(
@@ -118,9 +118,9 @@ static int call_helper(struct dm_helper *h, struct hw_helper_request *q, int fd,
     if (rc)
         return rc;
     if (r->type != q->type || r->seq != q->seq)
-        return fail_helper_conn(h, hw_fail(-EPROTO,
-                                           "hawserd answered request %u of type %u with an answer to %u of type %u",
-                                           q->seq, q->type, r->seq, r->type));
+        return fail_helper_conn(
+            h, hw_fail(-EPROTO, "hawserd answered request %u of type %u with an answer to request %u of type %u",
+                       q->seq, q->type, r->seq, r->type));
     return r->status ? hw_fail_copy(r->status, r->text) : 0;
 }
 
@@ -155,7 +155,7 @@ static int connect_hawserd(const char *path)
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         int err = errno;
         hw_close(&fd);
-        return err == EAGAIN ? hw_fail(-EAGAIN, "the queue of hawserd at %s is full: try again later", path)
+        return err == EAGAIN ? hw_fail(-EAGAIN, "the connection queue of hawserd at %s is full: try again later", path)
                              : no_way_in(err, path);
     }
     return fd;

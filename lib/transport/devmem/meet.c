@@ -144,8 +144,10 @@ static int receive_meet_message(struct dm_meet *m)
                 hw_get16(m->in + 6), VERSION);
     }
     if (m->in[4] != next || m->in[5] > 1)
-        return hw_fail(-EPROTO, "devmem negotiation: message %u with value %u where %d with 0 or 1 was expected",
-                       m->in[4], m->in[5], next);
+        return hw_fail(
+            -EPROTO,
+            "devmem negotiation: received message %u with value %u where message %d with value 0 or 1 was expected",
+            m->in[4], m->in[5], next);
     if (next == OFFER && !m->a.client) { /* the client specifies the GPUs of the connection */
         m->a.gpu = said_gpu(m->in + 10);
         m->a.peer_gpu = said_gpu(m->in + 8);

@@ -65,7 +65,7 @@ static int receive_bytes(struct hw_hs *hs, int fd)
             return hw_fail(-EACCES, hs->hello.kind == HW_BOOT_CONTROL && hs->hello.keyed
                                         ? "the client closed the connection without proving the job key: it probably "
                                           "has a different key"
-                                        : "the client closed the connection in the handshake");
+                                        : "the client closed the connection during the handshake");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
                            hs->have, hs->want);
@@ -94,7 +94,7 @@ static int report_refusal(unsigned refusal)
     static const int code[HW_REFUSE_COUNT] = {
         [HW_REFUSE_VERSION] = -EPROTO, [HW_REFUSE_KEY_NEEDED] = -EACCES, [HW_REFUSE_KEY_UNWANTED] = -EACCES,
         [HW_REFUSE_ADDRESS] = -EPERM,  [HW_REFUSE_FULL] = -ECONNREFUSED, [HW_REFUSE_SESSION] = -ECONNRESET,
-        [HW_REFUSE_PROOF] = -EACCES,   [HW_REFUSE_STALE] = -EBUSY,
+        [HW_REFUSE_PROOF] = -EACCES,   [HW_REFUSE_STALE] = -EBUSY,       [HW_REFUSE_FAILED] = -ECONNREFUSED,
     };
     return hw_fail(code[refusal], "the peer refused the connection: %s", hw_refusal_text(refusal));
 }

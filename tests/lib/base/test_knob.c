@@ -108,9 +108,9 @@ static void bounds(void)
     bad("pin", "2", "yes or no");
     good("nics", "eth1,eth2", "eth1,eth2");
     good("nics", "", "");
-    bad("nics", "eth1, eth2", "byte 5 is 0x20");
-    bad("nics", "eth1\n", "byte 4 is 0x0a");
-    bad("nics", "\xc3\xa9th0", "byte 0 is 0xc3");
+    bad("nics", "eth1, eth2", "byte 5 of the value is 0x20");
+    bad("nics", "eth1\n", "byte 4 of the value is 0x0a");
+    bad("nics", "\xc3\xa9th0", "byte 0 of the value is 0xc3");
     memset(text, 'n', sizeof(text));
     text[255] = 0;
     good("nics", text, text);

@@ -234,6 +234,61 @@ static void too_many(void)
     ph_close(&q);
 }
 
+struct tagger {
+    hawser_peer *p;
+    struct hawser_vec into;
+    uint32_t first;
+    int n, rc;
+    hawser_op *op[40000];
+};
+
+/* Posts receives with tags that no other receive has. */
+static void *post_tags(void *arg)
+{
+    struct tagger *t = arg;
+    for (t->n = 0, t->rc = 0; t->n < (int)HW_ARRAY_LEN(t->op); t->n++) {
+        struct hawser_op_options o = {.size = sizeof o, .tag = t->first + (uint32_t)t->n};
+        t->rc = hawser_recv(t->p, &t->into, 1, &o, &t->op[t->n]);
+        if (t->rc)
+            break;
+    }
+    return NULL;
+}
+
+/* Both sides post receives with tags at once, more than there are queues. Neither may take the other for a peer that
+ * breaks the protocol, although it does not know yet which queues the other one uses. */
+static void tags_of_both(void)
+{
+    static struct tagger t[2];
+    pthread_t thread;
+    struct pair q = ph_pair(0, NULL, 0, NULL);
+    struct ph_buf a = ph_buf(q.a, 1 << 20, 0, 0, NULL), b = ph_buf(q.b, 1 << 20, 0, 0, NULL);
+    t[0] = (struct tagger){.p = q.ab, .into = {.mem = a.mem, .length = a.len}};
+    t[1] = (struct tagger){.p = q.ba, .into = {.mem = b.mem, .length = b.len}, .first = 1000000};
+    must(pthread_create(&thread, NULL, post_tags, &t[0]));
+    post_tags(&t[1]);
+    pthread_join(thread, NULL);
+    ok((t[0].rc == 0 || t[0].rc == -EAGAIN) && (t[1].rc == 0 || t[1].rc == -EAGAIN),
+       "both sides post receives with tags at once: %d (%d), %d (%d)", t[0].n, t[0].rc, t[1].n, t[1].rc);
+    for (int i = 0; i < 2; i++) { /* a message for the newest receive, after all others are known */
+        hawser_op *s;
+        struct hawser_op_options o = {.size = sizeof o, .tag = t[!i].first + (uint32_t)t[!i].n - 1};
+        int rc = hawser_send(t[i].p, &t[i].into, 1, &o, &s);
+        rc = rc ? rc : ph_finish(s);
+        ok(rc == 0 || rc == -EAGAIN, "a message still arrives, or has no queue left: %d", rc);
+    }
+    is_rc(hawser_peer_state(q.ab), 0, "one side bears with the other's tags");
+    is_rc(hawser_peer_state(q.ba), 0, "and the other, too");
+    hawser_peer_close(q.ab);
+    hawser_peer_close(q.ba);
+    for (int i = 0; i < 2; i++)
+        while (t[i].n > 0)
+            hawser_op_free(t[i].op[--t[i].n]);
+    ph_close(&q);
+    free(a.raw);
+    free(b.raw);
+}
+
 /* The receiver cancels its receive while the message is in flight: the sender must not report that it arrived. */
 static void recv_given_up(void)
 {
@@ -483,6 +538,7 @@ int main(void)
     sends_given_up();
     step("too many operations");
     too_many();
+    tags_of_both();
     step("receives given up");
     recv_given_up();
     notifications();

@@ -2,6 +2,7 @@
 /* Tests a correct plugin in its child process: all tables, verified data, windows, many connections, forks, threads,
  * and that no resources remain. */
 #include "netplugin_pair.h"
+#include "wire/wire.h"
 
 #include <pthread.h>
 
@@ -346,9 +347,22 @@ static void test_ends(void)
     np_close(h);
 }
 
+static void test_older_greeting(void)
+{
+    static const uint32_t longest[] = {4u << 20, (1u << 20) - 4096, 4096};
+    for (size_t i = 0; i < HW_ARRAY_LEN(longest); i++) {
+        uint8_t head[HW_PLUGIN_HEAD];
+        hw_put32(head, HW_PLUGIN_MAGIC);
+        hw_put32(head + 4, longest[i]);
+        ok(hw_plugin_greet_size(head) == -EPROTO && strstr(hw_error(), "older"),
+           "a greeting of version 1 with messages of %u bytes: %s", longest[i], hw_error());
+    }
+}
+
 int main(void)
 {
     const int fds = proc_entries("/proc/self/fd");
+    test_older_greeting();
     test_versions();
     test_sizes();
     test_refusals();

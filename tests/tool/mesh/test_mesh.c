@@ -387,6 +387,30 @@ static void test_facts(void)
     mesh_free(&m);
 }
 
+static void test_cut_off(void)
+{
+    struct mesh m;
+    struct mesh_findings f = {0};
+    char text[512] = "";
+    make_cluster(&m);
+    for (size_t i = 0; i < m.n_samples; i++)
+        if (m.sample[i].from == 3 || m.sample[i].to == 3)
+            m.sample[i].value = 0;
+    m.node[5].state = MESH_DIED;
+    (void)mesh_add_fault(&m, 3, 5, 0, "node5 died");
+    (void)mesh_add_fault(&m, 3, 1, 77, "");
+    (void)mesh_add_fault(&m, 3, 1, 0, "no route");
+    (void)mesh_add_fault(&m, 3, 2, 0, "no route");
+    int rc = mesh_judge_facts(&m, &f);
+    for (size_t i = 0; i < f.n; i++)
+        if (f.f[i].what == MESH_F_CUT)
+            mesh_say(&m, &f.f[i], text, sizeof text);
+    ok(rc == 0 && strcmp(text, "node3 answers, but no transfer with it worked: no route") == 0,
+       "the reason for a node without transfers is that of a failure: %s", text);
+    mesh_findings_free(&f);
+    mesh_free(&m);
+}
+
 static bool are_alike(const struct mesh *a, const struct mesh *b)
 {
     for (size_t i = 0; i < a->n_samples; i++) {
@@ -477,6 +501,7 @@ int main(void)
     test_disjoint();
     test_messages();
     test_facts();
+    test_cut_off();
     test_files();
     test_bad_files();
     return tap_done();

@@ -307,6 +307,13 @@ static int without_tracer(void *arg)
     return 0;
 }
 
+/* Returns true if the audit has a line about an open that failed because the tracer has ended. */
+static bool has_refused_open(const char *audit)
+{
+    const char *at = strstr(audit, "\"open\""), *why = at ? strstr(at, "has ended: programs of the container") : NULL;
+    return why && memchr(at, '\n', (size_t)(why - at)) == NULL;
+}
+
 static void test_tracer_killed(void)
 {
     struct world w;
@@ -318,6 +325,7 @@ static void test_tracer_killed(void)
     fake->go = 1;
     is_int(world_app(&w), 0, "stubs that are there go on, and the broker, but who has none gets EIO, as does an open");
     ok(strstr(world_audit(), "has ended: programs of the container get no stub and no device"), "the audit says why");
+    ok(has_refused_open(world_audit()), "and names the open");
     is_int(world_end(&w), 0, "the broker ends");
 }
 

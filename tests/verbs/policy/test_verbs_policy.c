@@ -41,6 +41,8 @@ static void defaults(void)
 {
     ok(parse("") == 0 && rules(NULL, "rxe0") == 0 && !R.allowed, "an empty file grants no device");
     ok(parse("[default]\ndevices = *\n") == 0 && rules(NULL, "rxe0") == 0 && R.allowed, "a line grants them all");
+    ok(parse("\xef\xbb\xbf[default]\ndevices = *\n") == 0 && rules(NULL, "rxe0") == 0 && R.allowed,
+       "also after a byte order mark");
     ok(R.qp_types == 1u << 2 && R.allow == 0, "RC only, and nothing that has to be allowed");
     bool gids = true;
     for (size_t i = 0; i < sizeof(R.gids); i++)

@@ -112,9 +112,9 @@ for like in $likes; do
     card >/tmp/card.was 2>&1
     ok "$like: status counts the rules" grep -q '"rules":3,' /tmp/card.was
     case $like in
-    gve) what='rx-buf-len: 4096 (now 2048)' ;;
-    mlx5) what='rx-gro-hw: turned on' ;;
-    *) what='header split: \(set with hds-thresh 0\|reported on\)' ;;
+    gve) what='rx-buf-len: hawserd sets it to 4096 (now 2048)' ;;
+    mlx5) what='rx-gro-hw: hawserd turns it on' ;;
+    *) what='header split: \(hawserd sets it with hds-thresh 0\|on according to the driver\)' ;;
     esac
     ok "$like: plan says what would be changed" prints "$what" in1 hawser devmem plan $dm
 

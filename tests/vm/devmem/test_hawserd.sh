@@ -73,7 +73,7 @@ cat /tmp/card.was | sed 's/^/# /'
 
 # ---- plan and status, without hawserd
 ok "plan says what would be" prints 'removed from RSS: 7, 6' in1 hawser devmem plan --queues 2 dm1
-ok "and that header split would be turned on" grep -q 'header split: turned on' /tmp/prints.out
+ok "and that header split would be turned on" grep -q 'header split: hawserd turns it on' /tmp/prints.out
 ok "planning changes nothing" as_before
 ok "plan is hindered where the policy forbids" says 'obstacle' in1 hawser devmem plan --queues 9 dm1
 case $kernel in

@@ -31,8 +31,8 @@ queue random resource select socket stat string struct subprocess tempfile threa
 zoneinfo""".split()
 POLICY = "[default]\ndevices = rxe0\nqp_types = rc, uc, ud\nallow = odp, multicast\n"
 CRUN = "test_cq_events", "test_mr", "test_pd"
-NOTES = {"test_cq.CQTest.test_resize_cq": "the test resizes a completion queue to fewer entries than its sends produce, and does not wait for the "
-         "completions. So the test fails natively and brokered if the completions have not arrived yet."}
+NOTES = {"test_cq.CQTest.test_resize_cq": "the test posts sends, and expects that the completion queue cannot be resized to fewer entries than "
+         "their completions. The test does not wait for the completions, so it fails if they have not arrived yet, natively and brokered."}
 # Each of the arguments is native, run or crun, with names in a file.
 GUEST = r"""
 . /verbs.sh
@@ -155,7 +155,7 @@ def make_table(build, staged):
         lines.append(f"| `{n}` | {' | '.join(cells)} |")
     lines += [""] + [f"`{n}`: {text}" for n, text in NOTES.items()]
     skips = collections.Counter(r[2] for r in outcome["native"].values() if r[0] == "skipped")
-    lines += ["", "Natively, these tests skip themselves on this device:", "", "| tests | reason |", "|---|---|"]
+    lines += ["", "Natively, some tests skip themselves on this device, for these reasons:", "", "| tests | reason |", "|---|---|"]
     lines += [f"| {n} | {reason.replace('|', '/')} |" for reason, n in sorted(skips.items(), key=lambda s: (-s[1], s[0]))]
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{TABLE}: {len(good)}, {both}; seconds: {[round(sum(r[1] for r in found.values())) for found in outcome.values()]}")

@@ -69,6 +69,13 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
     return false;
 }
 
+/* Returns true if a measurement between two nodes that take part failed. A measurement with wrong bytes is not a
+ * failure, and its fault has no text. */
+static bool is_failure(const struct mesh *m, const struct mesh_fault *f)
+{
+    return f->bad == 0 && mesh_is_in(m, f->from) && mesh_is_in(m, f->to);
+}
+
 /* Finds nodes with at least two failures and no successful measurement. Then finds single pairs that failed, unless one
  * of their nodes has such a finding, or the pair has worked since. */
 static int judge_failures(const struct mesh *m, struct mesh_findings *out)
@@ -87,7 +94,7 @@ static int judge_failures(const struct mesh *m, struct mesh_findings *out)
         }
     }
     for (size_t i = 0; i < m->n_faults; i++)
-        if (m->fault[i].bad == 0 && mesh_is_in(m, m->fault[i].from) && mesh_is_in(m, m->fault[i].to)) {
+        if (is_failure(m, &m->fault[i])) {
             bad[m->fault[i].from]++;
             bad[m->fault[i].to]++;
         }
@@ -96,7 +103,7 @@ static int judge_failures(const struct mesh *m, struct mesh_findings *out)
         struct mesh_finding f = about_node(MESH_F_CUT, i, -1);
         f.count = bad[i];
         for (size_t k = 0; k < m->n_faults && !f.text; k++)
-            if (m->fault[k].from == i || m->fault[k].to == i)
+            if (is_failure(m, &m->fault[k]) && (m->fault[k].from == i || m->fault[k].to == i))
                 f.text = m->fault[k].text;
         if (cut[i])
             rc = mesh_find(out, &f);
@@ -107,7 +114,7 @@ static int judge_failures(const struct mesh *m, struct mesh_findings *out)
         for (size_t k = 0; k < i; k++)
             told |= m->fault[k].bad == 0 && ((m->fault[k].from == at->from && m->fault[k].to == at->to) ||
                                              (m->fault[k].from == at->to && m->fault[k].to == at->from));
-        if (at->bad || told || cut[at->from] || cut[at->to] || !mesh_is_in(m, at->from) || !mesh_is_in(m, at->to))
+        if (!is_failure(m, at) || told || cut[at->from] || cut[at->to])
             continue;
         struct mesh_finding f = about_node(MESH_F_BROKEN, at->from, -1);
         f.peer = at->to;

@@ -101,7 +101,8 @@ static int open_data(struct rank *k)
 static void *service_main(void *arg)
 {
     struct rank *k = arg;
-    const struct service_options so = {.max_memory = MAX_MEMORY, .quiet = true};
+    const struct service_options so = {
+        .max_memory = MAX_MEMORY, .limit_name = "the fixed limit of a mesh rank", .quiet = true};
     struct service_summary sum;
     if (service_run(k->data, &so, &sum) < 0)
         tool_fail("mesh", "%s: %s", k->hello.name, hw_error());

@@ -182,7 +182,7 @@ static int init_plugin(struct kid *k, struct np_hello *out)
             return kid_result(NP_GETDEVICES, rc);
     }
     if (rc == ncclSuccess && n <= 0)
-        return hw_fail(-ENODEV, "devices: the plugin reports %d", n);
+        return hw_fail(-ENODEV, "devices: the plugin reports %d devices", n);
     out->devices = (uint32_t)HW_MIN(n, NP_DEVICES);
     return kid_result(NP_INIT, rc);
 }

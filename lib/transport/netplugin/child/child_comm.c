@@ -24,7 +24,7 @@ static unsigned window_of(const struct kid *k)
 static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
-        return hw_fail(-EINVAL, "slot %u of connections does not exist or is in use", slot);
+        return hw_fail(-EINVAL, "connection slot %u does not exist or is in use", slot);
     struct kid_comm *c = calloc(1, sizeof(*c));
     if (!c)
         return hw_no_memory("a connection");
@@ -426,7 +426,7 @@ int kid_map(struct kid *k, const struct np_message *m, int fd)
 int kid_unmap(struct kid *k, const struct np_message *m)
 {
     if (m->number >= NP_MEMS || !k->mem[m->number].at)
-        return hw_fail(-EINVAL, "no memory %u", m->number);
+        return hw_fail(-EINVAL, "memory %u does not exist", m->number);
     const struct hw_space *gpu = k->mem[m->number].gpu;
     if (gpu)
         gpu->ops->free(gpu, k->mem[m->number].at, k->mem[m->number].len);
@@ -485,6 +485,6 @@ int kid_reg(struct kid *k, const struct np_message *m)
 int kid_dereg(struct kid *k, const struct np_message *m)
 {
     if (m->number >= NP_MRS || !k->mr[m->number].comm)
-        return hw_fail(-EINVAL, "no registration %u", m->number);
+        return hw_fail(-EINVAL, "registration %u does not exist", m->number);
     return deregister_child_mr(k, &k->mr[m->number]);
 }

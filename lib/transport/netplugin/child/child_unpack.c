@@ -49,7 +49,7 @@ int kid_unpack_open(struct kid *k, struct kid_comm *c)
         return hw_fail(-EPROTO, "the connection uses unpacking version %d, but only version %d is supported",
                        dh->netDeviceVersion, NCCL_NET_DEVICE_UNPACK_VERSION);
     if (!np_table_has_consumed(&k->t))
-        return hw_fail(-EPROTO, "the connection needs unpacking, but the table has no irecvConsumed");
+        return hw_fail(-EPROTO, "the connection needs unpacking, but the plugin's table has no irecvConsumed");
     c->unpacks = true;
     struct unpackNetDeviceHandle u = {0};
     int rc = dh->handle ? read_handle(c, dh->handle, &u) : 1;
@@ -122,7 +122,7 @@ int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     if (c->gather && !mr->cuda) /* with a bounce buffer on the GPU, only receives into GPU memory arrive scattered */
         return 0;
     if (n > NP_FRAGS)
-        return hw_fail(-EPROTO, "receive %llu has %llu fragments, but its slot of the queue holds %d",
+        return hw_fail(-EPROTO, "receive %llu has %llu fragments, but a slot of the metadata queue holds at most %d",
                        (unsigned long long)c->come, (unsigned long long)n, NP_FRAGS);
     int rc = np_check_frags(c->meta->mem[slot], (uint32_t)n, e->len, mine, &e->size);
     if (rc < 0)

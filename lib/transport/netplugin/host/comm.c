@@ -242,7 +242,9 @@ int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_com
     if (rc < 0)
         return rc;
     if (l->taken)
-        return hw_fail(-EINVAL, "plugin %s: the listener was already used to accept its one connection", l->h->name);
+        return hw_fail(-EINVAL,
+                       "plugin %s: this listener was already used to accept a connection, and can accept only one",
+                       l->h->name);
     rc = create_plugin_comm(l->h, &m, l->dev, deadline, event, out);
     l->taken = rc == 0;
     return rc;
@@ -348,7 +350,7 @@ static int post_plugin_request(struct np_comm *c, struct np_mr *mr, size_t offse
         return hw_fail(-EMSGSIZE, "plugin %s: a request of %zu bytes; at most %u are allowed", h->name, len,
                        c->max_size);
     if (offset > mr->len || len > mr->len - offset)
-        return hw_fail(-EINVAL, "plugin %s: a request for %zu bytes at %zu exceeds a registration of %zu bytes",
+        return hw_fail(-EINVAL, "plugin %s: a request for %zu bytes at offset %zu exceeds a registration of %zu bytes",
                        h->name, len, offset, mr->len);
     if (c->posted - (c->sends ? c->tested : c->consumed) >= h->info.window)
         return -EAGAIN;
@@ -368,13 +370,13 @@ static int post_plugin_request(struct np_comm *c, struct np_mr *mr, size_t offse
 int np_isend(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
 {
     return c->sends ? post_plugin_request(c, mr, offset, len, tag, deadline)
-                    : hw_fail(-EINVAL, "plugin %s: a send on the receiving side", c->h->name);
+                    : hw_fail(-EINVAL, "plugin %s: cannot send on a connection for receiving", c->h->name);
 }
 
 int np_irecv(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
 {
     return !c->sends ? post_plugin_request(c, mr, offset, len, tag, deadline)
-                     : hw_fail(-EINVAL, "plugin %s: a receive on the sending side", c->h->name);
+                     : hw_fail(-EINVAL, "plugin %s: cannot receive on a connection for sending", c->h->name);
 }
 
 /* Reports that the oldest request's deadline has passed. */

@@ -19,7 +19,8 @@ static int find_mapped_device(const char *map, const char *nic, unsigned devices
         const unsigned long dev = *eq == '=' ? strtoul(eq + 1, &end, 10) : ULONG_MAX;
         if (dev >= devices || eq == p || end == eq + 1 || (*end && *end != ','))
             return hw_fail(-EINVAL,
-                           "knob plugin_devices: '%.80s' is not a list such as eth1=0,eth2=1, of devices from 0 to %u",
+                           "knob plugin_devices: '%.80s' is not a list of NICs and devices such as eth1=0,eth2=1, with "
+                           "devices from 0 to %u",
                            p, devices - 1);
         if ((size_t)(eq - p) == n && memcmp(p, nic, n) == 0)
             return (int)dev;

@@ -108,8 +108,8 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
                        "offset must be multiples of the page size",
                        h->name, len, ptr, (unsigned long long)offset);
     if (fstat(fd, &st) < 0 || offset > (uint64_t)st.st_size || len > (uint64_t)st.st_size - offset)
-        return hw_fail(-EINVAL, "plugin %s: the file is too short for %zu bytes at offset %llu", h->name, len,
-                       (unsigned long long)offset);
+        return hw_fail(-EINVAL, "plugin %s: the file of the shared memory is too short for %zu bytes at offset %llu",
+                       h->name, len, (unsigned long long)offset);
     rc = new_mem(h, len, &m);
     if (rc < 0)
         return rc;
@@ -218,8 +218,8 @@ int np_reg(struct np_comm *c, struct np_mem *m, size_t offset, size_t len, struc
             "plugin %s: its table v%u registers at most %zu bytes at a time, not %zu: register the memory in pieces",
             h->name, h->info.version, most, len);
     if (align && offset % align)
-        return hw_fail(-EINVAL, "plugin %s: cannot register at %zu: the offset must be a multiple of %u", h->name,
-                       offset, align);
+        return hw_fail(-EINVAL, "plugin %s: cannot register memory at offset %zu: the offset must be a multiple of %u",
+                       h->name, offset, align);
     struct np_mr *mr = calloc(1, sizeof(*mr));
     const int id = mr ? np_number(h, h->mr, NP_MRS) : -1;
     if (!mr)

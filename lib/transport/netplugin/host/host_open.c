@@ -167,7 +167,7 @@ static int create_host_memory(struct np_host *h)
 static int start_plugin_child(struct np_host *h, const struct np_options *o)
 {
     HW_AUTO_FREE char **env = merge_plugin_env(o->env);
-    int rc = env ? create_host_memory(h) : hw_no_memory("an environment");
+    int rc = env ? create_host_memory(h) : hw_no_memory("the plugin's environment");
     if (rc < 0)
         return rc;
     if (o->trace && *o->trace) {
