@@ -50,7 +50,7 @@ int opts_sizes(const char *text, uint64_t *out, size_t cap, size_t *n)
         if (colon && (rc = hw_parse_size(colon + 1, &last)) < 0)
             return rc;
         if (colon && (first == 0 || first > last))
-            return hw_fail(-EINVAL, "the range %s:%s must be ascending, from at least 1", buf, colon + 1);
+            return hw_fail(-EINVAL, "the range %s:%s must begin with at least 1 and must not descend", buf, colon + 1);
         for (uint64_t v = first;;) {
             if (*n == cap)
                 return hw_fail(-E2BIG, "'%s' has more than %zu sizes", text, cap);

@@ -51,14 +51,14 @@ def plans():
     """eth0 connects the nodes and stays in them; only node a has eth4."""
     a = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1,eth2,eth3,eth4", "--peer", "198.18.0.2")
     ok(a.returncode == 0 and nics(a) == "eth1,eth2,eth3", "the plan of a: what b has too", (nics(a), a))
-    ok("eth4" in a.stdout and "198.18.0.2 has no NIC for it (--peer)" in a.stdout, "the one that b lacks, and why", a)
+    ok("eth4" in a.stdout and "the peer 198.18.0.2 has no corresponding NIC (--peer)" in a.stdout, "the one that b lacks, and why", a)
     ok("# the peer's eth1 198.18.1.2/24, no RDMA device: with eth1\n" in a.stderr, "each of the peer's NICs, with its address and partner", a)
     b = run("b", HAWSER, "sandbox", "plan", "--nics", "eth1,eth2,eth3", "--peer", "198.18.0.1")
     ok(b.returncode == 0 and nics(b) == "eth1,eth2,eth3", "the plan of b is the same", b)
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth4", "--peer", "198.18.0.2")
     ok(r.returncode == 1 and "no NIC is left" in r.stderr, "nothing in common is an error", r)
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1", "--peer", "198.18.0.2:9")
-    ok(r.returncode == 1 and "asking 198.18.0.2:9 for its NICs" in r.stderr, "so is nobody who answers", r)
+    ok(r.returncode == 1 and "asking 198.18.0.2:9 for the list of its NICs" in r.stderr, "so is nobody who answers", r)
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1", "--peer", "198.18.0.2", "--peer-nics", "eth1")
     ok(r.returncode == 2 and "--peer-nics" in r.stderr, "a list and a peer are one too many", r)
 

@@ -123,7 +123,7 @@ def one_more():
         r = lab("doctor", "198.18.0.2")
         answers(r, "WARN pair.nics here eth3: not used, because no NIC of the other node is in its subnet", "a NIC more here, doctor", r.returncode)
         r = lab("sandbox", "plan", "--nics", "eth1,eth2,eth3", "--peer", "198.18.0.2")
-        answers(r, "198.18.0.2 has no NIC for it (--peer)", "a NIC more here, sandbox plan", 0)
+        answers(r, "the peer 198.18.0.2 has no corresponding NIC (--peer)", "a NIC more here, sandbox plan", 0)
 
 
 def no_bind():

@@ -492,9 +492,9 @@ def part_hosts(tmp):
         time.sleep(0.1)
     ok(not alive(tmp), "and gone")
     r = bench(tmp, "--ssh", "false", "--hosts", "node1,node2", *quick, **one)
-    ok(r.returncode == 1 and "host node1: the command that reaches this host ended (with --hosts, see --ssh and --remote)" in r.stderr, "a host that is not reached", r)
+    ok(r.returncode == 1 and "host node1: the command that starts hawser on this host has ended (with --hosts, see --ssh and --remote)" in r.stderr, "a host that is not reached", r)
     r = bench(tmp, *reach, "--remote", "/nowhere/hawser", *quick, **one)
-    ok(r.returncode == 1 and re.search("host node1: the command that reaches this host ended .*last output: .*not found", r.stderr), "no program there", r)
+    ok(r.returncode == 1 and re.search("host node1: the command that starts hawser on this host has ended .*last output: .*not found", r.stderr), "no program there", r)
     other = tmp / "other"
     other.write_text("#!/usr/bin/env python3\nimport sys, struct\nsys.stdout.buffer.write(b'hawser-nccl-agent'.ljust(20, b'\\0') + "
                      "b'9.9.9'.ljust(44, b'\\0') + struct.pack('II', 1, 1))\nsys.stdout.flush()\nsys.stdin.read()\n")

@@ -383,7 +383,7 @@ static void numbers(void)
          "did not change: the data arrived"},
         {{.nic = "a", .rx_bytes = 9000000, .rx_device_bytes = 9000000, .devmem_pkts = 9, .has_devmem_pkts = 1},
          true,
-         "more than the 9 packets"},
+         "but the 9 packets that"},
         {{.nic = "a", .rx_bytes = 9000000, .has_devmem_pkts = 1}, true, "did not change (rx no cmsg)"},
         {{.nic = "a", .rx_bytes = 9000000, .devmem_pkts = 5, .has_devmem_pkts = 1},
          true,

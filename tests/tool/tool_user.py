@@ -95,7 +95,7 @@ def interrupted(tmp):
 def errors(tmp):
     for command in "bench", "validate", "drill":
         r = run(command, "127.0.0.1:1")
-        ok(r.returncode == 1 and "Connection refused: no server, such as `hawser serve`, listens there" in r.stderr and
+        ok(r.returncode == 1 and "Connection refused: no server, such as `hawser serve`, listens on this address and port" in r.stderr and
            r.stderr.count("connecting") == 1, f"{command}: nobody listens, and what to do", r)
     for argv, said in {"bench x --iters 5x": "--iters: '5x'", "bench x --duration 5y": "--duration: '5y'", "bench x -c 4,99": "--channels: '99'",
                        "bench x --pe": "option '--pe' is ambiguous", "bench x --size 12Q": "--size: '12Q'", "bench x --knob windwo=1": "did you mean 'window'",
@@ -105,7 +105,7 @@ def errors(tmp):
         ok(r.returncode == 2 and said in r.stderr, f"`{argv}`: {said}", r)
     s = Serve()
     port = s.host.split(":")[1]
-    for argv, said in {f"serve --bind 127.0.0.1 --port {port}": "choose another port with --port", "trace -o /dev/null /no/such/program": "No such file",
+    for argv, said in {f"serve --bind 127.0.0.1 --port {port}": "choose a different one with --port", "trace -o /dev/null /no/such/program": "No such file",
                        "lab link a eth0 down --name nosuchlab": "no lab 'nosuchlab'"}.items():
         r = run(*argv.split())
         ok(r.returncode == 1 and said in r.stderr and r.stderr.count("\n") == 1, f"`{argv}`: {said}", r)

@@ -31,7 +31,7 @@ static int split_node(const char *text, const char **name, char lab[HW_LAB_NAME_
         return 0;
     size_t len = (size_t)(slash - text);
     if (len == 0 || len > HW_LAB_NAME_MAX || **node == 0)
-        return hw_fail(-EINVAL, "'%s' is not a node: use a form such as a or LAB/a", text);
+        return hw_fail(-EINVAL, "'%s' is not a node: use NODE or LAB/NODE, as in a or lab/a", text);
     memcpy(lab, text, len);
     lab[len] = 0;
     if (*name && strcmp(*name, lab) != 0)
@@ -65,19 +65,22 @@ static int parse_fabric(void *args, const char *text)
 static const struct opt up_opts[] = {
     OPT_TEXT("name", 'l', "LAB", struct up_args, spec.name, "the lab's name (default: lab)"),
     OPT_NUMBER("nodes", 'N', "COUNT", struct up_args, spec.nodes, HW_LAB_MIN_NODES, HW_LAB_MAX_NODES,
-               "number of nodes a, b, c, ..., z, aa, ..., from 2 to 64 (default: 2)"),
+               "number of nodes, from 2 to 64; their names are a, b, ..., z, aa, ... (default: 2)"),
     OPT_TEXT("nics", 0, "COUNT[,..]", struct up_args, list[0],
-             "number of NICs eth0, eth1, ..., from 1 to 32; for all nodes, or one for each: 4,3 (default: 4)"),
+             "number of NICs, from 1 to 32: one number for all nodes, or one for each node, as in 4,3 (default: 4)"),
     OPT_CALL("fabric", 0, "FABRIC", parse_fabric,
              "the network: subnet, routed, gcp, shared-subnet or bridge; see hawser(1) (default: subnet)"),
     OPT_TEXT("names", 'x', "NAME[,..]", struct up_args, list[1],
-             "the NICs' names without the number; for all nodes, or one for each: eth,enp (default: eth)"),
+             "prefix of the NICs' names, before the number: one for all nodes, or one for each node, as in eth,enp "
+             "(default: eth)"),
     OPT_TEXT("rate", 'r', "RATE[,..]", struct up_args, list[2],
-             "rate limit, for all NICs or one for each: 1gbit,1gbit,250mbit,none (default: none)"),
-    OPT_TEXT("delay", 0, "TIME[,..]", struct up_args, list[3],
-             "one-way delay between nodes, for all NICs or one for each: 10ms,0 (default: 0)"),
+             "rate limit: one for all of a node's NICs, or one for each NIC, as in 1gbit,1gbit,250mbit,none (default: "
+             "none)"),
+    OPT_TEXT(
+        "delay", 0, "TIME[,..]", struct up_args, list[3],
+        "one-way delay between nodes: one for all of a node's NICs, or one for each NIC, as in 10ms,0 (default: 0)"),
     OPT_TEXT("loss", 0, "PERCENT[,..]", struct up_args, list[4],
-             "packet loss between nodes, for all NICs or one for each: 0.1% (default: 0)"),
+             "packet loss between nodes: one for all of a node's NICs, or one for each NIC, as in 0.1%,0 (default: 0)"),
     OPT_NUMBER("mtu", 0, "BYTES", struct up_args, mtu, 576, 65535, "the NICs' MTU, 576 to 65535 (default: 1500)"),
     {0},
 };
@@ -87,9 +90,9 @@ static int lab_up(int argc, char **argv)
     static const struct opts o = {
         .cmd = "lab up",
         .args = "[OPTION...]",
-        .about = "Creates network namespaces as nodes, and connects their NICs. As root, the lab exists until `hawser "
-                 "lab down`, and `ip netns` shows the nodes as hawser-LAB-NODE. For other users, the lab is in a user "
-                 "namespace, which a process named hawser-lab holds until `down` ends the process.",
+        .about = "Creates network namespaces as nodes, and connects their NICs. If root makes a lab, it exists until "
+                 "`hawser lab down`, and `ip netns` shows the nodes as hawser-LAB-NODE. A lab of another user is in a "
+                 "user namespace, which exists until `hawser lab down` ends the process hawser-lab that keeps it.",
         .rows = up_opts};
     struct up_args a = {.spec = {.nodes = 2, .nics = 4}};
     int rc = opts_parse(&o, &a, argc, argv);
@@ -180,7 +183,8 @@ static int lab_list(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_TEXT("name", 'l', "LAB", struct lab_args, name, "show this lab only"),
         OPT_FLAG("json", 'j', struct lab_args, json,
-                 "print an array of labs, with nodes and NICs; rates in bits per second, null without a limit"),
+                 "print a JSON array of labs with their nodes and NICs; a rate is in bits per second, or null if it is "
+                 "not limited"),
         {0},
     };
     static const struct opts o = {.cmd = "lab list",
@@ -240,7 +244,7 @@ static int lab_exec(int argc, char **argv)
                                   .about =
                                       "Executes COMMAND in a node (a, b, ..., or LAB/a), with the node's own "
                                       "/sys. The exit status is the\ncommand's; 125 if the node cannot be entered, "
-                                      "126 if the command could not be executed, 127 if not found.",
+                                      "126 if the command could not be executed, 127 if it was not found.",
                                   .rows = name_opts,
                                   .least = 1,
                                   .most = 1,
@@ -272,8 +276,8 @@ static int lab_nic(int argc, char **argv, bool link)
         .cmd = link ? "lab link" : "lab rate",
         .args = link ? "[OPTION...] NODE NIC up|down" : "[OPTION...] NODE NIC RATE",
         .about =
-            link ? "Sets a NIC of a node up or down. While the NIC is down, the other side has no carrier. NIC is "
-                   "a name such as eth1, or only its number, 1."
+            link ? "Brings a NIC of a node up, or takes it down. While the NIC is down, the other side has no carrier. "
+                   "NIC is the NIC's name, such as eth1, or only its number, 1."
                  : "Sets the rate of a NIC (eth1, or 1), in both directions: 250mbit, 1.5gbit, none. In a lab of "
                    "two nodes without bridge or\nrouter, the NIC of the other node is on the same cable, so its rate "
                    "changes too.",
@@ -315,7 +319,7 @@ static const struct tool_action actions[] = {
     {"down", lab_down, "remove a lab, and end the programs in it"},
     {"list", lab_list, "show labs, nodes and NICs"},
     {"exec", lab_exec, "run a command in a node"},
-    {"link", lab_link, "set a NIC up or down"},
+    {"link", lab_link, "bring a NIC up, or take it down"},
     {"rate", lab_rate, "change a NIC's rate: 250mbit, 1.5gbit, none"},
     {0},
 };

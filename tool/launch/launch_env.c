@@ -202,7 +202,9 @@ static int read_slurm(const char *const *vars, struct launch_seat *out)
     if (!list)
         list = get(vars, "SLURM_JOB_NODELIST");
     if (!list)
-        return hw_fail(-EINVAL, "SLURM_PROCID is set, but SLURM_JOB_NODELIST is not: launch hawser with srun");
+        return hw_fail(
+            -EINVAL,
+            "SLURM_PROCID is set, but neither SLURM_STEP_NODELIST nor SLURM_JOB_NODELIST is: launch hawser with srun");
     int rc = get_rank(vars, "SLURM_PROCID", get(vars, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
                       out);
     if (rc < 0)

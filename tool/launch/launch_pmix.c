@@ -64,7 +64,7 @@ static int load_symbols(struct launch_pmix *p)
             dlerror());
     for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
         if (!(*to[i] = dlsym(lib, names[i])))
-            return hw_fail(-ENOENT, "%s has no %s", LIBRARY, names[i]);
+            return hw_fail(-ENOENT, "%s has no function %s", LIBRARY, names[i]);
     return 0;
 }
 

@@ -44,7 +44,7 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
     char text[32];
     uint64_t there = read_available_memory();
     if (need > there)
-        return hw_fail(-ENOMEM, "%s of memory are needed, but only %" PRIu64 " MiB are available",
+        return hw_fail(-ENOMEM, "%s of memory is needed, but only %" PRIu64 " MiB is available",
                        hw_format_size(need, text, sizeof text), there >> 20);
     void *p = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)

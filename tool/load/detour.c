@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#define ARP_REMEDY                                                                   \
-    "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 (in " \
-    "/etc/sysctl.d to persist)"
+#define ARP_REMEDY                                                                    \
+    "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 (add " \
+    "both to /etc/sysctl.d to keep them after a reboot)"
 #define LEAST 1000000u /* bytes of payload; smaller counts are not compared */
 
 struct lack {
@@ -46,14 +46,15 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
         snprintf(text + n, cap - (size_t)n,
                  "other devices carried the data; if NICs share a subnet, run %s: " ARP_REMEDY
                  ", and add a routing table for each address; otherwise both sides share a machine, or %s is an "
-                 "alias (ip -s link)",
+                 "alias (see `ip -s link`)",
                  side, name);
     else if (w.rx)
         snprintf(text + n, cap - (size_t)n, "the rest arrived on another NIC; run %s: " ARP_REMEDY, side);
     else
-        snprintf(text + n, cap - (size_t)n,
-                 "the rest left through another NIC; %s, add a routing table for its address: ip route add default "
-                 "dev %s table 100; ip rule add from ADDRESS table 100",
-                 side, name);
+        snprintf(
+            text + n, cap - (size_t)n,
+            "the rest left through another NIC; %s, add a routing table for the address of %s: ip route add default "
+            "dev %s table 100; ip rule add from ADDRESS table 100",
+            side, name, name);
     return true;
 }

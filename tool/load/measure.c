@@ -315,7 +315,7 @@ static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, ha
         return hw_fail(-EINTR, "interrupted");
     *ns = hw_now() - start;
     if (rc == 0 && hawser_op_length(*recv) != m->plan.size)
-        return hw_fail(-EPROTO, "the echo's length differs from the message's");
+        return hw_fail(-EPROTO, "the echo and the message have different lengths");
     return rc;
 }
 

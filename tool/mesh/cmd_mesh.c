@@ -29,7 +29,8 @@ struct mesh_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("hosts", 0, "FILE", struct mesh_args, hosts.file,
-             "start hawser by ssh on the hosts in FILE: one name per line, optionally with rack=NAME and addr=ADDRESS"),
+             "start hawser through ssh on the hosts in FILE, which has one name per line, optionally followed by "
+             "rack=NAME and addr=ADDRESS"),
     OPT_TEXT(
         "ssh", 0, "COMMAND", struct mesh_args, hosts.ssh,
         "command that runs a program on a host; {} stands for the host's name (default: \"ssh -oBatchMode=yes {}\")"),
@@ -38,27 +39,32 @@ static const struct opt rows[] = {
     OPT_TEXT("meet", 0, "HOST[:PORT]", struct mesh_args, meet,
              "address of rank 0, if the launcher does not provide it"),
     OPT_FLAG("each-rail", 0, struct mesh_args, o.rails,
-             "measure each rail separately in all rounds (default: in the first two or three)"),
-    OPT_FLAG("load", 0, struct mesh_args, o.load, "finally measure all nodes at once: bisection and all to all"),
+             "measure each rail separately in all rounds (default: in the first two, or three if the number of nodes "
+             "is odd)"),
+    OPT_FLAG("load", 0, struct mesh_args, o.load,
+             "after the rounds, also measure all nodes at once: bisection, and all to all"),
     OPT_FLAG("quick", 0, struct mesh_args, o.quick, "skip measuring both directions at once in the rounds"),
     OPT_TIME("time", 0, "TIME", struct mesh_args, o.budget_ms, 1000, 86400000,
-             "start no further round that would end after this time, such as 5m (default: all rounds)"),
+             "start no further round that would probably end more than TIME after the start (default: run all rounds)"),
     OPT_TIME("duration", 't', "TIME", struct mesh_args, o.duration_ms, 10, 60000,
              "duration of a measurement, in each direction (default: 250ms)"),
     OPT_SIZE("size", 0, "SIZE", struct mesh_args, o.size, 1, 1u << 30, "size of a transfer (default: 1MiB)"),
-    OPT_NUMBER("depth", 0, "COUNT", struct mesh_args, o.depth, 1, TP_MAX_DEPTH, "transfers in flight (default: 16)"),
+    OPT_NUMBER("depth", 0, "COUNT", struct mesh_args, o.depth, 1, TP_MAX_DEPTH,
+               "number of transfers in flight at once (default: 16)"),
     OPT_NUMBER("pings", 0, "COUNT", struct mesh_args, o.pings, 1, MESH_PINGS,
                "round trips per measurement of the latency (default: 200)"),
     OPT_NUMBER("gpu", 0, "N", struct mesh_args, o.gpu, 0, 63,
                "use memory of this GPU on every node instead of host memory"),
     OPT_TIME("wait", 0, "TIME", struct mesh_args, o.wait_ms, 1000, 3600000,
-             "how long to wait for all ranks (default: 60s; at most 15s with --hosts)"),
+             "how long to wait for all ranks (default: 60s); --hosts limits this to 15s"),
     OPT_TIME("deadline", 0, "TIME", struct mesh_args, o.deadline_ms, 500, 600000,
              "exclude a rank that is silent for this long (default: 10s)"),
     OPT_TEXT("json", 0, "FILE", struct mesh_args, json, "write JSON lines to FILE (on rank 0); -: standard output"),
     OPT_TEXT("report", 0, "FILE", struct mesh_args, report, "write an HTML file with a heat map (on rank 0)"),
-    OPT_TEXT("baseline", 0, "FILE", struct mesh_args, baseline, "compare with the JSON lines of another run"),
-    OPT_TEXT("read", 0, "FILE", struct mesh_args, read, "do not measure; judge the JSON lines of an earlier run"),
+    OPT_TEXT("baseline", 0, "FILE", struct mesh_args, baseline,
+             "compare the results with those of another run, whose JSON lines are in FILE"),
+    OPT_TEXT("read", 0, "FILE", struct mesh_args, read,
+             "do not measure, but judge the JSON lines of an earlier run in FILE"),
     OPT_FLAG("agent", 0, struct mesh_args, agent, NULL),
     OPT_GROUP(common_opts, struct mesh_args, o.common),
     {0},
@@ -105,7 +111,8 @@ static int compare_with(const char *path, const struct mesh *m, struct mesh_find
     if (rc == 0)
         rc = mesh_compare(m, &was, f);
     if (rc == 0)
-        fprintf(out, "# compared with %s, which has %u of these %u nodes\n", path, count_known(m, &was), m->n);
+        fprintf(out, "# compared with %s, which has %u of the %u nodes of this run\n", path, count_known(m, &was),
+                m->n);
     HW_KEEP_ERROR();
     mesh_free(&was);
     return rc;
@@ -332,7 +339,7 @@ static int parse_args(struct mesh_args *a, int argc, char **argv)
             "Measures every pair of nodes of a cluster, and reports the node, NIC, rail or path that stands out. "
             "Start it on every node with mpirun, srun or torchrun --no_python, or use --hosts. Without "
             "--hosts, the key is read from --key-file or HAWSER_MESH_KEY. Exit status: 0 if there are no findings, "
-            "1 if there are findings, 2 if mesh could not run or a file could not be written.",
+            "1 if there are findings, 2 if mesh could not run, or could not read or write a file.",
         .rows = rows};
     a->o.gpu = UINT32_MAX;
     int rc = opts_parse(&o, a, argc, argv);

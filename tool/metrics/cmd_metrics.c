@@ -42,7 +42,7 @@ static int parse_listen(void *args, const char *text)
         a->addr.in6.sin6_family = AF_INET6;
         a->addr.in6.sin6_port = htons(port);
     } else {
-        return hw_fail(-EINVAL, "must be a loopback address, as in 127.0.0.1:%d, not '%s'", DEFAULT_PORT, text);
+        return hw_fail(-EINVAL, "must be a loopback address such as 127.0.0.1:%d, not '%s'", DEFAULT_PORT, text);
     }
     return 0;
 }
@@ -51,12 +51,13 @@ static const struct opt rows[] = {
     OPT_CALL("listen", 0, "ADDR[:PORT]", parse_listen,
              "answer GET /metrics on this loopback address until interrupted (default port: 9420)"),
     OPT_TEXT("textfile", 0, "FILE", struct metrics_args, textfile,
-             "replace FILE atomically at each --interval until interrupted; for node_exporter, use DIR/hawser.prom"),
+             "at each --interval, replace FILE atomically with the current counters, until interrupted; node_exporter "
+             "needs a name that ends with .prom"),
     OPT_TIME("interval", 'i', "TIME", struct metrics_args, interval_ms, 1000, 3600000,
-             "interval of --textfile (default: 15s)"),
+             "time between two replacements of --textfile (default: 15s)"),
     OPT_FLAG("once", '1', struct metrics_args, once, "write --textfile once and exit"),
     OPT_TEXT("dir", 0, "FOLDER", struct metrics_args, dir,
-             "look for sockets in this folder only (the processes' knob metrics_dir)"),
+             "look for the processes' sockets only in FOLDER, which is the value of their knob metrics_dir"),
     {0},
 };
 

@@ -243,12 +243,13 @@ static void write_sockets(FILE *f, const struct gather *g)
     size_t of[3] = {0};
     for (size_t i = 0; i < g->n; i++)
         of[g->source[i].state]++;
-    fprintf(f,
-            "# HELP hawser_exporter_contexts Contexts of processes on this machine, by the result of asking them.\n# "
-            "TYPE hawser_exporter_contexts gauge\nhawser_exporter_contexts{state=\"answered\"} "
-            "%zu\nhawser_exporter_contexts{state=\"silent\"} %zu\nhawser_exporter_contexts{state=\"bad\"} "
-            "%zu\nhawser_exporter_contexts{state=\"foreign\"} %zu\n",
-            of[GATHER_ANSWERED], of[GATHER_SILENT], of[GATHER_BAD], g->foreign);
+    fprintf(
+        f,
+        "# HELP hawser_exporter_contexts Contexts of processes on this machine, by how they answered the exporter.\n# "
+        "TYPE hawser_exporter_contexts gauge\nhawser_exporter_contexts{state=\"answered\"} "
+        "%zu\nhawser_exporter_contexts{state=\"silent\"} %zu\nhawser_exporter_contexts{state=\"bad\"} "
+        "%zu\nhawser_exporter_contexts{state=\"foreign\"} %zu\n",
+        of[GATHER_ANSWERED], of[GATHER_SILENT], of[GATHER_BAD], g->foreign);
 }
 
 void gather_write(FILE *f, const struct gather *g)

@@ -16,7 +16,7 @@ struct check_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("nccl", 0, "FILE", struct check_args, nccl,
-             "NCCL's library, as your program loads it (default: libnccl.so.2)"),
+             "load NCCL's library from FILE, as your program does (default: libnccl.so.2)"),
     OPT_GROUP(dr_finish_opts, struct check_args, how),
     {0},
 };
@@ -28,7 +28,8 @@ int nccl_check_main(int argc, char **argv)
         .args = "[OPTION...]",
         .about =
             "Repeats NCCL's lookup of a network plugin, loads in child processes what NCCL would load, and reports "
-            "which network NCCL would use and, if not hawser, why. Exit status: 1 if NCCL would not use hawser.",
+            "which network NCCL would use and, if not hawser, why. Exit status: 0 if NCCL would use hawser and no "
+            "check fails, 1 if not.",
         .rows = rows,
         .too_many = "check takes options only"};
     struct check_args a = {0};

@@ -173,8 +173,8 @@ static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
 {
     if (!hn_tune(NULL)) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "HAWSER_NCCL_TUNE", NCCL_CAUTION);
-        TEXT(c, "the plugin sets none of NCCL's parameters and its tuner does nothing; this must be the same on every "
-                "rank");
+        TEXT(c, "the plugin sets none of NCCL's parameters and its tuner does nothing; this variable must be the same "
+                "on every rank");
         MEND(c, "unset HAWSER_NCCL_TUNE");
         return;
     }
@@ -184,8 +184,8 @@ static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
         if (!is || strcmp(is, p->value) == 0)
             continue;
         struct nccl_conflict *c = add_nccl_conflict(out, n, user, NCCL_CAUTION);
-        TEXT(c, "the plugin does not set %s to %s, because you have set %s; it must be the same on every rank", p->name,
-             p->value, user);
+        TEXT(c, "the plugin does not set %s to %s, because you have set %s, which must be the same on every rank",
+             p->name, p->value, user);
         MEND(c, "unset %s", user);
     }
     const char *chunk = getenv("NCCL_P2P_NET_CHUNKSIZE"), *buffer = getenv("NCCL_BUFFSIZE");

@@ -103,7 +103,7 @@ static void add_path_export(struct env *v, const char *dir)
     struct nccl_extra *x = nccl_find(name);
     if (!x || !*x->path || !realpath(x->path, found) || !realpath(file, want) || strcmp(found, want) != 0) {
         struct export *e = add_env_export(v, "LD_LIBRARY_PATH", dir);
-        WHY(e, "the loader would not find %s in this folder first", name);
+        WHY(e, "without this folder, the loader would find no %s, or a different one", name);
         e->front = true;
     }
     nccl_unshare(x, sizeof *x);
@@ -170,7 +170,7 @@ static void print_shell(FILE *out, const struct env *v)
         fputc('\n', out);
     }
     fprintf(out, "#\n# The plugin itself sets these variables, to the same values on every rank, unless you have set "
-                 "them or related ones (with HAWSER_NCCL_TUNE=0, none):\n");
+                 "them or related ones (with HAWSER_NCCL_TUNE=0, it sets none):\n");
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
         fprintf(out, "#   %s=%s\n#     ", p->name, p->value);

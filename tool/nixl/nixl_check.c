@@ -16,22 +16,24 @@ struct check_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("python", 0, "FILE", struct check_args, python,
-             "Python whose NIXL to check (default: Python of this program's package, of VIRTUAL_ENV, or python3)"),
-    OPT_TEXT("dir", 0, "DIR", struct check_args, dir, "folder in which NIXL is installed, instead of asking Python"),
+             "check the NIXL of this Python (default: the Python of this program's package, the one in VIRTUAL_ENV, or "
+             "python3)"),
+    OPT_TEXT("dir", 0, "DIR", struct check_args, dir,
+             "check the NIXL that is installed in DIR, without running Python"),
     OPT_GROUP(dr_finish_opts, struct check_args, how),
     {0},
 };
 
 int nixl_check_main(int argc, char **argv)
 {
-    static const struct opts o = {
-        .cmd = CMD,
-        .args = "[OPTION...]",
-        .about =
-            "Finds a Python's NIXL, and the HAWSER backend in the folder where this NIXL looks. Loads the backend in a "
-            "child process, and reports whether NIXL would use the backend. Exit status: 1 if NIXL would not use it.",
-        .rows = rows,
-        .too_many = "check takes options only"};
+    static const struct opts o = {.cmd = CMD,
+                                  .args = "[OPTION...]",
+                                  .about = "Finds the NIXL of a Python installation, and the HAWSER backend in the "
+                                           "folder in which this NIXL looks for backends. Loads the backend in a "
+                                           "child process, and reports whether NIXL would use the backend. Exit "
+                                           "status: 0 if NIXL would use the backend and no check fails, 1 if not.",
+                                  .rows = rows,
+                                  .too_many = "check takes options only"};
     struct check_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);
     if (rc != OPTS_GO)

@@ -19,7 +19,7 @@ int session_open(struct session *s, hawser *h, const char *host, uint16_t port, 
     if (rc == 0)
         rc = hawser_connect(h, host, port, o, SESSION_CONNECT_MS, &s->peer);
     if (rc == -ECONNREFUSED)
-        rc = tool_hint(rc, "no server, such as `hawser serve`, listens there");
+        rc = tool_hint(rc, "no server, such as `hawser serve`, listens on this address and port");
     if (rc < 0)
         session_close(s);
     return rc;
@@ -106,8 +106,9 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     if (rc < 0)
         return rc;
     if (r->type != q->type || r->id != q->id)
-        return hw_fail(-EPROTO, "the serving node answered another request (%u of type %d instead of %u of type %d)",
-                       (unsigned)r->id, (int)r->type, (unsigned)q->id, (int)q->type);
+        return hw_fail(
+            -EPROTO, "the serving node answered another request (number %u of type %d instead of number %u of type %d)",
+            (unsigned)r->id, (int)r->type, (unsigned)q->id, (int)q->type);
     return r->status < 0 ? hw_fail(r->status, "the serving node: %s", r->text) : 0;
 }
 

@@ -116,7 +116,8 @@ static int recv_ack(struct stream *s, uint8_t want)
     if (n < 0)
         return (int)n;
     if (n == 0)
-        return hw_fail(-ECONNRESET, "plain sockets: the receiver closed stream %zu before it acknowledged", s->index);
+        return hw_fail(-ECONNRESET, "plain sockets: the receiver closed stream %zu without an acknowledgement",
+                       s->index);
     return got == want
                ? 0
                : hw_fail(-EPROTO, "plain sockets: stream %zu: unexpected acknowledgement 0x%02x", s->index, got);
@@ -319,7 +320,7 @@ static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadlin
     if (!ended && tool_stop)
         run_fail(r, hw_fail(-EINTR, "interrupted"));
     else if (!ended)
-        run_fail(r, hw_fail(-ETIMEDOUT, "plain sockets: the %s streams were not done at the deadline",
+        run_fail(r, hw_fail(-ETIMEDOUT, "plain sockets: the %s streams had not finished at the deadline",
                             r->sender ? "sending" : "receiving"));
     for (size_t i = 0; r->streams && i < n; i++)
         if (r->streams[i].started)

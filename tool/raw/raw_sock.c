@@ -223,7 +223,7 @@ int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[
     while (!rc && done < n * need) {
         if (hw_now() >= deadline)
             rc = hw_fail(-ETIMEDOUT,
-                         "plain sockets: streams of the client that connected before the deadline: %zu of %zu", done,
+                         "plain sockets: only %zu of %zu streams of the client connected before the deadline", done,
                          n * need);
         else
             rc = take_step(t, listeners, n, stop_fd, deadline);
@@ -321,7 +321,8 @@ int raw_wait_go(int fd, uint64_t deadline)
             if (got < 0 && errno == EINTR)
                 continue;
             return got < 0 ? hw_fail(-ECONNRESET, "plain sockets: waiting for the server: %s", strerror(errno))
-                           : hw_fail(-ECONNRESET, "plain sockets: the server closed a stream before the start");
+                           : hw_fail(-ECONNRESET,
+                                     "plain sockets: the server closed a stream before it started the transfer");
         }
         if (hw_now() >= deadline)
             return hw_fail(-ETIMEDOUT, "plain sockets: the server did not start the streams before the deadline");

@@ -27,9 +27,7 @@ int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs)
 {
     *v = (struct rival){.s = s, .knobs = knobs};
     learn_paths(v);
-    return v->n_paths
-               ? 0
-               : hw_fail(-ENODEV, "no connection to %s reports the addresses it uses", hawser_peer_name(s->peer));
+    return v->n_paths ? 0 : hw_fail(-ENODEV, "no connection to %s reports its addresses", hawser_peer_name(s->peer));
 }
 
 static int generate_raw_token(struct tp_request *q)
@@ -126,7 +124,7 @@ int rival_best(struct rival *v, struct measure *m, uint64_t iters, uint32_t *str
 int rival_pingpong(struct rival *v, struct measure *m, uint64_t iters, bool spin, double *p50_us)
 {
     if (m->plan.size == 0 || m->plan.size > RAW_MESSAGE)
-        return hw_fail(-EINVAL, "a plain ping-pong takes 1 to %u bytes", RAW_MESSAGE);
+        return hw_fail(-EINVAL, "a message of a plain ping-pong must have 1 to %u bytes", RAW_MESSAGE);
     uint64_t warmup = HW_MAX(iters / 10, 10u);
     struct raw_pingpong pp = {.size = (uint32_t)m->plan.size,
                               .iters = (uint32_t)HW_MIN(iters, (uint64_t)INT32_MAX),

@@ -21,20 +21,21 @@ bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_
         return false;
     if (n->rx_device_bytes && n->devmem_pkts == 0)
         snprintf(why, cap,
-                 "hawser counted %.6f GB into device memory, but the counter rx_devmem_pkts of %s did not change: the "
+                 "hawser counted %.6f GB as placed in device memory, but the counter rx_devmem_pkts of %s did not "
+                 "change: the "
                  "data arrived on another NIC, or was not placed in device memory",
                  (double)n->rx_device_bytes / 1e9, n->nic);
     else if (n->rx_device_bytes / PACKET_MAX > n->devmem_pkts)
         snprintf(why, cap,
-                 "hawser counted %.6f GB into device memory, more than the %llu packets that rx_devmem_pkts of %s "
-                 "counted can carry: some data arrived on another NIC",
+                 "hawser counted %.6f GB as placed in device memory, but the %llu packets that rx_devmem_pkts of %s "
+                 "counted cannot carry so much: some data arrived on another NIC",
                  (double)n->rx_device_bytes / 1e9, (unsigned long long)n->devmem_pkts, n->nic);
     else if (devmem && n->rx_bytes >= NOTICEABLE && n->rx_device_bytes == 0)
-        snprintf(
-            why, cap,
-            "%.6f GB arrived on %s, but nothing in device memory, and the NIC's counter rx_devmem_pkts %s (rx no cmsg)",
-            (double)n->rx_bytes / 1e9, n->nic,
-            n->devmem_pkts ? "rose only by packets of other programs" : "did not change");
+        snprintf(why, cap,
+                 "%.6f GB arrived on %s, but none of it in device memory, and the NIC's counter rx_devmem_pkts %s (rx "
+                 "no cmsg)",
+                 (double)n->rx_bytes / 1e9, n->nic,
+                 n->devmem_pkts ? "rose only by packets of other programs" : "did not change");
     return *why != 0;
 }
 

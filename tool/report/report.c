@@ -190,8 +190,8 @@ static const struct column columns[] = {
      REP_MEAN,
      rep_text_us,
      {"Mean",
-      "duration of an operation; with several in flight this is mostly waiting for the others. For a ping-pong: half "
-      "of the round trip time",
+      "duration of an operation; with several in flight, mostly the time for which it waits for the others. For a "
+      "ping-pong, half of the round trip time",
       false}},
     {TIMES, REP_P50, rep_text_us, {"p50", "median duration of an operation", false}},
     {TIMES, REP_P99, rep_text_us, {"p99", "99 of 100 operations took no longer", false}},

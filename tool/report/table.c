@@ -122,7 +122,7 @@ void table_end(struct table *t)
     if (t->n_times) {
         fprintf(t->out, "\nDuration of operations, and CPU time\n");
         if (queued)
-            fprintf(t->out, "(with several in flight an operation mostly waits for the others; --depth 1\nmeasures "
+            fprintf(t->out, "(with several in flight, an operation mostly waits for the others; --depth 1\nmeasures "
                             "single operations)\n");
         fprintf(t->out, "%*s%10s %6s %7s %7s %7s %8s %8s %7s\n", t->who ? WHO : 0, "", "size", "flying", "mean us",
                 "p50 us", "p99 us", "p99.9 us", "CPU s/GB", "there");

@@ -4,14 +4,16 @@
 #include "tool/tool.h"
 
 static const struct tool_action actions[] = {
-    {"plan", sandbox_plan_main, "show which NICs, RDMA devices and GPUs a container gets, and why not the others"},
+    {"plan", sandbox_plan_main,
+     "show which NICs, RDMA devices and GPUs a container gets, and why it does not get the others"},
     {"snapshot", sandbox_snapshot_main, "write the data from which a container's sysfs is rebuilt, as one JSON file"},
-    {"sysfs", sandbox_sysfs_main, "rebuild a container's sysfs, as a folder, by FUSE, or as NCCL's XML"},
+    {"sysfs", sandbox_sysfs_main,
+     "rebuild a container's sysfs in a folder or with FUSE, or write its topology as NCCL's XML"},
     {"env", sandbox_env_main, "print the environment that a container's programs need, and why"},
     {"move", sandbox_move_main,
-     "move NICs into a container's network namespace with all their settings: all of them or none"},
+     "move NICs, all of them or none, into a container's network namespace, with all their settings"},
     {"restore", sandbox_restore_main, "return the NICs that `move` took, with all their settings"},
-    {"watch", sandbox_watch_main, "wait until the container has ended, then restore"},
+    {"watch", sandbox_watch_main, "wait until a container has ended, and then return its NICs"},
     {"status", sandbox_status_main, "show which containers have which NICs"},
     {"run", sandbox_run_main,
      "run a command with the planned NICs, without a container runtime, and return the NICs afterwards"},

@@ -47,15 +47,15 @@ struct cdi_args {
 static int parse_name(void *args, const char *text)
 {
     ((struct cdi_args *)args)->name = text;
-    return *text && !strchr(text, '/') ? 0 : hw_fail(-EINVAL, "'%s' is not a name", text);
+    return *text && !strchr(text, '/') ? 0 : hw_fail(-EINVAL, "'%s' is not a device name", text);
 }
 
 static const struct opt rows[] = {
     OPT_CALL("name", 0, "NAME", parse_name, "the device's name: " SBX_CDI_KIND "=NAME (default: all)"),
     OPT_TEXT("out", 'o', "FILE", struct cdi_args, bundle.out,
-             "write to FILE, below /etc/cdi or /run/cdi (default: standard output)"),
+             "write to FILE, which podman finds in /etc/cdi or /run/cdi (default: standard output)"),
     OPT_FLAG("no-env", 0, struct cdi_args, no_env,
-             "leave the environment to `hawser sandbox env` and the container's --env-file"),
+             "leave out the environment, which the container then gets from `hawser sandbox env` and --env-file"),
     OPT_GROUP(sandbox_bundle_opts, struct cdi_args, bundle),
     OPT_GROUP(sandbox_opts, struct cdi_args, bundle.plan),
     {0},

@@ -108,13 +108,15 @@ static int take_json(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_CALL("shell", 'S', NULL, take_shell, "print lines for a shell: export NAME='VALUE'"),
     OPT_CALL("json", 'j', NULL, take_json, "print JSON"),
-    OPT_TEXT("nccl-topo", 0, "FILE", struct env_args, want.nccl_topo, "NCCL_TOPO_FILE, if the container has that file"),
+    OPT_TEXT("nccl-topo", 0, "FILE", struct env_args, want.nccl_topo,
+             "set NCCL_TOPO_FILE to FILE, a path in the container"),
     OPT_TEXT("net-plugin", 0, "NAME", struct env_args, want.net_plugin,
-             "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
+             "set NCCL_NET_PLUGIN to NAME (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct env_args, want.debug_all,
              "add settings for debugging, which make a sandbox of gVisor 5 to 10 times slower"),
-    OPT_FLAG("moved", 0, struct env_args, want.moved,
-             "also read GID indexes, because this is the container's network namespace and has the NICs"),
+    OPT_FLAG(
+        "moved", 0, struct env_args, want.moved,
+        "also read the GID indexes; use this in the container's network namespace, after the NICs were moved there"),
     OPT_GROUP(sandbox_opts, struct env_args, plan),
     {0},
 };
@@ -124,8 +126,8 @@ int sandbox_env_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
-        .about = "Prints the environment that a container with these NICs needs, at its start and at each exec. "
-                 "Variables that are already set in this command's environment are kept.",
+        .about = "Prints the environment that a container with the planned NICs needs, at its start and at each exec. "
+                 "Variables that are already set in this command's environment keep their values.",
         .rows = rows};
     struct env_args a = {.want.caller = environ};
     int rc = opts_parse(&o, &a, argc, argv);

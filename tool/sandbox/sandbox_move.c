@@ -28,7 +28,7 @@ static int cut_names(char *text, struct sb_nic *nic, size_t *n)
         if (as)
             *as++ = 0;
         if (!*text || (as && !*as))
-            return hw_fail(-EINVAL, "the list of NICs has an empty name");
+            return hw_fail(-EINVAL, "the list of NICs contains an empty name");
         nic[(*n)++] = (struct sb_nic){text, as};
     }
     return 0;
@@ -47,9 +47,10 @@ static const struct opt rows[] = {
     OPT_TEXT("netns", 0, "NETNS", struct move_args, m.netns,
              "the container's network namespace: a process ID, a path, or a name from `ip netns list`"),
     OPT_TEXT("nics", 'n', "NIC[=NAME][,..]", struct move_args, nics,
-             "these NICs; NAME: the NIC's name in the container (default: the same)"),
-    OPT_ENUM("rdma", 0, "auto|yes|no", struct move_args, m.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
-             "also move their RDMA devices: yes (or fail), no, or if possible (default: auto)"),
+             "move these NICs; NAME is the NIC's name in the container (default: the same)"),
+    OPT_ENUM(
+        "rdma", 0, "auto|yes|no", struct move_args, m.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
+        "also move the NICs' RDMA devices: yes (fail if that is impossible), no, or auto (if possible; the default)"),
     OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "change no ARP settings and add no source-based routes"),
     OPT_FLAG("force", 0, struct move_args, m.force,
              "also move NICs that have a default route, other devices on top, or nexthop objects"),

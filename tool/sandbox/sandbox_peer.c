@@ -101,7 +101,7 @@ static int ask_peer_facts(struct sandbox_args *a, struct tp_facts *out)
     hawser *h = NULL;
     int rc = call_for_facts(a, &session, &h, out);
     if (rc < 0)
-        (void)hw_wrap(rc, "asking %s for its NICs", a->peer);
+        (void)hw_wrap(rc, "asking %s for the list of its NICs", a->peer);
     HW_KEEP_ERROR();
     session_close(&session);
     if (h)
@@ -119,7 +119,7 @@ static void print_peer_nic(const struct sbx_snapshot *s, const struct tp_fact_ni
     if (p->rdma[0])
         snprintf(rdma, sizeof(rdma), "%s GID %u", p->rdma, p->gid);
     fprintf(stderr, "# the peer's %s %s/%u, %s%s: %s%s\n", p->nic, ip, p->prefix, rdma,
-            p->contained ? ", in a container" : "", partner < 0 ? "no partner here" : "with ",
+            p->contained ? ", in a container" : "", partner < 0 ? "no partner on this node" : "with ",
             partner < 0 ? "" : s->net[partner].name);
 }
 
@@ -134,14 +134,16 @@ static void warn_of_peer_nics(const char *cmd, const struct sbx_snapshot *s, con
         if (again)
             continue;
         if (partner[k] < 0 && v4)
-            fprintf(stderr, "hawser %s: warning: no NIC here is a partner of %s's %s: use --peer there, too\n", cmd,
-                    host, p->nic);
+            fprintf(stderr,
+                    "hawser %s: warning: no NIC of this node is a partner of %s's %s: use --peer on that node, too\n",
+                    cmd, host, p->nic);
         else if (partner[k] >= 0 && has_rdma_device(s, (size_t)partner[k]) != v4)
-            fprintf(stderr, "hawser %s: warning: %s here has %s RDMA device, %s's %s has %s with a GID of RoCE v2\n",
+            fprintf(stderr,
+                    "hawser %s: warning: %s of this node has %s RDMA device, but %s's %s has %s with a RoCE v2 GID\n",
                     cmd, s->net[partner[k]].name, v4 ? "no" : "an", host, p->nic, v4 ? "one" : "none");
     }
     if (peer->n_nics == TP_MAX_NICS)
-        fprintf(stderr, "hawser %s: warning: %s reports at most %d addresses; use --peer-nics if there are more\n", cmd,
+        fprintf(stderr, "hawser %s: warning: %s reports at most %d addresses; use --peer-nics if it has more\n", cmd,
                 host, TP_MAX_NICS);
 }
 

@@ -7,27 +7,27 @@
 #include <string.h>
 
 const struct opt sandbox_opts[] = {
-    OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "plan for another machine, from its snapshot"),
+    OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "plan for the machine whose snapshot is in FILE"),
     OPT_TEXT("sysfs", 0, "DIR", struct sandbox_args, sysfs, "plan for the machine whose sys/ and proc/ are below DIR"),
     OPT_TEXT("nics", 'n', "NIC[,..]", struct sandbox_args, want.nics,
-             "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"),
-    OPT_TEXT("gpus", 'g', "LIST", struct sandbox_args, want.gpus, "only these GPUs: 0-3,6, or none (default: all)"),
+             "use only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"),
+    OPT_TEXT("gpus", 'g', "LIST", struct sandbox_args, want.gpus, "use only these GPUs: 0-3,6, or none (default: all)"),
     OPT_TEXT("exclude", 0, "REGEX", struct sandbox_args, want.exclude,
-             "exclude NICs that match; empty: none (default: ^eth[0-9]+$, unless near a GPU)"),
+             "exclude NICs whose names match; empty: exclude none (default: ^eth[0-9]+$, except NICs near a GPU)"),
     OPT_TEXT("peer-nics", 0, "NIC[,..]", struct sandbox_args, want.peer_nics,
-             "only NICs whose names the peer has, too"),
+             "use only NICs whose names are among these names of the peer's NICs"),
     OPT_TEXT("peer", 0, "HOST[:PORT]", struct sandbox_args, peer,
-             "only NICs that have a partner on HOST, which runs `hawser serve`"),
-    OPT_TEXT("key-file", 0, "FILE", struct sandbox_args, common.key_file, "job key for --peer"),
+             "use only NICs that have a partner on HOST, which runs `hawser serve`"),
+    OPT_TEXT("key-file", 0, "FILE", struct sandbox_args, common.key_file, "read the job key for --peer from FILE"),
     OPT_FLAG("insecure", 0, struct sandbox_args, common.insecure, "without a key, accept any address for --peer"),
     OPT_TEXT("bootstrap", 0, "ADDR", struct sandbox_args, want.bootstrap,
-             "this node's rendezvous address, whose NIC stays"),
+             "this node's rendezvous address; do not use its NIC"),
     OPT_FLAG("require-ipv4", 0, struct sandbox_args, want.require_ipv4,
              "fail if a NIC has no IPv4 address, instead of excluding the NIC"),
     OPT_FLAG("force", 0, struct sandbox_args, want.force,
-             "also take NICs with a default route or the bootstrap address"),
+             "also use NICs with a default route or the bootstrap address"),
     OPT_FLAG("all-nics", 0, struct sandbox_args, want.keep_nics,
-             "show the PCI devices of all NICs in sysfs, usable or not"),
+             "show the PCI devices of all NICs in sysfs, including those that the container does not get"),
     {0},
 };
 
@@ -75,7 +75,7 @@ int sandbox_plan_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = "sandbox plan",
         .args = "[OPTION...]",
-        .about = "Shows which NICs, RDMA devices and GPUs a container gets, and why not the others.",
+        .about = "Shows which NICs, RDMA devices and GPUs a container gets, and why it does not get the others.",
         .rows = rows};
     struct plan_args a = {0};
     struct sbx_snapshot s;

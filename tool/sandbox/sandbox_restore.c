@@ -60,7 +60,7 @@ int sandbox_restore_main(int argc, char **argv)
         read_restore_options(&b, cmd,
                              "Returns the NICs of the container ID, with all their settings, wherever the NICs "
                              "are now. It is no error if there is nothing to return. NICs that cannot be returned are "
-                             "reported, one per line, and the next call tries again, unless they no longer exist.",
+                             "reported, one per line, and the next call tries again to return those that still exist.",
                              argc, argv);
     if (code != OPTS_GO)
         return code;
@@ -74,8 +74,8 @@ int sandbox_watch_main(int argc, char **argv)
     struct back b;
     unsigned lost = 0;
     int code = read_restore_options(&b, cmd,
-                                    "Waits until the container ID has ended, then restores its NICs. SIGINT and "
-                                    "SIGTERM end the wait without a restore.",
+                                    "Waits until the container ID has ended, and then returns its NICs. SIGINT and "
+                                    "SIGTERM end the wait, and the NICs are not returned.",
                                     argc, argv);
     if (code != OPTS_GO)
         return code;

@@ -74,7 +74,7 @@ int sandbox_snapshot_main(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_TEXT("out", 'o', "FILE", struct snapshot_args, out, "write to FILE (default: standard output)"),
         OPT_TEXT("sysfs", 0, "DIR", struct snapshot_args, dir,
-                 "the machine whose sys/ and proc/ are below DIR (default: this one)"),
+                 "describe the machine whose sys/ and proc/ are below DIR (default: this machine)"),
         OPT_FLAG("no-addresses", 'A', struct snapshot_args, no_addresses,
                  "leave out MAC and IP addresses, GIDs, GUIDs and the host's name"),
         {0},

@@ -23,17 +23,18 @@ static int parse_topo(void *args, const char *text)
 }
 
 const struct opt sandbox_bundle_opts[] = {
-    OPT_TEXT("sysfs-out", 0, "DIR", struct sandbox_bundle_args, sysfs_out, "folder for the rebuilt sysfs"),
+    OPT_TEXT("sysfs-out", 0, "DIR", struct sandbox_bundle_args, sysfs_out, "write the rebuilt sysfs to DIR"),
     OPT_FLAG("no-sysfs", 0, struct sandbox_bundle_args, no_sysfs, "leave the container's /sys unchanged"),
     OPT_CALL("nccl-topo", 0, "PATH", parse_topo,
-             "also set NCCL_TOPO_FILE, to a file that is mounted at PATH in the container"),
+             "also mount a topology file at PATH in the container, and set NCCL_TOPO_FILE to PATH"),
     OPT_TEXT("journal-dir", 0, "DIR", struct sandbox_bundle_args, journal_dir,
              "folder of the hooks' journals (default: " SB_JOURNAL_DIR ")"),
-    OPT_WORD("rdma", 0, "auto|yes|no", struct sandbox_bundle_args, rdma, sandbox_rdma_words,
-             "also move the NICs' RDMA devices: yes (or fail), no, or if possible (default: auto)"),
+    OPT_WORD(
+        "rdma", 0, "auto|yes|no", struct sandbox_bundle_args, rdma, sandbox_rdma_words,
+        "also move the NICs' RDMA devices: yes (fail if that is impossible), no, or auto (if possible; the default)"),
     OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "change no ARP settings and add no source-based routes"),
     OPT_TEXT("net-plugin", 0, "NAME", struct sandbox_bundle_args, env.net_plugin,
-             "NCCL_NET_PLUGIN (default: hawser if there is no RDMA device)"),
+             "set NCCL_NET_PLUGIN to NAME (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct sandbox_bundle_args, env.debug_all,
              "add settings for debugging, which slow down the container"),
     {0},
@@ -252,7 +253,7 @@ struct spec_args {
 
 static const struct opt rows[] = {
     OPT_TEXT("out", 'o', "FILE", struct spec_args, bundle.out, "write to FILE instead of replacing config.json"),
-    OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that was added"),
+    OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that `hawser sandbox spec` has added"),
     OPT_GROUP(sandbox_bundle_opts, struct spec_args, bundle),
     OPT_GROUP(sandbox_opts, struct spec_args, bundle.plan),
     {0},

@@ -79,7 +79,7 @@ struct status_args {
 int sandbox_status_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_FLAG("json", 'j', struct status_args, json, "print an array of containers, each with its NICs"),
+        OPT_FLAG("json", 'j', struct status_args, json, "print a JSON array of containers, each with its NICs"),
         OPT_TEXT("journal-dir", 0, "DIR", struct status_args, dir,
                  "folder of the journals (default: " SB_JOURNAL_DIR ")"),
         {0},
@@ -87,9 +87,9 @@ int sandbox_status_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "[ID] [OPTION...]",
-        .about =
-            "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: "
-            "there,\nhere, or lost. Exit status: 1 if a move or restore was interrupted, or a journal is unreadable.",
+        .about = "Shows, from the journals, the containers that have NICs of this machine, and where each NIC is: "
+                 "there\n(in the container), here (on the host), or lost. Exit status: 1 if a move or restore was "
+                 "interrupted or has failed, or a journal is unreadable.",
         .rows = rows,
         .most = 1,
         .too_many = "takes at most one ID"};

@@ -92,8 +92,8 @@ static const struct opt rows[] = {
     OPT_TEXT("out", 'o', "DIR", struct sysfs_args, out.dir,
              "write the sysfs to DIR, for mounting read-only on a container's /sys"),
     OPT_TEXT("fuse", 0, "DIR", struct sysfs_args, out.fuse,
-             "mount the sysfs on DIR; states, rates, GIDs and counters are read live from the host"),
-    OPT_FLAG("foreground", 'F', struct sysfs_args, out.foreground, "stay in the foreground, with --fuse"),
+             "mount the sysfs on DIR with FUSE; states, rates, GIDs and counters are read live from the host"),
+    OPT_FLAG("foreground", 'F', struct sysfs_args, out.foreground, "with --fuse: stay in the foreground"),
     OPT_TEXT("nccl-topo", 0, "FILE", struct sysfs_args, out.topo,
              "write the topology to FILE in the format of NCCL_TOPO_FILE; -: standard output"),
     OPT_GROUP(sandbox_opts, struct sysfs_args, plan),
@@ -104,7 +104,8 @@ int sandbox_sysfs_main(int argc, char **argv)
 {
     static const struct opts o = {.cmd = CMD,
                                   .args = "--out DIR|--fuse DIR|--nccl-topo FILE [OPTION...]",
-                                  .about = "Rebuilds the sysfs that a container with these NICs and GPUs should see.",
+                                  .about =
+                                      "Rebuilds the sysfs that a container with the planned NICs and GPUs should see.",
                                   .rows = rows};
     struct sysfs_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);

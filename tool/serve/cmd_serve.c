@@ -95,11 +95,11 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
             print_command(a[i].text, a[i].v6, port, c);
         free(a);
         if (n == 0)
-            printf(any ? "  (no address of this node is up)\n"
-                       : "  (no address of this node that needs no key is up)\n");
+            printf(any ? "  (this node has no address on an interface that is up)\n"
+                       : "  (this node has no address that can be used without a key)\n");
     }
     if (!any)
-        printf("Without a key only loopback and 198.18.0.0/15 are accepted; for other addresses both nodes "
+        printf("Without a key, only loopback and 198.18.0.0/15 are accepted; for other addresses, both nodes "
                "need\n--key-file F or --insecure.\n");
     fflush(stdout);
 }
@@ -117,10 +117,10 @@ static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t po
     with.knobs = &knobs;
     rc = hawser_listen(*h, bind_addr, port, &port);
     if (rc == -EADDRINUSE)
-        rc = tool_hint(rc, "another process listens there: choose another port with --port");
+        rc = tool_hint(rc, "another process listens on this port: choose a different one with --port");
     if (rc < 0)
         return rc;
-    printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),
+    printf("hawser %s serves on %s port %u, with up to %s of memory%s\n", hawser_version(),
            bind_addr ? bind_addr : "all addresses,", port, hw_format_size(so->max_memory, limit, sizeof limit),
            so->once ? ", until all clients have disconnected" : "");
     print_commands(bind_addr, port, c);
@@ -172,9 +172,9 @@ static const struct opt rows[] = {
     OPT_NUMBER("port", 'p', "PORT", struct serve_args, port, 0, 65535,
                "port for all connections; 0 for any free port (default: 20000)"),
     OPT_CALL("advertise", 'a', "ADDRS", parse_advertise,
-             "addresses for clients if they differ from the NICs' own: [NIC=]ADDRESS[:PORT],.."),
+             "tell clients these addresses instead of the NICs' own: [NIC=]ADDRESS[:PORT],.."),
     OPT_SIZE("max-memory", 0, "SIZE", struct serve_args, options.max_memory, 0, UINT64_MAX,
-             "memory for all clients together (default: 8GiB)"),
+             "maximum memory for all clients together (default: 8GiB)"),
     OPT_FLAG("once", '1', struct serve_args, options.once, "end when all clients have disconnected"),
     OPT_GROUP(common_opts, struct serve_args, common),
     {0},

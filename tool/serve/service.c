@@ -161,7 +161,7 @@ static int charge_client_memory(struct client *c, uint64_t need)
     if (need == 0)
         return hw_fail(-ENOMEM, "the requested memory exceeds the address space of the serving node");
     return fits ? 0
-                : hw_fail(-ENOMEM, "%s of memory are needed on the serving node, but %s there leaves %s",
+                : hw_fail(-ENOMEM, "%s of memory is needed on the serving node, but %s there leaves only %s",
                           hw_format_size(need, want, sizeof want), c->s->o.limit_name,
                           hw_format_size(room, left, sizeof left));
 }

@@ -19,11 +19,12 @@ struct top_args {
 };
 
 static const struct opt rows[] = {
-    OPT_TIME("interval", 'i', "TIME", struct top_args, interval_ms, 100, 3600000, "interval (default: 1s)"),
+    OPT_TIME("interval", 'i', "TIME", struct top_args, interval_ms, 100, 3600000,
+             "time between two updates (default: 1s)"),
     OPT_FLAG("once", '1', struct top_args, once, "exit after one interval"),
     OPT_FLAG("json", 'j', struct top_args, json, "print one JSON line per interval"),
     OPT_TEXT("dir", 0, "FOLDER", struct top_args, dir,
-             "look for sockets in this folder only (the processes' knob metrics_dir)"),
+             "look for the processes' sockets only in FOLDER, which is the value of their knob metrics_dir"),
     {0},
 };
 

@@ -112,7 +112,7 @@ void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end
     }
     if (v->n == 0)
         fprintf(f, "No hawser context was found%s%s%s", geteuid() == 0 ? "" : " for this user",
-                geteuid() == 0 ? "" : "; root sees all", end);
+                geteuid() == 0 ? "" : "; root sees all users' contexts", end);
     if (shown < all)
         fprintf(f, "  .. and %zu more lines%s", all - shown, end);
 }

@@ -15,7 +15,7 @@ struct args {
 };
 
 static const struct opt rows[] = {
-    OPT_TEXT("from", 'f', "FILE", struct args, from, "show another machine, from a snapshot that --save wrote"),
+    OPT_TEXT("from", 'f', "FILE", struct args, from, "show the machine whose snapshot is in FILE (see --save)"),
     OPT_TEXT("save", 0, "FILE", struct args, save,
              "write a snapshot of this machine to FILE, without addresses, and exit"),
     OPT_TEXT("gpus", 'g', "LIST", struct args, want.gpus, "plan only for these GPUs, as in 0-3,6 (default: all)"),

@@ -172,7 +172,9 @@ static int draw_topo_node(struct drawing *d)
                                  : "this machine",
                    (size_t)(width / 9));
     draw_topo_text(out, MARGIN, 46, "s",
-                   d->t->planned ? "A line joins a GPU and a NIC that serves it. Dashed NICs are not used." : d->t->why,
+                   d->t->planned
+                       ? "A line joins a GPU and a NIC that serves it. NICs with a dashed outline are not used."
+                       : d->t->why,
                    (size_t)(width / 6));
     fwrite(boxes, 1, len, out);
     free(boxes);

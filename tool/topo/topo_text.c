@@ -237,8 +237,8 @@ static void print_distance_matrix(const struct topo *t, FILE *f)
                         n->gpu[g].pci < 0 ? "?" : hw_dist_name(hw_node_distance(n, n->gpu[g].pci, n->netdev[i].pci)));
         fputc('\n', f);
     }
-    fprintf(f, "  as in nvidia-smi topo: PIX at most one PCI bridge, PXB several bridges, PHB the\n"
-               "  host bridge, NODE two host bridges of one NUMA node, SYS two NUMA nodes\n");
+    fprintf(f, "  as in nvidia-smi topo: PIX crosses at most one PCI bridge, PXB several bridges, PHB\n  the host "
+               "bridge, NODE two host bridges of one NUMA node, SYS two NUMA nodes\n");
 }
 
 static int print_topo_plan(const struct topo *t, FILE *f)

@@ -23,12 +23,12 @@ struct tracing {
 static const char *const levels[] = {"warn", "info", "trace", NULL};
 
 static const struct opt rows[] = {
-    OPT_TEXT("out", 'o', "FILE", struct tracing, out, "file for the calls (default: hawser-trace.txt)"),
+    OPT_TEXT("out", 'o', "FILE", struct tracing, out, "write the calls to FILE (default: hawser-trace.txt)"),
     OPT_WORD("level", 0, "LEVEL", struct tracing, level, levels,
              "log level of the plugin: warn, info or trace (default: from the environment)"),
     OPT_FLAG("polls", 0, struct tracing, polls,
              "also write a line for each call that made no progress; otherwise such calls are only counted"),
-    OPT_TEXT("show", 0, "FILE", struct tracing, show, "only summarize an existing trace"),
+    OPT_TEXT("show", 0, "FILE", struct tracing, show, "only summarize the existing trace FILE"),
     OPT_FLAG("diff", 0, struct tracing, diff, "compare two traces: hawser trace --diff A B"),
     {0},
 };
@@ -245,14 +245,15 @@ static int trace_command(const struct tracing *t, char **argv)
 
 int cmd_trace(int argc, char **argv)
 {
-    static const struct opts o = {.cmd = "trace",
-                                  .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
-                                  .about = "Runs serve, bench, validate or another program, and records every call "
-                                           "into the net plugin of its transport: arguments, result, time, and the "
-                                           "plugin's own log. Exit status of --diff: 0 if equal, 1 if not.",
-                                  .rows = rows,
-                                  .most = OPTS_ANY,
-                                  .stops = true};
+    static const struct opts o = {
+        .cmd = "trace",
+        .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
+        .about = "Runs a hawser command, such as serve, bench or validate, or another program, and records every call "
+                 "into the net plugin of its transport, with arguments, result and time, and the plugin's own log. "
+                 "Exit status of --diff: 0 if the traces are equal, 1 if they differ or cannot be read.",
+        .rows = rows,
+        .most = OPTS_ANY,
+        .stops = true};
     struct tracing t = {.out = "hawser-trace.txt"};
     int rc = opts_parse(&o, &t, argc, argv);
     if (rc != OPTS_GO)

@@ -201,7 +201,8 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
         return rc;
     v->bad_in += bad;
     return v->bad_out + v->bad_in
-               ? hw_fail(-EIO, "bytes that arrived wrong: %" PRIu64 " there, %" PRIu64 " here", v->bad_out, v->bad_in)
+               ? hw_fail(-EIO, "%" PRIu64 " bytes arrived wrong on the other node, and %" PRIu64 " on this node",
+                         v->bad_out, v->bad_in)
                : 0;
 }
 
@@ -365,10 +366,10 @@ static int run_nic_validation(struct validate *v, hawser *h)
                  "GPU %d -> %d: some data did not use the device path, which --require-direct requires", v->gpu,
                  (int)v->peer_gpu);
     else if (rc == 0 && good < v->channels && v->n_ch && !v->n_open)
-        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " connections lost or not opened", v->channels - good,
+        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " connections were lost or not opened", v->channels - good,
                  v->channels);
     else if (rc == 0 && good < v->channels)
-        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " connections not verified within %" PRIu64 " ms",
+        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " connections were not verified within %" PRIu64 " ms",
                  v->channels - good, v->channels, v->timeout_ms);
     if (v->report)
         validate_page_add(&v->page, v->nic, v->ch, v->n_ch, good, v->channels, why);
@@ -395,7 +396,7 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
     if (rc < 0)
         return tool_fail("validate", "%s", hw_error());
     if (wrapped)
-        fprintf(v->text, "# the serving node has %d GPU%s: higher numbers wrap around, beginning with GPU 0\n", there,
+        fprintf(v->text, "# the serving node has %d GPU%s: higher GPU numbers wrap around to GPU 0\n", there,
                 there == 1 ? "" : "s");
     v->many = !v->nic[0];
     for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
@@ -410,7 +411,7 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
             good += run_nic_validation(v, h) == TOOL_OK;
         }
     }
-    fprintf(v->text, "GPUs and NICs: %zu of %zu\n", good, n);
+    fprintf(v->text, "Successful combinations of GPUs and NICs: %zu of %zu\n", good, n);
     return good == n ? TOOL_OK : TOOL_FAILED;
 }
 
@@ -472,17 +473,17 @@ static int parse_validate_gpus(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_NUMBER("channels", 'c', "N", struct validate, channels, 1, MAX_VALIDATE,
-               "connections at once, 1 to 64 (default: 4)"),
+               "number of connections to open at once, 1 to 64 (default: 4)"),
     OPT_CALL("nic", 0, "NIC", parse_nic,
-             "NIC of this node (default: the NIC of the route to HOST, or with --gpus the NICs of the GPU)"),
+             "use this NIC of this node (default: the NIC of the route to HOST, or with --gpus the NICs of the GPU)"),
     OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
              "size of an operation; the first round has one per connection and direction (default: 16MiB)"),
     OPT_SIZE("window", 0, "SIZE", struct validate, window, 0, UINT64_MAX,
-             "bytes in flight per connection (default: an eighth of --size, at least 64KiB)"),
+             "maximum bytes in flight on a connection (default: an eighth of --size, at least 64KiB)"),
     OPT_TIME("timeout", 0, "TIME", struct validate, timeout_ms, 100, 3600000,
              "time limit for each NIC and pair of GPUs (default: 30s)"),
     OPT_CALL("gpus", 'g', "LIST", parse_validate_gpus,
-             "use GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; tests each pair over each of its NICs"),
+             "use GPU memory: all, 0-3, 0,2, or local:remote as in 0:5,1:4; test each pair over each of its NICs"),
     OPT_TEXT("map", 'm', "MAP", struct validate, map,
              "with --gpus: use these NICs for these GPUs: \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("json", 0, "FILE", struct validate, json,
@@ -500,7 +501,8 @@ static int parse_validate_args(struct validate *v, int argc, char **argv)
         .args = "HOST[:PORT] [OPTION...]",
         .about = "Opens N connections at once on one NIC to a node that runs `hawser serve`, "
                  "transfers checked data in both directions, and reports whether each connection carried data both "
-                 "ways. Exit status: 0 if all did and all data was right, 1 if not, 2 for a usage error.",
+                 "ways. Exit status: 0 if each connection did, all data was right and nothing else failed, 1 if not, 2 "
+                 "for a usage error.",
         .rows = rows,
         .least = 1,
         .most = 1,

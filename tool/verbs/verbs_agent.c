@@ -74,16 +74,18 @@ static int parse_agent_socket(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_TEXT("policy", 'P', "FILE", struct agent_args, o.policy_file,
-             "policy for containers, see hawser-verbs-policy(5)"),
-    OPT_CALL("socket", 0, "PATH", parse_agent_socket, "socket for the runtimes (default: " VB_AGENT_SOCKET ")"),
+             "read the policy from FILE (see hawser-verbs-policy(5))"),
+    OPT_CALL("socket", 0, "PATH", parse_agent_socket,
+             "socket to which the container runtimes connect (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("state-dir", 0, "DIR", struct agent_args, o.state_dir,
-             "folder for `hawser verbs status` (default: " VB_AGENT_STATE ")"),
+             "folder of the brokers' status sockets (default: " VB_AGENT_STATE ")"),
     OPT_TEXT("audit", 0, "FILE", struct agent_args, audit, "append refused requests to FILE, one JSON line each"),
-    OPT_TEXT("container", 0, "NAME", struct agent_args, o.section,
-             "use this section of the policy for every container, and ignore the section in the annotation"),
+    OPT_TEXT(
+        "container", 0, "NAME", struct agent_args, o.section,
+        "use this section of the policy for every container, instead of the one that the container's annotation names"),
     OPT_NUMBER("containers", 0, "N", struct agent_args, o.containers_max, 1, CONTAINERS_MAX,
                "maximum number of containers at once (default: 256)"),
-    OPT_FLAG("verbose", 'v', struct agent_args, verbose, "print more"),
+    OPT_FLAG("verbose", 'v', struct agent_args, verbose, "print more messages"),
     {0},
 };
 
@@ -92,11 +94,10 @@ int verbs_agent_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "--policy FILE [OPTION...]",
-        .about =
-            "Receives from crun and runc the seccomp listeners of containers that `hawser verbs spec` has "
-            "prepared, and starts a broker for each container. Runs as root until SIGTERM or SIGINT, which also end "
-            "the brokers, or SIGUSR1, which leaves the brokers running, as if the agent were killed, so that another "
-            "agent can be started. SIGHUP makes the agent read the policy again, for containers that start later.",
+        .about = "Receives from crun and runc the seccomp listeners of containers that `hawser verbs spec` has "
+                 "prepared, and starts a broker for each container. Runs as root. SIGTERM and SIGINT end the agent and "
+                 "the brokers. SIGUSR1 ends only the agent, so that another agent can be started while the brokers "
+                 "continue. SIGHUP makes the agent read the policy again, for containers that start later.",
         .rows = rows};
     struct agent_args a = {.o = {.socket = VB_AGENT_SOCKET,
                                  .state_dir = VB_AGENT_STATE,

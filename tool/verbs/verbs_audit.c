@@ -25,7 +25,7 @@ static void print_audit_record(const json_t *o)
     const json_t *left = json_object_get(o, "left_out");
     verbs_put(stdout, get_audit_text(o, "time"));
     if (left) {
-        printf(" %lld more, not written\n", (long long)json_integer_value(left));
+        printf(" refusals that were not recorded: %lld\n", (long long)json_integer_value(left));
         return;
     }
     printf(" ");
@@ -141,7 +141,7 @@ int verbs_audit_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
         OPT_FLAG("follow", 0, struct audit_args, follow, "keep printing new lines, until interrupted"),
-        OPT_FLAG("json", 'j', struct audit_args, json, "print the lines of JSON unchanged"),
+        OPT_FLAG("json", 'j', struct audit_args, json, "print the JSON lines unchanged"),
         {0},
     };
     static const struct opts o = {
@@ -149,7 +149,7 @@ int verbs_audit_main(int argc, char **argv)
         .args = "[FILE] [OPTION...]",
         .about = "Shows what --audit of `hawser verbs agent` and `run` has written: each refusal, with container, "
                  "program,\ncommand, rule and reason. FILE is - for standard input (default: " VERBS_AUDIT_FILE
-                 ").\nExit status: 1 if a line is not an audit record.",
+                 ").\nExit status: 1 if a line is not an audit record, or FILE cannot be opened.",
         .rows = rows,
         .most = 1};
     struct audit_args a = {0};

@@ -264,17 +264,17 @@ static int parse_user(void *args, const char *text)
     } else {
         *out = (struct user){.other = true, .uid = (uid_t)u, .gid = (gid_t)g};
     }
-    return out->uid == 0 ? hw_fail(-EINVAL, "the user may not be root") : 0;
+    return out->uid == 0 ? hw_fail(-EINVAL, "the user must not be root") : 0;
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "policy for the command, see hawser-verbs-policy(5)"),
+    OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "read the policy from FILE (see hawser-verbs-policy(5))"),
     OPT_TEXT("container", 0, "NAME", struct run_args, container,
-             "section of the policy for the command (default: the section for all)"),
+             "use this section of the policy (default: the section for all containers)"),
     OPT_CALL("user", 0, "USER", parse_user,
-             "run as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
+             "run the command as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
     OPT_TEXT("state-dir", 0, "DIR", struct run_args, o.state_dir,
-             "folder for `hawser verbs status` (default: " VB_AGENT_STATE ")"),
+             "folder of the broker's status socket (default: " VB_AGENT_STATE ")"),
     OPT_TEXT("audit", 0, "FILE", struct run_args, audit, "append refused requests to FILE, one JSON line each"),
     {0},
 };
@@ -286,8 +286,8 @@ int verbs_run_main(int argc, char **argv)
         .args = "--policy FILE [OPTION...] -- COMMAND [ARGUMENT...]",
         .about = "Runs a command whose RDMA verbs go through a broker, without a container runtime. The exit status is "
                  "the command's; 125 if hawser failed, 126 if the command could not be executed, 127 if it was not "
-                 "found. Child processes that outlive the command get ENOSYS. Needs root. hawser(1) describes what is "
-                 "weaker than with a container.",
+                 "found. RDMA calls of child processes that outlive the command fail with ENOSYS. Needs root. "
+                 "hawser(1) describes in what respects the command is less isolated than a container.",
         .rows = rows,
         .least = 1,
         .most = OPTS_ANY,

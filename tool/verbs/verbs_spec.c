@@ -389,9 +389,10 @@ static void warn_of_memlock(const json_t *process)
     if (has_json_string(json_object_get(json_object_get(process, "capabilities"), "effective"), "CAP_IPC_LOCK"))
         return;
     if (!l)
-        print_spec_warning("the container has no " MEMLOCK
-                           ": it can register no more memory than the starting process may lock (ulimit -l), and gets "
-                           "ENOMEM beyond this, which the audit does not show");
+        print_spec_warning(
+            "the container has no " MEMLOCK
+            ": it can register no more memory than the process that starts it may lock (ulimit -l), and gets "
+            "ENOMEM beyond this, which the audit does not show");
     else if (json_is_integer(soft)) /* otherwise it is unlimited, see raise_nofile_limit() */
         print_spec_warning("the container's " MEMLOCK
                            " is %lld bytes: registering more memory fails with ENOMEM, which the audit does not show",
@@ -410,7 +411,7 @@ static void warn_of(const json_t *config, const struct spec_args *a)
     if (strcmp(a->runtime, "runc") == 0)
         print_spec_warning(
             "runc cannot notify the broker of write(), so devices that post with write() (rxe, siw) do not work; nor "
-            "can it make a call wait for its answer through signals, so an answer can be lost: use crun");
+            "can it make a call keep waiting for its answer when a signal arrives, so an answer can be lost: use crun");
 }
 
 static int apply_verbs_spec(json_t *config, json_t *notes_kept, const struct spec_args *a)
@@ -497,12 +498,13 @@ static const struct opt rows[] = {
              "runtime of the container, crun or runc (default: crun, which supports more)"),
     OPT_CALL("socket", 0, "PATH", parse_spec_socket, "socket of `hawser verbs agent` (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("device", 0, "NAME[,..]", struct spec_args, devices,
-             "devices, such as uverbs0, or none (default: the container's own, otherwise all)"),
+             "devices for the container, such as uverbs0, or none (default: those that config.json has, or all if it "
+             "has none)"),
     OPT_TEXT("container", 0, "NAME", struct spec_args, container,
              "section of the policy for the container, written as the annotation " SECTION),
     OPT_TEXT("dev", 0, "DIR", struct spec_args, dev, "folder of the device nodes (default: " NODES ")"),
     OPT_TEXT("out", 'o', "FILE", struct spec_args, out, "write to FILE instead of replacing config.json"),
-    OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that was added"),
+    OPT_FLAG("undo", 0, struct spec_args, undo, "remove everything that `hawser verbs spec` has added"),
     {0},
 };
 

@@ -86,7 +86,7 @@ static void print_broker_status(const json_t *o)
     const json_t *devices = json_object_get(o, "devices");
     char size[32];
     verbs_put(stdout, get_status_text(o, "container"));
-    printf(": process %lld, broker %lld, since %lld s, policy ", (long long)get_status_number(o, "pid"),
+    printf(": process %lld, broker %lld, for %lld s, policy ", (long long)get_status_number(o, "pid"),
            (long long)get_status_number(o, "broker"), (long long)get_status_number(o, "seconds"));
     verbs_put(stdout, *get_status_text(o, "section") ? get_status_text(o, "section") : "of all");
     printf("\n  ");
@@ -160,7 +160,7 @@ static int show_status(const char *path, bool chosen, bool as_json)
         json_dumpf(all, stdout, JSON_INDENT(2));
         putchar('\n');
     } else if (n <= 0) {
-        printf("No container has a broker here (%s).\n", path);
+        printf("No broker of a container was found in %s.\n", path);
     }
     free(e);
     json_decref(all);
@@ -176,15 +176,18 @@ struct status_args {
 int verbs_status_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_TEXT("state-dir", 0, "DIR", struct status_args, dir, "the agent's folder (default: " VB_AGENT_STATE ")"),
-        OPT_FLAG("json", 'j', struct status_args, json, "print an array of containers, each as reported by its broker"),
+        OPT_TEXT("state-dir", 0, "DIR", struct status_args, dir,
+                 "folder of the brokers' status sockets (default: " VB_AGENT_STATE ")"),
+        OPT_FLAG("json", 'j', struct status_args, json,
+                 "print a JSON array of containers, each as reported by its broker"),
         {0},
     };
     static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
         .about = "Asks the brokers of this machine for the status of their containers: devices, objects by type, "
-                 "pinned\nbytes, refusals. Exit status: 1 if a broker has died or does not answer.",
+                 "pinned\nbytes, refusals. Exit status: 1 if a broker has ended or gives no valid answer, or the "
+                 "folder cannot be read.",
         .rows = rows};
     struct status_args a = {0};
     int rc = opts_parse(&o, &a, argc, argv);

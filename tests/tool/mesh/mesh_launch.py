@@ -67,7 +67,7 @@ def more_by_hand(launcher):
     ok("GB/s bisection" in text and "all to all" in text, "loads of all nodes at once are measured", text)
     again = subprocess.run([HAWSER, "mesh", "--read", launcher.json, "--baseline", launcher.json], capture_output=True, text=True, timeout=60, check=False)
     ok(again.returncode == 1 and "1 finding\n" in again.stdout, "a saved run is judged to the same, and differs from itself in nothing", again.stdout, again.stderr)
-    ok(re.search(r"# compared with .*, which has (\d+) of these \1 nodes\n", again.stdout), "the output says what was compared", again.stdout)
+    ok(re.search(r"# compared with .*, which has (\d+) of the \1 nodes of this run\n", again.stdout), "the output says what was compared", again.stdout)
     launcher.extra = []
     outputs = [Output(p) for p in launcher.start()]
     outputs[0].wait_for(ROUND, BEGIN_S)

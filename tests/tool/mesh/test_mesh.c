@@ -343,10 +343,10 @@ static void test_facts(void)
     make_cluster(&m);
     expect(&m, "", "a cluster that is well");
     m.node[2].nic[1].speed = 25000;
-    expect(&m, "node2 eth1 runs at 25000 Mbit/s, most others at 100000", "a NIC that runs slowly");
+    expect(&m, "node2 eth1 runs at 25000 Mbit/s, while most others run at 100000", "a NIC that runs slowly");
     m.node[2].nic[1].speed = 100000;
     m.node[3].nic[0].mtu = 1500;
-    expect(&m, "node3 eth0 has an MTU of 1500, most others 9000", "an MTU");
+    expect(&m, "node3 eth0 has an MTU of 1500, while most others have 9000", "an MTU");
     m.node[3].nic[0].mtu = 9000;
     m.node[4].nic[1].rx_errors = 500;
     expect(&m, "node4 eth1 counted 500 errors", "errors");

@@ -449,7 +449,7 @@ def audit(host):
     line = {"time": "2026-01-31T12:00:00.000Z", "container": "web", "pid": 7, "program": "ib\u001b[2J", "device": "rxe0", "command": "REG_MR length=1",
             "rule": "max_mrs = 1", "text": "there is one", "errno": "EMFILE"}
     host.audit.write_text(json.dumps(line) + "\n" + json.dumps({"time": "t", "left_out": 5}) + "\n")
-    want = "2026-01-31T12:00:00.000Z web: ib?[2J (7) on rxe0: REG_MR length=1: EMFILE by max_mrs = 1: there is one\nt 5 more, not written\n"
+    want = "2026-01-31T12:00:00.000Z web: ib?[2J (7) on rxe0: REG_MR length=1: EMFILE by max_mrs = 1: there is one\nt refusals that were not recorded: 5\n"
     r = verbs("audit", host.audit)
     ok(r.returncode == 0 and r.stdout == want, "audit: as text, with nothing that steers a terminal", r)
     r = verbs("audit", host.audit, "--json")
@@ -461,10 +461,10 @@ def audit(host):
         f.flush()
         time.sleep(0.3)
         f.write('_out":1}\n')
-    ok(p.stdout.readline() == "a 1 more, not written\n", "a line that comes in two parts")
+    ok(p.stdout.readline() == "a refusals that were not recorded: 1\n", "a line that comes in two parts")
     host.audit.rename(host.tmp / "old")
     host.audit.write_text('{"time":"b","left_out":2}\n')
-    ok(p.stdout.readline() == "b 2 more, not written\n", "another file of that name")
+    ok(p.stdout.readline() == "b refusals that were not recorded: 2\n", "another file of that name")
     p.terminate()
     ok(p.wait(SECONDS) == 0, "and ends when asked to")
     p.stdout.close()
@@ -498,7 +498,7 @@ def run(host):
     ok(r.returncode == 1 and "nosuch" in r.stderr and not r.stdout, "status of a folder that is not there", r)
     host.state.mkdir()
     r = verbs("status", "--state-dir", host.state)
-    ok(r.returncode == 0 and "No container" in r.stdout, "status: nobody", r)
+    ok(r.returncode == 0 and "No broker of a container" in r.stdout, "status: nobody", r)
     ok(verbs("status", "--json", "--state-dir", host.state).stdout.strip() == "[]", "status --json: nobody")
 
     private_dev(host)

@@ -94,8 +94,10 @@ static void say_some(struct text *t, const struct mesh *m, const struct mesh_fin
         add_text(t, f->mutual ? " receives at " : " sends at ");
     add_ratio(t, f);
     add_when(t, f);
-    add_text(t, ", with %u of %u peers only; check the paths to these peers, and for other load during the test",
-             f->count, f->of);
+    add_text(
+        t,
+        ", with %u of %u peers only; check the paths to these peers, and whether there was other load during the test",
+        f->count, f->of);
 }
 
 static void say_path(struct text *t, const struct mesh *m, const struct mesh_finding *f)
@@ -112,9 +114,8 @@ static void say_path(struct text *t, const struct mesh *m, const struct mesh_fin
 static void say_rail(struct text *t, const struct mesh *m, const struct mesh_finding *f)
 {
     add_text(t,
-             "%s runs at %.0f %% of the median of rails of the same speed, on most nodes; check the rail's switches, "
-             "and the "
-             "settings of these NICs",
+             "on most nodes, %s runs at %.0f %% of the median of all rails of the same speed; check the rail's "
+             "switches, and the settings of its NICs",
              get_nic_name(m, f->node, f->nic), 100 * f->ratio);
 }
 
@@ -123,10 +124,11 @@ static void say_fact(struct text *t, const struct mesh *m, const struct mesh_fin
     add_place(t, m, f->node, f->nic);
     if (f->what == MESH_F_SPEED)
         add_text(t,
-                 " runs at %" PRIu64 " Mbit/s, most others at %" PRIu64 "; check its port, cable and autonegotiation",
+                 " runs at %" PRIu64 " Mbit/s, while most others run at %" PRIu64
+                 "; check its port, cable and autonegotiation",
                  f->number, f->usual);
     else if (f->what == MESH_F_MTU)
-        add_text(t, " has an MTU of %" PRIu64 ", most others %" PRIu64, f->number, f->usual);
+        add_text(t, " has an MTU of %" PRIu64 ", while most others have %" PRIu64, f->number, f->usual);
     else if (f->what == MESH_F_ERRORS)
         add_text(t, " counted %" PRIu64 " errors during the test; check its cable, transceiver and port", f->number);
     else if (f->nic < 0)
@@ -159,8 +161,8 @@ static void say_pair(struct text *t, const struct mesh *m, const struct mesh_fin
     }
     add_text(t, " and %s", m->node[f->peer].name);
     if (f->what == MESH_F_WRONG)
-        add_text(t, ": %" PRIu64 " byte%s arrived wrong; check memory, and NICs that compute checksums", f->number,
-                 f->number == 1 ? "" : "s");
+        add_text(t, ": %" PRIu64 " byte%s arrived wrong; check the memory, and the checksum offload of the NICs",
+                 f->number, f->number == 1 ? "" : "s");
     else
         add_text(t, ": a transfer failed: %s", f->text ? f->text : "");
 }
@@ -181,8 +183,8 @@ void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, siz
     case MESH_F_CORRUPT:
         add_place(&t, m, f->node, -1);
         add_text(&t,
-                 ": %" PRIu64
-                 " bytes to or from it arrived wrong, with %u nodes; check its memory, and NICs that compute checksums",
+                 ": %" PRIu64 " bytes to or from it arrived wrong, in transfers with %u nodes; check its memory, and "
+                 "the checksum offload of its NICs",
                  f->number, f->count);
         break;
     case MESH_F_NODE:
@@ -206,7 +208,7 @@ void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, siz
         say_rail(&t, m, f);
         break;
     case MESH_F_MANY:
-        add_text(&t, "%u of %u paths stand out (%s): perhaps groups of nodes differ, see the heat map (--report)",
+        add_text(&t, "%u of %u paths stand out (%s): perhaps groups of nodes differ; see the heat map (--report)",
                  f->count, f->of, mesh_kind_name(f->kind));
         break;
     case MESH_F_CHANGED:

@@ -220,7 +220,7 @@ static uint32_t hear_greetings(struct starter *s)
             open += p[i].fd >= 0;
             came += h->greeted;
         }
-        output_progress("%u of %u hosts started", came, s->n);
+        output_progress("hawser started on %u of %u hosts", came, s->n);
         if (open && poll(p, s->n, 200) <= 0)
             continue;
         for (uint32_t i = 0; i < s->n; i++)
@@ -230,7 +230,7 @@ static uint32_t hear_greetings(struct starter *s)
     output_progress(NULL);
     for (uint32_t i = 0; i < s->n; i++)
         if (!s->host[i].greeted)
-            tool_fail("mesh", "%s was not started: `%s` %s", s->host[i].name, s->o->ssh ? s->o->ssh : SSH,
+            tool_fail("mesh", "hawser was not started on %s: `%s` %s", s->host[i].name, s->o->ssh ? s->o->ssh : SSH,
                       s->host[i].out < 0 ? "ended before hawser answered"
                       : tool_stop        ? "was interrupted before hawser answered"
                                          : "did not start hawser in time");
@@ -379,7 +379,7 @@ int mesh_hosts_run(const struct mesh_hosts *o, const char *const *args, struct m
     *m = (struct mesh){0};
     int rc = start_all(&s, args);
     if (rc == 0 && hear_greetings(&s) < 2)
-        rc = hw_fail(-ENODEV, "fewer than two hosts have started hawser");
+        rc = hw_fail(-ENODEV, "hawser has started on fewer than two hosts");
     if (rc == 0)
         rc = seat_hosts(&s);
     if (rc == 0)
@@ -396,13 +396,13 @@ int mesh_take_orders(void)
     char line[2 * LINE * 16];
     size_t n = 0;
     if (write(STDOUT_FILENO, GREETING "\n", strlen(GREETING) + 1) < 0)
-        return hw_fail(-EPIPE, "the starting process has ended");
+        return hw_fail(-EPIPE, "the `hawser mesh` that started this process has ended");
     for (;;) {
         ssize_t k = read(STDIN_FILENO, line + n, 1);
         if (k < 0 && errno == EINTR && !tool_stop)
             continue;
         if (k <= 0 || n == sizeof line - 1)
-            return hw_fail(-EPIPE, "the starting process sent no complete orders");
+            return hw_fail(-EPIPE, "the `hawser mesh` that started this process sent no complete orders");
         if (line[n] != '\n') {
             n++;
             continue;
@@ -412,7 +412,7 @@ int mesh_take_orders(void)
         if (n == 0)
             return 0;
         if (!value || strncmp(line, "HAWSER_MESH_", 12) != 0)
-            return hw_fail(-EPROTO, "unexpected line from the starting process: '%s'", line);
+            return hw_fail(-EPROTO, "unexpected line from the `hawser mesh` that started this process: '%s'", line);
         *value++ = 0;
         if (setenv(line, value, 1) < 0)
             return hw_no_memory("the environment");

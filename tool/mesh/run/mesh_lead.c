@@ -101,7 +101,7 @@ static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *
     struct session s = {.h = l->h, .peer = p};
     if (h->size != l->size || l->rank[h->rank].peer || l->closed) {
         tool_fail("mesh", "%s (%s) was refused: %s", h->name, hawser_peer_name(p),
-                  l->closed            ? "the measurements have begun"
+                  l->closed            ? "the measurements have already begun"
                   : h->size != l->size ? "it belongs to a job of a different size"
                                        : "its rank is already connected");
         hawser_peer_close(p);

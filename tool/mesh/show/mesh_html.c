@@ -139,11 +139,12 @@ static int write_heat_maps(FILE *f, const struct mesh *m, const struct mesh_find
     static const char *const legend[] = {"at most 10 % worse than the median", "10 to 25 % worse", "25 to 50 % worse",
                                          "worse by more than half", "failed"};
     int rc = 0;
-    fputs("<figure><h2>All pairs</h2><p class=\"note\">Rows are senders, and columns are receivers. The colour "
-          "compares a pair with the median of all pairs. A slow row means that the node sends slowly, a slow column "
-          "that it receives slowly, and a single slow cell that one path is slow. A latency is worse when it is longer "
-          "than the median, by factors of 1.11, 1.33 and 2.</p>\n",
-          f);
+    fputs(
+        "<figure><h2>All pairs</h2><p class=\"note\">Rows are senders, and columns are receivers. The colour shows how "
+        "a pair compares with the median of all pairs. A slow row means that the node sends slowly, a slow column "
+        "that it receives slowly, and a single slow cell that one path is slow. For latencies, the three classes of "
+        "worse pairs begin at 1.11, 1.33 and 2 times the median.</p>\n",
+        f);
     write_picks(f, m);
     fputs("<div class=\"scroll\">\n", f);
     for (size_t k = 0; k < HW_ARRAY_LEN(kinds); k++)

@@ -211,7 +211,8 @@ static int read_node(const json_t *o, struct mesh *m)
 {
     uint64_t i = 0, rank = 0;
     char state[16];
-    int rc = m->n ? get_number(o, "node", m->n - 1, &i) : hw_fail(-EINVAL, "a node precedes the run");
+    int rc = m->n ? get_number(o, "node", m->n - 1, &i)
+                  : hw_fail(-EINVAL, "a line of type node precedes the line of type run");
     if (rc < 0 || (rc = get_number(o, "rank", MESH_RANKS - 1, &rank)) < 0)
         return rc;
     struct mesh_node *n = &m->node[i];
@@ -244,7 +245,7 @@ static int read_sample(const json_t *o, struct mesh *m, bool again)
         if (strcmp(mesh_kind_name(k), kind) == 0)
             s.kind = (uint8_t)k;
     if (!s.kind || !m->n)
-        return hw_fail(-EINVAL, "a sample has an unknown kind, or precedes the run");
+        return hw_fail(-EINVAL, "a sample has an unknown kind, or its line precedes the line of type run");
     int rc = get_number(o, "from", m->n - 1, &from);
     if (rc == 0)
         rc = get_number(o, "to", m->n - 1, &to);
@@ -266,7 +267,8 @@ static int read_failure(const json_t *o, struct mesh *m)
 {
     uint64_t from = 0, to = 0, bad = 0;
     char text[MESH_WHY];
-    int rc = m->n ? get_number(o, "from", m->n - 1, &from) : hw_fail(-EINVAL, "a failure precedes the run");
+    int rc = m->n ? get_number(o, "from", m->n - 1, &from)
+                  : hw_fail(-EINVAL, "a line of type failure precedes the line of type run");
     if (rc < 0 || (rc = get_number(o, "to", m->n - 1, &to)) < 0 ||
         (rc = get_number(o, "bad_bytes", INT64_MAX, &bad)) < 0 || (rc = get_text(o, "text", text, sizeof text)) < 0)
         return rc;

@@ -119,7 +119,8 @@ static void exec_agent_job(const struct job *j, pid_t parent, int talk)
 static int exit_code(int status)
 {
     if (WIFSIGNALED(status)) {
-        fprintf(stderr, "hawser agent: killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        fprintf(stderr, "hawser agent: the process that it started was killed by signal %d (%s)\n", WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
         return 128 + WTERMSIG(status);
     }
     return WEXITSTATUS(status);

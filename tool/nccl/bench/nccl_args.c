@@ -39,7 +39,7 @@ static int parse_raw(void *args, const char *text)
         size_t n = strcspn(p, ",");
         uint64_t v;
         if (a->n_raw == NB_RAWS)
-            return hw_fail(-E2BIG, "too many numbers of plain sockets: at most %d", NB_RAWS);
+            return hw_fail(-E2BIG, "too many numbers of sockets: at most %d are allowed", NB_RAWS);
         snprintf(word, sizeof word, "%.*s", (int)HW_MIN(n, sizeof word - 1), p);
         int rc = hw_parse_u64(word, 1, 256, &v);
         if (rc < 0)
@@ -138,46 +138,51 @@ static int parse_nccl_sizes(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("op", 0, "OP[,..]", parse_ops, OPS " (default: the first two)"),
+    OPT_CALL("op", 0, "OP[,..]", parse_ops, "operations to measure: " OPS " (default: the first two)"),
     OPT_CALL("size", 0, "SIZE[,..]", parse_nccl_sizes,
-             "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
+             "sizes to measure, or a range in which each size is twice the previous one, as in 8:256MiB (default: "
+             "8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
     OPT_NUMBER("gpus", 0, "N", struct nb_args, gpus, 1, NB_RANKS,
-               "number of ranks, one per GPU from GPU 0 up; with --hosts, per host (default: all GPUs)"),
+               "number of ranks, one for each GPU, beginning with GPU 0; with --hosts, the number on each host "
+               "(default: all GPUs)"),
     OPT_TEXT("hosts", 0, "A,B[,..]", struct nb_args, hosts,
-             "run ranks on these hosts: measure NCCL over hawser, sockets and (if installed) TCPX, and hawser's own "
+             "run ranks on these hosts, and measure NCCL over hawser, over its own sockets and (if installed) over "
+             "TCPX, and hawser's own "
              "transfer from B to A"),
     OPT_TEXT("ssh", 0, "COMMAND", struct nb_args, ssh,
-             "command that runs a program on a host; {} stands for the host, which is otherwise appended (default: ssh "
-             "-oBatchMode=yes)"),
+             "command that runs a program on a host; the host's name replaces {}, or is appended to a command without "
+             "{} (default: ssh -oBatchMode=yes)"),
     OPT_TEXT("remote", 0, "PATH", struct nb_args, remote,
              "path of this program on the hosts (default: its path on this host)"),
     OPT_TEXT("tcpx", 0, "PATH", struct nb_args, tcpx,
              "path of the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
-    OPT_TEXT("key-file", 0, "FILE", struct nb_args, common.key_file,
-             "job key of the processes that a launcher started (default: the key in HAWSER_MESH_KEY)"),
+    OPT_TEXT(
+        "key-file", 0, "FILE", struct nb_args, common.key_file,
+        "read from FILE the job key of the processes that a launcher started (default: the key in HAWSER_MESH_KEY)"),
     OPT_TEXT("meet", 0, "HOST[:PORT]", struct nb_args, meet, "address of rank 0, if the launcher does not provide it"),
     OPT_TIME("wait", 0, "TIME", struct nb_args, wait_ms, 1000, 3600000,
              "how long to wait for all processes (default: 60s)"),
     OPT_FLAG("local", 0, struct nb_args, local, "use only this host's GPUs, even if a launcher started this process"),
-    OPT_CALL(
-        "rails", 0, "MAP", parse_rails,
-        "NICs that may be connected to each other, as in HAWSER_RAILS: 'eth1;eth2', or @FILE with one rail per line"),
-    OPT_FLAG("vs-socket", 0, struct nb_args, vs,
-             "also measure NCCL's own sockets, alternating with hawser: with default and with two tuned settings"),
+    OPT_CALL("rails", 0, "MAP", parse_rails,
+             "connect only NICs of the same rail, as with HAWSER_RAILS: 'eth1;eth2', or @FILE with one rail per line"),
+    OPT_FLAG(
+        "vs-socket", 0, struct nb_args, vs,
+        "also measure NCCL's own sockets, with the default settings and with two tuned ones, alternating with hawser"),
     OPT_CALL("sockets", 0, "NAME=VALUE[,..]", parse_sockets,
              "also measure NCCL's own sockets with these variables; 'default' sets none; may be repeated"),
     OPT_CALL("raw", 0, "N[,..]", parse_raw, "also measure N plain sockets over loopback"),
     OPT_NUMBER("rounds", 0, "N", struct nb_args, rounds, 1, NB_ROUNDS,
                "number of rounds; medians are printed (default: 1; 3 with --vs-socket, --hosts or a launcher)"),
     OPT_NUMBER("iters", 0, "N", struct nb_args, iters, 1, 1000000,
-               "number of measured operations (default: enough for 1GiB, at least 10, at most 500)"),
+               "number of operations in a measurement (default: enough for 1GiB, at least 10, at most 500)"),
     OPT_NUMBER("warmup", 0, "N", struct nb_args, warmup, 0, 1000000,
                "number of operations before the measured ones (default: a tenth of those, at least 3)"),
-    OPT_TEXT("plugin", 0, "NAME", struct nb_args, plugin, "NCCL_NET_PLUGIN for hawser's runs (default: hawser)"),
+    OPT_TEXT("plugin", 0, "NAME", struct nb_args, plugin,
+             "set NCCL_NET_PLUGIN to NAME for hawser's runs (default: hawser)"),
     OPT_CALL("set", 0, "NAME=VALUE", parse_set, "set a variable for hawser's runs only; may be repeated"),
-    OPT_TEXT("nccl", 0, "FILE", struct nb_args, nccl, "NCCL's library (default: libnccl.so.2)"),
+    OPT_TEXT("nccl", 0, "FILE", struct nb_args, nccl, "load NCCL's library from FILE (default: libnccl.so.2)"),
     OPT_TEXT("lab", 0, "LAB", struct nb_args, lab,
-             "run rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"),
+             "run rank 0 in node a of this lab, rank 1 in node b, and so on (see `hawser lab`)"),
     OPT_TIME("timeout", 0, "TIME", struct nb_args, timeout_ms, 1000, 3600000,
              "give up on a rank that does not answer for this long (default: 120s)"),
     OPT_TEXT("json", 0, "FILE", struct nb_args, json,

@@ -28,7 +28,7 @@
 static struct nb_config configs[] = {
     {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
     {.name = "socket",
-     .about = "NET/Socket's default",
+     .about = "NET/Socket's default settings",
      .socket = true,
      .set = {{"NCCL_NET", "Socket"}, {"NCCL_NET_PLUGIN", "none"}}},
     {.name = "socket-1x1-16ch",
@@ -43,7 +43,7 @@ static struct nb_config configs[] = {
              {"NCCL_NCHANNELS_PER_NET_PEER", "16"},
              {"NCCL_MIN_P2P_NCHANNELS", "16"}}},
     {.name = "socket-4x4-8ch",
-     .about = "four threads of four sockets for each of 8 channels, large buffers",
+     .about = "four threads with four sockets each for each of 8 channels, and large buffers",
      .socket = true,
      .tuned = true,
      .set = {{"NCCL_NET", "Socket"},
@@ -240,7 +240,7 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
             fprintf(out, " %s=%s", v->name, v->value);
         fputc('\n', out);
     }
-    fprintf(out, "# cpu: CPU seconds of all ranks' processes per GB of algbw\n");
+    fprintf(out, "# cpu: CPU seconds of all ranks' processes, per GB of the operations' size\n");
 }
 
 static int make_rows(struct bench_run *b)

@@ -250,7 +250,8 @@ static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t dea
             continue;
         }
         if (k == 0 || (errno != EAGAIN && errno != EINTR))
-            return agent_gone(m, "the command that reaches this host ended (with --hosts, see --ssh and --remote)");
+            return agent_gone(
+                m, "the command that starts hawser on this host has ended (with --hosts, see --ssh and --remote)");
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
         if (hw_now() > deadline)
@@ -276,8 +277,9 @@ static int hear_greeting(struct nb_member *m)
             return rc;
         have = c == magic[have] ? have + 1 : c == magic[0];
         if (++seen > CHATTER)
-            return hw_fail(
-                -EPROTO, "host %s: the command that reaches this host prints text, but does not start hawser", m->host);
+            return hw_fail(-EPROTO,
+                           "host %s: the command that should start hawser there prints text, but does not start it",
+                           m->host);
     }
     memcpy(g.magic, magic, sizeof magic);
     int rc = hear_answer(m, (uint8_t *)&g + sizeof magic, sizeof g - sizeof magic, deadline, "greeting");
@@ -288,7 +290,7 @@ static int hear_greeting(struct nb_member *m)
         g.reply_size != sizeof(struct nb_reply))
         return hw_fail(-EPROTO,
                        "host %s runs hawser %s, but this host runs %s%s: install the same build on both (with --hosts, "
-                       "specify it with --remote)",
+                       "specify its path with --remote)",
                        m->host, g.version, hawser_version(),
                        strcmp(g.version, hawser_version()) ? "" : " (a different build)");
     return 0;

@@ -117,7 +117,7 @@ static void answer_door(struct hub *b)
     *t = (struct tube){
         .used = true, .id = ++b->next_id, .seat = seat, .in = fd[0], .out = fd[1], .err = fd[2], .call = fd[3]};
     if (seat >= b->size || !b->met[seat].peer)
-        end_tube(t, 255 << 8, "the process that the launcher started there is gone");
+        end_tube(t, 255 << 8, "the process that the launcher started on this host has ended");
     else if (nb_tube_send(b->met[seat].peer, NB_TUBE_OPEN, t->id, 0, NULL, 0) < 0)
         end_tube(t, 255 << 8, hw_error());
 }
@@ -155,7 +155,7 @@ static struct met *find_met(struct hub *b, const hawser_peer *p)
 
 static void meet_seat(struct hub *b, hawser_peer *p, const struct nb_hello *h)
 {
-    const char *why = b->begun                                    ? "the measurement has begun"
+    const char *why = b->begun                                    ? "the measurement has already begun"
                       : h->size != b->size                        ? "it belongs to a job of a different size"
                       : b->met[h->rank].peer                      ? "its rank is already connected"
                       : strcmp(h->version, hawser_version()) != 0 ? "it runs a different version of hawser"
@@ -180,7 +180,8 @@ static void lose_seat(struct hub *b, hawser_peer *p)
     b->here--;
     for (size_t i = 0; i < TUBES; i++)
         if (b->tube[i].used && b->tube[i].seat == seat)
-            end_tube(&b->tube[i], 255 << 8, "the process that the launcher started there is lost");
+            end_tube(&b->tube[i], 255 << 8,
+                     "the connection to the process that the launcher started on this host is lost");
 }
 
 static void hear_seat(struct hub *b, const struct hawser_completion *c)
@@ -293,7 +294,7 @@ static int tell_rows(struct hub *b, int to)
         struct nb_seat_row row = {.node = b->met[i].hello.node};
         memcpy(row.name, b->met[i].hello.name, sizeof row.name);
         if (write(to, &row, sizeof row) != sizeof row)
-            return hw_fail(-EPIPE, "the supervisor has exited");
+            return hw_fail(-EPIPE, "the process that supervises the measurement has ended");
     }
     return 0;
 }

@@ -200,7 +200,7 @@ static void print_first_operations(FILE *out, const struct nb_table *t)
 static void print_nccl_comparison(FILE *out, const struct nb_table *t)
 {
     fprintf(out,
-            "\n# %s against NET/Socket: how many times as fast (time of theirs / time of ours)"
+            "\n# %s against NET/Socket: how many times as fast (NET/Socket's time / ours)"
             "\n#   op                 size   ours us   GB/s   default us   GB/s  ours/default"
             "   best tuned us   GB/s  ours/tuned   of plain sockets\n",
             t->config[0].name);
@@ -281,12 +281,12 @@ void nb_write_page(struct page *p, const void *arg)
         {"Operation", "as in nccl-tests: float32, sum", true},
         {"Network", "hawser, or a network that hawser is compared with", true},
         {"Size", "bytes of a rank&#39;s buffer", false},
-        {"Time", "of an operation on the slowest rank; median of the rounds", false},
+        {"Time", "duration of an operation on the slowest rank; median of the rounds", false},
         {"algbw<br>GB/s", "size divided by time", false},
         {"busbw<br>GB/s", "bus bandwidth: algbw times the factor that nccl-tests uses", false},
         {"Against<br>default", "time of NET/Socket with default settings, divided by this time", false},
         {"Against<br>best tuned", "time of the fastest tuned NET/Socket, divided by this time", false},
-        {"CPU<br>s/GB", "of all ranks&#39; processes, per GB of algbw", false},
+        {"CPU<br>s/GB", "CPU seconds of all ranks&#39; processes, per GB of the operations&#39; size", false},
         {"Wrong", "elements with a wrong value", false}};
     const struct nb_table *t = arg;
     page_cards(p);

@@ -41,7 +41,8 @@ int nb_tube_encode(const struct nb_tube *m, uint8_t buf[NB_TUBE_MOST])
 {
     struct cursor c = {.at = buf, .end = buf + NB_TUBE_MOST};
     message_fields(&c, (struct nb_tube *)(uintptr_t)m); /* not modified, because c encodes */
-    return c.bad ? hw_fail(-EINVAL, "the other side would not accept the message") : (int)(c.at - buf);
+    return c.bad ? hw_fail(-EINVAL, "a message has invalid fields, which the other side would refuse")
+                 : (int)(c.at - buf);
 }
 
 int nb_tube_decode(const uint8_t *buf, size_t len, struct nb_tube *m)
@@ -49,8 +50,9 @@ int nb_tube_decode(const uint8_t *buf, size_t len, struct nb_tube *m)
     struct cursor c = {.at = (uint8_t *)(uintptr_t)buf, .end = (uint8_t *)(uintptr_t)buf + len, .decode = true};
     *m = (struct nb_tube){0};
     message_fields(&c, m);
-    return c.bad || c.at != c.end ? hw_fail(-EPROTO, "a message of %zu bytes is not valid for this nccl bench", len)
-                                  : 0;
+    return c.bad || c.at != c.end
+               ? hw_fail(-EPROTO, "a message of %zu bytes is not valid for this version of hawser nccl bench", len)
+               : 0;
 }
 
 int nb_tube_send(hawser_peer *p, enum nb_tube_type type, uint32_t id, uint32_t value, const void *data, size_t len)
