@@ -113,7 +113,7 @@ static const struct knob table[] = {
 };
 /* clang-format on */
 
-/* Text for messages, with "" in place of NULL. */
+/* Replaces NULL with "". */
 #define SHOW(s) ((s) ? (s) : "")
 
 /* Former names of knobs, which still work. */

@@ -34,7 +34,7 @@ struct hw_piece {
 
 /* Maximum number of pieces of an outgoing frame, and of an incoming frame at a time. */
 #define HW_LINK_PIECES 256
-#define HW_LINK_BATCH  32     /* number of pieces in a batch up to which one more frame is added */
+#define HW_LINK_BATCH  32     /* a frame is added to a batch only while it has at most so many pieces */
 #define HW_LINK_BUF    16384u /* size of the buffer for heads, extensions and copied payloads, in each direction */
 #define HW_LINK_FLIGHT 1024   /* maximum number of counted frames in flight */
 

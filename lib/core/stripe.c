@@ -7,6 +7,8 @@
 #define EARLY 0.85
 /* In seconds; a shorter time does not matter, and rails with little data have rates that are too low. */
 #define SOON 0.0005
+/* A rail with this fraction of the best rate or less does not share work evenly with the best one. */
+#define LIKE 8
 
 static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
 {
@@ -48,6 +50,11 @@ static bool is_fast(const struct hw_stripe *s)
     return s->rate >= s->best_rate / 2;
 }
 
+bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate)
+{
+    return rate >= best_rate / LIKE;
+}
+
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
 {
     return (double)bytes <= (double)rate * SOON;
@@ -59,24 +66,32 @@ static double get_time_of_all(const struct hw_stripe *s)
     return (double)(s->left + s->behind + s->all_in_flight) / (double)s->all_rates;
 }
 
-/* Returns true if the rail, with `bytes` more bytes, finishes soon, or before all rails together finish everything. */
+/* Returns true if the rail's pair of NICs, with `bytes` more, finishes soon, or before all rails together finish
+ * everything. */
 static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
 {
-    double mine = (double)(s->in_flight + bytes) / (double)s->rate;
-    return hw_stripe_is_soon(s->rate, s->in_flight + bytes) || mine <= get_time_of_all(s) * EARLY;
+    double mine = (double)(s->path_in_flight + bytes) / (double)s->rate;
+    return hw_stripe_is_soon(s->rate, s->path_in_flight + bytes) || mine <= get_time_of_all(s) * EARLY;
 }
 
-/* Returns the share of a fast rail in [least, most], or 0 if it has more in flight than the average rail will have once
- * everything is cut. The rates of fast rails do not matter here: rails of several sessions share a NIC, and each
- * measures a random part of its rate. */
+/* Returns true if no other operation has bytes to send or in flight. The sum of these allows for the frames' heads. */
+static bool is_alone(const struct hw_stripe *s)
+{
+    return s->behind == 0 && s->left + s->all_in_flight <= s->total + s->total / 16;
+}
+
+/* Returns the share of a fast rail in [least, most], or 0 if its pair of NICs has more in flight than the average pair
+ * of its like will have once everything is cut. Smaller differences between the rates do not matter here: rails of
+ * several sessions share a NIC, and each measures a random part of its rate. Of an operation that is alone, a fast rail
+ * takes what it can: leaving bytes would give them to rails whose rates are overestimated. */
 static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
-    uint64_t even = (s->left + s->behind + s->all_in_flight) / s->rails;
-    if (hw_stripe_is_soon(s->rate, s->in_flight + most))
+    if (is_alone(s) || s->like <= 1 || hw_stripe_is_soon(s->rate, s->path_in_flight + most))
         return most;
-    if (s->in_flight > even)
+    uint64_t even = (s->left + s->behind + s->like_in_flight) / s->like;
+    if (s->path_in_flight > even)
         return 0;
-    return HW_MAX(least, HW_MIN(most, even - s->in_flight));
+    return HW_MAX(least, HW_MIN(most, even - s->path_in_flight));
 }
 
 /* Returns this rail's share in [least, most], or 0. */

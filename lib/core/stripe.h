@@ -30,14 +30,21 @@ void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes);
 /* What a rail knows about itself and about the whole session. The latter may be some milliseconds old. */
 struct hw_stripe {
     uint64_t rate, in_flight; /* rate of this rail in bytes per second, or 0 if unknown, and its bytes in flight */
+    uint64_t path_in_flight;  /* the same, of all rails of its pair of NICs */
     uint64_t best_rate;       /* highest rate of all live rails */
     uint64_t all_rates;       /* sum of the rates */
     uint64_t all_in_flight;   /* sum of the bytes in flight */
+    uint64_t like_in_flight;  /* the same, of the pairs of NICs with a rail for which hw_stripe_is_like() is true .. */
+    unsigned like;            /* .. and their number */
     uint64_t left;            /* bytes of the operation that no rail has taken yet */
     uint64_t behind;          /* bytes of all later operations */
+    uint64_t total;           /* bytes of the whole operation */
     unsigned rails;           /* number of rails with a rate, and this rail */
     uint64_t min_chunk, max_chunk;
 };
+
+/* Returns true if a rail with this rate is not much slower than the best one, so that the two share work evenly. */
+bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 
 /* Returns true if a rail with this rate finishes this many bytes soon enough, regardless of the others. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);

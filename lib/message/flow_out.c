@@ -190,6 +190,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
             return NULL;
         }
         s.behind = op ? atomic_load_explicit(&p->queued, memory_order_relaxed) - op->queued_upto : 0;
+        s.total = op ? op->total : 0;
         s.max_chunk = op ? choose_most(p, op, s.rate) : 0;
         struct hw_chunk *c = op ? cut_chunk(op, &s, budget, &wait) : NULL;
         if (c) {
@@ -199,9 +200,10 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
         if (wait)
             return NULL;    /* a chunk of the operation is in flight, and its end wakes the rails */
         if (op && s.left) { /* the budget is too small, or other rails finish sooner; then wake one of them */
-            unsigned soonest = hw_pace_soonest(p->pace, p->session.rails, rail, s.min_chunk);
-            if (soonest != rail && budget >= HW_MIN(s.min_chunk, s.left))
-                hw_session_wake(&p->session, soonest);
+            unsigned other = s.rate >= s.best_rate / 2 ? hw_pace_idle(p->pace, p->session.rails, rail, &s)
+                                                       : hw_pace_best(p->pace, p->session.rails, rail);
+            if (other != rail && budget >= HW_MIN(s.min_chunk, s.left))
+                hw_session_wake(&p->session, other);
             return NULL;
         }
         op = move_rail_on(p, rail);

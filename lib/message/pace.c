@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/pace.h"
 
-#include <math.h>
-
 /* Time after which a rail that was too slow is tried again. Its NIC may be faster now, or its thread may have had no
  * CPU during the measurement. */
 #define STALE (500 * HW_MS)
@@ -18,6 +16,7 @@ static uint64_t count_in_flight(const struct hw_rail *r)
 void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_rail *r, struct hw_stripe *s)
 {
     struct hw_pace *mine = &all[own];
+    uint64_t paths = 0; /* bit mask */
     if (mine->gen != r->gen) {
         mine->gen = r->gen;
         mine->rate = (struct hw_rate){0};
@@ -29,15 +28,26 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
         return; /* avoid reading the other rails' state, which is in their CPUs' caches */
     atomic_store_explicit(&mine->in_flight, s->in_flight, memory_order_relaxed);
     s->rails = s->rate == 0;
-    s->all_rates = s->all_in_flight = s->best_rate = 0;
+    s->all_rates = s->all_in_flight = s->like_in_flight = s->best_rate = 0;
+    s->like = 0;
+    s->path_in_flight = 0;
+    for (unsigned i = 0; i < rails; i++)
+        s->best_rate = HW_MAX(s->best_rate, atomic_load_explicit(&all[i].shown, memory_order_relaxed));
     for (unsigned i = 0; i < rails; i++) {
         uint64_t rate = atomic_load_explicit(&all[i].shown, memory_order_relaxed);
         if (!rate)
             continue;
         s->rails++;
         s->all_rates += rate;
-        s->all_in_flight += atomic_load_explicit(&all[i].in_flight, memory_order_relaxed);
-        s->best_rate = HW_MAX(s->best_rate, rate);
+        uint64_t in_flight = atomic_load_explicit(&all[i].in_flight, memory_order_relaxed);
+        s->all_in_flight += in_flight;
+        if (all[i].path == mine->path)
+            s->path_in_flight += in_flight;
+        if (!hw_stripe_is_like(rate, s->best_rate))
+            continue;
+        s->like += !(paths & UINT64_C(1) << all[i].path);
+        paths |= UINT64_C(1) << all[i].path;
+        s->like_in_flight += in_flight;
     }
     if (s->rate >= s->best_rate / 2)
         return;
@@ -72,18 +82,27 @@ void hw_pace_forget(struct hw_pace *p)
     atomic_store(&p->in_flight, 0);
 }
 
-unsigned hw_pace_soonest(const struct hw_pace *all, unsigned rails, unsigned own, uint64_t bytes)
+unsigned hw_pace_best(const struct hw_pace *all, unsigned rails, unsigned own)
 {
-    double soonest = INFINITY;
-    unsigned best = own;
+    uint64_t best = 0;
     for (unsigned i = 0; i < rails; i++) {
         uint64_t rate = atomic_load_explicit(&all[i].shown, memory_order_relaxed);
-        uint64_t in_flight = atomic_load_explicit(&all[i].in_flight, memory_order_relaxed);
-        double time = rate ? (double)(in_flight + bytes) / (double)rate : INFINITY;
-        if (i != own && time < soonest) {
-            soonest = time;
-            best = i;
+        if (rate > best) {
+            best = rate;
+            own = i;
         }
     }
-    return best;
+    return own;
+}
+
+unsigned hw_pace_idle(const struct hw_pace *all, unsigned rails, unsigned own, const struct hw_stripe *s)
+{
+    for (unsigned k = 1; k < rails; k++) {
+        unsigned i = (own + k) % rails;
+        uint64_t rate = atomic_load_explicit(&all[i].shown, memory_order_relaxed);
+        if (all[i].path != all[own].path && rate && rate >= s->best_rate / 2 &&
+            atomic_load_explicit(&all[i].in_flight, memory_order_relaxed) == 0)
+            return i;
+    }
+    return own;
 }

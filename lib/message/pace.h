@@ -11,6 +11,7 @@
 struct hw_pace {
     struct hw_rate rate; /* rate measured by the rail's loop */
     uint32_t gen;        /* generation of the rail to which the rate belongs */
+    uint32_t path;       /* number of the rail's pair of NICs, or the rail's own number if that is unknown; below 64 */
     uint64_t seen;       /* time at which the rate was last measured or given up, in ns of the loop's clock */
     /* Values for other rails. shown is 0 if the rail has no rate yet, and after hw_pace_forget(). */
     _Atomic uint64_t shown, in_flight;
@@ -27,8 +28,10 @@ void hw_pace_start(struct hw_pace *p, const struct hw_rail *r);
 void hw_pace_confirm(struct hw_pace *p, const struct hw_rail *r, uint64_t bytes);
 /* Removes the rail from the comparison, because it has ended, is suspect, or leaves bulk data to other rails. */
 void hw_pace_forget(struct hw_pace *p);
-/* Returns the other rail that would finish a chunk of so many bytes first, after what it has in flight, or `own` if no
- * other rail has a rate. */
-unsigned hw_pace_soonest(const struct hw_pace *all, unsigned rails, unsigned own, uint64_t bytes);
+/* Returns the rail with the highest rate, or `own` if no rail has a rate. */
+unsigned hw_pace_best(const struct hw_pace *all, unsigned rails, unsigned own);
+/* Returns a fast rail of another pair of NICs that has nothing in flight and would therefore take a chunk, or `own` if
+ * there is none. s is this rail's stripe. */
+unsigned hw_pace_idle(const struct hw_pace *all, unsigned rails, unsigned own, const struct hw_stripe *s);
 
 #endif

@@ -22,6 +22,8 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
     p->answer_in = 2 * limits->dead;
     p->patience = HW_PATIENCE;
     memcpy(p->imports.binding, binding, HW_BINDING);
+    for (unsigned i = 0; i < HW_SESSION_RAILS; i++)
+        p->pace[i].path = i;
     hw_ops_init(p);
     hw_control_init(p);
     hw_queues_init(&p->queues);

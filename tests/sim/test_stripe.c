@@ -69,7 +69,9 @@ static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
         struct rail *r = &run->rail[k];
         struct hw_stripe s = {.rate = r->learned.value,
                               .in_flight = r->in_flight,
+                              .path_in_flight = r->in_flight,
                               .left = *left,
+                              .total = *left, /* as if what is in flight were another operation's */
                               .rails = run->rails,
                               .min_chunk = 64 << 10,
                               .max_chunk = 1 << 20};
@@ -78,6 +80,11 @@ static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
             s.all_in_flight += run->rail[i].in_flight;
             s.best_rate = HW_MAX(s.best_rate, run->rail[i].learned.value);
         }
+        for (unsigned i = 0; i < run->rails; i++)
+            if (hw_stripe_is_like(run->rail[i].learned.value, s.best_rate)) {
+                s.like++;
+                s.like_in_flight += run->rail[i].in_flight;
+            }
         uint64_t take = r->in_flight < run->window ? hw_stripe_take(&s, run->window - r->in_flight) : 0;
         bool none = take == 0 || r->n == CHUNKS;
         k += none || !run->greedy;
