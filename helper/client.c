@@ -162,7 +162,7 @@ void hd_client_accept(struct hd_daemon *d)
                  ? hw_fail(-errno, "cannot read SO_PEERCRED: %s", hw_errno_text(errno))
              : c ? admit_client(d, c, &who)
                  : hw_no_memory("a client");
-    if (rc) {
+    if (rc || !c) {
         /* This is the reply to the client's greeting, which has number 1. The greeting itself is not read, because
          * nothing is read from a refused client. */
         struct hw_helper_reply a = {.type = HW_H_HELLO, .seq = 1};

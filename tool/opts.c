@@ -96,7 +96,7 @@ static char *format_time(uint64_t ms, char *buf, size_t cap)
     return buf;
 }
 
-/* Parses a size or a time, and checks the row's range. */
+/* Parses a size or a time, and checks that it is in the row's range. */
 static int parse_amount(const struct opt *p, const char *text, uint64_t *out)
 {
     const bool size = p->type == OPT_IS_SIZE;

@@ -143,7 +143,7 @@ static const char *explain_bind_error(int rc, bool rx)
     case ENODATA: /* returned by Linux 6.12 */
         return "header split is off";
     case EINVAL:
-        return rx ? "the queue does not exist, header split is off, the NIC has an XDP program, or the NIC cannot map "
+        return rx ? "the queue does not exist, header split is off, hds-thresh is not 0, or the NIC cannot map "
                     "the dma-buf"
                   : "the descriptor is not a dma-buf, or the NIC cannot map it";
     case ERANGE:

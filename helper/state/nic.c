@@ -390,7 +390,7 @@ int hd_unplace(struct hd_state *s, struct hd_held_rule *r)
             rc = s->k->rule_del(s->k->arg, r->nic->ifindex, r->rule.loc);
         return rc == -ENOENT ? 0 : rc;
     }
-    /* The location is unknown if the call failed, or if hawserd died after it had requested the rule. */
+    /* The rule's location is unknown if rule_add() failed, or if hawserd died before it recorded the location. */
     int rc = s->k->rules(s->k->arg, r->nic->ifindex, &all, &n);
     for (unsigned i = 0; rc == 0 && i < n; i++)
         if (hd_rule_same(&all[i], &r->rule))

@@ -39,7 +39,8 @@ int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     if (rc < 0)
         return rc;
     if (size.indir_size > TABLE_MAX || size.key_size > TABLE_MAX)
-        return hw_fail(-E2BIG, "%s: its RSS table of %u entries, or the key, is too large", d->name, size.indir_size);
+        return hw_fail(-E2BIG, "%s: its RSS table (%u entries) or its RSS key (%u bytes) is too large", d->name,
+                       size.indir_size, size.key_size);
     size_t n = sizeof(size) + 4 * (size_t)size.indir_size + size.key_size;
     HW_AUTO_FREE struct ethtool_rxfh *r = calloc(1, n);
     if (!r)

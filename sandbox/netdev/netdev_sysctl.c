@@ -135,8 +135,9 @@ int sb_sysctl_arp(const char *name, const struct hw_logger *log)
 {
     /* arp_announce 2 sends requests with the sending NIC's address. arp_ignore 1 answers only for this NIC's addresses.
      * arp_filter 1 and rp_filter 1 additionally require that the route back uses this NIC. The kernel uses the larger
-     * of `all` and the device's value or, for arp_filter, either of them (include/linux/inetdevice.h). The device's own
-     * value is therefore enough, but a larger value of `all`, which the container controls, overrides it. */
+     * of `all` and the device's value; arp_filter is on if either of them is set (include/linux/inetdevice.h). The
+     * device's own value is therefore enough, but a larger value of `all`, which the container controls, overrides it.
+     */
     static const struct {
         const char *key;
         long value;

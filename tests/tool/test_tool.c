@@ -387,7 +387,7 @@ static void numbers(void)
         {{.nic = "a", .rx_bytes = 9000000, .has_devmem_pkts = 1}, true, "did not change (rx no cmsg)"},
         {{.nic = "a", .rx_bytes = 9000000, .devmem_pkts = 5, .has_devmem_pkts = 1},
          true,
-         "rose only by packets of other programs"},
+         "rose only because of packets for other programs"},
     };
     for (size_t i = 0; i < HW_ARRAY_LEN(c); i++) {
         char why[256];

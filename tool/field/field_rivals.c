@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other programs between the same nodes, if they are installed: iperf3, NCCL over its own sockets and over hawser, and
- * NIXL over UCX. They need a process on the other node, which --ssh starts. iperf3 can also use a server that already
- * runs there. */
+/* Measures other programs between the same nodes, if they are installed: iperf3, NCCL over its own sockets and over
+ * hawser, and NIXL over UCX. They need a process on the other node, which --ssh starts. iperf3 can also use a server
+ * that already runs there. */
 #include "tool/field/field.h"
 
 #include <stdlib.h>

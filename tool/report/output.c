@@ -35,7 +35,7 @@ bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_
                  "%.6f GB arrived on %s, but none of it in device memory, and the NIC's counter rx_devmem_pkts %s (rx "
                  "no cmsg)",
                  (double)n->rx_bytes / 1e9, n->nic,
-                 n->devmem_pkts ? "rose only by packets of other programs" : "did not change");
+                 n->devmem_pkts ? "rose only because of packets for other programs" : "did not change");
     return *why != 0;
 }
 
