@@ -183,6 +183,31 @@ static void test_slow_once(void)
     is_int(look_at_rate(&p, 600 * HW_MS), 0, "but half a second later");
 }
 
+/* Tests which rail is woken by one that leaves bytes to others: one that takes them, so that the two do not wake each
+ * other again and again. */
+static void test_woken(void)
+{
+    static struct hw_pace all[5];
+    const struct hw_stripe s = {.best_rate = 1000};
+    for (unsigned i = 0; i < 5; i++) {
+        all[i].path = i;
+        all[i].shown = 1000;
+        all[i].in_flight = 1 << 20;
+    }
+    is_int(hw_pace_idle(all, 5, 0, &s), 0, "no other rail is idle");
+    all[1].path = all[0].path;
+    all[1].in_flight = 0;
+    is_int(hw_pace_idle(all, 5, 0, &s), 0, "an idle rail of the same pair of NICs does not help");
+    all[2].shown = 400;
+    all[2].in_flight = 0;
+    is_int(hw_pace_idle(all, 5, 0, &s), 0, "a slow rail may refuse, too");
+    all[3].shown = 0;
+    all[3].in_flight = 0;
+    is_int(hw_pace_idle(all, 5, 0, &s), 0, "so may one that is not compared");
+    all[4].in_flight = 0;
+    is_int(hw_pace_idle(all, 5, 0, &s), 4, "an idle fast rail of another pair of NICs is woken");
+}
+
 int main(void)
 {
     static const double even[] = {12.5e9, 12.5e9, 12.5e9, 12.5e9}, slow[] = {12.5e6, 12.5e6, 12.5e6, 3.1e6},
@@ -233,5 +258,6 @@ int main(void)
     one.left = 0;
     is_int(hw_stripe_take(&one, 1 << 20), 0, "nothing where nothing is left");
     test_slow_once();
+    test_woken();
     return tap_done();
 }
