@@ -81,16 +81,18 @@ static bool is_alone(const struct hw_stripe *s)
 }
 
 /* Returns the share of a fast rail in [least, most], or 0 if its pair of NICs has more in flight than the average pair
- * of its like will have once everything is cut. Smaller differences between the rates do not matter here: rails of
- * several sessions share a NIC, and each measures a random part of its rate. Of an operation that is alone, a fast rail
- * takes what it can: leaving bytes would give them to rails whose rates are overestimated. */
+ * of its like will have once everything is cut, and the rail has some of it. Smaller differences between the rates do
+ * not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. Of an operation
+ * that is alone, a fast rail takes what it can: leaving bytes would give them to rails whose rates are overestimated.
+ */
 static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
     if (is_alone(s) || s->like <= 1 || hw_stripe_is_soon(s->rate, s->path_in_flight + most))
         return most;
     uint64_t even = (s->left + s->behind + s->like_in_flight) / s->like;
-    if (s->path_in_flight > even)
-        return 0;
+    if (s->path_in_flight >
+        even) /* a rail with nothing in flight takes something, since the other rails may be stuck */
+        return s->in_flight ? 0 : least;
     return HW_MAX(least, HW_MIN(most, even - s->path_in_flight));
 }
 

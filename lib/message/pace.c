@@ -45,8 +45,9 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
             s->path_in_flight += in_flight;
         if (!hw_stripe_is_like(rate, s->best_rate))
             continue;
-        s->like += !(paths & UINT64_C(1) << all[i].path);
-        paths |= UINT64_C(1) << all[i].path;
+        uint64_t path = UINT64_C(1) << all[i].path % 64;
+        s->like += !(paths & path);
+        paths |= path;
         s->like_in_flight += in_flight;
     }
     if (s->rate >= s->best_rate / 2)

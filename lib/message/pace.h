@@ -11,7 +11,7 @@
 struct hw_pace {
     struct hw_rate rate; /* rate measured by the rail's loop */
     uint32_t gen;        /* generation of the rail to which the rate belongs */
-    uint32_t path;       /* number of the rail's pair of NICs, or the rail's own number if that is unknown; below 64 */
+    uint32_t path;       /* number of the rail's pair of NICs, or the rail's own number if that is unknown */
     uint64_t seen;       /* time at which the rate was last measured or given up, in ns of the loop's clock */
     /* Values for other rails. shown is 0 if the rail has no rate yet, and after hw_pace_forget(). */
     _Atomic uint64_t shown, in_flight;

@@ -257,6 +257,21 @@ int main(void)
        (unsigned long)least);
     one.left = 0;
     is_int(hw_stripe_take(&one, 1 << 20), 0, "nothing where nothing is left");
+    struct hw_stripe beside = {.rate = 1000000,
+                               .best_rate = 1000000,
+                               .all_rates = 2000000,
+                               .rails = 2,
+                               .like = 2,
+                               .left = 1 << 20,
+                               .path_in_flight = 8 << 20,
+                               .all_in_flight = 8 << 20,
+                               .like_in_flight = 8 << 20,
+                               .min_chunk = 64 << 10,
+                               .max_chunk = 1 << 20};
+    is_int(hw_stripe_take(&beside, 1 << 20), 64 << 10,
+           "a rail with nothing in flight takes a chunk, whatever its path has");
+    beside.in_flight = 1;
+    is_int(hw_stripe_take(&beside, 1 << 20), 0, "one with something in flight leaves it to other paths");
     test_slow_once();
     test_woken();
     return tap_done();
