@@ -36,7 +36,7 @@ static void keep_path(void *lib, const char *asked, char *out, size_t cap)
 {
     struct link_map *map = NULL;
     bool found = dlinfo(lib, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name;
-    snprintf(out, cap, "%s", found ? map->l_name : asked);
+    snprintf(out, cap, "%.*s", (int)cap - 1, found ? map->l_name : asked);
 }
 
 static void *open_lib(const char *name, char *path, size_t cap, char *why, size_t why_cap)

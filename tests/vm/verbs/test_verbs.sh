@@ -130,7 +130,7 @@ long() { # ...: a transfer that continues while something is done
 }
 moving() { rdma res show qp | grep -c 'state RTS' | grep -qx '[2-9]'; }
 ok "a transfer is under way" long
-ok "status: its containers, and what they have" has status '^near1: ' '^near2: ' 'rxe0 (uverbs0): open 1 times, 1 pd, 1 mr, 1 cq, 1 qp, 128KiB pinned, 0 refused'
+ok "status: its containers, and what they have" has status '^near1: ' '^near2: ' 'rxe0 (uverbs0): open 1 time, 1 pd, 1 mr, 1 cq, 1 qp, 128KiB pinned, 0 refused'
 kill -KILL $agent
 wait $agent
 # The transfer was complete if perftest reports that it cannot determine the speed, because the clock stopped (see both()).
