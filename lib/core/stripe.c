@@ -45,9 +45,9 @@ void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes)
     r->bytes = 0;
 }
 
-static bool is_fast(const struct hw_stripe *s)
+bool hw_stripe_is_fast(uint64_t rate, uint64_t best_rate)
 {
-    return s->rate >= s->best_rate / 2;
+    return rate >= best_rate / 2;
 }
 
 bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate)
@@ -90,8 +90,7 @@ static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64
     if (is_alone(s) || s->like <= 1 || hw_stripe_is_soon(s->rate, s->path_in_flight + most))
         return most;
     uint64_t even = (s->left + s->behind + s->like_in_flight) / s->like;
-    if (s->path_in_flight >
-        even) /* a rail with nothing in flight takes something, since the other rails may be stuck */
+    if (s->path_in_flight > even) /* the other rails may be stuck, so an idle rail takes a chunk all the same */
         return s->in_flight ? 0 : least;
     return HW_MAX(least, HW_MIN(most, even - s->path_in_flight));
 }
@@ -101,7 +100,7 @@ static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t mo
 {
     if (s->rails <= 1)
         return most;
-    if (s->rate && is_fast(s))
+    if (s->rate && hw_stripe_is_fast(s->rate, s->best_rate))
         return get_even_share(s, least, most);
     if (s->rate == 0) /* measure the rate with a small share */
         return s->in_flight < 2 * s->min_chunk ? least : 0;

@@ -43,6 +43,8 @@ struct hw_stripe {
     uint64_t min_chunk, max_chunk;
 };
 
+/* Returns true if a rail with this rate takes work without a prediction of when it will finish. */
+bool hw_stripe_is_fast(uint64_t rate, uint64_t best_rate);
 /* Returns true if a rail with this rate is not much slower than the best one, so that the two share work evenly. */
 bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 

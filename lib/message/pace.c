@@ -50,7 +50,7 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
         paths |= path;
         s->like_in_flight += in_flight;
     }
-    if (s->rate >= s->best_rate / 2)
+    if (hw_stripe_is_fast(s->rate, s->best_rate))
         return;
     if (mine->rate.provisional) {
         s->rate = 0; /* a rail with a provisional rate stays on trial */
@@ -101,7 +101,7 @@ unsigned hw_pace_idle(const struct hw_pace *all, unsigned rails, unsigned own, c
     for (unsigned k = 1; k < rails; k++) {
         unsigned i = (own + k) % rails;
         uint64_t rate = atomic_load_explicit(&all[i].shown, memory_order_relaxed);
-        if (all[i].path != all[own].path && rate && rate >= s->best_rate / 2 &&
+        if (all[i].path != all[own].path && rate && hw_stripe_is_fast(rate, s->best_rate) &&
             atomic_load_explicit(&all[i].in_flight, memory_order_relaxed) == 0)
             return i;
     }
