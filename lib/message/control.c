@@ -201,6 +201,14 @@ static uint32_t get_next(const struct hw_peer *p)
     return (uint32_t)atomic_load(&p->in.next);
 }
 
+int hw_control_misplaced(uint32_t sequence, uint32_t next)
+{
+    return hw_fail(
+        -EPROTO,
+        "control message %u is a duplicate, or is outside the window of %d messages that begins with message %u",
+        sequence, HW_CONTROL_WINDOW, next);
+}
+
 /* Puts the message into the ring. Fails with -EPROTO if the peer sent a message twice or exceeded the window. */
 static int sort_control(struct hw_peer *p, struct hw_control_in *c)
 {
@@ -209,10 +217,7 @@ static int sort_control(struct hw_peer *p, struct hw_control_in *c)
         *at = c;
         return 0;
     }
-    int rc = hw_fail(
-        -EPROTO,
-        "control message %u is a duplicate, or is outside the window of %d messages that begins with message %u",
-        c->head.sequence, HW_CONTROL_WINDOW, get_next(p));
+    int rc = hw_control_misplaced(c->head.sequence, get_next(p));
     free_control_in(c);
     return rc;
 }

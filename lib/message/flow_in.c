@@ -333,10 +333,7 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     int rc = hw_control_decode(in->ext, in->ext_len, &c->head);
     uint32_t due = (uint32_t)atomic_load(&p->in.next);
     if (rc == 0 && c->head.sequence - due >= HW_CONTROL_WINDOW)
-        rc = hw_fail(
-            -EPROTO,
-            "control message %u is a duplicate, or is outside the window of %d messages that begins with message %u",
-            c->head.sequence, HW_CONTROL_WINDOW, due);
+        rc = hw_control_misplaced(c->head.sequence, due);
     if (rc == 0 && c->head.kind == HW_CONTROL_NOTE)
         c->note = take_note_room(p, in->pay, &rc);
     else if (rc == 0 && c->head.kind == HW_CONTROL_EAGER)

@@ -327,6 +327,16 @@ static int refuse_receive(struct hw_peer *p, uint64_t landing)
         p, &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = landing, .b = (uint64_t)ESHUTDOWN});
 }
 
+/* Finds or creates the queue for a receive or message of the peer. Fails with -EPROTO or -ENOMEM. */
+static int get_queue_for_peer(struct hw_queues *t, uint64_t name, const char *what, struct hw_queue **out)
+{
+    int rc = hw_queue_get(t, name, HW_QUEUES_BOTH, out);
+    return rc == -EAGAIN
+               ? hw_fail(-EPROTO, "no queue is left for a %s of the peer: all %d (streams and tags) are in use", what,
+                         HW_QUEUES_BOTH)
+               : rc;
+}
+
 static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
@@ -337,10 +347,7 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
     }
     if (t->n_grants == HW_OPS)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
-    int rc = hw_queue_get(t, h->c, HW_QUEUES_BOTH, &q);
-    if (rc == -EAGAIN)
-        return hw_fail(-EPROTO, "no queue is left for a receive of the peer: all %d (streams and tags) are in use",
-                       HW_QUEUES_BOTH);
+    int rc = get_queue_for_peer(t, h->c, "receive", &q);
     if (rc < 0)
         return rc;
     struct hw_grant *g = malloc(sizeof *g);
@@ -402,10 +409,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
             hw_eager_give(p, (*note)->len); /* the caller frees it */
         return sent;
     }
-    int rc = hw_queue_get(&p->queues, h->c, HW_QUEUES_BOTH, &q);
-    if (rc == -EAGAIN)
-        return hw_fail(-EPROTO, "no queue is left for a message of the peer: all %d (streams and tags) are in use",
-                       HW_QUEUES_BOTH);
+    int rc = get_queue_for_peer(&p->queues, h->c, "message", &q);
     if (rc < 0)
         return rc;
     while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
