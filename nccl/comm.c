@@ -11,14 +11,14 @@
 ncclResult_t hn_listen(int dev, void *handle, void **lc)
 {
     *lc = NULL;
-    if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices),
-                        "listen");
+    int rc = hn_check_device(dev);
+    if (rc)
+        return hn_error(rc, "listen");
     struct hn_listen *l = calloc(1, sizeof(*l));
     if (!l)
         return hn_error(hw_no_memory("a listener"), "listen");
     pthread_mutex_lock(&hn_g.mu);
-    int rc = hn_open();
+    rc = hn_open();
     if (rc == 0) {
         hn_g.comms++;
         l->id = ++hn_g.next_listen;
@@ -165,10 +165,9 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
     struct hn_handle h;
     struct attempt *a = NULL;
     *sc = NULL;
-    if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices),
-                        "connect");
-    int rc = hn_handle_decode(handle, &h);
+    int rc = hn_check_device(dev);
+    if (rc == 0)
+        rc = hn_handle_decode(handle, &h);
     if (rc)
         return hn_error(rc, "connect");
     pthread_mutex_lock(&hn_g.mu);

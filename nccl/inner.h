@@ -263,6 +263,8 @@ int hn_open(void);
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);
+/* Fails with -EINVAL if there is no device of this number. */
+int hn_check_device(int dev);
 /* Counts down the open communicators and listeners. After the last one, and after the last finalize, closes the
  * context. Call under g.mu. */
 void hn_drop(void);

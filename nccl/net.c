@@ -403,11 +403,18 @@ ncclResult_t hn_devices(int *n)
     return ncclSuccess;
 }
 
+int hn_check_device(int dev)
+{
+    return dev < 0 || (unsigned)dev >= hn_g.ndevices
+               ? hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices)
+               : 0;
+}
+
 ncclResult_t hn_properties(int dev, struct hn_props *p)
 {
-    if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
-        return hn_error(hw_fail(-EINVAL, "device %d does not exist: the number of devices is %u", dev, hn_g.ndevices),
-                        "properties");
+    int rc = hn_check_device(dev);
+    if (rc)
+        return hn_error(rc, "properties");
     struct hn_device *d = &hn_g.device[dev];
     *p = (struct hn_props){.name = d->name,
                            .pci_path = *d->pci ? d->pci : NULL,
