@@ -105,10 +105,10 @@ struct hn_threads hn_threads_wanted(void)
         snprintf(speed, sizeof(speed), ", NICs of %llu Mb/s in total", (unsigned long long)mbps);
     if (fixed)
         hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: HAWSER_THREADS=%s", hn_g.cpus.n,
-               hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, fixed);
+               hw_plural(hn_g.cpus.n), processes, processes == 1 ? "" : "es", speed, fixed);
     else
         hn_say(NCCL_LOG_INFO, "%u CPU%s for %u process%s with this plugin%s: %u progress thread%s%s", hn_g.cpus.n,
-               hn_g.cpus.n == 1 ? "" : "s", processes, processes == 1 ? "" : "es", speed, t.loops,
-               t.loops == 1 ? "" : "s", t.poll && !getenv("HAWSER_BUSY_US") ? ", polling" : "");
+               hw_plural(hn_g.cpus.n), processes, processes == 1 ? "" : "es", speed, t.loops, hw_plural(t.loops),
+               t.poll && !getenv("HAWSER_BUSY_US") ? ", polling" : "");
     return t;
 }

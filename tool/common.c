@@ -180,7 +180,7 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
         return hw_fail(-EINVAL,
                        "the key in %s has %zu byte%s, but at least 16 are required: create one with `head -c 32 "
                        "/dev/urandom | base64`",
-                       path, n, n == 1 ? "" : "s");
+                       path, n, hw_plural(n));
     *len = n;
     return 0;
 }

@@ -62,6 +62,12 @@ static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
+/* Returns the ending of a regular noun after the number n. */
+static inline const char *hw_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* Returns n zeroed bytes, which the caller frees, or NULL if out of memory. For small blocks, faster than calloc(),
  * which does not use the thread cache in glibc before 2.41. */
 static inline void *hw_zalloc(size_t n)

@@ -178,7 +178,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     if (channels > HW_SETUP_MAX / pairs)
         return hw_fail(-E2BIG,
                        "too many connections: %llu for each of %u pair%s of NICs; at most %d per peer (knob channels)",
-                       (unsigned long long)channels, pairs, pairs == 1 ? "" : "s", HW_SETUP_MAX);
+                       (unsigned long long)channels, pairs, hw_plural(pairs), HW_SETUP_MAX);
     share_channels(kept, RAILS_MAX - spares, channels, &rails, &links);
     n = kept * rails + spares;
     int rc = hw_peer_set_rails(p, n);

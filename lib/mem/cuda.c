@@ -381,7 +381,7 @@ int hw_cuda_device(int device, const struct hw_space **out)
         return n;
     if (device < 0 || device >= n)
         return hw_fail(-ENODEV, "GPU %d does not exist: there %s %d GPU%s, numbered from 0", device,
-                       n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
+                       n == 1 ? "is" : "are", n, hw_plural(n));
     int rc = hw_cuda(&cu);
     if (rc < 0)
         return rc;

@@ -437,7 +437,7 @@ static int take_result(struct hw_pairing *g, struct round *r)
     uint64_t need = g->dial->env->knobs->require_nics;
     if (sure < need)
         return hw_fail(-ENODEV, "%u pair%s of NICs work%s, but %llu are required (knob require_nics)", sure,
-                       sure == 1 ? "" : "s", sure == 1 ? "s" : "", (unsigned long long)need);
+                       hw_plural(sure), sure == 1 ? "s" : "", (unsigned long long)need);
     return 0;
 }
 

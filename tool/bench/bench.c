@@ -160,5 +160,5 @@ void bench_print_knobs(const struct bench *b, FILE *out)
     if (b->depth)
         fprintf(out, "%" PRIu64, b->depth);
     fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",
-            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? ",\n#   alternating with plain sockets" : "");
+            b->rounds, hw_plural(b->rounds), b->compare_raw ? ",\n#   alternating with plain sockets" : "");
 }

@@ -399,7 +399,7 @@ static int run_bench_command(struct bench *b)
         _exit(TOOL_FAILED);
     }
     if (b->bad)
-        return tool_fail("bench", "%" PRIu64 " byte%s arrived with wrong contents", b->bad, b->bad == 1 ? "" : "s");
+        return tool_fail("bench", "%" PRIu64 " byte%s arrived with wrong contents", b->bad, hw_plural(b->bad));
     if (interrupted && b->one)
         return TOOL_FAILED; /* the sweep reports the interruption */
     if (interrupted)

@@ -385,8 +385,7 @@ static void tell_crew_progress(struct crew *c, struct pace *p)
         p->at = now;
         p->moved = moved;
     }
-    output_progress("%zu worker%s, %.3f GB so far, %.2f GB/s", c->n, c->n == 1 ? "" : "s", (double)moved / 1e9,
-                    p->GBps);
+    output_progress("%zu worker%s, %.3f GB so far, %.2f GB/s", c->n, hw_plural(c->n), (double)moved / 1e9, p->GBps);
 }
 
 int crew_run(struct crew *c)

@@ -155,7 +155,7 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
                      const struct hd_rights *r, unsigned want, unsigned *bad)
 {
     printf("%s (%s), %u receive queue%s:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want,
-           want == 1 ? "" : "s");
+           hw_plural(want));
     if (!v->rx)
         print_bind_obstacle(bad,
                             "Linux %s cannot bind device memory: this needs Linux 6.12 or later with CONFIG_NET_DEVMEM",
@@ -173,7 +173,7 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
         print_bind_obstacle(bad, "the policy grants %s no access to %s", r->who, n->link.name);
     if (want > r->max_queues)
         print_bind_obstacle(bad, "the policy grants %s at most %u queue%s", r->who, r->max_queues,
-                            r->max_queues == 1 ? "" : "s");
+                            hw_plural(r->max_queues));
 
     plan_split(n, bad);
     if (n->link.up)
@@ -227,7 +227,7 @@ static int run_plan(const char *cmd, const char *path, const char *file, unsigne
     hd_kernel_close(&k);
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
-    return bad ? tool_fail(cmd, "%u obstacle%s", bad, bad == 1 ? "" : "s") : TOOL_OK;
+    return bad ? tool_fail(cmd, "%u obstacle%s", bad, hw_plural(bad)) : TOOL_OK;
 }
 
 static int devmem_plan(int argc, char **argv)
@@ -283,8 +283,8 @@ static int run_undo(const char *cmd, const char *path)
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
     if (rc > 0)
-        return tool_fail(cmd, "%d change%s could not be undone; the journal %s still lists %s", rc, rc == 1 ? "" : "s",
-                         path, rc == 1 ? "it" : "them");
+        return tool_fail(cmd, "%d change%s could not be undone; the journal %s still lists %s", rc, hw_plural(rc), path,
+                         rc == 1 ? "it" : "them");
     printf("none of hawserd's changes remain\n");
     return TOOL_OK;
 }

@@ -173,7 +173,7 @@ void dr_nccl_init(struct dr_report *d)
                    p->n_devices, words);
         else {
             dr_say(d, DR_PASS, short_name(p), "the plugin's name is '%s', with %d device%s", p->name, p->n_devices,
-                   p->n_devices == 1 ? "" : "s");
+                   hw_plural(p->n_devices));
             continue;
         }
         dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these variables, your program prints the "

@@ -231,7 +231,7 @@ static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_SKIP, n->name, "n-tuple filters are on, but the driver does not report the rules: %s",
                hw_errno_text(-n->rules));
     else if (n->ntuple)
-        dr_say(d, DR_PASS, n->name, "n-tuple filters are on, %d rule%s", n->rules, n->rules == 1 ? "" : "s");
+        dr_say(d, DR_PASS, n->name, "n-tuple filters are on, %d rule%s", n->rules, hw_plural(n->rules));
     else if (n->rules < 0)
         dr_say(d, DR_SKIP, n->name, "n-tuple filters are off, and the driver does not report the rules: %s",
                hw_errno_text(-n->rules));
@@ -360,7 +360,7 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_SKIP, n->name, "no interrupt of this NIC is known");
     else if (known == 0)
         dr_say(d, DR_SKIP, n->name, "the affinity of the NIC's %zu interrupt%s cannot be read", n_irqs,
-               n_irqs == 1 ? "" : "s");
+               hw_plural(n_irqs));
     else if (far > 0) {
         dr_say(d, DR_WARN, n->name, "%zu of %zu interrupts can go to CPUs outside the NIC's NUMA node %lld (CPUs %s)",
                far, known, (long long)node, near_text);
@@ -373,7 +373,7 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
         dr_mend(d, "echo %s > /proc/irq/%u/smp_affinity_list   # spread the interrupts, one per CPU", near_text,
                 irq[0]);
     } else
-        dr_say(d, DR_PASS, n->name, "%zu interrupt%s on CPUs of the NIC's NUMA node %lld", known, known == 1 ? "" : "s",
+        dr_say(d, DR_PASS, n->name, "%zu interrupt%s on CPUs of the NIC's NUMA node %lld", known, hw_plural(known),
                (long long)node);
 }
 

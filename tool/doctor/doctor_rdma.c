@@ -39,11 +39,11 @@ static void gids_of(struct dr_report *d, const char *dev, const char *port)
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; its addresses become GIDs", dev);
     } else if (ethernet && v2 == 0) {
         dr_say(d, DR_WARN, subject, "%zu GID%s, but none for RoCE v2, which routed networks need and NCCL prefers",
-               gids, gids == 1 ? "" : "s");
+               gids, hw_plural(gids));
         dr_mend(d, "ip addr add ADDRESS/PREFIX dev NIC   # use the NIC of %s; an IPv4 address becomes a RoCE v2 GID",
                 dev);
     } else
-        dr_say(d, DR_PASS, subject, "%zu GID%s%s", gids, gids == 1 ? "" : "s", ethernet ? ", RoCE v2 among them" : "");
+        dr_say(d, DR_PASS, subject, "%zu GID%s%s", gids, hw_plural(gids), ethernet ? ", RoCE v2 among them" : "");
 }
 
 void dr_rdma_gids(struct dr_report *d)

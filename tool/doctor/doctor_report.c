@@ -131,7 +131,7 @@ void dr_print(FILE *out, const struct dr_report *d, bool color, bool why)
             print_one(out, d, i, color, why);
     const size_t warnings = dr_count(d, DR_WARN);
     fprintf(out, "\n%zu passed, %zu warning%s, %zu failed, %zu skipped\n", dr_count(d, DR_PASS), warnings,
-            warnings == 1 ? "" : "s", dr_count(d, DR_FAIL), dr_count(d, DR_SKIP));
+            hw_plural(warnings), dr_count(d, DR_FAIL), dr_count(d, DR_SKIP));
 }
 
 void dr_write_json(struct hw_json *j, const char *key, const struct dr_report *d)

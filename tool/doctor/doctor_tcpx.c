@@ -242,8 +242,7 @@ void dr_tcpx_manager(struct dr_report *d)
             gpus += strncmp(l.name[i], "get_gpu_fd_", 11) == 0 && is_socket(d->m, dir, l.name[i]);
     hw_names_free(&l);
     if (rules && gpus > 0)
-        dr_say(d, DR_PASS, NULL, "%s has the sockets of rx_rule_manager and of %zu GPU%s", dir, gpus,
-               gpus == 1 ? "" : "s");
+        dr_say(d, DR_PASS, NULL, "%s has the sockets of rx_rule_manager and of %zu GPU%s", dir, gpus, hw_plural(gpus));
     else if (rules)
         dr_say(d, DR_FAIL, NULL,
                "%s/rx_rule_manager exists, but there is no get_gpu_fd_*: RxDM found no GPU, or was assigned none", dir);

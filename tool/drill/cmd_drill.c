@@ -207,7 +207,7 @@ static void print_head(struct drill *d)
     char size[32];
     FILE *out = get_table(d);
     session_print_head(&d->s, out);
-    fprintf(out, "# %" PRIu64 " write%s of %s in flight\n", d->depth, d->depth == 1 ? "" : "s",
+    fprintf(out, "# %" PRIu64 " write%s of %s in flight\n", d->depth, hw_plural(d->depth),
             hw_format_size(d->size, size, sizeof size));
     fflush(out);
 }
@@ -294,7 +294,7 @@ static void print_results(struct drill *d)
         fprintf(out,
                 "back: time until goodput is at 90 %% of the other NICs' rate; never: not within 1 s\nmedians of %zu "
                 "measured fault%s: back %s (p99 %s), longest write %.1f ms (p99 %.1f);\n%s sent again in total\n",
-                back.n, back.n == 1 ? "" : "s", format_back(back.p50, p50), format_back(back.p99, p99), longest.p50,
+                back.n, hw_plural(back.n), format_back(back.p50, p50), format_back(back.p99, p99), longest.p50,
                 longest.p99, hw_format_size(count_again(l), again, sizeof again));
     if (back.n) {
         note_figure(d, "Goodput back after", back.p50, back.p99, !isinf(back.p99));
@@ -512,7 +512,7 @@ static int run_drill(struct drill *d)
     else if (d->unchecked)
         code = tool_interrupted("drill", "the bytes were not checked");
     else if (d->bad)
-        code = tool_fail("drill", "%" PRIu64 " byte%s arrived with wrong contents", d->bad, d->bad == 1 ? "" : "s");
+        code = tool_fail("drill", "%" PRIu64 " byte%s arrived with wrong contents", d->bad, hw_plural(d->bad));
     else if (!came_back(&d->load))
         code = tool_fail("drill", "goodput did not recover within 1 s");
     session_close(&d->s);

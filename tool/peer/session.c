@@ -193,7 +193,7 @@ void session_print_head(struct session *s, FILE *out)
     for (size_t i = 0; i < n; i++) {
         const struct session_path *p = &path[i];
         fprintf(out, "# %s %s -> %s %s, %u channel%s\n", p->nic, p->local, p->remote, p->peer_nic, p->channels,
-                p->channels == 1 ? "" : "s");
+                hw_plural(p->channels));
     }
     print_idle_nics(s, out);
 }

@@ -413,7 +413,7 @@ static int write_page(struct page *p, const struct rep *r, const struct report_f
         fputs(" \u00b7 ", p->f);
     }
     fprintf(p->f, "%zu measurement%s \u00b7 GB is 10<sup>9</sup> bytes, MiB is 2<sup>20</sup></p>\n", r->n_row,
-            r->n_row == 1 ? "" : "s");
+            hw_plural(r->n_row));
     if (frame && frame->proved)
         page_proved(p, frame->proved);
     write_key_figures(p, r, frame);

@@ -567,7 +567,6 @@ int rep_plot_timeline(FILE *f, const struct rep *r)
         }
     if (!rc && done < with + without)
         fprintf(f, "<p class=\"note after\">%zu more measurement%s over time %s not shown.</p>\n",
-                with + without - done, with + without - done == 1 ? "" : "s",
-                with + without - done == 1 ? "is" : "are");
+                with + without - done, hw_plural(with + without - done), with + without - done == 1 ? "is" : "are");
     return rc;
 }

@@ -112,7 +112,7 @@ void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, 
     size_t at = (size_t)snprintf(buf, cap, "%s", row->op);
     if (nics && row->nics && at < cap) {
         size_t n = count_nics(row->nics);
-        at += counts ? (size_t)snprintf(buf + at, cap - at, ", %zu NIC%s", n, n == 1 ? "" : "s")
+        at += counts ? (size_t)snprintf(buf + at, cap - at, ", %zu NIC%s", n, hw_plural(n))
                      : (size_t)snprintf(buf + at, cap - at, ", %s", row->nics);
     }
     if (mem && row->mem && at < cap)

@@ -127,9 +127,8 @@ static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t po
     rc = service_run(*h, &with, sum);
     printf("%" PRIu64 " client%s (%" PRIu64 " lost), %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64
            " bad byte%s, %" PRIu64 " request%s refused\n",
-           sum->clients, sum->clients == 1 ? "" : "s", sum->died, (double)sum->rx_bytes / 1e9,
-           (double)sum->tx_bytes / 1e9, (double)sum->checked / 1e9, sum->bad, sum->bad == 1 ? "" : "s", sum->refused,
-           sum->refused == 1 ? "" : "s");
+           sum->clients, hw_plural(sum->clients), sum->died, (double)sum->rx_bytes / 1e9, (double)sum->tx_bytes / 1e9,
+           (double)sum->checked / 1e9, sum->bad, hw_plural(sum->bad), sum->refused, hw_plural(sum->refused));
     return rc;
 }
 

@@ -470,7 +470,7 @@ static void *client_main(void *arg)
                : rc == -ECANCELED ? "was disconnected"
                                   : "left",
                died ? reason : "", (double)rx / 1e9, (double)tx / 1e9, (double)c->checked / 1e9, c->bad,
-               c->bad == 1 ? "" : "s");
+               hw_plural(c->bad));
         if (device || copied)
             printf("; %.3f GB by NICs into device memory, %.3f GB copied by a CPU", (double)device / 1e9,
                    (double)copied / 1e9);

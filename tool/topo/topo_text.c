@@ -18,11 +18,6 @@ static void print_list_item(FILE *f, bool *first, const char *fmt, ...)
     va_end(ap);
 }
 
-static const char *get_plural_suffix(size_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void print_topo_summary(const struct topo *t, FILE *f)
 {
     size_t nics = 0, cpus = 0;
@@ -31,8 +26,8 @@ static void print_topo_summary(const struct topo *t, FILE *f)
     for (size_t i = 0; i < t->node.n_numa; i++)
         cpus += t->node.numa[i].n_cpus;
     fprintf(f, "%s%s%s: %zu GPU%s, %zu NIC%s, %zu NUMA node%s, %zu CPU%s\n", t->from ? t->from : "this machine",
-            t->node.machine[0] ? ", " : "", t->node.machine, t->node.n_gpu, get_plural_suffix(t->node.n_gpu), nics,
-            get_plural_suffix(nics), t->node.n_numa, get_plural_suffix(t->node.n_numa), cpus, get_plural_suffix(cpus));
+            t->node.machine[0] ? ", " : "", t->node.machine, t->node.n_gpu, hw_plural(t->node.n_gpu), nics,
+            hw_plural(nics), t->node.n_numa, hw_plural(t->node.n_numa), cpus, hw_plural(cpus));
     if (t->cuda[0])
         fprintf(f, "GPUs are numbered by PCI address: %s\n", t->cuda);
     for (size_t i = 0; i < t->node.n_note; i++)

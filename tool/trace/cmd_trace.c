@@ -65,7 +65,7 @@ static int show_trace(const char *path)
     for (size_t i = 0; i < t.n_kind; i++)
         if (strncmp(t.kind[i].key, "log WARN ", 9) == 0)
             printf("  %s (line %zu, %" PRIu64 " time%s)\n", t.kind[i].key + 4, t.kind[i].line, t.kind[i].n,
-                   t.kind[i].n == 1 ? "" : "s");
+                   hw_plural(t.kind[i].n));
     trace_free(&t);
     return TOOL_OK;
 }
@@ -79,7 +79,7 @@ static size_t print_missing(const struct trace *in, const struct trace *from, ch
         const struct trace_kind *k = &in->kind[i];
         if (trace_kind_of(from, k->key))
             continue;
-        printf("%c %s  (line %zu, %" PRIu64 " time%s)\n", sign, k->key, k->line, k->n, k->n == 1 ? "" : "s");
+        printf("%c %s  (line %zu, %" PRIu64 " time%s)\n", sign, k->key, k->line, k->n, hw_plural(k->n));
         n++;
     }
     return n;
@@ -102,7 +102,7 @@ static size_t print_counts(const struct trace *a, const struct trace *b)
         const struct trace_kind *k = &a->kind[i], *other = trace_kind_of(b, k->key);
         if (!other || other->n == k->n || !told_by_count(k->key))
             continue;
-        printf("~ %s  (%" PRIu64 " time%s in A, %" PRIu64 " in B)\n", k->key, k->n, k->n == 1 ? "" : "s", other->n);
+        printf("~ %s  (%" PRIu64 " time%s in A, %" PRIu64 " in B)\n", k->key, k->n, hw_plural(k->n), other->n);
         n++;
     }
     return n;

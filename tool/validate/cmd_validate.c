@@ -335,7 +335,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     if (v->gpu != BUFFER_HOST)
         fprintf(v->text, "GPU %d -> %d: ", v->gpu, (int)v->peer_gpu);
     fprintf(v->text, "%" PRIu64 " channel%s on %s to %s, %s each way per channel in the first round\n", v->channels,
-            v->channels == 1 ? "" : "s", v->nic, v->host, hw_format_size(v->size, size, sizeof size));
+            hw_plural(v->channels), v->nic, v->host, hw_format_size(v->size, size, sizeof size));
     fflush(v->text);
     v->n_ch = 0;
     v->bad_out = v->bad_in = 0;
@@ -397,7 +397,7 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
         return tool_fail("validate", "%s", hw_error());
     if (wrapped)
         fprintf(v->text, "# the serving node has %d GPU%s: higher GPU numbers wrap around to GPU 0\n", there,
-                there == 1 ? "" : "s");
+                hw_plural(there));
     v->many = !v->nic[0];
     for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
         const struct gpu_pair *p = &v->gpus.pair[i];

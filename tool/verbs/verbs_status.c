@@ -78,7 +78,7 @@ static const char *get_status_text(const json_t *o, const char *key)
 /* Prints "1 request, " or "2 requests, ". */
 static void print_status_count(const json_t *o, const char *key, const char *one)
 {
-    printf("%lld %s%s, ", (long long)get_status_number(o, key), one, get_status_number(o, key) == 1 ? "" : "s");
+    printf("%lld %s%s, ", (long long)get_status_number(o, key), one, hw_plural(get_status_number(o, key)));
 }
 
 static void print_broker_status(const json_t *o)
@@ -93,7 +93,7 @@ static void print_broker_status(const json_t *o)
     print_status_count(o, "requests", "request");
     print_status_count(o, "doorbells", "doorbell");
     printf("%lld refused, %lld stub%s\n", (long long)get_status_number(o, "refused"),
-           (long long)get_status_number(o, "stubs"), get_status_number(o, "stubs") == 1 ? "" : "s");
+           (long long)get_status_number(o, "stubs"), hw_plural(get_status_number(o, "stubs")));
     for (size_t i = 0; i < json_array_size(devices); i++) {
         json_t *d = json_array_get(devices, i), *v;
         const char *type;
@@ -102,7 +102,7 @@ static void print_broker_status(const json_t *o)
         printf(" (");
         verbs_put(stdout, get_status_text(d, "node"));
         printf(")%s: open %lld time%s", json_is_false(json_object_get(d, "allowed")) ? ", not allowed" : "",
-               (long long)get_status_number(d, "opens"), get_status_number(d, "opens") == 1 ? "" : "s");
+               (long long)get_status_number(d, "opens"), hw_plural(get_status_number(d, "opens")));
         json_object_foreach(json_object_get(d, "objects"), type, v)
         {
             printf(", %lld ", (long long)json_integer_value(v));

@@ -503,7 +503,7 @@ static int serve_runtimes(struct agent *a, struct pollfd *p)
         return a->listener;
     clean_state_dir(a->o.state_dir);
     SAY(a, HAWSER_LOG_INFO, "listening on %s for up to %u container%s", a->o.socket, a->o.containers_max,
-        a->o.containers_max == 1 ? "" : "s");
+        hw_plural(a->o.containers_max));
     rc = run_agent_loop(a, p);
     if (!a->leaving) /* otherwise the path may already be the socket of the next agent */
         unlink(a->o.socket);

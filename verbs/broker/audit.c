@@ -84,7 +84,7 @@ static void left_out(struct vb_audit *a)
     a->dropped = 0;
     if (n == 0)
         return;
-    hw_log(a->log, HAWSER_LOG_WARN, "verbs: %u more refusal%s not reported", n, n == 1 ? "" : "s");
+    hw_log(a->log, HAWSER_LOG_WARN, "verbs: %u more refusal%s not reported", n, hw_plural(n));
     FILE *out = a->fd >= 0 ? begin_audit_line(&j, &line, &len) : NULL;
     if (!out)
         return;

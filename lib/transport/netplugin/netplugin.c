@@ -88,7 +88,7 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     env->state = pool;
     snprintf(env->ident, sizeof(env->ident), "%s %s", hw_netplugin.name, np_info(h)->table);
     hw_log(env->log, HAWSER_LOG_INFO, "using %s (v%u, %u device%s, first device %s) in process %d", np_info(h)->table,
-           np_info(h)->version, np_info(h)->devices, np_info(h)->devices == 1 ? "" : "s", p.name, np_info(h)->pid);
+           np_info(h)->version, np_info(h)->devices, hw_plural(np_info(h)->devices), p.name, np_info(h)->pid);
     return 0;
 }
 

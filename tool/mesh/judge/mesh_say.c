@@ -162,7 +162,7 @@ static void say_pair(struct text *t, const struct mesh *m, const struct mesh_fin
     add_text(t, " and %s", m->node[f->peer].name);
     if (f->what == MESH_F_WRONG)
         add_text(t, ": %" PRIu64 " byte%s arrived wrong; check the memory, and the checksum offload of the NICs",
-                 f->number, f->number == 1 ? "" : "s");
+                 f->number, hw_plural(f->number));
     else
         add_text(t, ": a transfer failed: %s", f->text ? f->text : "");
 }

@@ -115,9 +115,9 @@ static int read_hosts(struct starter *s)
     fclose(f);
     if (rc < 0)
         return hw_wrap(rc, "%s, line %u", s->o->file, n);
-    return s->n < 2 ? hw_fail(-EINVAL, "%s has %u host%s, but at least two are needed", s->o->file, s->n,
-                              s->n == 1 ? "" : "s")
-                    : 0;
+    return s->n < 2
+               ? hw_fail(-EINVAL, "%s has %u host%s, but at least two are needed", s->o->file, s->n, hw_plural(s->n))
+               : 0;
 }
 
 /* Returns the host's name without the "user@" prefix of ssh. */

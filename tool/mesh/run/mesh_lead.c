@@ -264,7 +264,7 @@ static int seat_nodes(struct lead *l)
         for (uint32_t i = 0; i < l->m->n && !missing; i++)
             missing = l->m->node[i].state == MESH_ABSENT ? l->m->node[i].name : NULL;
         return hw_fail(-ENODEV, "%u of %u ranks connected, on %u node%s%s%s: nothing to measure", l->here, l->size,
-                       well, well == 1 ? "" : "s", missing ? "; missing: " : "", missing ? missing : "");
+                       well, hw_plural(well), missing ? "; missing: " : "", missing ? missing : "");
     }
     return 0;
 }
@@ -364,7 +364,7 @@ int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh
     int rc = await_answers(l, &o);
     if (l->o->common.verbose > 0) {
         output_progress(NULL);
-        fprintf(stderr, "hawser mesh: %s: %zu pair%s in %.2f s\n", names[what - MESH_LATENCY], n, n == 1 ? "" : "s",
+        fprintf(stderr, "hawser mesh: %s: %zu pair%s in %.2f s\n", names[what - MESH_LATENCY], n, hw_plural(n),
                 (double)(hw_now() - start) / 1e9);
     }
     return rc;

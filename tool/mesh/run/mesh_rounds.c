@@ -135,7 +135,7 @@ static int measure_again(struct lead *l, const struct mesh_findings *found, stru
     for (size_t k = 0; k < HW_ARRAY_LEN(kinds) && rc == 0; k++) {
         size_t n = list_suspects(l, found, kinds[k], todo);
         while (n > 0 && rc == 0) {
-            output_progress("repeating the measurements of %zu pair%s", n, n == 1 ? "" : "s");
+            output_progress("repeating the measurements of %zu pair%s", n, hw_plural(n));
             memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
             int taken = mesh_take_disjoint(todo, &n, l->m->n, pair, l->m->n / 2);
             rc = taken < 0 ? taken : lead_phase(l, pair, (size_t)taken, get_order_kind(kinds[k]), l->o->duration_ms);

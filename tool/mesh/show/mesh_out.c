@@ -43,11 +43,6 @@ static void print_kind(FILE *out, const struct mesh *m, enum mesh_kind kind, boo
     fprintf(out, "%-24s %10.4g %10.4g %10.4g  %s\n", what, f.median, f.least, f.most, pair);
 }
 
-static const char *plural(size_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out)
 {
     uint32_t well = 0;
@@ -70,7 +65,7 @@ void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out)
         fprintf(out, "finding: %s\n", text);
     }
     if (f->n)
-        fprintf(out, "%zu finding%s\n", f->n, plural(f->n));
+        fprintf(out, "%zu finding%s\n", f->n, hw_plural(f->n));
     else
         fprintf(out, "no findings: no node, NIC, rail or path stands out\n");
 }

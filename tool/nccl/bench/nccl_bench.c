@@ -205,7 +205,7 @@ static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
     fprintf(out,
             "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; the last result is checked in full; medians of %u round%s\n",
             b->version / 10000, b->version / 100 % 100, b->version % 100, a->nccl ? a->nccl : "libnccl.so.2",
-            b->t.ranks, b->t.rounds, b->t.rounds == 1 ? "" : "s");
+            b->t.ranks, b->t.rounds, hw_plural(b->t.rounds));
     if (a->lab)
         fprintf(out, "# rank 0 in node %s/a, rank 1 in node %s/b, and so on\n", a->lab, a->lab);
     for (unsigned i = 0; i < b->t.ranks; i++) {

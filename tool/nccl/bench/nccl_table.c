@@ -235,7 +235,7 @@ void nb_print(FILE *out, const struct nb_table *t)
     nb_print_nics(out, t);
     for (size_t i = 0; i < t->n_raw; i++) {
         fprintf(out, "%s# plain sockets, %u stream%s over loopback:", i ? "" : "\n", t->raw[i].streams,
-                t->raw[i].streams == 1 ? "" : "s");
+                hw_plural(t->raw[i].streams));
         print_column_number(out, 0, raw_GBps(&t->raw[i]));
         fprintf(out, " GB/s in all\n");
     }
