@@ -17,7 +17,7 @@
 #define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
 #define EACH_MAX   8                 /* entries that a warp reads in one access, which is one cache line */
 #define WARP_BYTES 6144              /* see each_of() */
-#define STREAMS    4                 /* for the kernel's batches; see hw_gather_stream() */
+#define STREAMS    8                 /* for the kernel's batches; see hw_gather_stream() */
 
 const char *const hw_gather_way_names[HW_GATHER_WAYS] = {"kernel", "d2d", "host"};
 

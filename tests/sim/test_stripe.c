@@ -272,6 +272,17 @@ int main(void)
            "a rail with nothing in flight takes a chunk, whatever its path has");
     beside.in_flight = 1;
     is_int(hw_stripe_take(&beside, 1 << 20), 0, "one with something in flight leaves it to other paths");
+    beside.left = 128 << 10;
+    is_int(hw_stripe_take(&beside, 1 << 20), 0, "nor does it take a part of the last two chunks of an operation");
+    beside.path_in_flight = beside.all_in_flight / 2;
+    beside.like_in_flight = beside.all_in_flight;
+    is_int(hw_stripe_take(&beside, 64 << 10), 0, "a fast rail waits until it has room for both");
+    is_int(hw_stripe_take(&beside, 1 << 20), 128 << 10, "and takes both, even if this is more than its even share");
+    beside.best_rate = 4 * beside.rate;
+    is_int(hw_stripe_take(&beside, 1 << 20), 0, "a slow rail that would finish late takes neither");
+    beside.rate = 0;
+    beside.in_flight = 0;
+    is_int(hw_stripe_take(&beside, 1 << 20), 64 << 10, "a rail whose rate is not known takes one of them");
     test_slow_once();
     test_woken();
     return tap_done();
