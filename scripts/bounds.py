@@ -32,7 +32,7 @@ ANSWER_IN = re.compile(r"answer_in = ([^;]+);")
 
 # Each part has rows of: expression or pattern, file, unit, what is bounded, what happens beyond the bound.
 TABLE = [
-    ("What this side stores for a peer that has proved the key", [
+    ("What this side stores for an authenticated peer", [
         ("HW_CONTROL_WINDOW", PEER, "", "control messages that have arrived and are not processed yet", "the rail ends"),
         ("HW_CONTROLS", PEER, "", "control messages that wait to be sent: answers, refusals and other messages",
          "the peer is dropped"),
@@ -77,11 +77,11 @@ TABLE = [
         ("HW_LANDINGS", "lib/message/landing.h", "", "landings", "the operation fails, or waits"),
         ("HW_HANDLES", "lib/message/region.h", "", "imports of the peer's regions", "-ENOMEM"),
     ]),
-    ("Connections that have not proved the key", [
+    ("Connections that are not authenticated", [
         ("SLOTS", LISTENER, "", "connections whose setup is not complete, each with a file descriptor",
-         "a new connection replaces one that has not proved the key; others wait in the kernel's queue"),
+         "a new connection replaces one that is not authenticated; others wait in the kernel's queue"),
         ("HW_HELLO_SIZE + HW_PROOF_SIZE", "lib/wire/wire.h", "bytes",
-         "bytes read from a connection before it has proved the key", ""),
+         "bytes read from a connection before it is authenticated", ""),
         ("HW_SETUP_FRAME", "lib/context/context.h", "bytes", "a client's SETUP, after its proof", "refused"),
         ("HW_SETUP_MAX", "lib/wire/wire.h", "", "NICs that a server may list", "the client closes the connection"),
         ("LOGS_PER_SECOND", LISTENER, "", "log lines per second about refused connections", "further ones are only counted"),

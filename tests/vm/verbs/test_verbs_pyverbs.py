@@ -31,8 +31,8 @@ queue random resource select socket stat string struct subprocess tempfile threa
 zoneinfo""".split()
 POLICY = "[default]\ndevices = rxe0\nqp_types = rc, uc, ud\nallow = odp, multicast\n"
 CRUN = "test_cq_events", "test_mr", "test_pd"
-NOTES = {"test_cq.CQTest.test_resize_cq": "the test posts sends, and expects that the completion queue cannot be resized to fewer entries than "
-         "their completions. The test does not wait for the completions, so it fails if they have not arrived yet, natively and brokered."}
+NOTES = {"test_cq.CQTest.test_resize_cq": "the test posts sends, and expects that the completion queue cannot be resized to fewer entries than the "
+         "number of their completions. The test does not wait for the completions, so it fails, natively and brokered, if they have not arrived yet."}
 # Each of the arguments is native, run or crun, with names in a file.
 GUEST = r"""
 . /verbs.sh
