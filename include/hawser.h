@@ -4,8 +4,8 @@
  * connections and NICs.
  *
  * The following holds for every function unless its comment says otherwise:
- *  - Returns 0 on success or a negative errno on failure. After a failure, hawser_error() returns one line for the
- *    calling thread that describes the failure.
+ *  - Returns 0 on success or a negative errno on failure. After a failure, hawser_error() returns one line that
+ *    describes the calling thread's last failure.
  *  - Sizes and offsets are in bytes. Timeouts are in milliseconds, and a timeout of 0 means that the function does not
  *    block.
  *  - Any thread may call any function. A handle must not be used after, or concurrently with, the call that frees the
@@ -22,7 +22,7 @@
  *   -EACCES       the key is wrong, or the rights of a region do not allow the operation
  *   -EFAULT       the range is outside a region or registered memory
  *   -ESTALE       the region was revoked or never existed
- *   -EMSGSIZE     the message or notification is larger than the memory for it
+ *   -EMSGSIZE     the message is longer than the receive, or the notification is longer than the buffer
  *   -ECANCELED    this side or the peer cancelled the operation
  */
 #ifndef HAWSER_H
@@ -60,8 +60,8 @@ typedef struct hawser_op hawser_op;     /* an operation that the application sta
 
 enum hawser_log_level { HAWSER_LOG_ERROR = 0, HAWSER_LOG_WARN = 1, HAWSER_LOG_INFO = 2, HAWSER_LOG_DEBUG = 3 };
 
-/* Receives one line without a newline. Any thread may call this function. The function must not call hawser
- * functions. */
+/* Receives one log line, without a newline. The library calls the function on any thread. The function must not call
+ * functions of this library. */
 typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 
 /* Flags of struct hawser_options. */
@@ -72,9 +72,9 @@ typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 #define HAWSER_EVENTS          4u /* hawser_poll() also reports notifications and peers that connect or die. */
 /* Sends memory by reference where this is faster (knob splice). A cancelled write or send ends once the peer has
  * reported whether it received the data. If the peer does not report within a second, the library closes the
- * connections to the peer and makes new ones. A peer that reports falsely, or that stalls for longer on the same host,
- * may see bytes that the application wrote after the operation ended. Set this flag only if both sides belong to one
- * trust domain. */
+ * connections to the peer and makes new ones. A peer that reports falsely, or that stalls for more than a second on
+ * the same host, may see bytes that the application wrote after the operation ended. Set this flag only if both sides
+ * belong to one trust domain. */
 #define HAWSER_TRUSTED 8u
 
 struct hawser_options {
@@ -113,9 +113,9 @@ HAWSER_API int hawser_progress(hawser *h, int timeout_ms);
 
 /* Returns a file descriptor to poll for reading with poll(2). The context owns the file descriptor.
  *
- * With library threads the file descriptor becomes readable when an operation ends, a notification arrives, or a peer
+ * With library threads, the file descriptor becomes readable when an operation ends, a notification arrives, or a peer
  * connects or dies. Read 8 bytes to clear the file descriptor, then take the completions or test the operations. With
- * HAWSER_CALLER_PROGRESS the file descriptor is readable when hawser_progress() has work. Do not read from the file
+ * HAWSER_CALLER_PROGRESS, the file descriptor is readable when hawser_progress() has work. Do not read from the file
  * descriptor in this case. */
 HAWSER_API int hawser_eventfd(hawser *h);
 
@@ -140,8 +140,8 @@ struct hawser_completion {
 
 /* Fills out with up to n completions. If no completion is available, first does the work that is ready, as
  * hawser_test() does. Returns the number of completions, which may be 0, or -EINVAL if n is below 1. The completions
- * of one peer's operations are in the order in which the operations ended. If two end at nearly the same time on
- * different threads, the order may be either. */
+ * of one peer's operations are in the order in which the operations ended. The completions of two operations that end
+ * at nearly the same time on different threads may be in either order. */
 HAWSER_API int hawser_poll(hawser *h, struct hawser_completion *out, int n);
 
 /* Works like hawser_poll(), but waits up to timeout_ms for the first completion. A timeout of -1 means no limit. */
@@ -190,7 +190,7 @@ struct hawser_connect_options {
  *
  * The library pairs NICs by the routes, by the map of rails (knob rails), or by the pairs in opts, and probes each pair
  * before use. It waits at most path_ms (a knob) for a pair that does not answer. The function returns at most 200 ms
- * after each working pair has a channel. If timeout_ms passes first and at least one channel is up, the function
+ * after all working pairs have a channel. If timeout_ms passes first and at least one channel is up, the function
  * succeeds with the channels that are up. If a transport is known to sleep while it opens a connection (GPUDirect-TCPX:
  * 5 s), this time is added to timeout_ms.
  *
@@ -225,7 +225,8 @@ HAWSER_API const char *hawser_peer_name(hawser_peer *p);
 HAWSER_API void hawser_peer_set_user(hawser_peer *p, void *user);
 HAWSER_API void *hawser_peer_user(hawser_peer *p);
 
-/* Informs the peer if it is connected, fails pending operations with -ESHUTDOWN and frees the handle. p may be NULL. */
+/* Tells a connected peer that the session ends, fails pending operations with -ESHUTDOWN, and frees the handle. p may
+ * be NULL. */
 HAWSER_API void hawser_peer_close(hawser_peer *p);
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -312,13 +313,13 @@ struct hawser_op_options {
     uint64_t user;     /* returned in the completion of an operation that has no handle */
 };
 
-/* Start one operation that moves the n descriptors to the peer's regions (write) or from them (read). opts may be NULL.
- * The registered memory must not be used until the operation ends. The library copies the bytes at hawser_vec.data, and
- * the caller may reuse them on return.
+/* Start one operation that copies the memory of n descriptors to the peer's regions (write), or these regions to the
+ * memory (read). opts may be NULL. The registered memory must not be used until the operation ends. The library copies
+ * the bytes at hawser_vec.data, and the caller may reuse them on return.
  *
  * The caller owns *op and frees it with hawser_op_free(). If op is NULL, a completion reports the end of the operation,
- * see hawser_poll(). Two operations are not ordered. A write ends when the peer has confirmed that every byte is in its
- * memory.
+ * see hawser_poll(). Operations are not ordered with respect to each other. A write ends when the peer has confirmed
+ * that every byte is in its memory.
  *
  * Errors at the start:
  *   -EINVAL        a bad argument, data together with mem or an offset, or data in a read
@@ -329,7 +330,7 @@ struct hawser_op_options {
  *                  more than 256 GiB (with a notification) or nearly 16 TiB (without)
  *   -ENOMEM        out of memory
  *   other          the error that the peer failed with
- * hawser_test() and hawser_wait() return later errors. */
+ * hawser_test(), hawser_wait() or the completion returns later errors. */
 HAWSER_API int hawser_write(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                             const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
@@ -340,9 +341,9 @@ HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t
  * message is in the receiver's memory.
  *
  * A receive may be longer than its message, see hawser_op_length(). If a receive is too short, the send and the receive
- * fail with -EMSGSIZE, and the message is consumed. The receiver keeps messages that arrive before their receive: up to
- * 1 MiB for each peer (each message with 128 bytes of overhead), in messages of up to 8 KiB and 64 descriptors in host
- * memory. Other messages wait at the sender. */
+ * fail with -EMSGSIZE, and the message is consumed. A message of up to 8 KiB, in up to 64 descriptors of host memory,
+ * may arrive before its receive. The receiver stores up to 1 MiB of such messages for each peer (counting 128 bytes of
+ * overhead for each message). Other messages wait at the sender. */
 HAWSER_API int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
@@ -358,8 +359,8 @@ HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t
  * first use. A peer can have up to 65536 pairs of stream and tag in use at a time. */
 HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
 
-/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. These notifications arrive in the order in
- * which they were started. The notification of a write arrives when the write's data is in place. The operation ends
+/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. Notifications from hawser_notify() arrive in
+ * the order of the calls. The notification of a write arrives when the write's data is in place. The operation ends
  * when the peer has received the notification. While 1 MiB of notifications (each with 128 bytes of overhead) waits at
  * the peer for its application, later notifications wait on this side. */
 HAWSER_API int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts,
@@ -400,12 +401,13 @@ HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t
  * unless another thread is doing this work or should do it. */
 HAWSER_API int hawser_test(hawser_op *op);
 
-/* Works like hawser_test(), but waits up to timeout_ms. A timeout of -1 means no limit. */
+/* Works like hawser_test(), but waits up to timeout_ms for the end, and sets an error text if it returns -EAGAIN. A
+ * timeout of -1 means no limit. */
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 
 /* Requests cancellation. The operation soon ends with -ECANCELED, or with the result that was already known. Wait for
- * the operation before its memory is reused. Bytes of a write may have reached the peer, or may still reach it if it
- * answers slowly. They do not overwrite the data of later writes. */
+ * the operation before its memory is reused. Bytes of a write may have reached the peer, or may still reach a peer that
+ * answers slowly, but never overwrite the data of later writes. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
 /* Returns the number of bytes that were confirmed (write, send) or have arrived (read, in parts of up to 64 MiB) so

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints hawser.7 as scdoc, made of the knob table, so that the page cannot drift from the library. */
+/* Prints hawser.7 as scdoc from the table of knobs, so that the page always matches the library. */
 #include "hawser.h"
 
 #include <stdio.h>
 
-/* scdoc reads _ and * as emphasis, \ as an escape, wherever they stand. */
+/* Prints s with escapes, because scdoc reads _ and * as emphasis and \ as an escape. */
 static void text(const char *s)
 {
     for (; *s; s++) {
@@ -41,10 +41,10 @@ int main(void)
          "hawser - knobs of libhawser\n\n"
          "# DESCRIPTION\n\n"
          "Every knob has a default. The knob's environment variable overrides the default, and a *name*=_value_ string "
-         "overrides both. A program passes these strings in *hawser\\_options.knobs* (see *hawser*(3)), and the tool "
-         "accepts *--knob* _NAME=VALUE_ (see *hawser*(1)). An unreadable value, or a value outside a knob's bounds, is "
-         "an error, and the message contains the knob, its bounds and its unit. Values are never rounded or ignored. "
-         "A knob of an earlier version is an error, and the message has the replacement.\n\n"
+         "overrides both. A program passes these strings in *hawser\\_options.knobs* (see *hawser*(3)), and the "
+         "program *hawser* accepts *--knob* _NAME=VALUE_ (see *hawser*(1)). An invalid value is an error, and the "
+         "message contains the knob and its bounds or its possible values. A removed knob is an error, and the "
+         "message says what replaces the knob.\n\n"
          "Sizes accept K, M, G, T and KiB, MiB, GiB, TiB (powers of 1024), or KB, MB, GB, TB (powers of 1000).\n\n"
          "*hawser help knobs* prints the same table.\n\n"
          "# KNOBS\n");

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints hawser.1 as scdoc: each @--NAME of its source becomes the option as the tool's own table has it, with its letter and
-the name of its value, so that the page cannot drift from the tool. @--NAME=VALUE picks one where actions differ.
-@DOCDIR@ is
-where documents are installed. Usage: options.py HAWSER SOURCE [DOCDIR]"""
+"""Prints hawser.1 as scdoc. Replaces each @--NAME in the source with the option's letter, name and value from the tool's help,
+so that the page always matches the tool. @--NAME=VALUE selects the option with this value if actions have different options of
+this name. @DOCDIR@ stands for the folder where documents are installed. Usage: options.py HAWSER SOURCE [DOCDIR]"""
 import re
 import subprocess
 import sys
@@ -16,14 +15,14 @@ def said(hawser, *argv):
 
 
 def read_help(hawser, command):
-    """A command's actions, and the help texts with the options: its own, or each action's."""
+    """Returns a command's actions, and the help texts that list options: the command's own, or those of its actions."""
     text = said(hawser, "help", command)
     actions = re.findall(r"^  ([a-z]+) +\S", text.partition("\nActions:\n")[2], re.M)
     return actions, [said(hawser, command, a, "--help") for a in actions] or [text]
 
 
 def rows_of(hawser, command):
-    """Name -> {(letter, value)} of a command and its actions."""
+    """Returns the options of a command and its actions: name -> {(letter, value)}."""
     rows = {}
     for page in read_help(hawser, command)[1]:
         for letter, name, value in ROW.findall(page):
@@ -41,7 +40,7 @@ def write_option(rows, where, name, value):
 
 
 def list_commands(hawser, text):
-    """The synopsis: each command of the tool's table, which must have a section."""
+    """Returns the synopsis, a line for each command of the tool. Exits if a command has no section in text."""
     lines = []
     for command in re.findall(r"^  ([a-z-]+) ", said(hawser, "help"), re.M):
         if not re.search(rf"^## hawser {command}\b", text, re.M):
