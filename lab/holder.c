@@ -5,8 +5,8 @@
  * of the same user that connects to the abstract socket "hawser-lab/<uid>/<lab>". The kernel removes the socket's name
  * when the process exits, and the namespaces when the last process in them exits, so no file can become stale.
  *
- * The name is also the lock of `up` and `down`, for root's labs too. If it is bound but nobody listens, one of them is
- * in progress.
+ * The name is also the lock of `up` and `down`, for root's labs too. If the name is bound but nobody listens, `up` or
+ * `down` is in progress.
  */
 #include "lab/lab_int.h"
 #include "sys/pass.h"
